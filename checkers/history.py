@@ -1,0 +1,104 @@
+"""What a history is: events as they were journaled, and operations paired from them.
+
+One operation is an invocation and a completion of the same process (Herlihy and Wing 1990).
+Completion types follow Jepsen:
+
+- `ok`: it happened, between invocation and completion.
+- `fail`: it did not happen and never will.
+- `info`: nobody knows; it may take effect at any time after its invocation, even after the
+  run's last event, or never. The process that met it is done and never comes back.
+
+Intervals are closed: an invocation at the very time of another's completion is concurrent with
+it. Real time order is therefore `a.complete_ns < b.invoke_ns`. With half-open intervals a clock of
+coarse resolution would order operations that were in fact concurrent, and a correct system could
+be called wrong.
+"""
+
+from __future__ import annotations
+
+import enum
+from collections.abc import Iterable
+from dataclasses import dataclass
+from typing import Any
+
+Value = Any
+"""JSON value: None, bool, int, float, str, list or dict of these."""
+
+NEMESIS = "nemesis"
+"""The process name under which faults are journaled."""
+
+INFINITY_NS = 2**63 - 1
+"""Completion time of an operation that never completed."""
+
+
+class EventType(enum.StrEnum):
+    """What an event says about its operation."""
+
+    INVOKE = "invoke"
+    OK = "ok"
+    FAIL = "fail"
+    INFO = "info"
+
+
+class HistoryError(ValueError):
+    """The history is not well formed; the message says which event and why."""
+
+
+@dataclass(frozen=True, slots=True)
+class Event:
+    """One line of a journal."""
+
+    index: int
+    """Position in the journal, from 0, without gaps."""
+    time_ns: int
+    """Monotonic nanoseconds since the run began, never decreasing along the journal."""
+    process: int | str
+    """A client process number, or `nemesis`."""
+    type: EventType
+    f: str
+    """What is done: read, write, cas, create, delete, describe, add, kill, partition, ..."""
+    key: str | None = None
+    value: Value = None
+    """Invocation: the argument. Completion: the result (of a write: the argument again)."""
+    error: str | None = None
+    """On fail and info: why, in a word or a line."""
+    node: str | None = None
+    """The node that was asked."""
+    offset: int | None = None
+    """Where the server says that it put the write, if it says so."""
+    epoch: int | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Operation:
+    """An invocation with its completion."""
+
+    index: int
+    """Index of the invocation event; identifies the operation in its history."""
+    process: int | str
+    f: str
+    key: str | None
+    input: Value
+    """The invocation's value."""
+    output: Value
+    """The completion's value; None when there is no completion."""
+    type: EventType
+    """ok, fail or info; an invocation without completion is info."""
+    invoke_ns: int
+    complete_ns: int
+    """`INFINITY_NS` for info: it stays open for ever."""
+    error: str | None = None
+    node: str | None = None
+    offset: int | None = None
+    epoch: int | None = None
+    end_index: int | None = None
+    """Index of the completion event; None when there is none."""
+
+
+def pair(events: Iterable[Event]) -> list[Operation]:
+    """Client operations of a history in order of invocation; nemesis events are left out.
+
+    Raises HistoryError when a process invokes while an operation of its own is open, completes
+    what it did not invoke, is used again after `info`, or when times or indexes go back.
+    """
+    raise NotImplementedError

@@ -1,0 +1,57 @@
+"""Verdicts, and how the verdicts of many checks become one."""
+
+from __future__ import annotations
+
+import enum
+from collections.abc import Iterable
+from dataclasses import dataclass, field
+from typing import Any
+
+
+class Status(enum.StrEnum):
+    """Outcome of a check or of a run. Only PASS passes a gate."""
+
+    PASS = "PASS"  # noqa: S105  (a verdict, not a password)
+    FAIL = "FAIL"
+    UNKNOWN = "UNKNOWN"
+    """A checker ran out of its budget, or lacked what it needs to judge."""
+    UNDER_EXERCISED = "UNDER-EXERCISED"
+    """Nothing wrong was seen, but too little was tried for that to mean much."""
+
+
+EXIT_CODES = {Status.PASS: 0, Status.FAIL: 1, Status.UNKNOWN: 3, Status.UNDER_EXERCISED: 4}
+"""Process exit codes of a verdict (2 is usage or environment, 130 interrupted)."""
+
+_SEVERITY = (Status.FAIL, Status.UNKNOWN, Status.UNDER_EXERCISED, Status.PASS)
+
+
+def worst(statuses: Iterable[Status]) -> Status:
+    """The verdict over several: FAIL, then UNKNOWN, then UNDER-EXERCISED, then PASS.
+
+    Of no statuses at all: UNKNOWN, because nothing was checked.
+    """
+    seen = set(statuses)
+    return next((status for status in _SEVERITY if status in seen), Status.UNKNOWN)
+
+
+@dataclass(frozen=True, slots=True)
+class CheckResult:
+    """What one checker says of one history, key or set of evidence. JSON-able throughout."""
+
+    checker: str
+    """Name in the registry: linearizable, set-durability, log-agreement, ..."""
+    status: Status
+    summary: str
+    """One sentence for a person: what was checked, or what is wrong and where."""
+    key: str | None = None
+    algorithm: str | None = None
+    """Which algorithm judged, where there is a choice."""
+    operations: int = 0
+    """How many operations (or records) it looked at."""
+    anomalies: tuple[dict[str, Any], ...] = ()
+    """What is wrong: each {"kind": str, "explanation": str, ...} with named values, nodes, offsets.
+    An anomaly may carry "window": operations as dicts of `Operation` fields, for the report."""
+    certificate: dict[str, Any] | None = None
+    """Proof of the verdict: {"linearization": [operation index, ...]} or {"window": [...]}"""
+    statistics: dict[str, Any] = field(default_factory=dict)
+    """Figures for the report."""

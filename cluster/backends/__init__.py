@@ -1,0 +1,1 @@
+"""Where a system runs, and how its processes and links are reached and hurt."""

@@ -1,0 +1,1 @@
+"""The metadata state machine: records, image, and the active controller."""

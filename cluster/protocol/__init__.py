@@ -1,0 +1,1 @@
+"""The Kafka wire protocol on kio: the only place that knows bytes."""

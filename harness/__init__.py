@@ -1,0 +1,1 @@
+"""Generators, interpreter, schedule, campaign and the command line."""

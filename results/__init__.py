@@ -1,0 +1,1 @@
+"""Run store, Spark pipeline, report and gate."""

@@ -1,0 +1,1 @@
+"""What clients do, and which checks judge it."""
