@@ -1,0 +1,60 @@
+"""What the raft client and its listeners tell each other."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Protocol
+
+from cluster.kraft.messages import NO_NODE
+
+
+class NotLeaderError(Exception):
+    """The append is for an epoch that this node no longer leads; nothing was appended."""
+
+
+class BufferFullError(Exception):
+    """The accumulator holds as much as it may; nothing was appended. Try again later."""
+
+
+class BatchTooLargeError(ValueError):
+    """The records of one atomic append exceed the largest batch; nothing was appended."""
+
+
+class IllegalStateError(AssertionError):
+    """An invariant of the protocol is broken. The node must stop, loudly."""
+
+
+@dataclass(frozen=True, slots=True)
+class LeaderAndEpoch:
+    """Who leads the quorum in an epoch; -1 when nobody is known to."""
+
+    leader_id: int = NO_NODE
+    epoch: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class CommittedBatch:
+    """A batch below the high watermark. Control batches come with no records."""
+
+    base_offset: int
+    last_offset: int
+    epoch: int
+    timestamp_ms: int
+    size_bytes: int
+    records: tuple[bytes, ...]
+    """Values of the metadata records, in offset order."""
+
+
+class RaftListener(Protocol):
+    """The state machine above the log (RaftClient.Listener). Called on the node's task."""
+
+    def handle_commit(self, batches: Sequence[CommittedBatch]) -> None:
+        """Take committed batches: in offset order, each exactly once, control batches included."""
+
+    def handle_leader_change(self, leader: LeaderAndEpoch) -> None:
+        """Learn the leader.
+
+        For this node itself it is called only once the listener was given everything up to and
+        including the epoch's LeaderChange record (KAFKA-15345, KAFKA-17333).
+        """
