@@ -4,15 +4,67 @@ A workload lists `CheckSpec`s; they are stored in the run's plan; the pipeline l
 here. A check has a scope that says what it is given and how it may run in parallel:
 
 - `key`: the operations of one key; called once for each key, in parallel, then merged.
-- `run`: all client operations of a run.
-- `evidence`: what the nodes themselves left behind (`checkers.evidence.Evidence`), together with
-  all operations.
+- `run`: the whole run as a `RunInput`: raw events (nemesis included) and client operations.
+- `evidence`: the same `RunInput`, whose `evidence` holds what the nodes themselves left behind.
+
+How a pipeline calls it:
+
+    check = find_check(spec)                        # CheckError: unknown name or bad option
+    if isinstance(check, KeyCheck):
+        for key, operations in keyed(run.operations).items():     # or a Spark group by `key`
+            results.append(check.check_key(operations, spec.options, never))
+        verdict = check.merge(results)
+    else:
+        verdict = check.check_run(run, spec.options, never)
+
+`run_check` is exactly this loop in one process. Both functions give UNKNOWN, never an exception,
+when the checker itself dies. The last argument is a callable that says whether to give up.
+
+| name | scope | options |
+|---|---|---|
+| `linearizable` | key | `model` (required), `algorithm`, `initial`, `time_limit_s`, `memory_limit_mb` |
+| `durability` | evidence | `workload` (required): register, topics or set; `config_prefix` |
+| `log-agreement` | evidence | |
+| `election-safety` | evidence | |
+| `exercised` | run | `expectations`: the plan's |
+| `statistics` | run | `bucket_ms` |
 """
 
 from __future__ import annotations
 
+import difflib
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
+
+from checkers.history import Operation
+from checkers.run_input import Cancelled, RunInput, never
+from checkers.verdict import CheckResult, Status, worst
+
+__all__ = [
+    "CHECKS",
+    "Cancelled",
+    "Check",
+    "CheckError",
+    "CheckSpec",
+    "KeyCheck",
+    "RunCheck",
+    "RunInput",
+    "find_check",
+    "keyed",
+    "never",
+    "run_check",
+]
+
+Options = Mapping[str, Any]
+"""JSON-able options of a check, by name."""
+
+ANOMALIES_KEPT_MAX = 20
+"""How many anomalies a merged result shows; `statistics["anomalies"]` counts them all."""
+
+
+class CheckError(ValueError):
+    """A plan asks for a check that does not exist, or gives it an option it cannot take."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -22,3 +74,160 @@ class CheckSpec:
     name: str
     options: dict[str, Any] = field(default_factory=dict)
     """JSON-able; for `linearizable`: {"model": "register", "time_limit_s": 60, ...}."""
+
+
+@dataclass(frozen=True, slots=True)
+class KeyCheck:
+    """A check that judges each key by itself."""
+
+    name: str
+    options: Mapping[str, type | tuple[type, ...]]
+    """Option names and the types they take."""
+    required: tuple[str, ...]
+    function: Callable[[Sequence[Operation], Options, Cancelled], CheckResult]
+    validate: Callable[[Options], None]
+    """Raises ValueError when a value cannot be taken."""
+    scope: str = "key"
+
+    def check_key(
+        self, operations: Sequence[Operation], options: Options, cancelled: Cancelled = never
+    ) -> CheckResult:
+        """Judge the operations of one key (all with the same `key`)."""
+        try:
+            return self.function(operations, options, cancelled)
+        except Exception as error:  # noqa: BLE001  (a checker that died has judged nothing)
+            key = operations[0].key if operations else None
+            return _died(self.name, error, key=key, operations=len(operations))
+
+    def merge(self, results: Sequence[CheckResult]) -> CheckResult:
+        """One verdict over the keys: the worst status, all counts, the first anomalies."""
+        return merge(self.name, results)
+
+
+@dataclass(frozen=True, slots=True)
+class RunCheck:
+    """A check that judges the run as a whole."""
+
+    name: str
+    scope: str
+    """`run` or `evidence`."""
+    options: Mapping[str, type | tuple[type, ...]]
+    required: tuple[str, ...]
+    function: Callable[[RunInput, Options, Cancelled], CheckResult]
+    validate: Callable[[Options], None]
+
+    def check_run(
+        self, run: RunInput, options: Options, cancelled: Cancelled = never
+    ) -> CheckResult:
+        """Judge the run; without the evidence that it needs: UNKNOWN."""
+        if self.scope == "evidence" and run.evidence is None:
+            summary = "no evidence from the nodes is stored, so nothing was checked"
+            return CheckResult(self.name, Status.UNKNOWN, summary)
+        try:
+            return self.function(run, options, cancelled)
+        except Exception as error:  # noqa: BLE001  (a checker that died has judged nothing)
+            return _died(self.name, error, operations=len(run.operations))
+
+
+Check = KeyCheck | RunCheck
+
+CHECKS: dict[str, Check] = {}
+
+
+def find_check(spec: CheckSpec) -> Check:
+    """Look the check up and validate its options.
+
+    Raises CheckError with one line that names the nearest check or option.
+    """
+    check = CHECKS.get(spec.name)
+    if check is None:
+        raise CheckError(f"unknown check {spec.name!r}{_nearest(spec.name, CHECKS)}")
+    for name, value in spec.options.items():
+        types = check.options.get(name)
+        if types is None:
+            hint = _nearest(name, check.options)
+            raise CheckError(f"check {spec.name!r} has no option {name!r}{hint}")
+        if value is not None and (
+            not isinstance(value, types) or (isinstance(value, bool) and types is not bool)
+        ):
+            raise CheckError(f"option {name!r} of check {spec.name!r} cannot be {value!r}")
+    for name in check.required:
+        if spec.options.get(name) is None:
+            raise CheckError(f"check {spec.name!r} needs the option {name!r}")
+    try:
+        check.validate(spec.options)
+    except ValueError as error:
+        raise CheckError(f"check {spec.name!r}: {error}") from error
+    return check
+
+
+def keyed(operations: Sequence[Operation]) -> dict[str | None, list[Operation]]:
+    """Operations by key, keys in order of first use, each group in order of invocation."""
+    groups: dict[str | None, list[Operation]] = {}
+    for operation in operations:
+        groups.setdefault(operation.key, []).append(operation)
+    return groups
+
+
+def run_check(spec: CheckSpec, run: RunInput, cancelled: Cancelled = never) -> CheckResult:
+    """Run one check over a whole run in this process.
+
+    Raises CheckError for an unknown name or an option that it cannot take.
+    """
+    check = find_check(spec)
+    if isinstance(check, KeyCheck):
+        groups = keyed(run.operations).values()
+        return check.merge([check.check_key(group, spec.options, cancelled) for group in groups])
+    return check.check_run(run, spec.options, cancelled)
+
+
+def merge(checker: str, results: Sequence[CheckResult]) -> CheckResult:
+    """One verdict over the keys of a run; of no keys at all UNDER-EXERCISED.
+
+    Results come in any order; the merged result does not depend on it.
+    """
+    if not results:
+        summary = "there was no operation to check"
+        return CheckResult(checker, Status.UNDER_EXERCISED, summary)
+    ordered = sorted(results, key=lambda result: (result.key is not None, result.key or ""))
+    status = worst(result.status for result in ordered)
+    counts = {kind.value: sum(r.status is kind for r in ordered) for kind in Status}
+    anomalies = [
+        {"key": result.key, **anomaly} for result in ordered for anomaly in result.anomalies
+    ]
+    operations = sum(result.operations for result in ordered)
+    told = next(result for result in ordered if result.status is status)
+    if status is Status.PASS:
+        summary = f"{operations} operations on {len(ordered)} keys: every key passes"
+    else:
+        summary = (
+            f"{counts[status.value]} of {len(ordered)} keys {status.value}; "
+            f"first, key {told.key!r}: {told.summary}"
+        )
+    algorithms = sorted({result.algorithm for result in ordered if result.algorithm})
+    return CheckResult(
+        checker,
+        status,
+        summary,
+        algorithm=", ".join(algorithms) or None,
+        operations=operations,
+        anomalies=tuple(anomalies[:ANOMALIES_KEPT_MAX]),
+        statistics={"keys": len(ordered), "anomalies": len(anomalies), "by_status": counts},
+    )
+
+
+def _died(
+    checker: str, error: Exception, *, key: str | None = None, operations: int = 0
+) -> CheckResult:
+    summary = f"the checker itself failed: {type(error).__name__}: {error}"
+    anomaly = {"kind": "checker-failed", "explanation": summary}
+    return CheckResult(
+        checker, Status.UNKNOWN, summary, key=key, operations=operations, anomalies=(anomaly,)
+    )
+
+
+def _nearest(name: str, known: Mapping[str, Any]) -> str:
+    close = difflib.get_close_matches(name, sorted(known), n=1)
+    if close:
+        return f"; did you mean {close[0]!r}?"
+    return f"; known: {', '.join(sorted(known)) or 'none'}"
