@@ -1,0 +1,208 @@
+"""What the nodes left behind, as files: `nodes/<node>/evidence/` and `nodes/<node>/trace.jsonl`.
+
+The formats are those of `checkers.evidence` and docs/evidence.md. Writing is the harness's part,
+after it decoded a node's files; reading is the pipeline's.
+
+Reading never raises. What is missing stays missing, and what cannot be read is left out as a
+whole and told as a problem: a check that needs it then says UNKNOWN. Leaving out only the bad line
+would let a check judge evidence with a hole in it.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import Any, TypeVar
+
+from checkers.evidence import Evidence, FinalRead, LogRecord, TraceEvent
+from results.files import StoreError, read_json_object, write_atomically, write_json
+
+LOG_FILE = "log.jsonl"
+QUORUM_STATE_FILE = "quorum-state.json"
+STATE_FILE = "state.jsonl"
+
+_T = TypeVar("_T")
+
+
+@dataclass(frozen=True, slots=True)
+class LoadedEvidence:
+    """The evidence of a run, and what of it could not be read (one line each)."""
+
+    evidence: Evidence
+    problems: tuple[str, ...]
+
+
+def write_log(folder: Path, records: Iterable[LogRecord]) -> None:
+    """Store a node's whole log in its evidence folder."""
+    _write_lines(folder / LOG_FILE, (asdict(record) for record in records))
+
+
+def write_quorum_state(folder: Path, state: Mapping[str, Any]) -> None:
+    """Store a node's last quorum-state, with logStartOffset and logEndOffset beside it."""
+    folder.mkdir(parents=True, exist_ok=True)
+    write_json(folder / QUORUM_STATE_FILE, dict(state))
+
+
+def write_final_read(folder: Path, read: FinalRead) -> None:
+    """Store what a node served after healing."""
+    _write_lines(folder / STATE_FILE, [asdict(read)])
+
+
+def load_evidence(nodes_folder: Path, nodes: Sequence[str]) -> LoadedEvidence:
+    """Everything that can be read of the named nodes."""
+    problems: list[str] = []
+    logs: dict[str, Sequence[LogRecord]] = {}
+    quorum_states: dict[str, Mapping[str, Any]] = {}
+    traces: dict[str, Sequence[TraceEvent]] = {}
+    final_reads: dict[str, FinalRead] = {}
+    for node in nodes:
+        folder = nodes_folder / node / "evidence"
+        log = _attempt(problems, _read_log, folder / LOG_FILE, node)
+        if log is not None:
+            logs[node] = log
+        state = _attempt(problems, _read_quorum_state, folder / QUORUM_STATE_FILE, node)
+        if state is not None:
+            quorum_states[node] = state
+        read = _attempt(problems, _read_final_read, folder / STATE_FILE, node)
+        if read is not None:
+            final_reads[node] = read
+        trace = _attempt(problems, _read_trace, nodes_folder / node / "trace.jsonl", node)
+        if trace is not None:
+            traces[node] = trace
+    evidence = Evidence(tuple(nodes), logs, quorum_states, traces, final_reads)
+    return LoadedEvidence(evidence, tuple(problems))
+
+
+def _attempt(
+    problems: list[str], read: Callable[[Path, str], _T], path: Path, node: str
+) -> _T | None:
+    if not path.exists():
+        return None
+    try:
+        return read(path, node)
+    except StoreError as error:
+        problems.append(str(error))
+    except OSError as error:
+        problems.append(f"{path}: {error.strerror}")
+    return None
+
+
+def _read_log(path: Path, node: str) -> list[LogRecord]:
+    records: list[LogRecord] = []
+    for number, fields in _objects(path):
+        try:
+            record = LogRecord(
+                node=node,
+                offset=_integer(fields, "offset"),
+                epoch=_integer(fields, "epoch"),
+                batch_crc=_integer(fields, "batch_crc"),
+                kind=_string(fields, "kind"),
+                value=_mapping(fields, "value"),
+            )
+        except ValueError as error:
+            raise StoreError(f"{path}, line {number}: {error}") from error
+        if records and record.offset <= records[-1].offset:
+            raise StoreError(f"{path}, line {number}: offset {record.offset} is out of order")
+        records.append(record)
+    return records
+
+
+def _read_quorum_state(path: Path, node: str) -> dict[str, Any]:
+    del node
+    return read_json_object(path)
+
+
+def _read_final_read(path: Path, node: str) -> FinalRead | None:
+    """Take the last line: a node may have been read again until it had caught up."""
+    last: FinalRead | None = None
+    for number, fields in _objects(path):
+        try:
+            topics = _mapping(fields, "topics")
+            configs = _mapping(fields, "configs")
+            for part in (*topics.values(), *configs.values()):
+                if not isinstance(part, dict):
+                    raise StoreError("a topic or config is no object")
+            last = FinalRead(node, _integer(fields, "high_watermark"), topics, configs)
+        except ValueError as error:
+            raise StoreError(f"{path}, line {number}: {error}") from error
+    return last
+
+
+def _read_trace(path: Path, node: str) -> list[TraceEvent]:
+    """Read a trace, in which a kill may have torn the last line of each incarnation."""
+    events = []
+    lines = path.read_bytes().split(b"\n")
+    for number, line in enumerate(lines, start=1):
+        if not line:
+            continue
+        fields = _parse(line) or _after_torn_line(line)
+        if fields is None:
+            if number == len(lines):
+                break  # no newline behind it: the torn last line of a killed node
+            raise StoreError(f"{path}, line {number}: it is no JSON object")
+        try:
+            event = TraceEvent(
+                node=node,
+                incarnation=_integer(fields, "n"),
+                time_ns=_integer(fields, "t"),
+                event=_string(fields, "e"),
+                fields={name: v for name, v in fields.items() if name not in ("t", "n", "e")},
+            )
+        except ValueError as error:
+            raise StoreError(f"{path}, line {number}: {error}") from error
+        events.append(event)
+    return events
+
+
+def _after_torn_line(line: bytes) -> dict[str, Any] | None:
+    """Return the `start` event of the next incarnation, when a killed one left half a line before it."""
+    position = line.rfind(b'{"t":')
+    fields = _parse(line[position:]) if position > 0 else None
+    return fields if fields is not None and fields.get("e") == "start" else None
+
+
+def _objects(path: Path) -> Iterable[tuple[int, dict[str, Any]]]:
+    for number, line in enumerate(path.read_bytes().split(b"\n"), start=1):
+        if not line:
+            continue
+        fields = _parse(line)
+        if fields is None:
+            raise StoreError(f"{path}, line {number}: it is no JSON object")
+        yield number, fields
+
+
+def _parse(line: bytes) -> dict[str, Any] | None:
+    try:
+        value = json.loads(line.decode("utf-8"))
+    except (ValueError, RecursionError):
+        return None
+    return value if isinstance(value, dict) else None
+
+
+def _integer(fields: Mapping[str, Any], name: str) -> int:
+    value = fields.get(name)
+    if isinstance(value, bool) or not isinstance(value, int):
+        raise StoreError(f"{name} must be an integer")
+    return value
+
+
+def _string(fields: Mapping[str, Any], name: str) -> str:
+    value = fields.get(name)
+    if not isinstance(value, str):
+        raise StoreError(f"{name} must be a string")
+    return value
+
+
+def _mapping(fields: Mapping[str, Any], name: str) -> dict[str, Any]:
+    value = fields.get(name, {})
+    if not isinstance(value, dict):
+        raise StoreError(f"{name} must be an object")
+    return value
+
+
+def _write_lines(path: Path, rows: Iterable[Mapping[str, Any]]) -> None:
+    path.parent.mkdir(parents=True, exist_ok=True)
+    lines = (json.dumps(row, separators=(",", ":"), allow_nan=False) + "\n" for row in rows)
+    write_atomically(path, "".join(lines).encode("ascii"))

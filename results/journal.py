@@ -1,0 +1,236 @@
+"""The journal: a run's history on disk, one JSON object a line, written as things happen.
+
+Format of `history.jsonl`: UTF-8, one `checkers.history.Event` a line with the fields of that
+class, fields that are null left out, every line ended by a newline. `index` counts the lines from
+0 and `time_ns` never goes back.
+
+What survives: an event is in the file before `JournalWriter.append` returns, by one `write()` of
+the whole line to a file opened for appending, so a kill of the harness at any moment leaves every
+event that was appended, and at most one torn line at the very end. There is no fsync for each
+line: the machine that the harness runs on is not what is under test, and an fsync a line would
+disturb the disks of the nodes beside it. Closing does fsync.
+
+A reader drops a torn last line and says how many bytes that were. An invocation is journaled
+before it is sent, so the torn line of an invocation is an operation that never began, and that of
+a completion is an operation whose result nobody saw. Anything else that is wrong with the file
+means that it is not ours or was changed, and is refused: a reader that skips what it does not
+understand would call a damaged history right.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+from collections.abc import Iterator
+from pathlib import Path
+from types import TracebackType
+from typing import Any, Self
+
+from checkers.history import Event, EventType, HistoryError
+
+_FIELDS = frozenset(Event.__slots__)
+_OPTIONAL_STRINGS = ("key", "error", "node")
+_OPTIONAL_INTEGERS = ("offset", "epoch")
+_SHOWN_CHARACTERS = 80
+"""How much of an offending line or value a message quotes."""
+
+
+class JournalWriter:
+    """Appends events to a new journal; each is in the file when `append` returns.
+
+    Raises FileExistsError where there is a journal already (a history is never overwritten) and
+    OSError where the file cannot be made.
+    """
+
+    def __init__(self, path: Path) -> None:
+        self.path = path
+        self._next_index = 0
+        self._last_time_ns = 0
+        self._failed = False
+        flags = os.O_WRONLY | os.O_APPEND | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC
+        self._fd: int | None = os.open(path, flags, 0o644)
+
+    @property
+    def next_index(self) -> int:
+        """Index that the next event must have."""
+        return self._next_index
+
+    def append(self, event: Event) -> None:
+        """Write one event.
+
+        Raises HistoryError when its index is not the next one or its time goes back, TypeError or
+        ValueError when its value is no JSON, OSError when the disk refuses; after the last of
+        these the journal takes nothing more, since its last line may be torn.
+        """
+        if self._fd is None or self._failed:
+            raise ValueError(f"{self.path}: the journal is closed")
+        if event.index != self._next_index:
+            raise HistoryError(
+                f"{self.path}: event {event.index} appended where {self._next_index} is next"
+            )
+        if event.time_ns < self._last_time_ns:
+            raise HistoryError(
+                f"{self.path}: event {event.index} at {event.time_ns} ns comes after one at "
+                f"{self._last_time_ns} ns"
+            )
+        line = encode_event(event)
+        self._failed = True  # until the whole line is in the file
+        written = os.write(self._fd, line)
+        if written != len(line):
+            raise OSError(f"{self.path}: only {written} of {len(line)} bytes could be written")
+        self._failed = False
+        self._next_index += 1
+        self._last_time_ns = event.time_ns
+
+    def close(self) -> None:
+        """Make the journal durable and close it; closing twice is allowed."""
+        if self._fd is None:
+            return
+        fd, self._fd = self._fd, None
+        try:
+            os.fsync(fd)
+        finally:
+            os.close(fd)
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        self.close()
+
+
+def encode_event(event: Event) -> bytes:
+    """One line of a journal, with its newline. ASCII, so that no reader trips over U+2028."""
+    fields: dict[str, Any] = {
+        "index": event.index,
+        "time_ns": event.time_ns,
+        "process": event.process,
+        "type": str(event.type),
+        "f": event.f,
+    }
+    for name in ("key", "value", "error", "node", "offset", "epoch"):
+        value = getattr(event, name)
+        if value is not None:
+            fields[name] = value
+    return json.dumps(fields, separators=(",", ":"), allow_nan=False).encode("ascii") + b"\n"
+
+
+def read_journal(path: Path) -> tuple[list[Event], int]:
+    """Every whole event of a journal, and the bytes of a torn last line (0 where there is none).
+
+    Raises HistoryError, naming file and line, when anything but a torn last line is wrong;
+    OSError when the file cannot be read.
+    """
+    events: list[Event] = []
+    dropped_bytes = 0
+    last_time_ns = 0
+    for number, line, ended in _lines(path.read_bytes()):
+        try:
+            event = decode_event(line)
+        except HistoryError as error:
+            # A JSON object is never a proper prefix of another, so a last line without newline
+            # that parses is whole; one that does not parse is torn.
+            if not ended and not _is_json(line):
+                dropped_bytes = len(line)
+                break
+            raise HistoryError(f"{path}, line {number}: {error}") from error
+        if event.index != len(events):
+            raise HistoryError(
+                f"{path}, line {number}: index is {event.index} where {len(events)} is next"
+            )
+        if event.time_ns < last_time_ns:
+            raise HistoryError(f"{path}, line {number}: time goes back, to {event.time_ns} ns")
+        last_time_ns = event.time_ns
+        events.append(event)
+    return events, dropped_bytes
+
+
+def decode_event(line: bytes) -> Event:
+    """Return the event of one line (without regard to what stands around it). Raises HistoryError."""
+    fields = _parse_object(line)
+    unknown = sorted(fields.keys() - _FIELDS)
+    if unknown:
+        raise HistoryError(f"unknown field {_shown(unknown[0])}")
+    index = _natural(fields, "index")
+    time_ns = _natural(fields, "time_ns")
+    process = fields.get("process")
+    if isinstance(process, bool) or not isinstance(process, int | str):
+        raise HistoryError("process must be a number or a name")
+    try:
+        kind = EventType(str(fields.get("type")))
+    except ValueError:
+        raise HistoryError(f"type {_shown(fields.get('type'))} is no event type") from None
+    f = fields.get("f")
+    if not isinstance(f, str):
+        raise HistoryError("f must be a string")
+    for name in _OPTIONAL_STRINGS:
+        if not isinstance(fields.get(name), str | None):
+            raise HistoryError(f"{name} must be a string")
+    for name in _OPTIONAL_INTEGERS:
+        if isinstance(fields.get(name), bool) or not isinstance(fields.get(name), int | None):
+            raise HistoryError(f"{name} must be an integer")
+    return Event(
+        index=index,
+        time_ns=time_ns,
+        process=process,
+        type=kind,
+        f=f,
+        key=fields.get("key"),
+        value=fields.get("value"),
+        error=fields.get("error"),
+        node=fields.get("node"),
+        offset=fields.get("offset"),
+        epoch=fields.get("epoch"),
+    )
+
+
+def _lines(data: bytes) -> Iterator[tuple[int, bytes, bool]]:
+    """Each line of the file: its number from 1, its bytes, and whether a newline ended it."""
+    position = 0
+    number = 1
+    while position < len(data):
+        end = data.find(b"\n", position)
+        ended = end >= 0
+        stop = end if ended else len(data)
+        yield number, data[position:stop], ended
+        position = stop + 1
+        number += 1
+
+
+def _natural(fields: dict[str, Any], name: str) -> int:
+    value = fields.get(name)
+    if isinstance(value, bool) or not isinstance(value, int) or value < 0:
+        raise HistoryError(f"{name} must be a number from 0 on, not {_shown(value)}")
+    return value
+
+
+def _parse_object(line: bytes) -> dict[str, Any]:
+    try:
+        fields = json.loads(line.decode("utf-8"), parse_constant=_refuse_constant)
+    except (ValueError, RecursionError) as error:
+        raise HistoryError(f"no JSON: {_shown(line[:_SHOWN_CHARACTERS])}") from error
+    if not isinstance(fields, dict):
+        raise HistoryError(f"no JSON object: {_shown(line[:_SHOWN_CHARACTERS])}")
+    return fields
+
+
+def _refuse_constant(name: str) -> None:
+    raise ValueError(f"{name} is no JSON")
+
+
+def _is_json(line: bytes) -> bool:
+    try:
+        json.loads(line.decode("utf-8"), parse_constant=_refuse_constant)
+    except (ValueError, RecursionError):
+        return False
+    return True
+
+
+def _shown(value: object) -> str:
+    text = ascii(value)
+    return text if len(text) <= _SHOWN_CHARACTERS else text[:_SHOWN_CHARACTERS] + "..."
