@@ -1,0 +1,161 @@
+"""Where nodes run, and how they are reached and hurt: the contract of every backend.
+
+A *system* (`cluster.systems`) says how a node is configured, started and found ready. A *backend*
+says where its process runs. Everything here that touches a process or a link is a coroutine, since
+a container or a host answers over a connection.
+
+Nodes are named "n1", "n2", ...; the number is Kafka's `node.id`. What a backend reports about a
+node is what the operating system says now, never what was last asked of it.
+"""
+
+from __future__ import annotations
+
+import enum
+from collections.abc import Iterable
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Literal, Protocol
+
+from cluster.ports import Endpoint, Network
+
+Link = tuple[str, str]
+"""(source node, target node): the bytes that travel from source to target, whoever dialled."""
+
+Listener = Literal["CONTROLLER", "CLIENT"]
+"""CONTROLLER serves peers and controller APIs; CLIENT is the broker-type listener."""
+
+RUN_LABEL = "KRAFTPROBE_RUN"
+"""Environment variable that marks everything a run creates; its value is the run id."""
+
+
+class BackendError(Exception):
+    """The environment cannot do what was asked; the message is one line for a person.
+
+    Examples: a port is taken, a node ended while it started, a folder cannot be written.
+    """
+
+
+class NodeState(enum.StrEnum):
+    """What the operating system says of a node's process."""
+
+    RUNNING = "running"
+    PAUSED = "paused"
+    DEAD = "dead"
+    """Never started, ended or killed."""
+
+
+@dataclass(frozen=True, slots=True)
+class Probe:
+    """Whether something can work here, found out by trying; for `kraftprobe doctor`."""
+
+    possible: bool
+    reason: str = ""
+    """Why not; or a caveat."""
+    remedy: str = ""
+    """The exact command or change that would make it possible, where there is one."""
+
+
+@dataclass(frozen=True, slots=True)
+class ProcessIdentity:
+    """A process that cannot be mistaken for a later one with the same number."""
+
+    pid: int
+    started: str
+    """The kernel's start time of the process, opaque; equal only for the same process."""
+
+
+@dataclass(frozen=True, slots=True)
+class Death:
+    """The end of a node's process that nobody asked for: as a rule evidence for a FAIL."""
+
+    node: str
+    incarnation: int
+    exit_code: int
+    """As from `waitpid`: negative for the signal that ended it."""
+    output_tail: tuple[str, ...]
+    """Last lines that it wrote to stdout and stderr."""
+
+
+class Backend(Protocol):
+    """A place that runs a fixed set of nodes.
+
+    Commands on a node are idempotent as far as that makes sense: killing or stopping a dead node,
+    resuming a running one and cutting a cut link do nothing. Starting a node that is not dead,
+    and pausing or stopping what cannot be, raise BackendError: a caller checks first
+    (`nemeses.legality`).
+    """
+
+    name: str
+    """"local", "docker", ..."""
+    nodes: tuple[str, ...]
+    run_id: str
+
+    def probe(self) -> Probe:
+        """Whether this backend works on this machine."""
+
+    async def up(self) -> None:
+        """Allocate ports, links and folders, start every node, wait until all of them answer.
+
+        Raises BackendError, after it has taken down what it had started.
+        """
+
+    async def down(self) -> None:
+        """Stop gracefully what is alive, kill the rest, remove links and ports.
+
+        Idempotent; safe in a `finally`, also when `up` failed or was cancelled, and when it is
+        itself cancelled, in which case it kills at once. Leaves no process behind.
+        """
+
+    async def start(self, node: str) -> None:
+        """Start a dead node as its next incarnation, and wait until it answers.
+
+        Raises BackendError when it ends or stays silent instead; it is then dead.
+        """
+
+    async def stop(self, node: str) -> None:
+        """SIGTERM, and wait for the end. Raises BackendError if it does not come in time."""
+
+    async def kill(self, node: str) -> None:
+        """SIGKILL, and wait until the process is gone. Works on a paused node."""
+
+    async def pause(self, node: str) -> None:
+        """SIGSTOP, and wait until the operating system shows it stopped."""
+
+    async def resume(self, node: str) -> None:
+        """SIGCONT, and wait until the operating system shows it running."""
+
+    async def state(self, node: str) -> NodeState:
+        """Ask the operating system what the node's process is doing now."""
+
+    async def process(self, node: str) -> ProcessIdentity | None:
+        """Identify the node's live process (running or paused), None when there is none."""
+
+    def incarnation(self, node: str) -> int:
+        """How often the node was started before its present or last process; -1: never started."""
+
+    def unexpected_deaths(self) -> tuple[Death, ...]:
+        """Every process so far that ended though nobody stopped or killed it, oldest first."""
+
+    async def cut_links(self, links: Iterable[Link]) -> None:
+        """Let nothing pass on these directed links any more, on old or new connections."""
+
+    async def restore_links(self, links: Iterable[Link]) -> None:
+        """Let bytes pass again; what was held flows."""
+
+    def links_cut(self) -> frozenset[Link]:
+        """Name the links that are cut."""
+
+    async def link_works(self, link: Link, timeout_s: float = 0.5) -> bool:
+        """Measure whether bytes pass from the link's source to its target, in that direction only.
+
+        Says False as well when the target is not running, since nothing there can answer.
+        """
+
+    def endpoint(self, node: str, listener: Listener = "CONTROLLER") -> Endpoint:
+        """Where the harness reaches the node directly: no link fault is in this path."""
+
+    def client_network(self) -> Network:
+        """Make a network for the harness's own clients; call it inside the running event loop."""
+
+    def node_folder(self, node: str) -> Path:
+        """Locate the node's folder in the run: stdout.log, trace.jsonl, configuration, data."""

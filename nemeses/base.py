@@ -1,0 +1,122 @@
+"""What a fault is: probe, inject, verify, heal.
+
+A fault that was asked for and did not bite makes a run worthless without making it wrong, so
+every injection and every heal is measured, and the measurement goes into the history. A fault
+that could not be applied says so (`verified=False` and a reason in `detail`); it never raises into
+the schedule. Whoever drives faults uses `nemeses.drive`, which holds that rule for all of them.
+"""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any, Protocol
+
+from cluster.backends.base import Backend, Link, NodeState, Probe
+
+Parameters = Mapping[str, Any]
+"""What a plan says of one fault, JSON-able: {"targets": "leader"}, {"shape": "halves"}, ..."""
+
+
+class ParameterError(ValueError):
+    """A plan asks a fault for what it does not know; one line, with the nearest name."""
+
+
+@dataclass(frozen=True, slots=True)
+class Injection:
+    """One fault as it was applied. JSON-able throughout; `value()` goes into the journal."""
+
+    fault: str
+    parameters: Mapping[str, Any]
+    targets: tuple[str, ...]
+    """Nodes it acts on; empty when it was refused."""
+    verified: bool
+    """After inject and verify: it bit. After heal: it is gone. Both as measured."""
+    detail: Mapping[str, Any] = field(default_factory=dict)
+    """What was measured and how; `reason` when not verified."""
+    links: tuple[Link, ...] = ()
+    """Directed links that it cuts, sorted."""
+    applied: bool = False
+    """Whether anything was done that has to be healed. Stays True if it did not bite."""
+
+    def value(self, phase: str) -> dict[str, Any]:
+        """Render as the completion value of a nemesis event: phase is "inject" or "heal"."""
+        return {
+            "phase": phase,
+            "fault": self.fault,
+            "targets": list(self.targets),
+            "verified": self.verified,
+            "detail": dict(self.detail),
+        }
+
+
+class View(Protocol):
+    """What a fault may see and use of the run. The harness supplies it."""
+
+    @property
+    def backend(self) -> Backend:
+        """Where the nodes run."""
+
+    @property
+    def random(self) -> random.Random:
+        """The schedule's own seeded generator."""
+
+    @property
+    def active(self) -> list[Injection]:
+        """Injections that are applied and not yet healed, oldest first; `drive` keeps it."""
+
+    async def leader(self) -> str | None:
+        """Find who leads the quorum by the freshest answer of the nodes, None if unknown.
+
+        Asks anew, bounded to about a second; never raises.
+        """
+
+
+class Fault(Protocol):
+    """One kind of fault, without state of its own: what it did is in its Injection."""
+
+    name: str
+    """"kill", "pause", "restart", "partition"."""
+
+    def check(self, parameters: Parameters, nodes: tuple[str, ...]) -> None:
+        """Refuse parameters that it does not know, before anything starts: ParameterError."""
+
+    def options(self, nodes: tuple[str, ...]) -> tuple[dict[str, Any], ...]:
+        """Parameters that a random schedule may choose from, in a fixed order."""
+
+    async def probe(self, view: View) -> Probe:
+        """Whether it can work here, by trying what can be tried without harm."""
+
+    async def inject(self, view: View, parameters: Parameters) -> Injection:
+        """Choose targets and apply it. Refused (illegal now, no leader, ...): `applied=False`."""
+
+    async def verify(self, view: View, injection: Injection) -> Injection:
+        """Measure whether it bit."""
+
+    async def heal(self, view: View, injection: Injection) -> Injection:
+        """Undo it and measure that it is gone.
+
+        Idempotent. Right also when a target died, was restarted or was hit by another fault
+        meanwhile: it undoes its own effect and no other's.
+        """
+
+
+def refused(fault: str, parameters: Parameters, reason: str, **detail: Any) -> Injection:
+    """Report an injection that was not applied, and why."""
+    told = {"reason": reason, **detail}
+    return Injection(fault, dict(parameters), (), verified=False, detail=told)
+
+
+__all__ = [
+    "Backend",
+    "Fault",
+    "Injection",
+    "Link",
+    "NodeState",
+    "ParameterError",
+    "Parameters",
+    "Probe",
+    "View",
+    "refused",
+]

@@ -1,0 +1,14 @@
+"""Help with names that are not known."""
+
+from __future__ import annotations
+
+import difflib
+from collections.abc import Iterable
+
+
+def unknown(kind: str, name: object, known: Iterable[str]) -> str:
+    """One line about an unknown name: the nearest known one if it is near, and all of them."""
+    names = sorted(known)
+    near = difflib.get_close_matches(str(name), names, n=1)
+    hint = f"; did you mean {near[0]!r}?" if near else ""
+    return f"unknown {kind} {name!r}{hint} (known: {', '.join(names)})"
