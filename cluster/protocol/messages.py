@@ -12,7 +12,7 @@ and strs do at run time. Null uuids are None, durations are `datetime.timedelta`
 
 from __future__ import annotations
 
-import datetime
+import datetime as dt
 from typing import cast
 
 from kio.schema.api_versions.v4.request import ApiVersionsRequest
@@ -131,7 +131,7 @@ __all__ = [
 
 def milliseconds(duration_ms: float) -> i32Timedelta:
     """Kafka's int32 durations, as kio types them."""
-    return cast("i32Timedelta", datetime.timedelta(milliseconds=duration_ms))
+    return cast("i32Timedelta", dt.timedelta(milliseconds=duration_ms))
 
 
 NO_THROTTLE = milliseconds(0)

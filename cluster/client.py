@@ -1,0 +1,356 @@
+"""A client that never retries and says how certain a failure is.
+
+Each call is one request to the node that the caller names, over the `Network` seam, so the same
+client runs in the real and the simulated world. What a workload does is its own choice: no
+metadata cache, no redirect to the controller, no second attempt, because each of them would hide
+from the history what really happened.
+
+How certain:
+- a response without an error: `ok`;
+- an error that a controller decides before it appends (`cluster.client_errors`), or a request of
+  which no byte left (`Failure.NOT_SENT`) or that the node cannot read
+  (`Failure.UNSUPPORTED_VERSION`): `fail`, it certainly had no effect;
+- everything else, silence and broken connections above all: `info`.
+
+Errors are named as kio names them (`not_controller`, `request_timed_out`) or, without a response,
+as `Failure` does (`timed-out`).
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any, Final, Literal
+
+from cluster.client_errors import is_definite
+from cluster.errors import ErrorCode
+from cluster.kraft.messages import DescribeQuorumRequest, DescribeQuorumResponse
+from cluster.ports import Clock, Endpoint, Failure, Network
+from cluster.protocol.messages import (
+    AlterableConfig,
+    AlterConfigsResource,
+    ApiVersionsRequest,
+    CreatableTopic,
+    CreateTopicsRequest,
+    DeleteTopicsRequest,
+    DeleteTopicState,
+    DescribeConfigsRequest,
+    DescribeConfigsResource,
+    IncrementalAlterConfigsRequest,
+    MetadataRequest,
+    MetadataRequestTopic,
+    TopicName,
+    i8,
+    i16,
+    i32,
+    milliseconds,
+)
+
+TOPIC_RESOURCE: Final = 2
+BROKER_RESOURCE: Final = 4
+CLUSTER_RESOURCE: Final = (BROKER_RESOURCE, "")
+"""The cluster-wide default of all brokers, which holds the register keys."""
+
+AlterOperation = Literal["set", "delete", "append", "subtract"]
+_OPERATION_CODES: Final[Mapping[str, int]] = {"set": 0, "delete": 1, "append": 2, "subtract": 3}
+_RESOURCE_NAMES: Final = {TOPIC_RESOURCE: "topic", BROKER_RESOURCE: "broker"}
+_GRACE_MS: Final = 1000.0
+"""How long after its time-out a network may still report one, before the client gives up on it."""
+
+_DEFINITE_FAILURES: Final = frozenset({Failure.NOT_SENT, Failure.UNSUPPORTED_VERSION})
+
+
+class CallFailed(Exception):  # noqa: N818 - the name that the workloads know it by
+    """A request has no response. `definite`: it certainly had no effect."""
+
+    def __init__(self, failure: Failure) -> None:
+        super().__init__(failure.value)
+        self.failure = failure
+        self.definite = failure in _DEFINITE_FAILURES
+
+
+@dataclass(frozen=True, slots=True)
+class Outcome:
+    """How one operation ended: the `type`, `value` and `error` of its completion."""
+
+    type: Literal["ok", "fail", "info"]
+    value: Any = None
+    error: str | None = None
+
+
+_MALFORMED: Final = Outcome("info", error="malformed-response")
+"""The system under test answered about something else than it was asked."""
+
+Resource = tuple[int, str]
+"""A config resource: type (`TOPIC_RESOURCE`, `BROKER_RESOURCE`) and name."""
+
+
+class Client:
+    """Never retries. One logical connection for each node, over the Network seam.
+
+    `node_id` of an endpoint is the node's own id: reads of topics compare it with the controller
+    that the node names. One client serves one asyncio loop; it holds no state besides its network,
+    whose life is the caller's business.
+    """
+
+    def __init__(self, network: Network, clock: Clock, timeout_ms: float = 5000.0) -> None:
+        assert timeout_ms > 0
+        self._network = network
+        self._clock = clock
+        self._timeout_ms = timeout_ms
+
+    async def call(
+        self, endpoint: Endpoint, message: object, timeout_ms: float | None = None
+    ) -> Any:
+        """Send one request and return its response, whatever error that carries.
+
+        `message` is a request of `cluster.protocol.messages` or `cluster.kraft.messages`.
+        Raises CallFailed when there is no response within `timeout_ms`, or never will be.
+        """
+        timeout_ms = self._timeout_ms if timeout_ms is None else timeout_ms
+        future: asyncio.Future[Any] = asyncio.get_running_loop().create_future()
+
+        def settle(reply: object) -> None:
+            if not future.done():
+                future.set_result(reply)
+
+        guard = self._clock.call_later(timeout_ms + _GRACE_MS, lambda: settle(Failure.TIMED_OUT))
+        self._network.request(endpoint, message, timeout_ms, settle)
+        try:
+            reply = await future
+        finally:
+            guard.cancel()
+        if isinstance(reply, Failure):
+            raise CallFailed(reply)
+        return reply
+
+    async def api_versions(
+        self, endpoint: Endpoint, *, timeout_ms: float | None = None
+    ) -> Mapping[int, tuple[int, int]]:
+        """Which APIs the node serves: key -> (lowest, highest version). Raises CallFailed."""
+        request = ApiVersionsRequest(client_software_name="kraftprobe", client_software_version="1")
+        response = await self.call(endpoint, request, timeout_ms)
+        return {key.api_key: (key.min_version, key.max_version) for key in response.api_keys}
+
+    async def create_topic(
+        self,
+        endpoint: Endpoint,
+        name: str,
+        partitions: int = 1,
+        *,
+        timeout_ms: float | None = None,
+    ) -> Outcome:
+        """Create a topic. The value is `{"id": uuid string, "partitions": n}`."""
+        request = CreateTopicsRequest(
+            topics=(
+                CreatableTopic(
+                    name=TopicName(name),
+                    num_partitions=i32(partitions),
+                    replication_factor=i16(-1),
+                    assignments=(),
+                    configs=(),
+                ),
+            ),
+            timeout=milliseconds(self._server_timeout_ms(timeout_ms)),
+        )
+        result = await self._attempt_one(endpoint, request, timeout_ms, "topics")
+        if isinstance(result, Outcome):
+            return result
+        return _judge(result.error_code) or Outcome(
+            "ok", {"id": str(result.topic_id), "partitions": partitions}
+        )
+
+    async def delete_topic(
+        self, endpoint: Endpoint, name: str, *, timeout_ms: float | None = None
+    ) -> Outcome:
+        """Delete a topic by name. The value is `{"id": uuid string of the deleted one}`."""
+        request = DeleteTopicsRequest(
+            topics=(DeleteTopicState(name=TopicName(name), topic_id=None),),
+            timeout=milliseconds(self._server_timeout_ms(timeout_ms)),
+        )
+        result = await self._attempt_one(endpoint, request, timeout_ms, "responses")
+        if isinstance(result, Outcome):
+            return result
+        topic_id = None if result.topic_id is None else str(result.topic_id)
+        return _judge(result.error_code) or Outcome("ok", {"id": topic_id})
+
+    async def describe_topic(
+        self, endpoint: Endpoint, name: str, *, timeout_ms: float | None = None
+    ) -> Outcome:
+        """Read a topic on a CLIENT listener: None, or `{"id": uuid string, "partitions": n}`.
+
+        Only the active controller's answer is linearizable, and it names itself as controller;
+        any other node's answer may be stale and is therefore a `fail` with `not_controller`.
+        """
+        request = MetadataRequest(
+            topics=(MetadataRequestTopic(topic_id=None, name=TopicName(name)),),
+            allow_auto_topic_creation=False,
+            include_topic_authorized_operations=False,
+        )
+        response = await self._attempt(endpoint, request, timeout_ms)
+        if isinstance(response, Outcome):
+            return response
+        if response.controller_id != endpoint.node_id:
+            return Outcome("fail", error=ErrorCode.not_controller.name)
+        failed = _judge(response.error_code)
+        if failed is not None:
+            return failed
+        if len(response.topics) != 1:
+            return _MALFORMED
+        topic = response.topics[0]
+        if topic.error_code is ErrorCode.unknown_topic_or_partition:
+            return Outcome("ok", None)
+        return _judge(topic.error_code) or Outcome("ok", _topic_value(topic))
+
+    async def alter_config(
+        self,
+        endpoint: Endpoint,
+        resource: Resource,
+        name: str,
+        op: AlterOperation,
+        value: str | None,
+        *,
+        timeout_ms: float | None = None,
+    ) -> Outcome:
+        """Change one config of a resource. `value` is None for `delete` only."""
+        assert (value is None) == (op == "delete"), "delete takes no value, the others need one"
+        config = AlterableConfig(name=name, config_operation=i8(_OPERATION_CODES[op]), value=value)
+        request = IncrementalAlterConfigsRequest(
+            resources=(
+                AlterConfigsResource(
+                    resource_type=i8(resource[0]), resource_name=resource[1], configs=(config,)
+                ),
+            ),
+            validate_only=False,
+        )
+        result = await self._attempt_one(endpoint, request, timeout_ms, "responses")
+        if isinstance(result, Outcome):
+            return result
+        return _judge(result.error_code) or Outcome("ok", value)
+
+    async def read_config(
+        self,
+        endpoint: Endpoint,
+        resource: Resource,
+        name: str,
+        *,
+        timeout_ms: float | None = None,
+    ) -> Outcome:
+        """Read one config; the value is a string, or None when it is not set."""
+        request = DescribeConfigsRequest(
+            resources=(
+                DescribeConfigsResource(
+                    resource_type=i8(resource[0]),
+                    resource_name=resource[1],
+                    configuration_keys=(name,),
+                ),
+            ),
+        )
+        result = await self._attempt_one(endpoint, request, timeout_ms, "results")
+        if isinstance(result, Outcome):
+            return result
+        failed = _judge(result.error_code)
+        if failed is not None:
+            return failed
+        return Outcome("ok", {c.name: c.value for c in result.configs}.get(name))
+
+    async def describe_quorum(
+        self, endpoint: Endpoint, *, timeout_ms: float | None = None
+    ) -> DescribeQuorumResponse:
+        """Ask the leader what it knows of its quorum; another node answers with an error.
+
+        Raises CallFailed.
+        """
+        response = await self.call(endpoint, DescribeQuorumRequest(), timeout_ms)
+        assert isinstance(response, DescribeQuorumResponse)
+        return response
+
+    async def final_read(
+        self, endpoint: Endpoint, *, timeout_ms: float | None = None
+    ) -> dict[str, Any]:
+        """Everything that a node's image holds, read on its CLIENT listener.
+
+        Returns `{"topics": {name: {"id", "partitions"}}, "configs": {"topic:a" or "broker:":
+        {name: value}}}`, with resources that have no configs left out. Kafka's protocol does not
+        tell up to which offset an image has replayed, and the two requests are not one snapshot:
+        the caller waits until nothing changes any more (DescribeQuorum at the leader shows all
+        voters at its high watermark) and reads until two results in a row are equal.
+
+        Raises CallFailed; FinalReadRefused when a response carries an error.
+        """
+        everything = MetadataRequest(
+            topics=None,
+            allow_auto_topic_creation=False,
+            include_topic_authorized_operations=False,
+        )
+        metadata = await self.call(endpoint, everything, timeout_ms)
+        _refuse(metadata.error_code)
+        for topic in metadata.topics:
+            _refuse(topic.error_code)
+        topics = {topic.name: _topic_value(topic) for topic in metadata.topics}
+        resources = [CLUSTER_RESOURCE, *((TOPIC_RESOURCE, name) for name in sorted(topics))]
+        described = await self.call(
+            endpoint,
+            DescribeConfigsRequest(
+                resources=tuple(
+                    DescribeConfigsResource(
+                        resource_type=i8(kind), resource_name=name, configuration_keys=None
+                    )
+                    for kind, name in resources
+                ),
+            ),
+            timeout_ms,
+        )
+        configs: dict[str, dict[str, str]] = {}
+        for result in described.results:
+            _refuse(result.error_code)
+            values = {c.name: c.value for c in result.configs if c.value is not None}
+            if values:
+                kind = _RESOURCE_NAMES[result.resource_type]
+                configs[f"{kind}:{result.resource_name}"] = values
+        return {"topics": topics, "configs": configs}
+
+    def _server_timeout_ms(self, timeout_ms: float | None) -> float:
+        return self._timeout_ms if timeout_ms is None else timeout_ms
+
+    async def _attempt(self, endpoint: Endpoint, request: object, timeout_ms: float | None) -> Any:
+        """Return the response, or the Outcome of a request that has none."""
+        try:
+            return await self.call(endpoint, request, timeout_ms)
+        except CallFailed as failed:
+            return Outcome("fail" if failed.definite else "info", error=failed.failure.value)
+
+    async def _attempt_one(
+        self, endpoint: Endpoint, request: object, timeout_ms: float | None, results: str
+    ) -> Any:
+        """Return the only result of a response about one thing, or an Outcome."""
+        response = await self._attempt(endpoint, request, timeout_ms)
+        if isinstance(response, Outcome):
+            return response
+        found = getattr(response, results)
+        return found[0] if len(found) == 1 else _MALFORMED
+
+
+class FinalReadRefused(Exception):  # noqa: N818 - reads as what happened
+    """A node answered a final read with an error."""
+
+    def __init__(self, error: ErrorCode) -> None:
+        super().__init__(error.name)
+        self.error = error
+
+
+def _refuse(error: ErrorCode) -> None:
+    if error is not ErrorCode.none:
+        raise FinalReadRefused(error)
+
+
+def _judge(error: ErrorCode) -> Outcome | None:
+    """Return the outcome that an error stands for, None when there is no error."""
+    if error is ErrorCode.none:
+        return None
+    return Outcome("fail" if is_definite(error) else "info", error=error.name)
+
+
+def _topic_value(topic: Any) -> dict[str, Any]:
+    return {"id": str(topic.topic_id), "partitions": len(topic.partitions)}
