@@ -1,0 +1,30 @@
+"""Combinators that say who does what next, and when; see `harness.generators.base`."""
+
+from harness.generators.base import Answer, Context, Done, Generator, Next, Wait, Worker
+from harness.generators.flow import EachWorker, Limit, Mix, Of, Phases, UntilOk
+from harness.generators.routing import Clients, Nemesis, Together
+from harness.generators.timing import At, BackOff, Rate, Stagger, TimeLimit
+
+__all__ = [
+    "Answer",
+    "At",
+    "BackOff",
+    "Clients",
+    "Context",
+    "Done",
+    "EachWorker",
+    "Generator",
+    "Limit",
+    "Mix",
+    "Nemesis",
+    "Next",
+    "Of",
+    "Phases",
+    "Rate",
+    "Stagger",
+    "TimeLimit",
+    "Together",
+    "UntilOk",
+    "Wait",
+    "Worker",
+]

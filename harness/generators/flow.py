@@ -1,0 +1,160 @@
+"""Combinators that decide what comes, and in which order."""
+
+# ruff: noqa: D102  (what `op` and `update` do is told by the protocol and the class)
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from random import Random
+
+from checkers.history import Event, EventType
+from harness.generators.base import Answer, Context, Done, Generator, Next, Wait, Worker
+from workloads.base import Op
+
+
+class Of:
+    """The operations of an iterable, one to each question, whoever asks; then done."""
+
+    def __init__(self, ops: Iterable[Op]) -> None:
+        self._ops: Iterator[Op] = iter(ops)
+
+    def op(self, context: Context) -> Answer:
+        op = next(self._ops, None)
+        return Done() if op is None else Next(op, context.now_ns)
+
+    def update(self, context: Context, event: Event) -> None:
+        pass
+
+
+class EachWorker:
+    """An own generator for each worker, made when it first asks.
+
+    Done for a worker when its own is. Events of a worker go to its own generator only.
+    """
+
+    def __init__(self, make: Callable[[Worker], Generator]) -> None:
+        self._make = make
+        self._own: dict[Worker, Generator] = {}
+
+    def op(self, context: Context) -> Answer:
+        own = self._own.get(context.worker)
+        if own is None:
+            own = self._own[context.worker] = self._make(context.worker)
+        return own.op(context)
+
+    def update(self, context: Context, event: Event) -> None:
+        own = self._own.get(context.worker)
+        if own is not None:
+            own.update(context, event)
+
+
+class Mix:
+    """Each question goes to one of several generators, chosen at random with their weights.
+
+    One that is done for a worker is not chosen for it again; done for it when all are. The
+    choice is drawn anew for every question, also for those that end in `Wait`.
+    """
+
+    def __init__(self, parts: Sequence[tuple[float, Generator]], random: Random) -> None:
+        assert parts, "a mix has parts"
+        assert all(weight > 0 for weight, _ in parts), "weights are positive"
+        self._parts = list(parts)
+        self._random = random
+        self._done: dict[Worker, set[int]] = {}
+
+    def op(self, context: Context) -> Answer:
+        done = self._done.setdefault(context.worker, set())
+        while len(done) < len(self._parts):
+            open_parts = [index for index in range(len(self._parts)) if index not in done]
+            weights = [self._parts[index][0] for index in open_parts]
+            index = self._random.choices(open_parts, weights)[0]
+            answer = self._parts[index][1].op(context)
+            if not isinstance(answer, Done):
+                return answer
+            done.add(index)
+        return Done()
+
+    def update(self, context: Context, event: Event) -> None:
+        for _, part in self._parts:
+            part.update(context, event)
+
+
+class Limit:
+    """At most `count` operations, over all workers; then done."""
+
+    def __init__(self, count: int, inner: Generator) -> None:
+        assert count >= 0, "a limit is not negative"
+        self._left = count
+        self._inner = inner
+
+    def op(self, context: Context) -> Answer:
+        if self._left == 0:
+            return Done()
+        answer = self._inner.op(context)
+        if isinstance(answer, Next):
+            self._left -= 1
+        return answer
+
+    def update(self, context: Context, event: Event) -> None:
+        self._inner.update(context, event)
+
+
+class UntilOk:
+    """Repeats one operation until somebody's attempt is ok; then done.
+
+    Several workers may have an attempt under way at a time, at most `attempts_open_max`.
+    """
+
+    def __init__(self, op: Op, attempts_open_max: int = 1) -> None:
+        assert attempts_open_max >= 1, "somebody must try"
+        self._op = op
+        self._open_max = attempts_open_max
+        self._open: set[Worker] = set()
+        self._ok = False
+
+    def op(self, context: Context) -> Answer:
+        if self._ok:
+            return Done()
+        if len(self._open) >= self._open_max:
+            return Wait()
+        self._open.add(context.worker)
+        return Next(self._op, context.now_ns)
+
+    def update(self, context: Context, event: Event) -> None:
+        if event.type is EventType.INVOKE or context.worker not in self._open:
+            return
+        self._open.discard(context.worker)
+        if event.type is EventType.OK:
+            self._ok = True
+
+
+class Phases:
+    """One generator after another, with a barrier between them.
+
+    A phase is over once every worker was told `Done` by it. A worker is only told so when it is
+    free, so no operation of a phase is open when the next one begins. A worker that is done
+    early waits for the others.
+    """
+
+    def __init__(self, *phases: Generator) -> None:
+        self._phases = list(phases)
+        self._finished: set[Worker] = set()
+
+    def op(self, context: Context) -> Answer:
+        while self._phases:
+            if context.worker in self._finished:
+                return Wait()
+            answer = self._phases[0].op(context)
+            if not isinstance(answer, Done):
+                return answer
+            self._finished.add(context.worker)
+            if len(self._finished) < len(context.workers):
+                return Wait()
+            self._phases.pop(0)
+            self._finished.clear()
+            context.wake()
+        return Done()
+
+    def update(self, context: Context, event: Event) -> None:
+        if self._phases:
+            self._phases[0].update(context, event)

@@ -1,0 +1,65 @@
+"""Combinators that decide who."""
+
+# ruff: noqa: D102  (what `op` and `update` do is told by the protocol and the class)
+
+from __future__ import annotations
+
+from checkers.history import Event
+from harness.generators.base import NEMESIS, Answer, Context, Done, Generator
+
+
+class Clients:
+    """A generator for client workers only: done for the nemesis, which it does not count."""
+
+    def __init__(self, inner: Generator) -> None:
+        self._inner = inner
+
+    def op(self, context: Context) -> Answer:
+        if context.worker == NEMESIS:
+            return Done()
+        return self._inner.op(_among_clients(context))
+
+    def update(self, context: Context, event: Event) -> None:
+        if context.worker != NEMESIS:
+            self._inner.update(_among_clients(context), event)
+
+
+class Nemesis:
+    """A generator for the nemesis only: done for clients."""
+
+    def __init__(self, inner: Generator) -> None:
+        self._inner = inner
+
+    def op(self, context: Context) -> Answer:
+        if context.worker != NEMESIS:
+            return Done()
+        return self._inner.op(_alone(context))
+
+    def update(self, context: Context, event: Event) -> None:
+        if context.worker == NEMESIS:
+            self._inner.update(_alone(context), event)
+
+
+class Together:
+    """Clients do one thing while the nemesis does another; done when both are."""
+
+    def __init__(self, clients: Generator, nemesis: Generator) -> None:
+        self._clients = Clients(clients)
+        self._nemesis = Nemesis(nemesis)
+
+    def op(self, context: Context) -> Answer:
+        part = self._nemesis if context.worker == NEMESIS else self._clients
+        return part.op(context)
+
+    def update(self, context: Context, event: Event) -> None:
+        self._clients.update(context, event)
+        self._nemesis.update(context, event)
+
+
+def _among_clients(context: Context) -> Context:
+    workers = tuple(worker for worker in context.workers if worker != NEMESIS)
+    return Context(context.now_ns, context.worker, workers, context.wake)
+
+
+def _alone(context: Context) -> Context:
+    return Context(context.now_ns, context.worker, (NEMESIS,), context.wake)

@@ -1,0 +1,137 @@
+"""Runs a generator: many workers at once, everything journaled.
+
+Each worker is one asyncio task that asks the generator, waits for the operation's time, journals
+the invocation, lets its client perform it, and journals the completion. The journal knows an
+invocation before anything of it is sent, so a harness that dies leaves no operation unknown.
+
+Processes follow Jepsen: worker w of N acts as process w; after an operation that ended in `info`
+the process is done and the worker goes on as process p + N, with a new client. The nemesis is a
+worker too, whose process never changes.
+
+An exception from a client is a fault of the harness, not of the system under test. It ends the
+run (`HarnessError`); the operation stays without completion, which a checker reads as `info`.
+
+Only the running loop's time and asyncio's primitives are used, so the interpreter runs unchanged
+on a loop with virtual time.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable
+
+from checkers.history import Event, EventType
+from harness.generators.base import NANOSECONDS, NEMESIS, Context, Done, Generator, Next, Worker
+from harness.recorder import Recorder
+from workloads.base import Completion, Op, WorkloadClient
+
+ClientFactory = Callable[[Worker, int | str], WorkloadClient]
+"""(worker, process) -> its client."""
+
+
+class HarnessError(Exception):
+    """The harness itself failed; the run says nothing about the system under test."""
+
+
+class Interpreter:
+    """One run of one generator by `concurrency` client workers and the nemesis."""
+
+    def __init__(
+        self,
+        generator: Generator,
+        recorder: Recorder,
+        make_client: ClientFactory,
+        concurrency: int,
+    ) -> None:
+        assert concurrency >= 1, "a run has clients"
+        self._generator = generator
+        self._recorder = recorder
+        self._make_client = make_client
+        self._concurrency = concurrency
+        self._workers: tuple[Worker, ...] = (*range(concurrency), NEMESIS)
+        self._news: asyncio.Future[None] | None = None
+        self._clients: dict[Worker, WorkloadClient] = {}
+        self._processes: dict[Worker, int | str] = {worker: worker for worker in self._workers}
+
+    async def run(self, generator: Generator | None = None) -> None:
+        """Run until the generator is done for every worker.
+
+        A further generator may be given later: processes and clients go on. Raises HarnessError;
+        on cancellation all workers stop at once and open operations stay open in the journal.
+        """
+        if generator is not None:
+            self._generator = generator
+        try:
+            async with asyncio.TaskGroup() as group:
+                for worker in self._workers:
+                    group.create_task(self._work(worker), name=f"worker {worker}")
+        except* HarnessError as errors:
+            raise _first(errors) from errors
+
+    async def close(self) -> None:
+        """Close every client."""
+        clients, self._clients = self._clients, {}
+        for worker in self._workers:
+            if worker in clients:
+                await clients[worker].close()
+
+    async def _work(self, worker: Worker) -> None:
+        while True:
+            answer = self._generator.op(self._context(worker))
+            if isinstance(answer, Done):
+                return
+            if isinstance(answer, Next):
+                await self._sleep_until(answer.at_ns)
+                await self._perform(worker, answer.op)
+            elif answer.until_ns is not None:
+                await self._sleep_until(answer.until_ns)
+            else:
+                await self._wait_for_news()
+
+    async def _perform(self, worker: Worker, op: Op) -> None:
+        process = self._processes[worker]
+        client = self._clients.get(worker)
+        if client is None:
+            client = self._clients[worker] = self._make_client(worker, process)
+        self._update(worker, self._recorder.invoke(process, op))
+        try:
+            completion = await client.invoke(op)
+        except Exception as error:
+            raise HarnessError(
+                f"process {process}, {op.f} {op.key or ''}: {type(error).__name__}: {error}"
+            ) from error
+        assert isinstance(completion, Completion), "a client answers with a completion"
+        self._update(worker, self._recorder.complete(process, op, completion))
+        if completion.type is EventType.INFO and isinstance(process, int):
+            self._processes[worker] = process + self._concurrency
+            del self._clients[worker]
+            await client.close()
+        self._wake()
+
+    def _update(self, worker: Worker, event: Event) -> None:
+        self._generator.update(self._context(worker), event)
+
+    def _context(self, worker: Worker) -> Context:
+        return Context(self._recorder.now_ns(), worker, self._workers, self._wake)
+
+    async def _sleep_until(self, time_ns: int) -> None:
+        # Always a real suspension, so that no worker can starve the others.
+        await asyncio.sleep(max(0, time_ns - self._recorder.now_ns()) / NANOSECONDS)
+
+    async def _wait_for_news(self) -> None:
+        if self._news is None:
+            self._news = asyncio.get_running_loop().create_future()
+        await asyncio.shield(self._news)
+
+    def _wake(self) -> None:
+        news, self._news = self._news, None
+        if news is not None:
+            news.set_result(None)
+
+
+def _first(errors: BaseExceptionGroup[HarnessError]) -> HarnessError:
+    error: BaseException = errors
+    while isinstance(error, BaseExceptionGroup):
+        error = error.exceptions[0]
+    assert isinstance(error, HarnessError)
+    return error

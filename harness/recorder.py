@@ -1,0 +1,102 @@
+"""The one place where events of a run get their index and time, and go into the journal."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Protocol
+
+from checkers.history import NEMESIS, Event, EventType, Value
+from harness.generators.base import NANOSECONDS
+from workloads.base import Completion, Op
+
+
+class Journal(Protocol):
+    """Where events go; `results.journal.JournalWriter` is one."""
+
+    def append(self, event: Event) -> None:
+        """Store one event before returning."""
+
+
+Listener = Callable[[Event], None]
+
+
+class Recorder:
+    """Turns what happens into events with gapless indexes and non-decreasing times.
+
+    `now_s` is the running loop's time, real or virtual; times are counted from the moment at
+    which the recorder is made. Listeners (the display) are told after the journal has the event.
+    """
+
+    def __init__(self, journal: Journal, now_s: Callable[[], float]) -> None:
+        self._journal = journal
+        self._now_s = now_s
+        self._origin_s = now_s()
+        self._index = 0
+        self._last_ns = 0
+        self._listeners: list[Listener] = []
+
+    def now_ns(self) -> int:
+        """Nanoseconds since the run began; never goes back."""
+        self._last_ns = max(self._last_ns, round((self._now_s() - self._origin_s) * NANOSECONDS))
+        return self._last_ns
+
+    @property
+    def events(self) -> int:
+        """How many events were journaled."""
+        return self._index
+
+    def listen(self, listener: Listener) -> None:
+        """Call `listener` with every event from now on."""
+        self._listeners.append(listener)
+
+    def invoke(self, process: int | str, op: Op) -> Event:
+        """Journal an invocation; to be called before anything of it leaves the harness."""
+        return self._append(process, EventType.INVOKE, op, op.value)
+
+    def complete(self, process: int | str, op: Op, completion: Completion) -> Event:
+        """Journal the completion of what `process` invoked."""
+        return self._append(
+            process,
+            completion.type,
+            op,
+            completion.value,
+            error=completion.error,
+            node=completion.node,
+            offset=completion.offset,
+            epoch=completion.epoch,
+        )
+
+    def note(self, f: str, value: Value, type_: EventType = EventType.OK) -> Event:
+        """Journal something that was observed rather than done: a leader, a phase, a crash."""
+        return self._append(NEMESIS, type_, Op(f), value)
+
+    def _append(
+        self,
+        process: int | str,
+        type_: EventType,
+        op: Op,
+        value: Value,
+        *,
+        error: str | None = None,
+        node: str | None = None,
+        offset: int | None = None,
+        epoch: int | None = None,
+    ) -> Event:
+        event = Event(
+            index=self._index,
+            time_ns=self.now_ns(),
+            process=process,
+            type=type_,
+            f=op.f,
+            key=op.key,
+            value=value,
+            error=error,
+            node=node,
+            offset=offset,
+            epoch=epoch,
+        )
+        self._journal.append(event)
+        self._index += 1
+        for listener in self._listeners:
+            listener(event)
+        return event

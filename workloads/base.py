@@ -1,0 +1,129 @@
+"""What a workload is: what clients do, how they do it, and which checks judge it.
+
+A workload knows nothing of when: it hands out, for each worker, an endless stream of operations
+that is a function of a seeded generator alone. The harness decides how fast and until when, and
+journals what comes back. So the same seed gives the same operations in the same order to each
+worker, on every backend; only the timing, and how far each stream gets, differs.
+
+A worker is a lasting place from which a process acts. When an operation of a process ends in
+`info` the process is done and the worker goes on as a new one (see `checkers.history`).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from random import Random
+from typing import Any, Protocol
+
+from checkers.history import EventType, Value
+from checkers.registry import CheckSpec
+from cluster.backends.base import Listener
+from cluster.client import Client, Outcome
+from cluster.ports import Endpoint
+from workloads.leader import LeaderTracker
+
+
+@dataclass(frozen=True, slots=True)
+class Op:
+    """What a client is about to do: the part of an invocation that the workload decides."""
+
+    f: str
+    key: str | None = None
+    value: Value = None
+
+
+@dataclass(frozen=True, slots=True)
+class Completion:
+    """How an operation ended; the fields are those of `checkers.history.Event`."""
+
+    type: EventType
+    value: Value = None
+    error: str | None = None
+    node: str | None = None
+    offset: int | None = None
+    epoch: int | None = None
+
+    def __post_init__(self) -> None:
+        assert self.type is not EventType.INVOKE, "a completion is ok, fail or info"
+
+
+EndpointOf = Callable[[str, Listener], Endpoint]
+"""(node, listener name) -> where it listens for clients of the harness."""
+
+
+@dataclass(frozen=True, slots=True)
+class ClientContext:
+    """What a worker's client is given. A new process of the worker gets a new client."""
+
+    client: Client
+    endpoint: EndpointOf
+    leader: LeaderTracker
+    worker: int
+    process: int
+    pinned_to: str | None
+    """The one node that this worker ever asks; None: it follows the leader."""
+    timeout_ms: float
+    """How long an operation may take before it is called indeterminate."""
+
+
+class WorkloadClient(Protocol):
+    """Performs operations, one at a time."""
+
+    async def invoke(self, op: Op) -> Completion:
+        """Perform `op`. Ends within the context's timeout.
+
+        Whatever the system under test does is a completion. An exception means that the harness
+        itself is broken: the run is aborted, never counted.
+        """
+
+    async def close(self) -> None:
+        """Let go of what the client holds. Called once."""
+
+
+@dataclass(frozen=True, slots=True)
+class Option:
+    """One option of a workload: a whole number where its default is one, else any number."""
+
+    default: float
+    help: str
+    minimum: float
+    maximum: float
+
+
+class Workload(Protocol):
+    """See the module. Instances hold validated options and are immutable."""
+
+    @property
+    def name(self) -> str:
+        """As a plan names it."""
+
+    def operations(self, worker: int, random: Random) -> Iterator[Op]:
+        """Stream a worker's operations without end, with no randomness but `random`."""
+
+    def final_operations(self) -> Sequence[Op]:
+        """Operations of the end, each repeated until one of them is ok, after the heal."""
+
+    def client(self, context: ClientContext) -> WorkloadClient:
+        """Make a client for one process."""
+
+    def checks(self) -> tuple[CheckSpec, ...]:
+        """Name what judges a run of this workload."""
+
+
+@dataclass(frozen=True, slots=True)
+class WorkloadKind:
+    """A workload before its options are known."""
+
+    name: str
+    title: str
+    """One line for `kraftprobe list workloads`."""
+    options: Mapping[str, Option]
+    create: Callable[[Mapping[str, Any]], Workload]
+    """Takes every option, validated, defaults filled in."""
+
+
+def completion(outcome: Outcome, node: str, value: Value = None) -> Completion:
+    """Render an outcome for the journal; `value` stands where it has none of its own."""
+    told = value if outcome.value is None else outcome.value
+    return Completion(EventType(outcome.type), told, outcome.error, node)

@@ -1,0 +1,92 @@
+"""Workload `set`: create topics with unique names, then see which of them every node has.
+
+The simplest durability test: a name whose creation was acknowledged must be in the final state of
+every node, one whose creation failed must not, one that nobody knows may. Nothing is deleted, so
+the image grows for as long as the run lasts.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from random import Random
+from typing import Any
+
+from checkers.registry import CheckSpec
+from workloads.base import (
+    ClientContext,
+    Completion,
+    Op,
+    Option,
+    WorkloadClient,
+    WorkloadKind,
+    completion,
+)
+from workloads.target import Target
+
+OPTIONS = {
+    "partitions_max": Option(1, "most partitions of a topic", 1, 100),
+}
+
+
+@dataclass(frozen=True, slots=True)
+class Set:
+    """The workload with its options."""
+
+    partitions_max: int
+    name: str = "set"
+
+    def operations(self, worker: int, random: Random) -> Iterator[Op]:
+        """Add `s<worker>-<count>`; the name is both key and element."""
+        count = 0
+        while True:
+            name = f"s{worker}-{count}"
+            yield Op("add", name, {"partitions": random.randint(1, self.partitions_max)})
+            count += 1
+
+    def final_operations(self) -> Sequence[Op]:
+        """Nothing: the final reads of all nodes are the reads of this workload."""
+        return ()
+
+    def client(self, context: ClientContext) -> WorkloadClient:
+        """Make a client for one process."""
+        return SetClient(context)
+
+    def checks(self) -> tuple[CheckSpec, ...]:
+        """Acknowledged names are on every node, refused ones on none."""
+        return (CheckSpec("durability", {"workload": self.name}),)
+
+
+class SetClient:
+    """One process's client."""
+
+    def __init__(self, context: ClientContext) -> None:
+        self._context = context
+        self._target = Target(context)
+
+    async def invoke(self, op: Op) -> Completion:
+        """Add one name."""
+        assert op.f == "add", f"sets know no {op.f}"
+        assert op.key is not None, "elements have names"
+        node = self._target.choose()
+        outcome = await self._context.client.create_topic(
+            self._context.endpoint(node, "CONTROLLER"),
+            op.key,
+            op.value["partitions"],
+            timeout_ms=self._context.timeout_ms,
+        )
+        self._target.learn(node, outcome)
+        return completion(outcome, node, op.value)
+
+    async def close(self) -> None:
+        """Nothing is held."""
+
+
+def create(options: Mapping[str, Any]) -> Set:
+    """Make the workload from validated options."""
+    return Set(partitions_max=options["partitions_max"])
+
+
+KIND = WorkloadKind(
+    "set", "create unique topics; every acknowledged one on every node at the end", OPTIONS, create
+)

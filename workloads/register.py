@@ -1,0 +1,117 @@
+"""Workload `register`: named registers, written and read through the active controller.
+
+A register is one config, `kraftprobe.register.<key>`, of the brokers' cluster-wide default
+resource. A write is IncrementalAlterConfigs SET, a read is DescribeConfigs; both go to the
+controller listener, where only the active controller answers, and a read only after it confirmed
+its leadership. So every key must be linearizable, whoever was asked.
+
+Every written value is unique in the run (`w<worker>.<count>`), which makes each read name the one
+write that it saw, and the check near-linear (Gibbons and Korach 1997). Keys are few, so that
+every key is written several times a second and a read that is stale by a second is seen as such.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from random import Random
+from typing import Any
+
+from checkers.registry import CheckSpec
+from cluster.client import CLUSTER_RESOURCE
+from workloads.base import (
+    ClientContext,
+    Completion,
+    Op,
+    Option,
+    WorkloadClient,
+    WorkloadKind,
+    completion,
+)
+from workloads.target import Target
+
+CONFIG_PREFIX = "kraftprobe.register."
+
+OPTIONS = {
+    "keys": Option(16, "how many registers there are", 1, 10_000),
+    "write_fraction": Option(0.5, "share of operations that are writes", 0.01, 0.99),
+}
+
+
+@dataclass(frozen=True, slots=True)
+class Register:
+    """The workload with its options."""
+
+    keys: int
+    write_fraction: float
+    name: str = "register"
+
+    def key(self, number: int) -> str:
+        """Name of a register, e.g. `k03`."""
+        return f"k{number:0{len(str(self.keys - 1))}}"
+
+    def operations(self, worker: int, random: Random) -> Iterator[Op]:
+        """Read and write random keys; this worker's values are `w<worker>.<count>`."""
+        count = 0
+        while True:
+            key = self.key(random.randrange(self.keys))
+            if random.random() < self.write_fraction:
+                yield Op("write", key, f"w{worker}.{count}")
+                count += 1
+            else:
+                yield Op("read", key)
+
+    def final_operations(self) -> Sequence[Op]:
+        """Read every register once more."""
+        return tuple(Op("read", self.key(number)) for number in range(self.keys))
+
+    def client(self, context: ClientContext) -> WorkloadClient:
+        """Make a client for one process."""
+        return RegisterClient(context)
+
+    def checks(self) -> tuple[CheckSpec, ...]:
+        """Every key is linearizable, and every node ends with what was acknowledged last."""
+        return (
+            CheckSpec("linearizable", {"model": "register"}),
+            CheckSpec("durability", {"workload": self.name, "config_prefix": CONFIG_PREFIX}),
+        )
+
+
+class RegisterClient:
+    """One process's client."""
+
+    def __init__(self, context: ClientContext) -> None:
+        self._context = context
+        self._target = Target(context)
+
+    async def invoke(self, op: Op) -> Completion:
+        """Perform a read or a write."""
+        assert op.key is not None, "registers have names"
+        context = self._context
+        node = self._target.choose()
+        endpoint = context.endpoint(node, "CONTROLLER")
+        config = CONFIG_PREFIX + op.key
+        if op.f == "write":
+            outcome = await context.client.alter_config(
+                endpoint, CLUSTER_RESOURCE, config, "set", op.value, timeout_ms=context.timeout_ms
+            )
+        else:
+            assert op.f == "read", f"registers know no {op.f}"
+            outcome = await context.client.read_config(
+                endpoint, CLUSTER_RESOURCE, config, timeout_ms=context.timeout_ms
+            )
+        self._target.learn(node, outcome)
+        return completion(outcome, node, op.value)
+
+    async def close(self) -> None:
+        """Nothing is held."""
+
+
+def create(options: Mapping[str, Any]) -> Register:
+    """Make the workload from validated options."""
+    return Register(keys=options["keys"], write_fraction=options["write_fraction"])
+
+
+KIND = WorkloadKind(
+    "register", "config values written and read back; linearizable per key", OPTIONS, create
+)

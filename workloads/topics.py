@@ -1,0 +1,111 @@
+"""Workload `topics`: create, delete and describe topics of a small pool of names.
+
+Create and delete go to the active controller's CONTROLLER listener; describe is Metadata on the
+CLIENT listener, where the active controller names itself as controller and has confirmed its
+leadership; an answer of another node may be stale and counts as `fail`, which tells nothing.
+
+Names are few, so that creations and deletions of one name meet. Every creation gets an id of its
+own from the controller, so a describe names the one creation that it saw. The number of
+partitions differs between creations, so that a topic without all its partitions is seen too.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from random import Random
+from typing import Any
+
+from checkers.registry import CheckSpec
+from workloads.base import (
+    ClientContext,
+    Completion,
+    Op,
+    Option,
+    WorkloadClient,
+    WorkloadKind,
+    completion,
+)
+from workloads.target import Target
+
+OPTIONS = {
+    "names": Option(12, "how many topic names there are", 1, 10_000),
+    "partitions_max": Option(3, "most partitions of a topic", 1, 100),
+}
+
+
+@dataclass(frozen=True, slots=True)
+class Topics:
+    """The workload with its options."""
+
+    names: int
+    partitions_max: int
+    name: str = "topics"
+
+    def topic(self, number: int) -> str:
+        """Name of a topic, e.g. `t03`."""
+        return f"t{number:0{len(str(self.names - 1))}}"
+
+    def operations(self, worker: int, random: Random) -> Iterator[Op]:
+        """Create, delete and, as often as both, describe random names."""
+        del worker  # nothing that a worker sends carries its number
+        while True:
+            topic = self.topic(random.randrange(self.names))
+            f = random.choice(("create", "delete", "describe", "describe"))
+            partitions = random.randint(1, self.partitions_max)
+            yield Op(f, topic, {"partitions": partitions} if f == "create" else None)
+
+    def final_operations(self) -> Sequence[Op]:
+        """Describe every name once more."""
+        return tuple(Op("describe", self.topic(number)) for number in range(self.names))
+
+    def client(self, context: ClientContext) -> WorkloadClient:
+        """Make a client for one process."""
+        return TopicsClient(context)
+
+    def checks(self) -> tuple[CheckSpec, ...]:
+        """Every name is linearizable, and every node ends with what was acknowledged last."""
+        return (
+            CheckSpec("linearizable", {"model": "topics"}),
+            CheckSpec("durability", {"workload": self.name}),
+        )
+
+
+class TopicsClient:
+    """One process's client."""
+
+    def __init__(self, context: ClientContext) -> None:
+        self._context = context
+        self._target = Target(context)
+
+    async def invoke(self, op: Op) -> Completion:
+        """Perform a create, delete or describe."""
+        assert op.key is not None, "topics have names"
+        client, timeout_ms = self._context.client, self._context.timeout_ms
+        node = self._target.choose()
+        controller = self._context.endpoint(node, "CONTROLLER")
+        if op.f == "create":
+            outcome = await client.create_topic(
+                controller, op.key, op.value["partitions"], timeout_ms=timeout_ms
+            )
+        elif op.f == "delete":
+            outcome = await client.delete_topic(controller, op.key, timeout_ms=timeout_ms)
+        else:
+            assert op.f == "describe", f"topics know no {op.f}"
+            broker = self._context.endpoint(node, "CLIENT")
+            outcome = await client.describe_topic(broker, op.key, timeout_ms=timeout_ms)
+        self._target.learn(node, outcome)
+        return completion(outcome, node, op.value)
+
+    async def close(self) -> None:
+        """Nothing is held."""
+
+
+def create(options: Mapping[str, Any]) -> Topics:
+    """Make the workload from validated options."""
+    return Topics(names=options["names"], partitions_max=options["partitions_max"])
+
+
+KIND = WorkloadKind(
+    "topics", "create, delete and describe on a small pool of names; linearizable", OPTIONS, create
+)
