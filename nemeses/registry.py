@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
+from cluster.names import unknown
 from nemeses.base import Fault, ParameterError
-from nemeses.names import unknown
 
 FAULTS: Mapping[str, Fault] = {}
 

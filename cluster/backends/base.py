@@ -55,6 +55,39 @@ class Probe:
     """The exact command or change that would make it possible, where there is one."""
 
 
+class Ability(enum.StrEnum):
+    """What a fault needs of a backend."""
+
+    PROCESSES = "processes"
+    """Start, kill and stop nodes."""
+    SIGNALS = "signals"
+    """Pause and resume them."""
+    LINKS = "links"
+    """Cut and restore directed links."""
+
+
+@dataclass(frozen=True, slots=True)
+class LinkMeasure:
+    """What was seen of one directed link. Bytes travel it on connections dialled by either end."""
+
+    by_source: bool
+    """A request passed on a connection that the source dialled."""
+    by_target: bool
+    """An answer passed on a connection that the target dialled."""
+    bytes_since_cut: int | None
+    """All that passed since the link was cut; None when it is not cut or cannot be counted."""
+
+    @property
+    def works(self) -> bool:
+        """Both ways of using the link pass."""
+        return self.by_source and self.by_target
+
+    @property
+    def silent(self) -> bool:
+        """Nothing passes, and nothing has since the cut."""
+        return not (self.by_source or self.by_target or self.bytes_since_cut)
+
+
 @dataclass(frozen=True, slots=True)
 class ProcessIdentity:
     """A process that cannot be mistaken for a later one with the same number."""
@@ -90,8 +123,8 @@ class Backend(Protocol):
     nodes: tuple[str, ...]
     run_id: str
 
-    def probe(self) -> Probe:
-        """Whether this backend works on this machine."""
+    async def probe(self, ability: Ability) -> Probe:
+        """Try in a throw-away place whether this backend can do that here; needs no `up`."""
 
     async def up(self) -> None:
         """Allocate ports, links and folders, start every node, wait until all of them answer.
@@ -145,10 +178,11 @@ class Backend(Protocol):
     def links_cut(self) -> frozenset[Link]:
         """Name the links that are cut."""
 
-    async def link_works(self, link: Link, timeout_s: float = 0.5) -> bool:
-        """Measure whether bytes pass from the link's source to its target, in that direction only.
+    async def measure_link(self, link: Link, timeout_s: float = 0.5) -> LinkMeasure:
+        """Try whether bytes pass from the link's source to its target, in that direction only.
 
-        Says False as well when the target is not running, since nothing there can answer.
+        Needs both nodes running: where one is not, nothing answers and nothing seems to pass.
+        Silence takes the whole time-out to establish.
         """
 
     def endpoint(self, node: str, listener: Listener = "CONTROLLER") -> Endpoint:

@@ -1,1 +1,1 @@
-"""What is installed and started on a backend: how to configure, start, stop and find the logs of a system."""
+"""What is installed and started on a backend: how to configure a system and find its traces."""

@@ -1,0 +1,65 @@
+"""What is installed and started: the contract of every system under test.
+
+A system knows how one node is configured, started and asked for a sign of life. It knows nothing
+of where the node runs: a backend places it, tells the system about the place (`Placement`), writes
+the files that the system renders, and runs the command that the system names.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import PurePath
+from typing import Protocol
+
+from cluster.ports import Endpoint
+
+
+@dataclass(frozen=True, slots=True)
+class Placement:
+    """One node's place, as the node itself sees it."""
+
+    name: str
+    """"n1", "n2", ..."""
+    node_id: int
+    run_id: str
+    folder: PurePath
+    """Absolute; the node's working folder, where its files, output, trace and data go."""
+    client: Endpoint
+    """Where its broker-type listener listens."""
+    controller: Endpoint
+    """Where its controller listener listens."""
+    voters: tuple[Endpoint, ...]
+    """Controller listeners of all nodes, itself included, by node id."""
+    routes: tuple[Endpoint, ...]
+    """Where it must dial each peer instead of at the peer's own address; empty: nowhere else."""
+
+
+class System(Protocol):
+    """How to run one kind of node."""
+
+    name: str
+    mutant: str | None
+    """The deliberately wrong variant that it starts, None for the true program."""
+    ping: bytes
+    """A whole request that a healthy node answers at once on each listener, whatever its role."""
+    stop_timeout_s: float
+    """How long a node may take to end after SIGTERM."""
+
+    def files(self, node: Placement) -> Mapping[str, str]:
+        """Render the node's configuration: path relative to its folder -> content."""
+
+    def command(self, node: Placement) -> tuple[str, ...]:
+        """Name the program and its arguments, to be run in the node's folder."""
+
+    def environment(self, node: Placement) -> Mapping[str, str]:
+        """Give the variables to set beside those that the node inherits."""
+
+    def data_folder(self, folder: PurePath) -> PurePath:
+        """Locate the metadata folder of a node whose folder this is."""
+
+    def log_folder(self, folder: PurePath) -> PurePath:
+        """Locate the folder with the metadata log's segments and the quorum-state file."""
+
+    def trace_file(self, folder: PurePath) -> PurePath | None:
+        """Locate the node's event trace; None when the program writes none."""

@@ -1,0 +1,116 @@
+"""The KRaft node of this repository, `python -m cluster.node`."""
+
+from __future__ import annotations
+
+import base64
+import hashlib
+import struct
+import sys
+from collections.abc import Mapping
+from pathlib import PurePath
+
+from cluster.names import unknown
+from cluster.systems.base import Placement
+
+NODE_SETTINGS: Mapping[str, int] = {
+    "controller.quorum.election.timeout.ms": 1000,  # Kafka's own
+    "controller.quorum.election.backoff.max.ms": 1000,  # Kafka's own
+    "controller.quorum.fetch.timeout.ms": 1000,  # Kafka: 2000; fail-over starts with it
+    "controller.quorum.append.linger.ms": 5,  # Kafka: 25; waits for more writes to batch
+    "controller.quorum.request.timeout.ms": 1000,  # Kafka: 2000; not above the fetch timeout
+    "controller.quorum.retry.backoff.ms": 20,  # Kafka's own
+    "controller.quorum.fetch.max.bytes": 8 * 1024 * 1024,  # Kafka's own
+    "metadata.log.segment.bytes": 1024 * 1024,  # Kafka: 1 GiB; so that a short run rolls
+    "metadata.max.idle.interval.ms": 500,  # Kafka's own
+}
+"""What a campaign's nodes are configured with unless the plan says otherwise.
+
+Kafka's names and units. Where the value is not Kafka's default, Kafka's is beside it: runs are
+short, so time-outs are on the short side and segments small.
+"""
+
+API_VERSIONS_PING = struct.pack(">ihhih", 10, 18, 0, 0, -1)
+"""ApiVersions (18) version 0, correlation id 0, no client id: every Kafka listener answers it."""
+
+
+class SettingError(ValueError):
+    """A plan names a node setting that the node does not have; one line."""
+
+
+def cluster_id_of(run_id: str) -> str:
+    """Derive the cluster id of a run: 22 characters of URL-safe base64, as Kafka's are.
+
+    Nodes of two runs on one machine must not take each other for peers.
+    """
+    digest = hashlib.sha256(run_id.encode()).digest()[:16]  # any 16 bytes will do
+    encoded = base64.urlsafe_b64encode(digest).decode().rstrip("=")
+    return encoded.replace("-", "A")  # a leading dash reads as an option in Kafka's tools
+
+
+class KraftSystem:
+    """Runs `cluster.node` with combined roles: controller and broker in one process."""
+
+    name = "kraft"
+    ping = API_VERSIONS_PING
+    stop_timeout_s = 6.0  # the node gives itself 5
+
+    def __init__(
+        self, node_settings: Mapping[str, int] | None = None, mutant: str | None = None
+    ) -> None:
+        for key, value in (node_settings or {}).items():
+            if key not in NODE_SETTINGS:
+                raise SettingError(unknown("node setting", key, NODE_SETTINGS))
+            if isinstance(value, bool) or not isinstance(value, int) or value < 0:
+                raise SettingError(f"node setting {key} must be a whole number, not {value!r}")
+        self.node_settings: Mapping[str, int] = {**NODE_SETTINGS, **(node_settings or {})}
+        self.mutant = mutant
+
+    def files(self, node: Placement) -> Mapping[str, str]:
+        """Render `server.properties`."""
+        listeners = (
+            f"CLIENT://{node.client.host}:{node.client.port},"
+            f"CONTROLLER://{node.controller.host}:{node.controller.port}"
+        )
+        properties: dict[str, object] = {
+            "process.roles": "controller,broker",
+            "node.id": node.node_id,
+            "cluster.id": cluster_id_of(node.run_id),
+            "listeners": listeners,
+            "advertised.listeners": listeners,
+            "controller.listener.names": "CONTROLLER",
+            "controller.quorum.voters": ",".join(
+                f"{voter.node_id}@{voter.host}:{voter.port}" for voter in node.voters
+            ),
+            "metadata.log.dir": self.data_folder(node.folder),
+            "kraftprobe.trace.file": self.trace_file(node.folder),
+        }
+        if node.routes:
+            properties["kraftprobe.routes"] = ",".join(
+                f"{route.node_id}={route.host}:{route.port}" for route in node.routes
+            )
+        properties.update(self.node_settings)
+        return {
+            "server.properties": "".join(f"{key}={value}\n" for key, value in properties.items())
+        }
+
+    def command(self, node: Placement) -> tuple[str, ...]:
+        """Run the node with the interpreter that runs the harness."""
+        mutant = () if self.mutant is None else ("--mutant", self.mutant)
+        config = str(node.folder / "server.properties")
+        return (sys.executable, "-m", "cluster.node", "--config", config, *mutant)
+
+    def environment(self, node: Placement) -> Mapping[str, str]:  # noqa: ARG002  (contract)
+        """Let output reach the log before a kill can lose it."""
+        return {"PYTHONUNBUFFERED": "1"}
+
+    def data_folder(self, folder: PurePath) -> PurePath:
+        """Locate `metadata.log.dir`."""
+        return folder / "metadata"
+
+    def log_folder(self, folder: PurePath) -> PurePath:
+        """Locate the folder with segments and `quorum-state`."""
+        return self.data_folder(folder) / "__cluster_metadata-0"
+
+    def trace_file(self, folder: PurePath) -> PurePath:
+        """Locate the trace."""
+        return folder / "trace.jsonl"
