@@ -1,0 +1,24 @@
+"""Metadata records in Kafka's own encoding: what the metadata log consists of.
+
+`MetadataRecord` subclasses are in `broker`, `topic` and `system`; `frame` turns them into record
+values and back.
+"""
+
+from cluster.controller.records.frame import (
+    RECORD_TYPES,
+    decode_record,
+    default_version,
+    encode_record,
+    record_to_json,
+)
+from cluster.controller.records.schema import MetadataRecord, MetadataRecordError
+
+__all__ = [
+    "RECORD_TYPES",
+    "MetadataRecord",
+    "MetadataRecordError",
+    "decode_record",
+    "default_version",
+    "encode_record",
+    "record_to_json",
+]

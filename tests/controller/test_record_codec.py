@@ -1,0 +1,176 @@
+"""Every record survives encoding, and every damaged value is refused."""
+
+import dataclasses
+import typing
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from cluster.controller.records import (
+    RECORD_TYPES,
+    MetadataRecordError,
+    decode_record,
+    encode_record,
+    wire,
+)
+from cluster.controller.records.broker import ENDPOINTS, FEATURES, RecordEndpoint, RecordFeature
+from cluster.controller.records.schema import UNTAGGED, field_table
+from cluster.controller.records.topic import PartitionRecord, TopicRecord
+
+STRATEGIES = {
+    wire.INT8: st.integers(-128, 127),
+    wire.INT16: st.integers(-(2**15), 2**15 - 1),
+    wire.UINT16: st.integers(0, 2**16 - 1),
+    wire.INT32: st.integers(-(2**31), 2**31 - 1),
+    wire.INT64: st.integers(-(2**63), 2**63 - 1),
+    wire.BOOL: st.booleans(),
+    wire.UUID: st.uuids(),
+    wire.STRING: st.text(max_size=200),
+}
+STRATEGIES[wire.NULLABLE_STRING] = st.none() | STRATEGIES[wire.STRING]
+STRATEGIES[wire.INT32S] = st.lists(STRATEGIES[wire.INT32], max_size=5).map(tuple)
+STRATEGIES[wire.UUIDS] = st.lists(STRATEGIES[wire.UUID], max_size=5).map(tuple)
+STRATEGIES[wire.NULLABLE_INT32S] = st.none() | STRATEGIES[wire.INT32S]
+STRATEGIES[wire.NULLABLE_UUIDS] = st.none() | STRATEGIES[wire.UUIDS]
+
+
+def messages(message_type, version):
+    rows = [row for row in field_table(message_type) if row.since <= version]
+    return st.builds(message_type, **{row.name: STRATEGIES[row.wire_type] for row in rows})
+
+
+STRATEGIES[ENDPOINTS] = st.lists(messages(RecordEndpoint, 0), max_size=3).map(tuple)
+STRATEGIES[FEATURES] = st.lists(messages(RecordFeature, 0), max_size=3).map(tuple)
+
+VERSIONS = [
+    (record_type, version)
+    for record_type in RECORD_TYPES.values()
+    for version in range(record_type.max_version + 1)
+]
+records = st.sampled_from(VERSIONS).flatmap(
+    lambda pair: st.tuples(messages(*pair), st.just(pair[1]))
+)
+topic = TopicRecord(name="a", topic_id=wire.UUID.default)
+
+
+@given(records)
+def test_every_record_of_every_version_comes_back_as_it_was(pair):
+    record, version = pair
+    assert decode_record(encode_record(record, version)) == (record, version)
+
+
+@given(records, st.data())
+def test_every_truncation_is_refused(pair, data):
+    value = encode_record(*pair)
+    cut = data.draw(st.integers(0, len(value) - 1))
+    with pytest.raises(MetadataRecordError):
+        decode_record(value[:cut])
+
+
+@given(records, st.binary(min_size=1, max_size=4))
+def test_trailing_bytes_are_refused(pair, tail):
+    with pytest.raises(MetadataRecordError):
+        decode_record(encode_record(*pair) + tail)
+
+
+@given(st.binary(max_size=80))
+def test_arbitrary_bytes_are_a_record_or_a_metadata_record_error(value):
+    try:
+        record, version = decode_record(b"\x01" + value)
+    except MetadataRecordError:
+        return
+    assert decode_record(encode_record(record, version)) == (record, version)
+
+
+def test_every_field_has_a_wire_type_and_tags_are_unique():
+    for record_type in RECORD_TYPES.values():
+        rows = field_table(record_type)
+        assert [f.name for f in dataclasses.fields(record_type)] == [row.name for row in rows]
+        tags = [row.tag for row in rows if row.tag != UNTAGGED]
+        assert len(tags) == len(set(tags))
+        assert all(row.since <= record_type.max_version for row in rows)
+
+
+def test_the_api_keys_are_kafkas():
+    names = {key: record_type.__name__ for key, record_type in RECORD_TYPES.items()}
+    assert names == {
+        0: "RegisterBrokerRecord",
+        1: "UnregisterBrokerRecord",
+        2: "TopicRecord",
+        3: "PartitionRecord",
+        4: "ConfigRecord",
+        5: "PartitionChangeRecord",
+        7: "FenceBrokerRecord",
+        8: "UnfenceBrokerRecord",
+        9: "RemoveTopicRecord",
+        12: "FeatureLevelRecord",
+        15: "ProducerIdsRecord",
+        17: "BrokerRegistrationChangeRecord",
+        20: "NoOpRecord",
+        23: "BeginTransactionRecord",
+        24: "EndTransactionRecord",
+        25: "AbortTransactionRecord",
+        27: "RegisterControllerRecord",
+        28: "ClearElrRecord",
+    }
+
+
+@pytest.mark.parametrize(
+    ("value", "complaint"),
+    [
+        (b"", "truncated"),
+        (b"\x00\x02\x00", "frame version 0"),
+        (b"\x02\x02\x00", "frame version 2"),
+        (b"\x01\x06\x00\x00", "api key 6"),
+        (b"\x01\x63\x00\x00", "api key 99"),
+        (b"\x01\x14\x01\x00", "version 1 of NoOpRecord"),
+        (b"\x01\x14\x00\x01\x05\x00", "unknown tag 5"),
+        (b"\x01\x14\x00\x00\x00", "1 bytes after"),
+        (b"\x01\xff\xff\xff\xff\xff\x01", "more than 32 bits"),
+        (b"\x01\xff\xff\xff\xff\x7f", "more than 32 bits"),
+        (b"\x01\x02\x00\x00" + bytes(17), "null for a string"),
+        (b"\x01\x02\x00\x02\xff" + bytes(17), "not UTF-8"),
+        (b"\x01\x03\x00" + bytes(20) + b"\x00", "null for an array"),
+        (b"\x01\x03\x00" + bytes(20) + b"\xff\xff\xff\xff\x0f", "truncated"),
+        (b"\x01\x17\x00\x02\x00\x01\x00\x00\x01\x00", "ascending"),
+        (b"\x01\x17\x00\x01\x00\x02\x00\x00", "too many in tag 0"),
+        (b"\x01\x1b\x00" + bytes(20) + b"\x02", "no bool"),
+    ],
+)
+def test_a_damaged_value_is_refused_with_its_reason(value, complaint):
+    with pytest.raises(MetadataRecordError, match=complaint):
+        decode_record(value)
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        {"name": None},
+        {"name": 5},
+        {"name": "\ud800"},
+        {"topic_id": None},
+    ],
+)
+def test_a_value_that_the_type_cannot_hold_is_refused(change):
+    with pytest.raises(MetadataRecordError):
+        encode_record(dataclasses.replace(topic, **change))
+
+
+def test_an_older_version_refuses_what_it_would_lose():
+    record = PartitionRecord(
+        topic_id=wire.UUID.default, replicas=(1,), isr=(1,), directories=(wire.UUID.default,)
+    )
+    with pytest.raises(MetadataRecordError, match="v0 has no field directories"):
+        encode_record(record, 0)
+    with pytest.raises(MetadataRecordError, match="no version 3"):
+        encode_record(record, 3)
+    with pytest.raises(MetadataRecordError):
+        encode_record(dataclasses.replace(record, leader=2**31))
+
+
+def test_annotations_are_complete():
+    for record_type in RECORD_TYPES.values():
+        hints = typing.get_type_hints(record_type, include_extras=True)
+        for field in dataclasses.fields(record_type):
+            assert hasattr(hints[field.name], "__metadata__")
