@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-import difflib
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
 from typing import Any
 
+from cluster.names import unknown
 from workloads import grow_set, register, topics
 from workloads.base import Option, Workload, WorkloadKind
 
@@ -22,11 +22,10 @@ def workload_named(name: str, options: Mapping[str, Any]) -> Workload:
     """Make a workload. Raises WorkloadError, with the nearest name where one is unknown."""
     kind = WORKLOADS.get(name)
     if kind is None:
-        raise WorkloadError(f"unknown workload {name!r}{_nearest(name, WORKLOADS)}")
+        raise WorkloadError(unknown("workload", name, WORKLOADS))
     for option in options:
         if option not in kind.options:
-            hint = _nearest(option, kind.options)
-            raise WorkloadError(f"workload {name!r} has no option {option!r}{hint}")
+            raise WorkloadError(unknown(f"option of workload {name!r}:", option, kind.options))
     values = {
         option: _checked(name, option, declared, options.get(option, declared.default))
         for option, declared in kind.options.items()
@@ -46,10 +45,3 @@ def _checked(workload: str, name: str, option: Option, value: Any) -> float:
         )
     number: float = value
     return number
-
-
-def _nearest(name: str, known: Iterable[str]) -> str:
-    names = sorted(known)
-    near = difflib.get_close_matches(name, names, n=1)
-    hint = f"; did you mean {near[0]!r}?" if near else ""
-    return f"{hint} (known: {', '.join(names)})"

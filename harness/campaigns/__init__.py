@@ -1,0 +1,25 @@
+"""Campaigns by name: plans in TOML, to be run by name or copied and changed."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+from cluster.names import unknown
+from harness.plan import PlanError, read_document
+
+_FOLDER = Path(__file__).parent
+
+
+def campaign_names() -> tuple[str, ...]:
+    """Names of the campaigns that come with the toolkit, sorted."""
+    return tuple(sorted(path.stem for path in _FOLDER.glob("*.toml")))
+
+
+def load(name: str) -> dict[str, Any]:
+    """Read the plan of a campaign by name, or of a file by path. Raises PlanError."""
+    if name in campaign_names():
+        return read_document(_FOLDER / f"{name}.toml")
+    if name.endswith((".toml", ".json")) or "/" in name:
+        return read_document(Path(name))
+    raise PlanError(unknown("campaign", name, campaign_names()))

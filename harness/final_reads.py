@@ -1,0 +1,116 @@
+"""After the heal: read what every node serves, once it can know everything.
+
+A node's image tells nobody up to which offset it has replayed. So a sentinel is written last, as
+one config of the brokers' default resource (`kraftprobe.sentinel.<attempt>`, outside what any
+workload uses): once it is committed, everything that was acknowledged before it is committed below it, and
+a node whose image shows the sentinel has replayed all of that. A read counts when it shows the
+sentinel and the read before it was the same.
+
+A node that does not get there in time is reported as missing, not read anyway: its old image would
+look like lost writes.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from checkers.evidence import FinalRead
+from cluster.backends.base import Backend
+from cluster.client import CLUSTER_RESOURCE, CallFailed, Client, FinalReadRefused
+from harness.observer import Observer
+
+SENTINEL_PREFIX = "kraftprobe.sentinel."
+_PAUSE_S = 0.1
+_REQUEST_TIMEOUT_MS = 5_000.0
+
+
+@dataclass(frozen=True, slots=True)
+class FinalReads:
+    """What the nodes serve, and which of them did not get there, with the reason."""
+
+    reads: Mapping[str, FinalRead]
+    missing: Mapping[str, str]
+    sentinel: str | None
+    """Name of the committed sentinel; None when none could be committed in time."""
+
+    def value(self) -> dict[str, Any]:
+        """Render for the journal."""
+        return {
+            "read": sorted(self.reads),
+            "missing": dict(self.missing),
+            "sentinel": self.sentinel,
+        }
+
+
+async def read_all(
+    backend: Backend, client: Client, observer: Observer, bound_s: float
+) -> FinalReads:
+    """Write the sentinel and read every node, in at most about `bound_s`."""
+    deadline_s = asyncio.get_running_loop().time() + bound_s
+    committed = await _commit_sentinel(backend, client, observer, deadline_s)
+    if committed is None:
+        reason = f"no write was committed within {bound_s:g} s after the heal"
+        return FinalReads({}, dict.fromkeys(backend.nodes, reason), None)
+    results = await asyncio.gather(
+        *(_read_node(backend, client, node, committed, deadline_s) for node in backend.nodes)
+    )
+    reads: dict[str, FinalRead] = {}
+    missing: dict[str, str] = {}
+    for node, result in zip(backend.nodes, results, strict=True):
+        if isinstance(result, FinalRead):
+            reads[node] = result
+        else:
+            missing[node] = result
+    return FinalReads(reads, missing, committed[0])
+
+
+async def _commit_sentinel(
+    backend: Backend, client: Client, observer: Observer, deadline_s: float
+) -> tuple[str, int] | None:
+    """Write a sentinel until one is acknowledged: its name, and the high watermark after it."""
+    attempt = 0
+    while asyncio.get_running_loop().time() < deadline_s:
+        leadership = await observer.ask()
+        if leadership is not None:
+            # Every attempt has its own name: an earlier one, never answered, may commit later.
+            attempt += 1
+            name = f"{SENTINEL_PREFIX}{attempt}"
+            endpoint = backend.endpoint(leadership.leader, "CONTROLLER")
+            outcome = await client.alter_config(
+                endpoint, CLUSTER_RESOURCE, name, "set", "1", timeout_ms=_REQUEST_TIMEOUT_MS
+            )
+            if outcome.type == "ok":
+                try:
+                    quorum = await client.describe_quorum(endpoint, timeout_ms=_REQUEST_TIMEOUT_MS)
+                except CallFailed:
+                    continue
+                if quorum.high_watermark >= 0:
+                    return name, quorum.high_watermark
+        await asyncio.sleep(_PAUSE_S)
+    return None
+
+
+async def _read_node(
+    backend: Backend, client: Client, node: str, committed: tuple[str, int], deadline_s: float
+) -> FinalRead | str:
+    """Read until two reads in a row are equal and show the sentinel; else why not."""
+    sentinel, high_watermark = committed
+    endpoint = backend.endpoint(node, "CLIENT")
+    before: dict[str, Any] | None = None
+    reason = "was not asked"
+    while asyncio.get_running_loop().time() < deadline_s:
+        try:
+            read = await client.final_read(endpoint, timeout_ms=_REQUEST_TIMEOUT_MS)
+        except (CallFailed, FinalReadRefused) as error:
+            before, reason = None, f"does not answer ({error})"
+        else:
+            caught_up = sentinel in read["configs"].get("broker:", {})
+            if caught_up and read == before:
+                return FinalRead(node, high_watermark, read["topics"], read["configs"])
+            before = read
+            reason = "keeps changing" if caught_up else f"has not replayed {sentinel}"
+        await asyncio.sleep(_PAUSE_S)
+    return reason

@@ -1,0 +1,108 @@
+"""Watches the quorum from outside: who leads, since which epoch, and which nodes died unasked.
+
+The observer asks every node to describe the quorum, believes the answer with the highest epoch,
+and journals what changes. It is evidence about leader changes for the verdict, a hint for clients
+and the strip in the report; no check of correctness rests on it.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any, Protocol
+
+from checkers.history import EventType
+from cluster.backends.base import Backend
+from cluster.client import CallFailed
+from cluster.ports import Endpoint
+from harness.recorder import Recorder
+from workloads.leader import LeaderTracker
+
+POLL_INTERVAL_S = 0.25
+ASK_TIMEOUT_MS = 400.0
+
+
+class QuorumClient(Protocol):
+    """The part of `cluster.client.Client` that observes."""
+
+    async def describe_quorum(self, endpoint: Endpoint, *, timeout_ms: float | None = None) -> Any:
+        """Return a DescribeQuorumResponse; raises CallFailed."""
+
+
+@dataclass(frozen=True, slots=True)
+class Leadership:
+    """Who leads, as one node said."""
+
+    leader: str
+    epoch: int
+
+
+class Observer:
+    """Asks, and while `watch` runs, journals what is new."""
+
+    def __init__(
+        self,
+        backend: Backend,
+        client: QuorumClient,
+        recorder: Recorder,
+        tracker: LeaderTracker,
+        on_death: Callable[[str], None] = lambda _: None,
+    ) -> None:
+        self._backend = backend
+        self._client = client
+        self._recorder = recorder
+        self._tracker = tracker
+        self._on_death = on_death
+        self._known: Leadership | None = None
+        self._deaths_told = 0
+
+    async def ask(self) -> Leadership | None:
+        """Ask all nodes now; the leader of the highest epoch that any of them knows of."""
+        nodes = self._backend.nodes
+        answers = await asyncio.gather(*(self._ask_node(node) for node in nodes))
+        known = [answer for answer in answers if answer is not None]
+        if not known:
+            return None
+        freshest = max(known, key=lambda leadership: leadership.epoch)
+        self._note(freshest)
+        return freshest
+
+    async def watch(self) -> None:
+        """Ask again and again until cancelled."""
+        while True:
+            await self.ask()
+            self.tell_deaths()
+            await asyncio.sleep(POLL_INTERVAL_S)
+
+    def tell_deaths(self) -> None:
+        """Journal every node that died since the last call though no fault killed it."""
+        deaths = self._backend.unexpected_deaths()
+        for death in deaths[self._deaths_told :]:
+            value = {
+                "node": death.node,
+                "incarnation": death.incarnation,
+                "exit_code": death.exit_code,
+                "output_tail": list(death.output_tail),
+            }
+            self._recorder.note("crash", value, EventType.INFO)
+            self._on_death(death.node)
+        self._deaths_told = len(deaths)
+
+    async def _ask_node(self, node: str) -> Leadership | None:
+        endpoint = self._backend.endpoint(node, "CONTROLLER")
+        try:
+            response = await self._client.describe_quorum(endpoint, timeout_ms=ASK_TIMEOUT_MS)
+        except CallFailed:
+            return None
+        leader = f"n{response.leader_id}"
+        if leader not in self._backend.nodes:
+            return None
+        return Leadership(leader, response.leader_epoch)
+
+    def _note(self, seen: Leadership) -> None:
+        if self._known is not None and seen.epoch <= self._known.epoch:
+            return
+        self._known = seen
+        self._tracker.learn(seen.leader, seen.epoch)
+        self._recorder.note("leader", {"leader": seen.leader, "epoch": seen.epoch})

@@ -1,0 +1,351 @@
+"""A plan: everything that a campaign needs to know before it starts.
+
+Plans come as TOML (to be written and copied by people) or JSON (as runs store them), are
+completed with defaults and options of the command line, and are checked as a whole before
+anything starts. What is wrong is told in one line that names the key, and the nearest known name.
+
+| key | meaning | default |
+|---|---|---|
+| `campaign` | name; runs are stored below it | file name |
+| `workload`, `workload_options` | what clients do | `register` |
+| `backend` | where nodes run | `local` |
+| `nodes` | how many | 3 |
+| `node_settings` | Kafka configuration keys for every node | none |
+| `mutant` | a faulty variant of the node | none |
+| `duration_s` | length of the fault phase in seconds | 60 |
+| `seed` | of schedule and operations | drawn anew |
+| `rate_per_s` | operations a second over all clients | 150 |
+| `concurrency` | client workers; the first ones are pinned to one node each | 12 |
+| `operation_timeout_ms` | after which an operation is indeterminate | 2000 |
+| `faults` | kinds of fault that must come | kill, pause, partition |
+| `schedule` | options (`quiet_s`, `fault_s`: [least, most]) or a list of entries | random |
+| `expectations` | `min_operations`, `faults`, `leader_changes`, else UNDER-EXERCISED | by rate |
+"""
+
+from __future__ import annotations
+
+import json
+import math
+import re
+import tomllib
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from cluster.names import unknown
+from cluster.systems.kraft import KraftSystem, SettingError
+from harness.schedule import Entry, RandomSchedule, ScheduleError, draw
+from nemeses.base import ParameterError
+from nemeses.registry import fault_named
+from workloads.base import Workload
+from workloads.registry import WorkloadError, workload_named
+
+VERSION = 1
+BACKENDS = ("local",)
+_DERIVED = frozenset({"version", "run", "system", "checks", "versions", "command"})
+"""Keys of a stored plan that are computed anew when it is run again."""
+_NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,63}")
+_FILE_BYTES_MAX = 1_000_000
+_ENTRIES_MAX = 10_000
+_OK_FRACTION = 0.25
+"""Share of the possible operations that a run must at least have made, unless the plan says."""
+
+
+class PlanError(ValueError):
+    """The plan cannot be run; one line says why."""
+
+
+@dataclass(frozen=True, slots=True)
+class Number:
+    """What a number in a plan may be."""
+
+    default: float
+    minimum: float
+    maximum: float
+    whole: bool = True
+
+
+NUMBERS: Mapping[str, Number] = {
+    "nodes": Number(3, 1, 15),
+    "duration_s": Number(60, 1, 7 * 86_400, whole=False),
+    "seed": Number(0, 0, 2**63 - 1),
+    "rate_per_s": Number(150, 0.1, 100_000, whole=False),
+    "concurrency": Number(12, 1, 1_000),
+    "operation_timeout_ms": Number(2_000, 50, 60_000, whole=False),
+}
+
+
+@dataclass(frozen=True, slots=True)
+class Plan:
+    """A plan whose every part was checked. Made by `from_document`."""
+
+    campaign: str
+    workload: Workload
+    workload_options: Mapping[str, Any]
+    backend: str
+    nodes: int
+    node_settings: Mapping[str, int]
+    mutant: str | None
+    duration_s: float
+    seed: int
+    rate_per_s: float
+    concurrency: int
+    operation_timeout_ms: float
+    faults: tuple[str, ...]
+    schedule: tuple[Entry, ...]
+    expectations: Mapping[str, Any] = field(default_factory=dict)
+
+    @property
+    def node_names(self) -> tuple[str, ...]:
+        """n1, n2, ..."""
+        return node_names(self.nodes)
+
+    def to_json(self) -> dict[str, Any]:
+        """Render a document that gives the same plan again."""
+        return {
+            "version": VERSION,
+            "campaign": self.campaign,
+            "seed": self.seed,
+            "backend": self.backend,
+            "nodes": self.nodes,
+            "node_settings": dict(self.node_settings),
+            "mutant": self.mutant,
+            "workload": self.workload.name,
+            "workload_options": dict(self.workload_options),
+            "duration_s": self.duration_s,
+            "rate_per_s": self.rate_per_s,
+            "concurrency": self.concurrency,
+            "operation_timeout_ms": self.operation_timeout_ms,
+            "faults": list(self.faults),
+            "schedule": [entry.to_json() for entry in self.schedule],
+            "expectations": dict(self.expectations),
+        }
+
+
+def node_names(count: int) -> tuple[str, ...]:
+    """Names of `count` nodes."""
+    return tuple(f"n{number}" for number in range(1, count + 1))
+
+
+def read_document(path: Path) -> dict[str, Any]:
+    """Read a plan file, TOML or (ending in .json) JSON. Raises PlanError."""
+    try:
+        with path.open("rb") as file:
+            data = file.read(_FILE_BYTES_MAX + 1)
+        text = data.decode("utf-8")
+        document = json.loads(text) if path.suffix == ".json" else tomllib.loads(text)
+    except OSError as error:
+        raise PlanError(f"{path}: {error.strerror}") from error
+    except (ValueError, RecursionError) as error:
+        raise PlanError(f"{path}: cannot be read as a plan: {_one_line(error)}") from error
+    if not isinstance(document, dict):
+        raise PlanError(f"{path}: a plan is a table of keys and values")
+    document.setdefault("campaign", path.stem)
+    return document
+
+
+def from_document(document: Mapping[str, Any]) -> Plan:
+    """Complete and check a plan. Raises PlanError with one line."""
+    known = [*NUMBERS, "campaign", "backend", "workload", "workload_options", "node_settings"]
+    known += ["mutant", "faults", "schedule", "expectations"]
+    for key in document:
+        if key not in known and key not in _DERIVED:
+            raise PlanError(unknown("plan key", key, known))
+    numbers = {name: _number(name, spec, document) for name, spec in NUMBERS.items()}
+    nodes, concurrency = int(numbers["nodes"]), int(numbers["concurrency"])
+    options = _mapping(document, "workload_options")
+    try:
+        workload = workload_named(_string(document, "workload", "register"), options)
+    except WorkloadError as error:
+        raise PlanError(str(error)) from error
+    backend = _string(document, "backend", "local")
+    if backend not in BACKENDS:
+        raise PlanError(unknown("backend", backend, BACKENDS))
+    faults, schedule = _faults(document, nodes, numbers)
+    return Plan(
+        campaign=_campaign(document),
+        workload=workload,
+        workload_options=options,
+        backend=backend,
+        nodes=nodes,
+        node_settings=_settings(document),
+        mutant=_mutant(document),
+        duration_s=numbers["duration_s"],
+        seed=int(numbers["seed"]),
+        rate_per_s=numbers["rate_per_s"],
+        concurrency=concurrency,
+        operation_timeout_ms=numbers["operation_timeout_ms"],
+        faults=faults,
+        schedule=schedule,
+        expectations=_expectations(document, faults, numbers),
+    )
+
+
+def _faults(
+    document: Mapping[str, Any], nodes: int, numbers: Mapping[str, float]
+) -> tuple[tuple[str, ...], tuple[Entry, ...]]:
+    """Return the kinds that must come, and the schedule in which they do."""
+    names = node_names(nodes)
+    asked = document.get("faults")
+    scheduled = document.get("schedule", {})
+    try:
+        if isinstance(scheduled, list):
+            schedule = _scripted(scheduled, names, numbers["duration_s"])
+            present = tuple(dict.fromkeys(entry.fault for entry in schedule))
+            kinds = present if asked is None else _kinds(asked)
+            missing = [kind for kind in kinds if kind not in present]
+            if missing:
+                raise PlanError(f"faults names {missing[0]!r}, but the schedule has none")
+            return kinds, schedule
+        kinds = _kinds(["kill", "pause", "partition"] if asked is None else asked)
+        options = _random_options(scheduled)
+        return kinds, draw(int(numbers["seed"]), kinds, numbers["duration_s"], names, options)
+    except (ParameterError, ScheduleError) as error:
+        raise PlanError(str(error)) from error
+
+
+def _kinds(asked: Any) -> tuple[str, ...]:
+    if not isinstance(asked, list) or not all(isinstance(kind, str) for kind in asked):
+        raise PlanError("faults must be a list of names")
+    for kind in asked:
+        fault_named(kind)
+    return tuple(dict.fromkeys(asked))
+
+
+def _scripted(rows: list[Any], nodes: tuple[str, ...], duration_s: float) -> tuple[Entry, ...]:
+    if len(rows) > _ENTRIES_MAX:
+        raise PlanError(f"a schedule has at most {_ENTRIES_MAX} entries")
+    return tuple(_entry(number, row, nodes, duration_s) for number, row in enumerate(rows))
+
+
+def _entry(number: int, row: Any, nodes: tuple[str, ...], duration_s: float) -> Entry:
+    where = f"schedule entry {number + 1}"
+    if not isinstance(row, dict):
+        raise PlanError(f"{where} must be a table")
+    known = ("at_s", "fault", "parameters", "for_s")
+    for key in row:
+        if key not in known:
+            raise PlanError(f"{where}: {unknown('key', key, known)}")
+    fault = row.get("fault")
+    if not isinstance(fault, str):
+        raise PlanError(f"{where} names no fault")
+    parameters = row.get("parameters", {})
+    if not isinstance(parameters, dict):
+        raise PlanError(f"{where}: parameters must be a table")
+    at_s = _bounded(f"{where}: at_s", row.get("at_s"), 0, duration_s)
+    for_s = _bounded(f"{where}: for_s", row.get("for_s", 0), 0, duration_s)
+    try:
+        fault_named(fault).check(parameters, nodes)
+    except ParameterError as error:
+        raise PlanError(f"{where}: {error}") from error
+    return Entry(at_s, fault, parameters, for_s)
+
+
+def _random_options(scheduled: Any) -> RandomSchedule:
+    if not isinstance(scheduled, dict):
+        raise PlanError("schedule must be a table of options or a list of entries")
+    ranges = {"quiet_s": RandomSchedule().quiet_s, "fault_s": RandomSchedule().fault_s}
+    for key, value in scheduled.items():
+        if key not in ranges:
+            raise PlanError(unknown("key of schedule", key, ranges))
+        if not isinstance(value, list) or len(value) != 2:
+            raise PlanError(f"schedule.{key} must be [least, most] in seconds")
+        low, high = (_bounded(f"schedule.{key}", part, 0.1, 86_400) for part in value)
+        if low > high:
+            raise PlanError(f"schedule.{key}: the least is above the most")
+        ranges[key] = (low, high)
+    return RandomSchedule(**ranges)
+
+
+def _expectations(
+    document: Mapping[str, Any], faults: tuple[str, ...], numbers: Mapping[str, float]
+) -> dict[str, Any]:
+    possible = numbers["rate_per_s"] * numbers["duration_s"]
+    told = {
+        "min_operations": max(1, math.floor(possible * _OK_FRACTION)),
+        "faults": list(faults),
+        "leader_changes": 1 if faults and numbers["nodes"] > 1 else 0,
+    }
+    for key, value in _mapping(document, "expectations").items():
+        if key not in told:
+            raise PlanError(unknown("expectation", key, told))
+        if key == "faults":
+            told[key] = list(_kinds(value))
+        else:
+            told[key] = _whole(f"expectations.{key}", value, 0, 10**9)
+    return told
+
+
+def _settings(document: Mapping[str, Any]) -> dict[str, int]:
+    settings = _mapping(document, "node_settings")
+    try:
+        KraftSystem(settings)
+    except SettingError as error:
+        raise PlanError(str(error)) from error
+    return settings
+
+
+def _mutant(document: Mapping[str, Any]) -> str | None:
+    mutant = document.get("mutant")
+    if mutant is None:
+        return None
+    if not isinstance(mutant, str):
+        raise PlanError("mutant must be a name such as M15")
+    known = known_mutants()
+    if mutant not in known:
+        raise PlanError(unknown("mutant", mutant, known))
+    return mutant
+
+
+def known_mutants() -> dict[str, str]:
+    """Faulty variants of the node by id, with their titles."""
+    from cluster.mutants import MUTANTS  # noqa: PLC0415  (loaded only where a plan names one)
+
+    return {name: mutant.title for name, mutant in MUTANTS.items()}
+
+
+def _campaign(document: Mapping[str, Any]) -> str:
+    campaign = _string(document, "campaign", "campaign")
+    if not _NAME.fullmatch(campaign):
+        raise PlanError(f"campaign {campaign[:80]!r} is no name: letters, digits, '.', '_', '-'")
+    return campaign
+
+
+def _string(document: Mapping[str, Any], key: str, default: str) -> str:
+    value = document.get(key, default)
+    if not isinstance(value, str):
+        raise PlanError(f"{key} must be a string, not {value!r}")
+    return value
+
+
+def _mapping(document: Mapping[str, Any], key: str) -> dict[str, Any]:
+    value = document.get(key, {})
+    if not isinstance(value, dict):
+        raise PlanError(f"{key} must be a table, not {value!r}")
+    return dict(value)
+
+
+def _number(name: str, spec: Number, document: Mapping[str, Any]) -> float:
+    value = document.get(name, spec.default)
+    if spec.whole:
+        return _whole(name, value, spec.minimum, spec.maximum)
+    return _bounded(name, value, spec.minimum, spec.maximum)
+
+
+def _whole(name: str, value: Any, low: float, high: float) -> int:
+    if isinstance(value, bool) or not isinstance(value, int):
+        raise PlanError(f"{name} must be a whole number, not {value!r}")
+    return int(_bounded(name, value, low, high))
+
+
+def _bounded(name: str, value: Any, low: float, high: float) -> float:
+    if isinstance(value, bool) or not isinstance(value, int | float) or not math.isfinite(value):
+        raise PlanError(f"{name} must be a number, not {value!r}")
+    if not low <= value <= high:
+        raise PlanError(f"{name} must be from {low:g} to {high:g}, not {value!r}")
+    return value
+
+
+def _one_line(error: BaseException) -> str:
+    return " ".join(str(error).split())[:200] or type(error).__name__

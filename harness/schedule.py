@@ -1,0 +1,155 @@
+"""Which fault comes when: data, computed from the seed before anything starts.
+
+A schedule is a list of entries, each one fault with its parameters, the second of the fault phase
+at which it is injected, and how long it lasts. It is either scripted in the plan or drawn at
+random; either way it is stored in the run's plan, so that a run can be repeated from its plan even
+after the way of drawing has changed.
+
+A random schedule has quiet times between faults, in which the quorum can recover, and never two
+faults at a time. It holds every kind of fault that the plan names at least once; the first time a
+kind comes it is aimed at the leader, where the kind can be, since that is where most can break.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from random import Random
+from typing import Any
+
+from nemeses.registry import fault_named
+
+LEAD_IN_S = 2.0
+"""Quiet before the first fault, so that there is something to lose."""
+LEAD_OUT_S = 1.0
+"""Quiet after the last one."""
+
+
+class ScheduleError(ValueError):
+    """No such schedule can be made; one line."""
+
+
+@dataclass(frozen=True, slots=True)
+class Entry:
+    """One fault of a schedule."""
+
+    at_s: float
+    """Seconds after the fault phase began."""
+    fault: str
+    parameters: Mapping[str, Any] = field(default_factory=dict)
+    for_s: float = 0.0
+    """How long until it is healed."""
+
+    def to_json(self) -> dict[str, Any]:
+        """Render the entry as a plan holds it."""
+        return {
+            "at_s": self.at_s,
+            "fault": self.fault,
+            "parameters": dict(self.parameters),
+            "for_s": self.for_s,
+        }
+
+
+@dataclass(frozen=True, slots=True)
+class RandomSchedule:
+    """How a random schedule is drawn."""
+
+    quiet_s: tuple[float, float] = (2.0, 4.0)
+    """Shortest and longest quiet time between two faults."""
+    fault_s: tuple[float, float] = (4.0, 7.0)
+    """Shortest and longest fault. A follower needs about 3 s to miss its leader and elect."""
+
+
+def draw(
+    seed: int,
+    kinds: Sequence[str],
+    duration_s: float,
+    nodes: tuple[str, ...],
+    options: RandomSchedule,
+) -> tuple[Entry, ...]:
+    """Draw the schedule of a seed. Without kinds it is empty.
+
+    Raises ScheduleError when the kinds do not all fit into the time, ParameterError when one of
+    them is unknown.
+    """
+    if not kinds:
+        return ()
+    random = Random(f"{seed}/schedule")
+    free_s = duration_s - LEAD_IN_S - LEAD_OUT_S
+    needed_s = len(kinds) * (options.quiet_s[0] + options.fault_s[0]) - options.quiet_s[0]
+    if free_s < needed_s:
+        least_s = needed_s + LEAD_IN_S + LEAD_OUT_S
+        raise ScheduleError(
+            f"{duration_s:g} s are too short for {', '.join(kinds)}: they need {least_s:g} s"
+        )
+    # How much every length may be above its least, so that the kinds fit for certain.
+    most_s = len(kinds) * (options.quiet_s[1] + options.fault_s[1]) - options.quiet_s[1]
+    slack = 1.0 if most_s <= free_s else (free_s - needed_s) / (most_s - needed_s)
+    due = list(kinds)
+    random.shuffle(due)
+    entries: list[Entry] = []
+    seen: set[str] = set()
+    at_s = LEAD_IN_S
+    while True:
+        for_s = _between(random, options.fault_s, slack)
+        if due:
+            kind = due.pop(0)
+        elif at_s + for_s <= duration_s - LEAD_OUT_S:
+            kind = random.choice(list(kinds))
+        else:
+            return tuple(entries)
+        parameters = _parameters(random, kind, nodes, aim_at_leader=kind not in seen)
+        seen.add(kind)
+        entries.append(Entry(round(at_s, 3), kind, parameters, round(for_s, 3)))
+        at_s += for_s + _between(random, options.quiet_s, slack)
+
+
+def _between(random: Random, bounds: tuple[float, float], slack: float) -> float:
+    low, high = bounds
+    return low + (high - low) * slack * random.random()
+
+
+def _parameters(
+    random: Random, kind: str, nodes: tuple[str, ...], *, aim_at_leader: bool
+) -> dict[str, Any]:
+    choices = fault_named(kind).options(nodes)
+    assert choices, f"fault {kind} has nothing to choose from"
+    if aim_at_leader:
+        at_leader = [choice for choice in choices if _is_at_leader(choice)]
+        choices = tuple(at_leader) or choices
+    return dict(random.choice(choices))
+
+
+def _is_at_leader(parameters: Mapping[str, Any]) -> bool:
+    return any(value in {"leader", "isolate-leader"} for value in parameters.values())
+
+
+@dataclass(frozen=True, slots=True)
+class Step:
+    """One moment of a schedule: entry number `entry` is injected or healed."""
+
+    at_s: float
+    verb: str
+    entry: int
+
+
+def steps(entries: Sequence[Entry]) -> list[Step]:
+    """Every injection and heal in order of time; a heal comes before an injection of its moment."""
+    both = [
+        step
+        for number, entry in enumerate(entries)
+        for step in (
+            Step(entry.at_s, "inject", number),
+            Step(entry.at_s + entry.for_s, "heal", number),
+        )
+    ]
+    # A fault of no length must still be injected before it is healed.
+    order = {"heal": 0, "inject": 1}
+    return sorted(
+        both,
+        key=lambda step: (
+            step.at_s,
+            2 if step.verb == "heal" and entries[step.entry].for_s == 0 else order[step.verb],
+            step.entry,
+        ),
+    )
