@@ -1,0 +1,135 @@
+"""Which APIs exist here, in which versions, and which listener serves them.
+
+The broker-type listener (CLIENT) hides what only controllers answer, the controller listener has no
+Metadata: so do `BrokerApis` and `ControllerApis` in Apache Kafka. Versions are Kafka 4.x's.
+"""
+
+from __future__ import annotations
+
+import enum
+from collections.abc import Mapping
+from dataclasses import dataclass
+from functools import cache
+from typing import Any, Final
+
+from kio.index import load_request_schema, load_response_schema
+
+
+class ApiKey(enum.IntEnum):
+    """Kafka's API keys, those that are spoken here."""
+
+    FETCH = 1
+    METADATA = 3
+    API_VERSIONS = 18
+    CREATE_TOPICS = 19
+    DELETE_TOPICS = 20
+    DESCRIBE_CONFIGS = 32
+    CREATE_PARTITIONS = 37
+    INCREMENTAL_ALTER_CONFIGS = 44
+    VOTE = 52
+    BEGIN_QUORUM_EPOCH = 53
+    END_QUORUM_EPOCH = 54
+    DESCRIBE_QUORUM = 55
+    FETCH_SNAPSHOT = 59
+    DESCRIBE_CLUSTER = 60
+
+
+@dataclass(frozen=True, slots=True)
+class VersionRange:
+    """The versions of one API, both ends included."""
+
+    lowest: int
+    highest: int
+
+    def __contains__(self, version: int) -> bool:
+        return self.lowest <= version <= self.highest
+
+    def highest_common(self, other: VersionRange) -> int | None:
+        """Return the highest version of both ranges, None when they do not meet."""
+        version = min(self.highest, other.highest)
+        return version if version >= max(self.lowest, other.lowest) else None
+
+
+SERVED: Final[Mapping[ApiKey, VersionRange]] = {
+    ApiKey.FETCH: VersionRange(4, 18),
+    ApiKey.METADATA: VersionRange(0, 13),
+    ApiKey.API_VERSIONS: VersionRange(0, 4),
+    ApiKey.CREATE_TOPICS: VersionRange(2, 7),
+    ApiKey.DELETE_TOPICS: VersionRange(1, 6),
+    ApiKey.DESCRIBE_CONFIGS: VersionRange(1, 4),
+    ApiKey.CREATE_PARTITIONS: VersionRange(0, 3),
+    ApiKey.INCREMENTAL_ALTER_CONFIGS: VersionRange(0, 1),
+    ApiKey.VOTE: VersionRange(0, 2),
+    ApiKey.BEGIN_QUORUM_EPOCH: VersionRange(0, 1),
+    ApiKey.END_QUORUM_EPOCH: VersionRange(0, 1),
+    ApiKey.DESCRIBE_QUORUM: VersionRange(0, 2),
+    ApiKey.FETCH_SNAPSHOT: VersionRange(0, 1),
+    ApiKey.DESCRIBE_CLUSTER: VersionRange(0, 2),
+}
+"""What a node can read and answer."""
+
+SPOKEN: Final[Mapping[ApiKey, VersionRange]] = {
+    **SERVED,
+    ApiKey.FETCH: VersionRange(17, 18),  # below 17 a replica cannot tell its directory id
+    ApiKey.API_VERSIONS: VersionRange(0, 3),  # 3 is the highest that every broker since 2.4 reads
+}
+"""What a node or client of ours sends."""
+
+
+class ListenerType(enum.Enum):
+    """What kind of node a listener speaks for."""
+
+    BROKER = "broker"
+    CONTROLLER = "controller"
+
+
+_ADMIN = (
+    ApiKey.API_VERSIONS,
+    ApiKey.CREATE_TOPICS,
+    ApiKey.DELETE_TOPICS,
+    ApiKey.DESCRIBE_CONFIGS,
+    ApiKey.CREATE_PARTITIONS,
+    ApiKey.INCREMENTAL_ALTER_CONFIGS,
+    ApiKey.DESCRIBE_QUORUM,
+    ApiKey.DESCRIBE_CLUSTER,
+)
+_PEER = (
+    ApiKey.FETCH,
+    ApiKey.VOTE,
+    ApiKey.BEGIN_QUORUM_EPOCH,
+    ApiKey.END_QUORUM_EPOCH,
+    ApiKey.FETCH_SNAPSHOT,
+)
+
+
+def _table(*keys: ApiKey) -> Mapping[int, VersionRange]:
+    return {int(key): SERVED[key] for key in sorted(keys)}
+
+
+LISTENER_APIS: Final[Mapping[ListenerType, Mapping[int, VersionRange]]] = {
+    ListenerType.BROKER: _table(ApiKey.METADATA, *_ADMIN),
+    ListenerType.CONTROLLER: _table(*_ADMIN, *_PEER),
+}
+"""What each type of listener serves, by API key in rising order."""
+
+
+@cache
+def request_class(key: int, version: int) -> type[Any]:
+    """Return kio's class of a request. Raises kio's KioIndexError for what is not in Kafka."""
+    return load_request_schema(key, version)
+
+
+@cache
+def response_class(key: int, version: int) -> type[Any]:
+    """Return kio's class of a response. Raises kio's KioIndexError for what is not in Kafka."""
+    return load_response_schema(key, version)
+
+
+def highest_request_class(key: ApiKey) -> type[Any]:
+    """Return the class in which handlers take this API's requests."""
+    return request_class(key, SERVED[key].highest)
+
+
+def highest_response_class(key: ApiKey) -> type[Any]:
+    """Return the class in which handlers give this API's responses."""
+    return response_class(key, SERVED[key].highest)

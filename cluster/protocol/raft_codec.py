@@ -1,0 +1,47 @@
+"""Raft's messages on the wire: which mapping belongs to which flat class and API.
+
+The mappings are written by hand and know the highest version only, because they are on the
+replication path and peers of ours always speak it; other versions go through
+`cluster.protocol.convert` on the way.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any, Final
+
+from cluster.kraft.messages import (
+    BeginQuorumEpochRequest,
+    DescribeQuorumRequest,
+    EndQuorumEpochRequest,
+    FetchRequest,
+    FetchSnapshotRequest,
+    VoteRequest,
+)
+from cluster.protocol import raft_election_codec, raft_fetch_codec
+from cluster.protocol.apis import ApiKey
+from cluster.protocol.raft_schema import RaftCodec, Refused
+
+__all__ = ["CODECS", "REQUEST_KEYS", "RaftCodec", "Refused"]
+
+CODECS: Final[Mapping[ApiKey, RaftCodec]] = {
+    codec.key: codec
+    for codec in (
+        raft_election_codec.VOTE,
+        raft_election_codec.BEGIN_QUORUM_EPOCH,
+        raft_election_codec.END_QUORUM_EPOCH,
+        raft_fetch_codec.FETCH,
+        raft_fetch_codec.FETCH_SNAPSHOT,
+        raft_fetch_codec.DESCRIBE_QUORUM,
+    )
+}
+
+REQUEST_KEYS: Final[Mapping[type[Any], ApiKey]] = {
+    VoteRequest: ApiKey.VOTE,
+    BeginQuorumEpochRequest: ApiKey.BEGIN_QUORUM_EPOCH,
+    EndQuorumEpochRequest: ApiKey.END_QUORUM_EPOCH,
+    FetchRequest: ApiKey.FETCH,
+    FetchSnapshotRequest: ApiKey.FETCH_SNAPSHOT,
+    DescribeQuorumRequest: ApiKey.DESCRIBE_QUORUM,
+}
+"""Which API each flat request is of."""

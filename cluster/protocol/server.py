@@ -1,0 +1,100 @@
+"""A listener without its sockets: a request frame goes in, a response frame comes out, once.
+
+What is answered here needs no node: ApiVersions, and raft requests about another partition than the
+metadata partition. Everything else goes to the node's `RequestHandler`.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any, Final, Protocol
+
+from cluster.errors import ErrorCode
+from cluster.protocol.apis import LISTENER_APIS, ApiKey, ListenerType
+from cluster.protocol.codec import Request, UnwritableError, read_request, write_response
+from cluster.protocol.messages import (
+    NO_THROTTLE,
+    ApiVersion,
+    ApiVersionsRequest,
+    ApiVersionsResponse,
+    i16,
+)
+
+_SOFTWARE_NAME: Final = re.compile(r"[a-zA-Z0-9](?:[a-zA-Z0-9\-.]*[a-zA-Z0-9])?")
+
+
+class RequestHandler(Protocol):
+    """The node behind its listeners."""
+
+    def handle(self, listener: str, message: object, reply: Callable[[object], None]) -> None:
+        """Take a request of `cluster.kraft.messages` or `cluster.protocol.messages`.
+
+        `reply` is to be called at most once, maybe much later, or never.
+        """
+
+
+@dataclass(frozen=True, slots=True)
+class ListenerService:
+    """One listener of a node: its name, what it serves, and who answers."""
+
+    name: str
+    type: ListenerType
+    handler: RequestHandler
+
+    def serve(self, frame: bytes, respond: Callable[[bytes | None], None]) -> None:
+        """Serve one request; `respond` gets the response frame, or None to close the connection.
+
+        `respond` is called at most once, maybe within this call. Raises MalformedError for a frame
+        that has no answer: the caller closes the connection.
+        """
+        request = read_request(frame, LISTENER_APIS[self.type])
+        if request.key is ApiKey.API_VERSIONS:
+            respond(write_response(request, self._api_versions(request.message)))
+        elif request.refusal is not None:
+            respond(write_response(request, request.refusal))
+        else:
+            self.handler.handle(self.name, request.message, _Reply(request, respond))
+
+    def _api_versions(self, message: ApiVersionsRequest | ErrorCode) -> ApiVersionsResponse:
+        error = ErrorCode.none
+        if isinstance(message, ErrorCode):
+            error = message
+        elif not (_valid(message.client_software_name) and _valid(message.client_software_version)):
+            error = ErrorCode.invalid_request
+        return ApiVersionsResponse(
+            error_code=error,
+            api_keys=tuple(
+                ApiVersion(api_key=i16(key), min_version=i16(v.lowest), max_version=i16(v.highest))
+                for key, v in LISTENER_APIS[self.type].items()
+            ),
+            throttle_time=NO_THROTTLE,
+        )
+
+
+def _valid(software: str) -> bool:
+    # Empty is what versions below 3, which do not carry it, are lifted to.
+    return software == "" or _SOFTWARE_NAME.fullmatch(software) is not None
+
+
+class _Reply:
+    """Turns the handler's one answer into a frame of the version that was asked in."""
+
+    __slots__ = ("_request", "_respond")
+
+    def __init__(self, request: Request, respond: Callable[[bytes | None], None]) -> None:
+        self._request = request
+        self._respond: Callable[[bytes | None], None] | None = respond
+
+    def __call__(self, message: Any) -> None:
+        respond, self._respond = self._respond, None
+        assert respond is not None, f"{self._request.key.name} was answered twice"
+        try:
+            frame = write_response(self._request, message)
+        except UnwritableError:
+            # A sound answer without a form in an old version, such as a long string: Kafka, too,
+            # ends the connection then.
+            respond(None)
+        else:
+            respond(frame)
