@@ -101,4 +101,70 @@ def pair(events: Iterable[Event]) -> list[Operation]:
     Raises HistoryError when a process invokes while an operation of its own is open, completes
     what it did not invoke, is used again after `info`, or when times or indexes go back.
     """
-    raise NotImplementedError
+    order = _Order()
+    open_events: dict[int | str, Event] = {}
+    gone: set[int | str] = set()
+    operations: list[Operation] = []
+    for event in events:
+        order.follow(event)
+        process = event.process
+        if process == NEMESIS:
+            continue
+        if event.type is EventType.INVOKE:
+            if process in open_events:
+                raise _malformed(event, f"invokes while its operation {event.f!r} is open")
+            if process in gone:
+                raise _malformed(event, "is used again after it ended in info")
+            open_events[process] = event
+            continue
+        invocation = open_events.pop(process, None)
+        if invocation is None:
+            raise _malformed(event, f"completes {event.f!r} without an invocation")
+        if event.f != invocation.f or event.key not in (None, invocation.key):
+            raise _malformed(event, f"completes {event.f!r} of {event.key!r}, not what it invoked")
+        if event.type is EventType.INFO:
+            gone.add(process)
+        operations.append(_operation(invocation, event))
+    operations.extend(_operation(invocation, None) for invocation in open_events.values())
+    operations.sort(key=lambda operation: operation.index)
+    return operations
+
+
+class _Order:
+    """Indexes grow and times never go back along a journal."""
+
+    def __init__(self) -> None:
+        self._index = -1
+        self._time_ns = 0
+
+    def follow(self, event: Event) -> None:
+        if event.index <= self._index:
+            raise _malformed(event, f"comes after index {self._index}")
+        if event.time_ns < self._time_ns:
+            raise _malformed(event, f"has time {event.time_ns} ns, after {self._time_ns} ns")
+        self._index, self._time_ns = event.index, event.time_ns
+
+
+def _malformed(event: Event, what: str) -> HistoryError:
+    return HistoryError(f"event {event.index}: process {event.process!r} {what}")
+
+
+def _operation(invocation: Event, completion: Event | None) -> Operation:
+    end = completion or invocation
+    kind = EventType.INFO if completion is None else completion.type
+    return Operation(
+        index=invocation.index,
+        process=invocation.process,
+        f=invocation.f,
+        key=invocation.key,
+        input=invocation.value,
+        output=None if completion is None else completion.value,
+        type=kind,
+        invoke_ns=invocation.time_ns,
+        complete_ns=INFINITY_NS if kind is EventType.INFO else end.time_ns,
+        error=None if completion is None else completion.error,
+        node=end.node or invocation.node,
+        offset=None if completion is None else completion.offset,
+        epoch=None if completion is None else completion.epoch,
+        end_index=None if completion is None else completion.index,
+    )

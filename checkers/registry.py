@@ -22,7 +22,7 @@ when the checker itself dies. The last argument is a callable that says whether 
 
 | name | scope | options |
 |---|---|---|
-| `linearizable` | key | `model` (required), `algorithm`, `initial`, `time_limit_s`, `memory_limit_mb` |
+| `linearizable` | key | `model` (required), `algorithm`, `time_limit_s`, `memory_limit_mb` |
 | `durability` | evidence | `workload` (required): register, topics or set; `config_prefix` |
 | `log-agreement` | evidence | |
 | `election-safety` | evidence | |

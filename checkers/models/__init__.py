@@ -1,0 +1,43 @@
+"""Models by name: what a correct system does when it is asked one thing after another."""
+
+from __future__ import annotations
+
+import difflib
+from collections.abc import Callable
+from typing import Any
+
+from checkers.models.base import Model, NondeterministicModel, State, freeze, relevant
+from checkers.models.collections import GrowingSet, KeyValue
+from checkers.models.config import Config
+from checkers.models.registers import CasRegister, Register
+from checkers.models.topics import Topics
+
+__all__ = [
+    "MODELS",
+    "CasRegister",
+    "Config",
+    "GrowingSet",
+    "KeyValue",
+    "Model",
+    "NondeterministicModel",
+    "Register",
+    "State",
+    "Topics",
+    "freeze",
+    "model_named",
+    "relevant",
+]
+
+MODELS: dict[str, Callable[[], Model]] = {
+    model.name: model for model in (Register, CasRegister, Topics, KeyValue, GrowingSet, Config)
+}
+
+
+def model_named(name: Any) -> Model:
+    """Return a new model. Raises ValueError, naming the nearest, when there is none."""
+    factory = MODELS.get(name) if isinstance(name, str) else None
+    if factory is None:
+        close = difflib.get_close_matches(str(name), sorted(MODELS), n=1)
+        hint = f"did you mean {close[0]!r}?" if close else f"known: {', '.join(sorted(MODELS))}"
+        raise ValueError(f"unknown model {name!r}; {hint}")
+    return factory()

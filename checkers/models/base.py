@@ -1,0 +1,161 @@
+"""What a model is: the sequential behaviour against which a history is judged.
+
+The shape is Porcupine's: `init`, `step`, `equal`, `partition`, and descriptions for people. Three
+hooks say what a checker may do with an operation before it searches:
+
+- `observation`: how a `fail` is read. It had no effect, but it may have told something: a refused
+  compare-and-set saw another value. By default it told nothing and is dropped.
+- `has_effect`: whether the operation can change the state. An operation without effect may be
+  left out of a history, and what then fails, fails with it as well; an indeterminate one
+  constrains nothing.
+- `group`: operations that may be left out together with all others of the same group without
+  turning a right history into a wrong one. None (the default) when there is no such rule.
+
+Indeterminate operations (`info`) reach `step` with an unknown output. `step` describes the case in
+which they took effect; that they never do is the checker's business, so a step that would change
+nothing may be refused.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Hashable, Iterable, Sequence
+from typing import Any
+
+from checkers.history import EventType, Operation
+
+State = Hashable
+"""States are immutable and hashable; `equal` decides which are the same."""
+
+
+class Model:
+    """A deterministic sequential specification of one key."""
+
+    name = "model"
+
+    def init(self) -> State:
+        """Return the state before any operation."""
+        raise NotImplementedError
+
+    def step(self, state: State, operation: Operation) -> tuple[bool, State]:
+        """Apply one operation: (whether it is legal in `state`, the state after it)."""
+        raise NotImplementedError
+
+    def equal(self, left: State, right: State) -> bool:
+        """Tell whether two states are the same one; an override must be an equivalence."""
+        return left == right
+
+    def partition(self, operations: Sequence[Operation]) -> list[list[Operation]]:
+        """Split into parts that may be judged one by one (P-compositionality): by key."""
+        parts: dict[str | None, list[Operation]] = {}
+        for operation in operations:
+            parts.setdefault(operation.key, []).append(operation)
+        return list(parts.values())
+
+    def prepare(self, operations: Sequence[Operation]) -> Model:
+        """Return a model that knows the whole of one history; by default itself."""
+        del operations
+        return self
+
+    def observation(self, operation: Operation) -> Operation | None:
+        """Return what a `fail` shows about the state, as an operation; None when nothing."""
+        del operation
+        return None
+
+    def has_effect(self, operation: Operation) -> bool:
+        """Tell whether the operation, if it happened, may change the state."""
+        del operation
+        return True
+
+    def group(self, operation: Operation) -> Hashable | None:
+        """Name the group of operations that may only be left out together."""
+        del operation
+        return None
+
+    def same_effect(self, operation: Operation) -> Hashable:
+        """Name what an indeterminate operation would do: equal names, equal steps."""
+        return (operation.f, freeze(operation.input))
+
+    def reachable(self, operations: Sequence[Operation]) -> list[State] | None:
+        """List every state that any subset of `operations` in any order can lead to, or more.
+
+        None when there is no short list; a window then starts at the beginning.
+        """
+        del operations
+        return None
+
+    def useful(self, operations: Sequence[Operation]) -> list[Operation]:
+        """Leave out indeterminate operations that can explain nothing in this history."""
+        return list(operations)
+
+    def describe_operation(self, operation: Operation) -> str:
+        """Describe for a person: `write 3 -> ok`."""
+        told = operation.type.value if operation.error is None else operation.error
+        result = operation.output if operation.type is EventType.OK else told
+        return f"{operation.f} {operation.input!r} -> {result!r}"
+
+    def describe_state(self, state: State) -> str:
+        """Describe for a person."""
+        return repr(state)
+
+
+class NondeterministicModel(Model):
+    """A specification in which an operation may lead to several states.
+
+    Implement `init_states` and `steps`; `init` and `step` are the power set construction: the
+    state of the search is the set of all states that the system may be in.
+    """
+
+    def init_states(self) -> Iterable[State]:
+        """List the states before any operation."""
+        raise NotImplementedError
+
+    def steps(self, state: State, operation: Operation) -> Iterable[State]:
+        """List the states after the operation; none when it is illegal in `state`."""
+        raise NotImplementedError
+
+    def init(self) -> State:
+        """Return the set of initial states."""
+        return frozenset(self.init_states())
+
+    def step(self, state: State, operation: Operation) -> tuple[bool, State]:
+        """Apply the operation to every state of the set."""
+        assert isinstance(state, frozenset)
+        after = frozenset(new for old in state for new in self.steps(old, operation))
+        return bool(after), after
+
+
+def relevant(operations: Sequence[Operation], model: Model) -> list[Operation]:
+    """Return what a checker has to place: `ok` operations, observations, and `info` with effect.
+
+    Sorted by invocation (ties by index).
+    """
+    kept: list[Operation] = []
+    for operation in operations:
+        if operation.type is EventType.OK:
+            kept.append(operation)
+        elif operation.type is EventType.FAIL:
+            seen = model.observation(operation)
+            if seen is not None:
+                kept.append(seen)
+        elif model.has_effect(operation):
+            kept.append(operation)
+    kept.sort(key=lambda operation: (operation.invoke_ns, operation.index))
+    return kept
+
+
+def freeze(value: Any) -> Hashable:
+    """Return a JSON value as a hashable one; different JSON values stay different.
+
+    Booleans are told from the integers that Python holds equal to them.
+    """
+    if value is None or type(value) is str or type(value) is int:
+        return value
+    if isinstance(value, bool):
+        return ("bool", value)
+    if isinstance(value, Sequence) and not isinstance(value, str | bytes):
+        return ("list", tuple(freeze(item) for item in value))
+    if isinstance(value, dict):
+        items = sorted((str(name), freeze(item)) for name, item in value.items())
+        return ("dict", tuple(items))
+    assert isinstance(value, Hashable)
+    return value

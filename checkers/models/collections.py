@@ -1,0 +1,85 @@
+"""Key-value with append, and a growing set."""
+
+from __future__ import annotations
+
+from collections.abc import Hashable
+from typing import Any
+
+from checkers.history import EventType, HistoryError, Operation
+from checkers.models.base import Model, State, freeze
+from checkers.models.registers import unknown_function
+
+
+class KeyValue(Model):
+    """One string for each key: `get`, `put`, and `append` at its end."""
+
+    name = "kv"
+
+    def __init__(self, initial: Any = "") -> None:
+        if not isinstance(initial, str):
+            raise HistoryError(f"the model 'kv' starts with a string, not {initial!r}")
+        self.initial = initial
+
+    def init(self) -> State:
+        """Return the initial string."""
+        return self.initial
+
+    def step(self, state: State, operation: Operation) -> tuple[bool, State]:
+        """Get what is there, put, or append."""
+        if operation.f == "get":
+            return state == freeze(operation.output), state
+        if operation.f == "put":
+            return True, _text(operation)
+        if operation.f == "append":
+            assert isinstance(state, str)
+            return True, state + _text(operation)
+        raise unknown_function(self, operation)
+
+    def has_effect(self, operation: Operation) -> bool:
+        """Everything but a get."""
+        return operation.f != "get"
+
+
+class GrowingSet(Model):
+    """A set to which elements are added (`add`) and which is read as a whole (`read`)."""
+
+    name = "set"
+
+    def init(self) -> State:
+        """Return the empty set."""
+        return frozenset()
+
+    def step(self, state: State, operation: Operation) -> tuple[bool, State]:
+        """Add an element, or read all of them in any order, each once."""
+        assert isinstance(state, frozenset)
+        if operation.f == "add":
+            return True, state | {freeze(operation.input)}
+        if operation.f == "read":
+            if not isinstance(operation.output, list | tuple):
+                raise HistoryError(f"operation {operation.index}: a set is read as a list")
+            elements = [freeze(element) for element in operation.output]
+            legal = len(elements) == len(set(elements)) and state == frozenset(elements)
+            return legal, state
+        raise unknown_function(self, operation)
+
+    def has_effect(self, operation: Operation) -> bool:
+        """Everything but a read."""
+        return operation.f != "read"
+
+    def same_effect(self, operation: Operation) -> Hashable:
+        """Name the element."""
+        return freeze(operation.input)
+
+    def describe_state(self, state: State) -> str:
+        """List the elements."""
+        assert isinstance(state, frozenset)
+        return "{" + ", ".join(sorted(map(repr, state))) + "}"
+
+
+def _text(operation: Operation) -> str:
+    if not isinstance(operation.input, str):
+        kind = EventType.INVOKE.value
+        raise HistoryError(
+            f"operation {operation.index}: {kind} value {operation.input!r} is no text"
+        )
+    return operation.input

@@ -1,0 +1,117 @@
+"""Registers: read and write, and compare-and-set."""
+
+from __future__ import annotations
+
+from collections.abc import Hashable, Sequence
+from typing import Any
+
+from checkers.history import EventType, HistoryError, Operation
+from checkers.models.base import Model, State, freeze
+
+CAS_REFUSED = frozenset({"cas_mismatch", "cas-mismatch", "precondition-failed"})
+"""Errors by which a server says that the value was another one. So does no error at all."""
+
+
+class Register(Model):
+    """One value: `write` sets it, `read` returns it."""
+
+    name = "register"
+
+    def __init__(self, initial: Any = None) -> None:
+        self.initial = freeze(initial)
+
+    def init(self) -> State:
+        """Return the initial value."""
+        return self.initial
+
+    def step(self, state: State, operation: Operation) -> tuple[bool, State]:
+        """Write anything; read what is there."""
+        if operation.f == "write":
+            return True, freeze(operation.input)
+        if operation.f == "read":
+            return state == freeze(operation.output), state
+        raise unknown_function(self, operation)
+
+    def has_effect(self, operation: Operation) -> bool:
+        """Everything but a read."""
+        return operation.f != "read"
+
+    def group(self, operation: Operation) -> Hashable | None:
+        """Name the value: without every write and read of one value a register stays right.
+
+        In a linearization each read follows the last write before it, of its own value; no write
+        of another value that is taken out was that one.
+        """
+        value = operation.output if operation.f == "read" else operation.input
+        return ("value", freeze(value))
+
+    def reachable(self, operations: Sequence[Operation]) -> list[State]:
+        """List the initial value and everything written."""
+        written = (freeze(o.input) for o in operations if self.has_effect(o))
+        return list(dict.fromkeys([self.initial, *written]))
+
+    def useful(self, operations: Sequence[Operation]) -> list[Operation]:
+        """Leave out indeterminate writes of values that nobody read."""
+        seen = {freeze(o.output) for o in operations if o.f == "read"}
+        return [o for o in operations if o.type is not EventType.INFO or freeze(o.input) in seen]
+
+
+class CasRegister(Register):
+    """A register with `cas [from, to]`, which sets `to` where the value is `from`.
+
+    A `cas` that failed because of the value is an observation: at some moment within it the value
+    was not `from`. A failed cas that names any other error tells nothing.
+    """
+
+    name = "cas-register"
+
+    def step(self, state: State, operation: Operation) -> tuple[bool, State]:
+        """Compare and set, or do what a register does."""
+        if operation.f != "cas":
+            return super().step(state, operation)
+        expected, new = cas_pair(operation)
+        if operation.type is EventType.FAIL:
+            return state != expected, state
+        return state == expected, new
+
+    def observation(self, operation: Operation) -> Operation | None:
+        """Return a cas that was refused for the value it met."""
+        refused = operation.error is None or operation.error in CAS_REFUSED
+        return operation if operation.f == "cas" and refused else None
+
+    def has_effect(self, operation: Operation) -> bool:
+        """Tell writes and compare-and-sets that were not refused."""
+        return operation.f != "read" and operation.type is not EventType.FAIL
+
+    def group(self, operation: Operation) -> Hashable | None:
+        """Leave out nothing by value: a cas ties two values together."""
+        del operation
+        return None
+
+    def reachable(self, operations: Sequence[Operation]) -> list[State]:
+        """List the initial value and everything written or set."""
+        new = (
+            cas_pair(o)[1] if o.f == "cas" else freeze(o.input)
+            for o in operations
+            if self.has_effect(o)
+        )
+        return list(dict.fromkeys([self.initial, *new]))
+
+    def useful(self, operations: Sequence[Operation]) -> list[Operation]:
+        """Leave out nothing: a failed cas can see a value that nobody read."""
+        return list(operations)
+
+
+def cas_pair(operation: Operation) -> tuple[Hashable, Hashable]:
+    """Return (from, to) of a cas. Raises HistoryError when its argument is not a pair."""
+    pair = operation.input
+    if not isinstance(pair, list | tuple) or len(pair) != 2:
+        raise HistoryError(f"operation {operation.index}: a cas needs [from, to], not {pair!r}")
+    return freeze(pair[0]), freeze(pair[1])
+
+
+def unknown_function(model: Model, operation: Operation) -> HistoryError:
+    """Return the error for an operation that the model does not know."""
+    return HistoryError(
+        f"operation {operation.index}: the model {model.name!r} has no function {operation.f!r}"
+    )
