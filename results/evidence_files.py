@@ -157,7 +157,7 @@ def _read_trace(path: Path, node: str) -> list[TraceEvent]:
 
 
 def _after_torn_line(line: bytes) -> dict[str, Any] | None:
-    """Return the `start` event of the next incarnation, when a killed one left half a line before it."""
+    """Return the `start` event of an incarnation whose killed predecessor left half a line."""
     position = line.rfind(b'{"t":')
     fields = _parse(line[position:]) if position > 0 else None
     return fields if fields is not None and fields.get("e") == "start" else None

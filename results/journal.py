@@ -20,11 +20,12 @@ understand would call a damaged history right.
 from __future__ import annotations
 
 import json
+import math
 import os
 from collections.abc import Iterator
 from pathlib import Path
 from types import TracebackType
-from typing import Any, Self
+from typing import Any, Self, TypeGuard
 
 from checkers.history import Event, EventType, HistoryError
 
@@ -151,7 +152,7 @@ def read_journal(path: Path) -> tuple[list[Event], int]:
 
 
 def decode_event(line: bytes) -> Event:
-    """Return the event of one line (without regard to what stands around it). Raises HistoryError."""
+    """Return the event of one line, whatever stands around it. Raises HistoryError."""
     fields = _parse_object(line)
     unknown = sorted(fields.keys() - _FIELDS)
     if unknown:
@@ -159,20 +160,20 @@ def decode_event(line: bytes) -> Event:
     index = _natural(fields, "index")
     time_ns = _natural(fields, "time_ns")
     process = fields.get("process")
-    if isinstance(process, bool) or not isinstance(process, int | str):
+    if not _is_integer(process) and not _is_text(process):
         raise HistoryError("process must be a number or a name")
     try:
         kind = EventType(str(fields.get("type")))
     except ValueError:
         raise HistoryError(f"type {_shown(fields.get('type'))} is no event type") from None
     f = fields.get("f")
-    if not isinstance(f, str):
+    if not _is_text(f):
         raise HistoryError("f must be a string")
     for name in _OPTIONAL_STRINGS:
-        if not isinstance(fields.get(name), str | None):
+        if fields.get(name) is not None and not _is_text(fields[name]):
             raise HistoryError(f"{name} must be a string")
     for name in _OPTIONAL_INTEGERS:
-        if isinstance(fields.get(name), bool) or not isinstance(fields.get(name), int | None):
+        if fields.get(name) is not None and not _is_integer(fields[name]):
             raise HistoryError(f"{name} must be an integer")
     return Event(
         index=index,
@@ -204,14 +205,26 @@ def _lines(data: bytes) -> Iterator[tuple[int, bytes, bool]]:
 
 def _natural(fields: dict[str, Any], name: str) -> int:
     value = fields.get(name)
-    if isinstance(value, bool) or not isinstance(value, int) or value < 0:
+    if not _is_integer(value) or value < 0:
         raise HistoryError(f"{name} must be a number from 0 on, not {_shown(value)}")
     return value
 
 
+def _is_integer(value: Any) -> TypeGuard[int]:
+    """Whether it is a whole number that a table column holds (64 bits)."""
+    return isinstance(value, int) and not isinstance(value, bool) and -(2**63) <= value < 2**63
+
+
+def _is_text(value: Any) -> TypeGuard[str]:
+    """Whether it is a string that UTF-8 can hold (JSON can write half a surrogate pair)."""
+    if not isinstance(value, str):
+        return False
+    return value.isascii() or not any("\ud800" <= character <= "\udfff" for character in value)
+
+
 def _parse_object(line: bytes) -> dict[str, Any]:
     try:
-        fields = json.loads(line.decode("utf-8"), parse_constant=_refuse_constant)
+        fields = json.loads(line.decode("utf-8"), parse_constant=_refuse, parse_float=_finite)
     except (ValueError, RecursionError) as error:
         raise HistoryError(f"no JSON: {_shown(line[:_SHOWN_CHARACTERS])}") from error
     if not isinstance(fields, dict):
@@ -219,13 +232,20 @@ def _parse_object(line: bytes) -> dict[str, Any]:
     return fields
 
 
-def _refuse_constant(name: str) -> None:
-    raise ValueError(f"{name} is no JSON")
+def _refuse(constant: str) -> None:
+    raise ValueError(f"{constant} is no JSON")
+
+
+def _finite(text: str) -> float:
+    number = float(text)
+    if not math.isfinite(number):
+        raise ValueError(f"{text} is too large")
+    return number
 
 
 def _is_json(line: bytes) -> bool:
     try:
-        json.loads(line.decode("utf-8"), parse_constant=_refuse_constant)
+        json.loads(line.decode("utf-8"), parse_constant=_refuse, parse_float=_finite)
     except (ValueError, RecursionError):
         return False
     return True

@@ -75,7 +75,7 @@ class RunResults:
         if document.get("version") != VERSION:
             raise StoreError("these are no results of version 1")
         try:
-            checks = tuple(_check(fields) for fields in document["checks"])
+            checks = tuple(check_from_json(fields) for fields in document["checks"])
             results = cls(
                 status=Status(document["status"]),
                 checks=checks,
@@ -93,7 +93,8 @@ class RunResults:
         return results
 
 
-def _check(fields: dict[str, Any]) -> CheckResult:
+def check_from_json(fields: dict[str, Any]) -> CheckResult:
+    """Return the result of one check from its JSON object."""
     values = dict(fields)
     values["status"] = Status(values["status"])
     values["anomalies"] = tuple(values.get("anomalies", ()))

@@ -1,0 +1,210 @@
+"""From a stored run to its judgement.
+
+    journal + plan + evidence -> tables -> pairing -> checks by key (in parallel)
+                                        -> checks of run and evidence -> verdict -> results.json
+
+With a Spark session the pairing and the checks by key are Spark jobs; without one they are plain
+loops in this process. Both call the same functions and give equal results, but for which of the
+two is named in `judged_with`; tests/results/test_pipeline_spark.py holds them to it.
+
+Checks of the whole run and of the evidence run in this process in both cases: they are one pass
+over what is in memory already, and shipping it out and back costs more than the pass.
+"""
+
+from __future__ import annotations
+
+import datetime as dt
+import json
+import time
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict, replace
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+
+from checkers.evidence import Evidence
+from checkers.history import Event, EventType, HistoryError, Operation, pair
+from checkers.registry import (
+    Cancelled,
+    CheckSpec,
+    KeyCheck,
+    RunInput,
+    find_check,
+    never,
+    run_check,
+)
+from checkers.verdict import CheckResult, Status, worst
+from results import spark_jobs
+from results.evidence_files import LoadedEvidence
+from results.files import StoreError
+from results.journal import read_journal
+from results.model import PLAN_FIELDS, RunResults, check_from_json
+from results.session import SparkHandle
+from results.store import RunStore
+from results.tables import events_table, operations_table, write_tables
+
+EVIDENCE_FILES = "evidence-files"
+"""Name of the check that says which evidence could not be read; there only when some could not."""
+
+
+def judge(
+    store: RunStore, spark: SparkHandle | None = None, *, cancelled: Cancelled = never
+) -> RunResults:
+    """Judge a stored run by the checks of its plan, and store the judgement.
+
+    Raises StoreError when plan or journal are missing, HistoryError when the journal is damaged,
+    CheckError when the plan asks for a check that does not exist. What is missing or unreadable
+    of the evidence raises nothing: it makes the checks that need it UNKNOWN.
+    """
+    began = time.monotonic()
+    plan = store.plan()
+    specs = check_specs(plan, str(store.plan_path))
+    inputs = store.input_digests(plan)
+    history = store.history()
+    loaded = store.evidence(plan)
+    operations = _paired(history.events, store.journal_path)
+    run = RunInput(history.events, operations, _evidence_or_none(loaded))
+    name = store.folder.name
+    events = events_table(name, run.events)
+    if spark is None:
+        table = operations_table(name, operations)
+        checks = [run_check(spec, run, cancelled) for spec in specs]
+    else:
+        table = spark_jobs.pair_in_spark(spark.spark, events)
+        assert table.num_rows == len(operations), "Spark paired other operations than pair()"
+        checks = _check_with_spark(run, specs, table, spark, cancelled)
+    write_tables(store.parquet_path, events, table)
+    checks += _unreadable(loaded)
+    results = _results(name, plan, checks, spark=spark, began=began)
+    statistics = {**_statistics(run, checks), "dropped_bytes": history.dropped_bytes}
+    results = replace(results, inputs=inputs, statistics=statistics)
+    store.write_results(results)
+    return results
+
+
+def judge_file(
+    path: Path, specs: Sequence[CheckSpec], *, cancelled: Cancelled = never
+) -> RunResults:
+    """Judge a lone history file, in this process; nothing is stored.
+
+    Raises OSError, HistoryError and CheckError as `judge` does.
+    """
+    began = time.monotonic()
+    for spec in specs:
+        find_check(spec)
+    events, dropped_bytes = read_journal(path)
+    run = RunInput(events, _paired(events, path), None)
+    checks = [run_check(spec, run, cancelled) for spec in specs]
+    results = _results(path.name, {}, checks, spark=None, began=began)
+    return replace(results, statistics={**_statistics(run, checks), "dropped_bytes": dropped_bytes})
+
+
+def check_specs(plan: Mapping[str, Any], where: str) -> list[CheckSpec]:
+    """Return the checks that a plan asks for.
+
+    Raises StoreError when they are malformed, CheckError when one is unknown.
+    """
+    specs = []
+    for entry in plan["checks"]:
+        if not isinstance(entry, dict) or not isinstance(entry.get("name"), str):
+            raise StoreError(f"{where}: a check must be an object with a name")
+        options = entry.get("options") or {}
+        if not isinstance(options, dict):
+            raise StoreError(f"{where}: the options of check {entry['name']!r} are no object")
+        specs.append(CheckSpec(entry["name"], options))
+    for spec in specs:
+        find_check(spec)
+    return specs
+
+
+def _check_with_spark(
+    run: RunInput,
+    specs: Sequence[CheckSpec],
+    operations: pa.Table,
+    spark: SparkHandle,
+    cancelled: Cancelled,
+) -> list[CheckResult]:
+    """Judge by every check, in the order of the plan."""
+    keyed = [spec for spec in specs if isinstance(find_check(spec), KeyCheck)]
+    by_key = iter(spark_jobs.check_keys_in_spark(spark.spark, operations, keyed))
+    checks = []
+    for spec in specs:
+        check = find_check(spec)
+        if isinstance(check, KeyCheck):
+            checks.append(check.merge(next(by_key)))
+        else:
+            checks.append(check.check_run(run, spec.options, cancelled))
+    return checks
+
+
+def _results(
+    name: str,
+    plan: Mapping[str, Any],
+    checks: Sequence[CheckResult],
+    *,
+    spark: SparkHandle | None,
+    began: float,
+) -> RunResults:
+    plain = tuple(_plain(check) for check in checks)
+    engine = None
+    if spark is not None:
+        engine = {"version": spark.version, "master": spark.master, "jvm": spark.jvm.version}
+    return RunResults(
+        status=worst(check.status for check in plain),
+        checks=plain,
+        statistics={},
+        run=name,
+        plan={field: plan[field] for field in PLAN_FIELDS if field in plan},
+        inputs={},
+        judged_with={"spark": engine},
+        judging={
+            "at": dt.datetime.now(dt.UTC).strftime("%Y-%m-%dT%H:%M:%SZ"),
+            "duration_s": round(time.monotonic() - began, 3),
+        },
+    )
+
+
+def _statistics(run: RunInput, checks: Sequence[CheckResult]) -> dict[str, Any]:
+    """Return counts of what was judged, and the figures of the check `statistics` if it ran."""
+    counts = {kind.value: 0 for kind in (EventType.OK, EventType.FAIL, EventType.INFO)}
+    for operation in run.operations:
+        counts[operation.type.value] += 1
+    figures: dict[str, Any] = {
+        "events": len(run.events),
+        "operations": len(run.operations),
+        "by_type": counts,
+        "keys": len({operation.key for operation in run.operations}),
+        "duration_ns": run.events[-1].time_ns if run.events else 0,
+    }
+    for check in checks:
+        if check.checker == "statistics":
+            figures["figures"] = check.statistics
+    return figures
+
+
+def _paired(events: Sequence[Event], path: Path) -> list[Operation]:
+    try:
+        return pair(events)
+    except HistoryError as error:
+        raise HistoryError(f"{path}: {error}") from error
+
+
+def _evidence_or_none(loaded: LoadedEvidence) -> Evidence | None:
+    """Return None where the nodes left nothing at all, as for a history that came alone."""
+    evidence = loaded.evidence
+    parts = (evidence.logs, evidence.quorum_states, evidence.traces, evidence.final_reads)
+    return evidence if any(parts) else None
+
+
+def _unreadable(loaded: LoadedEvidence) -> list[CheckResult]:
+    if not loaded.problems:
+        return []
+    summary = f"{len(loaded.problems)} evidence files could not be read: {loaded.problems[0]}"
+    anomalies = tuple({"kind": "unreadable", "explanation": problem} for problem in loaded.problems)
+    return [CheckResult(EVIDENCE_FILES, Status.UNKNOWN, summary, anomalies=anomalies)]
+
+
+def _plain(check: CheckResult) -> CheckResult:
+    """Return the result as a reader of results.json will find it: lists, no tuples."""
+    return check_from_json(json.loads(json.dumps(asdict(check), allow_nan=False)))

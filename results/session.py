@@ -1,0 +1,329 @@
+"""One Spark session for a judgement: quiet, private, and gone when it is closed.
+
+The JVM is started here rather than by PySpark, for three reasons:
+
+- It gets a session (setsid) of its own, so that the Ctrl-C that a user types, and that the harness
+  answers by healing the cluster, does not reach it or its Python workers.
+- Its output goes to a file instead of the user's terminal.
+- It gets an environment of its own; the harness starts nodes at the same time, and changing
+  `os.environ` under them would be a race.
+
+It dies with its parent in every case: its standard input is a pipe whose other end only the parent
+holds, and PySpark's gateway ends when that pipe is closed, be it by `close`, by the end of the
+interpreter or by SIGKILL. Its Python workers hang on the JVM in the same way.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import shutil
+import signal
+import struct
+import subprocess
+import sys
+import tempfile
+import threading
+import time
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from types import TracebackType
+from typing import Any
+
+from results.jvm import Jvm, JvmError, find_jvm
+
+LOCAL_MASTER = "local[*]"
+_FOLDER_PREFIX = "kraftprobe-spark-"
+_START_TIMEOUT_S = 120.0
+_STOP_TIMEOUT_S = 10.0
+_LOG4J = """\
+rootLogger.level = error
+rootLogger.appenderRef.stderr.ref = stderr
+appender.stderr.type = Console
+appender.stderr.name = stderr
+appender.stderr.target = SYSTEM_ERR
+appender.stderr.layout.type = PatternLayout
+appender.stderr.layout.pattern = %d{HH:mm:ss} %p %c: %m%n
+"""
+
+
+class SparkError(RuntimeError):
+    """Spark could not be started or its job died; one line says why."""
+
+
+@dataclass(frozen=True, slots=True)
+class SparkHandle:
+    """A running session and what runs it."""
+
+    spark: Any
+    """pyspark.sql.SparkSession"""
+    jvm: Jvm
+    master: str
+    started_in_s: float
+
+    @property
+    def version(self) -> str:
+        """Version of Spark."""
+        return str(self.spark.version)
+
+
+class Spark:
+    """A Spark session with a JVM of its own.
+
+    `start` may run in any thread. Only one can be open in a process, as PySpark has it.
+    """
+
+    def __init__(
+        self,
+        master: str | None = None,
+        *,
+        temp_root: Path | None = None,
+        jvm_choice: str | None = None,
+    ) -> None:
+        self.master = master or LOCAL_MASTER
+        self._temp_root = temp_root
+        self._jvm_choice = jvm_choice
+        self._folder: Path | None = None
+        self._process: subprocess.Popen[bytes] | None = None
+        self._gateway: Any = None
+        self._session: Any = None
+        self._closed = False
+        self._lock = threading.Lock()
+        """Held while the process is made, so that `close` finds it or prevents it."""
+
+    def start(self) -> SparkHandle:
+        """Start the JVM and the session. Raises SparkError or JvmError with one line."""
+        began = time.monotonic()
+        folder = self._make_folder()
+        try:
+            jvm = find_jvm(folder, self._jvm_choice)
+            port, secret = self._launch(jvm, folder)
+            session = self._connect(port, secret, folder)
+        except (SparkError, JvmError):
+            self.close()
+            raise
+        except Exception as error:
+            self.close()
+            raise SparkError(f"Spark did not start: {first_line(error)}") from error
+        except BaseException:
+            self.close()
+            raise
+        self._session = session
+        return SparkHandle(session, jvm, self.master, time.monotonic() - began)
+
+    def close(self) -> None:
+        """Stop the session, end the JVM and remove its folder. Idempotent."""
+        with self._lock:
+            self._closed = True
+            process, self._process = self._process, None
+        session, self._session = self._session, None
+        if session is not None:
+            with contextlib.suppress(Exception):
+                session.stop()
+        gateway, self._gateway = self._gateway, None
+        if gateway is not None:
+            with contextlib.suppress(Exception):
+                gateway.shutdown()
+            _forget_gateway(gateway)
+        if process is not None:
+            _end(process)
+        folder, self._folder = self._folder, None
+        if folder is not None:
+            shutil.rmtree(folder, ignore_errors=True)
+
+    def __enter__(self) -> SparkHandle:
+        return self.start()
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        self.close()
+
+    def _make_folder(self) -> Path:
+        with self._lock:
+            if self._closed:
+                raise SparkError("the Spark session is closed")
+            root = self._temp_root or Path(tempfile.gettempdir())
+            _remove_stale(root)
+            prefix = f"{_FOLDER_PREFIX}{os.getpid()}-"
+            self._folder = Path(tempfile.mkdtemp(prefix=prefix, dir=root))
+            return self._folder
+
+    def _launch(self, jvm: Jvm, folder: Path) -> tuple[int, str]:
+        """Start the gateway's JVM; its port and the secret that a client must show."""
+        import pyspark  # noqa: PLC0415  (a second of imports that most commands do not need)
+
+        home = Path(pyspark.__file__).parent
+        (folder / "conf").mkdir()
+        (folder / "conf" / "log4j2.properties").write_text(_LOG4J, encoding="utf-8")
+        connection = folder / "connection"
+        output = folder / "output.txt"
+        command = [str(home / "bin" / "spark-submit")]
+        for name, value in self._settings(folder).items():
+            command += ["--conf", f"{name}={value}"]
+        command.append("pyspark-shell")
+        environment = {**os.environ, **self._environment(jvm, home, folder)}
+        environment["_PYSPARK_DRIVER_CONN_INFO_PATH"] = str(connection)
+        for name in ("PYSPARK_GATEWAY_PORT", "PYSPARK_GATEWAY_SECRET", "PYSPARK_SUBMIT_ARGS"):
+            environment.pop(name, None)
+        with output.open("wb") as sink, self._lock:
+            if self._closed:
+                raise SparkError("the Spark session is closed")
+            process = self._process = subprocess.Popen(  # noqa: S603  (Spark's own start script)
+                command,
+                stdin=subprocess.PIPE,
+                stdout=sink,
+                stderr=sink,
+                env=environment,
+                cwd=folder,
+                start_new_session=True,
+            )
+        deadline = time.monotonic() + _START_TIMEOUT_S
+        while not connection.exists():
+            if process.poll() is not None:
+                raise SparkError(f"Spark did not start: {_last_line(output)}")
+            if time.monotonic() > deadline:
+                raise SparkError(f"Spark did not start within {_START_TIMEOUT_S:.0f} s")
+            time.sleep(0.05)
+        # The gateway writes the file under another name and renames it: it is whole.
+        data = connection.read_bytes()
+        port, length = struct.unpack_from(">ii", data)
+        return port, data[8 : 8 + length].decode("utf-8")
+
+    def _environment(self, jvm: Jvm, home: Path, folder: Path) -> Mapping[str, str]:
+        return {
+            "JAVA_HOME": str(jvm.java_home),
+            "SPARK_HOME": str(home),
+            "SPARK_CONF_DIR": str(folder / "conf"),
+            "SPARK_LOCAL_DIRS": str(folder),
+            "SPARK_CONNECT_MODE": "0",
+            "SPARK_LAUNCHER_OPTS": "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC",
+            "PYSPARK_PYTHON": sys.executable,
+            "PYSPARK_DRIVER_PYTHON": sys.executable,
+            **({"SPARK_LOCAL_IP": "127.0.0.1"} if self._local else {}),
+        }
+
+    def _settings(self, folder: Path) -> dict[str, str]:
+        java_options = [
+            f"-Djava.io.tmpdir={folder}",
+            f"-Dderby.system.home={folder}",
+        ]
+        settings = {
+            "spark.master": self.master,
+            "spark.app.name": "kraftprobe",
+            "spark.ui.enabled": "false",
+            "spark.ui.showConsoleProgress": "false",
+            "spark.sql.warehouse.dir": str(folder / "warehouse"),
+            "spark.sql.catalogImplementation": "in-memory",
+            "spark.sql.execution.arrow.pyspark.enabled": "true",
+            "spark.sql.adaptive.enabled": "false",
+        }
+        if self._local:
+            # A judgement takes seconds: the second compiler and a parallel collector cost more
+            # than they bring.
+            java_options += ["-XX:TieredStopAtLevel=1", "-XX:+UseSerialGC"]
+            settings |= {
+                "spark.driver.host": "127.0.0.1",
+                "spark.driver.bindAddress": "127.0.0.1",
+                "spark.driver.memory": "1g",
+                "spark.sql.shuffle.partitions": str(2 * (os.cpu_count() or 1)),
+            }
+        settings["spark.driver.extraJavaOptions"] = " ".join(java_options)
+        return settings
+
+    @property
+    def _local(self) -> bool:
+        return self.master.startswith("local")
+
+    def _connect(self, port: int, secret: str, folder: Path) -> Any:
+        """Attach PySpark to the JVM."""
+        from pyspark import SparkConf, SparkContext  # noqa: PLC0415  (as above)
+        from pyspark.java_gateway import launch_gateway  # noqa: PLC0415
+        from pyspark.sql import SparkSession  # noqa: PLC0415
+
+        if SparkContext._active_spark_context is not None:
+            raise SparkError("there is a Spark session in this process already")
+        attach = {"PYSPARK_GATEWAY_PORT": str(port), "PYSPARK_GATEWAY_SECRET": secret}
+        os.environ.update(attach)
+        try:
+            self._gateway = launch_gateway()  # type: ignore[no-untyped-call]  # pyspark has it so
+        finally:
+            for name in attach:
+                os.environ.pop(name, None)
+        with _signals_kept():
+            context = SparkContext(conf=SparkConf(_jvm=self._gateway.jvm), gateway=self._gateway)
+        context.pythonExec = sys.executable
+        if not self._local:
+            _ship_packages(context, folder)
+        return SparkSession(context)
+
+
+@contextlib.contextmanager
+def _signals_kept() -> Iterator[None]:
+    """Put back the handler of SIGINT, which SparkContext replaces in the main thread."""
+    if threading.current_thread() is not threading.main_thread():
+        yield
+        return
+    before = signal.getsignal(signal.SIGINT)
+    try:
+        yield
+    finally:
+        signal.signal(signal.SIGINT, before)
+
+
+def _remove_stale(root: Path) -> None:
+    """Remove the folders that killed processes left, told by the process id in their names."""
+    for folder in root.glob(f"{_FOLDER_PREFIX}*"):
+        owner = folder.name.removeprefix(_FOLDER_PREFIX).split("-")[0]
+        if owner.isdecimal() and not Path("/proc", owner).exists():
+            shutil.rmtree(folder, ignore_errors=True)
+
+
+def _ship_packages(context: Any, folder: Path) -> None:
+    """Give remote workers the packages whose functions they are to call."""
+    import checkers  # noqa: PLC0415
+    import results  # noqa: PLC0415
+
+    tree = folder / "packages"
+    for package in (checkers, results):
+        source = Path(str(package.__file__)).parent
+        ignore = shutil.ignore_patterns("__pycache__")
+        shutil.copytree(source, tree / source.name, ignore=ignore)
+    context.addPyFile(shutil.make_archive(str(folder / "kraftprobe-packages"), "zip", tree))
+
+
+def _forget_gateway(gateway: Any) -> None:
+    """Let PySpark start anew in this process: it would keep the gateway of a dead JVM for ever."""
+    from pyspark import SparkContext  # noqa: PLC0415
+
+    if SparkContext._gateway is gateway:
+        SparkContext._gateway = None
+        SparkContext._jvm = None
+
+
+def _end(process: subprocess.Popen[bytes]) -> None:
+    """End the JVM: by closing its input, then by signals to its own session."""
+    if process.stdin is not None:
+        with contextlib.suppress(OSError):
+            process.stdin.close()
+    for signal_number in (None, signal.SIGTERM, signal.SIGKILL):
+        if signal_number is not None:
+            with contextlib.suppress(ProcessLookupError):
+                os.killpg(process.pid, signal_number)
+        with contextlib.suppress(subprocess.TimeoutExpired):
+            process.wait(_STOP_TIMEOUT_S)
+            return
+
+
+def first_line(error: BaseException) -> str:
+    """Return the first line that an error says."""
+    return next((line.strip() for line in str(error).splitlines() if line.strip()), repr(error))
+
+
+def _last_line(path: Path) -> str:
+    lines = path.read_text(encoding="utf-8", errors="replace").splitlines()
+    return next((line.strip() for line in reversed(lines) if line.strip()), "no output")

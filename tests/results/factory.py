@@ -1,0 +1,355 @@
+"""Synthetic runs: a simulated register workload on three nodes, with faults, stored like a real one.
+
+Five workers write and read registers that a small event simulation keeps, so the history of an
+honest run is linearizable by construction. Three faults come and go, leadership moves, operations
+under a fault end in `fail` or `info`, every register is read at the end, and the nodes leave logs,
+quorum-state files, traces and final reads that agree. The same arguments give the same run.
+"""
+
+import heapq
+import json
+import random
+import zlib
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from checkers.evidence import FinalRead, LogRecord
+from checkers.history import NEMESIS, Event, EventType
+from results.store import RunStore
+
+PREFIX = "kraftprobe.register."
+NODES = ("n1", "n2", "n3")
+SECOND = 1_000_000_000
+DEFAULT_CHECKS = (
+    {"name": "linearizable", "options": {"model": "register"}},
+    {"name": "durability", "options": {"workload": "register", "config_prefix": PREFIX}},
+    {"name": "log-agreement", "options": {}},
+    {"name": "election-safety", "options": {}},
+    {"name": "exercised", "options": {}},
+    {"name": "statistics", "options": {}},
+)
+# (fault, target, inject at, heal at, parameters) on a run of 60 s; and (time, leader, epoch)
+FAULTS = (
+    ("kill", "n1", 10.0, 16.0, {"targets": "leader"}),
+    ("pause", "n3", 22.0, 27.0, {"targets": "followers"}),
+    ("partition", "n2", 34.0, 42.0, {"shape": "isolate-leader"}),
+)
+LEADERS = ((0.1, "n1", 1), (11.3, "n2", 2), (35.4, "n3", 4))
+
+
+@dataclass
+class Simulation:
+    """The cluster as the clients meet it, and the events they journal."""
+
+    random: random.Random
+    scale: float
+    keys: int
+    stale_reads: int = 0
+    events: list[tuple[int, int, dict[str, Any]]] = field(default_factory=list)
+    state: dict[str, str | None] = field(default_factory=dict)
+    acknowledged: dict[str, list[tuple[int, str]]] = field(default_factory=dict)
+    log: list[tuple[int, str, str]] = field(default_factory=list)
+    order: int = 0
+
+    def journal(self, time_ns: int, **fields: Any) -> None:
+        self.order += 1
+        self.events.append((time_ns, self.order, fields))
+
+    def leader(self, time_ns: int) -> tuple[str, int] | None:
+        """The leader that serves at this time; None while there is none."""
+        seconds = time_ns / SECOND / self.scale
+        for at, lost in ((10.0, 11.3), (34.0, 35.4)):
+            if at <= seconds < lost:
+                return None
+        return next(((n, e) for at, n, e in reversed(LEADERS) if seconds >= at), None)
+
+    def stale_value(self, key: str, time_ns: int) -> str | None:
+        """What the register held before the last write that was acknowledged by now."""
+        known = [value for at, value in self.acknowledged.get(key, []) if at < time_ns]
+        return known[-2] if len(known) >= 2 and self.state.get(key) == known[-1] else None
+
+
+def simulate(sim: Simulation, duration_ns: int, rate_per_s: float, workers: int) -> None:
+    """Let the workers act until `duration_ns`."""
+    step_ns = int(workers / rate_per_s * SECOND)
+    count = [0] * workers
+    process = list(range(workers))
+    heap: list[tuple[int, int, str, dict[str, Any]]] = []
+    for worker in range(workers):
+        heapq.heappush(heap, (int(0.2 * SECOND) + worker * 997_331, worker, "invoke", {}))
+    order = workers
+    while heap:
+        now, _, action, op = heapq.heappop(heap)
+        order += 1
+        if action == "invoke":
+            worker = op.get("worker", _)
+            if now >= duration_ns:
+                continue
+            key = f"k{sim.random.randrange(sim.keys):02}"
+            write = sim.random.random() < 0.5
+            value = f"w{worker}.{count[worker]}" if write else None
+            count[worker] += write
+            node = sim.random.choice(NODES)
+            op = {
+                "worker": worker,
+                "process": process[worker],
+                "key": key,
+                "value": value,
+                "f": "write" if write else "read",
+                "invoked": now,
+                "node": node,
+            }
+            sim.journal(
+                now,
+                process=op["process"],
+                type="invoke",
+                f=op["f"],
+                key=key,
+                value=value,
+                node=node,
+            )
+            latency = int(sim.random.lognormvariate(1.6, 0.5) * 1_000_000)
+            heapq.heappush(heap, (now + latency // 2, order, "effect", op))
+        elif action == "effect":
+            leader = sim.leader(now)
+            if leader is None:
+                lost = sim.random.random() < 0.15
+                if lost and op["value"] is not None and sim.random.random() < 0.5:
+                    sim.state[op["key"]] = op["value"]
+                    sim.log.append((now, op["key"], op["value"]))
+                op |= {
+                    "type": "info" if lost else "fail",
+                    "result": op["value"],
+                    "error": "timeout" if lost else "NOT_CONTROLLER",
+                }
+                wait = 2 * SECOND if lost else 40_000_000
+                heapq.heappush(heap, (now + wait, order, "complete", op))
+                continue
+            op |= {"type": "ok", "result": op["value"], "node": leader[0]}
+            if op["value"] is not None:
+                sim.state[op["key"]] = op["value"]
+                sim.log.append((now, op["key"], op["value"]))
+            else:
+                op["result"] = sim.state.get(op["key"])
+                late = now / SECOND / sim.scale > 36
+                stale = sim.stale_value(op["key"], op["invoked"])
+                if sim.stale_reads and late and stale is not None:
+                    sim.stale_reads -= 1
+                    op["result"] = stale
+            heapq.heappush(heap, (now + now - op["invoked"] + 1, order, "complete", op))
+        else:
+            sim.journal(
+                now,
+                process=op["process"],
+                type=op["type"],
+                f=op["f"],
+                key=op["key"],
+                value=op["result"],
+                error=op.get("error"),
+                node=op["node"],
+            )
+            if op["type"] == "ok" and op["value"] is not None:
+                sim.acknowledged.setdefault(op["key"], []).append((now, op["value"]))
+            if op["type"] == "info":
+                process[op["worker"]] += workers
+            pause = max(1, int(sim.random.expovariate(1) * step_ns))
+            heapq.heappush(heap, (now + pause, order, "invoke", {"worker": op["worker"]}))
+
+
+def journal_faults(sim: Simulation) -> None:
+    """Faults, observed leaders and phases, as the nemesis journals them."""
+
+    def at(seconds: float) -> int:
+        return int(seconds * sim.scale * SECOND)
+
+    for name, when in (("faults", 0.0), ("heal", 50.0), ("final-reads", 54.0)):
+        sim.journal(at(when), process=NEMESIS, type="ok", f="phase", value={"name": name})
+    for when, node, epoch in LEADERS:
+        value = {"leader": node, "epoch": epoch}
+        sim.journal(at(when), process=NEMESIS, type="ok", f="leader", value=value)
+    for fault, target, injected, healed, parameters in FAULTS:
+        for phase, when in (("inject", injected), ("heal", healed)):
+            asked = {"phase": phase, "fault": fault, "parameters": parameters}
+            sim.journal(at(when), process=NEMESIS, type="invoke", f=fault, value=asked)
+            done = {
+                "phase": phase,
+                "fault": fault,
+                "targets": [target],
+                "verified": True,
+                "detail": {"how": "asked the operating system"},
+            }
+            sim.journal(at(when + 0.05), process=NEMESIS, type="ok", f=fault, value=done)
+
+
+def final_reads(sim: Simulation, begin_ns: int) -> None:
+    """Every register once more, by a process of its own."""
+    now = begin_ns
+    for number in range(sim.keys):
+        key = f"k{number:02}"
+        sim.journal(now, process=9000, type="invoke", f="read", key=key, node="n3")
+        sim.journal(
+            now + 2_000_000,
+            process=9000,
+            type="ok",
+            f="read",
+            key=key,
+            node="n3",
+            value=sim.state.get(key),
+        )
+        now += 5_000_000
+
+
+def make_plan(
+    run: str,
+    *,
+    seed: int,
+    mutant: str | None,
+    duration_s: float,
+    checks: Any = DEFAULT_CHECKS,
+    expectations: Any = None,
+) -> dict[str, Any]:
+    option = f" --mutant {mutant}" if mutant else ""
+    expectations = expectations or {
+        "min_operations": 50,
+        "faults": ["kill", "pause", "partition"],
+        "leader_changes": 1,
+    }
+    listed = [dict(check) for check in checks]
+    for check in listed:
+        if check["name"] == "exercised":
+            check["options"] = {"expectations": expectations}
+    return {
+        "version": 1,
+        "campaign": "synthetic",
+        "run": run,
+        "seed": seed,
+        "backend": "local",
+        "system": "kraft",
+        "nodes": 3,
+        "mutant": mutant,
+        "workload": "register",
+        "duration_s": duration_s,
+        "workload_options": {"keys": 8},
+        "node_settings": {},
+        "faults": ["kill", "pause", "partition"],
+        "schedule": [],
+        "checks": listed,
+        "expectations": expectations,
+        "versions": {"kraftprobe": "0.1.0", "python": "3.11.7", "pyspark": "4.3.0"},
+        "command": f"kraftprobe run register --duration {duration_s:g} --seed {seed}{option}",
+    }
+
+
+def make_run(
+    root: Path,
+    *,
+    seed: int = 7,
+    duration_s: float = 60.0,
+    rate_per_s: float = 40.0,
+    keys: int = 8,
+    stale_reads: int = 0,
+    mutant: str | None = None,
+    lost_on: str | None = None,
+    evidence: bool = True,
+    run: str | None = None,
+    checks: Any = DEFAULT_CHECKS,
+) -> RunStore:
+    """Store a run of about `duration_s * rate_per_s` operations.
+
+    `stale_reads`: so many reads after the partition return an overwritten value. `lost_on`: this
+    node's image lacks the last acknowledged write of a register.
+    """
+    name = run or f"20261121T010203Z-seed{seed}"
+    plan = make_plan(name, seed=seed, mutant=mutant, duration_s=duration_s, checks=checks)
+    store = RunStore.create(root, plan)
+    sim = Simulation(random.Random(seed), duration_s / 60, keys, stale_reads)
+    journal_faults(sim)
+    simulate(sim, int(duration_s * 50 / 60 * SECOND), rate_per_s, 5)
+    last = max(time_ns for time_ns, _, _ in sim.events)
+    final_reads(sim, max(last, int(duration_s * 54 / 60 * SECOND)) + 1_000_000)
+    write_journal(store, sim)
+    if evidence:
+        for node in NODES:
+            write_evidence(store, sim, node, lost=node == lost_on)
+    return store
+
+
+def write_journal(store: RunStore, sim: Simulation) -> None:
+    with store.journal_writer() as writer:
+        for index, (time_ns, _, fields) in enumerate(sorted(sim.events, key=lambda e: e[:2])):
+            kind = EventType(fields["type"])
+            writer.append(Event(index=index, time_ns=time_ns, **{**fields, "type": kind}))
+
+
+def write_evidence(store: RunStore, sim: Simulation, node: str, *, lost: bool) -> None:
+    """What one node left: log, quorum-state, final read and trace."""
+    records = _log(sim, node)
+    end = records[-1].offset + 1
+    store.write_log(node, records)
+    store.write_quorum_state(
+        node,
+        {
+            "leaderId": 3,
+            "leaderEpoch": 4,
+            "votedId": 3 if node == "n3" else -1,
+            "appliedOffset": 0,
+            "currentVoters": [{"voterId": n} for n in (1, 2, 3)],
+            "data_version": 0,
+            "logStartOffset": 0,
+            "logEndOffset": end,
+        },
+    )
+    configs = {PREFIX + key: value for key, value in sorted(sim.state.items())}
+    if lost:
+        key = next(key for key in sorted(sim.acknowledged) if len(sim.acknowledged[key]) > 1)
+        configs[PREFIX + key] = sim.acknowledged[key][-2][1]
+    store.write_final_read(FinalRead(node, end, {}, {"broker:": configs}))
+    _write_trace(store, node, end)
+
+
+def _log(sim: Simulation, node: str) -> list[LogRecord]:
+    records: list[LogRecord] = []
+    pending = list(LEADERS)
+    for time_ns, key, value in sim.log:
+        while pending and pending[0][0] * sim.scale * SECOND <= time_ns:
+            _, leader, epoch = pending.pop(0)
+            fields = {"leaderId": int(leader[1:]), "version": 0}
+            records.append(_record(node, len(records), epoch, "control:LEADER_CHANGE", fields))
+        epoch = records[-1].epoch
+        fields = {"resourceType": 4, "resourceName": "", "name": PREFIX + key, "value": value}
+        records.append(_record(node, len(records), epoch, "ConfigRecord", fields))
+    return records
+
+
+def _record(node: str, offset: int, epoch: int, kind: str, value: dict[str, Any]) -> LogRecord:
+    return LogRecord(node, offset, epoch, zlib.crc32(repr((kind, value)).encode()), kind, value)
+
+
+def _write_trace(store: RunStore, node: str, end: int) -> None:
+    lines: list[dict[str, Any]] = []
+
+    def say(seconds: float, incarnation: int, event: str, **fields: Any) -> None:
+        lines.append({"t": int(seconds * SECOND), "n": incarnation, "e": event, **fields})
+
+    me = int(node[1:])
+    say(0.0, 0, "start", node_id=me, directory_id="d" + node, pid=100 + me, mutant=None)
+    say(0.01, 0, "recovered", start_offset=0, end_offset=0, last_epoch=0, truncated_bytes=0)
+    for when, leader, epoch in LEADERS:
+        incarnation = 1 if node == "n1" and when > 10 else 0
+        if node == "n1" and epoch == 2:
+            say(16, 1, "start", node_id=me, directory_id="d" + node, pid=200, mutant=None)
+            say(16.1, 1, "recovered", start_offset=0, end_offset=0, last_epoch=1, truncated_bytes=0)
+        state = "Leader" if leader == node else "Follower"
+        say(
+            max(when, 16.2 if incarnation else 0),
+            incarnation,
+            "state",
+            state=state,
+            epoch=epoch,
+            leader_id=int(leader[1:]),
+            voted_id=me if leader == node else -1,
+        )
+    say(58, 1 if node == "n1" else 0, "flush", end_offset=end)
+    path = store.node_path(node) / "trace.jsonl"
+    path.write_text("".join(json.dumps(line) + "\n" for line in lines), encoding="utf-8")

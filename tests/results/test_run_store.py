@@ -1,0 +1,170 @@
+"""A run is stored before it is judged, and half a run is still a run."""
+
+import json
+
+import pytest
+from factory import NODES, make_plan, make_run
+
+from checkers.history import HistoryError
+from checkers.verdict import CheckResult, Status
+from results.files import write_json
+from results.model import RunResults
+from results.store import RunStore, StoreError, list_runs
+
+
+def results_of(*statuses, status=None):
+    checks = tuple(CheckResult("c", each, "said") for each in statuses)
+    return RunResults(
+        status or max(statuses), checks, {"n": 1}, "r", {"seed": 7}, {"plan.json": "0"}
+    )
+
+
+def test_a_stored_run_reads_back(tmp_path):
+    store = make_run(tmp_path, duration_s=6)
+    assert store.plan()["seed"] == 7
+    history = store.history()
+    assert history.dropped_bytes == 0
+    assert len(history.events) > 100
+    loaded = store.evidence(store.plan())
+    assert loaded.problems == ()
+    assert loaded.evidence.nodes == NODES
+    assert set(NODES) == set(loaded.evidence.logs) == set(loaded.evidence.traces)
+    assert set(NODES) == set(loaded.evidence.quorum_states) == set(loaded.evidence.final_reads)
+    assert loaded.evidence.logs["n1"][0].kind == "control:LEADER_CHANGE"
+    assert loaded.evidence.traces["n1"][-1].incarnation == 1
+
+
+def test_the_same_seed_gives_the_same_files(tmp_path):
+    first = make_run(tmp_path / "a", duration_s=6)
+    second = make_run(tmp_path / "b", duration_s=6)
+    assert first.input_digests(first.plan()) == second.input_digests(second.plan())
+    assert len(first.input_digests(first.plan())) == 2 + 4 * len(NODES)
+
+
+def test_a_run_is_never_overwritten(tmp_path):
+    plan = make_plan("r", seed=1, mutant=None, duration_s=1)
+    RunStore.create(tmp_path, plan)
+    with pytest.raises(StoreError, match="there is such a run already"):
+        RunStore.create(tmp_path, plan)
+
+
+def test_an_unwritable_folder_is_one_clear_line(tmp_path):
+    (tmp_path / "synthetic").write_text("a file is in the way")
+    with pytest.raises(StoreError, match="cannot be made"):
+        RunStore.create(tmp_path, make_plan("r", seed=1, mutant=None, duration_s=1))
+
+
+def test_a_run_killed_in_the_middle_has_plan_and_journal_and_empty_evidence(tmp_path):
+    store = make_run(tmp_path, duration_s=6, evidence=False)
+    store.journal_path.write_bytes(store.journal_path.read_bytes()[:-10])
+    assert store.history().dropped_bytes > 0
+    loaded = store.evidence(store.plan())
+    assert loaded.problems == ()
+    assert loaded.evidence.nodes == NODES
+    assert not loaded.evidence.logs
+
+
+def test_a_node_that_the_plan_asked_for_is_named_even_if_it_left_nothing(tmp_path):
+    store = make_run(tmp_path, duration_s=6)
+    plan = {**store.plan(), "nodes": 5}
+    assert (*NODES, "n4", "n5") == store.evidence(plan).evidence.nodes
+
+
+def test_unreadable_evidence_is_left_out_as_a_whole_and_told(tmp_path):
+    store = make_run(tmp_path, duration_s=6)
+    for name in ("log.jsonl", "state.jsonl", "quorum-state.json"):
+        path = store.evidence_path("n2") / name
+        path.write_bytes(path.read_bytes()[:-20])
+    loaded = store.evidence(store.plan())
+    assert len(loaded.problems) == 3
+    assert all("n2" in problem for problem in loaded.problems)
+    assert "n2" not in loaded.evidence.logs
+    assert "n2" not in loaded.evidence.final_reads
+    assert "n2" not in loaded.evidence.quorum_states
+
+
+def test_a_log_out_of_order_is_unreadable(tmp_path):
+    store = make_run(tmp_path, duration_s=6)
+    path = store.evidence_path("n1") / "log.jsonl"
+    lines = path.read_text().splitlines(keepends=True)
+    path.write_text("".join([lines[1], lines[0], *lines[2:]]))
+    assert "line 2: offset 0 is out of order" in store.evidence(store.plan()).problems[0]
+
+
+def test_a_trace_torn_by_kills_is_read_and_a_damaged_one_is_not(tmp_path):
+    store = make_run(tmp_path, duration_s=6)
+    path = store.node_path("n3") / "trace.jsonl"
+    start = '{"t": 9, "n": 1, "e": "start", "node_id": 3}\n'
+    path.write_text('{"t": 1, "n": 0, "e": "sta' + start + '{"t": 10, "n": 1, "e": "st')
+    loaded = store.evidence(store.plan())
+    assert [event.event for event in loaded.evidence.traces["n3"]] == ["start"]
+    assert loaded.evidence.traces["n3"][0].fields == {"node_id": 3}
+    path.write_text("damaged\n" + start)
+    assert "line 1: it is no JSON object" in store.evidence(store.plan()).problems[0]
+
+
+@pytest.mark.parametrize("text", ["", "{", "[]", '{"version": 2, "checks": []}', '{"version": 1}'])
+def test_a_plan_that_is_none_is_refused_in_one_line(tmp_path, text):
+    store = make_run(tmp_path, duration_s=6)
+    store.plan_path.write_text(text)
+    with pytest.raises(StoreError, match=r"plan\.json: [^\n]+$"):
+        store.plan()
+
+
+def test_missing_files_are_named(tmp_path):
+    store = RunStore(tmp_path)
+    with pytest.raises(StoreError, match=r"plan\.json: there is no such file"):
+        store.plan()
+    with pytest.raises(StoreError, match=r"history\.jsonl: there is no such file"):
+        store.history()
+    with pytest.raises(StoreError, match=r"results\.json: there is no such file"):
+        store.read_results()
+
+
+def test_a_damaged_journal_is_a_history_error(tmp_path):
+    store = make_run(tmp_path, duration_s=6)
+    data = store.journal_path.read_bytes()
+    store.journal_path.write_bytes(data.replace(b"invoke", b"invoked", 1))
+    with pytest.raises(HistoryError, match="no event type"):
+        store.history()
+
+
+def test_results_read_back(tmp_path):
+    store = make_run(tmp_path, duration_s=6)
+    written = results_of(Status.PASS, Status.PASS)
+    store.write_results(written)
+    assert written == store.read_results()
+
+
+def test_results_that_contradict_themselves_are_refused(tmp_path):
+    store = make_run(tmp_path, duration_s=6)
+    store.write_results(results_of(Status.FAIL, Status.PASS, status=Status.PASS))
+    with pytest.raises(StoreError, match="contradict"):
+        store.read_results()
+
+
+def test_results_with_a_field_missing_are_damaged(tmp_path):
+    store = make_run(tmp_path, duration_s=6)
+    store.write_results(results_of(Status.PASS))
+    document = json.loads(store.results_path.read_text())
+    for name in ("checks", "status", "statistics", "inputs", "plan"):
+        write_json(store.results_path, {k: v for k, v in document.items() if k != name})
+        with pytest.raises(StoreError, match="damaged"):
+            store.read_results()
+
+
+def test_a_failed_write_leaves_the_old_file_and_nothing_else(tmp_path):
+    path = tmp_path / "results.json"
+    write_json(path, {"a": 1})
+    with pytest.raises(ValueError):
+        write_json(path, {"a": float("nan")})
+    assert json.loads(path.read_text()) == {"a": 1}
+    assert [path] == list(tmp_path.iterdir())
+
+
+def test_runs_are_listed_by_campaign_and_name(tmp_path):
+    make_run(tmp_path, duration_s=6, run="b")
+    make_run(tmp_path, duration_s=6, run="a")
+    (tmp_path / "synthetic" / "notes").mkdir()
+    assert [store.folder.name for store in list_runs(tmp_path)] == ["a", "b"]
+    assert list_runs(tmp_path / "absent") == []
