@@ -1,8 +1,8 @@
 """After the heal: read what every node serves, once it can know everything.
 
-A node's image tells nobody up to which offset it has replayed. So a sentinel is written last, as
-one config of the brokers' default resource (`kraftprobe.sentinel.<attempt>`, outside what any
-workload uses): once it is committed, everything that was acknowledged before it is committed below it, and
+A node's image tells nobody up to which offset it has replayed. So a sentinel is written last, a
+config of the brokers' default resource (`kraftprobe.sentinel.<attempt>`, outside what any workload
+uses). Once it is committed, everything that was acknowledged before it is committed below it, and
 a node whose image shows the sentinel has replayed all of that. A read counts when it shows the
 sentinel and the read before it was the same.
 
