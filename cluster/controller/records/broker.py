@@ -4,8 +4,8 @@ Source: Kafka's metadata/src/main/resources/common/metadata/*.json. Names, types
 were read there for RegisterBrokerRecord v0-3, UnregisterBrokerRecord, FenceBrokerRecord,
 UnfenceBrokerRecord, BrokerRegistrationChangeRecord v0-2 and RegisterControllerRecord. The field
 CordonedLogDirs (KIP-1066: RegisterBrokerRecord v4, BrokerRegistrationChangeRecord v3) was read
-there with its tags in the branch of its author; that it is nullable in the release comes from a description
-of Kafka 4.3.1, not from the schema itself.
+there with its tags in the branch of its author; that it is nullable in the release comes from a
+description of Kafka 4.3.1, not from the schema itself.
 """
 
 from __future__ import annotations

@@ -1,0 +1,59 @@
+"""The committed metadata: what a replica knows after replaying the log up to an offset.
+
+Every node replays every committed batch, in order, exactly once. Whatever is served to clients
+comes from here; a record that does not fit is fatal (ReplayError), because from there on this
+replica would no longer be one.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from cluster.controller.records import MetadataRecordError, decode_record
+from cluster.controller.replay import replay
+from cluster.controller.state import MetadataState, ReplayError, committed_state
+from cluster.kraft.types import CommittedBatch
+
+
+@dataclass(frozen=True, slots=True)
+class MetadataProvenance:
+    """How far an image has come: the last batch that it contains. -1 before the first."""
+
+    last_contained_offset: int = -1
+    last_contained_epoch: int = -1
+    last_contained_log_time_ms: int = -1
+
+
+class MetadataImage:
+    """Committed state and its provenance."""
+
+    def __init__(self) -> None:
+        self.state: MetadataState = committed_state()
+        self.provenance = MetadataProvenance()
+
+    @property
+    def offset(self) -> int:
+        """The offset of the last record that was replayed, -1 before the first."""
+        return self.provenance.last_contained_offset
+
+    def apply(self, batch: CommittedBatch) -> None:
+        """Replay one committed batch. Raises ReplayError: the node must stop."""
+        previous = self.provenance
+        if batch.base_offset != previous.last_contained_offset + 1:
+            message = (
+                f"committed batch at {batch.base_offset} after {previous.last_contained_offset}"
+            )
+            raise ReplayError(message)
+        if batch.epoch < previous.last_contained_epoch:
+            message = f"epoch {batch.epoch} at {batch.base_offset} is older than what precedes it"
+            raise ReplayError(message)
+        offset = batch.base_offset
+        for offset, value in enumerate(batch.records, batch.base_offset):
+            try:
+                record, _ = decode_record(value)
+                replay(self.state, record)
+            except (MetadataRecordError, ReplayError) as error:
+                message = f"record at offset {offset} of epoch {batch.epoch}: {error}"
+                raise ReplayError(message) from error
+        assert offset <= batch.last_offset
+        self.provenance = MetadataProvenance(batch.last_offset, batch.epoch, batch.timestamp_ms)

@@ -1,0 +1,131 @@
+"""Maps with two moments: what is committed, and what was appended after it.
+
+The active controller decides about a write with all earlier writes in view, committed or not, so
+that several can be under way at once. Everybody else must see committed state only, and when
+leadership is lost the uncommitted part must vanish without a trace (Kafka's SnapshotRegistry and
+timeline structures; mutant M35 forgets the revert).
+
+Kafka keeps a snapshot for every appended batch. Two moments are enough here: the committed map is
+replayed by itself, on every node alike, so the overlay only holds the newest uncommitted value of
+a key with the offset of the record that wrote it, and forgets it when that offset is committed.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Iterator
+from typing import Generic, Protocol, TypeVar
+
+K = TypeVar("K")
+V = TypeVar("V")
+
+
+class StateMap(Protocol[K, V]):
+    """The map operations that a replay needs. Values are immutable and never None."""
+
+    def get(self, key: K) -> V | None:
+        """Return the value, or None when there is none."""
+
+    def put(self, key: K, value: V) -> None:
+        """Set the value of a key."""
+
+    def remove(self, key: K) -> None:
+        """Forget a key; no error when it is absent."""
+
+    def keys(self) -> Iterator[K]:
+        """Yield all keys, in an order that is the same on every replay of the same records."""
+
+
+class CommittedMap(Generic[K, V]):
+    """A plain map: the committed moment."""
+
+    __slots__ = ("_entries",)
+
+    def __init__(self) -> None:
+        self._entries: dict[K, V] = {}
+
+    def get(self, key: K) -> V | None:
+        """Return the value, or None when there is none."""
+        return self._entries.get(key)
+
+    def put(self, key: K, value: V) -> None:
+        """Set the value of a key."""
+        self._entries[key] = value
+
+    def remove(self, key: K) -> None:
+        """Forget a key; no error when it is absent."""
+        self._entries.pop(key, None)
+
+    def keys(self) -> Iterator[K]:
+        """Yield all keys, oldest first."""
+        return iter(self._entries)
+
+    def __len__(self) -> int:
+        return len(self._entries)
+
+
+class AppendOffset:
+    """The offset of the record that is being replayed into the overlay, shared by its maps."""
+
+    __slots__ = ("value",)
+
+    def __init__(self) -> None:
+        self.value = -1
+
+
+class TimelineMap(Generic[K, V]):
+    """The newest moment: uncommitted values over a committed map, which it never changes."""
+
+    __slots__ = ("_base", "_entries", "_offset", "_writes")
+
+    def __init__(self, base: StateMap[K, V], offset: AppendOffset) -> None:
+        self._base = base
+        self._offset = offset
+        self._entries: dict[K, tuple[int, V | None]] = {}
+        self._writes: deque[tuple[int, K]] = deque()
+
+    def get(self, key: K) -> V | None:
+        """Return the newest value, or None when there is none."""
+        entry = self._entries.get(key)
+        return self._base.get(key) if entry is None else entry[1]
+
+    def put(self, key: K, value: V) -> None:
+        """Set the value of a key at the current append offset."""
+        self._write(key, value)
+
+    def remove(self, key: K) -> None:
+        """Hide a key from the current append offset on."""
+        self._write(key, None)
+
+    def _write(self, key: K, value: V | None) -> None:
+        offset = self._offset.value
+        assert not self._writes or self._writes[-1][0] <= offset
+        self._entries[key] = (offset, value)
+        self._writes.append((offset, key))
+
+    def keys(self) -> Iterator[K]:
+        """Yield all keys: committed ones first, then new ones."""
+        for key in list(self._base.keys()):
+            entry = self._entries.get(key)
+            if entry is None or entry[1] is not None:
+                yield key
+        for key, (_, value) in list(self._entries.items()):
+            if value is not None and self._base.get(key) is None:
+                yield key
+
+    def drop_through(self, offset: int) -> None:
+        """Forget what was written at `offset` or before: the committed map has it now."""
+        while self._writes and self._writes[0][0] <= offset:
+            written_at, key = self._writes.popleft()
+            entry = self._entries.get(key)
+            if entry is not None and entry[0] == written_at:
+                del self._entries[key]
+
+    def revert(self) -> None:
+        """Forget everything that is not committed."""
+        self._entries.clear()
+        self._writes.clear()
+
+    def __len__(self) -> int:
+        """Count the keys with an uncommitted value."""
+        return len(self._entries)
