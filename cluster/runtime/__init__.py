@@ -1,0 +1,1 @@
+"""The real world behind the four seams: files, asyncio TCP, real time."""

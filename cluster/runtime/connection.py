@@ -1,0 +1,146 @@
+"""One client connection: asks for versions when it opens, then carries frames either way."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Mapping
+from typing import Any, Final, Protocol, cast
+
+from cluster.errors import ErrorCode
+from cluster.protocol.apis import SPOKEN, ApiKey, VersionRange
+from cluster.protocol.codec import (
+    MalformedError,
+    correlation_id_of,
+    read_response,
+    write_request,
+)
+from cluster.protocol.frames import FrameError, FrameSplitter
+from cluster.protocol.messages import ApiVersionsRequest
+
+_ASK_VERSIONS: Final = ApiVersionsRequest(
+    client_software_name="kraftprobe", client_software_version="1"
+)
+_VERSIONS_CORRELATION_ID: Final = 0
+
+
+class ConnectionOwner(Protocol):
+    """Who is told what happens on a connection."""
+
+    def connection_made(self, connection: PeerConnection) -> None:
+        """Take a connection that just opened."""
+
+    def negotiated(self, versions: Mapping[int, VersionRange]) -> None:
+        """Learn which versions the peer serves."""
+
+    def response(self, connection: PeerConnection, correlation_id: int, frame: bytes) -> None:
+        """Take a response frame. May raise MalformedError."""
+
+    def writable_again(self) -> None:
+        """Learn that the socket takes bytes again."""
+
+    def connection_ended(self, connection: PeerConnection) -> None:
+        """Learn that the connection is over."""
+
+
+class PeerConnection(asyncio.Protocol):
+    """Tells its owner of responses and of its end, in the loop's callbacks."""
+
+    def __init__(
+        self, loop: asyncio.AbstractEventLoop, owner: ConnectionOwner, client_id: str
+    ) -> None:
+        self._loop = loop
+        self._owner = owner
+        self._client_id = client_id
+        self._splitter = FrameSplitter()
+        self._transport: asyncio.Transport | None = None
+        self._paused = False
+        self._asked_version = SPOKEN[ApiKey.API_VERSIONS].highest
+        self._versions_known = False
+
+    @property
+    def writable(self) -> bool:
+        """Whether a frame may be written now: connected, and nothing older still in our hands."""
+        transport = self._transport
+        return transport is not None and not self._paused and not transport.is_closing()
+
+    def write(self, frame: bytes) -> None:
+        """Hand a frame to the socket."""
+        assert self._transport is not None
+        self._transport.write(frame)
+
+    def abort(self) -> None:
+        """Close at once; the owner hears no more of it."""
+        transport, self._transport = self._transport, None
+        if transport is not None:
+            transport.abort()
+
+    def connection_made(self, transport: asyncio.BaseTransport) -> None:
+        """Ask for versions. asyncio has set TCP_NODELAY."""
+        self._transport = cast("asyncio.Transport", transport)
+        # With no buffer of our own, a request waits unsent behind one that the socket refused.
+        self._transport.set_write_buffer_limits(high=0)
+        self._owner.connection_made(self)
+        self._ask_versions()
+
+    def data_received(self, data: bytes) -> None:
+        """Give each whole frame to whom it belongs."""
+        try:
+            for frame in self._splitter.feed(data):
+                if self._transport is None:
+                    return
+                self._take(frame)
+        except (FrameError, MalformedError):
+            self._end()
+        except Exception as error:  # noqa: BLE001 - asyncio would swallow an OSError of a callback
+            self._loop.call_exception_handler(
+                {"message": "a response's callback failed", "exception": error}
+            )
+            self._end()
+
+    def connection_lost(self, exc: Exception | None) -> None:
+        """Tell the owner, unless it was the one who aborted."""
+        del exc
+        if self._transport is not None:
+            self._transport = None
+            self._owner.connection_ended(self)
+
+    def pause_writing(self) -> None:
+        """Stop writing: the socket is full."""
+        self._paused = True
+
+    def resume_writing(self) -> None:
+        """Go on writing."""
+        self._paused = False
+        if self._transport is not None and self._versions_known:
+            self._owner.writable_again()
+
+    def _end(self) -> None:
+        if self._transport is not None:
+            self.abort()
+            self._owner.connection_ended(self)
+
+    def _ask_versions(self) -> None:
+        self.write(
+            write_request(
+                _ASK_VERSIONS, self._asked_version, _VERSIONS_CORRELATION_ID, self._client_id
+            )
+        )
+
+    def _take(self, frame: bytes) -> None:
+        correlation_id = correlation_id_of(frame)
+        if self._versions_known:
+            self._owner.response(self, correlation_id, frame)
+            return
+        if correlation_id != _VERSIONS_CORRELATION_ID:
+            raise MalformedError("an answer before the one that was asked for")
+        answer: Any = read_response(frame, ApiKey.API_VERSIONS, self._asked_version)
+        if answer.error_code is ErrorCode.unsupported_version and self._asked_version > 0:
+            self._asked_version = 0
+            self._ask_versions()
+            return
+        if answer.error_code is not ErrorCode.none:
+            raise MalformedError(f"ApiVersions was answered with {answer.error_code.name}")
+        self._versions_known = True
+        self._owner.negotiated(
+            {k.api_key: VersionRange(k.min_version, k.max_version) for k in answer.api_keys}
+        )

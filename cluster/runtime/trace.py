@@ -1,0 +1,75 @@
+"""The node's event trace as JSON lines, one `write` each (`docs/evidence.md`).
+
+A line is in the kernel's hands before the call returns, so a `kill -9` right after an event keeps
+it. Lines of earlier incarnations stay in the file: the number of the next one is read from them.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import time
+import uuid
+from pathlib import Path
+from typing import Any, Final
+
+_TAIL_BYTES: Final = 64 * 1024
+
+
+def _plain(value: object) -> str:
+    if isinstance(value, uuid.UUID):
+        return str(value)
+    raise TypeError(f"a trace field of type {type(value).__name__}")
+
+
+_encode = json.JSONEncoder(separators=(",", ":"), default=_plain, check_circular=False).encode
+
+
+class JsonLinesTrace:
+    """A `Trace` that appends to a file.
+
+    Opening raises OSError. `incarnation` is one above that of the last line that is there, else 0.
+    """
+
+    def __init__(self, path: Path) -> None:
+        last, torn = _last_line(path)
+        self.incarnation: int = 0 if last is None else int(last["n"]) + 1
+        self._fd = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_APPEND | os.O_CLOEXEC, 0o644)
+        if torn:
+            os.write(self._fd, b"\n")
+
+    def __call__(self, event: str, /, **fields: object) -> None:
+        """Record one event with the node's monotonic time. Raises OSError when it cannot."""
+        line = {"t": time.monotonic_ns(), "n": self.incarnation, "e": event, **fields}
+        data = (_encode(line) + "\n").encode()
+        written = os.write(self._fd, data)
+        if written != len(data):
+            raise OSError(f"trace: {written} of {len(data)} bytes written")
+
+    def close(self) -> None:
+        """Close the file; no event may follow."""
+        os.close(self._fd)
+
+
+def no_trace(event: str, /, **fields: object) -> None:
+    """Record nothing: the `Trace` of a node without a trace file."""
+
+
+def _last_line(path: Path) -> tuple[dict[str, Any] | None, bool]:
+    """Return the last whole line, and whether something torn follows it."""
+    try:
+        with path.open("rb") as file:
+            size = file.seek(0, os.SEEK_END)
+            file.seek(max(0, size - _TAIL_BYTES))
+            tail = file.read()
+    except FileNotFoundError:
+        return None, False
+    torn = tail != b"" and not tail.endswith(b"\n")
+    for line in reversed(tail.split(b"\n")):
+        try:
+            event = json.loads(line)
+        except ValueError:
+            continue
+        if isinstance(event, dict) and isinstance(event.get("n"), int):
+            return event, torn
+    return None, torn
