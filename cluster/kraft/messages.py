@@ -15,7 +15,7 @@ import uuid
 from dataclasses import dataclass
 
 from cluster.errors import ErrorCode
-from cluster.log.types import OffsetAndEpoch as OffsetAndEpoch
+from cluster.log.types import OffsetAndEpoch
 from cluster.ports import Endpoint
 
 NO_DIRECTORY = uuid.UUID(int=0)
@@ -68,6 +68,8 @@ class BeginQuorumEpochRequest:
 
 @dataclass(frozen=True, slots=True)
 class BeginQuorumEpochResponse:
+    """Answer to BeginQuorumEpoch. `error` is the partition's."""
+
     error: ErrorCode
     leader_id: int
     leader_epoch: int
@@ -96,6 +98,8 @@ class EndQuorumEpochRequest:
 
 @dataclass(frozen=True, slots=True)
 class EndQuorumEpochResponse:
+    """Answer to EndQuorumEpoch. `error` is the partition's."""
+
     error: ErrorCode
     leader_id: int
     leader_epoch: int
@@ -121,6 +125,8 @@ class FetchRequest:
 
 @dataclass(frozen=True, slots=True)
 class FetchResponse:
+    """Answer to Fetch. `error` is the partition's."""
+
     error: ErrorCode
     leader_id: int
     leader_epoch: int
@@ -151,6 +157,8 @@ class FetchSnapshotRequest:
 
 @dataclass(frozen=True, slots=True)
 class FetchSnapshotResponse:
+    """Answer to FetchSnapshot. `error` is the partition's."""
+
     error: ErrorCode
     leader_id: int
     leader_epoch: int
@@ -180,6 +188,8 @@ class ReplicaDescription:
 
 @dataclass(frozen=True, slots=True)
 class DescribeQuorumResponse:
+    """Answer to DescribeQuorum. `error` is the partition's."""
+
     error: ErrorCode
     leader_id: int
     leader_epoch: int
@@ -189,6 +199,31 @@ class DescribeQuorumResponse:
     nodes: tuple[Endpoint, ...] = ()
     top_level_error: ErrorCode = ErrorCode.none
 
+
+__all__ = [
+    "MAX_OFFSET",
+    "METADATA_TOPIC",
+    "METADATA_TOPIC_ID",
+    "NO_DIRECTORY",
+    "NO_NODE",
+    "BeginQuorumEpochRequest",
+    "BeginQuorumEpochResponse",
+    "DescribeQuorumRequest",
+    "DescribeQuorumResponse",
+    "EndQuorumEpochRequest",
+    "EndQuorumEpochResponse",
+    "FetchRequest",
+    "FetchResponse",
+    "FetchSnapshotRequest",
+    "FetchSnapshotResponse",
+    "OffsetAndEpoch",
+    "RaftRequest",
+    "RaftResponse",
+    "ReplicaDescription",
+    "ReplicaKey",
+    "VoteRequest",
+    "VoteResponse",
+]
 
 RaftRequest = (
     VoteRequest

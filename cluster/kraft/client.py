@@ -1,0 +1,375 @@
+"""The raft client of one node (KafkaRaftClient): event queue, poll loop, face to state machines.
+
+All state is owned by one task. Whatever happens (a request, a response, an fsync's completion, a
+timer, a call from outside) becomes an event in one queue; events run one at a time, each followed
+by `poll`, which does what the current role has to do now and says when it wants to run again.
+While a change of epoch, leader or vote is being persisted the queue waits.
+
+An exception in an event is a broken invariant: it goes to `on_fatal`, which must end the process.
+"""
+
+from __future__ import annotations
+
+import math
+from collections import deque
+from collections.abc import Callable, Sequence
+
+from cluster.kraft.config import RaftConfig
+from cluster.kraft.core import RaftCore, nothing
+from cluster.kraft.inbound import InboundRequests, Reply
+from cluster.kraft.leader_state import Leader
+from cluster.kraft.listeners import ListenerContext
+from cluster.kraft.messages import RaftRequest
+from cluster.kraft.outbound import OutboundRequests
+from cluster.kraft.purgatory import Outcome
+from cluster.kraft.quorum_state import QuorumState
+from cluster.kraft.quorum_state_store import QuorumStateStore
+from cluster.kraft.replicated_log import ReplicatedLog
+from cluster.kraft.states import NEVER_MS, Candidate, Follower, Prospective, Resigned, Unattached
+from cluster.kraft.types import LeaderAndEpoch, NotLeaderError, RaftListener
+from cluster.log.log import Log
+from cluster.ports import Clock, Disk, Endpoint, Network, Random, Timer, Trace
+
+EXPIRED_READERS_MAX = 10_000
+"""Reads that may wait for a leadership check; more are refused at once."""
+
+
+class RaftClient:
+    """One replica of the metadata quorum."""
+
+    def __init__(
+        self,
+        config: RaftConfig,
+        clock: Clock,
+        network: Network,
+        disk: Disk,
+        random: Random,
+        trace: Trace,
+        log: Log,
+        directory: str,
+        on_fatal: Callable[[BaseException], None],
+    ) -> None:
+        """`directory` is the metadata partition's folder on `disk`, where `log` lives too."""
+        self._clock = clock
+        self._on_fatal = on_fatal
+        store = QuorumStateStore(disk, directory, self.fail)
+        self._quorum = QuorumState(config, store, clock, random, trace, self._resume)
+        self._core = RaftCore(
+            config,
+            self._quorum,
+            ReplicatedLog(log),
+            clock,
+            network,
+            random,
+            trace,
+            self._submit,
+        )
+        self._inbound = InboundRequests(self._core)
+        self._outbound = OutboundRequests(self._core)
+        self._events: deque[Callable[[], None]] = deque()
+        self._running = False
+        self._started = False
+        self._failed = False
+        self._stopped = False
+        self._poke_pending = False
+        self._timer: Timer | None = None
+        self._timer_due_ms = math.inf
+        self._shutdown_deadline_ms = math.inf
+        self._shutdown_done: Callable[[], None] = nothing
+
+    # -- life ------------------------------------------------------------------------------------
+
+    def start(self) -> None:
+        """Take up the persisted state and begin. Raises QuorumStateError."""
+        assert not self._started
+        self._started = True
+        self._quorum.initialize(self._core.log.end, lambda: self._submit(self._initialized))
+        self._submit(nothing)
+
+    def _initialized(self) -> None:
+        core, state = self._core, self._quorum.state
+        if core.log.durable_end_offset < core.log.end_offset:
+            core.flush_log()
+        alone = core.config.voters.is_only_voter(core.config.replica_key)
+        if alone and isinstance(state, Unattached | Follower | Resigned):
+            core.become_prospective()
+        elif isinstance(state, Candidate):
+            core.lead_if_alone()
+
+    def shutdown(self, timeout_ms: float, done: Callable[[], None]) -> None:
+        """Hand over gracefully, for at most `timeout_ms`; then call `done` and do nothing more."""
+
+        def begin() -> None:
+            self._core.shutting_down = True
+            self._shutdown_deadline_ms = self._clock.monotonic_ms() + timeout_ms
+            self._shutdown_done = done
+
+        self._submit(begin)
+
+    def fail(self, error: BaseException) -> None:
+        """Stop for good: an invariant is broken or the disk failed."""
+        if not self._failed:
+            self._failed = True
+            self._core.trace("fatal", reason=f"{type(error).__name__}: {error}")
+            self._on_fatal(error)
+
+    # -- face to the state machines --------------------------------------------------------------
+
+    @property
+    def node_id(self) -> int:
+        """This replica's id."""
+        return self._core.config.node_id
+
+    @property
+    def leader_and_epoch(self) -> LeaderAndEpoch:
+        """Who leads, as far as this replica knows."""
+        return self._quorum.leader_and_epoch
+
+    @property
+    def high_watermark(self) -> int | None:
+        """Exclusive end of what is known to be committed."""
+        return self._core.high_watermark
+
+    def leader_endpoint(self) -> Endpoint | None:
+        """Controller listener of the known leader."""
+        return self._core.known_leader_endpoint
+
+    def register(self, listener: RaftListener) -> None:
+        """Attach a state machine; call before `start`. It is fed from the log's start."""
+        assert not self._started
+        self._core.listeners.append(ListenerContext(listener, self._core.log.start_offset))
+
+    def prepare_append(self, epoch: int, records: Sequence[bytes]) -> int:
+        """Reserve offsets for one atomic group of records; returns the offset of the last.
+
+        Nothing is sent before `schedule_prepared_append`. Raises NotLeaderError, BufferFullError,
+        BatchTooLargeError; then nothing was appended.
+        """
+        leader = self._core.leader
+        if leader is None or self._core.shutting_down or self._failed:
+            raise NotLeaderError(f"not the leader of epoch {epoch}")
+        return leader.accumulator.append(
+            epoch, records, self._clock.monotonic_ms(), self._clock.wall_ms()
+        )
+
+    def schedule_prepared_append(self) -> None:
+        """Let what was prepared go out once its linger time is over."""
+        if not self._poke_pending:
+            self._poke_pending = True
+            self._clock.call_later(0, self._poke)
+
+    def _poke(self) -> None:
+        self._poke_pending = False
+        self._submit(nothing)
+
+    def resign(self, epoch: int) -> None:
+        """Give up leading `epoch`, if this replica still leads it."""
+
+        def request() -> None:
+            leader = self._core.leader
+            if leader is not None and leader.epoch == epoch:
+                leader.resign_requested = True
+
+        self._submit(request)
+
+    def confirm_leadership(self, done: Callable[[bool], None]) -> None:
+        """Find out whether this replica still leads, as of some time after this call.
+
+        Each other voter is sent a BeginQuorumEpoch and confirms by answering it in our epoch; a
+        majority of confirmations that all began after this call prove that no later leader had
+        been elected when the call was made. (A Fetch would not do: it may have been sent long
+        before it arrives.) `done(True)` then, `done(False)` when leadership is lost before.
+        """
+        self._submit(lambda: self._add_reader(done))
+
+    def _add_reader(self, done: Callable[[bool], None]) -> None:
+        core = self._core
+        alone = core.config.voters.is_only_voter(core.config.replica_key)
+        if core.leader is None or alone or len(core.readers) >= EXPIRED_READERS_MAX:
+            confirmed = core.leader is not None and alone
+            self._clock.call_later(0, lambda: done(confirmed))
+            return
+        core.latest_read += 1
+        core.readers.append((core.latest_read, done))
+
+    def handle(self, request: RaftRequest, reply: Reply) -> None:
+        """Handle a request of another replica; `reply` gets its response, now or later."""
+        self._submit(lambda: self._inbound.handle(request, reply))
+
+    # -- events ----------------------------------------------------------------------------------
+
+    def _submit(self, event: Callable[[], None]) -> None:
+        self._events.append(event)
+        if not self._running:
+            self._run()
+
+    def _resume(self, continuation: Callable[[], None]) -> None:
+        """Go on with the event whose change of state is now persisted, before any other."""
+        assert not self._running, "a disk completion from within an event"
+        if not self._halted:
+            self._run(continuation)
+
+    def _run(self, continuation: Callable[[], None] | None = None) -> None:
+        self._running = True
+        try:
+            if continuation is not None:
+                continuation()
+                self._poll()
+            while self._events and not self._quorum.busy and not self._halted:
+                self._events.popleft()()
+                self._poll()
+        except Exception as error:  # noqa: BLE001  (whatever it is, the node must not go on)
+            self.fail(error)
+        finally:
+            self._running = False
+
+    @property
+    def _halted(self) -> bool:
+        return self._failed or self._stopped
+
+    # -- poll ------------------------------------------------------------------------------------
+
+    def _poll(self) -> None:
+        """Do what the current role has to do now, and set the timer for what comes next."""
+        if self._quorum.busy or self._halted:
+            return
+        now_ms = self._clock.monotonic_ms()
+        if self._maybe_complete_shutdown(now_ms):
+            return
+        self._core.fetch_purgatory.expire(now_ms)
+        due_ms = self._poll_state(now_ms)
+        if self._quorum.busy or self._halted:
+            return
+        due_ms = min(due_ms, self._core.fetch_purgatory.next_deadline_ms())
+        self._arm(min(due_ms, self._shutdown_deadline_ms))
+
+    def _poll_state(self, now_ms: float) -> float:
+        """Poll the current role; returns when it wants to be polled again."""
+        match self._quorum.state:
+            case Leader() as state:
+                return self._poll_leader(state, now_ms)
+            case Follower() as state:
+                return self._poll_follower(state, now_ms)
+            case Candidate() as state:
+                return self._poll_candidate(state, now_ms)
+            case Prospective() as state:
+                return self._poll_prospective(state, now_ms)
+            case Unattached() as state:
+                return self._poll_unattached(state, now_ms)
+            case Resigned() as state:
+                return self._poll_resigned(state, now_ms)
+
+    def _poll_leader(self, state: Leader, now_ms: float) -> float:
+        core = self._core
+        if core.shutting_down or state.resign_requested or now_ms >= state.check_quorum_deadline_ms:
+            core.become_resigned()
+            return now_ms
+        drain_ms = self._maybe_append_batches(state, now_ms)
+        begin_ms = self._outbound.send_begin_quorum_epoch(state, now_ms)
+        return min(drain_ms, begin_ms, state.check_quorum_deadline_ms)
+
+    def _maybe_append_batches(self, state: Leader, now_ms: float) -> float:
+        """Append what has lingered long enough; returns when more is due."""
+        core = self._core
+        wait_ms = state.accumulator.ms_until_drain(now_ms)
+        if wait_ms is None:
+            return NEVER_MS
+        if wait_ms > 0:
+            return now_ms + wait_ms
+        for batch in state.accumulator.drain(self._clock.wall_ms()):
+            core.log.append_as_leader(batch.data)
+            core.trace(
+                "append",
+                epoch=state.epoch,
+                base_offset=batch.base_offset,
+                last_offset=batch.last_offset,
+                role="leader",
+            )
+            self._watch_commit(batch.base_offset, batch.last_offset, now_ms)
+        core.flush_log()
+        core.fetch_purgatory.reach(core.log.end_offset)
+        return NEVER_MS
+
+    def _watch_commit(self, base_offset: int, last_offset: int, now_ms: float) -> None:
+        """Trace how long a batch took to be committed, for the latency evidence."""
+
+        def committed(outcome: Outcome) -> None:
+            if outcome is Outcome.REACHED:
+                latency_ms = self._clock.monotonic_ms() - now_ms
+                self._core.trace(
+                    "commit",
+                    base_offset=base_offset,
+                    last_offset=last_offset,
+                    latency_ms=round(latency_ms, 3),
+                )
+
+        # The high watermark is exclusive: the batch is committed once it is above its last offset.
+        self._core.append_purgatory.wait(last_offset + 1, math.inf, committed)
+
+    def _poll_follower(self, state: Follower, now_ms: float) -> float:
+        if self._quorum.is_voter and now_ms >= state.fetch_deadline_ms:
+            self._core.become_prospective()
+            return now_ms
+        return self._outbound.fetch_from_leader(state, now_ms)
+
+    def _poll_candidate(self, state: Candidate, now_ms: float) -> float:
+        if now_ms >= state.election_deadline_ms:
+            self._core.become_prospective()
+            return now_ms
+        return self._outbound.send_votes(state, now_ms)
+
+    def _poll_prospective(self, state: Prospective, now_ms: float) -> float:
+        if now_ms >= state.election_deadline_ms:
+            self._core.after_prospective_loss()
+            return now_ms
+        return self._outbound.send_votes(state, now_ms)
+
+    def _poll_unattached(self, state: Unattached, now_ms: float) -> float:
+        if self._quorum.is_voter and now_ms >= state.election_deadline_ms:
+            self._core.become_prospective()
+            return now_ms
+        again_ms = self._outbound.fetch_from_bootstrap(now_ms)
+        return min(again_ms, state.election_deadline_ms)
+
+    def _poll_resigned(self, state: Resigned, now_ms: float) -> float:
+        if now_ms >= state.election_deadline_ms:
+            # Never in its own epoch again: it led that one.
+            self._core.become_unattached(state.epoch + 1, nothing)
+            return now_ms
+        return self._outbound.send_end_quorum_epoch(state, now_ms)
+
+    def _maybe_complete_shutdown(self, now_ms: float) -> bool:
+        """Whether the graceful shutdown is over, which it may become now."""
+        core = self._core
+        if not core.shutting_down:
+            return False
+        state = self._quorum.state
+        if isinstance(state, Leader) and core.peers and now_ms < self._shutdown_deadline_ms:
+            return False
+        resigning = isinstance(state, Resigned) and bool(state.unacknowledged)
+        if resigning and now_ms < self._shutdown_deadline_ms:
+            return False
+        self._stopped = True
+        self._arm(math.inf)
+        self._shutdown_done()
+        return True
+
+    # -- timer -----------------------------------------------------------------------------------
+
+    def _arm(self, due_ms: float) -> None:
+        """Have one timer that is not later than `due_ms`; an early one just polls once more."""
+        if due_ms >= self._timer_due_ms and self._timer is not None:
+            return
+        if self._timer is not None:
+            self._timer.cancel()
+            self._timer = None
+            self._timer_due_ms = math.inf
+        if due_ms < math.inf:
+            self._timer_due_ms = due_ms
+            delay_ms = max(0.0, due_ms - self._clock.monotonic_ms())
+            self._timer = self._clock.call_later(delay_ms, self._timer_fired)
+
+    def _timer_fired(self) -> None:
+        self._timer = None
+        self._timer_due_ms = math.inf
+        self._submit(nothing)

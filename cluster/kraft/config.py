@@ -1,0 +1,53 @@
+"""What a raft client is told at its start: who it is, and `controller.quorum.*` settings."""
+
+from __future__ import annotations
+
+import uuid
+from dataclasses import dataclass
+
+from cluster.kraft.messages import ReplicaKey
+from cluster.kraft.voters import VoterSet
+
+MAX_FETCH_WAIT_MS = 500
+"""KafkaRaftClient.MAX_FETCH_WAIT_MS: how long a leader may park a replica's Fetch."""
+
+MAX_BATCH_SIZE_BYTES = 8 * 1024 * 1024
+"""KafkaRaftClient.MAX_BATCH_SIZE_BYTES."""
+
+MAX_COMPLETED_BATCHES = 10
+"""Batches that may wait for the log before appends are refused (BatchAccumulator)."""
+
+
+@dataclass(frozen=True, slots=True)
+class RaftConfig:
+    """Identity, voters and time-outs of one raft client. Defaults are Apache Kafka's."""
+
+    node_id: int
+    directory_id: uuid.UUID
+    cluster_id: str
+    voters: VoterSet
+    """The static voters of `controller.quorum.voters`."""
+    election_timeout_ms: int = 1000
+    fetch_timeout_ms: int = 2000
+    election_backoff_max_ms: int = 1000
+    append_linger_ms: int = 25
+    request_timeout_ms: int = 2000
+    retry_backoff_ms: int = 20
+    fetch_max_bytes: int = 1024 * 1024
+    max_fetch_wait_ms: int = MAX_FETCH_WAIT_MS
+    max_batch_size_bytes: int = MAX_BATCH_SIZE_BYTES
+
+    @property
+    def replica_key(self) -> ReplicaKey:
+        """This replica's identity."""
+        return ReplicaKey(self.node_id, self.directory_id)
+
+    @property
+    def check_quorum_timeout_ms(self) -> float:
+        """How long a leader leads without hearing from a majority (KIP-595, KAFKA-15489)."""
+        return 1.5 * self.fetch_timeout_ms
+
+    @property
+    def begin_quorum_epoch_interval_ms(self) -> float:
+        """How often a leader reminds voters that do not fetch from it."""
+        return self.fetch_timeout_ms / 2

@@ -1,0 +1,268 @@
+"""What all parts of the raft client share: its state, and what goes with each change of role.
+
+The parts are `inbound` (requests of others), `outbound` (requests to others and their responses)
+and `client` (the event queue, the poll loop and the face to the state machine).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from cluster.kraft.accumulator import BatchAccumulator
+from cluster.kraft.config import RaftConfig
+from cluster.kraft.leader_state import Leader
+from cluster.kraft.listeners import ListenerContext
+from cluster.kraft.messages import NO_NODE
+from cluster.kraft.purgatory import ThresholdPurgatory
+from cluster.kraft.quorum_state import QuorumState, Then
+from cluster.kraft.replicated_log import ReplicatedLog
+from cluster.kraft.request_manager import RequestManager
+from cluster.kraft.states import Candidate, Prospective, Unattached
+from cluster.kraft.types import IllegalStateError
+from cluster.log.control import LeaderChange, encode_control
+from cluster.ports import Clock, Endpoint, Network, Random, Trace
+
+Reader = tuple[int, Callable[[bool], None]]
+"""A read that waits for a leadership check: its number, and whom to tell."""
+
+
+def nothing() -> None:
+    """A continuation with nothing left to do."""
+
+
+class RaftCore:
+    """State of one raft client. All calls are made on the node's task, one event at a time."""
+
+    def __init__(
+        self,
+        config: RaftConfig,
+        quorum: QuorumState,
+        log: ReplicatedLog,
+        clock: Clock,
+        network: Network,
+        random: Random,
+        trace: Trace,
+        submit: Callable[[Callable[[], None]], None],
+    ) -> None:
+        self.config = config
+        self.quorum = quorum
+        self.log = log
+        self.clock = clock
+        self.network = network
+        self.random = random
+        self.trace = trace
+        self.submit = submit
+        """Queue an event; it runs once no move is being persisted, and is followed by a poll."""
+        peers = tuple(v.endpoint for v in config.voters if v.key.id != config.node_id)
+        self.peers = peers
+        self.requests = RequestManager(
+            peers, config.retry_backoff_ms, config.request_timeout_ms, random
+        )
+        self.fetch_purgatory = ThresholdPurgatory()
+        self.append_purgatory = ThresholdPurgatory()
+        self.listeners: list[ListenerContext] = []
+        self.readers: list[Reader] = []
+        self.latest_read = 0
+        self.shutting_down = False
+
+    # -- small views -----------------------------------------------------------------------------
+
+    @property
+    def leader(self) -> Leader | None:
+        """The leader's state, when this node leads."""
+        state = self.quorum.state
+        return state if isinstance(state, Leader) else None
+
+    @property
+    def known_leader_endpoint(self) -> Endpoint | None:
+        """Where the known leader of this epoch listens, to be named in responses."""
+        endpoint = self.quorum.state.leader_endpoint
+        return endpoint or self.config.voters.endpoint(self.quorum.leader_id)
+
+    @property
+    def high_watermark(self) -> int | None:
+        """What this node knows to be committed; a new leader starts without knowing any."""
+        leader = self.leader
+        return self.log.high_watermark if leader is None else leader.high_watermark
+
+    # -- changes of role -------------------------------------------------------------------------
+
+    def become_unattached(self, epoch: int, then: Then, leader_id: int = NO_NODE) -> None:
+        """Move to Unattached, then continue."""
+        self._move(lambda done: self.quorum.to_unattached(epoch, done, leader_id), then)
+
+    def become_follower(self, epoch: int, leader_id: int, endpoint: Endpoint, then: Then) -> None:
+        """Move to Follower, then continue."""
+        self._move(lambda done: self.quorum.to_follower(epoch, leader_id, endpoint, done), then)
+
+    def become_prospective(self) -> None:
+        """Ask whether an election could be won; alone, it is."""
+
+        def move(done: Then) -> None:
+            self.quorum.to_prospective()
+            done()
+
+        self._move(move, self._stand_if_alone)
+
+    def _stand_if_alone(self) -> None:
+        if self.config.voters.is_only_voter(self.config.replica_key):
+            self.become_candidate()
+
+    def become_candidate(self) -> None:
+        """Stand for election in the next epoch; alone, it is won."""
+        self._move(self.quorum.to_candidate, self.lead_if_alone)
+
+    def lead_if_alone(self) -> None:
+        """A candidate that is the only voter needs nobody's answer."""
+        if self.config.voters.is_only_voter(self.config.replica_key):
+            self.become_leader()
+
+    def become_leader(self) -> None:
+        """Lead: the epoch starts at the log end with a LeaderChange record."""
+        epoch_start = self.log.end_offset
+        accumulator = BatchAccumulator(
+            self.quorum.epoch,
+            epoch_start,
+            self.config.append_linger_ms,
+            self.config.max_batch_size_bytes,
+        )
+        self._move(
+            lambda done: self.quorum.to_leader(epoch_start, accumulator, done), self._begin_epoch
+        )
+
+    def _begin_epoch(self) -> None:
+        leader = self.leader
+        assert leader is not None
+        assert leader.epoch_start_offset == self.log.end_offset, "the log grew before the epoch"
+        self.log.initialize_leader_epoch(leader.epoch)
+        change = LeaderChange(
+            leader_id=leader.leader_id,
+            voters=self.config.voters.ids,
+            granting_voters=leader.granting_voters,
+        )
+        leader.accumulator.append_control([encode_control(change)], self.clock.wall_ms())
+        leader.update_local(self.log.durable_end_offset)
+        self.trace("epoch-start", epoch=leader.epoch, offset=leader.epoch_start_offset)
+
+    def become_resigned(self) -> None:
+        """Give up leading, and tell the voters."""
+
+        def move(done: Then) -> None:
+            self.quorum.to_resigned()
+            done()
+
+        self._move(move, nothing)
+
+    def after_prospective_loss(self) -> None:
+        """Go back from a pre-election that was not won."""
+        self._move(self.quorum.after_prospective_loss, nothing)
+
+    def _move(self, move: Callable[[Then], None], then: Then) -> None:
+        """Make a move with all that goes with it, then continue with `then`."""
+
+        def moved() -> None:
+            self.requests.reset_all()
+            if self.leader is None:
+                self.fetch_purgatory.lose_all()
+                self.append_purgatory.lose_all()
+                self._fail_readers()
+            self.notify_leader()
+            then()
+
+        move(moved)
+
+    def _fail_readers(self) -> None:
+        readers, self.readers = self.readers, []
+        for _, done in readers:
+            done(False)  # noqa: FBT003  (the answer itself)
+
+    def maybe_transition(
+        self, leader_id: int, epoch: int, endpoint: Endpoint | None, then: Then
+    ) -> None:
+        """Take up what a message says about an epoch not below ours, then continue.
+
+        Raises IllegalStateError for a second leader of the current epoch: that is a broken
+        quorum, and the node must not go on as if it were not.
+        """
+        quorum = self.quorum
+        assert epoch >= quorum.epoch
+        if epoch == quorum.epoch and not self._has_consistent_leader(leader_id):
+            raise IllegalStateError(
+                f"told that {leader_id} leads epoch {epoch}, in which {quorum.leader_id} does"
+            )
+        where = endpoint or self.config.voters.endpoint(leader_id)
+        if epoch > quorum.epoch:
+            if leader_id not in {NO_NODE, self.config.node_id} and where is not None:
+                self.become_follower(epoch, leader_id, where, then)
+            else:
+                self.become_unattached(epoch, then, leader_id)
+        elif self._is_news(leader_id, where):
+            assert where is not None
+            self.become_follower(epoch, leader_id, where, then)
+        else:
+            then()
+
+    def _has_consistent_leader(self, leader_id: int) -> bool:
+        return leader_id == NO_NODE or self.quorum.leader_id in (NO_NODE, leader_id)
+
+    def _is_news(self, leader_id: int, endpoint: Endpoint | None) -> bool:
+        """Whether a leader of the current epoch was not followed so far and now can be."""
+        if leader_id in (NO_NODE, self.config.node_id) or endpoint is None:
+            return False
+        state = self.quorum.state
+        if isinstance(state, Prospective):
+            # One that lost its leader goes back to it only when the pre-election is not won.
+            return state.leader_id == NO_NODE
+        return isinstance(state, Unattached | Candidate)
+
+    # -- what follows from appends and acknowledgements ------------------------------------------
+
+    def flush_log(self) -> None:
+        """Start an fsync; its completion is an event of its own."""
+        self.log.flush(lambda: self.submit(self._flushed))
+
+    def _flushed(self) -> None:
+        self.trace("flush", end_offset=self.log.durable_end_offset)
+        leader = self.leader
+        if leader is not None and leader.update_local(self.log.durable_end_offset):
+            self.leader_high_watermark_moved(leader)
+
+    def leader_high_watermark_moved(self, leader: Leader) -> None:
+        """Tell replicas that wait, appends that wait, and the state machines."""
+        offset = leader.high_watermark
+        assert offset is not None
+        self.trace(
+            "hw",
+            epoch=leader.epoch,
+            offset=offset,
+            role="leader",
+            replicas=leader.replica_offsets(),
+        )
+        self.log.update_high_watermark(offset)
+        self.fetch_purgatory.reach_all()
+        self.append_purgatory.reach(offset)
+        self.feed_listeners()
+
+    def follower_high_watermark_moved(self, offset: int) -> None:
+        """Take over the leader's high watermark as far as this log reaches."""
+        if offset == self.log.high_watermark:
+            return
+        self.trace("hw", epoch=self.quorum.epoch, offset=offset, role="follower")
+        self.log.update_high_watermark(offset)
+        self.feed_listeners()
+
+    # -- state machines --------------------------------------------------------------------------
+
+    def feed_listeners(self) -> None:
+        """Hand committed batches to the state machines, then the leadership that they imply."""
+        for context in self.listeners:
+            context.feed(self.log)
+        self.notify_leader()
+
+    def notify_leader(self) -> None:
+        """Tell state machines who leads; of this node itself only past the epoch's start."""
+        leader = self.leader
+        current = self.quorum.leader_and_epoch
+        for context in self.listeners:
+            if leader is None or context.next_offset > leader.epoch_start_offset:
+                context.tell_leader(current)

@@ -1,0 +1,216 @@
+"""What a leader knows of its replicas, and what follows: high watermark and check quorum.
+
+Sources: LeaderState.java; KIP-595 "Leader Progress Timeout"; Raft section 5.4.2 for the rule that
+only an offset of the leader's own epoch commits.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass, field
+from typing import ClassVar
+
+from cluster.kraft.accumulator import BatchAccumulator
+from cluster.kraft.messages import NO_DIRECTORY, ReplicaKey
+from cluster.kraft.states import NEVER_MS
+from cluster.kraft.types import IllegalStateError
+from cluster.kraft.voters import VoterSet
+from cluster.ports import Endpoint
+
+OBSERVER_SESSION_TIMEOUT_MS = 300_000
+"""An observer that has not fetched for this long is forgotten (LeaderState.java)."""
+
+NEVER_FETCHED_MS = -NEVER_MS
+
+
+@dataclass(slots=True)
+class ReplicaState:
+    """Progress of one replica as its fetches tell it. Times are the leader's monotonic ms."""
+
+    key: ReplicaKey
+    end_offset: int | None = None
+    """What it holds durably; None until it was heard of in this epoch."""
+    last_fetch_ms: float = NEVER_FETCHED_MS
+    last_fetch_leader_end_offset: int = -1
+    last_caught_up_ms: float = NEVER_FETCHED_MS
+    last_fetch_wall_ms: int = -1
+    last_caught_up_wall_ms: int = -1
+    has_acknowledged_leader: bool = False
+    begin_sent_ms: float = NEVER_FETCHED_MS
+    confirmed_read: int = 0
+    """The latest read whose leadership check this voter answered; see `RaftClient`."""
+
+
+@dataclass(slots=True)
+class Leader:
+    """The leader of an epoch. Never grants votes; starts without a high watermark."""
+
+    name: ClassVar[str] = "Leader"
+    epoch: int
+    local: ReplicaKey
+    leader_endpoint: Endpoint | None
+    voters: VoterSet
+    granting_voters: tuple[int, ...]
+    epoch_start_offset: int
+    accumulator: BatchAccumulator
+    check_quorum_timeout_ms: float
+    now_ms: float
+    high_watermark: int | None = None
+    """Exclusive; None until a record of this epoch is committed."""
+    check_quorum_deadline_ms: float = field(init=False)
+    resign_requested: bool = False
+    observers: dict[ReplicaKey, ReplicaState] = field(default_factory=dict)
+    replicas: dict[int, ReplicaState] = field(init=False)
+    """Every voter, this node included when it is one."""
+    _fetched_voters: dict[int, None] = field(default_factory=dict)
+    voted_key: ClassVar[ReplicaKey | None] = None
+
+    def __post_init__(self) -> None:
+        self.replicas = {voter.key.id: ReplicaState(voter.key) for voter in self.voters}
+        self.check_quorum_deadline_ms = self._next_check_quorum_deadline(self.now_ms)
+
+    @property
+    def leader_id(self) -> int:
+        """Its own id."""
+        return self.local.id
+
+    def can_grant_vote(self, candidate: ReplicaKey, *, log_ok: bool, pre_vote: bool) -> bool:  # noqa: ARG002  (one signature for all states)
+        """Never: who leads does not help to depose itself."""
+        return False
+
+    def remote_voters(self) -> Iterable[ReplicaState]:
+        """The other voters, ascending by id."""
+        return (state for id_, state in self.replicas.items() if id_ != self.local.id)
+
+    # -- progress --------------------------------------------------------------------------------
+
+    def update_local(self, durable_end_offset: int) -> bool:
+        """Count what this node itself holds durably. Returns whether the high watermark moved."""
+        mine = self.replicas.get(self.local.id)
+        if mine is not None:
+            mine.end_offset = durable_end_offset
+        return self._maybe_advance_high_watermark()
+
+    def update_replica(
+        self,
+        key: ReplicaKey,
+        fetch_offset: int,
+        leader_end_offset: int,
+        now_ms: float,
+        wall_ms: int,
+    ) -> bool:
+        """Count a replica's valid Fetch: it holds everything below `fetch_offset` durably.
+
+        A lower offset than before is possible for a replica that lost its disk (KAFKA-12181): it
+        is believed, but the high watermark stays. Returns whether the high watermark moved.
+        """
+        if key.id == self.local.id:
+            raise IllegalStateError("a Fetch that claims to come from this leader itself")
+        state = self._replica(key)
+        if fetch_offset >= leader_end_offset:
+            state.last_caught_up_ms, state.last_caught_up_wall_ms = now_ms, wall_ms
+        elif fetch_offset >= state.last_fetch_leader_end_offset >= 0:
+            # It now holds all that the leader had when it fetched before.
+            state.last_caught_up_ms = max(state.last_caught_up_ms, state.last_fetch_ms)
+            state.last_caught_up_wall_ms = state.last_fetch_wall_ms
+        state.last_fetch_ms = max(state.last_fetch_ms, now_ms)
+        state.last_fetch_wall_ms = wall_ms
+        state.last_fetch_leader_end_offset = leader_end_offset
+        state.end_offset = fetch_offset
+        state.has_acknowledged_leader = True
+        if self.voters.is_voter(key):
+            self._count_for_check_quorum(key.id, now_ms)
+            return self._maybe_advance_high_watermark()
+        return False
+
+    def _replica(self, key: ReplicaKey) -> ReplicaState:
+        if self.voters.is_voter(key):
+            state = self.replicas[key.id]
+            if state.key.directory_id == NO_DIRECTORY:
+                state.key = key
+            return state
+        return self.observers.setdefault(key, ReplicaState(key))
+
+    def forget_silent_observers(self, now_ms: float) -> None:
+        """Drop observers whose session is over."""
+        silent = [
+            key
+            for key, state in self.observers.items()
+            if now_ms - state.last_fetch_ms >= OBSERVER_SESSION_TIMEOUT_MS
+        ]
+        for key in silent:
+            del self.observers[key]
+
+    # -- high watermark --------------------------------------------------------------------------
+
+    def committed_candidate(self) -> int | None:
+        """The largest offset that a majority of the voters hold durably.
+
+        Voters' end offsets in descending order, at index n // 2: so many plus one hold at least
+        that. A voter not heard of yet counts lowest. The leader counts once, and only as a voter.
+        """
+        offsets = sorted(
+            (-1 if state.end_offset is None else state.end_offset)
+            for state in self.replicas.values()
+        )
+        offsets.reverse()
+        offset = offsets[len(offsets) // 2]
+        return None if offset < 0 else offset
+
+    def _maybe_advance_high_watermark(self) -> bool:
+        candidate = self.committed_candidate()
+        # A record of an earlier epoch on a majority may still be overwritten (Raft, figure 8), so
+        # nothing commits before this epoch's own LeaderChange at epoch_start_offset does.
+        if candidate is None or not self.may_commit(candidate):
+            return False
+        if self.high_watermark is not None and candidate <= self.high_watermark:
+            return False
+        self.high_watermark = candidate
+        return True
+
+    def may_commit(self, offset: int) -> bool:
+        """Whether an exclusive offset covers at least one record of this leader's epoch."""
+        return offset > self.epoch_start_offset
+
+    def replica_offsets(self) -> dict[str, int]:
+        """End offsets by voter id, for the trace; -1 for who was not heard of."""
+        return {
+            str(id_): -1 if state.end_offset is None else state.end_offset
+            for id_, state in self.replicas.items()
+        }
+
+    # -- check quorum ----------------------------------------------------------------------------
+
+    def _next_check_quorum_deadline(self, now_ms: float) -> float:
+        if self.voters.is_only_voter(self.local):
+            return NEVER_MS  # KAFKA-16144: who is alone has its majority always
+        return now_ms + self.check_quorum_timeout_ms
+
+    def _count_for_check_quorum(self, voter_id: int, now_ms: float) -> None:
+        """Begin a new period once a majority, the leader included if it votes, was heard of."""
+        self._fetched_voters[voter_id] = None
+        needed = self.voters.majority - (1 if self.voters.is_voter(self.local) else 0)
+        if len(self._fetched_voters) >= needed:
+            self._fetched_voters.clear()
+            self.check_quorum_deadline_ms = self._next_check_quorum_deadline(now_ms)
+
+    # -- leadership checks for linearizable reads ------------------------------------------------
+
+    def confirmed_read(self, latest_read: int) -> int:
+        """The latest read for which a majority confirmed this leadership after it arrived."""
+        confirmed = sorted(
+            latest_read if id_ == self.local.id else state.confirmed_read
+            for id_, state in self.replicas.items()
+        )
+        confirmed.reverse()
+        return confirmed[len(confirmed) // 2]
+
+    # -- resignation -----------------------------------------------------------------------------
+
+    def successors(self) -> tuple[ReplicaKey, ...]:
+        """The other voters, the one with the longest log first (for EndQuorumEpoch)."""
+        ordered = sorted(
+            self.remote_voters(),
+            key=lambda s: (-(-1 if s.end_offset is None else s.end_offset), s.key.id),
+        )
+        return tuple(state.key for state in ordered)

@@ -1,0 +1,334 @@
+"""Requests to other replicas, and what their responses mean.
+
+Every send passes the request manager: one request in flight to a node. A response that is not the
+expected one (late, repeated, or of an earlier role) is ignored.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import TypeVar
+
+from cluster.errors import ErrorCode
+from cluster.kraft.core import RaftCore
+from cluster.kraft.leader_state import Leader, ReplicaState
+from cluster.kraft.messages import (
+    NO_DIRECTORY,
+    BeginQuorumEpochRequest,
+    BeginQuorumEpochResponse,
+    EndQuorumEpochRequest,
+    EndQuorumEpochResponse,
+    FetchRequest,
+    FetchResponse,
+    RaftRequest,
+    VoteRequest,
+    VoteResponse,
+)
+from cluster.kraft.states import Candidate, Follower, Prospective, Resigned
+from cluster.kraft.types import IllegalStateError
+from cluster.log.records import CorruptBatchError
+from cluster.ports import Endpoint, Failure
+
+Response = TypeVar(
+    "Response", VoteResponse, BeginQuorumEpochResponse, EndQuorumEpochResponse, FetchResponse
+)
+
+
+class OutboundRequests:
+    """Sends what the current role asks for."""
+
+    def __init__(self, core: RaftCore) -> None:
+        self._core = core
+
+    # -- sending ---------------------------------------------------------------------------------
+
+    def _send(
+        self,
+        destination: Endpoint,
+        request: RaftRequest,
+        kind: type[Response],
+        on_response: Callable[[Response], None],
+        on_failure: Callable[[Failure], None] | None = None,
+    ) -> None:
+        """Send, and pass the expected response on; failures start a back-off."""
+        core = self._core
+        correlation_id = core.requests.on_request_sent(
+            destination.node_id, core.clock.monotonic_ms()
+        )
+
+        def handle(response: object) -> None:
+            if not core.requests.is_response_expected(destination.node_id, correlation_id):
+                return
+            success = isinstance(response, kind) and _is_success(response)
+            core.requests.on_response(
+                destination.node_id, success=success, now_ms=core.clock.monotonic_ms()
+            )
+            if isinstance(response, kind):
+                if response.top_level_error is ErrorCode.none:
+                    self._handle_common(response, on_response)
+            elif isinstance(response, Failure) and on_failure is not None:
+                on_failure(response)
+
+        core.network.request(
+            destination,
+            request,
+            core.config.request_timeout_ms,
+            lambda response: core.submit(lambda: handle(response)),
+        )
+
+    def _handle_common(self, response: Response, on_response: Callable[[Response], None]) -> None:
+        """Take up what any response says of epoch and leader; pass on what is for our epoch."""
+        core = self._core
+        if response.leader_epoch < core.quorum.epoch:
+            return  # of an epoch that we have left
+        if response.error is ErrorCode.invalid_request:
+            raise IllegalStateError(f"a peer called our request invalid: {response}")
+        same_epoch = response.leader_epoch == core.quorum.epoch
+        usable = same_epoch and response.error is ErrorCode.none
+
+        def proceed() -> None:
+            if usable:
+                on_response(response)
+
+        core.maybe_transition(
+            response.leader_id, response.leader_epoch, response.leader_endpoint, proceed
+        )
+
+    # -- elections -------------------------------------------------------------------------------
+
+    def send_votes(self, state: Prospective | Candidate, now_ms: float) -> float:
+        """Ask every voter that has not answered; returns when to try again."""
+        core = self._core
+        again_ms = state.election_deadline_ms
+        if core.log.durable_end_offset < core.log.end_offset:
+            # What is not fsynced must not win an election; its completion brings us back.
+            return again_ms
+        for voter_id in state.election.unrecorded:
+            if core.requests.is_ready(voter_id, now_ms):
+                endpoint = core.config.voters.endpoint(voter_id)
+                assert endpoint is not None
+                self._send_vote(endpoint, pre_vote=isinstance(state, Prospective))
+            again_ms = min(again_ms, core.requests.ready_at_ms(voter_id))
+        return again_ms
+
+    def _send_vote(self, endpoint: Endpoint, *, pre_vote: bool) -> None:
+        core = self._core
+        voter = core.config.voters.key(endpoint.node_id)
+        end = core.log.end
+        request = VoteRequest(
+            core.config.cluster_id,
+            core.quorum.epoch,
+            core.config.node_id,
+            core.config.directory_id,
+            endpoint.node_id,
+            NO_DIRECTORY if voter is None else voter.directory_id,
+            end.epoch,
+            end.offset,
+            pre_vote,
+        )
+        self._send(
+            endpoint,
+            request,
+            VoteResponse,
+            lambda response: self._vote_answered(endpoint.node_id, response, pre_vote=pre_vote),
+            lambda failure: self._vote_failed(failure, pre_vote=pre_vote),
+        )
+
+    def _vote_answered(self, voter_id: int, response: VoteResponse, *, pre_vote: bool) -> None:
+        state = self._core.quorum.state
+        wanted = Prospective if pre_vote else Candidate
+        if not isinstance(state, Prospective | Candidate) or not isinstance(state, wanted):
+            return
+        state.election.record(voter_id, granted=response.vote_granted)
+        if isinstance(state, Prospective):
+            if state.election.is_won:
+                self._core.become_candidate()
+            elif state.election.is_lost:
+                self._core.after_prospective_loss()
+        elif state.election.is_won:
+            self._core.become_leader()
+        # A candidate that lost waits for the rest of its time-out: to stand again at once is how
+        # voters with equal time-outs keep each other from winning (KAFKA-18345).
+
+    def _vote_failed(self, failure: Failure, *, pre_vote: bool) -> None:
+        if pre_vote and failure is Failure.UNSUPPORTED_VERSION:
+            # A voter from before KIP-996: without PreVote there is only the real election.
+            if isinstance(self._core.quorum.state, Prospective):
+                self._core.become_candidate()
+
+    def send_begin_quorum_epoch(self, leader: Leader, now_ms: float) -> float:
+        """Remind voters that do not fetch, and check leadership for reads; returns when again."""
+        core = self._core
+        interval_ms = core.config.begin_quorum_epoch_interval_ms
+        again_ms = now_ms + interval_ms
+        for replica in leader.remote_voters():
+            wanted_for_read = bool(core.readers) and replica.confirmed_read < core.latest_read
+            reminded_ms = max(replica.last_fetch_ms, replica.begin_sent_ms)
+            due_ms = now_ms if wanted_for_read else reminded_ms + interval_ms
+            if due_ms <= now_ms:
+                if core.requests.is_ready(replica.key.id, now_ms):
+                    self._send_begin(leader, replica, now_ms)
+                    due_ms = now_ms + interval_ms
+                else:
+                    due_ms = core.requests.ready_at_ms(replica.key.id)
+            again_ms = min(again_ms, due_ms)
+        return again_ms
+
+    def _send_begin(self, leader: Leader, replica: ReplicaState, now_ms: float) -> None:
+        core = self._core
+        endpoint = core.config.voters.endpoint(replica.key.id)
+        assert endpoint is not None
+        replica.begin_sent_ms = now_ms
+        # The response proves that the voter had not left this epoch when it answered, which was
+        # after every read up to this number had arrived.
+        latest_read = core.latest_read
+
+        def answered(_: BeginQuorumEpochResponse) -> None:
+            if core.leader is leader:
+                replica.has_acknowledged_leader = True
+                replica.confirmed_read = max(replica.confirmed_read, latest_read)
+                self._release_readers(leader)
+
+        request = BeginQuorumEpochRequest(
+            core.config.cluster_id,
+            replica.key.id,
+            replica.key.directory_id,
+            leader.leader_id,
+            leader.epoch,
+            leader.leader_endpoint,
+        )
+        self._send(endpoint, request, BeginQuorumEpochResponse, answered)
+
+    def _release_readers(self, leader: Leader) -> None:
+        core = self._core
+        confirmed = leader.confirmed_read(core.latest_read)
+        ready = [done for number, done in core.readers if number <= confirmed]
+        core.readers = [reader for reader in core.readers if reader[0] > confirmed]
+        for done in ready:
+            done(True)  # noqa: FBT003  (the answer itself)
+
+    def send_end_quorum_epoch(self, state: Resigned, now_ms: float) -> float:
+        """Tell voters that have not heard of the resignation; returns when to try again."""
+        core = self._core
+        again_ms = state.election_deadline_ms
+        for voter_id in state.unacknowledged:
+            if core.requests.is_ready(voter_id, now_ms):
+                self._send_end(state, voter_id)
+            again_ms = min(again_ms, core.requests.ready_at_ms(voter_id))
+        return again_ms
+
+    def _send_end(self, state: Resigned, voter_id: int) -> None:
+        core = self._core
+        endpoint = core.config.voters.endpoint(voter_id)
+        assert endpoint is not None
+
+        def answered(_: EndQuorumEpochResponse) -> None:
+            if core.quorum.state is state:
+                state.unacknowledged.pop(voter_id, None)
+
+        request = EndQuorumEpochRequest(
+            core.config.cluster_id,
+            core.config.node_id,
+            state.epoch,
+            state.preferred_successors,
+            state.leader_endpoint,
+        )
+        self._send(endpoint, request, EndQuorumEpochResponse, answered)
+
+    # -- fetching --------------------------------------------------------------------------------
+
+    def fetch_from_leader(self, state: Follower, now_ms: float) -> float:
+        """Fetch from the leader, or ask around when it cannot be asked; returns when again."""
+        core = self._core
+        if not self.may_fetch():
+            return state.fetch_deadline_ms
+        if core.requests.has_any_in_flight(now_ms):
+            return min(state.fetch_deadline_ms, core.requests.bootstrap_ready_at_ms())
+        if core.requests.is_ready(state.leader_id, now_ms):
+            self._send_fetch(state.leader_endpoint)
+            return min(state.fetch_deadline_ms, core.requests.ready_at_ms(state.leader_id))
+        return min(state.fetch_deadline_ms, self.fetch_from_bootstrap(now_ms))
+
+    def may_fetch(self) -> bool:
+        """A voter's Fetch says that it holds all below its offset, so that must be durable."""
+        return self._core.log.durable_end_offset == self._core.log.end_offset
+
+    def fetch_from_bootstrap(self, now_ms: float) -> float:
+        """Ask any voter, to learn who leads; returns when to try again."""
+        core = self._core
+        if self.may_fetch():
+            endpoint = core.requests.find_ready_bootstrap(now_ms)
+            if endpoint is not None:
+                self._send_fetch(endpoint)
+        return core.requests.bootstrap_ready_at_ms()
+
+    def _send_fetch(self, destination: Endpoint) -> None:
+        core = self._core
+        end = core.log.end
+        core.trace(
+            "fetch",
+            epoch=core.quorum.epoch,
+            leader_id=destination.node_id,
+            offset=end.offset,
+            durable_end_offset=core.log.durable_end_offset,
+        )
+        request = FetchRequest(
+            core.config.cluster_id,
+            core.config.node_id,
+            core.config.directory_id,
+            core.quorum.epoch,
+            end.offset,
+            end.epoch,
+            core.config.max_fetch_wait_ms,
+            core.config.fetch_max_bytes,
+            core.log.high_watermark,
+        )
+        self._send(destination, request, FetchResponse, lambda r: self._fetched(request, r))
+
+    def _fetched(self, request: FetchRequest, response: FetchResponse) -> None:
+        core = self._core
+        state = core.quorum.state
+        if not isinstance(state, Follower) or response.leader_id != state.leader_id:
+            return
+        assert request.fetch_offset == core.log.end_offset, "the log moved under a fetch in flight"
+        if response.diverging_epoch is not None:
+            end_offset = core.log.truncate_to_end_offset(response.diverging_epoch)
+            core.trace("truncate", end_offset=end_offset, epoch=response.diverging_epoch.epoch)
+        elif response.records and not self._append(response.records, state):
+            return
+        state.fetch_deadline_ms = core.clock.monotonic_ms() + core.config.fetch_timeout_ms
+        state.has_fetched_from_leader = True
+        if response.diverging_epoch is None and response.high_watermark >= 0:
+            # Only once the log agrees with the leader's: what lay above the divergence was never
+            # committed (KAFKA-14704).
+            core.follower_high_watermark_moved(min(core.log.end_offset, response.high_watermark))
+
+    def _append(self, records: bytes, state: Follower) -> bool:
+        core = self._core
+        base_offset = core.log.end_offset
+        try:
+            appended = core.log.append_as_follower(records, state.epoch)
+        except CorruptBatchError as error:
+            core.trace("corrupt-fetch", epoch=state.epoch, reason=str(error))
+            now_ms = core.clock.monotonic_ms()
+            core.requests.on_response(state.leader_id, success=False, now_ms=now_ms)
+            return False
+        if appended:
+            core.trace(
+                "append",
+                epoch=core.log.last_fetched_epoch,
+                base_offset=base_offset,
+                last_offset=core.log.end_offset - 1,
+                role="follower",
+            )
+            core.flush_log()
+        return True
+
+
+def _is_success(response: Response) -> bool:
+    """Whether the peer may be asked again at once.
+
+    After any error it is left alone for a moment: two nodes that know nothing would ask each other
+    as fast as the network carries it.
+    """
+    return response.top_level_error is ErrorCode.none and response.error is ErrorCode.none

@@ -1,0 +1,303 @@
+"""The epoch state of this replica, and every legal move between the six states.
+
+A move that changes what must never be forgotten (epoch, leader, vote) is written and fsynced
+first, and only then happens in memory: a continuation `then` runs after it. `busy` is true in
+between, and the raft client handles nothing else meanwhile, so the order of events is kept.
+Entering Prospective and Resigned changes nothing that is persisted.
+
+Source: QuorumState.java; spec rows S0 "QuorumState", "Transitions".
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import NoReturn
+
+from cluster.kraft.accumulator import BatchAccumulator
+from cluster.kraft.config import RaftConfig
+from cluster.kraft.election import EpochElection
+from cluster.kraft.leader_state import Leader
+from cluster.kraft.messages import NO_NODE, OffsetAndEpoch, ReplicaKey
+from cluster.kraft.quorum_state_store import ElectionState, QuorumStateStore, encode
+from cluster.kraft.states import NEVER_MS, Candidate, Follower, Prospective, Resigned, Unattached
+from cluster.kraft.types import IllegalStateError, LeaderAndEpoch
+from cluster.ports import Clock, Endpoint, Random, Trace
+
+EpochState = Unattached | Prospective | Candidate | Leader | Follower | Resigned
+
+Then = Callable[[], None]
+
+
+class QuorumState:
+    """Owns the current epoch state. All methods are called on the node's task."""
+
+    def __init__(
+        self,
+        config: RaftConfig,
+        store: QuorumStateStore,
+        clock: Clock,
+        random: Random,
+        trace: Trace,
+        resume: Callable[[Then], None],
+    ) -> None:
+        """`resume` runs a continuation as part of the event that began the move."""
+        self._resume = resume
+        self._config = config
+        self._store = store
+        self._clock = clock
+        self._random = random
+        self._trace = trace
+        self._persisted: bytes | None = None
+        self.busy = False
+        self.state: EpochState = Unattached(0, NEVER_MS)
+
+    # -- what it is ------------------------------------------------------------------------------
+
+    @property
+    def epoch(self) -> int:
+        """The current epoch; never decreases."""
+        return self.state.epoch
+
+    @property
+    def leader_id(self) -> int:
+        """The known leader of the current epoch, or -1."""
+        return self.state.leader_id
+
+    @property
+    def leader_and_epoch(self) -> LeaderAndEpoch:
+        """Leader and epoch as listeners are told. Who resigned is no leader."""
+        if isinstance(self.state, Resigned):
+            return LeaderAndEpoch(NO_NODE, self.epoch)
+        return LeaderAndEpoch(self.leader_id, self.epoch)
+
+    @property
+    def is_voter(self) -> bool:
+        """Whether this replica is one of the voters."""
+        return self._config.voters.is_voter(self._config.replica_key)
+
+    @property
+    def has_remote_leader(self) -> bool:
+        """Whether another node is known to lead this epoch."""
+        return self.leader_id not in (NO_NODE, self._config.node_id)
+
+    def random_election_timeout_ms(self) -> float:
+        """T + rand(0..T); never for an observer."""
+        if not self.is_voter:
+            return NEVER_MS
+        timeout_ms = self._config.election_timeout_ms
+        return timeout_ms + self._random.randrange(0, timeout_ms + 1)
+
+    # -- start -----------------------------------------------------------------------------------
+
+    def initialize(self, log_end: OffsetAndEpoch, then: Then) -> None:
+        """Take up the persisted state (QuorumState.initialize). Raises QuorumStateError."""
+        persisted = self._store.read() or ElectionState()
+        now = self._clock.monotonic_ms()
+        deadline = now + self.random_election_timeout_ms()
+        me = self._config.replica_key
+        voted = persisted.voted_key
+        state: EpochState
+        leader = self._config.voters.endpoint(persisted.leader_id)
+        if persisted.epoch < log_end.epoch:
+            # The file was lost or is older than the log: records of that epoch prove that it began,
+            # but not whom this replica voted for in it, and it may have led it.
+            state = Unattached(log_end.epoch, deadline)
+        elif persisted.leader_id == me.id:
+            state = self._resigned(persisted.epoch, ())
+        elif voted is not None and voted.id == me.id and self._names_me(voted):
+            election = EpochElection(self._config.voters.ids)
+            election.record(me.id, granted=True)
+            state = Candidate(persisted.epoch, deadline, election, me)
+        elif persisted.leader_id != NO_NODE and leader is not None:
+            fetch_deadline = now + self._config.fetch_timeout_ms
+            state = Follower(
+                persisted.epoch, persisted.leader_id, leader, fetch_deadline, persisted.voted_key
+            )
+        else:
+            state = Unattached(persisted.epoch, deadline, persisted.leader_id, voted)
+        self._durably(state, then)
+
+    def _names_me(self, key: ReplicaKey) -> bool:
+        return self._config.voters.is_voter(key) and (
+            key.directory_id.int == 0 or key.directory_id == self._config.directory_id
+        )
+
+    # -- moves -----------------------------------------------------------------------------------
+
+    def to_unattached(self, epoch: int, then: Then, leader_id: int = NO_NODE) -> None:
+        """Follow nobody in a higher epoch, or in the same after a pre-election was not won."""
+        state = self.state
+        if leader_id == self._config.node_id:
+            raise IllegalStateError(f"told to lead epoch {epoch}, which this replica does not lead")
+        voted: ReplicaKey | None = None
+        if epoch == state.epoch:
+            if not isinstance(state, Unattached | Prospective | Follower):
+                self._refuse("Unattached", epoch)
+            leader_id = leader_id if leader_id != NO_NODE else state.leader_id
+            voted = state.voted_key
+        self._check_epoch("Unattached", epoch)
+        self._durably(Unattached(epoch, self._kept_deadline(), leader_id, voted), then)
+
+    def add_vote(self, epoch: int, candidate: ReplicaKey, then: Then) -> None:
+        """Vote for a candidate in the current epoch; from Unattached and Prospective only."""
+        state = self.state
+        if epoch != state.epoch or not isinstance(state, Unattached | Prospective):
+            self._refuse("a vote", epoch)
+        if state.leader_id != NO_NODE or candidate.id == self._config.node_id:
+            self._refuse(f"a vote for {candidate.id}", epoch)
+        if state.voted_key not in (None, candidate) and not (
+            state.voted_key.id == candidate.id and state.voted_key.directory_id.int == 0
+        ):
+            raise IllegalStateError(f"a second vote in epoch {epoch}")
+        deadline = self._clock.monotonic_ms() + self.random_election_timeout_ms()
+        if isinstance(state, Unattached):
+            moved: EpochState = Unattached(epoch, deadline, NO_NODE, candidate)
+        else:
+            moved = Prospective(
+                epoch, deadline, state.election, NO_NODE, state.leader_endpoint, candidate
+            )
+        self._durably(moved, then)
+
+    def to_prospective(self) -> None:
+        """Ask the voters whether this replica could win."""
+        state = self.state
+        if not isinstance(state, Unattached | Candidate | Follower | Resigned):
+            self._refuse("Prospective", state.epoch)
+        if isinstance(state, Resigned):
+            # Only a single voter goes this way, at its start, and it votes for nobody else.
+            assert self._config.voters.is_only_voter(self._config.replica_key)
+        if not self.is_voter:
+            self._refuse("Prospective as an observer", state.epoch)
+        election = EpochElection(self._config.voters.ids)
+        election.record(self._config.node_id, granted=True)
+        deadline = self._clock.monotonic_ms() + self.random_election_timeout_ms()
+        endpoint = state.leader_endpoint
+        leader_id = NO_NODE if isinstance(state, Resigned) else state.leader_id
+        self._enter(
+            Prospective(state.epoch, deadline, election, leader_id, endpoint, state.voted_key)
+        )
+
+    def after_prospective_loss(self, then: Then) -> None:
+        """Back to the leader that it followed, if it knew one, else Unattached; same epoch."""
+        state = self.state
+        assert isinstance(state, Prospective)
+        if state.leader_id != NO_NODE and state.leader_endpoint is not None:
+            self.to_follower(state.epoch, state.leader_id, state.leader_endpoint, then)
+        else:
+            self.to_unattached(state.epoch, then)
+
+    def to_candidate(self, then: Then) -> None:
+        """Raise the epoch and vote for itself."""
+        if not isinstance(self.state, Prospective):
+            self._refuse("Candidate", self.state.epoch + 1)
+        election = EpochElection(self._config.voters.ids)
+        election.record(self._config.node_id, granted=True)
+        deadline = self._clock.monotonic_ms() + self.random_election_timeout_ms()
+        self._durably(Candidate(self.epoch + 1, deadline, election, self._config.replica_key), then)
+
+    def to_leader(self, epoch_start_offset: int, accumulator: BatchAccumulator, then: Then) -> None:
+        """Lead the epoch in which a majority voted for this candidate."""
+        state = self.state
+        if not isinstance(state, Candidate) or not state.election.is_won:
+            self._refuse("Leader", state.epoch)
+        leader = Leader(
+            epoch=state.epoch,
+            local=self._config.replica_key,
+            leader_endpoint=self._config.voters.endpoint(self._config.node_id),
+            voters=self._config.voters,
+            granting_voters=state.election.granting,
+            epoch_start_offset=epoch_start_offset,
+            accumulator=accumulator,
+            check_quorum_timeout_ms=self._config.check_quorum_timeout_ms,
+            now_ms=self._clock.monotonic_ms(),
+        )
+        self._durably(leader, then)
+
+    def to_follower(self, epoch: int, leader_id: int, endpoint: Endpoint, then: Then) -> None:
+        """Follow the leader of a higher epoch, or the newly known leader of this one."""
+        state = self.state
+        if leader_id in (NO_NODE, self._config.node_id):
+            raise IllegalStateError(f"cannot follow {leader_id} in epoch {epoch}")
+        voted: ReplicaKey | None = None
+        if epoch == state.epoch:
+            if isinstance(state, Leader | Resigned):
+                self._refuse(f"Follower of {leader_id}", epoch)
+            if isinstance(state, Follower) and state.leader_endpoint == endpoint:
+                self._refuse(f"Follower of {leader_id} again", epoch)
+            if state.leader_id not in (NO_NODE, leader_id):
+                raise IllegalStateError(
+                    f"two leaders in epoch {epoch}: {state.leader_id} and {leader_id}"
+                )
+            voted = state.voted_key
+        self._check_epoch("Follower", epoch)
+        deadline = self._clock.monotonic_ms() + self._config.fetch_timeout_ms
+        self._durably(Follower(epoch, leader_id, endpoint, deadline, voted), then)
+
+    def to_resigned(self) -> None:
+        """Give up the leadership of the current epoch."""
+        state = self.state
+        if not isinstance(state, Leader):
+            self._refuse("Resigned", state.epoch)
+        self._enter(self._resigned(state.epoch, state.successors()))
+
+    def _resigned(self, epoch: int, successors: tuple[ReplicaKey, ...]) -> Resigned:
+        me = self._config.node_id
+        others = {id_: None for id_ in self._config.voters.ids if id_ != me}
+        deadline = self._clock.monotonic_ms() + self.random_election_timeout_ms()
+        endpoint = self._config.voters.endpoint(me)
+        return Resigned(epoch, me, deadline, others, successors, endpoint)
+
+    # -- how a move happens ----------------------------------------------------------------------
+
+    def _kept_deadline(self) -> float:
+        """The election deadline is kept on moves to Unattached.
+
+        A new one for every higher epoch that comes along would let a stream of candidates that
+        cannot win keep this replica from ever standing itself.
+        """
+        now = self._clock.monotonic_ms()
+        state = self.state
+        if isinstance(state, Unattached | Prospective | Candidate | Resigned):
+            if state.election_deadline_ms > now:
+                return state.election_deadline_ms
+        return now + self.random_election_timeout_ms()
+
+    def _check_epoch(self, target: str, epoch: int) -> None:
+        if epoch < self.state.epoch:
+            self._refuse(target, epoch)
+
+    def _refuse(self, target: str, epoch: int) -> NoReturn:
+        raise IllegalStateError(
+            f"no move from {self.state.name} in epoch {self.state.epoch} to {target} in {epoch}"
+        )
+
+    def _durably(self, state: EpochState, then: Then) -> None:
+        assert not self.busy, "a move while another is being persisted"
+        content = encode(
+            ElectionState(state.epoch, state.leader_id, state.voted_key),
+            self._config.voters.ids,
+            version=0,
+        )
+        if content == self._persisted:
+            self._enter(state)
+            then()
+            return
+        self.busy = True
+
+        def persisted() -> None:
+            self.busy = False
+            self._persisted = content
+            self._enter(state)
+            then()
+
+        self._store.write(content, lambda: self._resume(persisted))
+
+    def _enter(self, state: EpochState) -> None:
+        self.state = state
+        self._trace(
+            "state",
+            state=state.name,
+            epoch=state.epoch,
+            leader_id=state.leader_id,
+            voted_id=NO_NODE if state.voted_key is None else state.voted_key.id,
+        )
