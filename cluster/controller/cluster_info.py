@@ -1,0 +1,28 @@
+"""What a node knows of its cluster from its configuration."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from cluster.ports import Endpoint
+
+
+@dataclass(frozen=True, slots=True)
+class ClusterInfo:
+    """Identity and endpoints. Until brokers register, every configured broker counts as alive."""
+
+    cluster_id: str
+    brokers: tuple[Endpoint, ...]
+    """Every node with the broker role, at its advertised client listener."""
+    controllers: tuple[Endpoint, ...] = ()
+    """Every voter, at its controller listener."""
+    controller_listener: str = "CONTROLLER"
+    num_partitions: int = 1
+    """num.partitions"""
+    default_replication_factor: int = 1
+    """default.replication.factor"""
+
+    @property
+    def broker_ids(self) -> tuple[int, ...]:
+        """Ids of the brokers, ascending."""
+        return tuple(sorted(broker.node_id for broker in self.brokers))

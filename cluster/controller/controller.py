@@ -1,0 +1,374 @@
+"""QuorumController: turns requests into metadata records, and committed records into metadata.
+
+Every node has one and replays the log with it. The one on the raft leader is *active*: it has
+claimed the leader's epoch and may append. The rules, each of which a mutant breaks:
+
+- It claims only when it has replayed everything up to and including the LeaderChange record of its
+  epoch (M35), and renounces with everything uncommitted thrown away.
+- A write's response leaves only once its last record is committed (`is_committed`; M32).
+- A read's response leaves only once a majority confirmed, after the read arrived, that this node
+  still leads (`must_confirm`; M31), and comes from the committed image.
+- NOT_CONTROLLER means: nothing was appended, and nothing will be. A write that was appended before
+  leadership was lost is answered with UNKNOWN_SERVER_ERROR instead (docs/controller.md).
+
+A response without records (a topic exists already, a config has that value already) is information
+about speculative state: it waits until all that it may have seen is committed, and for the
+confirmation, like a read. Kafka has no such confirmation.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import Any, TypeVar
+
+from cluster.controller.event_queue import EventQueue
+from cluster.controller.feature_control import bootstrap_records
+from cluster.controller.image import MetadataImage
+from cluster.controller.raft import Raft
+from cluster.controller.records import MetadataRecord, encode_record
+from cluster.controller.records.system import NoOpRecord
+from cluster.controller.result import (
+    OUTCOME_NOT_KNOWN,
+    RECORDS_PER_BATCH_MAX,
+    ControllerResult,
+    ErrorResponse,
+    PendingReply,
+    RequestError,
+)
+from cluster.controller.speculative import SpeculativeState
+from cluster.controller.state import MetadataState, ReplayError
+from cluster.errors import ErrorCode
+from cluster.kraft.types import (
+    BatchTooLargeError,
+    BufferFullError,
+    CommittedBatch,
+    IllegalStateError,
+    LeaderAndEpoch,
+    NotLeaderError,
+)
+from cluster.ports import Clock, Timer, Trace
+
+R = TypeVar("R")
+
+NOT_ACTIVE = -1
+NOT_CONTROLLER_MESSAGE = "this node is not the active controller"
+
+
+@dataclass(frozen=True, slots=True)
+class ControllerSettings:
+    """Kafka's properties of the same names."""
+
+    max_idle_interval_ms: float = 500
+    """metadata.max.idle.interval.ms; 0 turns the NoOpRecord off."""
+    max_records_per_batch: int = RECORDS_PER_BATCH_MAX
+
+
+@dataclass(frozen=True, slots=True)
+class DeferredWrite:
+    """Appended; `response` is due when `last_offset` is committed."""
+
+    last_offset: int
+    pending: PendingReply[Any]
+    response: Any
+
+
+@dataclass(slots=True)
+class WaitingRead:
+    """A read of the image, or (with `response`) the information of a write without records."""
+
+    epoch: int
+    offset: int
+    """What must be committed and replayed before the answer."""
+    answer: Callable[[], Any]
+    pending: PendingReply[Any]
+    must_confirm: bool
+    confirmed: bool = False
+
+
+class QuorumController:
+    """The metadata state machine of one node (a RaftListener)."""
+
+    def __init__(
+        self, raft: Raft, clock: Clock, trace: Trace, settings: ControllerSettings | None = None
+    ) -> None:
+        self.image = MetadataImage()
+        self.speculative = SpeculativeState(self.image)
+        self.cur_claim_epoch = NOT_ACTIVE
+        self._raft = raft
+        self._clock = clock
+        self._trace = trace
+        self._settings = settings or ControllerSettings()
+        self._queue = EventQueue()
+        self._deferred: deque[DeferredWrite] = deque()
+        self._reads: list[WaitingRead] = []
+        self._last_appended_offset = -1
+        self._last_append_ms = 0.0
+        self._idle_timer: Timer | None = None
+
+    # What the rules compare, each in one place.
+
+    @property
+    def is_active(self) -> bool:
+        """Whether this node believes that it may append. A belief, not a lease (E35)."""
+        return self.cur_claim_epoch != NOT_ACTIVE
+
+    def is_committed(self, last_offset: int) -> bool:
+        """Tell whether everything up to and including `last_offset` is committed and replayed."""
+        return last_offset <= self.image.offset
+
+    def must_confirm(self) -> bool:
+        """Tell whether a read needs a majority's word before it is answered."""
+        return True
+
+    # RaftListener.
+
+    def handle_commit(self, batches: Sequence[CommittedBatch]) -> None:
+        """Replay committed batches. Raises ReplayError: the node must stop."""
+        self._queue.append(lambda: self._on_commit(batches))
+
+    def handle_leader_change(self, leader: LeaderAndEpoch) -> None:
+        """Claim or renounce. Raises IllegalStateError when told to claim before the replay."""
+        self._queue.append(lambda: self._on_leader_change(leader))
+
+    def _on_commit(self, batches: Sequence[CommittedBatch]) -> None:
+        for batch in batches:
+            self.image.apply(batch)
+        self.speculative.drop_through(self.image.offset)
+        self._complete_deferred()
+
+    def _on_leader_change(self, leader: LeaderAndEpoch) -> None:
+        is_own = leader.leader_id == self._raft.node_id
+        if self.is_active:
+            if is_own and leader.epoch == self.cur_claim_epoch:
+                return
+            self._renounce()
+        if is_own:
+            self._claim(leader.epoch)
+
+    def _claim(self, epoch: int) -> None:
+        if self.image.provenance.last_contained_epoch != epoch:
+            message = (
+                f"claim of epoch {epoch} before its start was replayed: "
+                f"the image ends in {self.image.provenance}"
+            )
+            raise IllegalStateError(message)
+        assert self.speculative.is_empty
+        assert not self._deferred
+        assert not self._reads
+        self.cur_claim_epoch = epoch
+        self._last_appended_offset = self.image.offset
+        self._trace("claim", epoch=epoch, offset=self.image.offset)
+        self._last_append_ms = self._clock.monotonic_ms()
+        records = bootstrap_records(self.image.state)
+        if not records or self._append_unasked(records):
+            self._schedule_no_op()
+
+    def _renounce(self) -> None:
+        self._trace("renounce", epoch=self.cur_claim_epoch, offset=self.image.offset)
+        self.cur_claim_epoch = NOT_ACTIVE
+        self.speculative.revert()
+        if self._idle_timer is not None:
+            self._idle_timer.cancel()
+            self._idle_timer = None
+        deferred, self._deferred = self._deferred, deque()
+        reads, self._reads = self._reads, []
+        for write in deferred:
+            write.pending.fail(ErrorCode.unknown_server_error, OUTCOME_NOT_KNOWN)
+        for read in reads:
+            read.pending.fail(ErrorCode.not_controller, NOT_CONTROLLER_MESSAGE)
+
+    def _resign(self) -> None:
+        """Give up by ourselves: nothing that we would append can be trusted."""
+        epoch = self.cur_claim_epoch
+        self._renounce()
+        self._raft.resign(epoch)
+
+    # Writes.
+
+    def append_write_event(
+        self,
+        generate: Callable[[MetadataState], ControllerResult[R]],
+        error_response: ErrorResponse[R],
+        timeout_ms: float,
+        reply: Callable[[R], None],
+    ) -> None:
+        """Generate records from the newest state, append them as one batch, answer when committed.
+
+        `generate` may raise RequestError, which refuses the whole request.
+        """
+        pending = PendingReply(reply, error_response)
+        self._queue.append(lambda: self._write(generate, pending, timeout_ms))
+
+    def _write(
+        self,
+        generate: Callable[[MetadataState], ControllerResult[R]],
+        pending: PendingReply[R],
+        timeout_ms: float,
+    ) -> None:
+        if not self.is_active:
+            pending.fail(ErrorCode.not_controller, NOT_CONTROLLER_MESSAGE)
+            return
+        try:
+            result = generate(self.speculative.state)
+            if not result.records:
+                self._defer_information(result.response, pending)
+            else:
+                last_offset = self._append(result.records)
+                self._deferred.append(DeferredWrite(last_offset, pending, result.response))
+        except RequestError as refusal:
+            pending.fail(refusal.error, refusal.message)
+            return
+        except NotLeaderError:
+            pending.fail(ErrorCode.not_controller, NOT_CONTROLLER_MESSAGE)
+            self._resign()
+            return
+        except (ReplayError, AssertionError):
+            raise
+        except Exception as failure:  # noqa: BLE001  # as in Kafka: whatever it is, lead no longer
+            pending.fail(ErrorCode.unknown_server_error, f"{type(failure).__name__}: {failure}")
+            self._resign()
+            return
+        self._expire(pending, timeout_ms)
+        self._complete_deferred()
+
+    def _append(self, records: tuple[MetadataRecord, ...]) -> int:
+        """Append one atomic batch, and see it from now on. Returns its last offset.
+
+        Raises RequestError or NotLeaderError, in which case nothing was appended.
+        """
+        if len(records) > self._settings.max_records_per_batch:
+            message = f"{len(records)} records; at most {self._settings.max_records_per_batch} fit"
+            raise RequestError(ErrorCode.policy_violation, message)
+        values = [encode_record(record) for record in records]
+        try:
+            last_offset = self._raft.prepare_append(self.cur_claim_epoch, values)
+        except BufferFullError as error:
+            raise RequestError(ErrorCode.throttling_quota_exceeded, str(error)) from error
+        except BatchTooLargeError as error:
+            raise RequestError(ErrorCode.policy_violation, str(error)) from error
+        assert last_offset - len(records) >= self._last_appended_offset, "append below the end"
+        self.speculative.replay(records, last_offset)
+        self._last_appended_offset = last_offset
+        self._last_append_ms = self._clock.monotonic_ms()
+        self._raft.schedule_prepared_append()
+        return last_offset
+
+    def _append_unasked(self, records: tuple[MetadataRecord, ...]) -> bool:
+        """Append records that nobody waits for. False when leadership was given up over it."""
+        try:
+            self._append(records)
+        except (NotLeaderError, RequestError):
+            self._resign()
+            return False
+        return True
+
+    def _complete_deferred(self) -> None:
+        """Answer everything whose offset is committed, in the order of the offsets."""
+        while self._deferred and self.is_committed(self._deferred[0].last_offset):
+            write = self._deferred.popleft()
+            if write.pending.answered:
+                continue
+            high_watermark = self._raft.high_watermark
+            self._trace(
+                "ack",
+                epoch=self.cur_claim_epoch,
+                offset=write.last_offset,
+                high_watermark=-1 if high_watermark is None else high_watermark,
+            )
+            write.pending.complete(write.response)
+        self._complete_reads()
+
+    def _expire(self, pending: PendingReply[Any], timeout_ms: float) -> None:
+        if not pending.answered:
+            timer = self._clock.call_later(
+                max(0.0, timeout_ms),
+                lambda: pending.fail(ErrorCode.request_timed_out, "not committed in time"),
+            )
+            pending.expire_with(timer)
+
+    # Reads.
+
+    def append_read_event(
+        self,
+        query: Callable[[MetadataState], R],
+        error_response: ErrorResponse[R],
+        timeout_ms: float,
+        reply: Callable[[R], None],
+    ) -> None:
+        """Answer from the committed image, linearizably. NOT_CONTROLLER when that cannot be."""
+        pending = PendingReply(reply, error_response)
+        self._queue.append(lambda: self._read(query, pending, timeout_ms))
+
+    def _read(
+        self, query: Callable[[MetadataState], R], pending: PendingReply[R], timeout_ms: float
+    ) -> None:
+        if not self.is_active:
+            pending.fail(ErrorCode.not_controller, NOT_CONTROLLER_MESSAGE)
+            return
+        high_watermark = self._raft.high_watermark
+        read_index = self.image.offset if high_watermark is None else high_watermark - 1
+        self._await_confirmation(read_index, lambda: query(self.image.state), pending)
+        self._expire(pending, timeout_ms)
+
+    def _defer_information(self, response: R, pending: PendingReply[R]) -> None:
+        """Hold a response without records until all that it may have seen is committed."""
+        self._await_confirmation(self._last_appended_offset, lambda: response, pending)
+
+    def _await_confirmation(
+        self, offset: int, answer: Callable[[], R], pending: PendingReply[R]
+    ) -> None:
+        must_confirm = self.must_confirm()
+        read = WaitingRead(self.cur_claim_epoch, offset, answer, pending, must_confirm)
+        self._reads.append(read)
+        if must_confirm:
+            self._raft.confirm_leadership(
+                lambda confirmed: self._queue.append(lambda: self._on_confirmation(read, confirmed))
+            )
+        else:
+            self._complete_reads()
+
+    def _on_confirmation(self, read: WaitingRead, confirmed: bool) -> None:  # noqa: FBT001  # as told by raft
+        if read.pending.answered:
+            return
+        if confirmed and read.epoch == self.cur_claim_epoch:
+            read.confirmed = True
+            self._complete_reads()
+        else:
+            read.pending.fail(ErrorCode.not_controller, NOT_CONTROLLER_MESSAGE)
+
+    def _complete_reads(self) -> None:
+        """Answer the reads that are confirmed and whose offset is replayed; drop answered ones."""
+        waiting, self._reads = self._reads, []
+        for read in waiting:
+            if read.pending.answered:
+                continue
+            if (read.must_confirm and not read.confirmed) or read.offset > self.image.offset:
+                self._reads.append(read)
+                continue
+            assert read.epoch == self.cur_claim_epoch, "a read outlived its claim"
+            self._trace(
+                "read", epoch=read.epoch, offset=self.image.offset, confirmed=read.confirmed
+            )
+            read.pending.complete(read.answer())
+
+    # Idle time.
+
+    def _schedule_no_op(self) -> None:
+        interval_ms = self._settings.max_idle_interval_ms
+        if interval_ms <= 0 or not self.is_active:
+            return
+        idle_ms = self._clock.monotonic_ms() - self._last_append_ms
+        delay_ms = interval_ms - idle_ms if idle_ms < interval_ms else interval_ms
+        self._idle_timer = self._clock.call_later(
+            delay_ms, lambda: self._queue.append(self._on_idle)
+        )
+
+    def _on_idle(self) -> None:
+        if not self.is_active:
+            return
+        idle_ms = self._clock.monotonic_ms() - self._last_append_ms
+        is_idle = idle_ms >= self._settings.max_idle_interval_ms and not self._deferred
+        if not is_idle or self._append_unasked((NoOpRecord(),)):
+            self._schedule_no_op()

@@ -1,0 +1,39 @@
+"""The raft client as the controller uses it (`cluster.kraft.client.RaftClient` fits)."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Protocol
+
+from cluster.kraft.types import LeaderAndEpoch
+
+
+class Raft(Protocol):
+    """The part of a raft client that a state machine writes and confirms reads with."""
+
+    @property
+    def node_id(self) -> int:
+        """This node."""
+
+    @property
+    def leader_and_epoch(self) -> LeaderAndEpoch:
+        """The leader that this node knows now."""
+
+    @property
+    def high_watermark(self) -> int | None:
+        """The offset below which everything is committed; None when not known."""
+
+    def prepare_append(self, epoch: int, records: Sequence[bytes]) -> int:
+        """Prepare one atomic batch and return the offset of its last record.
+
+        Raises NotLeaderError, BufferFullError, BatchTooLargeError: nothing was appended.
+        """
+
+    def schedule_prepared_append(self) -> None:
+        """Let what was prepared go."""
+
+    def resign(self, epoch: int) -> None:
+        """Give up leadership of this epoch."""
+
+    def confirm_leadership(self, done: Callable[[bool], None]) -> None:
+        """Tell whether a majority confirmed this leadership by a round trip from now on."""

@@ -1,0 +1,88 @@
+"""What the control managers hand to the controller, and how a request is answered at most once."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Generic, Protocol, TypeVar
+
+from cluster.controller.records import MetadataRecord
+from cluster.errors import ErrorCode
+from cluster.ports import Timer
+
+R = TypeVar("R")
+R_co = TypeVar("R_co", covariant=True)
+
+RECORDS_PER_BATCH_MAX = 10_000
+"""MAX_RECORDS_PER_USER_OP: an atomic result is one batch, and this is the largest."""
+
+OUTCOME_NOT_KNOWN = "leadership was lost after the append; the outcome is not known"
+
+
+class RequestError(Exception):
+    """The whole request is refused before anything is appended."""
+
+    def __init__(self, error: ErrorCode, message: str) -> None:
+        super().__init__(message)
+        self.error = error
+        self.message = message
+
+
+@dataclass(frozen=True, slots=True)
+class ApiError:
+    """An error code and what it is about."""
+
+    error: ErrorCode
+    message: str | None = None
+
+
+NO_ERROR = ApiError(ErrorCode.none)
+
+
+@dataclass(frozen=True, slots=True)
+class ControllerResult(Generic[R_co]):
+    """Records to append as one batch, and the response that is due once they are committed.
+
+    Without records the response is a read of speculative state, and is due when everything that
+    it may have seen is committed.
+    """
+
+    records: tuple[MetadataRecord, ...]
+    response: R_co
+
+
+class ErrorResponse(Protocol[R_co]):
+    """Builds a request's response when all of it failed alike."""
+
+    def __call__(self, error: ErrorCode, message: str | None) -> R_co:
+        """Return the response with this error in every place that has one."""
+
+
+class PendingReply(Generic[R]):
+    """A request that waits for its answer. The first answer counts, later ones are dropped."""
+
+    __slots__ = ("_error_response", "_reply", "_timer", "answered")
+
+    def __init__(self, reply: Callable[[R], None], error_response: ErrorResponse[R]) -> None:
+        self._reply = reply
+        self._error_response = error_response
+        self._timer: Timer | None = None
+        self.answered = False
+
+    def expire_with(self, timer: Timer) -> None:
+        """Cancel this timer when the answer is given."""
+        self._timer = timer
+
+    def complete(self, response: R) -> None:
+        """Answer."""
+        if self.answered:
+            return
+        self.answered = True
+        if self._timer is not None:
+            self._timer.cancel()
+        self._reply(response)
+
+    def fail(self, error: ErrorCode, message: str | None = None) -> None:
+        """Answer with an error."""
+        if not self.answered:
+            self.complete(self._error_response(error, message))
