@@ -167,7 +167,10 @@ class Backend(Protocol):
         """How often the node was started before its present or last process; -1: never started."""
 
     def unexpected_deaths(self) -> tuple[Death, ...]:
-        """Every process so far that ended though nobody stopped or killed it, oldest first."""
+        """List every process so far that ended unasked, by node, then by incarnation.
+
+        A node that crashed while it was being stopped, or before a kill reached it, is one too.
+        """
 
     async def cut_links(self, links: Iterable[Link]) -> None:
         """Let nothing pass on these directed links any more, on old or new connections."""
