@@ -1,0 +1,1 @@
+"""The simulated world: seams whose time, loss and failures a test decides."""

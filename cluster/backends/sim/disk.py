@@ -1,0 +1,313 @@
+"""A disk in memory that can be slow, stall, fail and lose power. Deterministic.
+
+What it promises is `cluster.ports.Disk`, and what it withholds is all that the contract withholds:
+
+- The queue is FIFO. A sync takes time, and what is queued behind it is not applied before it has
+  completed; without a sync ahead a change is applied at once and visible to reads.
+- A power loss keeps, of each file independently, what was synced and any prefix of the changes
+  that were applied since, the last one torn: an append or a write in its first bytes only.
+- The same holds for each folder's names. A file whose name was not synced may vanish with all its
+  synced content; a rename or a removal may be undone.
+- What was queued and not applied is gone, and so are the completions on their way.
+- After the first error nothing more is applied, and every completion reports it.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from functools import partial
+from typing import Literal
+
+from cluster.ports import Completion, Random
+
+Keep = Literal["any", "nothing", "everything"]
+"""What a power loss keeps of the changes that were not synced."""
+
+_CHANGES_MAX = 64
+"""More unsynced changes of one file than this: the oldest were written back by the kernel."""
+
+
+@dataclass(frozen=True, slots=True)
+class _Change:
+    """One change of a file's content: from byte `start` on it becomes `data`."""
+
+    start: int
+    data: bytes
+
+    def apply_to(self, content: bytes) -> bytes:
+        return content[: self.start] + self.data
+
+    def torn(self, random: Random) -> _Change:
+        return _Change(self.start, self.data[: random.randrange(0, len(self.data) + 1)])
+
+
+@dataclass(slots=True, eq=False)
+class _File:
+    """Content as synced, and every change since."""
+
+    synced: bytes = b""
+    content: bytearray = field(default_factory=bytearray)
+    changes: deque[_Change] = field(default_factory=deque)
+
+    def change(self, change: _Change) -> None:
+        del self.content[change.start :]
+        self.content += change.data
+        self.changes.append(change)
+        if len(self.changes) > _CHANGES_MAX:
+            self.synced = self.changes.popleft().apply_to(self.synced)
+
+    def sync(self) -> None:
+        self.synced = bytes(self.content)
+        self.changes.clear()
+
+    def lose_power(self, random: Random, keep: Keep) -> None:
+        for change in self._kept(random, keep):
+            self.synced = change.apply_to(self.synced)
+        self.content = bytearray(self.synced)
+        self.changes.clear()
+
+    def _kept(self, random: Random, keep: Keep) -> list[_Change]:
+        changes = list(self.changes)
+        if keep == "nothing" or not changes:
+            return []
+        if keep == "everything":
+            return changes
+        kept = changes[: random.randrange(0, len(changes) + 1)]
+        if kept:
+            kept[-1] = kept[-1].torn(random)
+        return kept
+
+
+_Names = dict[str, _File]
+
+
+@dataclass(slots=True)
+class _Folder:
+    """Names as synced, and what they were after each change since."""
+
+    synced: _Names = field(default_factory=dict)
+    names: _Names = field(default_factory=dict)
+    changes: list[_Names] = field(default_factory=list)
+
+    def changed(self) -> None:
+        self.changes.append(dict(self.names))
+        del self.changes[:-_CHANGES_MAX]
+
+    def sync(self) -> None:
+        self.synced = dict(self.names)
+        self.changes.clear()
+
+    def lose_power(self, random: Random, keep: Keep) -> None:
+        states = [self.synced, *self.changes]
+        index = {"nothing": 0, "everything": len(states) - 1}.get(keep)
+        self.synced = states[random.randrange(0, len(states)) if index is None else index]
+        self.names = dict(self.synced)
+        self.changes.clear()
+
+
+_Queued = tuple[Callable[[], None], Completion | None]
+
+
+class MemoryDisk:
+    """A simulated `Disk`. `call_later(delay_ms, callback)` is a clock's; it delivers completions.
+
+    `sync_ms` is how long a sync takes, and may be changed at any time. The object outlives the
+    node: `crash` is a power loss, after which the next incarnation uses it.
+    """
+
+    def __init__(
+        self, call_later: Callable[[float, Callable[[], None]], object], sync_ms: float = 0.0
+    ) -> None:
+        self.sync_ms = sync_ms
+        self.syncs = 0
+        self._call_later = call_later
+        self._folders: dict[str, _Folder] = {"": _Folder()}
+        self._queue: deque[_Queued] = deque()
+        self._syncing = False
+        self._stalled = False
+        self._error: OSError | None = None
+        self._next_error: OSError | None = None
+        self._incarnation = 0
+
+    # What a test or a nemesis does to the disk.
+
+    def crash(self, random: Random, keep: Keep = "any") -> None:
+        """Lose power: forget the queue and, as `keep` says, what was not synced."""
+        self._incarnation += 1
+        self._queue.clear()
+        self._syncing = False
+        self._error = self._next_error = None
+        lost: list[_File] = []
+        for folder in self._folders.values():
+            lost += [file for file in folder.names.values() if file not in lost]
+            folder.lose_power(random, keep)
+            lost += [file for file in folder.names.values() if file not in lost]
+        for file in lost:
+            file.lose_power(random, keep)
+
+    def stall(self) -> None:
+        """Let no sync complete until `resume`."""
+        self._stalled = True
+
+    def resume(self) -> None:
+        """End a stall."""
+        self._stalled = False
+        self._next()
+
+    def fail(self, error: OSError) -> None:
+        """Fail the next sync with `error`, and with it the disk."""
+        self._next_error = error
+
+    def corrupt(self, path: str, position: int, mask: int) -> None:
+        """Flip the bits of `mask` in one byte, on the medium and behind everybody's back."""
+        file = self._file(path)
+        assert not file.changes, "only what is synced lies on the medium"
+        file.content[position] ^= mask
+        file.synced = bytes(file.content)
+
+    # The Disk contract.
+
+    def append(self, path: str, data: bytes) -> None:
+        """Add bytes to the end of a file, which is created when missing."""
+
+        def apply() -> None:
+            file = self._file(path, create=True)
+            file.change(_Change(len(file.content), data))
+
+        self._enqueue(apply)
+
+    def write(self, path: str, data: bytes) -> None:
+        """Replace the whole content of a file."""
+        self._enqueue(lambda: self._file(path, create=True).change(_Change(0, data)))
+
+    def truncate(self, path: str, size: int) -> None:
+        """Cut a file to `size` bytes."""
+        self._enqueue(lambda: self._file(path).change(_Change(size, b"")))
+
+    def rename(self, source: str, target: str) -> None:
+        """Give `source` the name `target`, replacing what had it."""
+
+        def apply() -> None:
+            file = self._file(source)
+            (old_folder, old_name), (new_folder, new_name) = _split(source), _split(target)
+            del self._folders[old_folder].names[old_name]
+            self._folder(new_folder).names[new_name] = file
+            self._folders[old_folder].changed()
+            if new_folder != old_folder:
+                self._folders[new_folder].changed()
+
+        self._enqueue(apply)
+
+    def remove(self, path: str) -> None:
+        """Remove a file; no error when it is missing."""
+
+        def apply() -> None:
+            folder, name = _split(path)
+            if name in self._folders.get(folder, _Folder()).names:
+                del self._folders[folder].names[name]
+                self._folders[folder].changed()
+
+        self._enqueue(apply)
+
+    def make_directory(self, path: str) -> None:
+        """Create a folder and its parents. Folders themselves survive a power loss."""
+
+        def apply() -> None:
+            parts = path.split("/")
+            for depth in range(1, len(parts) + 1):
+                self._folders.setdefault("/".join(parts[:depth]), _Folder())
+
+        self._enqueue(apply)
+
+    def sync(self, path: str, done: Completion) -> None:
+        """Fsync a file in queue order, then call `done`."""
+        self._enqueue(lambda: self._file(path).sync(), done)
+
+    def sync_directory(self, path: str, done: Completion) -> None:
+        """Fsync a folder in queue order, then call `done`."""
+        self._enqueue(lambda: self._folder(path).sync(), done)
+
+    def read(self, path: str, offset: int = 0, size: int | None = None) -> bytes:
+        """Read what is applied. Raises FileNotFoundError."""
+        content = self._file(path).content
+        return bytes(content[offset : None if size is None else offset + size])
+
+    def size(self, path: str) -> int:
+        """Size of what is applied. Raises FileNotFoundError."""
+        return len(self._file(path).content)
+
+    def exists(self, path: str) -> bool:
+        """Whether a file or folder has this name."""
+        folder, name = _split(path)
+        return path in self._folders or name in self._folders.get(folder, _Folder()).names
+
+    def list_directory(self, path: str) -> tuple[str, ...]:
+        """Names in a folder, sorted; empty when the folder is missing."""
+        files = self._folders.get(path, _Folder()).names
+        folders = [
+            _split(other)[1] for other in self._folders if other and _split(other)[0] == path
+        ]
+        return tuple(sorted([*files, *folders]))
+
+    # The queue.
+
+    def _enqueue(self, apply: Callable[[], None], done: Completion | None = None) -> None:
+        self._queue.append((apply, done))
+        self._next()
+
+    def _next(self) -> None:
+        """Apply what is queued up to a sync, and start that one."""
+        while self._queue and not self._syncing:
+            apply, done = self._queue[0]
+            if done is None:
+                self._queue.popleft()
+                self._attempt(apply)
+            elif self._stalled:
+                return
+            else:
+                self._syncing = True
+                self._call_later(self.sync_ms, partial(self._complete, self._incarnation))
+
+    def _complete(self, incarnation: int) -> None:
+        if incarnation != self._incarnation:
+            return  # of a process that lost its power
+        self._syncing = False
+        if self._stalled:
+            return
+        apply, done = self._queue.popleft()
+        assert done is not None
+        if self._error is None and self._next_error is not None:
+            self._error, self._next_error = self._next_error, None
+        self._attempt(apply)
+        self.syncs += 1
+        self._next()
+        done(self._error)
+
+    def _attempt(self, apply: Callable[[], None]) -> None:
+        if self._error is None:
+            try:
+                apply()
+            except OSError as error:
+                self._error = error
+
+    def _folder(self, path: str) -> _Folder:
+        if path not in self._folders:
+            raise FileNotFoundError(2, "no such folder", path)
+        return self._folders[path]
+
+    def _file(self, path: str, *, create: bool = False) -> _File:
+        folder_path, name = _split(path)
+        folder = self._folder(folder_path)
+        if name not in folder.names:
+            if not create:
+                raise FileNotFoundError(2, "no such file", path)
+            folder.names[name] = _File()
+            folder.changed()
+        return folder.names[name]
+
+
+def _split(path: str) -> tuple[str, str]:
+    folder, _, name = path.rpartition("/")
+    return folder, name
