@@ -1,0 +1,256 @@
+"""A node's configuration: Kafka's properties file, Kafka's names and defaults.
+
+    key=value           blank lines and lines that begin with # or ! are skipped
+
+Whatever is wrong with the file is told in one line that names file and key: an unknown key (with
+the nearest known one), a key given twice, a missing key, a value that does not parse or does not
+fit the others. Nothing is guessed.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Final
+
+from cluster.names import unknown
+from cluster.ports import Endpoint
+
+CONTROLLER_ROLE: Final = "controller"
+BROKER_ROLE: Final = "broker"
+
+
+class ConfigError(Exception):
+    """The configuration cannot be used; the message is one line and names file and key."""
+
+
+class _ValueError(ValueError):
+    """What is wrong with one value, without its key."""
+
+
+@dataclass(frozen=True, slots=True)
+class ListenerAddress:
+    """`NAME://host:port`."""
+
+    name: str
+    host: str
+    port: int
+
+
+@dataclass(frozen=True, slots=True)
+class NodeConfig:
+    """What one node is told at its start. Field names are the keys with `_` for `.`."""
+
+    process_roles: frozenset[str]
+    node_id: int
+    cluster_id: str
+    listeners: tuple[ListenerAddress, ...]
+    advertised_listeners: tuple[ListenerAddress, ...]
+    """Equal to `listeners` when not given."""
+    controller_listener_names: tuple[str, ...]
+    controller_quorum_voters: tuple[Endpoint, ...]
+    """By node id."""
+    metadata_log_dir: Path
+    metadata_log_segment_bytes: int
+    metadata_max_idle_interval_ms: int
+    controller_quorum_election_timeout_ms: int
+    controller_quorum_fetch_timeout_ms: int
+    controller_quorum_election_backoff_max_ms: int
+    controller_quorum_append_linger_ms: int
+    controller_quorum_request_timeout_ms: int
+    controller_quorum_retry_backoff_ms: int
+    controller_quorum_fetch_max_bytes: int
+    kraftprobe_routes: Mapping[int, tuple[str, int]]
+    """Where to dial a peer, by its id, instead of at its own address."""
+    kraftprobe_trace_file: Path | None
+
+    def advertised(self, controller: bool) -> Endpoint | None:  # noqa: FBT001 - the type of listener
+        """Return where this node is reached on its first listener of one type, if it has one."""
+        for listener in self.advertised_listeners:
+            if (listener.name in self.controller_listener_names) == controller:
+                return Endpoint(self.node_id, listener.host, listener.port)
+        return None
+
+
+def _whole_number(lowest: int, highest: int = 2**31 - 1) -> Callable[[str], int]:
+    def parse(text: str) -> int:
+        # isdecimal, because int() also takes "1_000", " 1" and digits of other scripts.
+        if not (text.isascii() and text.isdecimal() and lowest <= int(text) <= highest):
+            limit = f"at least {lowest}" if highest == 2**31 - 1 else f"{lowest} to {highest}"
+            raise _ValueError(f"expected a whole number, {limit}, not {text!r}")
+        return int(text)
+
+    return parse
+
+
+_port = _whole_number(1, 65535)
+_node_id = _whole_number(0)
+
+
+def _text(text: str) -> str:
+    if not text:
+        raise _ValueError("must not be empty")
+    return text
+
+
+def _path(text: str) -> Path:
+    return Path(_text(text))
+
+
+def _items(text: str) -> list[str]:
+    items = [item.strip() for item in text.split(",")]
+    if not all(items):
+        raise _ValueError(f"expected a comma-separated list, not {text!r}")
+    return items
+
+
+def _host_and_port(text: str) -> tuple[str, int]:
+    host, colon, port = text.rpartition(":")
+    if not (host and colon):
+        raise _ValueError(f"expected host:port, not {text!r}")
+    return host.removeprefix("[").removesuffix("]"), _port(port)
+
+
+def _names(text: str) -> tuple[str, ...]:
+    return tuple(_items(text))
+
+
+def _roles(text: str) -> frozenset[str]:
+    roles = _items(text)
+    for role in roles:
+        if role not in {CONTROLLER_ROLE, BROKER_ROLE}:
+            raise _ValueError(unknown("role", role, (CONTROLLER_ROLE, BROKER_ROLE)))
+    if CONTROLLER_ROLE not in roles:
+        raise _ValueError("must name controller; a node that is a broker only cannot run yet")
+    return frozenset(roles)
+
+
+def _listeners(text: str) -> tuple[ListenerAddress, ...]:
+    listeners = []
+    for item in _items(text):
+        name, separator, address = item.partition("://")
+        if not (name and separator):
+            raise _ValueError(f"expected NAME://host:port, not {item!r}")
+        listeners.append(ListenerAddress(name, *_host_and_port(address)))
+    if len({listener.name for listener in listeners}) != len(listeners):
+        raise _ValueError("a listener name is used twice")
+    return tuple(listeners)
+
+
+def _by_id(text: str, separator: str, form: str) -> dict[int, tuple[str, int]]:
+    found: dict[int, tuple[str, int]] = {}
+    for item in _items(text):
+        node_id, mark, address = item.partition(separator)
+        if not mark:
+            raise _ValueError(f"expected {form}, not {item!r}")
+        key = _node_id(node_id)
+        if key in found:
+            raise _ValueError(f"node {key} is listed twice")
+        found[key] = _host_and_port(address)
+    return found
+
+
+def _voters(text: str) -> tuple[Endpoint, ...]:
+    found = _by_id(text, "@", "id@host:port")
+    return tuple(Endpoint(node_id, *address) for node_id, address in sorted(found.items()))
+
+
+def _routes(text: str) -> dict[int, tuple[str, int]]:
+    return _by_id(text, "=", "id=host:port") if text else {}
+
+
+_REQUIRED: Final = object()
+
+_KEYS: Final[Mapping[str, tuple[Callable[[str], Any], Any]]] = {
+    "process.roles": (_roles, _REQUIRED),
+    "node.id": (_node_id, _REQUIRED),
+    "cluster.id": (_text, _REQUIRED),
+    "listeners": (_listeners, _REQUIRED),
+    "advertised.listeners": (_listeners, None),
+    "controller.listener.names": (_names, _REQUIRED),
+    "controller.quorum.voters": (_voters, _REQUIRED),
+    "metadata.log.dir": (_path, _REQUIRED),
+    "metadata.log.segment.bytes": (_whole_number(1024), 1 << 30),
+    "metadata.max.idle.interval.ms": (_whole_number(0), 500),
+    "controller.quorum.election.timeout.ms": (_whole_number(1), 1000),
+    "controller.quorum.fetch.timeout.ms": (_whole_number(1), 2000),
+    "controller.quorum.election.backoff.max.ms": (_whole_number(1), 1000),
+    "controller.quorum.append.linger.ms": (_whole_number(0), 25),
+    "controller.quorum.request.timeout.ms": (_whole_number(1), 2000),
+    "controller.quorum.retry.backoff.ms": (_whole_number(0), 20),
+    "controller.quorum.fetch.max.bytes": (_whole_number(1), 1 << 20),
+    "kraftprobe.routes": (_routes, {}),
+    "kraftprobe.trace.file": (_path, None),
+}
+
+
+def load_config(path: Path) -> NodeConfig:
+    """Read and check a properties file. Raises ConfigError."""
+    try:
+        text = path.read_text(encoding="utf-8")
+    except (OSError, UnicodeDecodeError) as error:
+        reason = error.strerror if isinstance(error, OSError) else "is not UTF-8 text"
+        raise ConfigError(f"{path}: {reason}") from error
+    return parse_config(text, str(path))
+
+
+def parse_config(text: str, source: str) -> NodeConfig:
+    """Parse and check properties; `source` is what errors name. Raises ConfigError."""
+    properties = _properties(text, source)
+    values: dict[str, Any] = {}
+    for key, (parse, default) in _KEYS.items():
+        if key not in properties:
+            if default is _REQUIRED:
+                raise ConfigError(f"{source}: {key} is missing")
+            values[key] = default
+            continue
+        try:
+            values[key] = parse(properties[key])
+        except _ValueError as error:
+            raise ConfigError(f"{source}: {key}: {error}") from error
+    if values["advertised.listeners"] is None:
+        values["advertised.listeners"] = values["listeners"]
+    config = NodeConfig(**{key.replace(".", "_"): value for key, value in values.items()})
+    problem = _contradiction(config)
+    if problem is not None:
+        raise ConfigError(f"{source}: {problem}")
+    return config
+
+
+def _properties(text: str, source: str) -> dict[str, str]:
+    properties: dict[str, str] = {}
+    for number, line in enumerate(text.splitlines(), start=1):
+        stripped = line.strip()
+        if not stripped or stripped[0] in "#!":
+            continue
+        key, separator, value = (part.strip() for part in stripped.partition("="))
+        if not separator:
+            raise ConfigError(f"{source}: line {number}: expected key=value, not {stripped!r}")
+        if key not in _KEYS:
+            raise ConfigError(f"{source}: line {number}: {unknown('key', key, _KEYS)}")
+        if key in properties:
+            raise ConfigError(f"{source}: line {number}: {key} is given twice")
+        properties[key] = value
+    return properties
+
+
+def _contradiction(config: NodeConfig) -> str | None:
+    """Return what is wrong with values that are right by themselves, None when nothing is."""
+    names = [listener.name for listener in config.listeners]
+    for name in config.controller_listener_names:
+        if name not in names:
+            return f"controller.listener.names: {unknown('listener', name, names)}"
+    for listener in config.advertised_listeners:
+        if listener.name not in names:
+            return f"advertised.listeners: {unknown('listener', listener.name, names)}"
+    is_broker = BROKER_ROLE in config.process_roles
+    if is_broker and config.advertised(controller=False) is None:
+        return "listeners: a broker needs a listener that is not in controller.listener.names"
+    if not is_broker and config.advertised(controller=False) is not None:
+        return "listeners: without the role broker all must be in controller.listener.names"
+    if config.advertised(controller=True) is None:
+        return "advertised.listeners: the controller listener is missing"
+    if config.node_id not in {voter.node_id for voter in config.controller_quorum_voters}:
+        return f"controller.quorum.voters: node.id {config.node_id} is not among them"
+    return None
