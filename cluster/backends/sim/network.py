@@ -85,9 +85,7 @@ class SimNetwork:
         def arrive() -> None:
             handler = self.handlers.get(target)
             if handler is None:
-                self.scheduler.call_later(
-                    self.latency_ms(), lambda: finish(Failure.NOT_SENT)
-                )
+                self.scheduler.call_later(self.latency_ms(), lambda: finish(Failure.NOT_SENT))
                 return
             handler(message, lambda response: self._carry(target, source, response, back(response)))
 
