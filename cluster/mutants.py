@@ -1,0 +1,341 @@
+"""Seeded protocol bugs, to prove that the checks find them.
+
+A mutant replaces a few methods of the node's classes by a faulty variant. It is loaded by the
+option `--mutant` alone and named in the node's trace, in the verdict and in the report. The ids
+and what each breaks follow the literature's and Kafka's own bugs; `E..`, `R..` name known cases.
+
+Nothing in the node knows of its mutants: the faulty code lives here only.
+"""
+
+from __future__ import annotations
+
+import difflib
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from typing import Any
+
+from cluster.controller.controller import QuorumController
+from cluster.kraft.core import RaftCore
+from cluster.kraft.inbound import InboundRequests
+from cluster.kraft.leader_state import Leader
+from cluster.kraft.messages import OffsetAndEpoch
+from cluster.kraft.outbound import OutboundRequests
+from cluster.kraft.quorum_state import QuorumState
+from cluster.kraft.quorum_state_store import (
+    ElectionState,
+    QuorumStateError,
+    QuorumStateStore,
+)
+from cluster.kraft.replicated_log import ReplicatedLog, Validity
+from cluster.kraft.states import NEVER_MS, Follower, Unattached
+
+
+@dataclass(frozen=True, slots=True)
+class Patch:
+    """One attribute of a class, and what stands there in the faulty variant."""
+
+    owner: type
+    name: str
+    value: Any
+
+
+@dataclass(frozen=True, slots=True)
+class Mutant:
+    """A faulty variant of the node."""
+
+    id: str
+    title: str
+    """What it does wrong, in one line."""
+    breaks: str
+    """The property that it violates."""
+    patches: tuple[Patch, ...]
+
+
+class UnknownMutantError(ValueError):
+    """No mutant has this id; the message names the nearest."""
+
+
+def find(mutant_id: str) -> Mutant:
+    """The mutant of an id, in any case. Raises UnknownMutantError."""
+    mutant = MUTANTS.get(mutant_id.upper())
+    if mutant is None:
+        near = difflib.get_close_matches(mutant_id.upper(), MUTANTS, n=1, cutoff=0.3)
+        hint = f"; did you mean {near[0]}?" if near else ""
+        known = ", ".join(MUTANTS)
+        raise UnknownMutantError(f"unknown mutant {mutant_id!r}{hint} (there are {known})")
+    return mutant
+
+
+def apply(mutant_id: str) -> Mutant:
+    """Make this process's node faulty, for good. Raises UnknownMutantError."""
+    mutant = find(mutant_id)
+    for patch in mutant.patches:
+        setattr(patch.owner, patch.name, patch.value)
+    return mutant
+
+
+@contextmanager
+def applied(mutant_id: str) -> Iterator[Mutant]:
+    """Make all nodes of this process faulty for a while."""
+    mutant = find(mutant_id)
+    before = [patch.owner.__dict__[patch.name] for patch in mutant.patches]
+    try:
+        yield apply(mutant_id)
+    finally:
+        for patch, value in zip(mutant.patches, before, strict=True):
+            setattr(patch.owner, patch.name, value)
+
+
+# -- elections -----------------------------------------------------------------------------------
+
+
+def _m02_offset_first(self: InboundRequests, position: OffsetAndEpoch) -> bool:
+    mine = self._core.log.end
+    return (position.offset, position.epoch) >= (mine.offset, mine.epoch)
+
+
+def _m01_any_log(self: InboundRequests, position: OffsetAndEpoch) -> bool:
+    # The seed compares the candidate's epoch with that of the voter's last record. No record is of
+    # a later epoch than a candidate's, so every log wins.
+    del self, position
+    return True
+
+
+def _m03_memory_only(
+    self: QuorumState, epoch: int, candidate: Any, then: Callable[[], None]
+) -> None:
+    state = self.state
+    deadline = self._clock.monotonic_ms() + self.random_election_timeout_ms()
+    if isinstance(state, Unattached) and epoch == state.epoch:
+        self._enter(Unattached(epoch, deadline, state.leader_id, candidate))
+    then()
+
+
+def _m04_forgiving_read(self: QuorumStateStore) -> ElectionState | None:
+    try:
+        return _STORE_READ(self)
+    except QuorumStateError:
+        return None
+
+
+_STORE_READ = QuorumStateStore.read
+_INITIALIZE = QuorumState.initialize
+
+
+def _m06_forget_leadership(
+    self: QuorumState, log_end: OffsetAndEpoch, then: Callable[[], None]
+) -> None:
+    persisted = self._store.read() or ElectionState()
+    if persisted.leader_id == self._config.node_id and persisted.epoch >= log_end.epoch:
+        deadline = self._clock.monotonic_ms() + self.random_election_timeout_ms()
+        self._durably(Unattached(persisted.epoch, deadline), then)
+    else:
+        _INITIALIZE(self, log_end, then)
+
+
+def _m09_same_epoch(
+    self: RaftCore, epoch: int, then: Callable[[], None], leader_id: int = -1
+) -> None:
+    own = self.quorum.state
+    if own.name == "Resigned" and epoch == own.epoch + 1:
+        deadline = self.clock.monotonic_ms() + self.quorum.random_election_timeout_ms()
+        self._move(lambda done: self.quorum._durably(Unattached(own.epoch, deadline), done), then)
+    else:
+        _BECOME_UNATTACHED(self, epoch, then, leader_id)
+
+
+_BECOME_UNATTACHED = RaftCore.become_unattached
+
+
+def _m10_follower_grants(self: Follower, candidate: Any, *, log_ok: bool, pre_vote: bool) -> bool:
+    del self, candidate
+    return pre_vote and log_ok
+
+
+def _m11_no_check_quorum(self: Leader, now_ms: float) -> float:
+    del self, now_ms
+    return NEVER_MS
+
+
+def _m07_deaf_leader(
+    self: RaftCore, leader_id: int, epoch: int, endpoint: Any, then: Callable[[], None]
+) -> None:
+    if self.leader is None:
+        _MAYBE_TRANSITION(self, leader_id, epoch, endpoint, then)
+
+
+_MAYBE_TRANSITION = RaftCore.maybe_transition
+
+
+# -- log and commit ------------------------------------------------------------------------------
+
+
+def _m13_count_unsynced(self: RaftCore) -> None:
+    _FLUSH_LOG(self)
+    leader = self.leader
+    if leader is not None and leader.update_local(self.log.end_offset):
+        self.leader_high_watermark_moved(leader)
+
+
+_FLUSH_LOG = RaftCore.flush_log
+
+
+def _m15_leader_twice(self: Leader) -> int | None:
+    offsets = [-1 if s.end_offset is None else s.end_offset for s in self.replicas.values()]
+    own = self.replicas[self.local.id].end_offset
+    offsets = sorted([*offsets, -1 if own is None else own])
+    offset = offsets[len(offsets) // 2]
+    return None if offset < 0 else offset
+
+
+def _m17_any_epoch(self: Leader, offset: int) -> bool:
+    del self, offset
+    return True
+
+
+def _m19_fetch_unsynced(self: OutboundRequests) -> bool:
+    del self
+    return True
+
+
+def _m21_never_diverging(
+    self: ReplicatedLog, offset: int, epoch: int
+) -> tuple[Validity, OffsetAndEpoch]:
+    return Validity.VALID, OffsetAndEpoch(min(offset, self.end_offset), epoch)
+
+
+def _m23_any_batch(self: ReplicatedLog, records: bytes, epoch: int) -> bool:
+    del epoch
+    return _APPEND_AS_FOLLOWER(self, records, 2**31 - 1)
+
+
+_APPEND_AS_FOLLOWER = ReplicatedLog.append_as_follower
+
+
+# -- client and controller -----------------------------------------------------------------------
+
+
+def _m31_unconfirmed(self: QuorumController) -> bool:
+    del self
+    return False
+
+
+def _m32_at_append(self: QuorumController, last_offset: int) -> bool:
+    del self, last_offset
+    return True
+
+
+def _mutant(id_: str, title: str, breaks: str, *patches: tuple[type, str, Any]) -> Mutant:
+    for owner, name, _ in patches:
+        assert name in owner.__dict__, f"{id_} patches {owner.__name__}.{name}, which is not there"
+    return Mutant(id_, title, breaks, tuple(Patch(*patch) for patch in patches))
+
+
+_ALL = (
+    _mutant(
+        "M01",
+        "grants votes whatever the candidate's log holds",
+        "leader completeness: a leader without committed records is elected",
+        (InboundRequests, "is_log_up_to_date", _m01_any_log),
+    ),
+    _mutant(
+        "M02",
+        "compares logs by length before epoch",
+        "leader completeness: a longer, older log wins",
+        (InboundRequests, "is_log_up_to_date", _m02_offset_first),
+    ),
+    _mutant(
+        "M03",
+        "answers a Vote without writing it to quorum-state",
+        "election safety: a restarted voter votes again in the same epoch",
+        (QuorumState, "add_vote", _m03_memory_only),
+    ),
+    _mutant(
+        "M04",
+        "takes an unreadable quorum-state for a missing one",
+        "election safety: the vote is forgotten",
+        (QuorumStateStore, "read", _m04_forgiving_read),
+    ),
+    _mutant(
+        "M06",
+        "restarts as Unattached in an epoch that it led",
+        "election safety: it votes for another in its own epoch (KAFKA-10661)",
+        (QuorumState, "initialize", _m06_forget_leadership),
+    ),
+    _mutant(
+        "M07",
+        "a leader ignores higher epochs in responses and BeginQuorumEpoch",
+        "progress, linearizable reads: a deposed leader stays",
+        (RaftCore, "maybe_transition", _m07_deaf_leader),
+    ),
+    _mutant(
+        "M09",
+        "leaves Resigned without raising the epoch",
+        "election safety: it votes in, or follows, the epoch that it led",
+        (RaftCore, "become_unattached", _m09_same_epoch),
+    ),
+    _mutant(
+        "M10",
+        "grants PreVote although it hears from its leader",
+        "stable leadership: a server with a broken link deposes leaders",
+        (Follower, "can_grant_vote", _m10_follower_grants),
+    ),
+    _mutant(
+        "M11",
+        "never resigns for want of a quorum",
+        "leader progress: an isolated leader leads for ever (KAFKA-15489)",
+        (Leader, "_next_check_quorum_deadline", _m11_no_check_quorum),
+    ),
+    _mutant(
+        "M13",
+        "the leader counts itself before its fsync",
+        "durability: an acknowledged write is lost with the power",
+        (RaftCore, "flush_log", _m13_count_unsynced),
+    ),
+    _mutant(
+        "M15",
+        "counts the leader twice for the high watermark",
+        "durability: the leader commits alone",
+        (Leader, "committed_candidate", _m15_leader_twice),
+    ),
+    _mutant(
+        "M17",
+        "commits records of earlier epochs by counting replicas",
+        "durability: Raft's figure 8",
+        (Leader, "may_commit", _m17_any_epoch),
+    ),
+    _mutant(
+        "M19",
+        "a voter fetches on before what it appended is fsynced",
+        "durability: an acknowledged write is lost with the power",
+        (OutboundRequests, "may_fetch", _m19_fetch_unsynced),
+    ),
+    _mutant(
+        "M21",
+        "does not check whether a replica's log diverges",
+        "log matching: different records at one offset",
+        (ReplicatedLog, "validate", _m21_never_diverging),
+    ),
+    _mutant(
+        "M23",
+        "a follower appends batches of epochs that it has not reached",
+        "log matching",
+        (ReplicatedLog, "append_as_follower", _m23_any_batch),
+    ),
+    _mutant(
+        "M31",
+        "answers reads on the belief that it leads",
+        "linearizability: a deposed controller serves stale reads",
+        (QuorumController, "must_confirm", _m31_unconfirmed),
+    ),
+    _mutant(
+        "M32",
+        "acknowledges a write when it is appended",
+        "durability: an acknowledged write is lost with its leader",
+        (QuorumController, "is_committed", _m32_at_append),
+    ),
+)
+
+MUTANTS: dict[str, Mutant] = {mutant.id: mutant for mutant in _ALL}
+"""By id, in order."""
