@@ -65,8 +65,8 @@ class Interpreter:
             async with asyncio.TaskGroup() as group:
                 for worker in self._workers:
                     group.create_task(self._work(worker), name=f"worker {worker}")
-        except* HarnessError as errors:
-            raise _first(errors) from errors
+        except* Exception as errors:
+            raise _harness_error(errors) from errors
 
     async def close(self) -> None:
         """Close every client."""
@@ -129,9 +129,11 @@ class Interpreter:
             news.set_result(None)
 
 
-def _first(errors: BaseExceptionGroup[HarnessError]) -> HarnessError:
+def _harness_error(errors: BaseExceptionGroup[Exception]) -> HarnessError:
+    """Return the first of them; what is none yet (the journal cannot be written) becomes one."""
     error: BaseException = errors
     while isinstance(error, BaseExceptionGroup):
         error = error.exceptions[0]
-    assert isinstance(error, HarnessError)
-    return error
+    if isinstance(error, HarnessError):
+        return error
+    return HarnessError(f"{type(error).__name__}: {error}")

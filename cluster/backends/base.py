@@ -109,6 +109,13 @@ class Death:
     """Last lines that it wrote to stdout and stderr."""
 
 
+class ClientNetwork(Network, Protocol):
+    """A network of the harness's own, with connections that nobody else shares."""
+
+    def close(self) -> None:
+        """End all its connections; what waits gets its failure. Idempotent."""
+
+
 class Backend(Protocol):
     """A place that runs a fixed set of nodes.
 
@@ -191,8 +198,11 @@ class Backend(Protocol):
     def endpoint(self, node: str, listener: Listener = "CONTROLLER") -> Endpoint:
         """Where the harness reaches the node directly: no link fault is in this path."""
 
-    def client_network(self) -> Network:
-        """Make a network for the harness's own clients; call it inside the running event loop."""
+    def client_network(self) -> ClientNetwork:
+        """Make a network for one of the harness's clients; call it inside the running event loop.
+
+        Connections answer in order, so clients that must not wait for each other need their own.
+        """
 
     def node_folder(self, node: str) -> Path:
         """Locate the node's folder in the run: stdout.log, trace.jsonl, configuration, data."""

@@ -17,6 +17,7 @@ from cluster.backends import localprobe
 from cluster.backends.base import (
     Ability,
     BackendError,
+    ClientNetwork,
     Death,
     Link,
     LinkMeasure,
@@ -34,7 +35,8 @@ from cluster.backends.processes import (
     own_identity,
     record_process,
 )
-from cluster.ports import Endpoint, Network
+from cluster.ports import Endpoint
+from cluster.runtime.network import TcpNetwork
 from cluster.systems.base import Placement, System
 
 READY_TIMEOUT_S = 30.0
@@ -216,9 +218,9 @@ class LocalBackend:
         """Tell where `source` dials the controller listener of `target`."""
         return Endpoint(int(target[1:]), HOST, self._proxies.port(source, target))
 
-    def client_network(self) -> Network:
+    def client_network(self) -> ClientNetwork:
         """See `Backend.client_network`."""
-        raise NotImplementedError
+        return TcpNetwork()
 
     def node_folder(self, node: str) -> Path:
         """See `Backend.node_folder`."""

@@ -1,0 +1,237 @@
+"""One run on a live cluster: nodes up, clients and faults, heal, final reads, nodes down.
+
+`conduct` knows nothing of how the run is judged, nor of which backend it runs on. Whatever
+happens (a harness error, a node that will not start, Ctrl-C at any moment), the cluster is healed
+and taken down and the journal keeps all that was written.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+from collections.abc import AsyncIterator
+from dataclasses import dataclass
+from random import Random
+
+from cluster.backends.base import Backend, ClientNetwork
+from cluster.client import Client
+from cluster.ports import Clock
+from harness.final_reads import FinalReads, read_all
+from harness.generators import (
+    At,
+    BackOff,
+    Clients,
+    EachWorker,
+    Generator,
+    Nemesis,
+    Of,
+    Phases,
+    Rate,
+    TimeLimit,
+    Together,
+    UntilOk,
+    Worker,
+)
+from harness.generators.base import NEMESIS
+from harness.interpreter import Interpreter
+from harness.nemesis import NemesisClient, RunView
+from harness.observer import Observer
+from harness.plan import Plan
+from harness.recorder import Recorder
+from nemeses import drive
+from workloads.base import ClientContext, Completion, Op, WorkloadClient
+from workloads.leader import LeaderTracker
+
+BACK_OFF_S = 0.25
+"""Pause of a worker after a definite refusal."""
+FINAL_BOUND_S = 30.0
+"""How long the cluster has, after the heal, for each of: the last operations, the final reads."""
+HEAL_BOUND_S = 20.0
+"""How long healing may take when a run is broken off."""
+
+
+@dataclass(frozen=True, slots=True)
+class Run:
+    """What a run is made of."""
+
+    plan: Plan
+    backend: Backend
+    recorder: Recorder
+    clock: Clock
+
+
+@dataclass(frozen=True, slots=True)
+class _Cast:
+    """Everybody who acts in a run."""
+
+    client: Client
+    networks: tuple[ClientNetwork, ...]
+    observer: Observer
+    view: RunView
+    nemesis: NemesisClient
+    interpreter: Interpreter
+
+
+async def conduct(run: Run) -> FinalReads:
+    """Perform a run from first start to last stop, and return the final reads.
+
+    Raises BackendError where the cluster cannot be started, HarnessError where the harness failed.
+    Cancelling it heals and takes the cluster down; cancelling once more leaves out the healing.
+    """
+    run.recorder.note("phase", {"name": "start"})
+    view: RunView | None = None
+    done = False
+    try:
+        await run.backend.up()
+        cast = _cast(run)
+        view = cast.view
+        with contextlib.ExitStack() as stack:
+            for network in cast.networks:
+                stack.callback(network.close)
+            async with _watching(cast.observer):
+                reads = await _perform(run, cast)
+        cast.observer.tell_deaths()
+        done = True
+        return reads
+    finally:
+        try:
+            run.recorder.note("phase", {"name": "stop"})
+            if view is not None and not done:
+                await _heal_bounded(view)
+        except asyncio.CancelledError:
+            await _kill_everything(run.backend)
+            raise
+        finally:
+            await run.backend.down()
+
+
+async def _perform(run: Run, cast: _Cast) -> FinalReads:
+    """Go through the phases."""
+    try:
+        await _wait_for_leader(cast.observer)
+        run.recorder.note("phase", {"name": "faults"})
+        await cast.interpreter.run(main_phase(run.plan, cast.nemesis))
+        run.recorder.note("phase", {"name": "heal"})
+        await cast.interpreter.run(Nemesis(Of(cast.nemesis.open_heals())))
+        run.recorder.note("phase", {"name": "final-reads"})
+        await cast.interpreter.run(final_phase(run.plan))
+    finally:
+        await cast.interpreter.close()
+    reads = await read_all(run.backend, cast.client, cast.observer, FINAL_BOUND_S)
+    run.recorder.note("final-reads", reads.value())
+    return reads
+
+
+def main_phase(plan: Plan, nemesis: NemesisClient) -> Generator:
+    """Clients at the plan's rate while the nemesis follows its schedule."""
+
+    def stream(worker: Worker) -> Generator:
+        assert isinstance(worker, int), "only clients have streams"
+        random = Random(f"{plan.seed}/operations/{worker}")
+        return Of(plan.workload.operations(worker, random))
+
+    rate = Rate(
+        plan.rate_per_s, BackOff(BACK_OFF_S, EachWorker(stream)), Random(f"{plan.seed}/rate")
+    )
+    return Together(
+        clients=TimeLimit(plan.duration_s, rate),
+        nemesis=TimeLimit(plan.duration_s, At(nemesis.timed_ops())),
+    )
+
+
+def final_phase(plan: Plan) -> Generator:
+    """The workload's last operations, each until it is ok, as far as time allows."""
+    ops = plan.workload.final_operations()
+    return Clients(
+        TimeLimit(FINAL_BOUND_S, BackOff(BACK_OFF_S, Phases(*(UntilOk(op) for op in ops))))
+    )
+
+
+def _cast(run: Run) -> _Cast:
+    plan, backend = run.plan, run.backend
+    tracker = LeaderTracker(backend.nodes)
+    # Connections answer in order: the observer must not wait behind anybody else's request.
+    networks = (backend.client_network(), backend.client_network())
+    watcher, client = (Client(network, run.clock) for network in networks)
+    observer = Observer(backend, watcher, run.recorder, tracker)
+    view = RunView(backend, observer, Random(f"{plan.seed}/faults"))
+    nemesis = NemesisClient(view, plan.schedule)
+
+    def make_client(worker: Worker, process: int | str) -> WorkloadClient:
+        if worker == NEMESIS:
+            return nemesis
+        assert isinstance(worker, int), "clients are numbered"
+        assert isinstance(process, int), "and so are their processes"
+        network = backend.client_network()
+        inner = plan.workload.client(
+            ClientContext(
+                client=Client(network, run.clock, plan.operation_timeout_ms),
+                endpoint=backend.endpoint,
+                leader=tracker,
+                worker=worker,
+                process=process,
+                pinned_to=pinned_to(plan, worker),
+                timeout_ms=plan.operation_timeout_ms,
+            )
+        )
+        return _Connected(inner, network)
+
+    interpreter = Interpreter(Of(()), run.recorder, make_client, plan.concurrency)
+    return _Cast(client, networks, observer, view, nemesis, interpreter)
+
+
+class _Connected:
+    """A process's client together with the connections that it alone uses."""
+
+    def __init__(self, inner: WorkloadClient, network: ClientNetwork) -> None:
+        self._inner = inner
+        self._network = network
+
+    async def invoke(self, op: Op) -> Completion:
+        return await self._inner.invoke(op)
+
+    async def close(self) -> None:
+        await self._inner.close()
+        self._network.close()
+
+
+def pinned_to(plan: Plan, worker: int) -> str | None:
+    """Node that a worker is pinned to: one worker a node, but never more than half of them."""
+    pinned = min(plan.nodes, plan.concurrency // 2)
+    return plan.node_names[worker] if worker < pinned else None
+
+
+@contextlib.asynccontextmanager
+async def _watching(observer: Observer) -> AsyncIterator[None]:
+    """Let the observer watch; if it dies, that is an error of the run."""
+    task = asyncio.ensure_future(observer.watch())
+    try:
+        yield
+        if task.done():
+            task.result()
+    finally:
+        task.cancel()
+        with contextlib.suppress(asyncio.CancelledError):
+            await task
+
+
+async def _wait_for_leader(observer: Observer) -> None:
+    """Wait for the first leader, bounded: a cluster without one is to be seen, not to hang on."""
+    loop = asyncio.get_running_loop()
+    deadline_s = loop.time() + FINAL_BOUND_S
+    while await observer.ask() is None:
+        if loop.time() >= deadline_s:
+            return
+        await asyncio.sleep(0.05)
+
+
+async def _heal_bounded(view: RunView) -> None:
+    # What cannot be healed in time ends with the cluster.
+    with contextlib.suppress(TimeoutError):
+        async with asyncio.timeout(HEAL_BOUND_S):
+            await drive.heal_all(view)
+
+
+async def _kill_everything(backend: Backend) -> None:
+    for node in backend.nodes:
+        await backend.kill(node)
