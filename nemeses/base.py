@@ -76,8 +76,9 @@ class View(Protocol):
 class Fault(Protocol):
     """One kind of fault, without state of its own: what it did is in its Injection."""
 
-    name: str
-    """"kill", "pause", "restart", "partition"."""
+    @property
+    def name(self) -> str:
+        """Name it as plans do: "kill", "pause", "restart", "partition"."""
 
     def check(self, parameters: Parameters, nodes: tuple[str, ...]) -> None:
         """Refuse parameters that it does not know, before anything starts: ParameterError."""

@@ -1,55 +1,106 @@
 """Apply and undo faults so that a schedule never dies of one.
 
-`inject` and `heal` turn every error into an Injection that says `verified=False` and why; only
-cancellation passes through. Both keep `view.active`, which is how one fault knows of the others.
+`inject`, `heal` and `heal_all` turn every error into an Injection that says `verified=False` and
+why; only cancellation passes through. They keep `view.active`, which is how one fault knows of
+the others. Calls may overlap as long as no injection is healed twice at once.
 """
 
 from __future__ import annotations
 
+from collections.abc import Awaitable
 from dataclasses import replace
 
+from cluster.backends.base import NodeState
 from nemeses.base import Injection, Parameters, View, refused
 from nemeses.registry import fault_named
+
+SWEEP = "sweep"
+"""The name under which `heal_all` reports what no active injection accounts for."""
 
 
 async def inject(view: View, name: str, parameters: Parameters) -> Injection:
     """Apply the fault of this name and measure whether it bit.
 
-    What was applied joins `view.active`, bitten or not, also when this call is cancelled
-    half-way: the faults themselves apply one thing after another, and heal copes with a part.
+    What was applied joins `view.active`, bitten or not. If this is cancelled while it applies,
+    `heal_all` finds what it did.
     """
-    fault = fault_named(name)
     try:
+        fault = fault_named(name)
         injection = await fault.inject(view, parameters)
     except Exception as error:  # noqa: BLE001  (whatever a fault meets belongs in the history)
         return refused(name, parameters, _reason(error))
     if not injection.applied:
         return injection
     view.active.append(injection)
-    try:
-        verified = await fault.verify(view, injection)
-    except Exception as error:  # noqa: BLE001  (as above)
-        verified = _failed(injection, error)
-    view.active[view.active.index(injection)] = verified
+    verified = await _guarded(injection, fault.verify(view, injection))
+    view.active[_position(view, injection)] = verified
     return verified
 
 
 async def heal(view: View, injection: Injection) -> Injection:
-    """Undo an injection and measure that it is gone.
+    """Undo an injection, as `inject` returned it, and measure that it is gone.
 
-    It leaves `view.active` when it is; a heal that failed stays there, so that a later
-    `heal_all` tries again.
+    It leaves `view.active` when it is; a heal that failed stays there, so that `heal_all` tries
+    again. Nothing to undo counts as healed.
     """
-    raise NotImplementedError
+    if not injection.applied:
+        return replace(injection, verified=True, detail={"nothing": "it was not applied"})
+    healed = await _guarded(injection, fault_named(injection.fault).heal(view, injection))
+    if healed.verified and any(active is injection for active in view.active):
+        del view.active[_position(view, injection)]
+    return healed
 
 
 async def heal_all(view: View) -> tuple[Injection, ...]:
-    """Undo everything that is active, newest first; one result each, in that order."""
-    raise NotImplementedError
+    """Undo everything that is active, newest first; one result each, in that order.
+
+    Then sweep up what no injection accounts for, as after a cancelled one: cut links, paused
+    nodes, and dead nodes, but not those that died unasked, which are evidence. A sweep that found
+    something is reported as a last result of fault `sweep`.
+    """
+    results = [await heal(view, injection) for injection in reversed(tuple(view.active))]
+    swept = await _sweep(view)
+    return (*results, *swept)
 
 
-def _failed(injection: Injection, error: Exception) -> Injection:
-    return replace(injection, verified=False, detail={**injection.detail, "reason": _reason(error)})
+async def _sweep(view: View) -> tuple[Injection, ...]:
+    backend = view.backend
+    crashed = {(death.node, death.incarnation) for death in backend.unexpected_deaths()}
+    found: list[str] = []
+    failed: list[str] = []
+
+    async def undo(node: str, what: str, act: Awaitable[None]) -> None:
+        found.append(node)
+        try:
+            await act
+        except Exception as error:  # noqa: BLE001  (as in `inject`)
+            failed.append(f"{node} {what}: {_reason(error)}")
+
+    if cut := sorted(backend.links_cut()):
+        nodes = ",".join(sorted({node for link in cut for node in link}))
+        await undo(nodes, "links were cut", backend.restore_links(cut))
+    for node in backend.nodes:
+        state = await backend.state(node)
+        if state is NodeState.PAUSED:
+            await undo(node, "was paused", backend.resume(node))
+        elif state is NodeState.DEAD and (node, backend.incarnation(node)) not in crashed:
+            await undo(node, "was dead", backend.start(node))
+    if not found:
+        return ()
+    detail = {"found": found} | ({"reason": "; ".join(failed)} if failed else {})
+    return (Injection(SWEEP, {}, tuple(found), verified=not failed, detail=detail),)
+
+
+async def _guarded(injection: Injection, act: Awaitable[Injection]) -> Injection:
+    try:
+        return await act
+    except Exception as error:  # noqa: BLE001  (as in `inject`)
+        detail = {**injection.detail, "reason": _reason(error)}
+        return replace(injection, verified=False, detail=detail)
+
+
+def _position(view: View, injection: Injection) -> int:
+    return next(place for place, active in enumerate(view.active) if active is injection)
 
 
 def _reason(error: Exception) -> str:

@@ -5,9 +5,13 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 from cluster.names import unknown
-from nemeses.base import Fault, ParameterError
+from nemeses.base import Fault, ParameterError, Parameters
+from nemeses.partition import Partition
+from nemeses.processes import Kill, Pause, Restart
 
-FAULTS: Mapping[str, Fault] = {}
+FAULTS: Mapping[str, Fault] = {
+    fault.name: fault for fault in (Kill(), Pause(), Restart(), Partition())
+}
 
 
 def fault_named(name: str) -> Fault:
@@ -16,3 +20,8 @@ def fault_named(name: str) -> Fault:
         return FAULTS[name]
     except KeyError:
         raise ParameterError(unknown("fault", name, FAULTS)) from None
+
+
+def check_fault(name: str, parameters: Parameters, nodes: tuple[str, ...]) -> None:
+    """Refuse a fault or parameters that a plan must not name: ParameterError, one line."""
+    fault_named(name).check(parameters, nodes)

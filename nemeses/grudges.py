@@ -1,0 +1,98 @@
+"""Partition shapes: pure functions from nodes to the directed links that they cut.
+
+The names are Jepsen's, where it has one. A node *sees* another when neither link between the two
+is cut, since a request needs one and its response the other. A majority of n is n // 2 + 1.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+
+from cluster.backends.base import Link
+
+Nodes = Sequence[str]
+"""In the order that decides who is where; a caller shuffles it with its seeded generator."""
+
+
+def between(ones: Iterable[str], others: Iterable[str]) -> frozenset[Link]:
+    """Cut both directions between every one and every other."""
+    out = one_way(ones, others)
+    return out | {(b, a) for a, b in out}
+
+
+def one_way(sources: Iterable[str], targets: Iterable[str]) -> frozenset[Link]:
+    """Cut what every source says to every target, and nothing that the targets say."""
+    heard = tuple(targets)
+    return frozenset((a, b) for a in sources for b in heard if a != b)
+
+
+def isolate(nodes: Nodes, node: str) -> frozenset[Link]:
+    """One node alone; the others see each other."""
+    return between([node], _others(nodes, node))
+
+
+def halves(nodes: Nodes) -> frozenset[Link]:
+    """The first n // 2 nodes on one side, the rest, a majority if n is odd, on the other."""
+    middle = len(nodes) // 2
+    return between(nodes[:middle], nodes[middle:])
+
+
+def bridge(nodes: Nodes) -> frozenset[Link]:
+    """Two halves that do not see each other, and the node in the middle that sees both.
+
+    For n >= 3. With n = 3 every node sees a majority; with odd n every half sees one with the
+    bridge; with even n only the larger half does.
+    """
+    _at_least(3, nodes, "bridge")
+    middle = len(nodes) // 2
+    return between(nodes[:middle], nodes[middle + 1 :])
+
+
+def majorities_ring(nodes: Nodes) -> frozenset[Link]:
+    """Every node sees a majority, and no two see the same one.
+
+    The nodes stand on a ring, and each sees those that are at most r steps away, r the smallest
+    number with which these are a majority: 2r + 1 >= n // 2 + 1, so r = (n // 2 + 1) // 2. For
+    n >= 4 that leaves somebody out (2r + 1 < n), and the windows around two nodes differ. For
+    n = 3 one step is the whole ring and nothing would be cut: the ring is then opened between
+    its ends, which is the bridge, and still lets every node see another majority (a, b), (a, b, c),
+    (b, c). Sees is symmetric, as a request needs its response.
+    """
+    _at_least(3, nodes, "majorities-ring")
+    size = len(nodes)
+    if size == 3:
+        return bridge(nodes)
+    reach = (size // 2 + 1) // 2
+    return frozenset(
+        (a, b)
+        for i, a in enumerate(nodes)
+        for j, b in enumerate(nodes)
+        if min((i - j) % size, (j - i) % size) > reach
+    )
+
+
+def outgoing(nodes: Nodes, node: str) -> frozenset[Link]:
+    """Nobody hears the node, and it hears all."""
+    return one_way([node], _others(nodes, node))
+
+
+def incoming(nodes: Nodes, node: str) -> frozenset[Link]:
+    """The node hears nobody, and all hear it."""
+    return one_way(_others(nodes, node), [node])
+
+
+def sees(nodes: Nodes, cut: frozenset[Link], node: str) -> frozenset[str]:
+    """Name whom the node can exchange requests with, itself included."""
+    return frozenset(
+        other for other in nodes if (node, other) not in cut and (other, node) not in cut
+    )
+
+
+def _others(nodes: Nodes, node: str) -> tuple[str, ...]:
+    assert node in nodes, f"{node} is one of the nodes"
+    return tuple(other for other in nodes if other != node)
+
+
+def _at_least(count: int, nodes: Nodes, shape: str) -> None:
+    if len(nodes) < count:
+        raise ValueError(f"partition shape {shape} needs at least {count} nodes")
