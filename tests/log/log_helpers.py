@@ -1,0 +1,65 @@
+"""A scheduler that tests advance by hand, and short names for batches and logs."""
+
+from __future__ import annotations
+
+import heapq
+from collections.abc import Callable
+
+from cluster.backends.sim.disk import MemoryDisk
+from cluster.log.log import Log, LogConfig
+from cluster.log.records import Record, encode_batch
+
+DIRECTORY = "topic-0"
+
+
+class Steps:
+    """`call_later` whose callbacks run when a test says so, in order of due time."""
+
+    def __init__(self) -> None:
+        self.now_ms = 0.0
+        self._due: list[tuple[float, int, Callable[[], None]]] = []
+        self._count = 0
+
+    def call_later(self, delay_ms: float, callback: Callable[[], None]) -> None:
+        self._count += 1
+        heapq.heappush(self._due, (self.now_ms + delay_ms, self._count, callback))
+
+    def step(self) -> bool:
+        if not self._due:
+            return False
+        self.now_ms, _, callback = heapq.heappop(self._due)
+        callback()
+        return True
+
+    def run(self) -> None:
+        while self.step():
+            pass
+
+
+def fail(error: OSError) -> None:
+    raise AssertionError(f"disk failed: {error}")
+
+
+class Logs:
+    """One simulated disk and the log on it, opened again and again."""
+
+    def __init__(self, segment_bytes: int = 400, cache_bytes: int = 200) -> None:
+        self.steps = Steps()
+        self.disk = MemoryDisk(self.steps.call_later)
+        self.config = LogConfig(segment_bytes=segment_bytes, cache_bytes=cache_bytes)
+        self.failures: list[OSError] = []
+
+    def open(self) -> Log:
+        return Log.open(self.disk, DIRECTORY, self.config, self.failures.append)
+
+
+def batch(offset: int, epoch: int = 0, records: int = 1, size: int = 10) -> bytes:
+    values = [Record(bytes([offset % 251, epoch % 251]) * (size // 2)) for _ in range(records)]
+    return encode_batch(offset, epoch, values, 1_000 + offset)
+
+
+def flushed(logs: Logs, log: Log) -> None:
+    called: list[int] = []
+    log.flush(lambda: called.append(log.durable_end_offset))
+    logs.steps.run()
+    assert called == [log.end_offset]
