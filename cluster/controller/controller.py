@@ -134,6 +134,10 @@ class QuorumController:
 
     def _on_commit(self, batches: Sequence[CommittedBatch]) -> None:
         for batch in batches:
+            if self.is_active and batch.epoch != self.cur_claim_epoch:
+                # Another leader's batch: what we await at these offsets is not what was committed,
+                # whether or not we were told already that leadership is lost.
+                self._renounce()
             self.image.apply(batch)
         self.speculative.drop_through(self.image.offset)
         self._complete_deferred()

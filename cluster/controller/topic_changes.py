@@ -19,6 +19,7 @@ from cluster.controller.state import MetadataState, TopicImage
 from cluster.controller.topic_creation import (
     TopicError,
     check_manual_placements,
+    check_named_once,
     new_placements,
     partition_record,
 )
@@ -119,12 +120,10 @@ def create_partitions(
     counts = Counter(topic.name for topic in request.topics)
     results: list[CreatePartitionsTopicResult] = []
     records: list[MetadataRecord] = []
-    for name in counts:
-        item = next(topic for topic in request.topics if topic.name == name)
+    for name, item in {topic.name: topic for topic in request.topics}.items():
         error = NO_ERROR
         try:
-            if counts[name] > 1:
-                raise TopicError(ErrorCode.invalid_request, "Duplicate topic name.")
+            check_named_once(counts, name)
             records += _partitions(item, state, cluster, random)
         except TopicError as refusal:
             error = refusal.api_error

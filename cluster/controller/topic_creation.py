@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import uuid
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 
 from cluster.controller.cluster_info import ClusterInfo
 from cluster.controller.placement import place_replicas
@@ -64,11 +64,9 @@ def create_topics(
     results: list[CreatableTopicResult] = []
     records: list[MetadataRecord] = []
     similar_in_request: dict[str, str] = {}
-    for name in counts:
-        topic = next(topic for topic in request.topics if topic.name == name)
+    for name, topic in {topic.name: topic for topic in request.topics}.items():
         try:
-            if counts[name] > 1:
-                raise TopicError(ErrorCode.invalid_request, "Duplicate topic name.")
+            check_named_once(counts, name)
             _check_name(name, state, similar_in_request)
             placements = _placements(topic, cluster, random)
             configs = _configs(topic)
@@ -89,6 +87,12 @@ def create_topics(
         records=() if request.validate_only else tuple(records),
         response=CreateTopicsResponse(throttle_time=NO_THROTTLE, topics=tuple(results)),
     )
+
+
+def check_named_once(counts: Mapping[TopicName, int], name: TopicName) -> None:
+    """Refuse a name that one request has several times. Raises TopicError."""
+    if counts[name] > 1:
+        raise TopicError(ErrorCode.invalid_request, "Duplicate topic name.")
 
 
 def _check_name(name: str, state: MetadataState, similar_in_request: dict[str, str]) -> None:

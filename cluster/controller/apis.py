@@ -1,0 +1,169 @@
+"""Requests for the controller and for the metadata, by type (ControllerApis, partly KafkaApis).
+
+- CreateTopics, DeleteTopics, CreatePartitions, IncrementalAlterConfigs: by the active controller,
+  on whichever listener; every other node answers NOT_CONTROLLER.
+- DescribeConfigs: on the controller listener a confirmed read, or NOT_CONTROLLER; on the client
+  listener this node's image.
+- Metadata: on the controller listener a confirmed read, or NOT_CONTROLLER; on the client listener a
+  confirmed read that names this node as the controller, or else this node's image.
+- DescribeCluster: every node tells the controllers on the controller listener, the brokers on the
+  client listener.
+
+A node's image may be stale. A Metadata answer that names its own sender as the controller is not:
+it was confirmed. Answers from an image never name their sender, so a client can tell which is which.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from functools import partial
+from typing import Any
+
+from cluster.controller.cluster_info import ClusterInfo
+from cluster.controller.configuration_control import incremental_alter_configs
+from cluster.controller.controller import QuorumController
+from cluster.controller.describe import describe_cluster, describe_configs, describe_metadata
+from cluster.controller.error_responses import (
+    alter_configs_error,
+    create_partitions_error,
+    create_topics_error,
+    delete_topics_error,
+    describe_configs_error,
+    metadata_error,
+)
+from cluster.controller.raft import Raft
+from cluster.controller.topic_changes import create_partitions, delete_topics
+from cluster.controller.topic_creation import create_topics
+from cluster.errors import ErrorCode
+from cluster.kraft.messages import NO_NODE
+from cluster.ports import Random
+from cluster.protocol.messages import (
+    CreatePartitionsRequest,
+    CreateTopicsRequest,
+    DeleteTopicsRequest,
+    DescribeClusterRequest,
+    DescribeConfigsRequest,
+    IncrementalAlterConfigsRequest,
+    MetadataRequest,
+    MetadataResponse,
+)
+
+DEFAULT_API_TIMEOUT_MS = 30_000
+"""For requests that carry no timeout of their own."""
+METADATA_CONFIRMATION_MS = 1_500
+"""How long Metadata waits for a confirmation before it is answered from the image."""
+
+Reply = Callable[[Any], None]
+
+
+class ControllerApis:
+    """Dispatches requests; answers each at most once, maybe much later."""
+
+    def __init__(
+        self, controller: QuorumController, raft: Raft, cluster: ClusterInfo, random: Random
+    ) -> None:
+        self._controller = controller
+        self._raft = raft
+        self._cluster = cluster
+        self._random = random
+        self._handlers: dict[type, Callable[[str, Any, Reply], None]] = {
+            CreateTopicsRequest: self._create_topics,
+            DeleteTopicsRequest: self._delete_topics,
+            CreatePartitionsRequest: self._create_partitions,
+            IncrementalAlterConfigsRequest: self._alter_configs,
+            DescribeConfigsRequest: self._describe_configs,
+            MetadataRequest: self._metadata,
+            DescribeClusterRequest: self._describe_cluster,
+        }
+
+    def handles(self, message: object) -> bool:
+        """Tell whether a request is one of ours."""
+        return type(message) in self._handlers
+
+    def handle(self, listener: str, message: object, reply: Reply) -> None:
+        """Handle a request that arrived on a listener. Raises KeyError when it is not ours."""
+        self._handlers[type(message)](listener, message, reply)
+
+    def _create_topics(self, _listener: str, request: CreateTopicsRequest, reply: Reply) -> None:
+        self._controller.append_write_event(
+            lambda state: create_topics(request, state, self._cluster, self._random),
+            partial(create_topics_error, request),
+            request.timeout.total_seconds() * 1000,
+            reply,
+        )
+
+    def _delete_topics(self, _listener: str, request: DeleteTopicsRequest, reply: Reply) -> None:
+        self._controller.append_write_event(
+            lambda state: delete_topics(request, state),
+            partial(delete_topics_error, request),
+            request.timeout.total_seconds() * 1000,
+            reply,
+        )
+
+    def _create_partitions(
+        self, _listener: str, request: CreatePartitionsRequest, reply: Reply
+    ) -> None:
+        self._controller.append_write_event(
+            lambda state: create_partitions(request, state, self._cluster, self._random),
+            partial(create_partitions_error, request),
+            request.timeout.total_seconds() * 1000,
+            reply,
+        )
+
+    def _alter_configs(
+        self, _listener: str, request: IncrementalAlterConfigsRequest, reply: Reply
+    ) -> None:
+        self._controller.append_write_event(
+            lambda state: incremental_alter_configs(request, state, self._cluster),
+            partial(alter_configs_error, request),
+            DEFAULT_API_TIMEOUT_MS,
+            reply,
+        )
+
+    def _describe_configs(
+        self, listener: str, request: DescribeConfigsRequest, reply: Reply
+    ) -> None:
+        if listener == self._cluster.controller_listener:
+            self._controller.append_read_event(
+                lambda state: describe_configs(request, state, self._cluster),
+                partial(describe_configs_error, request),
+                DEFAULT_API_TIMEOUT_MS,
+                reply,
+            )
+        else:
+            reply(describe_configs(request, self._controller.image.state, self._cluster))
+
+    def _metadata(self, listener: str, request: MetadataRequest, reply: Reply) -> None:
+        own_id = self._raft.node_id
+        if listener == self._cluster.controller_listener:
+            on_error: Callable[[ErrorCode, str | None], MetadataResponse]
+            on_error = partial(metadata_error, request)
+        elif self._controller.is_active:
+            on_error = partial(self._metadata_of_image, request)
+        else:
+            reply(self._metadata_of_image(request, ErrorCode.none, None))
+            return
+        self._controller.append_read_event(
+            lambda state: describe_metadata(request, state, self._cluster, own_id),
+            on_error,
+            METADATA_CONFIRMATION_MS,
+            reply,
+        )
+
+    def _metadata_of_image(
+        self, request: MetadataRequest, _error: ErrorCode, _message: str | None
+    ) -> MetadataResponse:
+        state = self._controller.image.state
+        return describe_metadata(request, state, self._cluster, self._other_leader_id())
+
+    def _other_leader_id(self) -> int:
+        """Return the leader that this node knows, unless it is itself: that needs confirmation."""
+        leader_id = self._raft.leader_and_epoch.leader_id
+        return NO_NODE if leader_id == self._raft.node_id else leader_id
+
+    def _describe_cluster(
+        self, listener: str, request: DescribeClusterRequest, reply: Reply
+    ) -> None:
+        to_controller = listener == self._cluster.controller_listener
+        leader_id = self._raft.leader_and_epoch.leader_id
+        reply(describe_cluster(request, self._cluster, leader_id, to_controller=to_controller))
