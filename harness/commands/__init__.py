@@ -1,0 +1,1 @@
+"""The commands of `kraftprobe`, one module for each group of them that belongs together."""

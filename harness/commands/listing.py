@@ -1,0 +1,77 @@
+"""`list`: runs with their verdicts, and what a plan can name."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from pathlib import Path
+
+import click
+from rich.console import Console
+from rich.table import Table
+from rich.text import Text
+
+from harness.campaigns import campaign_names, load
+from harness.commands.options import runs_option
+from harness.plan import known_mutants
+from nemeses.registry import FAULTS
+from results.files import StoreError
+from results.store import RunStore, list_runs
+from workloads.registry import WORKLOADS
+
+KINDS = ("runs", "workloads", "faults", "campaigns", "mutants")
+
+
+@click.command("list")
+@click.argument("kind", type=click.Choice(KINDS), default="runs")
+@runs_option
+def list_(kind: str, runs: Path) -> int:
+    """List runs with their verdicts, or workloads, faults, campaigns or mutants."""
+    if kind == "runs":
+        _show_runs(runs)
+        return 0
+    rows: Mapping[str, Callable[[], list[tuple[str, str]]]] = {
+        "workloads": lambda: [(name, WORKLOADS[name].title) for name in WORKLOADS],
+        "faults": lambda: [(name, _first_line(FAULTS[name].__doc__)) for name in FAULTS],
+        "campaigns": lambda: [(name, _campaign_line(name)) for name in campaign_names()],
+        "mutants": lambda: list(known_mutants().items()),
+    }
+    for name, title in rows[kind]():
+        click.echo(f"{name:<12} {title}")
+    return 0
+
+
+def _show_runs(root: Path) -> None:
+    stores = list_runs(root)
+    if not stores:
+        click.echo(f"no runs in {root}")
+        return
+    table = Table("run", "workload", "nodes", "seed", "mutant", "verdict", box=None)
+    for store in stores:
+        table.add_row(*(Text(cell) for cell in _run_cells(store)))
+    Console().print(table)
+
+
+def _run_cells(store: RunStore) -> list[str]:
+    name = f"{store.folder.parent.name}/{store.folder.name}"
+    try:
+        plan = store.plan()
+    except StoreError:
+        return [name, "?", "?", "?", "?", "damaged plan"]
+    try:
+        verdict = str(store.read_results().status)
+    except StoreError:
+        verdict = "not judged" if not store.results_path.exists() else "damaged results"
+    cells = [str(plan.get(key, "?")) for key in ("workload", "nodes", "seed")]
+    return [name, *cells, str(plan.get("mutant") or ""), verdict]
+
+
+def _campaign_line(name: str) -> str:
+    plan = load(name)
+    return (
+        f"{plan['workload']}, {plan['nodes']} nodes, {plan['duration_s']} s, "
+        f"faults: {', '.join(plan['faults'])}"
+    )
+
+
+def _first_line(text: str | None) -> str:
+    return (text or "").strip().splitlines()[0] if text else ""

@@ -1,0 +1,51 @@
+"""From a stored run to verdict, report and JUnit file, and what is said about it."""
+
+from __future__ import annotations
+
+import click
+from results.junit import write_junit
+
+from checkers.verdict import EXIT_CODES, Status
+from results.model import RunResults
+from results.pipeline import judge
+from results.report import write_report
+from results.session import SparkHandle
+from results.store import RunStore
+
+_COLOURS = {
+    Status.PASS: "green",
+    Status.FAIL: "red",
+    Status.UNKNOWN: "yellow",
+    Status.UNDER_EXERCISED: "yellow",
+}
+
+
+def judge_and_report(store: RunStore, spark: SparkHandle | None, *, with_report: bool) -> int:
+    """Judge a run, write what is asked for, tell the verdict; return its exit code.
+
+    The last line on stdout is the path of the report (of results.json where none is written).
+    """
+    results = judge(store, spark)
+    write_junit(store, results)
+    if with_report:
+        write_report(store, results)
+    tell(results)
+    click.echo(str(store.report_path if with_report else store.results_path))
+    return EXIT_CODES[results.status]
+
+
+def tell(results: RunResults) -> None:
+    """Print each check and the verdict, the worst last."""
+    mutant = results.plan.get("mutant")
+    for check in results.checks:
+        status = click.style(f"{check.status.value:<15}", fg=_COLOURS[check.status])
+        click.echo(f"  {status} {check.checker}: {_line(check.summary)}")
+    counts = results.statistics.get("operations", 0)
+    suffix = f" (MUTANT {mutant}: a deliberately faulty node)" if mutant else ""
+    verdict = click.style(results.status.value, fg=_COLOURS[results.status], bold=True)
+    click.echo(f"{verdict} {results.run}: {counts} operations{suffix}")
+
+
+def _line(text: str, limit: int = 300) -> str:
+    flat = "".join(char if char.isprintable() else " " for char in text)
+    return flat if len(flat) <= limit else flat[: limit - 1] + "…"

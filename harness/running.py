@@ -1,0 +1,192 @@
+"""One run from plan to verdict: folder, cluster, evidence, judgement, exit code."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import os
+import platform
+import shlex
+import sys
+from collections.abc import Mapping
+from dataclasses import dataclass
+from datetime import datetime
+from importlib import metadata
+from pathlib import Path
+from typing import Any
+
+from rich.console import Console
+
+from checkers.registry import CheckSpec, find_check
+from cluster.backends.base import Backend
+from cluster.backends.local import LocalBackend
+from cluster.runtime.clock import LoopClock
+from cluster.systems.kraft import KraftSystem
+from harness import evidence
+from harness.campaign import Run, conduct
+from harness.display import Display
+from harness.errors import one_line
+from harness.final_reads import FinalReads
+from harness.interpreter import HarnessError
+from harness.interrupt import run_interruptible, sigterm_interrupts
+from harness.judgement import judge_and_report
+from harness.live import LiveFigures
+from harness.plan import Plan
+from harness.recorder import Recorder
+from results.jvm import JvmError
+from results.session import Spark, SparkError, SparkHandle
+from results.store import RunStore
+from results.warm import WarmSession
+
+_PACKAGES = ("kraftprobe", "pyspark", "pyarrow", "pandas", "numpy", "kio", "aiokafka")
+
+
+@dataclass(frozen=True, slots=True)
+class Request:
+    """What the user asked for beside the plan."""
+
+    plan: Plan
+    runs: Path
+    command: str
+    """The command line that repeats the run."""
+    spark_master: str | None
+    with_report: bool
+
+
+def checks_for(plan: Plan) -> tuple[CheckSpec, ...]:
+    """Everything that judges a run of this plan. Raises CheckError."""
+    specs = (
+        *plan.workload.checks(),
+        CheckSpec("log-agreement"),
+        CheckSpec("election-safety"),
+        CheckSpec("unexpected-death"),
+        CheckSpec("exercised", {"expectations": dict(plan.expectations)}),
+        CheckSpec("statistics"),
+    )
+    for spec in specs:
+        find_check(spec)
+    return specs
+
+
+def run_name(now: datetime, seed: int) -> str:
+    """Name a run by the time it began at (UTC) and its seed."""
+    return f"{now:%Y%m%dT%H%M%SZ}-seed{seed}"
+
+
+def plan_document(plan: Plan, run: str, command: str) -> dict[str, Any]:
+    """Render everything that `plan.json` holds."""
+    return {
+        **plan.to_json(),
+        "run": run,
+        "system": "kraft",
+        "checks": [{"name": spec.name, "options": spec.options} for spec in checks_for(plan)],
+        "versions": versions(),
+        "command": command,
+    }
+
+
+def versions() -> Mapping[str, str]:
+    """Name the versions that may matter to somebody who repeats a run."""
+    found = {"python": platform.python_version(), "platform": platform.platform()}
+    found["cpus"] = str(os.cpu_count())
+    for package in _PACKAGES:
+        with contextlib.suppress(metadata.PackageNotFoundError):
+            found[package] = metadata.version(package)
+    return found
+
+
+def perform(request: Request, now: datetime) -> int:
+    """Run, judge and report. Returns the exit code of the verdict.
+
+    Raises StoreError when the run folder cannot be made, BackendError, HarnessError, and
+    KeyboardInterrupt after a signal; by then no node runs any more.
+    """
+    plan = request.plan
+    run = run_name(now, plan.seed)
+    store = RunStore.create(request.runs, plan_document(plan, run, request.command))
+    console = Console(stderr=True)
+    display = Display(console, f"{plan.campaign}/{run}", plan.duration_s, plan.mutant)
+    display.say(f"run {store.folder}")
+    if plan.mutant is not None:
+        display.say(f"MUTANT {plan.mutant}: the nodes are deliberately faulty")
+    with WarmSession(Spark(request.spark_master)) as warm:
+        _run_cluster(plan, store, display)
+        with sigterm_interrupts():
+            spark = _session(warm, display)
+            display.say("judging")
+            return judge_and_report(store, spark, with_report=request.with_report)
+
+
+def _run_cluster(plan: Plan, store: RunStore, display: Display) -> None:
+    """Everything that needs nodes; the run is stored when it returns, or raises."""
+    system = KraftSystem(plan.node_settings, plan.mutant)
+    backend = LocalBackend(system, store.folder, plan.nodes, store.folder.name)
+
+    def on_signal(count: int) -> None:
+        if count == 1:
+            display.say("stopping: healing, then taking the nodes down (again to hurry)")
+        else:
+            display.say("hurrying")
+
+    try:
+        with store.journal_writer() as journal:
+
+            async def work() -> None:
+                loop = asyncio.get_running_loop()
+                recorder = Recorder(journal, loop.time)
+                reads = await _show_and_conduct(plan, backend, recorder, display)
+                for read in reads.reads.values():
+                    store.write_final_read(read)
+                recorder.note("phase", {"name": "evidence"})
+                problems = evidence.collect(store, system, plan.node_names)
+                recorder.note("evidence", {"problems": problems})
+                for problem in problems:
+                    display.say(f"evidence: {problem}")
+
+            run_interruptible(work(), on_signal)
+    except KeyboardInterrupt:
+        display.say(f"what was recorded is kept: kraftprobe check {store.folder}")
+        raise
+    except HarnessError as error:
+        raise HarnessError(
+            f"the harness failed: {one_line(error)}; the journal is kept in {store.folder}"
+        ) from error
+
+
+async def _show_and_conduct(
+    plan: Plan, backend: Backend, recorder: Recorder, display: Display
+) -> FinalReads:
+    """Conduct the run with the display beside it."""
+    live = LiveFigures()
+    recorder.listen(live.take)
+    clock = LoopClock(asyncio.get_running_loop())
+    with display:
+        shown = asyncio.ensure_future(display.refresh(live, recorder.now_ns))
+        try:
+            return await conduct(Run(plan, backend, recorder, clock))
+        finally:
+            shown.cancel()
+            with contextlib.suppress(asyncio.CancelledError):
+                await shown
+
+
+def _session(warm: WarmSession, display: Display) -> SparkHandle | None:
+    """Wait for Spark; without one the same checks run in this process, and that is said."""
+    try:
+        return warm.get()
+    except (SparkError, JvmError) as error:
+        display.say(f"WARNING: judging without Spark: {one_line(error)}")
+        return None
+
+
+def repeat_command(arguments: list[str], seed: int) -> str:
+    """Spell the command line that repeats a run: what was typed, and the seed."""
+    typed = list(arguments)
+    if not any(part == "--seed" or part.startswith("--seed=") for part in typed):
+        typed += ["--seed", str(seed)]
+    return shlex.join(["kraftprobe", "run", *typed])
+
+
+def own_arguments() -> list[str]:
+    """Return what was typed after `kraftprobe run`."""
+    return sys.argv[2:] if sys.argv[1:2] == ["run"] else []
