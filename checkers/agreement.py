@@ -1,0 +1,244 @@
+"""Log agreement: one committed log, on all nodes, for ever (State Machine Safety of Raft).
+
+From the nodes' final logs and their traces:
+
+- every log is contiguous and its epochs never decrease;
+- (offset, epoch) identifies a batch (Log Matching), committed or not;
+- below the high watermarks that two nodes announced their records are equal, in epoch, batch
+  checksum and kind (State Machine Safety; `NoLogDivergence` of the public TLA+ specifications);
+- what any node announced as committed is in the final logs of a majority;
+- an epoch has at most one LeaderChange, of one leader;
+- no node truncates or appends below a high watermark that it announced;
+- a node's high watermark never decreases while it runs, and that of a leader never lies below one
+  that a leader of an earlier epoch announced (`MonotonicHighWatermark`);
+- no node ended itself because an invariant broke, and none died unasked.
+
+What it cannot see: a commit that no node announced in its trace; a record that was compacted into
+a snapshot. A node without log or trace makes the verdict UNKNOWN. Complexity: O(records + events).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from itertools import pairwise
+from typing import Any
+
+from checkers.evidence import Evidence, LogRecord, TraceEvent
+from checkers.evidence_result import Anomaly, evidence_result, without
+from checkers.history import NEMESIS, Event
+from checkers.run_input import Cancelled, RunInput, never
+from checkers.verdict import CheckResult
+
+NAME = "log-agreement"
+LEADER_CHANGE = "control:LEADER_CHANGE"
+
+Logs = Mapping[str, Sequence[LogRecord]]
+
+
+def check(run: RunInput, options: Mapping[str, Any], cancelled: Cancelled = never) -> CheckResult:
+    """Judge the logs of all nodes against each other and against what they announced."""
+    del options
+    evidence = run.evidence
+    assert evidence is not None, "the registry asks for evidence first"
+    committed = {node: _announced(evidence.traces.get(node, ())) for node in evidence.nodes}
+    anomalies: list[Anomaly] = []
+    for found in (
+        _malformed(evidence.logs),
+        _unmatched(evidence.logs),
+        _divergent(evidence.logs, committed),
+        _not_on_majority(evidence, committed),
+        _leader_changes(evidence.logs),
+        _below_high_watermark(evidence),
+        _leaders_going_back(evidence),
+        _deaths(evidence, run.events),
+    ):
+        if cancelled():
+            break
+        anomalies.extend(found)
+    records = sum(len(log) for log in evidence.logs.values())
+    missing = without(evidence, "log", evidence.logs) + without(evidence, "trace", evidence.traces)
+    good = (
+        f"{records} records on {len(evidence.logs)} nodes agree up to offset "
+        f"{max(committed.values(), default=0)}, the highest announced as committed"
+    )
+    statistics = {"records": records, "committed": committed}
+    exercised = records > 0 and max(committed.values(), default=0) > 0
+    return evidence_result(
+        NAME,
+        anomalies,
+        missing=missing,
+        cancelled=cancelled(),
+        exercised=exercised,
+        good=good,
+        looked_at=records,
+        statistics=statistics,
+    )
+
+
+def _announced(trace: Sequence[TraceEvent]) -> int:
+    """Return the highest high watermark (exclusive offset) that a node ever announced."""
+    return max((int(e.fields["offset"]) for e in trace if e.event == "hw"), default=0)
+
+
+def _malformed(logs: Logs) -> Iterator[Anomaly]:
+    for node, log in logs.items():
+        for before, after in pairwise(log):
+            if after.offset != before.offset + 1:
+                told = f"the log of {node} goes from offset {before.offset} to {after.offset}"
+                yield {"kind": "offset-gap", "explanation": told, "node": node}
+                break
+        for before, after in pairwise(log):
+            if after.epoch < before.epoch:
+                told = (
+                    f"the log of {node} goes back from epoch {before.epoch} to {after.epoch} at "
+                    f"offset {after.offset}"
+                )
+                yield {"kind": "epoch-decrease", "explanation": told, "node": node}
+                break
+
+
+def _unmatched(logs: Logs) -> Iterator[Anomaly]:
+    """Compare what carries the same offset and epoch; the first difference of each node."""
+    first: dict[tuple[int, int], LogRecord] = {}
+    for log in logs.values():
+        for record in log:
+            other = first.setdefault((record.offset, record.epoch), record)
+            if (other.batch_crc, other.kind) != (record.batch_crc, record.kind):
+                yield _difference("log-mismatch", other, record)
+                break
+
+
+def _divergent(logs: Logs, committed: Mapping[str, int]) -> Iterator[Anomaly]:
+    """Compare what nodes hold below their own high watermark; the first difference of each."""
+    first: dict[int, LogRecord] = {}
+    for node, log in logs.items():
+        for record in log:
+            if record.offset >= committed.get(node, 0):
+                break
+            other = first.setdefault(record.offset, record)
+            if _identity(other) != _identity(record):
+                yield _difference("committed-divergence", other, record)
+                break
+
+
+def _identity(record: LogRecord) -> tuple[int, int, str]:
+    return (record.epoch, record.batch_crc, record.kind)
+
+
+def _difference(kind: str, left: LogRecord, right: LogRecord) -> Anomaly:
+    told = (
+        f"offset {right.offset} is {left.kind} of epoch {left.epoch} (batch {left.batch_crc:08x}) "
+        f"on {left.node} but {right.kind} of epoch {right.epoch} (batch {right.batch_crc:08x}) on "
+        f"{right.node}"
+    )
+    nodes = [left.node, right.node]
+    return {"kind": kind, "explanation": told, "nodes": nodes, "offset": right.offset}
+
+
+def _not_on_majority(evidence: Evidence, committed: Mapping[str, int]) -> Iterator[Anomaly]:
+    """Find the first announced offset that too few final logs still hold."""
+    if any(node not in evidence.logs for node in evidence.nodes):
+        return  # A missing log is told as missing; it could be the one that holds the record.
+    ends = sorted(log[-1].offset + 1 if log else 0 for log in evidence.logs.values())
+    kept = ends[(len(ends) - 1) // 2] if ends else 0
+    announcer = max(committed, key=lambda node: committed[node], default=None)
+    if announcer is not None and committed[announcer] > kept:
+        told = (
+            f"{announcer} announced everything below {committed[announcer]} as committed, but a "
+            f"majority of the final logs ends at {kept} or before"
+        )
+        yield {"kind": "committed-lost", "explanation": told, "node": announcer, "offset": kept}
+
+
+def _leader_changes(logs: Logs) -> Iterator[Anomaly]:
+    first: dict[int, LogRecord] = {}
+    told: set[int] = set()
+    for log in logs.values():
+        for record in log:
+            if record.kind != LEADER_CHANGE:
+                continue
+            other = first.setdefault(record.epoch, record)
+            same_leader = other.value.get("leaderId") == record.value.get("leaderId")
+            if record.epoch not in told and not (same_leader and other.offset == record.offset):
+                told.add(record.epoch)
+                yield {
+                    "kind": "two-leaders",
+                    "explanation": (
+                        f"epoch {record.epoch} has a LeaderChange to "
+                        f"{other.value.get('leaderId')} at offset {other.offset} on {other.node} "
+                        f"and one to {record.value.get('leaderId')} at offset {record.offset} on "
+                        f"{record.node}"
+                    ),
+                    "epoch": record.epoch,
+                }
+
+
+def _below_high_watermark(evidence: Evidence) -> Iterator[Anomaly]:
+    """Follow each node's trace; the first anomaly of each kind and node."""
+    for node, trace in evidence.traces.items():
+        told: set[str] = set()
+        incarnation, highest, running = -1, 0, 0
+        for event in trace:
+            if event.incarnation != incarnation:
+                incarnation, running = event.incarnation, 0
+            found = _step(node, event, highest, running)
+            if found is not None and found["kind"] not in told:
+                told.add(str(found["kind"]))
+                yield found
+            if event.event == "hw":
+                offset = int(event.fields["offset"])
+                highest, running = max(highest, offset), max(running, offset)
+
+
+def _step(node: str, event: TraceEvent, highest: int, running: int) -> Anomaly | None:
+    """Judge one event; `running` is the high watermark since the process started."""
+    fields = event.fields
+    if event.event == "truncate" and int(fields["end_offset"]) < highest:
+        kind, what = "committed-truncated", f"cut its log to {fields['end_offset']}"
+        limit = highest
+    elif event.event == "append" and int(fields["base_offset"]) < running:
+        kind, what = "committed-overwritten", f"appended at {fields['base_offset']}"
+        limit = running
+    elif event.event == "hw" and int(fields["offset"]) < running:
+        kind, what = "high-watermark-decrease", f"set its high watermark to {fields['offset']}"
+        limit = running
+    else:
+        return None
+    told = f"{node} {what}, below its own high watermark of {limit}"
+    return {"kind": kind, "explanation": told, "node": node, "t_ns": event.time_ns}
+
+
+def _leaders_going_back(evidence: Evidence) -> Iterator[Anomaly]:
+    """Compare the high watermarks of leaders by epoch; the first that lies below an earlier one."""
+    lows: dict[int, tuple[int, str]] = {}
+    highs: dict[int, tuple[int, str]] = {}
+    for node, trace in evidence.traces.items():
+        for event in trace:
+            if event.event == "hw" and event.fields["role"] == "leader":
+                epoch, mark = int(event.fields["epoch"]), (int(event.fields["offset"]), node)
+                lows[epoch] = min(mark, lows.get(epoch, mark))
+                highs[epoch] = max(mark, highs.get(epoch, mark))
+    highest, holder, its_epoch = 0, "", -1
+    for epoch in sorted(lows):
+        offset, node = lows[epoch]
+        if offset < highest:
+            told = (
+                f"{node}, leader of epoch {epoch}, announced the high watermark {offset}, though "
+                f"{holder}, leader of epoch {its_epoch}, had announced {highest}"
+            )
+            yield {"kind": "high-watermark-decrease", "explanation": told, "epoch": epoch}
+            return
+        if highs[epoch][0] > highest:
+            (highest, holder), its_epoch = highs[epoch], epoch
+
+
+def _deaths(evidence: Evidence, events: Sequence[Event]) -> Iterator[Anomaly]:
+    for node, trace in evidence.traces.items():
+        for event in trace:
+            if event.event == "fatal":
+                told = f"{node} ended itself: {event.fields.get('reason')}"
+                yield {"kind": "fatal", "explanation": told, "node": node, "t_ns": event.time_ns}
+    for note in events:
+        if note.process == NEMESIS and note.f == "crash" and isinstance(note.value, dict):
+            told = f"{note.value.get('node')} died unasked, exit code {note.value.get('exit_code')}"
+            yield {"kind": "crash", "explanation": told, "node": note.value.get("node")}

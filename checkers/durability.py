@@ -1,0 +1,163 @@
+"""Durability: what was acknowledged is in the final state of every node.
+
+Judged is the final read of each node, taken after healing, when everything acknowledged must have
+been replayed. For each workload a rule of real time says which final states the history allows:
+
+- `set`: an acknowledged element is there; one that only failed, or was never added, is not.
+- `register`: the final value is that of a write which no acknowledged write followed.
+- `topics`: a name is taken by the topic of a create which no deletion (or proof of absence)
+  followed, and free only if a deletion can have followed the last proof of presence.
+
+"Followed" means real time: invoked after the other one completed, or after somebody had read its
+effect. An indeterminate operation may be there or not, but two nodes at the same committed offset
+must agree. Each rule is necessary, not sufficient: it accuses no correct system, and what it lets
+pass because operations were concurrent is left to linearizability and log agreement.
+
+A node without a final read makes the verdict UNKNOWN. Complexity: O(operations + nodes x keys x
+operations of the key).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from typing import Any
+
+from checkers.evidence import Evidence, FinalRead
+from checkers.final_states import Anomaly, register_anomaly, set_anomaly, topic_anomaly
+from checkers.history import EventType, Operation
+from checkers.run_input import Cancelled, RunInput, never
+from checkers.verdict import CheckResult, Status
+
+NAME = "durability"
+WORKLOADS = ("register", "topics", "set")
+REGISTER_RESOURCE = "broker:"
+"""Registers are configs of the brokers' cluster-wide default resource."""
+ANOMALIES_MAX = 50
+
+KeyRule = Callable[[str, Sequence[Operation], Any], Anomaly | None]
+"""(key, its operations, final state on one node) -> what is wrong with it."""
+
+
+def validate(options: Mapping[str, Any]) -> None:
+    """Raise ValueError for an unknown workload."""
+    if options.get("workload") not in WORKLOADS:
+        known = ", ".join(WORKLOADS)
+        raise ValueError(f"unknown workload {options.get('workload')!r}; known: {known}")
+
+
+def check(run: RunInput, options: Mapping[str, Any], cancelled: Cancelled = never) -> CheckResult:
+    """Judge the final reads of all nodes; see `checkers.registry` for the options."""
+    evidence = run.evidence
+    assert evidence is not None, "the registry asks for evidence first"
+    workload = str(options["workload"])
+    prefix = str(options.get("config_prefix") or "")
+    by_key = _by_key(run.operations)
+    state_of = _state_reader(workload, prefix)
+    rule: KeyRule = {"set": set_anomaly, "register": register_anomaly, "topics": topic_anomaly}[
+        workload
+    ]
+    missing = [node for node in evidence.nodes if node not in evidence.final_reads]
+    anomalies: list[Anomaly] = []
+    for node, read in _reads(evidence):
+        final = state_of(read)
+        for key in sorted({*by_key, *final}):
+            if cancelled():
+                return CheckResult(NAME, Status.UNKNOWN, "cancelled", algorithm=workload)
+            found = rule(key, by_key.get(key, []), final.get(key))
+            if found is not None:
+                told = f"{node}: {found['explanation']}"
+                anomalies.append({**found, "node": node, "key": key, "explanation": told})
+    anomalies += _disagreements(evidence, state_of)
+    return _result(run.operations, workload, evidence, missing, anomalies)
+
+
+def _by_key(operations: Sequence[Operation]) -> dict[str, list[Operation]]:
+    """Group by key; an operation without key has its element as value."""
+    groups: dict[str, list[Operation]] = {}
+    for operation in operations:
+        key = operation.key if operation.key is not None else str(operation.input)
+        groups.setdefault(key, []).append(operation)
+    return groups
+
+
+def _reads(evidence: Evidence) -> Iterator[tuple[str, FinalRead]]:
+    for node in evidence.nodes:
+        if node in evidence.final_reads:
+            yield node, evidence.final_reads[node]
+
+
+def _state_reader(workload: str, prefix: str) -> Callable[[FinalRead], dict[str, Any]]:
+    """Return what reads one node's final state as {key: state}."""
+
+    def registers(read: FinalRead) -> dict[str, Any]:
+        configs = read.configs.get(REGISTER_RESOURCE, {})
+        return {n.removeprefix(prefix): v for n, v in configs.items() if n.startswith(prefix)}
+
+    def topics(read: FinalRead) -> dict[str, Any]:
+        return dict(read.topics)
+
+    return registers if workload == "register" else topics
+
+
+def _disagreements(
+    evidence: Evidence, state_of: Callable[[FinalRead], dict[str, Any]]
+) -> list[Anomaly]:
+    """Compare each node with the first one that was read at the same committed offset."""
+    first: dict[int, tuple[str, dict[str, Any]]] = {}
+    found: list[Anomaly] = []
+    for node, read in _reads(evidence):
+        state = state_of(read)
+        other, other_state = first.setdefault(read.high_watermark, (node, state))
+        for key in sorted({*state, *other_state}):
+            here, there = state.get(key), other_state.get(key)
+            if here != there:
+                told = (
+                    f"{key!r} is {there!r} on {other} and {here!r} on {node}, both read at "
+                    f"committed offset {read.high_watermark}"
+                )
+                found.append(
+                    {"kind": "divergent", "explanation": told, "key": key, "nodes": [other, node]}
+                )
+    return found
+
+
+def _result(
+    operations: Sequence[Operation],
+    workload: str,
+    evidence: Evidence,
+    missing: Sequence[str],
+    anomalies: Sequence[Anomaly],
+) -> CheckResult:
+    acknowledged = sum(operation.type is EventType.OK for operation in operations)
+    kinds = dict.fromkeys(sorted({str(anomaly["kind"]) for anomaly in anomalies}), 0)
+    for anomaly in anomalies:
+        kinds[str(anomaly["kind"])] += 1
+    status = Status.PASS
+    summary = (
+        f"{acknowledged} acknowledged operations agree with the final state of "
+        f"{', '.join(evidence.nodes)}"
+    )
+    if anomalies:
+        status = Status.FAIL
+        counted = ", ".join(f"{count} {kind}" for kind, count in kinds.items())
+        summary = f"{counted}; first: {anomalies[0]['explanation']}"
+    elif missing or not evidence.nodes:
+        status = Status.UNKNOWN
+        summary = f"no final read of {', '.join(missing) or 'any node'}"
+    elif not acknowledged:
+        status = Status.UNDER_EXERCISED
+        summary = "no operation was acknowledged"
+    return CheckResult(
+        NAME,
+        status,
+        summary,
+        algorithm=workload,
+        operations=len(operations),
+        anomalies=tuple(anomalies[:ANOMALIES_MAX]),
+        statistics={
+            "acknowledged": acknowledged,
+            "anomalies_by_kind": kinds,
+            "nodes_read": [node for node, _ in _reads(evidence)],
+            "nodes_missing": list(missing),
+        },
+    )

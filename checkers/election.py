@@ -1,0 +1,224 @@
+"""Election safety, and the rules of persistence and commit that each node traces about itself.
+
+- at most one leader an epoch: over what all nodes believed (`state`, `fetch`), the leaders
+  themselves (`epoch-start`, `claim`), their quorum-state files and the LeaderChange records
+  (Election Safety of Raft; `NeverTwoLeadersInSameEpoch` of the public TLA+ specifications);
+- a voter grants its vote to one candidate an epoch, whatever restarts lie between (`vote` with
+  `pre_vote` false, `state`, quorum-state file);
+- a node's epoch never decreases, over its restarts and into its quorum-state file;
+- a voter fetches only from what it has made durable: the fetch offset is its acknowledgement;
+- a leader's high watermark is at most what a majority of voters had, recomputed from `replicas`;
+- a write is acknowledged only below the high watermark, a read answered only after leadership was
+  confirmed.
+
+What it cannot see: what no trace tells; whether `replicas` holds what the voters really had. A
+node without trace or quorum-state makes the verdict UNKNOWN. Complexity: O(events + records).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from typing import Any
+
+from checkers.agreement import LEADER_CHANGE
+from checkers.evidence import Evidence, TraceEvent
+from checkers.evidence_result import Anomaly, evidence_result, without
+from checkers.run_input import Cancelled, RunInput, never
+from checkers.verdict import CheckResult
+
+NAME = "election-safety"
+_NONE = -1
+"""Kafka's id of no node."""
+_PER_NODE_AND_KIND_MAX = 3
+"""Anomalies shown of one kind on one node; the first tell enough."""
+
+Claim = tuple[int, int, str]
+"""(epoch, leader or candidate id, who says so)"""
+
+
+def check(run: RunInput, options: Mapping[str, Any], cancelled: Cancelled = never) -> CheckResult:
+    """Judge traces, quorum-state files and LeaderChange records of all nodes."""
+    del options
+    evidence = run.evidence
+    assert evidence is not None, "the registry asks for evidence first"
+    leaders = sorted(set(_leader_claims(evidence)))
+    anomalies: list[Anomaly] = []
+    for found in (_two_leaders(leaders), _two_votes(evidence), _epochs(evidence)):
+        if not cancelled():
+            anomalies.extend(found)
+    shown: dict[tuple[str, str], int] = {}
+    events = 0
+    for trace in evidence.traces.values():
+        for event in trace:
+            events += 1
+            anomaly = _rule(event)
+            if anomaly is None:
+                continue
+            place = (event.node, str(anomaly["kind"]))
+            shown[place] = shown.get(place, 0) + 1
+            if shown[place] <= _PER_NODE_AND_KIND_MAX:
+                anomalies.append(anomaly)
+    epochs = {epoch for epoch, _, _ in leaders}
+    good = f"{len(epochs)} epochs with at most one leader each, {events} events within the rules"
+    states = {node: [e for e in t if e.event == "state"] for node, t in evidence.traces.items()}
+    missing = without(evidence, "trace", evidence.traces)
+    missing += [f"{node} (no state in its trace)" for node in sorted(states) if not states[node]]
+    missing += without(evidence, "quorum-state", evidence.quorum_states)
+    statistics = {
+        "epochs_with_leader": len(epochs),
+        "events": events,
+        "repeated": {f"{kind} on {node}": n for (node, kind), n in sorted(shown.items())},
+    }
+    return evidence_result(
+        NAME,
+        anomalies,
+        missing=missing,
+        cancelled=cancelled(),
+        exercised=bool(epochs),
+        good=good,
+        looked_at=events,
+        statistics=statistics,
+    )
+
+
+def node_id(evidence: Evidence, node: str) -> int | None:
+    """Return the node's id: as it traced it, else the number in its name."""
+    for event in evidence.traces.get(node, ()):
+        if event.event == "start":
+            return int(event.fields["node_id"])
+    digits = node.lstrip("abcdefghijklmnopqrstuvwxyz-")
+    return int(digits) if digits.isdigit() else None
+
+
+def _leader_claims(evidence: Evidence) -> Iterator[Claim]:
+    for node, trace in evidence.traces.items():
+        own_id = node_id(evidence, node)
+        for event in trace:
+            fields = event.fields
+            if event.event in ("state", "fetch") and fields["leader_id"] != _NONE:
+                yield int(fields["epoch"]), int(fields["leader_id"]), f"{event.event} of {node}"
+            elif event.event in ("epoch-start", "claim") and own_id is not None:
+                yield int(fields["epoch"]), own_id, f"{event.event} of {node}"
+    for node, state in evidence.quorum_states.items():
+        if state["leaderId"] != _NONE:
+            yield int(state["leaderEpoch"]), int(state["leaderId"]), f"quorum-state of {node}"
+    for node, log in evidence.logs.items():
+        for record in log:
+            leader = record.value.get("leaderId") if record.kind == LEADER_CHANGE else None
+            if leader is not None:
+                yield record.epoch, int(leader), f"LeaderChange in the log of {node}"
+
+
+def _two_leaders(claims: list[Claim]) -> Iterator[Anomaly]:
+    first: dict[int, Claim] = {}
+    told: set[int] = set()
+    for claim in claims:
+        epoch, leader, source = claim
+        _, other, other_source = first.setdefault(epoch, claim)
+        if other != leader and epoch not in told:
+            told.add(epoch)
+            explanation = (
+                f"epoch {epoch} has two leaders: {other} (by {other_source}) and {leader} "
+                f"(by {source})"
+            )
+            yield {"kind": "two-leaders", "explanation": explanation, "epoch": epoch}
+
+
+def _two_votes(evidence: Evidence) -> Iterator[Anomaly]:
+    for node in evidence.nodes:
+        first: dict[int, tuple[Any, str]] = {}
+        told: set[int] = set()
+        for epoch, candidate, source in _votes(evidence, node):
+            other, other_source = first.setdefault(epoch, (candidate, source))
+            if other != candidate and epoch not in told:
+                told.add(epoch)
+                explanation = (
+                    f"{node} voted twice in epoch {epoch}: for {other} (by {other_source}) and "
+                    f"for {candidate} (by {source})"
+                )
+                yield {"kind": "two-votes", "explanation": explanation, "node": node}
+
+
+def _votes(evidence: Evidence, node: str) -> Iterator[Claim]:
+    for event in evidence.traces.get(node, ()):
+        fields = event.fields
+        if event.event == "vote" and fields["granted"] and not fields["pre_vote"]:
+            source = f"its answer in incarnation {event.incarnation}"
+            yield int(fields["epoch"]), int(fields["candidate_id"]), source
+        elif event.event == "state" and fields["voted_id"] != _NONE:
+            source = f"its state in incarnation {event.incarnation}"
+            yield int(fields["epoch"]), int(fields["voted_id"]), source
+    state = evidence.quorum_states.get(node)
+    if state is not None and state["votedId"] != _NONE:
+        yield int(state["leaderEpoch"]), int(state["votedId"]), "its quorum-state"
+
+
+def _epochs(evidence: Evidence) -> Iterator[Anomaly]:
+    """Follow each node's epoch; the first decrease of each node."""
+    for node in evidence.nodes:
+        epoch = -1
+        seen = [
+            (int(event.fields["epoch"]), f"its state in incarnation {event.incarnation}")
+            for event in evidence.traces.get(node, ())
+            if event.event == "state"
+        ]
+        state = evidence.quorum_states.get(node)
+        if state is not None:
+            seen.append((int(state["leaderEpoch"]), "its quorum-state file"))
+        for following, source in seen:
+            if following < epoch:
+                told = f"{node} went back from epoch {epoch} to {following} ({source})"
+                yield {"kind": "epoch-decrease", "explanation": told, "node": node}
+                break
+            epoch = following
+
+
+def _rule(event: TraceEvent) -> Anomaly | None:
+    """Judge one event by itself."""
+    told = {"fetch": _fetch, "hw": _high_watermark, "ack": _ack, "read": _read}.get(event.event)
+    found = told(event.fields) if told is not None else None
+    if found is None:
+        return None
+    kind, what = found
+    explanation = f"{event.node} {what}"
+    place = {"node": event.node, "incarnation": event.incarnation, "t_ns": event.time_ns}
+    return {"kind": kind, "explanation": explanation, **place}
+
+
+def _fetch(fields: Mapping[str, Any]) -> tuple[str, str] | None:
+    offset, durable = int(fields["offset"]), int(fields["durable_end_offset"])
+    if offset <= durable:
+        return None
+    what = f"fetched at offset {offset} with only {durable} durable: it acknowledged before fsync"
+    return "fetched-before-fsync", what
+
+
+def _high_watermark(fields: Mapping[str, Any]) -> tuple[str, str] | None:
+    if fields["role"] != "leader":
+        return None
+    offset = int(fields["offset"])
+    replicas = {str(voter): int(end) for voter, end in fields["replicas"].items()}
+    ends = sorted(replicas.values(), reverse=True)
+    majority = ends[len(ends) // 2] if ends else 0
+    if offset <= majority:
+        return None
+    what = (
+        f"set the high watermark of epoch {fields['epoch']} to {offset}, though a majority of "
+        f"voters had only {majority}: {dict(sorted(replicas.items()))}"
+    )
+    return "high-watermark-without-majority", what
+
+
+def _ack(fields: Mapping[str, Any]) -> tuple[str, str] | None:
+    offset, mark = int(fields["offset"]), int(fields["high_watermark"])
+    if offset < mark:
+        return None
+    what = f"acknowledged the write at offset {offset} with the high watermark at {mark}"
+    return "acknowledged-before-commit", what
+
+
+def _read(fields: Mapping[str, Any]) -> tuple[str, str] | None:
+    if fields["confirmed"] is True:
+        return None
+    what = f"answered a linearizable read at offset {fields['offset']} without confirmed leadership"
+    return "unconfirmed-read", what

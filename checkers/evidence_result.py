@@ -1,0 +1,56 @@
+"""How checks of the nodes' evidence turn what they found into a verdict."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Mapping, Sequence, Sized
+from typing import Any
+
+from checkers.evidence import Evidence
+from checkers.verdict import CheckResult, Status
+
+Anomaly = dict[str, Any]
+ANOMALIES_MAX = 50
+
+
+def without(evidence: Evidence, what: str, kept: Mapping[str, Sized]) -> list[str]:
+    """Name the nodes of which a piece of evidence is missing or empty: `n2 (trace)`."""
+    return [f"{node} ({what})" for node in evidence.nodes if not kept.get(node)]
+
+
+def evidence_result(
+    checker: str,
+    anomalies: Sequence[Anomaly],
+    *,
+    missing: Sequence[str],
+    cancelled: bool,
+    exercised: bool,
+    good: str,
+    looked_at: int,
+    statistics: Mapping[str, Any],
+) -> CheckResult:
+    """Anomalies: FAIL. Else evidence missing or cancelled: UNKNOWN. Else nothing in it: UNDER."""
+    kinds = Counter(str(anomaly["kind"]) for anomaly in anomalies)
+    if anomalies:
+        counted = ", ".join(f"{count} {kind}" for kind, count in sorted(kinds.items()))
+        status, summary = Status.FAIL, f"{counted}; first: {anomalies[0]['explanation']}"
+    elif cancelled:
+        status, summary = Status.UNKNOWN, "cancelled"
+    elif missing:
+        status, summary = Status.UNKNOWN, f"evidence is missing: {', '.join(missing)}"
+    elif not exercised:
+        status, summary = Status.UNDER_EXERCISED, "the evidence tells of no leader and no commit"
+    else:
+        status, summary = Status.PASS, good
+    return CheckResult(
+        checker,
+        status,
+        summary,
+        operations=looked_at,
+        anomalies=tuple(anomalies[:ANOMALIES_MAX]),
+        statistics={
+            **statistics,
+            "anomalies_by_kind": dict(sorted(kinds.items())),
+            "missing": list(missing),
+        },
+    )
