@@ -1,0 +1,1 @@
+"""Throughput, latency and fail-over of three local nodes, beside PySyncObj."""
