@@ -24,6 +24,7 @@ from typing import Any
 import pyarrow as pa
 
 from checkers.evidence import Evidence
+from checkers.formats import load_history
 from checkers.history import Event, EventType, HistoryError, Operation, pair
 from checkers.registry import (
     Cancelled,
@@ -38,7 +39,6 @@ from checkers.verdict import CheckResult, Status, worst
 from results import spark_jobs
 from results.evidence_files import LoadedEvidence
 from results.files import StoreError
-from results.journal import read_journal
 from results.model import PLAN_FIELDS, RunResults, check_from_json
 from results.session import SparkHandle
 from results.store import RunStore
@@ -86,18 +86,18 @@ def judge(
 def judge_file(
     path: Path, specs: Sequence[CheckSpec], *, cancelled: Cancelled = never
 ) -> RunResults:
-    """Judge a lone history file, in this process; nothing is stored.
+    """Judge a lone history file of any format of `checkers.formats`, in this process.
 
-    Raises OSError, HistoryError and CheckError as `judge` does.
+    Nothing is stored, and there is no evidence. Raises HistoryError and CheckError.
     """
     began = time.monotonic()
     for spec in specs:
         find_check(spec)
-    events, dropped_bytes = read_journal(path)
+    events = load_history(path)
     run = RunInput(events, _paired(events, path), None)
     checks = [run_check(spec, run, cancelled) for spec in specs]
     results = _results(path.name, {}, checks, spark=None, began=began)
-    return replace(results, statistics={**_statistics(run, checks), "dropped_bytes": dropped_bytes})
+    return replace(results, statistics=_statistics(run, checks))
 
 
 def check_specs(plan: Mapping[str, Any], where: str) -> list[CheckSpec]:

@@ -13,8 +13,9 @@
 | offset, epoch | int64, null | |
 
 `operations.parquet`, one row a client operation, paired from the events: `run`, `index`,
-`process`, `f`, `key`, `input` and `output` (JSON as above), `type`, `invoke_ns`, `complete_ns` (2^63-1 where
-it never completed), `error`, `node`, `offset`, `epoch`, `end_index` (null where it never completed).
+`process`, `f`, `key`, `input` and `output` (JSON as above), `type`, `invoke_ns`, `complete_ns`
+(2^63-1 where it never completed), `error`, `node`, `offset`, `epoch`, `end_index` (null where it
+never completed).
 
 Values are JSON text because they have no type in common: a register's value is a string, a
 topic's is an object, a final read's is a list of names.

@@ -1,0 +1,132 @@
+"""What the journal says of faults, leaders and phases: intervals, for the report."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from checkers.history import NEMESIS, Event, EventType
+
+NO_FAULT = frozenset({"leader", "phase"})
+"""Nemesis events that observe or mark, and do nothing."""
+
+
+@dataclass(frozen=True, slots=True)
+class FaultSpan:
+    """One fault, from its injection to the end of its heal."""
+
+    fault: str
+    targets: tuple[str, ...]
+    begin_ns: int
+    end_ns: int | None
+    """None when it was never healed."""
+    verified: bool
+    """Whether it was measured to have bitten."""
+    healed: bool
+    """Whether it was measured to be gone afterwards."""
+    detail: str
+    """Why not, where one of these is False."""
+
+
+@dataclass(frozen=True, slots=True)
+class Reign:
+    """A node that was observed to lead."""
+
+    node: str
+    epoch: int
+    begin_ns: int
+    end_ns: int
+
+
+def fault_spans(events: Sequence[Event]) -> list[FaultSpan]:
+    """Return the faults of a run in order of injection."""
+    invoked: dict[tuple[str, str], int] = {}
+    spans: list[FaultSpan] = []
+    open_spans: list[int] = []
+    for event in events:
+        if event.process != NEMESIS or event.f in NO_FAULT or not isinstance(event.value, dict):
+            continue
+        phase = str(event.value.get("phase"))
+        if event.type is EventType.INVOKE:
+            invoked[event.f, phase] = event.time_ns
+            continue
+        if phase == "inject":
+            open_spans.append(len(spans))
+            spans.append(_begun(event, invoked.get((event.f, phase), event.time_ns)))
+        elif phase == "heal":
+            position = _find_open(spans, open_spans, event)
+            if position is not None:
+                open_spans.remove(position)
+                spans[position] = _ended(spans[position], event)
+    return spans
+
+
+def reigns(events: Sequence[Event], end_ns: int) -> list[Reign]:
+    """Return who was observed to lead, and when; a change ends the reign before it."""
+    found: list[Reign] = []
+    current: tuple[str, int, int] | None = None
+    for event in events:
+        if event.process != NEMESIS or event.f != "leader" or not isinstance(event.value, dict):
+            continue
+        if current is not None:
+            found.append(Reign(*current, end_ns=event.time_ns))
+        node, epoch = event.value.get("leader"), event.value.get("epoch")
+        known = isinstance(node, str) and isinstance(epoch, int)
+        current = (str(node), int(epoch or 0), event.time_ns) if known else None
+    if current is not None:
+        found.append(Reign(*current, end_ns=max(end_ns, current[2])))
+    return found
+
+
+def phases(events: Sequence[Event]) -> list[tuple[str, int]]:
+    """Return name and beginning of each phase of the run."""
+    marks = (
+        event
+        for event in events
+        if event.process == NEMESIS and event.f == "phase" and isinstance(event.value, dict)
+    )
+    return [(str(event.value.get("name")), event.time_ns) for event in marks]
+
+
+def _begun(event: Event, begin_ns: int) -> FaultSpan:
+    return FaultSpan(
+        fault=event.f,
+        targets=_targets(event.value),
+        begin_ns=begin_ns,
+        end_ns=None,
+        verified=event.value.get("verified") is True,
+        healed=False,
+        detail=_reason(event),
+    )
+
+
+def _ended(span: FaultSpan, event: Event) -> FaultSpan:
+    return FaultSpan(
+        fault=span.fault,
+        targets=span.targets,
+        begin_ns=span.begin_ns,
+        end_ns=event.time_ns,
+        verified=span.verified,
+        healed=event.value.get("verified") is True,
+        detail="; ".join(filter(None, (span.detail, _reason(event)))),
+    )
+
+
+def _find_open(spans: list[FaultSpan], open_spans: list[int], event: Event) -> int | None:
+    same = [position for position in open_spans if spans[position].fault == event.f]
+    exact = [position for position in same if spans[position].targets == _targets(event.value)]
+    return next(iter(exact or same), None)
+
+
+def _targets(value: dict[str, Any]) -> tuple[str, ...]:
+    targets = value.get("targets")
+    return tuple(str(target) for target in targets) if isinstance(targets, list) else ()
+
+
+def _reason(event: Event) -> str:
+    if event.value.get("verified") is True:
+        return ""
+    detail = event.value.get("detail")
+    reason = detail.get("reason") if isinstance(detail, dict) else None
+    return str(reason or event.error or "not verified")

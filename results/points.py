@@ -1,0 +1,138 @@
+"""What the charts draw, computed from operations: latencies, percentiles, throughput."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+import numpy.typing as npt
+
+from checkers.history import Event, EventType, Operation
+
+POINTS_MAX = 5_000
+"""Most points that a scatter shows; more make a page slow and no picture clearer."""
+
+_NS = 1e9
+Floats = npt.NDArray[np.float64]
+
+
+@dataclass(frozen=True, slots=True)
+class Latencies:
+    """Completed operations of one type: when each was invoked, and how long it took."""
+
+    type: EventType
+    invoked_s: Floats
+    latency_ms: Floats
+    shown_of: int
+    """How many there are in all; more than are held when they were thinned."""
+
+
+@dataclass(frozen=True, slots=True)
+class Percentiles:
+    """Latency of ok operations over time, by time of invocation."""
+
+    time_s: Floats
+    p50_ms: Floats
+    p99_ms: Floats
+
+
+@dataclass(frozen=True, slots=True)
+class Throughput:
+    """Completions a second, by type, in buckets of equal width."""
+
+    time_s: Floats
+    """Middle of each bucket."""
+    bucket_s: float
+    rate: Mapping[EventType, Floats]
+
+
+def latencies(operations: Sequence[Operation], events: Sequence[Event]) -> list[Latencies]:
+    """Return the latencies by type, at most POINTS_MAX in all. Extremes are always kept."""
+    groups = {
+        kind: _completed(kind, operations, events)
+        for kind in (EventType.OK, EventType.FAIL, EventType.INFO)
+    }
+    total = sum(len(times) for times, _ in groups.values())
+    thinned = []
+    for kind, (times, values) in groups.items():
+        count = len(times)
+        if not count:
+            continue
+        share = count if total <= POINTS_MAX else max(8, POINTS_MAX * count // total - 8)
+        kept = thin(times, values, share)
+        thinned.append(Latencies(kind, times[kept], values[kept], count))
+    return thinned
+
+
+def thin(times: Floats, values: Floats, limit: int) -> npt.NDArray[np.intp]:
+    """Return the positions of at most `limit` points, `times` being in order.
+
+    Points are cut into runs of equal count; of each run the least and the greatest value are kept,
+    and the first and the middle one. So every peak that stands out of its neighbours stays.
+    """
+    if len(times) <= limit:
+        return np.arange(len(times))
+    assert limit >= 4, "too few points to keep a shape"
+    kept: set[int] = set()
+    for part in np.array_split(np.arange(len(times)), limit // 4):
+        inside = values[part]
+        kept.update(int(part[at]) for at in (inside.argmin(), inside.argmax(), 0, len(part) // 2))
+    return np.array(sorted(kept))
+
+
+def percentiles(operations: Sequence[Operation], duration_ns: int) -> Percentiles:
+    """Return p50 and p99 of ok operations in each bucket; NaN where it has none."""
+    done = [operation for operation in operations if operation.type is EventType.OK]
+    width_s = bucket_s(duration_ns)
+    invoked = np.array([operation.invoke_ns / _NS for operation in done])
+    took = np.array([(operation.complete_ns - operation.invoke_ns) / 1e6 for operation in done])
+    buckets = (invoked // width_s).astype(int) if done else np.array([], dtype=int)
+    order = np.argsort(buckets, kind="stable")
+    names, starts = np.unique(buckets[order], return_index=True)
+    count = int(duration_ns / _NS // width_s) + 1
+    figures = np.full((2, count), np.nan)
+    for name, part in zip(names, np.split(took[order], starts[1:]), strict=False):
+        figures[:, name] = np.percentile(part, (50, 99))
+    return Percentiles((np.arange(count) + 0.5) * width_s, figures[0], figures[1])
+
+
+def throughput(
+    operations: Sequence[Operation], events: Sequence[Event], duration_ns: int
+) -> Throughput:
+    """Return the completions a second of each type over the run."""
+    width_s = bucket_s(duration_ns)
+    count = int(duration_ns / _NS // width_s) + 1
+    edges = np.arange(count + 1) * width_s
+    rate = {}
+    for kind in (EventType.OK, EventType.FAIL, EventType.INFO):
+        ends = [
+            events[operation.end_index].time_ns / _NS
+            for operation in operations
+            if operation.type is kind and operation.end_index is not None
+        ]
+        rate[kind] = np.histogram(ends, edges)[0] / width_s
+    return Throughput((edges[:-1] + edges[1:]) / 2, width_s, rate)
+
+
+def bucket_s(duration_ns: int) -> float:
+    """Return a width that cuts the run into at most 120 buckets: 0.5, 1, 2, 5, 10, 20, ... s."""
+    width, steps = 0.5, (2.0, 2.0, 2.5)
+    turn = 0
+    while duration_ns / _NS / width > 120:
+        width *= steps[turn % 3]
+        turn += 1
+    return width
+
+
+def _completed(
+    kind: EventType, operations: Sequence[Operation], events: Sequence[Event]
+) -> tuple[Floats, Floats]:
+    """Time and latency of the operations of one type that have a completion, in time order."""
+    found = [
+        (operation.invoke_ns / _NS, (events[end].time_ns - operation.invoke_ns) / 1e6)
+        for operation in operations
+        if operation.type is kind and (end := operation.end_index) is not None
+    ]
+    pairs = np.array(found, dtype=float).reshape(len(found), 2)
+    return pairs[:, 0], pairs[:, 1]

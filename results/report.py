@@ -1,0 +1,228 @@
+"""The report of one run: a single HTML file that needs nothing from anywhere.
+
+The verdict, the checks and the violating windows are plain HTML and inline SVG, readable without
+scripts. The chart over time is plotly's, whose library is inlined once. A content security policy
+forbids every request, so that opening a report that came with a bug tells nobody anything.
+
+All that comes from a run is untrusted: names, values and errors may hold anything that a client or
+a broken node made up. Jinja2 escapes them in HTML; in the chart's JSON the characters that could
+end a script are escaped; texts inside the chart are escaped for plotly; nothing is ever evaluated.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from importlib import resources
+from typing import Any
+
+from jinja2 import Environment, PackageLoader, StrictUndefined
+from markupsafe import Markup
+
+from checkers.history import Event, Operation, pair
+from checkers.verdict import CheckResult, Status
+from results.faults import FaultSpan, fault_spans, phases, reigns
+from results.files import write_atomically
+from results.model import RunResults
+from results.store import RunStore
+from results.timeline import Timeline, draw
+
+_TEXT_MAX = 2_000
+"""Characters of one untrusted text that are shown; what was cut is said."""
+_ROWS_MAX = 200
+_STATUS_TITLE = {
+    Status.PASS: "Every check passed.",
+    Status.FAIL: "The system broke a promise.",
+    Status.UNKNOWN: "It could not be decided.",
+    Status.UNDER_EXERCISED: "Nothing wrong was seen, but too little was tried.",
+}
+_WORST_FIRST = (Status.FAIL, Status.UNKNOWN, Status.UNDER_EXERCISED, Status.PASS)
+
+
+@dataclass(frozen=True, slots=True)
+class AnomalyView:
+    """One thing that is wrong, as the page shows it."""
+
+    kind: str
+    explanation: str
+    details: tuple[tuple[str, str], ...]
+    timeline: Timeline | None
+    window: tuple[Mapping[str, Any], ...]
+
+
+@dataclass(frozen=True, slots=True)
+class CheckView:
+    """One check, as the page shows it."""
+
+    result: CheckResult
+    anomalies: tuple[AnomalyView, ...]
+    statistics: str
+    certificate: str
+
+
+def write_report(store: RunStore, results: RunResults) -> None:
+    """Render the report of a judged run into its folder."""
+    plan = store.plan()
+    history = store.history()
+    page = render(results, plan, history.events, store.node_names(plan))
+    write_atomically(store.report_path, page.encode("utf-8"))
+
+
+def render(
+    results: RunResults, plan: Mapping[str, Any], events: Sequence[Event], nodes: Sequence[str]
+) -> str:
+    """Return the report as HTML."""
+    operations = pair(events)
+    duration_ns = events[-1].time_ns if events else 0
+    ordered = sorted(results.checks, key=lambda check: _WORST_FIRST.index(check.status))
+    spans = fault_spans(events)
+    return (
+        _environment()
+        .get_template("report.html.j2")
+        .render(
+            results=results,
+            status=results.status,
+            headline=_headline(results, ordered),
+            plan=plan,
+            plan_json=json.dumps(plan, indent=2),
+            checks=[_check_view(check) for check in ordered],
+            facts=_facts(results, plan, spans, events, duration_ns),
+            warnings=_warnings(results, events),
+            spans=spans[:_ROWS_MAX],
+            spans_left_out=max(0, len(spans) - _ROWS_MAX),
+            chart=_chart(events, operations, nodes),
+            plotly=Markup(_plotly_source()),  # noqa: S704  (our dependency's own file)
+            script=Markup(_template_text("report.js")),  # noqa: S704  (our own file)
+            style=Markup(_template_text("report.css")),  # noqa: S704  (our own file)
+        )
+    )
+
+
+def as_script_data(value: Any) -> str:
+    """Return JSON that is safe inside a script element: it cannot end it, nor open a comment."""
+    text = json.dumps(value, separators=(",", ":"), allow_nan=False)  # ASCII: no U+2028 either
+    return text.replace("<", "\\u003c").replace(">", "\\u003e").replace("&", "\\u0026")
+
+
+def _environment() -> Environment:
+    environment = Environment(
+        loader=PackageLoader("results"),
+        autoescape=True,
+        undefined=StrictUndefined,
+        trim_blocks=True,
+        lstrip_blocks=True,
+    )
+    environment.filters["short"] = shorten
+    environment.filters["seconds"] = lambda time_ns: f"{time_ns / 1e9:.3f} s"
+    environment.filters["json"] = lambda value: json.dumps(value, ensure_ascii=False, default=str)
+    return environment
+
+
+def shorten(value: object, limit: int = _TEXT_MAX) -> str:
+    """Return the text, cut where it is very long, saying how long it was."""
+    text = str(value)
+    return text if len(text) <= limit else f"{text[:limit]}… ({len(text):,} characters)"
+
+
+def _headline(results: RunResults, ordered: Sequence[CheckResult]) -> str:
+    if not ordered:
+        return "Nothing was checked."
+    if results.status is Status.PASS:
+        operations = results.statistics.get("operations", 0)
+        return (
+            f"{_count(len(ordered), 'check')} over {operations:,} operations found nothing wrong."
+        )
+    return f"{ordered[0].checker}: {ordered[0].summary}"
+
+
+def _count(number: int, noun: str) -> str:
+    return f"{number:,} {noun}" if number == 1 else f"{number:,} {noun}s"
+
+
+def _warnings(results: RunResults, events: Sequence[Event]) -> list[str]:
+    """Say what a reader has to know before believing the verdict."""
+    told = []
+    dropped = results.statistics.get("dropped_bytes", 0)
+    if dropped:
+        told.append(f"The journal ends in a torn line, of which {dropped} bytes were dropped.")
+    if "final-reads" not in {name for name, _ in phases(events)}:
+        told.append("The run was cut short: it never came to its final reads.")
+    return told
+
+
+def _facts(
+    results: RunResults,
+    plan: Mapping[str, Any],
+    spans: Sequence[FaultSpan],
+    events: Sequence[Event],
+    duration_ns: int,
+) -> list[tuple[str, str]]:
+    counts = results.statistics.get("by_type", {})
+    told = " · ".join(f"{counts.get(kind, 0):,} {kind}" for kind in ("ok", "fail", "info"))
+    bit = sum(span.verified for span in spans)
+    changes = max(0, len({reign.epoch for reign in reigns(events, duration_ns)}) - 1)
+    return [
+        ("operations", f"{results.statistics.get('operations', 0):,}"),
+        ("of these", told),
+        ("faults that bit", f"{bit} of {len(spans)}"),
+        ("leader changes", str(changes)),
+        ("duration", f"{duration_ns / 1e9:.0f} s"),
+        ("nodes", str(plan.get("nodes", "?"))),
+        ("workload", str(plan.get("workload", "?"))),
+        ("seed", str(plan.get("seed", "?"))),
+    ]
+
+
+def _check_view(check: CheckResult) -> CheckView:
+    return CheckView(
+        result=check,
+        anomalies=tuple(_anomaly_view(anomaly) for anomaly in check.anomalies),
+        statistics=_pretty(check.statistics),
+        certificate=_pretty(check.certificate),
+    )
+
+
+def _anomaly_view(anomaly: Mapping[str, Any]) -> AnomalyView:
+    window = anomaly.get("window")
+    operations = (
+        [entry for entry in window if isinstance(entry, dict)] if isinstance(window, list) else []
+    )
+    timeline = draw(operations)
+    return AnomalyView(
+        kind=str(anomaly.get("kind", "anomaly")),
+        explanation=str(anomaly.get("explanation", "")),
+        details=tuple(
+            (str(name), value if isinstance(value, str) else json.dumps(value, default=str))
+            for name, value in anomaly.items()
+            if name not in ("kind", "explanation", "window") and value is not None
+        ),
+        timeline=timeline,
+        window=tuple(operations[:_ROWS_MAX]) if timeline is not None else (),
+    )
+
+
+def _pretty(value: Any) -> str:
+    return shorten(json.dumps(value, indent=1, default=str), 20_000) if value else ""
+
+
+def _chart(
+    events: Sequence[Event], operations: Sequence[Operation], nodes: Sequence[str]
+) -> Markup | None:
+    if not operations:
+        return None
+    from results.charts import over_time  # noqa: PLC0415  (plotly takes a second to import)
+
+    chart = as_script_data(over_time(events, operations, nodes))
+    return Markup(chart)  # noqa: S704  (escaped above for where it stands)
+
+
+def _plotly_source() -> str:
+    source = resources.files("plotly").joinpath("package_data/plotly.min.js")
+    text = source.read_text(encoding="utf-8")
+    assert "</script" not in text.lower(), "plotly's source cannot be inlined as it is"
+    return text
+
+
+def _template_text(name: str) -> str:
+    return resources.files("results").joinpath("templates", name).read_text(encoding="utf-8")

@@ -1,0 +1,154 @@
+"""A violating window as a picture: operations as bars over time, a row for each process.
+
+Drawn here as SVG rather than by the chart library, since it is a diagram of a handful of bars with
+text on them, and is the one picture that has to be there without scripts.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import Any
+
+from checkers.history import INFINITY_NS
+
+WIDTH = 1000
+LEFT = 90
+"""Space for the names of the processes."""
+ROW = 30
+BAR = 22
+_CHARACTER = 7.0
+"""Width of a character of the labels, in SVG units."""
+_LABEL_MAX = 40
+OPERATIONS_MAX = 60
+
+
+@dataclass(frozen=True, slots=True)
+class Bar:
+    """One operation, in SVG units."""
+
+    x: float
+    y: float
+    width: float
+    kind: str
+    """ok, fail or info."""
+    open: bool
+    """It never completed, and may take effect at any time later."""
+    label: str
+    label_x: float
+    anchor: str
+    """`start`, or `end` where the label would leave the picture and stands before the bar."""
+    title: str
+    """What a pointer that rests on it is told."""
+
+
+@dataclass(frozen=True, slots=True)
+class Timeline:
+    """Everything that the template draws."""
+
+    height: int
+    rows: tuple[tuple[float, str], ...]
+    """Height and name of each process."""
+    lines: tuple[float, ...]
+    """Heights of the lines between processes."""
+    bars: tuple[Bar, ...]
+    ticks: tuple[tuple[float, str], ...]
+    left_out: int
+    """Operations beyond OPERATIONS_MAX."""
+
+
+def operation_text(operation: Mapping[str, Any]) -> str:
+    """Say in a few words what an operation did: `write "a"`, `read -> "b"`."""
+    words = str(operation.get("f"))
+    asked, told = operation.get("input"), operation.get("output")
+    if asked is not None:
+        words += f" {_short(asked)}"
+    kind = operation.get("type")
+    if kind == "ok":
+        return words if asked is not None and told in (None, asked) else f"{words} → {_short(told)}"
+    error = operation.get("error")
+    return f"{words}: {kind}" + (f" ({error})" if error else "")
+
+
+def draw(window: Sequence[Mapping[str, Any]]) -> Timeline | None:
+    """Lay out a window; None when its entries are no operations."""
+    try:
+        operations = sorted(window, key=lambda o: (int(o["invoke_ns"]), int(o["index"])))
+        known = [o for o in operations if 0 <= int(o["invoke_ns"]) <= int(o["complete_ns"])]
+    except (KeyError, TypeError, ValueError):
+        return None
+    shown = known[:OPERATIONS_MAX]
+    if not shown:
+        return None
+    begin = min(int(o["invoke_ns"]) for o in shown)
+    ends = [int(o["complete_ns"]) for o in shown if int(o["complete_ns"]) != INFINITY_NS]
+    last = max([*ends, *(int(o["invoke_ns"]) for o in shown)])
+    scale = (WIDTH - LEFT - 60) / max(1, last - begin)
+    rows: list[tuple[float, str]] = []
+    lines: list[float] = []
+    bars: list[Bar] = []
+    top = 8.0
+    for process, mine in _by_process(shown).items():
+        lanes: list[float] = []
+        for operation in mine:
+            bar, taken_from, taken_to = _bar(operation, begin, scale)
+            lane = next((at for at, free in enumerate(lanes) if free <= taken_from), len(lanes))
+            lanes[lane : lane + 1] = [taken_to + 6]
+            y = top + lane * ROW
+            bars.append(replace(bar, y=y))
+        rows.append((top + BAR * 0.7, process))
+        top += len(lanes) * ROW
+        lines.append(top - (ROW - BAR) / 2)
+    ticks = _ticks(begin, last, scale)
+    return Timeline(
+        int(top) + 30, tuple(rows), tuple(lines), tuple(bars), ticks, len(window) - len(shown)
+    )
+
+
+def _by_process(operations: Sequence[Mapping[str, Any]]) -> dict[str, list[Mapping[str, Any]]]:
+    groups: dict[str, list[Mapping[str, Any]]] = {}
+    for operation in operations:
+        groups.setdefault(_short(operation.get("process")).strip('"'), []).append(operation)
+    return groups
+
+
+def _bar(operation: Mapping[str, Any], begin: int, scale: float) -> tuple[Bar, float, float]:
+    """Return the bar at height 0, and how far it and its label reach to the left and right."""
+    x = LEFT + (int(operation["invoke_ns"]) - begin) * scale
+    complete_ns = int(operation["complete_ns"])
+    is_open = complete_ns == INFINITY_NS
+    end = WIDTH - 4.0 if is_open else LEFT + (complete_ns - begin) * scale
+    width = max(3.0, end - x)
+    text = operation_text(operation)
+    label = text if len(text) <= _LABEL_MAX else text[:_LABEL_MAX] + "…"
+    kind = str(operation.get("type"))
+    kind = kind if kind in ("ok", "fail", "info") else "info"
+    title = f"operation {operation['index']}: {text[:400]}"
+    length = 8 + _CHARACTER * len(label)
+    before = x + length > WIDTH and x - length > LEFT
+    label_x, anchor = (x - 6, "end") if before else (x + 6, "start")
+    bar = Bar(x, 0.0, width, kind, is_open, label, label_x, anchor, title)
+    if before:
+        return bar, x - length, x + width
+    return bar, x, max(x + width, x + length)
+
+
+def _ticks(begin: int, last: int, scale: float) -> tuple[tuple[float, str], ...]:
+    span = max(1, last - begin)
+    step = 10 ** (len(str(span)) - 1)
+    while span // step > 6:
+        step *= 2
+    while span // step < 3 and step % 2 == 0:
+        step //= 2
+    first = -(-begin // step) * step
+    digits = max(1, 9 - (len(str(step)) - 1))
+    return tuple(
+        (LEFT + (at - begin) * scale, f"{at / 1e9:.{digits}f} s")
+        for at in range(first, last + 1, step)
+    )
+
+
+def _short(value: Any) -> str:
+    text = json.dumps(value, ensure_ascii=False, default=str)
+    return text if len(text) <= 200 else text[:200] + "…"
