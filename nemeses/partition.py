@@ -231,7 +231,11 @@ async def _measure(
         zip([link for link in (*quiet, *whole) if _both(link, before)], measures, strict=True)
     )
     steady = [link for link in measured if _both(link, same) and link not in changed]
-    leaking = [link for link in steady if link in quiet and not measured[link].silent]
+    leaking = [
+        link
+        for link in quiet
+        if link in measured and link not in changed and not measured[link].silent
+    ]
     broken = [link for link in steady if link in whole and not measured[link].works]
     return leaking, broken, [link for link in (*quiet, *whole) if link not in steady]
 

@@ -1,0 +1,30 @@
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Awaitable, Callable
+from pathlib import Path
+
+import pytest
+from fake_system import FakeSystem
+
+from cluster.backends.local import LocalBackend
+
+Body = Callable[[LocalBackend], Awaitable[None]]
+
+
+@pytest.fixture
+def with_cluster(tmp_path: Path):
+    """Run an async test body on a cluster of fake nodes, and take it down after."""
+
+    def run(body: Body, node_count: int = 3, mode: str = "") -> None:
+        async def whole() -> None:
+            backend = LocalBackend(FakeSystem(mode), tmp_path, node_count, "run-1")
+            try:
+                await backend.up()
+                await body(backend)
+            finally:
+                await backend.down()
+
+        asyncio.run(whole())
+
+    return run

@@ -1,0 +1,65 @@
+"""A program that stands in for a node: answers every length-prefixed frame with itself.
+
+Frames that begin with b"exit" end it with that code, b"fail" in the configuration ends it at once.
+Run as `python fake_node.py CONFIG`; CONFIG is JSON {"ports": [...], "mode": ...}.
+"""
+
+import json
+import selectors
+import signal
+import socket
+import sys
+
+
+def frames(buffer):
+    while len(buffer) >= 4:
+        size = int.from_bytes(buffer[:4], "big")
+        if len(buffer) < 4 + size:
+            return
+        yield bytes(buffer[4 : 4 + size])
+        del buffer[: 4 + size]
+
+
+def serve(connection, buffer, selector):
+    try:
+        data = connection.recv(65536)
+    except OSError:
+        data = b""
+    if not data:
+        selector.unregister(connection)
+        connection.close()
+        return
+    buffer += data
+    for frame in frames(buffer):
+        if frame.startswith(b"exit"):
+            print("told to exit", file=sys.stderr, flush=True)
+            sys.exit(int(frame[4:]))
+        connection.sendall(len(frame).to_bytes(4, "big") + frame)
+
+
+def main():
+    with open(sys.argv[1]) as file:
+        config = json.load(file)
+    if config["mode"] == "fail":
+        sys.exit("this node does not want to start")
+    if config["mode"] == "deaf":
+        signal.signal(signal.SIGTERM, signal.SIG_IGN)
+    else:
+        signal.signal(signal.SIGTERM, lambda *_: sys.exit(0))
+    selector = selectors.DefaultSelector()
+    for port in config["ports"]:
+        listener = socket.socket()
+        listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        listener.bind(("127.0.0.1", port))
+        listener.listen(128)
+        selector.register(listener, selectors.EVENT_READ, None)
+    while True:
+        for key, _ in selector.select():
+            if key.data is None:
+                connection, _ = key.fileobj.accept()
+                selector.register(connection, selectors.EVENT_READ, bytearray())
+            else:
+                serve(key.fileobj, key.data, selector)
+
+
+main()

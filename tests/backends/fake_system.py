@@ -1,0 +1,42 @@
+"""A system whose node is a small echo program, so that backends are tested without the real one."""
+
+from __future__ import annotations
+
+import json
+import sys
+from pathlib import Path
+
+PROGRAM = Path(__file__).with_name("fake_node.py")
+
+
+def frame(payload: bytes) -> bytes:
+    return len(payload).to_bytes(4, "big") + payload
+
+
+class FakeSystem:
+    name = "fake"
+    mutant = None
+    ping = frame(b"ping")
+    stop_timeout_s = 2.0
+
+    def __init__(self, mode: str = "") -> None:
+        self.mode = mode
+
+    def files(self, node):
+        config = {"ports": [node.client.port, node.controller.port], "mode": self.mode}
+        return {"config.json": json.dumps(config)}
+
+    def command(self, node):
+        return (sys.executable, "-I", "-S", str(PROGRAM), str(node.folder / "config.json"))
+
+    def environment(self, node):
+        return {}
+
+    def data_folder(self, folder):
+        return folder
+
+    def log_folder(self, folder):
+        return folder
+
+    def trace_file(self, folder):
+        return None

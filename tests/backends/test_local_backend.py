@@ -1,0 +1,271 @@
+"""Backend local with fake nodes: real processes, real signals, real links."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import socket
+from pathlib import Path
+
+import pytest
+from fake_system import FakeSystem, frame
+
+from cluster.backends.base import Ability, BackendError, Death, NodeState
+from cluster.backends.local import LocalBackend
+from cluster.backends.processes import identify, read_recorded
+
+
+def is_gone(pid: int) -> bool:
+    return identify(pid) is None
+
+
+async def ask(endpoint, payload: bytes) -> bytes:
+    reader, writer = await asyncio.open_connection(endpoint.host, endpoint.port)
+    writer.write(frame(payload))
+    try:
+        return (await reader.read(65536))[4:]
+    finally:
+        writer.close()
+
+
+def test_every_node_answers_on_both_listeners_once_it_is_up(with_cluster):
+    async def body(backend: LocalBackend) -> None:
+        assert backend.nodes == ("n1", "n2", "n3")
+        for node in backend.nodes:
+            assert await ask(backend.endpoint(node, "CLIENT"), b"hi") == b"hi"
+            assert await ask(backend.endpoint(node, "CONTROLLER"), b"hi") == b"hi"
+            assert await backend.state(node) is NodeState.RUNNING
+            assert backend.incarnation(node) == 0
+
+    with_cluster(body)
+
+
+def test_nodes_reach_each_other_through_their_routes(with_cluster):
+    async def body(backend: LocalBackend) -> None:
+        assert await ask(backend.route("n1", "n2"), b"hi") == b"hi"
+        assert (await backend.measure_link(("n1", "n2"))).works
+        await backend.cut_links([("n1", "n2")])
+        assert backend.links_cut() == {("n1", "n2")}
+        assert (await backend.measure_link(("n1", "n2"), 0.1)).silent
+        assert (await backend.measure_link(("n2", "n1"))).works
+        await backend.restore_links([("n1", "n2")])
+        assert (await backend.measure_link(("n1", "n2"))).works
+
+    with_cluster(body)
+
+
+def test_a_killed_node_is_gone_and_starts_again_as_another_process(with_cluster):
+    async def body(backend: LocalBackend) -> None:
+        before = await backend.process("n1")
+        assert before is not None
+        await backend.kill("n1")
+        assert await backend.state("n1") is NodeState.DEAD
+        assert is_gone(before.pid)
+        await backend.kill("n1")
+        await backend.start("n1")
+        after = await backend.process("n1")
+        assert after is not None
+        assert after != before
+        assert backend.incarnation("n1") == 1
+        assert await ask(backend.endpoint("n1"), b"hi") == b"hi"
+        assert backend.unexpected_deaths() == ()
+
+    with_cluster(body)
+
+
+def test_a_paused_node_is_stopped_by_the_kernel_until_it_is_resumed(with_cluster):
+    async def body(backend: LocalBackend) -> None:
+        await backend.pause("n2")
+        assert await backend.state("n2") is NodeState.PAUSED
+        assert not (await backend.measure_link(("n1", "n2"), 0.1)).works
+        await backend.resume("n2")
+        assert await backend.state("n2") is NodeState.RUNNING
+        assert (await backend.measure_link(("n1", "n2"))).works
+
+    with_cluster(body)
+
+
+def test_kill_works_on_a_paused_node(with_cluster):
+    async def body(backend: LocalBackend) -> None:
+        await backend.pause("n2")
+        await backend.kill("n2")
+        assert await backend.state("n2") is NodeState.DEAD
+
+    with_cluster(body)
+
+
+def test_stop_ends_a_node_gracefully_and_expects_its_end(with_cluster):
+    async def body(backend: LocalBackend) -> None:
+        await backend.stop("n3")
+        assert await backend.state("n3") is NodeState.DEAD
+        assert backend.unexpected_deaths() == ()
+
+    with_cluster(body)
+
+
+def test_what_cannot_be_is_refused(with_cluster):
+    async def body(backend: LocalBackend) -> None:
+        with pytest.raises(BackendError, match="n1 cannot start: it is running"):
+            await backend.start("n1")
+        await backend.pause("n1")
+        with pytest.raises(BackendError, match="n1 cannot stop gracefully: it is paused"):
+            await backend.stop("n1")
+        await backend.kill("n1")
+        with pytest.raises(BackendError, match="n1 is dead: no SIGSTOP can reach it"):
+            await backend.pause("n1")
+
+    with_cluster(body)
+
+
+def test_a_node_that_ends_by_itself_is_reported_with_its_last_words(with_cluster):
+    async def body(backend: LocalBackend) -> None:
+        await ask(backend.endpoint("n2"), b"exit7")
+        async with asyncio.timeout(5):
+            while not backend.unexpected_deaths():
+                await asyncio.sleep(0.005)
+        await backend.kill("n2")
+        await backend.start("n2")
+        assert backend.unexpected_deaths() == (Death("n2", 0, 7, ("told to exit",)),)
+
+    with_cluster(body)
+
+
+def test_a_node_that_is_killed_by_somebody_else_is_reported(with_cluster):
+    async def body(backend: LocalBackend) -> None:
+        process = await backend.process("n1")
+        os.kill(process.pid, 9)
+        async with asyncio.timeout(5):
+            while not backend.unexpected_deaths():
+                await asyncio.sleep(0.005)
+        assert backend.unexpected_deaths() == (Death("n1", 0, -9, ()),)
+
+    with_cluster(body)
+
+
+def test_a_node_that_does_not_start_is_one_clear_error_and_nothing_is_left(tmp_path: Path):
+    async def body() -> None:
+        backend = LocalBackend(FakeSystem("fail"), tmp_path, 3, "run-1")
+        with pytest.raises(
+            BackendError, match="n1 ended with 1 as it started: this node does not want to start"
+        ):
+            await backend.up()
+
+    asyncio.run(body())
+    assert all(is_gone(one.identity.pid) for one in read_recorded(tmp_path) if one.role != "harness")
+
+
+def test_a_taken_port_is_one_clear_error(tmp_path: Path):
+    async def body(taken: int) -> None:
+        backend = LocalBackend(FakeSystem(), tmp_path, 1, "run-1", first_port=taken - 1)
+        with pytest.raises(BackendError, match=f"port {taken} on 127.0.0.1 cannot be used"):
+            await backend.up()
+
+    with socket.create_server(("127.0.0.1", 0)) as server:
+        asyncio.run(body(server.getsockname()[1]))
+
+
+def test_an_unwritable_run_folder_is_one_clear_error(tmp_path: Path):
+    blocked = tmp_path / "a-file"
+    blocked.write_text("")
+
+    async def body() -> None:
+        with pytest.raises(BackendError, match="cannot start the cluster: .*a-file"):
+            await LocalBackend(FakeSystem(), blocked, 1, "run-1").up()
+
+    asyncio.run(body())
+
+
+def test_down_ends_running_paused_and_deaf_nodes_and_can_be_called_again(tmp_path: Path):
+    async def body() -> list[int]:
+        system = FakeSystem("deaf")
+        system.stop_timeout_s = 0.2
+        backend = LocalBackend(system, tmp_path, 3, "run-1")
+        await backend.up()
+        await backend.pause("n1")
+        await backend.kill("n2")
+        pids = [one.identity.pid for one in read_recorded(tmp_path) if one.role != "harness"]
+        assert len(pids) == 3
+        await backend.down()
+        await backend.down()
+        with pytest.raises(BackendError, match="the cluster is down"):
+            await backend.start("n1")
+        return pids
+
+    assert all(is_gone(pid) for pid in asyncio.run(body()))
+
+
+def test_down_before_up_does_nothing(tmp_path: Path):
+    asyncio.run(LocalBackend(FakeSystem(), tmp_path, 3, "run-1").down())
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_a_cancelled_up_leaves_nothing(tmp_path: Path):
+    async def body() -> None:
+        task = asyncio.create_task(LocalBackend(FakeSystem(), tmp_path, 3, "run-1").up())
+        while not any(one.role != "harness" for one in read_recorded(tmp_path)):
+            await asyncio.sleep(0)
+        task.cancel()
+        with pytest.raises(asyncio.CancelledError):
+            await task
+
+    asyncio.run(body())
+    assert all(is_gone(one.identity.pid) for one in read_recorded(tmp_path) if one.role != "harness")
+
+
+def test_a_cancelled_down_kills_at_once(tmp_path: Path):
+    async def body() -> None:
+        system = FakeSystem("deaf")
+        system.stop_timeout_s = 600.0
+        backend = LocalBackend(system, tmp_path, 2, "run-1")
+        await backend.up()
+        task = asyncio.create_task(backend.down())
+        await asyncio.sleep(0.02)
+        task.cancel()
+        with pytest.raises(asyncio.CancelledError):
+            await task
+        assert [await backend.state(node) for node in backend.nodes] == [NodeState.DEAD] * 2
+        await backend.down()
+
+    asyncio.run(body())
+
+
+def test_two_clusters_at_once_do_not_meet(tmp_path: Path):
+    async def body() -> None:
+        ones, others = (
+            LocalBackend(FakeSystem(), tmp_path / name, 3, name) for name in ("one", "other")
+        )
+        try:
+            await asyncio.gather(ones.up(), others.up())
+            await ones.cut_links([("n1", "n2")])
+            await ones.kill("n3")
+            assert (await others.measure_link(("n1", "n2"))).works
+            assert [await others.state(node) for node in others.nodes] == [NodeState.RUNNING] * 3
+            await ones.down()
+            assert [await others.state(node) for node in others.nodes] == [NodeState.RUNNING] * 3
+        finally:
+            await ones.down()
+            await others.down()
+
+    asyncio.run(body())
+
+
+def test_nobody_gets_the_port_of_a_dead_node(with_cluster):
+    async def body(backend: LocalBackend) -> None:
+        port = backend.endpoint("n1").port
+        await backend.kill("n1")
+        with socket.socket() as thief, pytest.raises(OSError, match="in use"):
+            thief.bind(("127.0.0.1", port))
+        with pytest.raises(ConnectionRefusedError):
+            await asyncio.open_connection("127.0.0.1", port)
+        await backend.start("n1")
+
+    with_cluster(body, node_count=1)
+
+
+@pytest.mark.parametrize("ability", list(Ability))
+def test_every_ability_works_on_this_machine(tmp_path: Path, ability: Ability):
+    async def body() -> None:
+        probe = await LocalBackend(FakeSystem(), tmp_path, 3, "run-1").probe(ability)
+        assert probe.possible, probe.reason
+
+    asyncio.run(body())
