@@ -113,6 +113,8 @@ async def _perform(run: Run, cast: _Cast) -> FinalReads:
         await cast.interpreter.run(main_phase(run.plan, cast.nemesis))
         run.recorder.note("phase", {"name": "heal"})
         await cast.interpreter.run(Nemesis(Of(cast.nemesis.open_heals())))
+        for healed in await drive.heal_all(cast.view):
+            run.recorder.note(healed.fault, healed.value("heal"))
         run.recorder.note("phase", {"name": "final-reads"})
         await cast.interpreter.run(final_phase(run.plan))
     finally:

@@ -18,7 +18,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from checkers.evidence import FinalRead
-from cluster.backends.base import Backend
+from cluster.backends.base import Backend, NodeState
 from cluster.client import CLUSTER_RESOURCE, CallFailed, Client, FinalReadRefused
 from harness.observer import Observer
 
@@ -102,6 +102,8 @@ async def _read_node(
     before: dict[str, Any] | None = None
     reason = "was not asked"
     while asyncio.get_running_loop().time() < deadline_s:
+        if await backend.state(node) is NodeState.DEAD:
+            return "is not running"
         try:
             read = await client.final_read(endpoint, timeout_ms=_REQUEST_TIMEOUT_MS)
         except (CallFailed, FinalReadRefused) as error:

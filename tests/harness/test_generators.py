@@ -1,0 +1,175 @@
+import itertools
+from collections import Counter
+from random import Random
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from checkers.history import EventType
+from harness.generators import (
+    At,
+    BackOff,
+    Clients,
+    EachWorker,
+    Limit,
+    Mix,
+    Nemesis,
+    Of,
+    Phases,
+    Rate,
+    Stagger,
+    TimeLimit,
+    Together,
+    UntilOk,
+)
+from tests.harness.world import invocations, play, times_s
+from workloads.base import Op
+
+
+def numbered(f="op"):
+    return (Op(f, None, number) for number in itertools.count())
+
+
+def endless(f="op"):
+    return Of(numbered(f))
+
+
+@given(st.integers(0, 40), st.integers(1, 6))
+@settings(max_examples=30, deadline=None)
+def test_limit_counts_over_all_workers(count, concurrency):
+    events, _ = play(Clients(Limit(count, endless())), concurrency)
+    assert [event.value for event in invocations(events)] == list(range(count))
+
+
+@given(st.floats(1, 50), st.floats(0.5, 5), st.integers(1, 5), st.booleans())
+@settings(max_examples=40, deadline=None)
+def test_rate_is_never_exceeded_by_much_and_reached_where_clients_keep_up(rate, s, n, jitter):
+    random = Random(7) if jitter else None
+    events, _ = play(Clients(TimeLimit(s, Rate(rate, endless(), random))), n, latency_s=0.001)
+    count = len(invocations(events))
+    if jitter:
+        assert count <= 2 * rate * s + 5 * n
+    else:
+        assert rate * s - n - 1 <= count <= rate * s + 1
+
+
+def test_rate_without_jitter_spaces_operations_evenly():
+    events, _ = play(Clients(Limit(5, Rate(10, endless()))), 2, latency_s=0.001)
+    assert times_s(events) == pytest.approx([0, 0.1, 0.2, 0.3, 0.4])
+
+
+def test_rate_does_not_make_up_for_a_pause():
+    def latency(op):
+        return 5 if op.value == 0 else 0.001
+
+    events, _ = play(Clients(Limit(4, Rate(10, endless()))), 1, latency_s=latency)
+    assert times_s(events) == pytest.approx([0, 5, 5.1, 5.2])
+
+
+def test_stagger_pauses_each_worker_within_twice_the_mean():
+    events, _ = play(Clients(Limit(50, Stagger(0.1, endless(), Random(1)))), 1, latency_s=0.0)
+    gaps = [b - a for a, b in itertools.pairwise([0.0, *times_s(events)])]
+    assert all(0 <= gap < 0.2 for gap in gaps)
+    assert 0.06 < sum(gaps) / len(gaps) < 0.14
+
+
+def test_time_limit_begins_no_operation_after_its_end():
+    events, _ = play(Clients(TimeLimit(1.0, endless())), 3, latency_s=0.3)
+    assert max(times_s(events)) < 1.0
+    assert len(invocations(events)) == 12
+
+
+def test_time_limit_ends_a_generator_that_waits_for_ever():
+    stuck = UntilOk(Op("never"))
+    events, _ = play(
+        Clients(TimeLimit(1.0, stuck)), 2, latency_s=0.4, answer=lambda _: EventType.FAIL
+    )
+    assert len(invocations(events)) == 3
+
+
+def test_back_off_pauses_a_worker_after_a_definite_failure_only():
+    answers = {0: EventType.FAIL, 1: EventType.OK, 2: EventType.INFO, 3: EventType.OK}
+    events, _ = play(
+        Clients(BackOff(1.0, Limit(4, endless()))),
+        1,
+        latency_s=0.1,
+        answer=lambda op: answers[op.value],
+    )
+    assert times_s(events) == pytest.approx([0, 1.1, 1.2, 1.3])
+
+
+def test_back_off_holds_up_nobody_else():
+    def answer(op):
+        return EventType.FAIL if op.value == 0 else EventType.OK
+
+    events, _ = play(Clients(BackOff(10.0, Limit(6, endless()))), 2, latency_s=0.1, answer=answer)
+    processes = [event.process for event in invocations(events)]
+    assert processes == [0, 1, 1, 1, 1, 1]
+
+
+@given(st.lists(st.integers(1, 9), min_size=1, max_size=4), st.integers(0, 99))
+@settings(max_examples=20, deadline=None)
+def test_a_mix_uses_up_all_of_its_parts(sizes, seed):
+    parts = [(1.0, Limit(size, endless(str(index)))) for index, size in enumerate(sizes)]
+    events, _ = play(Clients(Mix(parts, Random(seed))), 3)
+    counts = Counter(event.f for event in invocations(events))
+    assert counts == {str(index): size for index, size in enumerate(sizes)}
+
+
+def test_a_mix_follows_its_weights():
+    mix = Mix([(3, endless("a")), (1, endless("b"))], Random(5))
+    events, _ = play(Clients(Limit(2000, mix)), 4, latency_s=0.0)
+    share = Counter(event.f for event in invocations(events))["a"] / 2000
+    assert 0.7 < share < 0.8
+
+
+def test_no_operation_of_a_phase_is_open_when_the_next_begins():
+    phases = Phases(Limit(7, endless("first")), Limit(7, endless("second")))
+    events, _ = play(Clients(phases), 3, latency_s=lambda op: 0.1 * (1 + op.value % 3))
+    first_ends = max(event.time_ns for event in events if event.f == "first")
+    second_begins = min(event.time_ns for event in events if event.f == "second")
+    assert first_ends <= second_begins
+    assert Counter(event.f for event in invocations(events)) == {"first": 7, "second": 7}
+
+
+@given(st.lists(st.integers(0, 3), max_size=6), st.integers(1, 4))
+@settings(max_examples=30, deadline=None)
+def test_phases_end_whatever_their_lengths(sizes, concurrency):
+    phases = Phases(*(Limit(size, endless(str(index))) for index, size in enumerate(sizes)))
+    events, _ = play(phases, concurrency)
+    order = [event.f for event in invocations(events)]
+    assert order == [str(index) for index, size in enumerate(sizes) for _ in range(size)]
+
+
+def test_until_ok_stops_at_the_first_success():
+    answers = iter([EventType.FAIL, EventType.INFO, EventType.OK, EventType.OK])
+    events, _ = play(Clients(UntilOk(Op("read"))), 3, answer=lambda _: next(answers))
+    assert [event.type for event in events if event.type is not EventType.INVOKE] == [
+        EventType.FAIL,
+        EventType.INFO,
+        EventType.OK,
+    ]
+
+
+def test_each_worker_has_a_stream_of_its_own():
+    streams = EachWorker(lambda worker: Of(Op(f"w{worker}", None, n) for n in range(4)))
+    events, _ = play(Clients(streams), 3, latency_s=lambda op: 0.1 * (1 + op.value))
+    for worker in range(3):
+        mine = [event for event in invocations(events) if event.process == worker]
+        assert [(event.f, event.value) for event in mine] == [(f"w{worker}", n) for n in range(4)]
+
+
+def test_clients_and_nemesis_do_their_own_things_together():
+    events, _ = play(Together(Limit(4, endless("op")), At([(1.0, Op("kill")), (2.5, Op("heal"))])))
+    by_nemesis = [event for event in invocations(events) if event.process == "nemesis"]
+    assert [(event.f, event.time_ns / 1e9) for event in by_nemesis] == [
+        ("kill", 1.0),
+        ("heal", 2.5),
+    ]
+    assert Counter(event.f for event in invocations(events))["op"] == 4
+
+
+def test_a_late_moment_comes_at_once():
+    events, _ = play(Nemesis(At([(1.0, Op("a")), (1.5, Op("b"))])), latency_s=2.0)
+    assert times_s(events) == pytest.approx([1.0, 3.0])
