@@ -1,1 +1,28 @@
-"""What a history is, and what makes it right or wrong: pure functions, usable alone."""
+"""What a history is, and what makes it right or wrong: pure functions, usable alone.
+
+from checkers import check
+result = check("history.jsonl", "register")
+print(result.status, result.summary)
+"""
+
+from checkers.api import check
+from checkers.formats import load_history, to_edn
+from checkers.history import Event, EventType, HistoryError, Operation, pair
+from checkers.models import MODELS, Model, NondeterministicModel
+from checkers.verdict import CheckResult, Status
+
+__all__ = [
+    "MODELS",
+    "CheckResult",
+    "Event",
+    "EventType",
+    "HistoryError",
+    "Model",
+    "NondeterministicModel",
+    "Operation",
+    "Status",
+    "check",
+    "load_history",
+    "pair",
+    "to_edn",
+]

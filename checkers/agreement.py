@@ -139,7 +139,7 @@ def _not_on_majority(evidence: Evidence, committed: Mapping[str, int]) -> Iterat
     """Find the first announced offset that too few final logs still hold."""
     if any(node not in evidence.logs for node in evidence.nodes):
         return  # A missing log is told as missing; it could be the one that holds the record.
-    ends = sorted(log[-1].offset + 1 if log else 0 for log in evidence.logs.values())
+    ends = sorted(_end(evidence, node) for node in evidence.nodes)
     kept = ends[(len(ends) - 1) // 2] if ends else 0
     announcer = max(committed, key=lambda node: committed[node], default=None)
     if announcer is not None and committed[announcer] > kept:
@@ -148,6 +148,13 @@ def _not_on_majority(evidence: Evidence, committed: Mapping[str, int]) -> Iterat
             f"majority of the final logs ends at {kept} or before"
         )
         yield {"kind": "committed-lost", "explanation": told, "node": announcer, "offset": kept}
+
+
+def _end(evidence: Evidence, node: str) -> int:
+    """Return the log end offset; an empty log may begin behind a snapshot."""
+    log = evidence.logs[node]
+    told = int(evidence.quorum_states.get(node, {}).get("logEndOffset", 0))
+    return max(told, log[-1].offset + 1 if log else 0)
 
 
 def _leader_changes(logs: Logs) -> Iterator[Anomaly]:

@@ -28,6 +28,8 @@ when the checker itself dies. The last argument is a callable that says whether 
 | `election-safety` | evidence | |
 | `exercised` | run | `expectations`: the plan's |
 | `statistics` | run | `bucket_ms` |
+
+Unknown limits (None) mean the defaults of `checkers.linearizable`.
 """
 
 from __future__ import annotations
@@ -37,6 +39,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
+from checkers import agreement, durability, election, exercised, linearizable, statistics
 from checkers.history import Operation
 from checkers.run_input import Cancelled, RunInput, never
 from checkers.verdict import CheckResult, Status, worst
@@ -131,7 +134,42 @@ class RunCheck:
 
 Check = KeyCheck | RunCheck
 
-CHECKS: dict[str, Check] = {}
+
+def _nothing(options: Options) -> None:
+    """Accept options that need no further validation."""
+    del options
+
+
+_CHECKS: tuple[Check, ...] = (
+    KeyCheck(
+        name=linearizable.NAME,
+        options={
+            "model": str,
+            "algorithm": str,
+            "time_limit_s": (int, float),
+            "memory_limit_mb": (int, float),
+        },
+        required=("model",),
+        function=linearizable.check_key,
+        validate=linearizable.validate,
+    ),
+    RunCheck(
+        name=durability.NAME,
+        scope="evidence",
+        options={"workload": str, "config_prefix": str},
+        required=("workload",),
+        function=durability.check,
+        validate=durability.validate,
+    ),
+    RunCheck(agreement.NAME, "evidence", {}, (), agreement.check, _nothing),
+    RunCheck(election.NAME, "evidence", {}, (), election.check, _nothing),
+    RunCheck(
+        exercised.NAME, "run", {"expectations": dict}, (), exercised.check, exercised.validate
+    ),
+    RunCheck(statistics.NAME, "run", {"bucket_ms": int}, (), statistics.check, statistics.validate),
+)
+
+CHECKS: dict[str, Check] = {check.name: check for check in _CHECKS}
 
 
 def find_check(spec: CheckSpec) -> Check:

@@ -1,0 +1,67 @@
+"""The face for somebody who has only a history file."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from pathlib import Path
+
+from checkers import linearizable
+from checkers.formats import load_history
+from checkers.history import Event, Operation, pair
+from checkers.models import Model, model_named
+from checkers.registry import merge
+from checkers.run_input import Cancelled, never
+from checkers.verdict import CheckResult
+
+History = str | Path | Iterable[Event | Operation]
+"""A history file, the events of one, or operations."""
+
+
+def check(
+    history: History,
+    model: str | Model,
+    *,
+    algorithm: str | None = None,
+    time_limit_s: float = linearizable.TIME_LIMIT_S,
+    memory_limit_mb: float = linearizable.MEMORY_LIMIT_MB,
+    cancelled: Cancelled = never,
+    independent: bool = False,
+) -> CheckResult:
+    """Say whether a history is linearizable.
+
+    The history is split by `model.partition` and each part judged by itself, within the limits
+    (which hold for each part). One part gives its own result with its certificate; several are
+    merged (`checkers.registry.merge`). `algorithm` (zones, wgl) overrides the choice;
+    `independent` is for Jepsen histories whose values are [key value] tuples.
+
+    Raises HistoryError for a file or history that is not well formed, or has operations that the
+    model does not know, and ValueError for an unknown model or algorithm or a senseless limit.
+    """
+    chosen = model_named(model) if isinstance(model, str) else model
+    if algorithm not in (None, *linearizable.ALGORITHMS):
+        raise ValueError(f"unknown algorithm {algorithm!r}")
+    if not (time_limit_s > 0 and memory_limit_mb > 0):
+        raise ValueError("limits must be above 0")
+    results = [
+        linearizable.judge(
+            part,
+            chosen,
+            algorithm=algorithm,
+            time_limit_s=time_limit_s,
+            memory_limit_mb=memory_limit_mb,
+            cancelled=cancelled,
+        )
+        for part in chosen.partition(_operations(history, independent=independent))
+    ]
+    return results[0] if len(results) == 1 else merge(linearizable.NAME, results)
+
+
+def _operations(history: History, *, independent: bool) -> list[Operation]:
+    if isinstance(history, str | Path):
+        return pair(load_history(history, independent=independent))
+    items = list(history)
+    operations = [item for item in items if isinstance(item, Operation)]
+    events = [item for item in items if isinstance(item, Event)]
+    if operations and events:
+        raise ValueError("a history is made of events or of operations, not of both")
+    return operations or pair(events)

@@ -1,0 +1,98 @@
+"""Tell whether enough was tried for a PASS to mean anything.
+
+Compares what the plan expected (`expectations`) with what the journal says happened:
+
+- `min_operations`: at least as many `ok` operations of clients (one, where the plan is silent);
+- `faults`: each named fault was injected at least once and verified to bite;
+- `leader_changes`: at least as often another node was seen to lead than before.
+
+Short of any of these: UNDER-EXERCISED, naming each. It never FAILs: nothing wrong was seen.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Mapping, Sequence
+from itertools import pairwise
+from typing import Any
+
+from checkers.history import NEMESIS, Event, EventType
+from checkers.run_input import Cancelled, RunInput, never
+from checkers.verdict import CheckResult, Status
+
+NAME = "exercised"
+KNOWN = ("min_operations", "faults", "leader_changes")
+
+
+def validate(options: Mapping[str, Any]) -> None:
+    """Raise ValueError when an expectation is unknown or not of its type."""
+    expectations = options.get("expectations") or {}
+    for name, value in expectations.items():
+        if name not in KNOWN:
+            raise ValueError(f"unknown expectation {name!r}; known: {', '.join(KNOWN)}")
+        if name == "faults":
+            good = isinstance(value, list) and all(isinstance(fault, str) for fault in value)
+        else:
+            good = isinstance(value, int) and not isinstance(value, bool) and value >= 0
+        if not good:
+            raise ValueError(f"expectation {name!r} cannot be {value!r}")
+
+
+def check(run: RunInput, options: Mapping[str, Any], cancelled: Cancelled = never) -> CheckResult:
+    """Compare the journal with the option `expectations`."""
+    del cancelled
+    expectations = options.get("expectations") or {}
+    ok = sum(operation.type is EventType.OK for operation in run.operations)
+    wanted = max(1, int(expectations.get("min_operations", 1)))
+    verified, tried = _injections(run.events)
+    changes = _leader_changes(run.events)
+    wanted_changes = int(expectations.get("leader_changes", 0))
+    anomalies: list[dict[str, Any]] = []
+    if ok < wanted:
+        told = f"{ok} operations were ok, {wanted} were expected"
+        anomalies.append({"kind": "too-few-operations", "explanation": told})
+    for fault in expectations.get("faults", []):
+        if not verified[fault]:
+            told = f"the fault {fault!r} never bit: injected {tried[fault]} times, verified never"
+            anomalies.append({"kind": "fault-did-not-bite", "explanation": told, "fault": fault})
+    if changes < wanted_changes:
+        told = f"the leader changed {changes} times, {wanted_changes} were expected"
+        anomalies.append({"kind": "too-few-leader-changes", "explanation": told})
+    faults = ", ".join(f"{fault} {count}" for fault, count in sorted(verified.items()))
+    good = f"{ok} operations ok, faults that bit: {faults or 'none'}, {changes} leader changes"
+    return CheckResult(
+        NAME,
+        Status.UNDER_EXERCISED if anomalies else Status.PASS,
+        "; ".join(str(anomaly["explanation"]) for anomaly in anomalies) or good,
+        operations=len(run.operations),
+        anomalies=tuple(anomalies),
+        statistics={
+            "ok": ok,
+            "faults_verified": dict(sorted(verified.items())),
+            "faults_tried": dict(sorted(tried.items())),
+            "leader_changes": changes,
+        },
+    )
+
+
+def _injections(events: Sequence[Event]) -> tuple[Counter[str], Counter[str]]:
+    """Count the injections of each fault: (verified to bite, all that completed)."""
+    verified: Counter[str] = Counter()
+    tried: Counter[str] = Counter()
+    for event in events:
+        if event.process != NEMESIS or event.type is EventType.INVOKE:
+            continue
+        value = event.value if isinstance(event.value, dict) else {}
+        if value.get("phase") == "inject":
+            tried[event.f] += 1
+            verified[event.f] += event.type is EventType.OK and value.get("verified") is True
+    return verified + Counter(), tried
+
+
+def _leader_changes(events: Sequence[Event]) -> int:
+    leaders = [
+        event.value.get("leader")
+        for event in events
+        if event.process == NEMESIS and event.f == "leader" and isinstance(event.value, dict)
+    ]
+    return sum(before != after for before, after in pairwise(leaders))
