@@ -168,6 +168,11 @@ def _check_epoch_file(directory: str, found: Recovered) -> None:
         told = LeaderEpochCache.decode(found.epoch_file)
     except ValueError:
         return
+    path = f"{directory}/{EPOCH_FILE}"
+    first = told.entries[0].start_offset if told.entries else found.start_offset
+    if first < min(found.start_offset, found.recovery_point):
+        reason = f"log begins here, but records from {first} on were durable"
+        raise CorruptLogError(found.segments[0].path, 0, found.start_offset, reason)
     told.truncate_from_start(found.start_offset)
     expected = _below(told, found.recovery_point)
     actual = _below(found.epochs, found.recovery_point)
@@ -178,7 +183,7 @@ def _check_epoch_file(directory: str, found: Recovered) -> None:
         f"batches say that epochs begin at {_pairs(actual)}, the file that they begin at "
         f"{_pairs(expected)}, and everything below {found.recovery_point} was durable"
     )
-    raise CorruptLogError(f"{directory}/{EPOCH_FILE}", 0, differing.start_offset, reason)
+    raise CorruptLogError(path, 0, differing.start_offset, reason)
 
 
 def _below(epochs: LeaderEpochCache, offset: int) -> tuple[EpochEntry, ...]:
