@@ -9,6 +9,7 @@ import selectors
 import signal
 import socket
 import sys
+from pathlib import Path
 
 
 def frames(buffer):
@@ -32,14 +33,13 @@ def serve(connection, buffer, selector):
     buffer += data
     for frame in frames(buffer):
         if frame.startswith(b"exit"):
-            print("told to exit", file=sys.stderr, flush=True)
+            sys.stderr.write("told to exit\n")
             sys.exit(int(frame[4:]))
         connection.sendall(len(frame).to_bytes(4, "big") + frame)
 
 
 def main():
-    with open(sys.argv[1]) as file:
-        config = json.load(file)
+    config = json.loads(Path(sys.argv[1]).read_text())
     if config["mode"] == "fail":
         sys.exit("this node does not want to start")
     if config["mode"] == "deaf":

@@ -8,6 +8,7 @@ import socket
 from collections.abc import Awaitable, Callable
 
 import pytest
+from waiting import TIMEOUT_S, eventually
 
 from cluster.backends.linkproxy import HOST, LinkProxies
 from cluster.ports import Endpoint
@@ -16,7 +17,6 @@ NODES = ("n1", "n2", "n3")
 A_TO_B = ("n1", "n2")
 B_TO_A = ("n2", "n1")
 SILENCE_S = 0.1
-TIMEOUT_S = 5.0
 
 
 class Echo:
@@ -76,12 +76,6 @@ async def is_silent(reader: asyncio.StreamReader) -> bool:
     except TimeoutError:
         return True
     return False
-
-
-async def eventually(condition: Callable[[], bool]) -> None:
-    async with asyncio.timeout(TIMEOUT_S):
-        while not condition():
-            await asyncio.sleep(0.002)
 
 
 def test_bytes_pass_both_ways_while_nothing_is_cut():

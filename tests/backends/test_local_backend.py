@@ -9,6 +9,7 @@ from pathlib import Path
 
 import pytest
 from fake_system import FakeSystem, frame
+from waiting import eventually
 
 from cluster.backends.base import Ability, BackendError, Death, NodeState
 from cluster.backends.local import LocalBackend
@@ -120,9 +121,7 @@ def test_what_cannot_be_is_refused(with_cluster):
 def test_a_node_that_ends_by_itself_is_reported_with_its_last_words(with_cluster):
     async def body(backend: LocalBackend) -> None:
         await ask(backend.endpoint("n2"), b"exit7")
-        async with asyncio.timeout(5):
-            while not backend.unexpected_deaths():
-                await asyncio.sleep(0.005)
+        await eventually(backend.unexpected_deaths)
         await backend.kill("n2")
         await backend.start("n2")
         assert backend.unexpected_deaths() == (Death("n2", 0, 7, ("told to exit",)),)
@@ -134,9 +133,7 @@ def test_a_node_that_is_killed_by_somebody_else_is_reported(with_cluster):
     async def body(backend: LocalBackend) -> None:
         process = await backend.process("n1")
         os.kill(process.pid, 9)
-        async with asyncio.timeout(5):
-            while not backend.unexpected_deaths():
-                await asyncio.sleep(0.005)
+        await eventually(backend.unexpected_deaths)
         assert backend.unexpected_deaths() == (Death("n1", 0, -9, ()),)
 
     with_cluster(body)
@@ -151,7 +148,9 @@ def test_a_node_that_does_not_start_is_one_clear_error_and_nothing_is_left(tmp_p
             await backend.up()
 
     asyncio.run(body())
-    assert all(is_gone(one.identity.pid) for one in read_recorded(tmp_path) if one.role != "harness")
+    assert all(
+        is_gone(one.identity.pid) for one in read_recorded(tmp_path) if one.role != "harness"
+    )
 
 
 def test_a_taken_port_is_one_clear_error(tmp_path: Path):
@@ -169,7 +168,7 @@ def test_an_unwritable_run_folder_is_one_clear_error(tmp_path: Path):
     blocked.write_text("")
 
     async def body() -> None:
-        with pytest.raises(BackendError, match="cannot start the cluster: .*a-file"):
+        with pytest.raises(BackendError, match=r"cannot start the cluster: .*a-file"):
             await LocalBackend(FakeSystem(), blocked, 1, "run-1").up()
 
     asyncio.run(body())
@@ -202,14 +201,15 @@ def test_down_before_up_does_nothing(tmp_path: Path):
 def test_a_cancelled_up_leaves_nothing(tmp_path: Path):
     async def body() -> None:
         task = asyncio.create_task(LocalBackend(FakeSystem(), tmp_path, 3, "run-1").up())
-        while not any(one.role != "harness" for one in read_recorded(tmp_path)):
-            await asyncio.sleep(0)
+        await eventually(lambda: any(one.role != "harness" for one in read_recorded(tmp_path)))
         task.cancel()
         with pytest.raises(asyncio.CancelledError):
             await task
 
     asyncio.run(body())
-    assert all(is_gone(one.identity.pid) for one in read_recorded(tmp_path) if one.role != "harness")
+    assert all(
+        is_gone(one.identity.pid) for one in read_recorded(tmp_path) if one.role != "harness"
+    )
 
 
 def test_a_cancelled_down_kills_at_once(tmp_path: Path):

@@ -1,0 +1,152 @@
+"""What a harness leaves behind when it is killed with -9, and who cleans it up."""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import os
+import subprocess
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from cluster.backends.base import NodeState, ProcessIdentity
+from cluster.backends.cleanup import Leftover, clean, find_leftovers
+from cluster.backends.processes import (
+    PROCESSES_FILE,
+    RecordedProcess,
+    identify,
+    labels,
+    own_identity,
+    read_recorded,
+    record_process,
+    state_of,
+)
+
+HARNESS = Path(__file__).with_name("orphaning_harness.py")
+
+
+@contextlib.contextmanager
+def harness(runs: Path, run_id: str) -> Iterator[subprocess.Popen[str]]:
+    folder = runs / "campaign" / run_id
+    folder.mkdir(parents=True)
+    command = [sys.executable, str(HARNESS), str(folder), run_id]
+    with subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as process:
+        try:
+            assert process.stdout.readline() == "up\n"
+            yield process
+        finally:
+            process.kill()
+            process.wait()
+            clean(find_leftovers(runs))
+
+
+def nodes(runs: Path, run_id: str) -> list[ProcessIdentity]:
+    recorded = read_recorded(runs / "campaign" / run_id)
+    return [one.identity for one in recorded if one.role != "harness"]
+
+
+def states(identities: list[ProcessIdentity]) -> set[NodeState]:
+    return {state_of(identity) for identity in identities}
+
+
+def test_a_killed_harness_leaves_nodes_and_cleanup_ends_them(tmp_path: Path):
+    with harness(tmp_path, "r1") as process:
+        process.kill()
+        process.wait()
+        left = nodes(tmp_path, "r1")
+        assert states(left) == {NodeState.RUNNING, NodeState.PAUSED}
+        found = find_leftovers(tmp_path)
+        assert [(one.run_id, one.identity) for one in found] == [
+            ("r1", identity) for identity in sorted(left, key=lambda identity: identity.pid)
+        ]
+        assert "fake_node.py" in found[0].command
+        assert clean(found) == []
+        assert states(left) == {NodeState.DEAD}
+        assert find_leftovers(tmp_path) == []
+
+
+def test_a_living_campaign_is_not_touched_unless_it_is_named(tmp_path: Path):
+    with harness(tmp_path, "dead") as dead, harness(tmp_path, "alive"):
+        dead.kill()
+        dead.wait()
+        assert {one.run_id for one in find_leftovers(tmp_path)} == {"dead"}
+        assert clean(find_leftovers(tmp_path)) == []
+        assert states(nodes(tmp_path, "alive")) == {NodeState.RUNNING, NodeState.PAUSED}
+        assert {one.run_id for one in find_leftovers(tmp_path, "alive")} == {"alive"}
+        assert clean(find_leftovers(tmp_path, "alive")) == []
+        assert states(nodes(tmp_path, "alive")) == {NodeState.DEAD}
+
+
+def test_the_labels_alone_are_enough(tmp_path: Path):
+    """A harness may die between a start and its line in the run folder."""
+    with harness(tmp_path, "r1") as process:
+        process.kill()
+        process.wait()
+        left = nodes(tmp_path, "r1")
+        (tmp_path / "campaign" / "r1" / PROCESSES_FILE).unlink()
+        found = [one for one in find_leftovers() if one.run_id == "r1"]
+        assert {one.identity for one in found} == set(left)
+        assert clean(found) == []
+
+
+def test_another_folder_of_runs_is_not_touched(tmp_path: Path):
+    with harness(tmp_path / "a", "r1") as process:
+        process.kill()
+        process.wait()
+        (tmp_path / "b").mkdir()
+        assert find_leftovers(tmp_path / "b") == []
+
+
+@pytest.fixture
+def sleeper() -> Iterator[subprocess.Popen[bytes]]:
+    environment = {**os.environ, **labels("labelled")}
+    command = [sys.executable, "-I", "-S", "-c", "import time; time.sleep(60)"]
+    with subprocess.Popen(command, env=environment) as process:
+        yield process
+        process.kill()
+
+
+def test_a_labelled_process_of_a_living_harness_is_none(sleeper: subprocess.Popen[bytes]):
+    assert [one for one in find_leftovers() if one.run_id == "labelled"] == []
+    named = find_leftovers(run_id="labelled")
+    assert [one.identity.pid for one in named] == [sleeper.pid]
+
+
+def test_a_pid_that_has_become_another_process_is_safe(
+    sleeper: subprocess.Popen[bytes], tmp_path: Path
+):
+    now = identify(sleeper.pid)
+    before = ProcessIdentity(sleeper.pid, "some other time")
+    record_process(tmp_path, RecordedProcess("r1", "harness", ProcessIdentity(2**22 + 1, "x")))
+    record_process(tmp_path, RecordedProcess("r1", "n1", before))
+    assert find_leftovers(tmp_path) == []
+    assert clean([Leftover("r1", before, "")]) == []
+    assert state_of(now) is NodeState.RUNNING
+
+
+def test_a_recorded_process_is_found_without_its_labels(tmp_path: Path):
+    with subprocess.Popen([sys.executable, "-I", "-S", "-c", "import time; time.sleep(60)"]) as one:
+        identity = identify(one.pid)
+        record_process(tmp_path, RecordedProcess("r1", "harness", ProcessIdentity(2**22 + 1, "x")))
+        record_process(tmp_path, RecordedProcess("r1", "n1", identity))
+        assert [left.identity for left in find_leftovers(tmp_path)] == [identity]
+        assert clean(find_leftovers(tmp_path)) == []
+        assert one.wait() == -9
+
+
+def test_a_run_folder_whose_harness_is_unknown_is_touched_only_by_name(
+    sleeper: subprocess.Popen[bytes], tmp_path: Path
+):
+    record_process(tmp_path, RecordedProcess("r1", "n1", identify(sleeper.pid)))
+    assert find_leftovers(tmp_path) == []
+    assert [one.identity.pid for one in find_leftovers(tmp_path, "r1")] == [sleeper.pid]
+
+
+def test_lines_that_are_not_whole_are_left_out(tmp_path: Path):
+    record_process(tmp_path, RecordedProcess("r1", "harness", own_identity()))
+    with (tmp_path / PROCESSES_FILE).open("a") as file:
+        file.write("null\n[1]\n" + json.dumps({"run": "r1", "pid": "x"}) + '\n{"run": "r')
+    assert list(read_recorded(tmp_path)) == [RecordedProcess("r1", "harness", own_identity())]
