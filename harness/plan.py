@@ -33,6 +33,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
+from cluster.mutants import UnknownMutantError, find
 from cluster.names import unknown
 from cluster.systems.kraft import KraftSystem, SettingError
 from harness.schedule import Entry, RandomSchedule, ScheduleError, draw
@@ -292,17 +293,10 @@ def _mutant(document: Mapping[str, Any]) -> str | None:
         return None
     if not isinstance(mutant, str):
         raise PlanError("mutant must be a name such as M15")
-    known = known_mutants()
-    if mutant not in known:
-        raise PlanError(unknown("mutant", mutant, known))
-    return mutant
-
-
-def known_mutants() -> dict[str, str]:
-    """Faulty variants of the node by id, with their titles."""
-    from cluster.mutants import MUTANTS  # noqa: PLC0415  (loaded only where a plan names one)
-
-    return {name: mutant.title for name, mutant in MUTANTS.items()}
+    try:
+        return find(mutant).id
+    except UnknownMutantError as error:
+        raise PlanError(str(error)) from error
 
 
 def _campaign(document: Mapping[str, Any]) -> str:

@@ -59,7 +59,6 @@ def checks_for(plan: Plan) -> tuple[CheckSpec, ...]:
         *plan.workload.checks(),
         CheckSpec("log-agreement"),
         CheckSpec("election-safety"),
-        CheckSpec("unexpected-death"),
         CheckSpec("exercised", {"expectations": dict(plan.expectations)}),
         CheckSpec("statistics"),
     )

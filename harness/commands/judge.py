@@ -6,13 +6,13 @@ from pathlib import Path
 from typing import Any
 
 import click
-from results.gate import gate as judge_gate
 
 from checkers.registry import CheckSpec
 from checkers.verdict import EXIT_CODES
 from harness.commands.options import spark_option
 from harness.errors import UsageError
 from harness.judgement import judge_and_report, tell
+from results.gate import gate as decide
 from results.pipeline import judge_file
 from results.report import write_report
 from results.session import Spark
@@ -73,4 +73,7 @@ def report(run_folder: Path) -> int:
 @click.argument("run_folders", type=_PATH, metavar="RUN...", nargs=-1, required=True)
 def gate(run_folders: tuple[Path, ...]) -> int:
     """Pass only if every run passed. Exit code: that of the worst verdict."""
-    return judge_gate(run_folders)
+    decision = decide([RunStore(folder) for folder in run_folders])
+    for line in decision.lines:
+        click.echo(line)
+    return decision.exit_code

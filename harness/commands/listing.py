@@ -10,9 +10,9 @@ from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
+from cluster.mutants import MUTANTS
 from harness.campaigns import campaign_names, load
 from harness.commands.options import runs_option
-from harness.plan import known_mutants
 from nemeses.registry import FAULTS
 from results.files import StoreError
 from results.store import RunStore, list_runs
@@ -33,7 +33,7 @@ def list_(kind: str, runs: Path) -> int:
         "workloads": lambda: [(name, WORKLOADS[name].title) for name in WORKLOADS],
         "faults": lambda: [(name, _first_line(FAULTS[name].__doc__)) for name in FAULTS],
         "campaigns": lambda: [(name, _campaign_line(name)) for name in campaign_names()],
-        "mutants": lambda: list(known_mutants().items()),
+        "mutants": lambda: [(mutant.id, mutant.title) for mutant in MUTANTS.values()],
     }
     for name, title in rows[kind]():
         click.echo(f"{name:<12} {title}")
