@@ -1,0 +1,334 @@
+from __future__ import annotations
+
+import asyncio
+import os
+import signal
+import subprocess
+import sys
+import textwrap
+import threading
+from pathlib import Path
+
+import pytest
+
+from cluster.log.log import Log, LogConfig
+from cluster.runtime.disk import DiskLockedError, FileDisk
+
+
+def run(folder: Path, body) -> None:
+    """Run `body(disk)` on a fresh loop and a fresh disk."""
+
+    async def main() -> None:
+        disk = FileDisk(folder, asyncio.get_running_loop())
+        try:
+            await body(disk)
+        finally:
+            disk.close(drain=False)
+
+    asyncio.run(main())
+
+
+async def synced(disk: FileDisk, path: str, *, directory: bool = False) -> OSError | None:
+    future: asyncio.Future[OSError | None] = asyncio.get_running_loop().create_future()
+    (disk.sync_directory if directory else disk.sync)(path, future.set_result)
+    return await asyncio.wait_for(future, 30)
+
+
+@pytest.fixture
+def syncs(monkeypatch) -> list[int]:
+    """The threads that called fdatasync, one entry a call."""
+    calls: list[int] = []
+    real = os.fdatasync
+
+    def counted(descriptor: int) -> None:
+        calls.append(threading.get_ident())
+        real(descriptor)
+
+    monkeypatch.setattr(os, "fdatasync", counted)
+    return calls
+
+
+def test_appends_reach_the_file_in_order_at_a_sync(tmp_path):
+    async def body(disk: FileDisk) -> None:
+        for part in (b"a", b"b", b"c"):
+            disk.append("f", part)
+        assert await synced(disk, "other-missing-is-an-error") is not None
+
+    async def good(disk: FileDisk) -> None:
+        for part in (b"a", b"b", b"c"):
+            disk.append("f", part)
+        assert await synced(disk, "f") is None
+        assert (tmp_path / "f").read_bytes() == disk.read("f") == b"abc"
+        disk.append("f", b"d")
+        assert await synced(disk, "f") is None
+        assert (disk.read("f", 1, 2), disk.size("f")) == (b"bc", 4)
+
+    run(tmp_path / "bad", body)
+    run(tmp_path, good)
+
+
+def test_changes_are_applied_in_queue_order(tmp_path):
+    async def body(disk: FileDisk) -> None:
+        disk.make_directory("d")
+        disk.append("d/f", b"0123456789")
+        disk.truncate("d/f", 6)
+        disk.append("d/f", b"ab")
+        disk.sync("d/f", lambda error: None)
+        disk.truncate("d/f", 7)
+        disk.append("d/f", b"cd")
+        disk.truncate("d/f", 3)
+        disk.append("d/f", b"-")
+        disk.write("d/w", b"long content")
+        disk.write("d/w", b"short")
+        disk.rename("d/w", "d/x")
+        disk.append("d/gone", b"x")
+        disk.remove("d/gone")
+        disk.remove("d/never-there")
+        assert await synced(disk, "d/f") is None
+        assert await synced(disk, "d", directory=True) is None
+        assert disk.list_directory("d") == ("f", "x")
+        assert disk.read("d/f") == b"012-"
+        assert disk.read("d/x") == b"short"
+        assert (disk.exists("d/w"), disk.exists("d")) == (False, True)
+        assert disk.list_directory("nowhere") == ()
+        with pytest.raises(FileNotFoundError):
+            disk.read("d/w")
+
+    run(tmp_path, body)
+
+
+def test_a_file_renamed_with_unsynced_bytes_gets_them_at_its_sync(tmp_path):
+    async def body(disk: FileDisk) -> None:
+        disk.append("a", b"xyz")
+        disk.rename("a", "b")
+        assert await synced(disk, "", directory=True) is None
+        assert disk.read("b") == b""
+        assert await synced(disk, "b") is None
+        assert disk.read("b") == b"xyz"
+
+    run(tmp_path, body)
+
+
+def test_syncs_without_a_change_between_cost_one_fsync(tmp_path, syncs):
+    async def body(disk: FileDisk) -> None:
+        disk.append("f", b"a")
+        for _ in range(20):
+            disk.sync("f", lambda error: None)
+        assert await synced(disk, "f") is None
+        assert len(syncs) == 1
+        disk.truncate("f", 0)
+        assert await synced(disk, "f") is None
+        assert len(syncs) == 2
+
+    run(tmp_path, body)
+
+
+def test_the_loop_goes_on_while_an_fsync_stalls(tmp_path, monkeypatch):
+    stalled, let_go = threading.Event(), threading.Event()
+
+    def stall(descriptor: int) -> None:
+        assert threading.current_thread().name == "disk"
+        stalled.set()
+        assert let_go.wait(30)
+
+    monkeypatch.setattr(os, "fdatasync", stall)
+
+    async def body(disk: FileDisk) -> None:
+        loop = asyncio.get_running_loop()
+        completions: list[tuple[OSError | None, str]] = []
+        disk.append("f", b"a")
+        disk.sync("f", lambda e: completions.append((e, threading.current_thread().name)))
+        assert await asyncio.to_thread(stalled.wait, 30)
+        turns = 0
+        for _ in range(1000):
+            disk.append("f", b"b")
+            turns += await asyncio.sleep(0, 1)
+        assert (turns, completions) == (1000, [])
+        let_go.set()
+        assert await synced(disk, "f") is None
+        assert completions == [(None, threading.main_thread().name)]
+        assert loop.is_running()
+
+    run(tmp_path, body)
+
+
+def test_the_first_error_stays_and_nothing_is_applied_after_it(tmp_path, monkeypatch):
+    tries: list[int] = []
+
+    def broken(descriptor: int) -> None:
+        tries.append(descriptor)
+        raise OSError(5, "Input/output error")
+
+    async def body(disk: FileDisk) -> None:
+        disk.append("f", b"kept")
+        assert await synced(disk, "f") is None
+        monkeypatch.setattr(os, "fdatasync", broken)
+        disk.append("f", b"lost")
+        first = await synced(disk, "f")
+        assert first is not None
+        assert first.errno == 5
+        disk.write("g", b"never")
+        assert await synced(disk, "f") is first
+        assert await synced(disk, "", directory=True) is first
+        assert not disk.exists("g")
+        assert len(tries) == 1
+
+    run(tmp_path, body)
+
+
+def test_an_error_of_a_queued_change_is_told_by_the_next_sync(tmp_path):
+    async def body(disk: FileDisk) -> None:
+        disk.append("f", b"a")
+        disk.rename("missing", "target")
+        assert isinstance(await synced(disk, "f"), FileNotFoundError)
+
+    run(tmp_path, body)
+
+
+def test_a_folder_is_locked_until_it_is_closed(tmp_path):
+    async def body(disk: FileDisk) -> None:
+        with pytest.raises(DiskLockedError, match=f"folder {tmp_path} is in use"):
+            FileDisk(tmp_path, asyncio.get_running_loop())
+
+    run(tmp_path, body)
+    run(tmp_path, lambda disk: synced(disk, "", directory=True))
+
+
+def test_close_with_drain_applies_the_queue_and_syncs_every_append(tmp_path, syncs):
+    async def main() -> None:
+        disk = FileDisk(tmp_path, asyncio.get_running_loop())
+        done: list[OSError | None] = []
+        disk.append("f", b"a")
+        disk.sync("f", done.append)
+        disk.append("f", b"b")
+        disk.close(drain=True)
+        await asyncio.sleep(0)
+        assert done == [None]
+        with pytest.raises(RuntimeError, match="is closed"):
+            disk.append("f", b"c")
+
+    asyncio.run(main())
+    assert (tmp_path / "f").read_bytes() == b"ab"
+    assert len(syncs) == 2
+
+
+def test_close_without_drain_loses_what_was_not_synced_and_calls_nobody(tmp_path, monkeypatch):
+    busy, let_go = threading.Event(), threading.Event()
+
+    def slow(descriptor: int) -> None:
+        busy.set()
+        assert let_go.wait(30)
+
+    monkeypatch.setattr(os, "fdatasync", slow)
+
+    async def main() -> None:
+        disk = FileDisk(tmp_path, asyncio.get_running_loop())
+        done: list[OSError | None] = []
+        disk.append("f", b"a")
+        disk.sync("f", done.append)
+        assert busy.wait(30)
+        disk.append("f", b"b")
+        disk.sync("f", done.append)
+        disk.write("g", b"c")
+        threading.Timer(0.05, let_go.set).start()
+        disk.close(drain=False)
+        await asyncio.sleep(0)
+        assert done == []
+
+    asyncio.run(main())
+    assert (tmp_path / "f").read_bytes() == b"a"
+    assert not (tmp_path / "g").exists()
+
+
+CHILD = """
+    import asyncio, sys
+    from cluster.runtime.disk import FileDisk
+
+    async def main():
+        disk = FileDisk(sys.argv[1], asyncio.get_running_loop())
+        def said(error):
+            assert error is None
+            print("durable", flush=True)
+        disk.append("f", b"synced;")
+        disk.append("new", b"never synced")
+        disk.sync("f", said)
+        disk.append("f", b"not synced;")
+        disk.append("f", b"nor this")
+        disk.write("g", b"whole files go to the kernel at once")
+        disk.sync("g", said)
+        await asyncio.sleep(60)
+
+    asyncio.run(main())
+"""
+
+
+def test_kill_9_loses_exactly_the_appends_that_were_not_synced(tmp_path):
+    child = subprocess.Popen(
+        [sys.executable, "-c", textwrap.dedent(CHILD), str(tmp_path)], stdout=subprocess.PIPE
+    )
+    try:
+        assert child.stdout is not None
+        assert [child.stdout.readline(), child.stdout.readline()] == [b"durable\n"] * 2
+    finally:
+        child.kill()
+        assert child.wait() == -signal.SIGKILL
+        child.stdout.close()
+    assert (tmp_path / "f").read_bytes() == b"synced;"
+    assert not (tmp_path / "new").exists()
+    assert (tmp_path / "g").read_bytes() == b"whole files go to the kernel at once"
+    run(tmp_path, lambda disk: synced(disk, "f"))  # the lock died with its owner
+
+
+LOG_CHILD = """
+    import asyncio, sys
+    from cluster.log.log import Log, LogConfig
+    from cluster.log.records import Record, encode_batch
+    from cluster.runtime.disk import FileDisk
+
+    def failed(error):
+        raise SystemExit(f"disk failed: {error}")
+
+    async def main():
+        disk = FileDisk(sys.argv[1], asyncio.get_running_loop())
+        log = Log.open(disk, "t-0", LogConfig(segment_bytes=4000), failed)
+        assert log.truncated_bytes == 0
+        def more():
+            print(log.durable_end_offset, flush=True)
+            for _ in range(3):
+                offset = log.end_offset
+                log.append(encode_batch(offset, offset // 50, [Record(b"%d" % offset)], offset))
+            log.flush(more)
+        more()
+        await asyncio.sleep(60)
+
+    asyncio.run(main())
+"""
+
+
+def test_a_log_whose_process_is_killed_again_and_again_keeps_all_it_called_durable(tmp_path):
+    said = 0
+    for lines in (30, 1, 55, 80):
+        child = subprocess.Popen(
+            [sys.executable, "-c", textwrap.dedent(LOG_CHILD), str(tmp_path)],
+            stdout=subprocess.PIPE,
+        )
+        assert child.stdout is not None
+        seen = [int(child.stdout.readline()) for _ in range(lines)]
+        child.kill()
+        seen += [int(line) for line in child.stdout if line.endswith(b"\n")]
+        assert child.wait() == -signal.SIGKILL
+        child.stdout.close()
+        said = max(said, *seen)
+        assert _log_end(tmp_path) >= said
+    assert said >= 3 * (29 + 54 + 79)
+
+
+def _log_end(folder: Path) -> int:
+    ends: list[int] = []
+
+    async def body(disk: FileDisk) -> None:
+        log = Log.open(disk, "t-0", LogConfig(segment_bytes=4000), pytest.fail)
+        ends.append(log.end_offset)
+
+    run(folder, body)
+    return ends[0]
