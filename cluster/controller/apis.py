@@ -10,7 +10,7 @@
   client listener.
 
 A node's image may be stale. A Metadata answer that names its own sender as the controller is not:
-it was confirmed. Answers from an image never name their sender, so a client can tell which is which.
+it was confirmed. Answers from an image never name their sender, so a client can tell them apart.
 """
 
 from __future__ import annotations

@@ -1,0 +1,177 @@
+"""Linearizable reads: confirmed after they arrived, and of committed state only."""
+
+from cluster.errors import ErrorCode
+from tests.controller.fakes import (
+    CLIENT,
+    CONTROLLER,
+    Node,
+    active,
+    alter,
+    create,
+    delete,
+    describe,
+    metadata,
+)
+
+
+def value_of(reply):
+    return {config.name: config.value for config in reply.results[0].configs}
+
+
+def test_a_read_waits_for_the_confirmation():
+    node = active()
+    node.call(alter("k", "1"))
+    replies = node.send(describe())
+    node.raft.commit()
+    assert replies == []
+    node.raft.confirm()
+    assert value_of(replies[0]) == {"k": "1"}
+
+
+def test_a_read_does_not_see_what_is_not_committed():
+    node = active()
+    node.call(alter("k", "1"))
+    node.send(alter("k", "2"))
+    replies = node.send(describe())
+    node.raft.confirm()
+    assert value_of(replies[0]) == {"k": "1"}
+
+
+def test_a_read_sees_what_was_committed_while_it_waited():
+    node = active()
+    node.send(alter("k", "2"))
+    replies = node.send(describe())
+    node.raft.commit()
+    node.raft.confirm()
+    assert value_of(replies[0]) == {"k": "2"}
+
+
+def test_a_read_is_traced_with_the_committed_offset():
+    node = active()
+    node.call(alter("k", "1"))
+    node.call(describe())
+    assert node.traced("read") == [{"epoch": 1, "offset": 2, "confirmed": True}]
+
+
+def test_a_read_waits_until_the_high_watermark_of_its_arrival_is_replayed():
+    node = active()
+    node.send(alter("k", "1"))
+    node.raft.committed = len(node.raft.log)  # committed, but not handed over yet
+    replies = node.send(describe())
+    node.raft.confirm()
+    assert replies == []
+    node.controller.handle_commit(node.raft.log[2:])
+    assert value_of(replies[0]) == {"k": "1"}
+
+
+def test_a_read_whose_confirmation_fails_is_refused():
+    node = active()
+    replies = node.send(describe())
+    node.raft.confirm(answer=False)
+    assert replies[0].results[0].error_code == ErrorCode.not_controller
+    assert node.traced("read") == []
+
+
+def test_a_read_that_waits_when_leadership_is_lost_is_refused():
+    node = active()
+    replies = node.send(describe())
+    node.raft.lose()
+    assert replies[0].results[0].error_code == ErrorCode.not_controller
+    node.raft.confirm()
+    assert len(replies) == 1
+
+
+def test_a_confirmation_of_an_older_claim_answers_nothing():
+    node = active()
+    replies = node.send(describe())
+    node.raft.lose()
+    node.raft.commit()
+    node.raft.elect()
+    node.raft.confirm()
+    assert [reply.results[0].error_code for reply in replies] == [ErrorCode.not_controller]
+    assert node.traced("read") == []
+
+
+def test_a_read_that_nobody_confirms_times_out():
+    node = active()
+    replies = node.send(describe())
+    node.clock.advance(30_000)
+    assert replies[0].results[0].error_code == ErrorCode.request_timed_out
+
+
+def test_a_node_that_is_not_active_refuses_reads_on_the_controller_listener():
+    node = Node()
+    assert node.send(describe())[0].results[0].error_code == ErrorCode.not_controller
+    assert node.send(metadata("a"))[0].error_code == ErrorCode.not_controller
+
+
+def test_a_patched_rule_answers_without_confirmation():
+    """The seam that a mutant uses works, and the trace tells on it."""
+    node = active()
+    node.call(alter("k", "1"))
+    node.controller.must_confirm = lambda: False
+    replies = node.send(describe())
+    assert value_of(replies[0]) == {"k": "1"}
+    assert node.traced("read")[-1]["confirmed"] is False
+
+
+def test_that_a_topic_exists_already_is_told_only_when_committed_and_confirmed():
+    node = active()
+    node.send(create("a"))
+    replies = node.send(create("a"))
+    node.raft.confirm()
+    assert replies == []
+    node.raft.commit()
+    assert replies[0].topics[0].error_code == ErrorCode.topic_already_exists
+
+
+def test_that_a_topic_is_unknown_is_not_told_by_a_leader_that_lost():
+    node = active()
+    replies = node.send(delete("a"))
+    node.raft.commit()
+    assert replies == []
+    node.raft.confirm(answer=False)
+    assert replies[0].responses[0].error_code == ErrorCode.not_controller
+
+
+def test_metadata_names_this_node_only_when_confirmed():
+    node = active()
+    node.call(create("a"))
+    replies = node.send(metadata("a"), CLIENT)
+    assert replies == []
+    node.raft.confirm()
+    assert replies[0].controller_id == 1
+    assert replies[0].topics[0].error_code == ErrorCode.none
+
+
+def test_metadata_that_cannot_be_confirmed_comes_from_the_image_and_names_nobody():
+    node = active()
+    node.call(create("a"))
+    replies = node.send(metadata("a"), CLIENT)
+    node.clock.advance(1_500)
+    assert replies[0].controller_id == -1
+    assert replies[0].topics[0].error_code == ErrorCode.none
+    assert node.traced("read") == []
+
+
+def test_metadata_of_a_node_that_loses_leadership_names_the_new_leader():
+    node = active()
+    replies = node.send(metadata(), CLIENT)
+    node.raft.lose(leader_id=3)
+    assert replies[0].controller_id == 3
+
+
+def test_metadata_of_another_node_names_the_leader_it_knows():
+    node = Node()
+    node.raft.leader_id = 2
+    assert node.send(metadata(), CLIENT)[0].controller_id == 2
+    node.raft.leader_id = 1  # elected, but not claimed yet
+    assert node.send(metadata(), CLIENT)[0].controller_id == -1
+
+
+def test_the_client_listener_describes_configs_from_the_image():
+    node = active()
+    node.call(alter("k", "1"))
+    node.raft.lose()
+    assert value_of(node.send(describe(), CLIENT)[0]) == {"k": "1"}
+    assert node.send(describe(), CONTROLLER)[0].results[0].error_code == ErrorCode.not_controller
