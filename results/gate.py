@@ -74,9 +74,15 @@ def _judge_run(store: RunStore) -> GateEntry:
         return GateEntry(name, status, f"{name}: {results.status}, but {refusal}")
     if results.status is Status.PASS:
         return GateEntry(name, Status.PASS, f"{name}: PASS")
-    wrong = next(check for check in results.checks if check.status is results.status)
-    line = f"{name}: {results.status}: {wrong.checker}: {_one_line(wrong.summary)}"
-    return GateEntry(name, results.status, line)
+    told = next(
+        (
+            f"{c.checker}: {_one_line(c.summary)}"
+            for c in results.checks
+            if c.status is results.status
+        ),
+        "nothing was checked",
+    )
+    return GateEntry(name, results.status, f"{name}: {results.status}: {told}")
 
 
 def _refusal(store: RunStore, results: RunResults) -> str | None:

@@ -77,7 +77,7 @@ def judge(
     write_tables(store.parquet_path, events, table)
     checks += _unreadable(loaded)
     results = _results(name, plan, checks, spark=spark, began=began)
-    statistics = {**_statistics(run, checks), "dropped_bytes": history.dropped_bytes}
+    statistics = {**_statistics(run), "dropped_bytes": history.dropped_bytes}
     results = replace(results, inputs=inputs, statistics=statistics)
     store.write_results(results)
     return results
@@ -97,7 +97,7 @@ def judge_file(
     run = RunInput(events, _paired(events, path), None)
     checks = [run_check(spec, run, cancelled) for spec in specs]
     results = _results(path.name, {}, checks, spark=None, began=began)
-    return replace(results, statistics=_statistics(run, checks))
+    return replace(results, statistics=_statistics(run))
 
 
 def check_specs(plan: Mapping[str, Any], where: str) -> list[CheckSpec]:
@@ -165,22 +165,18 @@ def _results(
     )
 
 
-def _statistics(run: RunInput, checks: Sequence[CheckResult]) -> dict[str, Any]:
-    """Return counts of what was judged, and the figures of the check `statistics` if it ran."""
+def _statistics(run: RunInput) -> dict[str, Any]:
+    """Return counts of what was judged."""
     counts = {kind.value: 0 for kind in (EventType.OK, EventType.FAIL, EventType.INFO)}
     for operation in run.operations:
         counts[operation.type.value] += 1
-    figures: dict[str, Any] = {
+    return {
         "events": len(run.events),
         "operations": len(run.operations),
         "by_type": counts,
         "keys": len({operation.key for operation in run.operations}),
         "duration_ns": run.events[-1].time_ns if run.events else 0,
     }
-    for check in checks:
-        if check.checker == "statistics":
-            figures["figures"] = check.statistics
-    return figures
 
 
 def _paired(events: Sequence[Event], path: Path) -> list[Operation]:

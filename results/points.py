@@ -91,10 +91,10 @@ def percentiles(operations: Sequence[Operation], duration_ns: int) -> Percentile
     order = np.argsort(buckets, kind="stable")
     names, starts = np.unique(buckets[order], return_index=True)
     count = int(duration_ns / _NS // width_s) + 1
-    figures = np.full((2, count), np.nan)
+    figures: Floats = np.full((2, count), np.nan)
     for name, part in zip(names, np.split(took[order], starts[1:]), strict=False):
         figures[:, name] = np.percentile(part, (50, 99))
-    return Percentiles((np.arange(count) + 0.5) * width_s, figures[0], figures[1])
+    return Percentiles((np.arange(count, dtype=np.float64) + 0.5) * width_s, figures[0], figures[1])
 
 
 def throughput(

@@ -12,8 +12,9 @@ end a script are escaped; texts inside the chart are escaped for plotly; nothing
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from importlib import resources
 from typing import Any
 
@@ -31,6 +32,7 @@ from results.timeline import Timeline, draw
 _TEXT_MAX = 2_000
 """Characters of one untrusted text that are shown; what was cut is said."""
 _ROWS_MAX = 200
+_NANOSECONDS = re.compile(r"\b(\d{6,19}) ns\b")
 _STATUS_TITLE = {
     Status.PASS: "Every check passed.",
     Status.FAIL: "The system broke a promise.",
@@ -77,6 +79,8 @@ def render(
     duration_ns = events[-1].time_ns if events else 0
     ordered = sorted(results.checks, key=lambda check: _WORST_FIRST.index(check.status))
     spans = fault_spans(events)
+    figures = _figures(results)
+    by_index = {operation.index: operation for operation in operations}
     return (
         _environment()
         .get_template("report.html.j2")
@@ -86,7 +90,9 @@ def render(
             headline=_headline(results, ordered),
             plan=plan,
             plan_json=json.dumps(plan, indent=2),
-            checks=[_check_view(check) for check in ordered],
+            checks=[_check_view(check, by_index) for check in ordered],
+            figures=figures,
+            recoveries=_recoveries(figures, spans),
             facts=_facts(results, plan, spans, events, duration_ns),
             warnings=_warnings(results, events),
             spans=spans[:_ROWS_MAX],
@@ -114,9 +120,15 @@ def _environment() -> Environment:
         lstrip_blocks=True,
     )
     environment.filters["short"] = shorten
+    environment.filters["readable"] = readable
     environment.filters["seconds"] = lambda time_ns: f"{time_ns / 1e9:.3f} s"
     environment.filters["json"] = lambda value: json.dumps(value, ensure_ascii=False, default=str)
     return environment
+
+
+def readable(text: str) -> str:
+    """Return the text with times such as `36494385653 ns` in seconds."""
+    return _NANOSECONDS.sub(lambda found: f"{int(found[1]) / 1e9:.6f} s", text)
 
 
 def shorten(value: object, limit: int = _TEXT_MAX) -> str:
@@ -174,20 +186,34 @@ def _facts(
     ]
 
 
-def _check_view(check: CheckResult) -> CheckView:
+def _figures(results: RunResults) -> Mapping[str, Any]:
+    """Return latency, availability and recovery as the check `statistics` found them."""
+    found = (check.statistics for check in results.checks if check.checker == "statistics")
+    return next(found, {})
+
+
+def _recoveries(figures: Mapping[str, Any], spans: Sequence[FaultSpan]) -> list[str]:
+    """Return how long after each fault's injection writes were served again, "" if unknown."""
+    recoveries = figures.get("recoveries")
+    known = recoveries if isinstance(recoveries, list) else []
+    injected = [entry for entry in known if entry.get("phase") == "inject"]
+    if [entry.get("fault") for entry in injected] != [span.fault for span in spans]:
+        return [""] * len(spans)
+    times = (entry.get("recovery_ms") for entry in injected)
+    return ["never" if time_ms is None else f"{time_ms / 1000:.3f} s" for time_ms in times]
+
+
+def _check_view(check: CheckResult, by_index: Mapping[int, Operation]) -> CheckView:
     return CheckView(
         result=check,
-        anomalies=tuple(_anomaly_view(anomaly) for anomaly in check.anomalies),
+        anomalies=tuple(_anomaly_view(anomaly, by_index) for anomaly in check.anomalies),
         statistics=_pretty(check.statistics),
         certificate=_pretty(check.certificate),
     )
 
 
-def _anomaly_view(anomaly: Mapping[str, Any]) -> AnomalyView:
-    window = anomaly.get("window")
-    operations = (
-        [entry for entry in window if isinstance(entry, dict)] if isinstance(window, list) else []
-    )
+def _anomaly_view(anomaly: Mapping[str, Any], by_index: Mapping[int, Operation]) -> AnomalyView:
+    operations = _operations_of(anomaly, by_index)
     timeline = draw(operations)
     return AnomalyView(
         kind=str(anomaly.get("kind", "anomaly")),
@@ -200,6 +226,20 @@ def _anomaly_view(anomaly: Mapping[str, Any]) -> AnomalyView:
         timeline=timeline,
         window=tuple(operations[:_ROWS_MAX]) if timeline is not None else (),
     )
+
+
+def _operations_of(
+    anomaly: Mapping[str, Any], by_index: Mapping[int, Operation]
+) -> list[Mapping[str, Any]]:
+    """Return the operations that an anomaly shows, or only names by their indexes."""
+    window = anomaly.get("window")
+    if isinstance(window, list):
+        return [entry for entry in window if isinstance(entry, dict)]
+    named = anomaly.get("operations")
+    if not isinstance(named, list):
+        return []
+    known = (by_index.get(index) for index in named if isinstance(index, int))
+    return [asdict(operation) for operation in known if operation is not None]
 
 
 def _pretty(value: Any) -> str:
