@@ -66,8 +66,8 @@ def restrict(
     horizon_ns = INFINITY_NS if window.horizon_ns is None else window.horizon_ns
     begun = [o for o in relevant(operations, model) if o.invoke_ns <= horizon_ns]
     before = [o for o in begun if o.invoke_ns < from_ns]
-    closed = [_open_ended(o, from_ns, horizon_ns) for o in begun if o.complete_ns >= from_ns]
-    counting = [o for o in closed if o.type is not EventType.INFO or model.has_effect(o)]
+    ended = [(o, _open_ended(o, from_ns, horizon_ns)) for o in begun if o.complete_ns >= from_ns]
+    counting = [now for was, now in ended if now is was or model.has_effect(was)]
     taken = [o for o in counting if o.index in wanted]
     if wanted != {operation.index for operation in taken}:
         raise RefusedError("the window holds operations that do not belong to it")

@@ -99,7 +99,7 @@ def _run(
         return "zones", Outcome(
             Status.UNKNOWN, "zones need a register in which every written value is unique"
         )
-    return "wgl", wgl.search(model.useful(kept), model, budget)
+    return "wgl", wgl.search(kept, model, budget)
 
 
 def _verified(operations: Sequence[Operation], model: Model, outcome: Outcome) -> Outcome:

@@ -78,7 +78,8 @@ class _Search:
     """The list of unplaced calls and returns, and the depth-first walk over it."""
 
     def __init__(self, operations: Sequence[Operation], model: Model, budget: Budget) -> None:
-        self.operations = operations
+        self.given = operations
+        self.operations = operations = model.useful(operations)
         self.model = model
         self.budget = budget
         self.explored = 0
@@ -269,6 +270,12 @@ class _Search:
             f"{blocked.process}, {self.model.describe_operation(blocked)}"
         )
 
+    def _counts_within(self, operation: Operation, horizon_ns: int) -> bool:
+        """Tell whether an operation belongs to the prefix that ends at `horizon_ns`."""
+        completed = operation.complete_ns <= horizon_ns
+        begun = operation.invoke_ns <= horizon_ns
+        return completed or (begun and self.model.has_effect(operation))
+
     def outcome(self, status: Status, explanation: str) -> Outcome:
         """Translate positions to operation indexes."""
         path = self.path if status is Status.PASS or self.furthest < 0 else self.furthest_path
@@ -276,7 +283,8 @@ class _Search:
         horizon_ns = blocked.complete_ns if blocked else None
         window = None
         if status is Status.FAIL:
-            within = (o.index for o in self.operations if o.invoke_ns <= (horizon_ns or 0))
+            assert horizon_ns is not None, "a search fails at a completion"
+            within = (o.index for o in self.given if self._counts_within(o, horizon_ns))
             window = Window(tuple(within), horizon_ns=horizon_ns)
         return Outcome(
             status,

@@ -3,7 +3,8 @@
 Delta debugging (Zeller and Hildebrandt 2002) under the rules of `checkers.certificate.restrict`, so
 that whatever is left out, the window never accuses a right history. In this order:
 
-1. the search already gave the shortest failing prefix (by completion);
+1. the search already gave the shortest failing prefix (by completion); where it failed only for
+   what the model learned from later operations (`Model.prepare`), the prefix is grown again;
 2. move the beginning as late as possible, where the model can list the reachable states;
 3. leave out operations without effect, and whole groups, in halves, quarters, ... down to one.
 
@@ -12,12 +13,13 @@ Every step asks the search again, within a budget; what is reached when it ends 
 
 from __future__ import annotations
 
+from bisect import bisect_left
 from collections.abc import Callable, Hashable, Sequence
 from dataclasses import replace
 
 from checkers import wgl
 from checkers.certificate import RefusedError, restrict
-from checkers.history import Operation
+from checkers.history import INFINITY_NS, Operation
 from checkers.models.base import Model, relevant
 from checkers.outcome import Budget, BudgetExceededError, Window
 from checkers.verdict import Status
@@ -30,6 +32,7 @@ def shrink(operations: Sequence[Operation], model: Model, window: Window, budget
     """Return a window no larger than `window` that fails as well."""
     known = {operation.index: operation for operation in relevant(operations, model)}
     try:
+        window = _grow_prefix(operations, model, window, budget, known)
         window = _move_beginning(operations, model, window, budget, known)
         return _drop(operations, model, window, budget, known)
     except _StoppedError as stopped:
@@ -52,8 +55,40 @@ def fails(operations: Sequence[Operation], model: Model, window: Window, budget:
         return False
     prepared = model.prepare(taken)
     budget.spend()
-    outcome = wgl.search(prepared.useful(taken), prepared, budget.part(_PROBE_TIME_S), states)
+    outcome = wgl.search(taken, prepared, budget.part(_PROBE_TIME_S), states)
     return outcome.status is Status.FAIL
+
+
+def _grow_prefix(
+    operations: Sequence[Operation],
+    model: Model,
+    window: Window,
+    budget: Budget,
+    known: dict[int, Operation],
+) -> Window:
+    """Bisect for the shortest prefix that fails by itself; longer ones fail as well."""
+    ends = sorted({o.complete_ns for o in known.values() if o.complete_ns < INFINITY_NS})
+    low = bisect_left(ends, window.horizon_ns or 0)
+    high = len(ends) - 1
+    longest = _prefix(ends[high], model, known)
+    if low == high or _ask(operations, model, window, budget, longest):
+        return window
+    while low < high:
+        middle = (low + high) // 2
+        if _ask(operations, model, _prefix(ends[middle], model, known), budget, longest):
+            high = middle
+        else:
+            low = middle + 1
+    return _prefix(ends[high], model, known)
+
+
+def _prefix(horizon_ns: int, model: Model, known: dict[int, Operation]) -> Window:
+    within = (
+        o.index
+        for o in known.values()
+        if o.complete_ns <= horizon_ns or (o.invoke_ns <= horizon_ns and model.has_effect(o))
+    )
+    return Window(tuple(within), horizon_ns=horizon_ns)
 
 
 def _move_beginning(

@@ -1,0 +1,211 @@
+"""Small histories: by hand, and random ones that are right, nearly right, or anything."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from random import Random
+from typing import Any
+
+from checkers.history import INFINITY_NS, EventType, Operation
+
+OK, FAIL, INFO = EventType.OK, EventType.FAIL, EventType.INFO
+
+
+def op(index: int, f: str, times: tuple[int, int | None], **fields: Any) -> Operation:
+    """An operation; the second time None makes it indeterminate."""
+    begin, end = times
+    kind = fields.pop("type", INFO if end is None else OK)
+    values = {"process": index, "key": None, "input": None, "output": None} | fields
+    end_ns = INFINITY_NS if kind is INFO or end is None else end
+    return Operation(index=index, f=f, type=kind, invoke_ns=begin, complete_ns=end_ns, **values)
+
+
+def write(index: int, value: Any, begin: int, end: int | None, **fields: Any) -> Operation:
+    return op(index, "write", (begin, end), input=value, output=value, **fields)
+
+
+def read(index: int, value: Any, begin: int, end: int | None, **fields: Any) -> Operation:
+    return op(index, "read", (begin, end), output=value, **fields)
+
+
+def random_history(rnd: Random, kind: str, *, size_max: int = 6) -> tuple[list[Operation], bool]:
+    """Operations of one key, and whether they are right by construction."""
+    mode = rnd.choice(["right", "bent", "bent", "wild"])
+    world = WORLDS[kind](rnd)
+    operations = [
+        _execute(rnd, world, index, point)
+        for index, point in enumerate(sorted(rnd.randint(3, 12) for _ in range(size_max)))
+    ]
+    if mode == "right":
+        return operations, True
+    for _ in range(1 if mode == "bent" else 4):
+        position = rnd.randrange(len(operations))
+        operations[position] = _bend(rnd, world, operations[position])
+    operations.sort(key=lambda o: (o.invoke_ns, o.index))
+    return operations, False
+
+
+def _execute(rnd: Random, world: World, index: int, point: int) -> Operation:
+    """Run one operation at `point`, within an interval around it."""
+    f, argument = world.draw(index)
+    begin, end = point - rnd.randint(0, 3), point + rnd.randint(0, 3)
+    if rnd.random() < 0.3:
+        if rnd.random() < 0.5:
+            world.run(f, argument, index)
+        return op(index, f, (begin, None), input=argument)
+    if rnd.random() < 0.05:
+        return op(index, f, (begin, end), input=argument, type=FAIL, error="not_controller")
+    result, kind, error = world.run(f, argument, index)
+    return op(index, f, (begin, end), input=argument, output=result, type=kind, error=error)
+
+
+def _bend(rnd: Random, world: World, operation: Operation) -> Operation:
+    """Another result, or another interval."""
+    if rnd.random() < 0.5 and operation.type is OK:
+        return replace(operation, output=world.any_result(operation))
+    begin = rnd.randint(0, 15)
+    end = begin + rnd.randint(0, 4)
+    return replace(
+        operation, invoke_ns=begin, complete_ns=INFINITY_NS if operation.type is INFO else end
+    )
+
+
+class World:
+    """A correct system that runs one operation at a time."""
+
+    state: Any = None
+    unique = False
+
+    def __init__(self, rnd: Random) -> None:
+        self.rnd = rnd
+
+    def draw(self, index: int) -> tuple[str, Any]:
+        if self.rnd.random() < 0.5:
+            return "read", None
+        return "write", index + 1 if self.unique else self.rnd.randint(0, 2)
+
+    def run(self, f: str, argument: Any, index: int) -> tuple[Any, EventType, str | None]:
+        if f == "read":
+            return self.state, OK, None
+        self.state = argument
+        return argument, OK, None
+
+    def any_result(self, operation: Operation) -> Any:
+        return self.rnd.choice([None, 0, 1, 2, 3, 4]) if operation.f == "read" else operation.output
+
+
+class UniqueWorld(World):
+    unique = True
+
+
+class CasWorld(World):
+    def draw(self, index: int) -> tuple[str, Any]:
+        if self.rnd.random() < 0.5:
+            return "cas", [self.rnd.choice([None, 0, 1, 2]), self.rnd.randint(0, 2)]
+        return super().draw(index)
+
+    def run(self, f: str, argument: Any, index: int) -> tuple[Any, EventType, str | None]:
+        if f != "cas":
+            return super().run(f, argument, index)
+        if self.state != argument[0]:
+            return argument, FAIL, None
+        self.state = argument[1]
+        return argument, OK, None
+
+
+class KvWorld(World):
+    state = ""
+
+    def draw(self, index: int) -> tuple[str, Any]:
+        f = self.rnd.choice(["get", "get", "put", "append", "append"])
+        return f, None if f == "get" else self.rnd.choice("ab")
+
+    def run(self, f: str, argument: Any, index: int) -> tuple[Any, EventType, str | None]:
+        if f == "get":
+            return self.state, OK, None
+        self.state = argument if f == "put" else self.state + argument
+        return argument, OK, None
+
+    def any_result(self, operation: Operation) -> Any:
+        if operation.f != "get":
+            return operation.output
+        return self.rnd.choice(["", "a", "b", "ab", "ba", "aa"])
+
+
+class SetWorld(World):
+    state: frozenset[int] = frozenset()
+
+    def draw(self, index: int) -> tuple[str, Any]:
+        return ("read", None) if self.rnd.random() < 0.5 else ("add", self.rnd.randint(0, 3))
+
+    def run(self, f: str, argument: Any, index: int) -> tuple[Any, EventType, str | None]:
+        if f == "read":
+            return sorted(self.state, reverse=True), OK, None
+        self.state |= {argument}
+        return None, OK, None
+
+    def any_result(self, operation: Operation) -> Any:
+        if operation.f != "read":
+            return operation.output
+        return [element for element in range(4) if self.rnd.random() < 0.5]
+
+
+class ConfigWorld(World):
+    def draw(self, index: int) -> tuple[str, Any]:
+        f = self.rnd.choice(["read", "read", "set", "delete", "append", "subtract"])
+        return f, None if f in ("read", "delete") else self.rnd.choice(["a", "b", "a,b"])
+
+    def run(self, f: str, argument: Any, index: int) -> tuple[Any, EventType, str | None]:
+        items = self.state.split(",") if self.state else []
+        if f == "set":
+            self.state = argument
+        elif f == "delete":
+            self.state = None
+        elif f == "append":
+            self.state = ",".join(items + [v for v in argument.split(",") if v not in items])
+        elif f == "subtract":
+            self.state = ",".join(item for item in items if item not in argument.split(","))
+        return (self.state if f == "read" else None), OK, None
+
+    def any_result(self, operation: Operation) -> Any:
+        if operation.f != "read":
+            return operation.output
+        return self.rnd.choice([None, "", "a", "b", "a,b", "b,a"])
+
+
+class TopicsWorld(World):
+    def draw(self, index: int) -> tuple[str, Any]:
+        f = self.rnd.choice(["create", "create", "delete", "describe", "describe"])
+        return f, {"partitions": self.rnd.randint(1, 2)} if f == "create" else None
+
+    def run(self, f: str, argument: Any, index: int) -> tuple[Any, EventType, str | None]:
+        if f == "describe":
+            return self.state, OK, None
+        if f == "create":
+            if self.state is not None:
+                return argument, FAIL, "topic_already_exists"
+            self.state = {"id": f"id{index}", **argument}
+            return (dict(self.state) if self.rnd.random() < 0.8 else None), OK, None
+        if self.state is None:
+            return None, FAIL, "unknown_topic_or_partition"
+        self.state = None
+        return None, OK, None
+
+    def any_result(self, operation: Operation) -> Any:
+        if operation.f == "delete":
+            return operation.output
+        topic = {"id": f"id{self.rnd.randint(0, 5)}", "partitions": self.rnd.randint(1, 2)}
+        if operation.f == "create":
+            return {**topic, "partitions": operation.input["partitions"]}
+        return self.rnd.choice([None, topic])
+
+
+WORLDS = {
+    "register": World,
+    "unique-register": UniqueWorld,
+    "cas-register": CasWorld,
+    "kv": KvWorld,
+    "set": SetWorld,
+    "config": ConfigWorld,
+    "topics": TopicsWorld,
+}

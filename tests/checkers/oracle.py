@@ -1,0 +1,151 @@
+"""Brute force: every subset of the indeterminate operations, every order that real time allows.
+
+Shares nothing with `checkers` but the data types: each model is specified here a second time.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator
+from itertools import chain, combinations, product
+from typing import Any
+
+from checkers.history import EventType, Operation
+
+Step = Callable[[Any, Operation], tuple[bool, Any]]
+
+
+def is_linearizable(operations: Iterable[Operation], kind: str) -> bool:
+    return any(
+        _some_order(chosen, (), initial, step)
+        for initial, step in SPECIFICATIONS[kind](list(operations))
+        for chosen in _choices(list(operations), kind)
+    )
+
+
+def _choices(operations: list[Operation], kind: str) -> Iterator[list[Operation]]:
+    """What took place: all `ok`, telling failures, and any subset of the indeterminate."""
+    must = [o for o in operations if o.type is EventType.OK or _telling(o, kind)]
+    may = [o for o in operations if o.type is EventType.INFO and o.f not in READS]
+    subsets = chain.from_iterable(combinations(may, n) for n in range(len(may) + 1))
+    for subset in subsets:
+        yield [*must, *subset]
+
+
+READS = {"read", "get", "describe"}
+
+
+def _telling(operation: Operation, kind: str) -> bool:
+    if operation.type is not EventType.FAIL:
+        return False
+    told = (operation.f, operation.error)
+    if kind == "cas-register":
+        return told == ("cas", None)
+    return kind == "topics" and told in {
+        ("create", "topic_already_exists"),
+        ("delete", "unknown_topic_or_partition"),
+    }
+
+
+def _some_order(left: list[Operation], done: tuple[Any, ...], state: Any, step: Step) -> bool:
+    if not left:
+        return True
+    for operation in left:
+        if any(other.complete_ns < operation.invoke_ns for other in left if other is not operation):
+            continue
+        legal, after = step(state, operation)
+        rest = [other for other in left if other is not operation]
+        if legal and _some_order(rest, done, after, step):
+            return True
+    return False
+
+
+def _register(operations: list[Operation]) -> Iterator[tuple[Any, Step]]:
+    def step(state: Any, o: Operation) -> tuple[bool, Any]:
+        if o.f == "write":
+            return True, o.input
+        if o.f == "read":
+            return o.output == state, state
+        expected, new = o.input
+        if o.type is EventType.FAIL:
+            return state != expected, state
+        return state == expected, new
+
+    yield None, step
+
+
+def _kv(operations: list[Operation]) -> Iterator[tuple[Any, Step]]:
+    def step(state: Any, o: Operation) -> tuple[bool, Any]:
+        if o.f == "get":
+            return o.output == state, state
+        return True, o.input if o.f == "put" else state + o.input
+
+    yield "", step
+
+
+def _set(operations: list[Operation]) -> Iterator[tuple[Any, Step]]:
+    def step(state: Any, o: Operation) -> tuple[bool, Any]:
+        if o.f == "add":
+            return True, state | {o.input}
+        return sorted(o.output) == sorted(state), state
+
+    yield frozenset(), step
+
+
+def _config(operations: list[Operation]) -> Iterator[tuple[Any, Step]]:
+    def step(state: Any, o: Operation) -> tuple[bool, Any]:
+        if o.f == "read":
+            return o.output == state, state
+        if o.f in ("set", "delete"):
+            return True, o.input if o.f == "set" else None
+        items = [item for item in (state or "").split(",") if item]
+        for value in o.input.split(","):
+            if o.f == "append" and value not in items:
+                items = [*items, value]
+            elif o.f == "subtract" and value in items:
+                items.remove(value)
+        return True, ",".join(items)
+
+    yield None, step
+
+
+def _topics(operations: list[Operation]) -> Iterator[tuple[Any, Step]]:
+    """Choose beforehand which id each create got that did not tell: ids are all different."""
+    creates = [o for o in operations if o.f == "create" and o.type is not EventType.FAIL]
+    told = {o.index: o.output["id"] for o in creates if o.type is EventType.OK and o.output}
+    if len(set(told.values())) < len(told):
+        return
+    untold = [o.index for o in creates if o.index not in told]
+    shown = {o.output["id"] for o in operations if o.f == "describe" and o.output}
+    free = sorted(shown - set(told.values()))
+    for ids in product([None, *free], repeat=len(untold)):
+        named = [i for i in ids if i is not None]
+        if len(set(named)) == len(named):
+            owner = told | {
+                index: i or f"unseen-{index}" for index, i in zip(untold, ids, strict=True)
+            }
+            yield None, _topic_step(owner)
+
+
+def _topic_step(owner: dict[int, str]) -> Step:
+    def step(state: Any, o: Operation) -> tuple[bool, Any]:
+        if o.f == "create":
+            if o.type is EventType.FAIL:
+                return state is not None, state
+            return state is None, (owner[o.index], o.input["partitions"])
+        if o.f == "delete":
+            return (state is None, state) if o.type is EventType.FAIL else (state is not None, None)
+        if o.output is None:
+            return state is None, state
+        return state == (o.output["id"], o.output["partitions"]), state
+
+    return step
+
+
+SPECIFICATIONS: dict[str, Callable[[list[Operation]], Iterator[tuple[Any, Step]]]] = {
+    "register": _register,
+    "cas-register": _register,
+    "kv": _kv,
+    "set": _set,
+    "config": _config,
+    "topics": _topics,
+}
