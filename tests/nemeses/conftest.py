@@ -1,0 +1,47 @@
+from __future__ import annotations
+
+import asyncio
+import random
+import sys
+from collections.abc import Awaitable, Callable
+from pathlib import Path
+
+import pytest
+
+sys.path.append(str(Path(__file__).parents[1] / "backends"))
+
+from fake_system import FakeSystem
+
+from cluster.backends.local import LocalBackend
+from nemeses.base import Injection
+
+
+class StubView:
+    """A view of a fake cluster; the leader is whom a test says."""
+
+    def __init__(self, backend: LocalBackend) -> None:
+        self.backend = backend
+        self.random = random.Random(7)
+        self.active: list[Injection] = []
+        self.leads: str | None = "n2"
+
+    async def leader(self) -> str | None:
+        return self.leads
+
+
+@pytest.fixture
+def with_view(tmp_path: Path):
+    """Run an async test body on a view of a cluster of fake nodes, and take it down after."""
+
+    def run(body: Callable[[StubView], Awaitable[None]], node_count: int = 3) -> None:
+        async def whole() -> None:
+            backend = LocalBackend(FakeSystem(), tmp_path, node_count, "run-1")
+            try:
+                await backend.up()
+                await body(StubView(backend))
+            finally:
+                await backend.down()
+
+        asyncio.run(whole())
+
+    return run

@@ -1,0 +1,153 @@
+"""Names, parameters, and how faults are driven so that a schedule never dies of one."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import os
+
+import pytest
+from waiting import eventually
+
+from cluster.backends.base import NodeState
+from nemeses.base import ParameterError
+from nemeses.drive import SWEEP, heal, heal_all, inject
+from nemeses.registry import FAULTS, check_fault, fault_named
+
+NODES = ("n1", "n2", "n3")
+
+
+def test_an_unknown_fault_is_refused_with_the_nearest_name():
+    with pytest.raises(ParameterError, match="unknown fault 'partitoin'; did you mean 'partition'"):
+        fault_named("partitoin")
+
+
+@pytest.mark.parametrize(
+    ("name", "parameters", "message"),
+    [
+        ("kill", {"targets": "leadr"}, "unknown target 'leadr'; did you mean 'leader'"),
+        ("kill", {"targets": "node:n9"}, "unknown target 'node:n9'"),
+        ("kill", {"target": "leader"}, "unknown parameter of kill 'target'"),
+        ("pause", {"graceful": True}, "unknown parameter of pause 'graceful'"),
+        ("restart", {"graceful": "yes"}, "graceful of restart must be true or false"),
+        ("kill", {"targets": ["leader"]}, "unknown target"),
+    ],
+)
+def test_bad_parameters_are_refused(name, parameters, message):
+    with pytest.raises(ParameterError, match=message):
+        check_fault(name, parameters, NODES)
+
+
+def test_a_pair_of_nodes_has_no_minority():
+    with pytest.raises(ParameterError, match="has no minority"):
+        check_fault("kill", {"targets": "minority"}, ("n1", "n2"))
+    assert {"targets": "minority"} not in FAULTS["kill"].options(("n1", "n2"))
+
+
+@pytest.mark.parametrize("count", [1, 2, 3, 5])
+def test_every_option_of_every_fault_is_one_that_its_check_accepts(count):
+    nodes = tuple(f"n{number}" for number in range(1, count + 1))
+    for name, fault in FAULTS.items():
+        for option in fault.options(nodes):
+            check_fault(name, option, nodes)
+
+
+@pytest.mark.parametrize("name", sorted(FAULTS))
+def test_every_fault_is_possible_on_this_machine(with_view, name):
+    async def body(view) -> None:
+        probe = await FAULTS[name].probe(view)
+        assert probe.possible, probe.reason
+
+    with_view(body)
+
+
+def test_one_node_alone_cannot_be_partitioned(with_view):
+    async def body(view) -> None:
+        assert not (await FAULTS["partition"].probe(view)).possible
+        assert FAULTS["partition"].options(view.backend.nodes) == ()
+
+    with_view(body, node_count=1)
+
+
+def test_an_error_becomes_an_unverified_injection_and_not_an_exception(with_view):
+    async def body(view) -> None:
+        async def broken() -> str:
+            raise RuntimeError("lost my way")
+
+        view.leader = broken
+        result = await inject(view, "kill", {"targets": "leader"})
+        assert (result.applied, result.verified) == (False, False)
+        assert result.detail["reason"] == "RuntimeError: lost my way"
+        unknown = await inject(view, "kil", {})
+        assert "did you mean 'kill'" in unknown.detail["reason"]
+
+    with_view(body)
+
+
+def test_healing_what_was_not_applied_does_nothing(with_view):
+    async def body(view) -> None:
+        view.leads = None
+        refused = await inject(view, "kill", {"targets": "leader"})
+        assert (await heal(view, refused)).verified
+
+    with_view(body)
+
+
+def test_cancellation_passes_through(with_view):
+    async def body(view) -> None:
+        async def endless() -> str:
+            await asyncio.sleep(600)
+            return "n1"
+
+        view.leader = endless
+        task = asyncio.create_task(inject(view, "kill", {"targets": "leader"}))
+        await asyncio.sleep(0.01)
+        task.cancel()
+        with pytest.raises(asyncio.CancelledError):
+            await task
+
+    with_view(body)
+
+
+def test_heal_all_undoes_everything_newest_first(with_view):
+    async def body(view) -> None:
+        cut = await inject(view, "partition", {"shape": "isolate-leader"})
+        paused = await inject(view, "pause", {"targets": "node:n1"})
+        killed = await inject(view, "kill", {"targets": "leader"})
+        results = await heal_all(view)
+        assert [one.fault for one in results] == ["kill", "pause", "partition"]
+        assert all(one.verified for one in results), results
+        assert view.active == []
+        assert view.backend.links_cut() == frozenset()
+        for node in view.backend.nodes:
+            assert await view.backend.state(node) is NodeState.RUNNING
+        assert await heal_all(view) == ()
+        for one in (cut, paused, killed, *results):
+            json.dumps([one.value("inject"), one.value("heal")])
+
+    with_view(body)
+
+
+def test_heal_all_sweeps_up_after_a_fault_that_nobody_remembers(with_view):
+    async def body(view) -> None:
+        await view.backend.cut_links([("n1", "n2")])
+        await view.backend.pause("n1")
+        await view.backend.kill("n3")
+        (swept,) = await heal_all(view)
+        assert (swept.fault, swept.verified) == (SWEEP, True)
+        assert view.backend.links_cut() == frozenset()
+        for node in view.backend.nodes:
+            assert await view.backend.state(node) is NodeState.RUNNING
+
+    with_view(body)
+
+
+def test_heal_all_does_not_bring_a_crashed_node_back(with_view):
+    async def body(view) -> None:
+        process = await view.backend.process("n3")
+        os.kill(process.pid, 6)
+        await eventually(view.backend.unexpected_deaths)
+        assert await heal_all(view) == ()
+        assert await view.backend.state("n3") is NodeState.DEAD
+
+    with_view(body)

@@ -1,0 +1,176 @@
+"""Partitions on a cluster of fake nodes: cut, measured, restored, composed."""
+
+from __future__ import annotations
+
+import pytest
+
+from nemeses.base import ParameterError
+from nemeses.drive import heal, inject
+from nemeses.partition import DIRECTIONS, SHAPES
+from nemeses.registry import FAULTS, check_fault
+
+PARTITION = FAULTS["partition"]
+
+
+@pytest.mark.parametrize("option", PARTITION.options(("n1", "n2", "n3")), ids=str)
+def test_every_shape_bites_and_heals(with_view, option):
+    async def body(view) -> None:
+        cut = await inject(view, "partition", option)
+        assert cut.verified, cut.detail
+        assert view.backend.links_cut() == set(cut.links) != set()
+        assert (cut.detail["leaking"], cut.detail["broken"], cut.detail["unmeasured"]) == (
+            [],
+            [],
+            [],
+        )
+        healed = await heal(view, cut)
+        assert healed.verified, healed.detail
+        assert view.backend.links_cut() == frozenset()
+        assert (await heal(view, cut)).verified, "heal is idempotent"
+
+    with_view(body)
+
+
+def test_the_options_are_all_shapes_and_directions():
+    options = PARTITION.options(("n1", "n2", "n3"))
+    assert {option["shape"] for option in options} == set(SHAPES)
+    assert {option.get("direction") for option in options} == {None, *DIRECTIONS}
+    few = {option["shape"] for option in PARTITION.options(("n1", "n2"))}
+    assert few == set(SHAPES) - {"bridge", "majorities-ring"}
+
+
+def test_shapes_around_the_leader_cut_the_leader(with_view):
+    async def body(view) -> None:
+        async def links(**parameters: str) -> set[tuple[str, str]]:
+            cut = await inject(view, "partition", parameters)
+            await heal(view, cut)
+            return set(cut.links)
+
+        out, into = {("n2", "n1"), ("n2", "n3")}, {("n1", "n2"), ("n3", "n2")}
+        assert await links(shape="isolate-leader") == out | into
+        assert await links(shape="one-way", direction="leader-outgoing") == out
+        assert await links(shape="one-way", direction="leader-incoming") == into
+        one = await links(shape="one-way", direction="leader-to-follower")
+        assert len(one) == 1
+        assert one < out
+        view.leads = None
+        refused = await inject(view, "partition", {"shape": "isolate-leader"})
+        assert (refused.applied, refused.detail["reason"]) == (False, "no leader is known")
+
+    with_view(body)
+
+
+def test_a_cut_that_leaks_is_not_verified(with_view):
+    async def body(view) -> None:
+        cut_links = view.backend.cut_links
+
+        async def forget_one(links) -> None:
+            await cut_links(sorted(links)[1:])
+
+        view.backend.cut_links = forget_one
+        cut = await inject(view, "partition", {"shape": "isolate-leader"})
+        assert cut.applied
+        assert not cut.verified
+        assert cut.detail["leaking"] == ["n1->n2"]
+        assert "bytes pass n1->n2" in cut.detail["reason"]
+
+    with_view(body)
+
+
+def test_a_restore_that_does_not_restore_is_not_verified(with_view, monkeypatch):
+    monkeypatch.setattr("nemeses.partition.WORKS_TIMEOUT_S", 0.1)
+
+    async def body(view) -> None:
+        async def nothing(links) -> None:
+            """Pretend."""
+
+        cut = await inject(view, "partition", {"shape": "isolate-leader"})
+        restore, view.backend.restore_links = view.backend.restore_links, nothing
+        failed = await heal(view, cut)
+        assert not failed.verified
+        assert "n2->n1 is still cut" in failed.detail["reason"]
+        assert view.active == [cut]
+        view.backend.restore_links = restore
+        assert (await heal(view, cut)).verified
+
+    with_view(body)
+
+
+def test_partitions_overlap_and_each_heal_leaves_the_others_alone(with_view):
+    async def body(view) -> None:
+        leader = await inject(view, "partition", {"shape": "isolate-leader"})
+        out = await inject(view, "partition", {"shape": "one-way", "direction": "leader-outgoing"})
+        assert set(out.links) < set(leader.links)
+        first = await heal(view, leader)
+        assert first.verified
+        assert first.detail["left_to_others"] == ["n2->n1", "n2->n3"]
+        assert view.backend.links_cut() == set(out.links)
+        assert (await heal(view, out)).verified
+        assert view.backend.links_cut() == frozenset()
+
+    with_view(body)
+
+
+def test_equal_partitions_are_told_apart(with_view):
+    async def body(view) -> None:
+        ones = [await inject(view, "partition", {"shape": "isolate-leader"}) for _ in range(2)]
+        await heal(view, ones[0])
+        assert view.backend.links_cut() == set(ones[1].links)
+        await heal(view, ones[1])
+        assert view.backend.links_cut() == frozenset()
+
+    with_view(body)
+
+
+def test_a_partition_heals_while_a_node_is_dead(with_view):
+    async def body(view) -> None:
+        cut = await inject(view, "partition", {"shape": "isolate-leader"})
+        killed = await inject(view, "kill", {"targets": "node:n1"})
+        healed = await heal(view, cut)
+        assert healed.verified
+        assert healed.detail["unmeasured"] == ["n1->n2", "n2->n1"]
+        assert view.backend.links_cut() == frozenset()
+        assert (await heal(view, killed)).verified
+        assert (await view.backend.measure_link(("n1", "n2"))).works
+
+    with_view(body)
+
+
+def test_a_cut_between_nodes_that_do_not_run_is_not_verified(with_view):
+    async def body(view) -> None:
+        await inject(view, "pause", {"targets": "leader"})
+        cut = await inject(view, "partition", {"shape": "isolate-leader"})
+        assert cut.applied
+        assert not cut.verified
+        assert "no cut link could be measured" in cut.detail["reason"]
+
+    with_view(body)
+
+
+def test_the_cut_holds_for_a_node_that_is_restarted_behind_it(with_view):
+    async def body(view) -> None:
+        cut = await inject(view, "partition", {"shape": "isolate-leader"})
+        await inject(view, "restart", {"targets": "leader"})
+        assert (await PARTITION.verify(view, cut)).verified
+
+    with_view(body)
+
+
+@pytest.mark.parametrize(
+    ("parameters", "message"),
+    [
+        ({"shape": "halfs"}, "unknown partition shape 'halfs'; did you mean 'halves'"),
+        ({"shap": "halves"}, "unknown parameter of partition 'shap'; did you mean 'shape'"),
+        ({"shape": "halves", "direction": "random"}, "halves has no direction"),
+        ({"shape": "one-way", "direction": "leader-out"}, "did you mean 'leader-outgoing'"),
+        ({"shape": ["halves"]}, "unknown partition shape"),
+    ],
+)
+def test_unknown_parameters_are_refused_with_the_nearest_name(parameters, message):
+    with pytest.raises(ParameterError, match=message):
+        check_fault("partition", parameters, ("n1", "n2", "n3"))
+
+
+def test_shapes_that_need_more_nodes_are_refused():
+    with pytest.raises(ParameterError, match="bridge needs at least 3 nodes"):
+        check_fault("partition", {"shape": "bridge"}, ("n1", "n2"))
