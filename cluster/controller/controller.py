@@ -336,7 +336,7 @@ class QuorumController:
     def _on_confirmation(self, read: WaitingRead, confirmed: bool) -> None:  # noqa: FBT001  # as told by raft
         if read.pending.answered:
             return
-        if confirmed and read.epoch == self.cur_claim_epoch:
+        if confirmed:
             read.confirmed = True
             self._complete_reads()
         else:
@@ -373,6 +373,6 @@ class QuorumController:
         if not self.is_active:
             return
         idle_ms = self._clock.monotonic_ms() - self._last_append_ms
-        is_idle = idle_ms >= self._settings.max_idle_interval_ms and not self._deferred
+        is_idle = idle_ms >= self._settings.max_idle_interval_ms
         if not is_idle or self._append_unasked((NoOpRecord(),)):
             self._schedule_no_op()

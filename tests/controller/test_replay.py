@@ -41,12 +41,8 @@ DIRECTORY = uuid.UUID(int=99)
 
 def content(state):
     """Everything in a state, for comparison."""
-    return {
-        field.name: {
-            key: getattr(state, field.name).get(key) for key in getattr(state, field.name).keys()
-        }
-        for field in fields(state)
-    }
+    maps = {field.name: getattr(state, field.name) for field in fields(state)}
+    return {name: {key: one.get(key) for key in list(one.keys())} for name, one in maps.items()}
 
 
 def replayed(*records):
