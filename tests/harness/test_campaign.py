@@ -1,0 +1,154 @@
+import asyncio
+
+import pytest
+
+from checkers.evidence import Evidence
+from checkers.history import EventType, pair
+from checkers.registry import RunInput, run_check
+from checkers.verdict import Status
+from cluster.backends.base import BackendError, NodeState
+from cluster.backends.sim.loop import run
+from cluster.runtime.clock import LoopClock
+from harness.campaign import Run, conduct, pinned_to
+from harness.plan import from_document
+from harness.recorder import Recorder
+from harness.running import checks_for
+from tests.harness.fake_cluster import FakeCluster
+from tests.harness.world import Journal
+
+
+def plan(**changes):
+    document = {"campaign": "test", "seed": 3, "duration_s": 40, "rate_per_s": 100} | changes
+    return from_document(document)
+
+
+def play(the_plan, cluster):
+    """Conduct a run in virtual time: its events and final reads."""
+    journal = Journal()
+
+    async def main():
+        loop = asyncio.get_running_loop()
+        recorder = Recorder(journal, loop.time)
+        return await conduct(Run(the_plan, cluster, recorder, LoopClock(loop)))
+
+    return journal.events, run(main())
+
+
+def verdict(the_plan, events, reads, check):
+    evidence = Evidence(the_plan.node_names, {}, {}, {}, reads.reads)
+    spec = next(spec for spec in checks_for(the_plan) if spec.name == check)
+    return run_check(spec, RunInput(events, pair(events), evidence))
+
+
+def notes(events, f):
+    return [e.value for e in events if e.f == f and e.type is not EventType.INVOKE]
+
+
+@pytest.mark.parametrize("workload", ["register", "topics", "set"])
+def test_a_quorum_that_keeps_its_promises_passes(workload):
+    the_plan = plan(workload=workload)
+    events, reads = play(the_plan, FakeCluster())
+    assert sorted(reads.reads) == ["n1", "n2", "n3"]
+    for spec in (*the_plan.workload.checks(), "exercised"):
+        result = verdict(the_plan, events, reads, getattr(spec, "name", spec))
+        assert result.status is Status.PASS, result
+
+
+def test_a_deposed_leader_that_answers_reads_is_caught():
+    the_plan = plan(faults=["partition"])
+    events, reads = play(the_plan, FakeCluster(stale_reads=True))
+    assert verdict(the_plan, events, reads, "linearizable").status is Status.FAIL
+
+
+def test_a_run_goes_through_its_phases_and_leaves_nothing():
+    cluster = FakeCluster()
+    events, _ = play(plan(), cluster)
+    assert [value["name"] for value in notes(events, "phase")] == [
+        "start",
+        "faults",
+        "heal",
+        "final-reads",
+        "stop",
+    ]
+    assert cluster.downs == 1
+    assert set(cluster.states.values()) == {NodeState.DEAD}
+
+
+def test_every_fault_is_injected_verified_and_healed():
+    the_plan = plan()
+    events, _ = play(the_plan, FakeCluster())
+    for number, entry in enumerate(the_plan.schedule):
+        mine = [v for v in notes(events, entry.fault) if v.get("entry") == number]
+        assert [(v["phase"], v["verified"]) for v in mine] == [("inject", True), ("heal", True)]
+
+
+def test_leader_changes_are_journaled_with_rising_epochs():
+    events, _ = play(plan(), FakeCluster())
+    epochs = [value["epoch"] for value in notes(events, "leader")]
+    assert len(epochs) >= 2
+    assert epochs == sorted(set(epochs))
+
+
+def test_a_node_that_dies_unasked_is_journaled_as_a_crash_once():
+    cluster = FakeCluster(5, crash_at_s=5.0)
+    events, reads = play(plan(nodes=5, faults=[]), cluster)
+    (crash,) = notes(events, "crash")
+    assert (crash["node"], crash["exit_code"]) == ("n5", -6)
+    assert reads.missing == {"n5": "is not running"}
+
+
+def test_nodes_that_faults_killed_are_no_crashes():
+    events, _ = play(plan(faults=["kill", "restart"]), FakeCluster())
+    assert notes(events, "crash") == []
+
+
+def test_one_plan_gives_one_history_in_virtual_time():
+    assert play(plan(), FakeCluster())[0] == play(plan(), FakeCluster())[0]
+
+
+def test_refusals_of_nodes_that_do_not_lead_stay_few():
+    events, _ = play(plan(faults=[]), FakeCluster())
+    refused = sum(e.type is EventType.FAIL for e in events)
+    done = sum(e.type is EventType.OK and isinstance(e.process, int) for e in events)
+    assert done > 2000
+    assert 50 < refused < 0.15 * done
+
+
+def test_a_cluster_that_does_not_start_is_taken_down():
+    cluster = FakeCluster(fail_up=True)
+    with pytest.raises(BackendError, match="port 9092 is taken"):
+        play(plan(), cluster)
+    assert cluster.downs == 1
+
+
+def _interrupt(after_s, times):
+    cluster, journal = FakeCluster(), Journal()
+
+    async def main():
+        loop = asyncio.get_running_loop()
+        recorder = Recorder(journal, loop.time)
+        task = asyncio.ensure_future(conduct(Run(plan(), cluster, recorder, LoopClock(loop))))
+        await asyncio.sleep(after_s)
+        for _ in range(times):
+            task.cancel()
+            await asyncio.sleep(0.05)
+        with pytest.raises(asyncio.CancelledError):
+            await task
+
+    run(main())
+    return cluster, journal.events
+
+
+@pytest.mark.parametrize("times", [1, 2, 3])
+@pytest.mark.parametrize("after_s", [0.05, 0.5, 5.0, 8.5, 12.0, 25.0, 40.5])
+def test_an_interrupt_at_any_moment_leaves_nothing_running_or_cut(after_s, times):
+    cluster, events = _interrupt(after_s, times)
+    assert set(cluster.states.values()) == {NodeState.DEAD}
+    assert cluster.links_cut() == frozenset()
+    pair(events)
+
+
+def test_some_workers_stay_with_one_node_and_most_follow_the_leader():
+    pins = [pinned_to(plan(concurrency=8), worker) for worker in range(8)]
+    assert pins == ["n1", "n2", "n3"] + [None] * 5
+    assert pinned_to(plan(concurrency=1), 0) is None
