@@ -63,6 +63,8 @@ class NodeConfig:
     controller_quorum_fetch_max_bytes: int
     kraftprobe_routes: Mapping[int, tuple[str, int]]
     """Where to dial a peer, by its id, instead of at its own address."""
+    kraftprobe_brokers: tuple[Endpoint, ...]
+    """Client listeners of all brokers, by node id, until brokers register themselves."""
     kraftprobe_trace_file: Path | None
 
     def advertised(self, controller: bool) -> Endpoint | None:  # noqa: FBT001 - the type of listener
@@ -151,7 +153,7 @@ def _by_id(text: str, separator: str, form: str) -> dict[int, tuple[str, int]]:
     return found
 
 
-def _voters(text: str) -> tuple[Endpoint, ...]:
+def _endpoints(text: str) -> tuple[Endpoint, ...]:
     found = _by_id(text, "@", "id@host:port")
     return tuple(Endpoint(node_id, *address) for node_id, address in sorted(found.items()))
 
@@ -169,7 +171,7 @@ _KEYS: Final[Mapping[str, tuple[Callable[[str], Any], Any]]] = {
     "listeners": (_listeners, _REQUIRED),
     "advertised.listeners": (_listeners, None),
     "controller.listener.names": (_names, _REQUIRED),
-    "controller.quorum.voters": (_voters, _REQUIRED),
+    "controller.quorum.voters": (_endpoints, _REQUIRED),
     "metadata.log.dir": (_path, _REQUIRED),
     "metadata.log.segment.bytes": (_whole_number(1024), 1 << 30),
     "metadata.max.idle.interval.ms": (_whole_number(0), 500),
@@ -181,6 +183,7 @@ _KEYS: Final[Mapping[str, tuple[Callable[[str], Any], Any]]] = {
     "controller.quorum.retry.backoff.ms": (_whole_number(0), 20),
     "controller.quorum.fetch.max.bytes": (_whole_number(1), 1 << 20),
     "kraftprobe.routes": (_routes, {}),
+    "kraftprobe.brokers": (_endpoints, ()),
     "kraftprobe.trace.file": (_path, None),
 }
 

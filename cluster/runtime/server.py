@@ -55,8 +55,8 @@ class TcpServer:
         self._connections: set[_Connection] = set()
         self._sweep_timer: asyncio.TimerHandle | None = None
 
-    async def start(self, bindings: Sequence[Binding]) -> list[int]:
-        """Listen on all bindings, and return their ports. Raises OSError, then nothing listens."""
+    async def bind(self, bindings: Sequence[Binding]) -> list[int]:
+        """Take all addresses and return their ports; nobody can connect yet. Raises OSError."""
         try:
             for binding in bindings:
                 server = await self._loop.create_server(
@@ -64,13 +64,23 @@ class TcpServer:
                     binding.host,
                     binding.port,
                     backlog=128,
+                    start_serving=False,
                 )
                 self._servers.append(server)
         except OSError:
             self.close()
             raise
-        self._schedule_sweep()
         return [server.sockets[0].getsockname()[1] for server in self._servers]
+
+    async def serve(self) -> None:
+        """Let peers connect. Raises OSError, then nothing is bound any more."""
+        try:
+            for server in self._servers:
+                await server.start_serving()
+        except OSError:
+            self.close()
+            raise
+        self._schedule_sweep()
 
     @property
     def connection_count(self) -> int:

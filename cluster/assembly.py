@@ -1,0 +1,153 @@
+r"""One node, assembled over the four seams; it neither knows nor cares which world is behind them.
+
+requests --> Node.handle --> RaftClient        consensus: Vote, Begin, End, Fetch, ...
+                         \-> ControllerApis   topics, configs, metadata --> QuorumController
+RaftClient --> QuorumController                committed batches, changes of leader
+"""
+
+from __future__ import annotations
+
+import uuid
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any, Final
+
+from cluster.config import BROKER_ROLE, NodeConfig
+from cluster.controller.apis import ControllerApis
+from cluster.controller.cluster_info import ClusterInfo
+from cluster.controller.controller import ControllerSettings, QuorumController
+from cluster.forwarding import forward, is_for_controller
+from cluster.kraft.client import RaftClient
+from cluster.kraft.config import RaftConfig
+from cluster.kraft.messages import RaftRequest
+from cluster.kraft.voters import VoterSet
+from cluster.log.log import Log, LogConfig
+from cluster.ports import Clock, Disk, Network, Random, Trace
+
+METADATA_DIRECTORY: Final = "__cluster_metadata-0"
+
+
+@dataclass(frozen=True, slots=True)
+class Seams:
+    """The world of one node."""
+
+    clock: Clock
+    network: Network
+    """To peers, for raft."""
+    forwarding: Network
+    """To the active controller, for clients' requests: a Fetch that the leader has parked holds up
+    everything behind it on its connection. May be `network` where connections do not exist."""
+    disk: Disk
+    random: Random
+    trace: Trace
+
+
+class Node:
+    """A KRaft node from its configuration. Make it, `start` it, give it requests.
+
+    Making it opens the log: raises CorruptLogError, OSError. `on_fatal` gets the error that ends
+    the node; it must end the process, or in a simulated world forget the node.
+    """
+
+    def __init__(
+        self,
+        config: NodeConfig,
+        directory_id: uuid.UUID,
+        seams: Seams,
+        on_fatal: Callable[[BaseException], None],
+    ) -> None:
+        self._config = config
+        self._forwarding = seams.forwarding
+        self._on_fatal = on_fatal
+        self._trace = seams.trace
+        log = Log.open(
+            seams.disk,
+            METADATA_DIRECTORY,
+            LogConfig(segment_bytes=config.metadata_log_segment_bytes),
+            self._disk_failed,
+        )
+        seams.trace(
+            "recovered",
+            start_offset=log.start_offset,
+            end_offset=log.end_offset,
+            last_epoch=log.last_epoch,
+            truncated_bytes=log.truncated_bytes,
+        )
+        self.raft = RaftClient(
+            raft_config(config, directory_id),
+            seams.clock,
+            seams.network,
+            seams.disk,
+            seams.random,
+            seams.trace,
+            log,
+            METADATA_DIRECTORY,
+            on_fatal,
+        )
+        self.controller = QuorumController(
+            self.raft,
+            seams.clock,
+            seams.trace,
+            ControllerSettings(max_idle_interval_ms=config.metadata_max_idle_interval_ms),
+        )
+        self.raft.register(self.controller)
+        self._apis = ControllerApis(self.controller, self.raft, cluster_info(config), seams.random)
+
+    def start(self) -> None:
+        """Take part in the quorum. Raises QuorumStateError."""
+        self.raft.start()
+
+    def handle(self, listener: str, message: Any, reply: Callable[[object], None]) -> None:
+        """Answer a request that arrived on a listener (`cluster.protocol.server`)."""
+        if listener not in self._config.controller_listener_names and is_for_controller(message):
+            leader_id = self.raft.leader_and_epoch.leader_id
+            endpoint = self.raft.leader_endpoint()
+            if endpoint is not None and leader_id not in {-1, self._config.node_id}:
+                forward(self._forwarding, endpoint, message, reply)
+                return
+        if isinstance(message, RaftRequest):
+            self.raft.handle(message, reply)
+        else:
+            self._apis.handle(listener, message, reply)
+
+    def shutdown(self, timeout_ms: float, done: Callable[[], None]) -> None:
+        """Hand leadership over and stop, within `timeout_ms`; then call `done`."""
+        self.raft.shutdown(timeout_ms, done)
+
+    def _disk_failed(self, error: OSError) -> None:
+        self.raft.fail(error)
+
+
+def raft_config(config: NodeConfig, directory_id: uuid.UUID) -> RaftConfig:
+    """Return what raft is told of a node's configuration."""
+    return RaftConfig(
+        node_id=config.node_id,
+        directory_id=directory_id,
+        cluster_id=config.cluster_id,
+        voters=VoterSet.of(config.controller_quorum_voters),
+        election_timeout_ms=config.controller_quorum_election_timeout_ms,
+        fetch_timeout_ms=config.controller_quorum_fetch_timeout_ms,
+        election_backoff_max_ms=config.controller_quorum_election_backoff_max_ms,
+        append_linger_ms=config.controller_quorum_append_linger_ms,
+        request_timeout_ms=config.controller_quorum_request_timeout_ms,
+        retry_backoff_ms=config.controller_quorum_retry_backoff_ms,
+        fetch_max_bytes=config.controller_quorum_fetch_max_bytes,
+    )
+
+
+def cluster_info(config: NodeConfig) -> ClusterInfo:
+    """Return what clients are told of the cluster.
+
+    Until brokers register, a node knows of the others' client listeners only what
+    `kraftprobe.brokers` says; without it, it names itself.
+    """
+    brokers = config.kraftprobe_brokers
+    own = config.advertised(controller=False)
+    if not brokers and BROKER_ROLE in config.process_roles and own is not None:
+        brokers = (own,)
+    return ClusterInfo(
+        cluster_id=config.cluster_id,
+        brokers=brokers,
+        controllers=config.controller_quorum_voters,
+        controller_listener=config.controller_listener_names[0],
+    )

@@ -1,0 +1,73 @@
+"""Requests that a broker-type listener takes for the active controller.
+
+In Kafka a broker wraps them in an Envelope and sends them on; stock clients rely on it, because
+they may ask any broker. Here they go on as they are. Only that listener forwards: a harness that
+talks to controller listeners learns from NOT_CONTROLLER that nothing was appended.
+
+What becomes of a request whose forwarding failed is told as far as it is known: never sent is
+NOT_CONTROLLER, sent without an answer is REQUEST_TIMED_OUT.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any, Final
+
+from cluster.controller.error_responses import (
+    alter_configs_error,
+    create_partitions_error,
+    create_topics_error,
+    delete_topics_error,
+)
+from cluster.errors import ErrorCode
+from cluster.kraft.messages import DescribeQuorumRequest, DescribeQuorumResponse
+from cluster.ports import Endpoint, Failure, Network
+from cluster.protocol.messages import (
+    CreatePartitionsRequest,
+    CreateTopicsRequest,
+    DeleteTopicsRequest,
+    IncrementalAlterConfigsRequest,
+)
+
+DEFAULT_TIMEOUT_MS: Final = 30_000.0
+"""For requests that carry no time-out of their own."""
+
+_NOT_SENT: Final = frozenset({Failure.NOT_SENT, Failure.UNSUPPORTED_VERSION})
+
+_ERROR_RESPONSES: Final[dict[type[Any], Callable[[Any, ErrorCode, str | None], Any]]] = {
+    CreateTopicsRequest: create_topics_error,
+    DeleteTopicsRequest: delete_topics_error,
+    CreatePartitionsRequest: create_partitions_error,
+    IncrementalAlterConfigsRequest: alter_configs_error,
+    DescribeQuorumRequest: lambda _request, error, _message: DescribeQuorumResponse(
+        error, -1, -1, -1, top_level_error=error
+    ),
+}
+
+
+def is_for_controller(message: object) -> bool:
+    """Tell whether only the active controller can answer a request."""
+    return type(message) in _ERROR_RESPONSES
+
+
+def forward(
+    network: Network, leader: Endpoint, message: Any, reply: Callable[[object], None]
+) -> None:
+    """Send a request on to the leader's controller listener, and its answer back."""
+    timeout = getattr(message, "timeout", None)
+    timeout_ms = DEFAULT_TIMEOUT_MS if timeout is None else timeout.total_seconds() * 1000
+    answered = False
+
+    def on_reply(response: object) -> None:
+        nonlocal answered
+        if answered:  # a faulty network may deliver twice
+            return
+        answered = True
+        if isinstance(response, Failure):
+            unsent = response in _NOT_SENT
+            error = ErrorCode.not_controller if unsent else ErrorCode.request_timed_out
+            text = f"forwarding to node {leader.node_id}: {response.value}"
+            response = _ERROR_RESPONSES[type(message)](message, error, text)
+        reply(response)
+
+    network.request(leader, message, max(timeout_ms, 1.0), on_reply)

@@ -1,0 +1,250 @@
+"""`python -m cluster.node --config FILE`: a node in the real world.
+
+Exit codes: 0 after SIGTERM or SIGINT, 1 when an invariant broke, a disk failed or the stored state
+is unusable, 2 when the configuration or the machine does not allow a start (bad key, port taken,
+folder in use or not writable). Each but 0 comes with one line on stderr.
+
+Whatever goes wrong in a callback or task ends the process at once, without clean-up: what a node
+that met the impossible would still do is not to be trusted.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import errno
+import gc
+import os
+import random
+import signal
+import sys
+import traceback
+import uuid
+from pathlib import Path
+from typing import Any, Final, NoReturn
+
+import click
+
+from cluster import mutants
+from cluster.assembly import Node, Seams
+from cluster.config import ConfigError, NodeConfig, load_config
+from cluster.kraft.quorum_state_store import QuorumStateError
+from cluster.log.log import CorruptLogError
+from cluster.meta_properties import MetaPropertiesError, load_or_format
+from cluster.ports import Trace
+from cluster.protocol.apis import ListenerType
+from cluster.protocol.server import ListenerService
+from cluster.runtime.clock import LoopClock
+from cluster.runtime.disk import DiskLockedError, FileDisk
+from cluster.runtime.network import TcpNetwork
+from cluster.runtime.server import Binding, TcpServer
+from cluster.runtime.trace import JsonLinesTrace, no_trace
+
+EXIT_BROKEN: Final = 1
+EXIT_USAGE: Final = 2
+SHUTDOWN_TIMEOUT_MS: Final = 5000.0
+_RAFT_SHUTDOWN_MS: Final = 4000.0
+"""What raft may take of it; the rest is for closing files."""
+_NO_DESCRIPTORS: Final = frozenset({errno.EMFILE, errno.ENFILE, errno.ENOBUFS, errno.ENOMEM})
+
+
+class _CannotStart(Exception):  # noqa: N818 - it is the message of an exit, not an error in code
+    """The node cannot start here. One line, and the exit code."""
+
+    def __init__(self, message: str, exit_code: int = EXIT_USAGE) -> None:
+        super().__init__(message)
+        self.exit_code = exit_code
+
+
+def _die(trace: Trace, error: BaseException | str, *, traced: bool = False) -> NoReturn:
+    """End the process now. `traced`: the trace has its `fatal` event already."""
+    reason = error if isinstance(error, str) else f"{type(error).__name__}: {error}"
+    place = ""
+    if isinstance(error, BaseException):
+        frames = traceback.extract_tb(error.__traceback__)[-3:]
+        place = "".join(
+            f" <- {Path(f.filename).name}:{f.lineno} {f.name}" for f in reversed(frames)
+        )
+    try:
+        if not traced:
+            trace("fatal", reason=reason)
+    finally:
+        line = " ".join(f"fatal: {reason}{place}".split())
+        os.write(2, f"{line}\n".encode(errors="replace"))
+        os._exit(EXIT_BROKEN)
+
+
+class _Process:
+    """One node, its world, and the ways in which it ends."""
+
+    def __init__(self, config: NodeConfig, mutant: str | None) -> None:
+        self._config = config
+        self._mutant = mutant
+        self._loop = asyncio.get_running_loop()
+        self._trace = self._open_trace()
+        self._stopped = asyncio.Event()
+        self._stopping = False
+        self._node: Node | None = None
+        self._loop.set_debug(False)
+        self._loop.set_exception_handler(self._unhandled)
+
+    async def run(self) -> None:
+        """Start, serve until a signal, stop. Raises _CannotStart."""
+        for number in (signal.SIGTERM, signal.SIGINT):
+            self._loop.add_signal_handler(number, self._stop)
+        disk = self._open_disk()
+        seed = random.SystemRandom()
+        directory_id = await self._directory_id(disk, seed)
+        self._trace(
+            "start",
+            node_id=self._config.node_id,
+            directory_id=directory_id,
+            pid=os.getpid(),
+            mutant=self._mutant,
+        )
+        client_id = f"raft-client-{self._config.node_id}"
+        network = TcpNetwork(self._config.kraftprobe_routes, client_id)
+        forwarding = TcpNetwork(self._config.kraftprobe_routes, f"forwarding-{client_id}")
+        server = TcpServer()
+        seams = Seams(
+            LoopClock(self._loop),
+            network,
+            forwarding,
+            disk,
+            random.Random(seed.getrandbits(64)),
+            self._trace,
+        )
+        try:
+            node = Node(self._config, directory_id, seams, self._node_died)
+            await self._bind(server, node)
+            node.start()
+            await self._serve(server)
+        except (CorruptLogError, QuorumStateError) as error:
+            self._trace("fatal", reason=str(error))
+            raise _CannotStart(f"{self._config.metadata_log_dir}: {error}", EXIT_BROKEN) from error
+        self._node = node
+        _quiet_collector()
+        await self._stopped.wait()
+        server.close()
+        network.close()
+        forwarding.close()
+        disk.close(drain=True)
+
+    # --- ends ---
+
+    def _stop(self) -> None:
+        if self._node is None:
+            os._exit(0)  # nothing has begun
+        if self._stopping:
+            return
+        self._stopping = True
+        self._loop.call_later(SHUTDOWN_TIMEOUT_MS / 1000.0, self._stop_now)
+        self._node.shutdown(_RAFT_SHUTDOWN_MS, self._stopped.set)
+
+    def _stop_now(self) -> None:
+        # Neither raft nor the disk came back in time; nothing that counts depends on them.
+        os._exit(0)
+
+    def _node_died(self, error: BaseException) -> None:
+        _die(self._trace, error, traced=True)
+
+    def _unhandled(self, loop: asyncio.AbstractEventLoop, context: dict[str, Any]) -> None:
+        del loop
+        error = context.get("exception")
+        if isinstance(error, OSError) and error.errno in _NO_DESCRIPTORS and "socket" in context:
+            return  # asyncio's accept() ran out of descriptors and tries again later
+        _die(self._trace, context["message"] if error is None else error)
+
+    # --- start ---
+
+    def _open_trace(self) -> JsonLinesTrace | Trace:
+        path = self._config.kraftprobe_trace_file
+        if path is None:
+            return no_trace
+        try:
+            path.parent.mkdir(parents=True, exist_ok=True)
+            return JsonLinesTrace(path)
+        except OSError as error:
+            raise _CannotStart(f"kraftprobe.trace.file: {path}: {error.strerror}") from error
+
+    def _open_disk(self) -> FileDisk:
+        folder = self._config.metadata_log_dir
+        try:
+            return FileDisk(folder, self._loop)
+        except DiskLockedError as error:
+            raise _CannotStart(f"metadata.log.dir: {error}") from error
+        except OSError as error:
+            raise _CannotStart(f"metadata.log.dir: {folder}: {error.strerror}") from error
+
+    async def _directory_id(self, disk: FileDisk, seed: random.Random) -> uuid.UUID:
+        found: asyncio.Future[uuid.UUID | OSError] = self._loop.create_future()
+        config = self._config
+        try:
+            load_or_format(disk, config.cluster_id, config.node_id, seed, found.set_result)
+        except MetaPropertiesError as error:
+            raise _CannotStart(f"{config.metadata_log_dir}: {error}") from error
+        directory_id = await found
+        if isinstance(directory_id, OSError):
+            raise _CannotStart(f"{config.metadata_log_dir}: {directory_id.strerror}")
+        return directory_id
+
+    async def _bind(self, server: TcpServer, node: Node) -> None:
+        try:
+            await server.bind(
+                [
+                    Binding(
+                        ListenerService(
+                            listener.name,
+                            ListenerType.CONTROLLER
+                            if listener.name in self._config.controller_listener_names
+                            else ListenerType.BROKER,
+                            node,
+                        ),
+                        listener.host,
+                        listener.port,
+                    )
+                    for listener in self._config.listeners
+                ]
+            )
+        except OSError as error:
+            raise _CannotStart(f"listeners: {error.strerror or error}") from error
+
+    async def _serve(self, server: TcpServer) -> None:
+        try:
+            await server.serve()
+        except OSError as error:
+            raise _CannotStart(f"listeners: {error.strerror or error}") from error
+
+
+def _quiet_collector() -> None:
+    """Keep the cyclic collector off everything that lives as long as the node does."""
+    gc.collect()
+    gc.freeze()
+    gc.set_threshold(50_000, 20, 100)
+
+
+async def _run(config: NodeConfig, mutant: str | None) -> None:
+    await _Process(config, mutant).run()
+
+
+@click.command()
+@click.option("--config", "config_file", required=True, type=click.Path(path_type=Path))
+@click.option("--mutant", default=None, help="Run a deliberately wrong variant of the node.")
+def main(config_file: Path, mutant: str | None) -> None:
+    """Run one KRaft node."""
+    try:
+        config = load_config(config_file)
+        if mutant is not None:
+            mutant = mutants.apply(mutant).id
+        asyncio.run(_run(config, mutant))
+    except _CannotStart as error:
+        click.echo(f"{config_file}: {error}", err=True)
+        # At once: a disk or a peer may be stuck in the middle of something.
+        sys.stderr.flush()
+        os._exit(error.exit_code)
+    except (ConfigError, mutants.UnknownMutantError) as error:
+        click.echo(str(error), err=True)
+        sys.exit(EXIT_USAGE)
+
+
+if __name__ == "__main__":
+    main()

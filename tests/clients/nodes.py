@@ -1,0 +1,115 @@
+"""Real node processes on loopback, without a backend."""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import os
+import signal
+import socket
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+TIMEOUT_S = 30.0
+
+
+def free_ports(count: int) -> list[int]:
+    with contextlib.ExitStack() as stack:
+        sockets = [stack.enter_context(socket.socket()) for _ in range(count)]
+        for s in sockets:
+            s.bind(("127.0.0.1", 0))
+        return [s.getsockname()[1] for s in sockets]
+
+
+class Nodes:
+    """`count` nodes with both roles; ids from 1."""
+
+    def __init__(self, folder: Path, count: int = 3, **settings: object) -> None:
+        self.folder = folder
+        ports = free_ports(2 * count)
+        self.client_ports = dict(enumerate(ports[:count], start=1))
+        self.controller_ports = dict(enumerate(ports[count:], start=1))
+        self.settings = {
+            "controller.quorum.election.timeout.ms": 300,
+            "controller.quorum.fetch.timeout.ms": 600,
+            "controller.quorum.request.timeout.ms": 500,
+            "controller.quorum.append.linger.ms": 2,
+            **settings,
+        }
+        self.processes: dict[int, subprocess.Popen[bytes]] = {}
+
+    @property
+    def bootstrap(self) -> str:
+        return ",".join(f"127.0.0.1:{port}" for port in self.client_ports.values())
+
+    def node_folder(self, node: int) -> Path:
+        return self.folder / f"n{node}"
+
+    def trace(self, node: int) -> list[dict]:
+        path = self.node_folder(node) / "trace.jsonl"
+        return [json.loads(line) for line in path.read_text().splitlines()]
+
+    def stderr(self, node: int) -> str:
+        return (self.node_folder(node) / "stderr").read_text()
+
+    def properties(self, node: int) -> dict[str, object]:
+        def by_id(ports: dict[int, int]) -> str:
+            return ",".join(f"{i}@127.0.0.1:{p}" for i, p in ports.items())
+
+        return {
+            "process.roles": "controller,broker",
+            "node.id": node,
+            "cluster.id": "test-cluster",
+            "listeners": f"CLIENT://127.0.0.1:{self.client_ports[node]},"
+            f"CONTROLLER://127.0.0.1:{self.controller_ports[node]}",
+            "controller.listener.names": "CONTROLLER",
+            "controller.quorum.voters": by_id(self.controller_ports),
+            "metadata.log.dir": self.node_folder(node) / "data",
+            "kraftprobe.brokers": by_id(self.client_ports),
+            "kraftprobe.trace.file": self.node_folder(node) / "trace.jsonl",
+            **self.settings,
+        }
+
+    def start(self, node: int) -> subprocess.Popen[bytes]:
+        folder = self.node_folder(node)
+        folder.mkdir(parents=True, exist_ok=True)
+        config = folder / "server.properties"
+        config.write_text("".join(f"{k}={v}\n" for k, v in self.properties(node).items()))
+        with (folder / "stderr").open("ab") as stderr:
+            process = subprocess.Popen(
+                [sys.executable, "-m", "cluster.node", "--config", str(config)],
+                stderr=stderr,
+                stdout=stderr,
+            )
+        self.processes[node] = process
+        return process
+
+    def wait_until_listening(self, node: int) -> None:
+        deadline = time.monotonic() + TIMEOUT_S
+        for port in (self.client_ports[node], self.controller_ports[node]):
+            while True:
+                assert self.processes[node].poll() is None, self.stderr(node)
+                with contextlib.suppress(OSError), socket.create_connection(("127.0.0.1", port)):
+                    break
+                assert time.monotonic() < deadline, f"node {node} does not listen"
+                time.sleep(0.02)
+
+    def __enter__(self) -> Nodes:
+        for node in self.client_ports:
+            self.start(node)
+        for node in self.client_ports:
+            self.wait_until_listening(node)
+        return self
+
+    def stop(self, node: int) -> int:
+        process = self.processes[node]
+        process.send_signal(signal.SIGTERM)
+        return process.wait(TIMEOUT_S)
+
+    def __exit__(self, *_: object) -> None:
+        for process in self.processes.values():
+            if process.poll() is None:
+                os.kill(process.pid, signal.SIGKILL)
+            process.wait(TIMEOUT_S)
