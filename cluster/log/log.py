@@ -105,6 +105,9 @@ class Log:
             log._add_segment()
         elif recovered.truncated_bytes:
             disk.truncate(log._active.path, log._active.size_bytes)
+        if not recovered.recovery_point:
+            log._write_recovery_point(0)  # so that its name is durable with the first flush
+            log._names_changed = True
         if recovered.truncated_bytes or log.durable_end_offset < log.end_offset:
             log._start_flush()
         return log

@@ -288,3 +288,14 @@ def test_memory_holds_no_more_than_the_bound_once_durable():
     assert log._tail.start_offset == 0
     flushed(logs, log)
     assert 47 <= log._tail.start_offset < 50
+
+
+def test_what_is_not_durable_stays_in_memory_whatever_the_bound():
+    logs = Logs(cache_bytes=0)
+    logs.disk.hides_unsynced = True
+    log = filled(logs, 2)
+    log.flush(lambda: None)
+    log.append(batch(2) + batch(3))
+    logs.steps.run()
+    assert log.durable_end_offset == 2
+    assert [log.read(offset, 1) for offset in range(4)] == [batch(offset) for offset in range(4)]

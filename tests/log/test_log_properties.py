@@ -19,9 +19,14 @@ class LogMachine(RuleBasedStateMachine):
     `durable` is the largest end offset that was reported durable and not truncated since.
     """
 
-    @initialize(segment_bytes=st.sampled_from([150, 300, 1 << 20]), cache=st.sampled_from([0, 200]))
-    def start(self, segment_bytes: int, cache: int) -> None:
+    @initialize(
+        hides=st.booleans(),
+        segment_bytes=st.sampled_from([150, 300, 1 << 20]),
+        cache=st.sampled_from([0, 200]),
+    )
+    def start(self, hides: bool, segment_bytes: int, cache: int) -> None:
         self.logs = Logs(segment_bytes, cache)
+        self.logs.disk.hides_unsynced = hides
         self.log = self.logs.open()
         self.model: list[bytes] = []
         self.abandoned: list[list[bytes]] = []
@@ -83,6 +88,12 @@ class LogMachine(RuleBasedStateMachine):
         for _ in range(count):
             self.logs.steps.step()
 
+    @rule(counts=st.lists(st.integers(1, 3), min_size=1, max_size=4), bump=st.booleans())
+    def append_and_flush(self, counts: list[int], bump: bool) -> None:
+        self.append(counts, bump, 10)
+        self.flush()
+        self.drain()
+
     @rule()
     def stall(self) -> None:
         self.logs.disk.stall()
@@ -98,6 +109,9 @@ class LogMachine(RuleBasedStateMachine):
         durable = max(self.durable, self.log.durable_end_offset)
         self.logs.disk.resume()
         self.logs.disk.crash(Random(seed), keep)
+        self.logs.steps.run()
+        self.log = self.logs.open()
+        self.logs.disk.crash(Random(seed), "nothing")  # opening changes nothing that matters
         self.logs.steps.run()
         self.log = self.logs.open()
         found = self.batches()

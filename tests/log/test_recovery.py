@@ -10,7 +10,7 @@ from tests.log.log_helpers import DIRECTORY, Logs, batch, flushed
 
 RECOVERY_POINT = f"{DIRECTORY}/recovery-point-offset-checkpoint"
 EPOCH_FILE = f"{DIRECTORY}/leader-epoch-checkpoint"
-EPOCHS = [0, 0, 1, 1, 1, 1, 4, 4, 4, 9]
+EPOCHS = [0, 0, 1, 1, 1, 1, 4, 4, 9, 9]
 
 
 def segment(base: int) -> str:
@@ -42,6 +42,19 @@ def contents(logs: Logs) -> dict[str, bytes]:
     return {n: logs.disk.read(f"{DIRECTORY}/{n}") for n in logs.disk.list_directory(DIRECTORY)}
 
 
+def test_epoch_file_and_recovery_point_are_as_durable_as_the_records():
+    logs = Logs(segment_bytes=1 << 20)
+    log = logs.open()
+    for epoch in (0, 3, 5):
+        log.append(batch(log.end_offset, epoch))
+        flushed(logs, log)
+        logs.disk.crash(Random(0), "nothing")
+        log = logs.open()
+        assert log.end_offset == log.end_offset_for_epoch(epoch).offset
+        assert logs.disk.read(EPOCH_FILE) == log.epochs.encode()
+        assert logs.disk.exists(RECOVERY_POINT)
+
+
 def test_a_reopened_log_is_the_same():
     logs = stored()
     before = contents(logs)
@@ -58,7 +71,7 @@ def test_a_reopened_log_is_the_same():
 def test_files_are_kafkas():
     logs = stored()
     assert logs.disk.read(RECOVERY_POINT) == b"0\n1\ntopic 0 10\n"
-    assert logs.disk.read(EPOCH_FILE) == b"0\n4\n0 0\n1 2\n4 6\n9 9\n"
+    assert logs.disk.read(EPOCH_FILE) == b"0\n4\n0 0\n1 2\n4 6\n9 8\n"
 
 
 def test_every_flipped_byte_below_the_recovery_point_stops_the_node():
@@ -197,12 +210,12 @@ def test_an_unreadable_epoch_file_is_rebuilt(content):
     log = logs.open()
     log.append(batch(10, 9))
     flushed(logs, log)
-    assert logs.disk.read(EPOCH_FILE) == b"0\n4\n0 0\n1 2\n4 6\n9 9\n"
+    assert logs.disk.read(EPOCH_FILE) == b"0\n4\n0 0\n1 2\n4 6\n9 8\n"
 
 
 def test_an_epoch_file_that_contradicts_durable_batches_stops_the_node():
     logs = stored()
-    replace(logs, EPOCH_FILE, b"0\n4\n0 0\n1 2\n4 5\n9 9\n")
+    replace(logs, EPOCH_FILE, b"0\n4\n0 0\n1 2\n4 5\n9 8\n")
     with pytest.raises(CorruptLogError, match="4@6") as caught:
         logs.open()
     assert caught.value.path == EPOCH_FILE
@@ -210,7 +223,7 @@ def test_an_epoch_file_that_contradicts_durable_batches_stops_the_node():
 
 def test_epochs_in_the_file_above_the_recovery_point_are_no_contradiction():
     logs = stored()
-    replace(logs, EPOCH_FILE, b"0\n5\n0 0\n1 2\n4 6\n9 9\n12 10\n")
+    replace(logs, EPOCH_FILE, b"0\n5\n0 0\n1 2\n4 6\n9 8\n12 10\n")
     assert logs.open().last_epoch == 9
 
 

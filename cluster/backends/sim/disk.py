@@ -113,7 +113,8 @@ _Queued = tuple[Callable[[], None], Completion | None]
 class MemoryDisk:
     """A simulated `Disk`. `call_later(delay_ms, callback)` is a clock's; it delivers completions.
 
-    `sync_ms` is how long a sync takes, and may be changed at any time. The object outlives the
+    `sync_ms` is how long a sync takes, and may be changed at any time. With `hides_unsynced` a
+    read sees only synced content, the least that the contract promises. The object outlives the
     node: `crash` is a power loss, after which the next incarnation uses it.
     """
 
@@ -121,6 +122,7 @@ class MemoryDisk:
         self, call_later: Callable[[float, Callable[[], None]], object], sync_ms: float = 0.0
     ) -> None:
         self.sync_ms = sync_ms
+        self.hides_unsynced = False
         self.syncs = 0
         self._call_later = call_later
         self._folders: dict[str, _Folder] = {"": _Folder()}
@@ -231,12 +233,12 @@ class MemoryDisk:
 
     def read(self, path: str, offset: int = 0, size: int | None = None) -> bytes:
         """Read what is applied. Raises FileNotFoundError."""
-        content = self._file(path).content
+        content = self._visible(path)
         return bytes(content[offset : None if size is None else offset + size])
 
     def size(self, path: str) -> int:
         """Size of what is applied. Raises FileNotFoundError."""
-        return len(self._file(path).content)
+        return len(self._visible(path))
 
     def exists(self, path: str) -> bool:
         """Whether a file or folder has this name."""
@@ -291,6 +293,10 @@ class MemoryDisk:
                 apply()
             except OSError as error:
                 self._error = error
+
+    def _visible(self, path: str) -> bytes | bytearray:
+        file = self._file(path)
+        return file.synced if self.hides_unsynced else file.content
 
     def _folder(self, path: str) -> _Folder:
         if path not in self._folders:
