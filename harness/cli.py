@@ -27,6 +27,10 @@ from harness.errors import (
 from harness.interrupt import sigterm_interrupts
 
 
+class _Interrupted(Exception):  # noqa: N818  (what happened)
+    """A KeyboardInterrupt on its way through click."""
+
+
 class _Commands(click.Group):
     """A group whose every error is one line and the right exit code."""
 
@@ -36,6 +40,12 @@ class _Commands(click.Group):
         if args and args[0] not in self.commands and not args[0].startswith("-"):
             raise click.UsageError(unknown("command", args[0], self.commands))
         return super().resolve_command(ctx, args)
+
+    def invoke(self, ctx: click.Context) -> Any:
+        try:
+            return super().invoke(ctx)
+        except KeyboardInterrupt as interrupt:
+            raise _Interrupted from interrupt  # click would print an empty line
 
     def main(self, *args: Any, **kwargs: Any) -> NoReturn:
         kwargs["standalone_mode"] = False
@@ -47,7 +57,7 @@ class _Commands(click.Group):
             sys.exit(EXIT_USAGE)
         except click.ClickException as error:
             _fail(error.format_message())
-        except (KeyboardInterrupt, click.Abort):
+        except (KeyboardInterrupt, click.Abort, _Interrupted):
             click.echo("kraftprobe: interrupted", err=True)
             sys.exit(EXIT_INTERRUPTED)
         except (*EXPECTED, OSError) as error:

@@ -1,0 +1,252 @@
+import json
+import os
+import signal
+import subprocess
+import sys
+import time
+
+import pytest
+from click.testing import CliRunner
+
+from checkers.history import Event, EventType
+from harness import running
+from harness.cli import main
+from harness.commands import run as run_command
+from harness.running import repeat_command
+from results.journal import JournalWriter
+from tests.harness.fake_cluster import FakeCluster
+
+
+def kraftprobe(*arguments):
+    return CliRunner().invoke(
+        main, [str(argument) for argument in arguments], prog_name="kraftprobe"
+    )
+
+
+def one_line_on_stderr(result, *, exit_code=2):
+    assert result.exit_code == exit_code, result.output
+    assert result.stdout == ""
+    (line,) = result.stderr.splitlines()
+    assert "Traceback" not in line
+    return line
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        (["rnu"], "unknown command 'rnu'; did you mean 'run'?"),
+        (["run", "--workload", "registr"], "unknown workload 'registr'; did you mean 'register'?"),
+        (["run", "--faults", "kill,puase"], "unknown fault 'puase'; did you mean 'pause'?"),
+        (["run", "--campaign", "smok"], "unknown campaign 'smok'; did you mean 'smoke'?"),
+        (["run", "--campaign", "no/such.toml"], "no/such.toml: No such file or directory"),
+        (["run", "--schedule", "no-such.toml"], "no-such.toml: No such file or directory"),
+        (["run", "--mutant", "M155"], "unknown mutant 'M155'; did you mean M15?"),
+        (["run", "--backend", "lokal"], "unknown backend 'lokal'; did you mean 'local'?"),
+        (["run", "--duration", "3"], "3 s are too short for kill, pause, partition"),
+        (["run", "--nodes", "many"], "Invalid value for '--nodes': 'many' is not a valid integer."),
+        (["run", "--sead", "3"], "No such option '--sead'"),
+        (["check", "no-such-run"], "no-such-run"),
+        (["report", "no-such-run"], "no-such-run"),
+        (["list", "runz"], "'runz' is not one of"),
+        (["gate"], "Missing argument 'RUN...'"),
+    ],
+)
+def test_wrong_usage_is_one_line_and_exit_code_2(arguments, message):
+    assert message in one_line_on_stderr(kraftprobe(*arguments))
+
+
+def test_a_plan_that_cannot_be_read_is_one_line(tmp_path):
+    path = tmp_path / "plan.toml"
+    path.write_text("nodes = [\n1\n2\n")
+    line = one_line_on_stderr(kraftprobe("run", "--campaign", path))
+    assert "cannot be read as a plan" in line
+
+
+def test_an_unwritable_run_folder_is_one_line(tmp_path):
+    (tmp_path / "file").write_text("")
+    line = one_line_on_stderr(kraftprobe("run", "--runs", tmp_path / "file" / "runs"))
+    assert "cannot be made" in line
+
+
+@pytest.mark.parametrize(
+    "content", [b"", b"\x00\xff\xfe", b"hello\n", b'{"index":0}\n', b'{"a":1', b"[[[[[["]
+)
+def test_a_foreign_history_file_is_one_line(tmp_path, content):
+    path = tmp_path / "history.jsonl"
+    path.write_bytes(content)
+    assert str(path) in one_line_on_stderr(kraftprobe("check", path))
+
+
+def write_history(path, *, read):
+    rows = [
+        (0, "invoke", "write", "a"),
+        (0, "ok", "write", "a"),
+        (0, "invoke", "write", "b"),
+        (0, "ok", "write", "b"),
+        (1, "invoke", "read", None),
+        (1, "ok", "read", read),
+    ]
+    with JournalWriter(path) as journal:
+        for index, (process, type_, f, value) in enumerate(rows):
+            journal.append(Event(index, index, process, EventType(type_), f, "k", value))
+    return path
+
+
+@pytest.mark.parametrize(("read", "exit_code", "verdict"), [("b", 0, "PASS"), ("a", 1, "FAIL")])
+def test_check_of_a_file_ends_with_the_verdict_and_its_exit_code(
+    tmp_path, read, exit_code, verdict
+):
+    result = kraftprobe("check", write_history(tmp_path / "h.jsonl", read=read))
+    assert result.exit_code == exit_code
+    assert result.stdout.splitlines()[-1].startswith(f"{verdict} h.jsonl")
+
+
+def test_check_of_a_file_with_an_unknown_model_is_one_line(tmp_path):
+    path = write_history(tmp_path / "h.jsonl", read="b")
+    assert "registr" in one_line_on_stderr(kraftprobe("check", path, "--model", "registr"))
+
+
+def test_a_truncated_file_is_told_with_the_line(tmp_path):
+    path = write_history(tmp_path / "history.jsonl", read="b")
+    with path.open("ab") as file:
+        file.write(b'{"index":6,"time_ns"')
+    assert "line 7" in one_line_on_stderr(kraftprobe("check", path))
+
+
+def test_an_error_that_nobody_expected_leaves_its_traceback_in_a_file(tmp_path, monkeypatch):
+    def broken(*_):
+        raise ZeroDivisionError("oops\nand more")
+
+    monkeypatch.setattr(run_command, "perform", broken)
+    monkeypatch.setenv("TMPDIR", str(tmp_path))
+    monkeypatch.setattr("tempfile.tempdir", None)
+    line = one_line_on_stderr(kraftprobe("run"))
+    assert "unexpected ZeroDivisionError: oops and more" in line
+    (kept,) = tmp_path.glob("kraftprobe-error-*.txt")
+    assert str(kept) in line
+    assert "ZeroDivisionError" in kept.read_text()
+
+
+def test_an_interrupt_ends_in_130(monkeypatch):
+    def interrupted(*_):
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(run_command, "perform", interrupted)
+    line = one_line_on_stderr(kraftprobe("run"), exit_code=130)
+    assert line == "kraftprobe: interrupted"
+
+
+def test_help_goes_to_stdout_with_exit_code_0():
+    result = kraftprobe("--help")
+    assert result.exit_code == 0
+    assert "gate" in result.stdout
+
+
+@pytest.mark.parametrize("kind", ["workloads", "faults", "campaigns", "mutants"])
+def test_list_tells_what_a_plan_can_name(kind):
+    expected = {
+        "workloads": "register",
+        "faults": "partition",
+        "campaigns": "smoke",
+        "mutants": "M15",
+    }
+    result = kraftprobe("list", kind)
+    assert result.exit_code == 0
+    assert any(line.startswith(expected[kind]) for line in result.stdout.splitlines())
+
+
+def test_list_of_no_runs_says_so(tmp_path):
+    assert kraftprobe("list", "--runs", tmp_path).stdout == f"no runs in {tmp_path}\n"
+
+
+def test_doctor_tells_its_findings_as_json():
+    result = kraftprobe("doctor", "--json")
+    assert result.exit_code == 0, result.output
+    findings = json.loads(result.stdout)
+    assert all(finding["possible"] for finding in findings)
+    assert any(finding["what"].startswith("backend local") for finding in findings)
+
+
+def test_cleanup_of_nothing_says_so(tmp_path):
+    result = kraftprobe("cleanup", "--runs", tmp_path)
+    assert (result.exit_code, result.stdout) == (0, "nothing was left behind\n")
+
+
+def test_the_command_that_repeats_a_run_names_its_seed():
+    assert repeat_command(["--nodes", "3"], 7) == "kraftprobe run --nodes 3 --seed 7"
+    assert repeat_command(["--seed", "7"], 7) == "kraftprobe run --seed 7"
+    assert repeat_command(["--seed=7"], 7) == "kraftprobe run --seed=7"
+
+
+def test_the_command_line_goes_over_the_campaign():
+    document = run_command.compose(
+        {"campaign": "smoke", "nodes": 5, "seed": 9, "faults": "kill", "duration_s": 20.0}
+    )
+    assert (document["nodes"], document["seed"], document["faults"]) == (5, 9, ["kill"])
+    assert "min_operations" not in document["expectations"]
+
+
+def test_a_seed_is_drawn_where_none_is_told():
+    seeds = {run_command.compose({"campaign": "smoke"})["seed"] for _ in range(5)}
+    assert len(seeds) == 5
+
+
+_RUN = """
+import sys
+sys.path.insert(0, {root!r})
+from harness import running
+from harness.cli import main
+from tests.harness.fake_cluster import FakeCluster
+
+class NoSpark:
+    def __init__(self, *_): pass
+    def __enter__(self): return self
+    def __exit__(self, *_): pass
+
+running.WarmSession = NoSpark
+running.LocalBackend = lambda *_: FakeCluster()
+main(["run", "--duration", "60", "--runs", {runs!r}])
+"""
+
+
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
+def test_a_signal_stops_a_run_cleanly_and_keeps_its_journal(tmp_path, number):
+    root = os.path.dirname(os.path.dirname(os.path.dirname(__file__)))  # noqa: PTH120
+    script = _RUN.format(root=root, runs=str(tmp_path))
+    process = subprocess.Popen(
+        [sys.executable, "-c", script], stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True
+    )
+    try:
+        while not (found := list(tmp_path.glob("smoke/*/history.jsonl"))) or (
+            found[0].stat().st_size < 2000
+        ):
+            assert process.poll() is None, process.communicate()
+            time.sleep(0.02)
+        process.send_signal(number)
+        _, stderr = process.communicate(timeout=30)
+    finally:
+        process.kill()
+    assert process.returncode == 130
+    assert stderr.splitlines()[-1] == "kraftprobe: interrupted"
+    assert "Traceback" not in stderr
+    last = json.loads(found[0].read_text().splitlines()[-1])
+    assert last["value"] == {"name": "stop"} or last["process"] == "nemesis"
+
+
+def test_a_run_whose_cluster_does_not_start_is_one_line_and_no_verdict(tmp_path, monkeypatch):
+    class NoSpark:
+        def __init__(self, *_):
+            pass
+
+        def __enter__(self):
+            return self
+
+        def __exit__(self, *_):
+            pass
+
+    monkeypatch.setattr(running, "WarmSession", NoSpark)
+    monkeypatch.setattr(running, "LocalBackend", lambda *_: FakeCluster(fail_up=True))
+    result = kraftprobe("run", "--runs", tmp_path)
+    assert result.exit_code == 2
+    assert result.stderr.splitlines()[-1] == "kraftprobe: port 9092 is taken"
+    assert list(tmp_path.glob("smoke/*/plan.json"))

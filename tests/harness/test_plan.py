@@ -1,0 +1,154 @@
+import itertools
+import json
+from random import Random
+
+import pytest
+
+from harness.campaigns import campaign_names, load
+from harness.plan import PlanError, from_document, read_document
+
+SCRIPT = [
+    {"at_s": 1, "fault": "kill", "parameters": {"targets": "leader"}, "for_s": 3},
+    {"at_s": 6, "fault": "partition", "parameters": {"shape": "halves"}, "for_s": 3},
+]
+
+
+def plan(**changes):
+    return from_document({"campaign": "test", "seed": 5} | changes)
+
+
+def error(**changes):
+    with pytest.raises(PlanError) as caught:
+        plan(**changes)
+    message = str(caught.value)
+    assert "\n" not in message
+    return message
+
+
+@pytest.mark.parametrize(
+    ("changes", "message"),
+    [
+        ({"wrokload": "register"}, "unknown plan key 'wrokload'; did you mean 'workload'?"),
+        ({"workload": "registr"}, "unknown workload 'registr'; did you mean 'register'?"),
+        ({"workload_options": {"key": 3}}, "did you mean 'keys'?"),
+        ({"workload_options": {"keys": 0}}, "must be from 1 to 10000, not 0"),
+        ({"workload_options": {"keys": True}}, "must be a whole number, not True"),
+        ({"workload_options": {"write_fraction": "all"}}, "must be a number, not 'all'"),
+        ({"workload_options": 3}, "workload_options must be a table, not 3"),
+        ({"backend": "lokal"}, "unknown backend 'lokal'; did you mean 'local'?"),
+        ({"faults": ["kil"]}, "unknown fault 'kil'; did you mean 'kill'?"),
+        ({"faults": "kill"}, "faults must be a list of names"),
+        ({"mutant": "M155"}, "unknown mutant 'M155'; did you mean M15"),
+        ({"mutant": 15}, "mutant must be a name such as M15"),
+        ({"nodes": 0}, "nodes must be from 1 to 15, not 0"),
+        ({"nodes": 3.5}, "nodes must be a whole number, not 3.5"),
+        ({"nodes": "3"}, "nodes must be a whole number, not '3'"),
+        ({"duration_s": float("nan")}, "duration_s must be a number, not nan"),
+        ({"duration_s": 1e12}, "duration_s must be from 1 to 604800, not 1000000000000.0"),
+        ({"duration_s": 5}, "5 s are too short for kill, pause, partition: they need 19 s"),
+        ({"rate_per_s": -1}, "rate_per_s must be from 0.1 to 100000, not -1"),
+        ({"concurrency": 0}, "concurrency must be from 1 to 1000, not 0"),
+        ({"campaign": "../escape"}, "campaign '../escape' is no name"),
+        ({"campaign": 7}, "campaign must be a string, not 7"),
+        ({"node_settings": {"metadata.log.segment.byte": 1}}, "did you mean"),
+        ({"expectations": {"leader_change": 1}}, "did you mean 'leader_changes'?"),
+        ({"expectations": {"min_operations": -1}}, "min_operations must be from 0"),
+        ({"schedule": 3}, "schedule must be a table of options or a list of entries"),
+        ({"schedule": {"quiet": [1, 2]}}, "did you mean 'quiet_s'?"),
+        ({"schedule": {"quiet_s": [3, 2]}}, "schedule.quiet_s: the least is above the most"),
+        ({"schedule": {"quiet_s": [3]}}, "schedule.quiet_s must be [least, most] in seconds"),
+        ({"schedule": [3]}, "schedule entry 1 must be a table"),
+        ({"schedule": [{"fault": "kill"}]}, "schedule entry 1: at_s must be a number, not None"),
+        ({"schedule": [{"at_s": 1}]}, "schedule entry 1 names no fault"),
+        ({"schedule": [SCRIPT[0] | {"fault": "kil"}]}, "schedule entry 1: unknown fault 'kil'"),
+        ({"schedule": [SCRIPT[0] | {"when": 1}]}, "schedule entry 1: unknown key 'when'"),
+        (
+            {"schedule": [SCRIPT[0] | {"parameters": {"targets": "leeder"}}]},
+            "unknown target 'leeder'; did you mean 'leader'?",
+        ),
+        ({"schedule": SCRIPT, "faults": ["pause"]}, "faults names 'pause', but the schedule"),
+    ],
+)
+def test_what_is_wrong_is_told_in_one_line(changes, message):
+    assert message in error(**changes)
+
+
+def test_defaults_make_a_plan():
+    assert plan().workload.name == "register"
+    assert plan().faults == ("kill", "pause", "partition")
+    assert plan().expectations["leader_changes"] == 1
+
+
+def test_a_stored_plan_gives_the_same_plan_again():
+    for document in ({}, {"workload": "set", "faults": ["pause"]}, {"schedule": SCRIPT}):
+        first = plan(**document)
+        stored = json.loads(
+            json.dumps(first.to_json() | {"run": "x", "checks": [], "versions": {}})
+        )
+        assert from_document(stored) == first
+
+
+def test_a_scripted_schedule_is_taken_as_it_is():
+    scripted = plan(schedule=SCRIPT)
+    assert [entry.to_json() for entry in scripted.schedule] == SCRIPT
+    assert scripted.faults == ("kill", "partition")
+
+
+def test_no_faults_expect_no_leader_change():
+    assert plan(faults=[]).expectations["leader_changes"] == 0
+    assert plan(faults=[]).schedule == ()
+
+
+def test_one_seed_gives_one_stream_of_operations_for_each_worker():
+    for name in ("register", "topics", "set"):
+        workload = plan(workload=name).workload
+        one, other = (
+            list(itertools.islice(workload.operations(2, Random("7/operations/2")), 50))
+            for _ in range(2)
+        )
+        assert one == other
+
+
+@pytest.mark.parametrize("name", campaign_names())
+def test_the_campaigns_that_come_along_are_plans(name):
+    assert from_document(load(name) | {"seed": 1}).campaign == name
+
+
+def test_the_default_campaign_kills_pauses_and_partitions_the_leader_with_any_seed():
+    for seed in range(50):
+        entries = from_document(load("smoke") | {"seed": seed}).schedule
+        aims = {
+            (entry.fault, entry.parameters.get("targets") or entry.parameters.get("shape"))
+            for entry in entries
+        }
+        wanted = {("kill", "leader"), ("pause", "leader"), ("partition", "isolate-leader")}
+        assert wanted <= aims
+
+
+def test_unknown_campaigns_are_told_with_the_nearest():
+    with pytest.raises(PlanError, match="unknown campaign 'smok'; did you mean 'smoke'"):
+        load("smok")
+
+
+@pytest.mark.parametrize(
+    ("name", "content", "message"),
+    [
+        ("a.toml", "nodes = ", "cannot be read as a plan"),
+        ("a.json", "{", "cannot be read as a plan"),
+        ("a.json", "[1]", "a plan is a table of keys and values"),
+        ("a.toml", "\udcff", "cannot be read as a plan"),
+        ("a.json", "[" * 100_000, "cannot be read as a plan"),
+    ],
+)
+def test_files_that_are_no_plans_are_told_in_one_line(tmp_path, name, content, message):
+    path = tmp_path / name
+    path.write_bytes(content.encode("utf-8", "surrogateescape"))
+    with pytest.raises(PlanError, match=message) as caught:
+        read_document(path)
+    assert "\n" not in str(caught.value)
+
+
+def test_a_plan_file_gives_its_name_to_its_campaign(tmp_path):
+    path = tmp_path / "mine.toml"
+    path.write_text("nodes = 5\n")
+    assert from_document(load(str(path)) | {"seed": 1}).campaign == "mine"

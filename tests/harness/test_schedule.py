@@ -1,0 +1,99 @@
+import itertools
+import json
+import os
+import subprocess
+import sys
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from harness.schedule import Entry, RandomSchedule, ScheduleError, draw, steps
+from nemeses.registry import FAULTS
+
+NODES = ("n1", "n2", "n3")
+KINDS = tuple(FAULTS)
+
+
+def schedule(seed=1, kinds=KINDS, duration_s=60.0, options=None):
+    return draw(seed, kinds, duration_s, NODES, options or RandomSchedule())
+
+
+@given(
+    st.integers(0, 2**32),
+    st.lists(st.sampled_from(KINDS), min_size=1, unique=True),
+    st.floats(28, 300),
+)
+@settings(max_examples=150, deadline=None)
+def test_every_kind_comes_in_time_and_no_two_faults_overlap(seed, kinds, duration_s):
+    options = RandomSchedule()
+    entries = schedule(seed, kinds, duration_s)
+    assert {entry.fault for entry in entries} == set(kinds)
+    assert entries[0].at_s > 0
+    assert entries[-1].at_s + entries[-1].for_s <= duration_s
+    for entry in entries:
+        assert options.fault_s[0] - 0.001 <= entry.for_s <= options.fault_s[1] + 0.001
+    for before, after in itertools.pairwise(entries):
+        assert after.at_s - (before.at_s + before.for_s) >= options.quiet_s[0] - 0.002
+
+
+@given(st.integers(0, 2**32))
+@settings(max_examples=50, deadline=None)
+def test_each_kind_is_aimed_at_the_leader_first(seed):
+    first = {}
+    for entry in schedule(seed):
+        first.setdefault(entry.fault, entry.parameters)
+    assert first["kill"]["targets"] == "leader"
+    assert first["pause"]["targets"] == "leader"
+    assert first["partition"]["shape"] == "isolate-leader"
+
+
+@given(st.integers(0, 2**32))
+@settings(max_examples=50, deadline=None)
+def test_parameters_are_ones_that_the_fault_takes(seed):
+    for entry in schedule(seed, duration_s=200):
+        FAULTS[entry.fault].check(entry.parameters, NODES)
+
+
+def test_seeds_differ():
+    assert len({json.dumps([e.to_json() for e in schedule(seed)]) for seed in range(20)}) == 20
+
+
+@pytest.mark.parametrize("hash_seed", ["0", "1", "4242"])
+def test_one_seed_gives_one_schedule_in_any_process(hash_seed):
+    script = (
+        "import json; from tests.harness.test_schedule import schedule; "
+        "print(json.dumps([e.to_json() for e in schedule(7)]))"
+    )
+    done = subprocess.run(
+        [sys.executable, "-c", script],
+        env={**os.environ, "PYTHONHASHSEED": hash_seed},
+        capture_output=True,
+        text=True,
+        check=True,
+    )
+    assert json.loads(done.stdout) == [entry.to_json() for entry in schedule(7)]
+
+
+def test_too_little_time_is_refused_with_what_would_be_enough():
+    with pytest.raises(ScheduleError, match="10 s are too short for kill, pause: they need 13 s"):
+        schedule(kinds=("kill", "pause"), duration_s=10)
+    assert len(schedule(kinds=("kill", "pause"), duration_s=13)) == 2
+
+
+def test_no_kinds_give_no_schedule():
+    assert schedule(kinds=()) == ()
+
+
+def test_steps_heal_before_they_inject_at_the_same_moment():
+    entries = (Entry(1.0, "kill", {}, 2.0), Entry(3.0, "pause", {}, 1.0))
+    assert [(s.at_s, s.verb, s.entry) for s in steps(entries)] == [
+        (1.0, "inject", 0),
+        (3.0, "heal", 0),
+        (3.0, "inject", 1),
+        (4.0, "heal", 1),
+    ]
+
+
+def test_a_fault_of_no_length_is_injected_before_it_is_healed():
+    assert [s.verb for s in steps((Entry(1.0, "restart", {}, 0.0),))] == ["inject", "heal"]
