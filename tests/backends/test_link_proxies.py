@@ -53,7 +53,10 @@ class World:
 
 
 def in_world(body: Callable[[World], Awaitable[None]]) -> None:
+    errors: list[object] = []
+
     async def whole() -> None:
+        asyncio.get_running_loop().set_exception_handler(lambda _, context: errors.append(context))
         nodes = {node: Echo() for node in NODES}
         servers = [await node.serve() for node in nodes.values()]
         proxies = LinkProxies(NODES, lambda node: Endpoint(0, HOST, nodes[node].port))
@@ -68,6 +71,7 @@ def in_world(body: Callable[[World], Awaitable[None]]) -> None:
             await asyncio.sleep(0)
 
     asyncio.run(asyncio.wait_for(whole(), 30))
+    assert errors == [], "no callback of a proxy fails"
 
 
 async def is_silent(reader: asyncio.StreamReader) -> bool:

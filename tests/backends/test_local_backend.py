@@ -193,6 +193,17 @@ def test_down_ends_running_paused_and_deaf_nodes_and_can_be_called_again(tmp_pat
     assert all(is_gone(pid) for pid in asyncio.run(body()))
 
 
+def test_down_lets_a_paused_node_end_gracefully(tmp_path: Path):
+    async def body() -> None:
+        backend = LocalBackend(FakeSystem(), tmp_path, 1, "run-1")
+        await backend.up()
+        await backend.pause("n1")
+        await backend.down()
+        assert backend._processes["n1"][0].exit_code == 0
+
+    asyncio.run(body())
+
+
 def test_down_before_up_does_nothing(tmp_path: Path):
     asyncio.run(LocalBackend(FakeSystem(), tmp_path, 3, "run-1").down())
     assert list(tmp_path.iterdir()) == []
