@@ -174,7 +174,7 @@ class Backend(Protocol):
         """How often the node was started before its present or last process; -1: never started."""
 
     def unexpected_deaths(self) -> tuple[Death, ...]:
-        """List every process so far that ended unasked, by node, then by incarnation.
+        """List every process so far that ended unasked, oldest first; it only ever grows.
 
         A node that crashed while it was being stopped, or before a kill reached it, is one too.
         """

@@ -187,12 +187,13 @@ class LocalBackend:
 
     def unexpected_deaths(self) -> tuple[Death, ...]:
         """See `Backend.unexpected_deaths`."""
-        return tuple(
-            Death(node, incarnation, process.exit_code, process.last_output)
+        ended = [
+            (process, Death(node, incarnation, process.exit_code, process.last_output))
             for node, started in self._processes.items()
             for incarnation, process in enumerate(started)
             if process.ended.done() and process.ended_unasked and process.exit_code is not None
-        )
+        ]
+        return tuple(death for _, death in sorted(ended, key=lambda one: one[0].ended_s))
 
     async def cut_links(self, links: Iterable[Link]) -> None:
         """See `Backend.cut_links`."""

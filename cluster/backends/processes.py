@@ -140,6 +140,8 @@ class NodeProcess:
         self._asked: set[signal.Signals] = set()
         self.last_output: tuple[str, ...] = ()
         """Once it has ended: the last lines that it wrote."""
+        self.ended_s = 0.0
+        """Once it has ended: when that was noticed, on the event loop's clock."""
         self.ended = asyncio.get_running_loop().create_task(self._wait())
 
     @classmethod
@@ -222,6 +224,7 @@ class NodeProcess:
 
     async def _wait(self) -> None:
         await self._process.wait()
+        self.ended_s = asyncio.get_running_loop().time()
         self.last_output = _tail(self._output)  # now, before a next incarnation appends its own
 
 

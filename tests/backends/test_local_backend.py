@@ -129,6 +129,16 @@ def test_a_node_that_ends_by_itself_is_reported_with_its_last_words(with_cluster
     with_cluster(body)
 
 
+def test_deaths_are_told_oldest_first_so_that_news_is_at_the_end(with_cluster):
+    async def body(backend: LocalBackend) -> None:
+        for dead, node in enumerate(("n3", "n1", "n2"), start=1):
+            await ask(backend.endpoint(node), b"exit1")
+            await eventually(lambda dead=dead: len(backend.unexpected_deaths()) == dead)
+            assert backend.unexpected_deaths()[-1].node == node
+
+    with_cluster(body)
+
+
 def test_a_node_that_is_killed_by_somebody_else_is_reported(with_cluster):
     async def body(backend: LocalBackend) -> None:
         process = await backend.process("n1")
