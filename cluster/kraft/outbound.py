@@ -24,7 +24,7 @@ from cluster.kraft.messages import (
     VoteRequest,
     VoteResponse,
 )
-from cluster.kraft.states import Candidate, Follower, Prospective, Resigned
+from cluster.kraft.states import NEVER_MS, Candidate, Follower, Prospective, Resigned
 from cluster.kraft.types import IllegalStateError
 from cluster.log.records import CorruptBatchError
 from cluster.ports import Endpoint, Failure
@@ -240,14 +240,17 @@ class OutboundRequests:
     def fetch_from_leader(self, state: Follower, now_ms: float) -> float:
         """Fetch from the leader, or ask around when it cannot be asked; returns when again."""
         core = self._core
+        # Only a voter stands for election when its time is over; an observer asks around for good.
+        is_lost = now_ms >= state.fetch_deadline_ms
+        deadline_ms = NEVER_MS if is_lost else state.fetch_deadline_ms
         if not self.may_fetch():
-            return state.fetch_deadline_ms
+            return deadline_ms
         if core.requests.has_any_in_flight(now_ms):
-            return min(state.fetch_deadline_ms, core.requests.bootstrap_ready_at_ms())
-        if core.requests.is_ready(state.leader_id, now_ms):
+            return min(deadline_ms, core.requests.bootstrap_ready_at_ms())
+        if not is_lost and core.requests.is_ready(state.leader_id, now_ms):
             self._send_fetch(state.leader_endpoint)
-            return min(state.fetch_deadline_ms, core.requests.ready_at_ms(state.leader_id))
-        return min(state.fetch_deadline_ms, self.fetch_from_bootstrap(now_ms))
+            return min(deadline_ms, core.requests.ready_at_ms(state.leader_id))
+        return min(deadline_ms, self.fetch_from_bootstrap(now_ms))
 
     def may_fetch(self) -> bool:
         """A voter's Fetch says that it holds all below its offset, so that must be durable."""
@@ -256,10 +259,11 @@ class OutboundRequests:
     def fetch_from_bootstrap(self, now_ms: float) -> float:
         """Ask any voter, to learn who leads; returns when to try again."""
         core = self._core
-        if self.may_fetch():
-            endpoint = core.requests.find_ready_bootstrap(now_ms)
-            if endpoint is not None:
-                self._send_fetch(endpoint)
+        if not self.may_fetch():
+            return NEVER_MS  # the completion of the fsync polls again
+        endpoint = core.requests.find_ready_bootstrap(now_ms)
+        if endpoint is not None:
+            self._send_fetch(endpoint)
         return core.requests.bootstrap_ready_at_ms()
 
     def _send_fetch(self, destination: Endpoint) -> None:
