@@ -104,7 +104,14 @@ class QuorumState:
             state = Unattached(log_end.epoch, deadline)
         elif persisted.leader_id == me.id:
             state = self._resigned(persisted.epoch, ())
-        elif voted is not None and voted.id == me.id and self._names_me(voted):
+        elif (
+            persisted.leader_id == NO_NODE
+            and voted is not None
+            and voted.id == me.id
+            and self._names_me(voted)
+        ):
+            # Without a known leader only: a candidate that then followed another keeps its vote in
+            # the file, and must not stand again in an epoch whose leader it knows.
             election = EpochElection(self._config.voters.ids)
             election.record(me.id, granted=True)
             state = Candidate(persisted.epoch, deadline, election, me)
