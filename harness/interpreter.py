@@ -83,10 +83,11 @@ class Interpreter:
             if isinstance(answer, Next):
                 await self._sleep_until(answer.at_ns)
                 await self._perform(worker, answer.op)
-            elif answer.until_ns is not None:
-                await self._sleep_until(answer.until_ns)
+            elif answer.news:
+                await self._wait_for_news(answer.until_ns)
             else:
-                await self._wait_for_news()
+                assert answer.until_ns is not None, "see Wait"
+                await self._sleep_until(answer.until_ns)
 
     async def _perform(self, worker: Worker, op: Op) -> None:
         process = self._processes[worker]
@@ -118,10 +119,13 @@ class Interpreter:
         # Always a real suspension, so that no worker can starve the others.
         await asyncio.sleep(max(0, time_ns - self._recorder.now_ns()) / NANOSECONDS)
 
-    async def _wait_for_news(self) -> None:
+    async def _wait_for_news(self, until_ns: int | None) -> None:
         if self._news is None:
             self._news = asyncio.get_running_loop().create_future()
-        await asyncio.shield(self._news)
+        timeout_s = None
+        if until_ns is not None:
+            timeout_s = max(0, until_ns - self._recorder.now_ns()) / NANOSECONDS
+        await asyncio.wait([self._news], timeout=timeout_s)
 
     def _wake(self) -> None:
         news, self._news = self._news, None

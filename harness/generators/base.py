@@ -61,9 +61,16 @@ class Next:
 
 @dataclass(frozen=True, slots=True)
 class Wait:
-    """Ask again at `until_ns`, or, where that is None, after the next completion or wake."""
+    """Ask again after the next completion or wake, or at `until_ns`, whatever comes first.
+
+    Without `news` only the time counts. One of the two must be given.
+    """
 
     until_ns: int | None = None
+    news: bool = True
+
+    def __post_init__(self) -> None:
+        assert self.news or self.until_ns is not None, "nobody waits for ever"
 
 
 @dataclass(frozen=True, slots=True)

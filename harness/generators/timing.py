@@ -89,7 +89,7 @@ class BackOff:
     def op(self, context: Context) -> Answer:
         not_before_ns = self._not_before_ns.get(context.worker, 0)
         if context.now_ns < not_before_ns:
-            return Wait(not_before_ns)
+            return Wait(not_before_ns, news=False)
         return self._inner.op(context)
 
     def update(self, context: Context, event: Event) -> None:
@@ -117,7 +117,7 @@ class TimeLimit:
             return Done()
         if isinstance(answer, Wait):
             until_ns = self._end_ns if answer.until_ns is None else answer.until_ns
-            return Wait(min(until_ns, self._end_ns))
+            return Wait(min(until_ns, self._end_ns), answer.news)
         return answer
 
     def update(self, context: Context, event: Event) -> None:

@@ -88,6 +88,16 @@ def test_time_limit_ends_a_generator_that_waits_for_ever():
     assert len(invocations(events)) == 3
 
 
+def test_a_time_limit_does_not_make_waiting_workers_deaf():
+    """A worker that only ever fails must not keep the attempt from the others."""
+    ops = TimeLimit(10.0, BackOff(0.25, UntilOk(Op("read"))))
+    attempts = itertools.count()
+    answer = lambda _: EventType.OK if next(attempts) == 1 else EventType.FAIL  # noqa: E731
+    events, _ = play(Clients(ops), 3, latency_s=0.01, answer=answer)
+    assert [event.process for event in invocations(events)] == [0, 1]
+    assert events[-1].time_ns < 0.1e9
+
+
 def test_back_off_pauses_a_worker_after_a_definite_failure_only():
     answers = {0: EventType.FAIL, 1: EventType.OK, 2: EventType.INFO, 3: EventType.OK}
     events, _ = play(
