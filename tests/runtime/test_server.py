@@ -1,0 +1,437 @@
+import asyncio
+import struct
+from contextlib import asynccontextmanager
+
+import pytest
+
+from cluster.errors import ErrorCode
+from cluster.kraft.messages import DescribeQuorumRequest, DescribeQuorumResponse
+from cluster.protocol.apis import LISTENER_APIS, ApiKey, ListenerType
+from cluster.protocol.codec import read_response, write_request
+from cluster.protocol.messages import (
+    NO_THROTTLE,
+    ApiVersionsRequest,
+    DescribeConfigsRequest,
+    DescribeConfigsResourceResult,
+    DescribeConfigsResponse,
+    DescribeConfigsResult,
+)
+from cluster.protocol.server import ListenerService
+from cluster.runtime.server import Binding, ServerLimits, TcpServer
+
+ANSWER = DescribeQuorumResponse(ErrorCode.none, 1, 3, 17)
+VERSIONS = ApiVersionsRequest(client_software_name="test", client_software_version="1")
+
+
+class Handler:
+    """Keeps every request until the test answers it."""
+
+    def __init__(self):
+        self.asked = []
+        self.arrived = asyncio.Event()
+
+    def handle(self, listener, message, reply):
+        self.asked.append((listener, message, reply))
+        self.arrived.set()
+
+    async def next(self):
+        while not self.asked:
+            self.arrived.clear()
+            await self.arrived.wait()
+        return self.asked.pop(0)
+
+
+class Echo:
+    def handle(self, listener, message, reply):
+        reply(ANSWER)
+
+
+@asynccontextmanager
+async def a_server(handler, type_=ListenerType.CONTROLLER, **limits):
+    server = TcpServer(ServerLimits(**limits))
+    service = ListenerService("LISTENER", type_, handler)
+    (port,) = await server.bind([Binding(service, "127.0.0.1", 0)])
+    await server.serve()
+    try:
+        yield server, port
+    finally:
+        server.close()
+        await asyncio.sleep(0)
+
+
+class Caller:
+    def __init__(self, reader, writer):
+        self.reader, self.writer = reader, writer
+
+    def send(self, correlation_id=1, message=None, version=2):
+        message = DescribeQuorumRequest() if message is None else message
+        self.writer.write(write_request(message, version, correlation_id, "caller"))
+
+    async def receive(self):
+        (size,) = struct.unpack(">i", await self.reader.readexactly(4))
+        return await self.reader.readexactly(size)
+
+    async def correlation_id(self):
+        return struct.unpack_from(">i", await self.receive())[0]
+
+    async def is_hung_up(self):
+        try:
+            return await self.reader.read(1) == b""
+        except ConnectionError:
+            return True
+
+
+@asynccontextmanager
+async def a_caller(port):
+    reader, writer = await asyncio.open_connection("127.0.0.1", port)
+    try:
+        yield Caller(reader, writer)
+    finally:
+        writer.transport.abort()
+
+
+async def until(condition):
+    while not condition():  # noqa: ASYNC110 - the server has no event for what the test waits for
+        await asyncio.sleep(0.01)
+
+
+def run(test):
+    async def body():
+        async with asyncio.timeout(20):
+            await test()
+
+    asyncio.run(body())
+
+
+def test_a_request_is_handled_with_its_listeners_name():
+    async def body():
+        handler = Handler()
+        async with a_server(handler) as (_, port), a_caller(port) as caller:
+            caller.send(9)
+            listener, message, reply = await handler.next()
+            assert (listener, message) == ("LISTENER", DescribeQuorumRequest())
+            reply(ANSWER)
+            frame = await caller.receive()
+            assert read_response(frame, ApiKey.DESCRIBE_QUORUM, 2) == ANSWER
+
+    run(body)
+
+
+def test_pipelined_requests_are_served_one_at_a_time_and_in_order():
+    async def body():
+        handler = Handler()
+        async with a_server(handler) as (_, port), a_caller(port) as caller:
+            for i in range(5):
+                caller.send(i)
+            for i in range(5):
+                _, _, reply = await handler.next()
+                await asyncio.sleep(0.01)
+                assert handler.asked == []
+                reply(ANSWER)
+                assert await caller.correlation_id() == i
+
+    run(body)
+
+
+def test_many_immediate_answers_do_not_nest():
+    async def body():
+        async with a_server(Echo()) as (_, port), a_caller(port) as caller:
+            for i in range(5000):
+                caller.send(i)
+            for i in range(5000):
+                assert await caller.correlation_id() == i
+
+    run(body)
+
+
+def test_a_request_that_is_never_answered_stalls_nobody_else():
+    async def body():
+        handler = Handler()
+        async with a_server(handler) as (_, port), a_caller(port) as one, a_caller(port) as other:
+            one.send(1)
+            await handler.next()
+            other.send(2)
+            _, _, reply = await handler.next()
+            reply(ANSWER)
+            assert await other.correlation_id() == 2
+
+    run(body)
+
+
+def test_an_answer_after_the_peer_left_is_dropped():
+    async def body():
+        handler = Handler()
+        async with a_server(handler) as (server, port):
+            async with a_caller(port) as caller:
+                caller.send()
+                _, _, reply = await handler.next()
+            await until(lambda: server.connection_count == 0)
+            reply(ANSWER)
+
+    run(body)
+
+
+@pytest.mark.parametrize(
+    "data",
+    [
+        b"\xff\xff\xff\xff",
+        b"\x80\0\0\0",
+        struct.pack(">i", 2**20 + 1),
+        b"\0\0\0\0",
+        b"\0\0\0\x03abc",
+        b"\0\0\0\x0a" + struct.pack(">hhih", 9999, 0, 1, -1),
+        b"\0\0\0\x0a" + struct.pack(">hhih", 55, 77, 1, -1),
+        b"\0\0\0\x0a" + struct.pack(">hhih", 55, -1, 1, -1),
+        b"\0\0\0\x0a" + struct.pack(">hhih", 55, 0, 1, -1),
+        b"\0\0\0\x0b" + struct.pack(">hhih", 18, 0, 1, -1) + b"x",
+        b"GET / HTTP/1.1\r\nHost: here\r\n\r\n",
+        b"\x16\x03\x01\x02\x00\x01\x00\x01\xfc\x03\x03",
+    ],
+)
+def test_what_cannot_be_read_is_hung_up_on_and_others_are_served(data):
+    async def body():
+        async with a_server(Echo(), max_frame_bytes=2**20) as (_, port):
+            async with a_caller(port) as bad, a_caller(port) as good:
+                bad.writer.write(data)
+                assert await bad.is_hung_up()
+                good.send(3)
+                assert await good.correlation_id() == 3
+
+    run(body)
+
+
+@pytest.mark.parametrize("key", [ApiKey.VOTE, ApiKey.FETCH, ApiKey.FETCH_SNAPSHOT])
+def test_a_broker_listener_hides_what_controllers_tell_each_other(key):
+    async def body():
+        async with a_server(Echo(), ListenerType.BROKER) as (_, port), a_caller(port) as caller:
+            caller.writer.write(b"\0\0\0\x0a" + struct.pack(">hhih", key, 1, 1, -1))
+            assert await caller.is_hung_up()
+
+    run(body)
+
+
+def test_a_broker_listener_serves_metadata_and_a_controller_listener_does_not():
+    assert ApiKey.METADATA in LISTENER_APIS[ListenerType.BROKER]
+    assert ApiKey.METADATA not in LISTENER_APIS[ListenerType.CONTROLLER]
+
+
+@pytest.mark.parametrize("version", [0, 1, 2, 3, 4])
+def test_api_versions_tells_what_the_listener_serves(version):
+    async def body():
+        async with a_server(Echo(), ListenerType.BROKER) as (_, port), a_caller(port) as caller:
+            caller.send(1, VERSIONS, version)
+            answer = read_response(await caller.receive(), ApiKey.API_VERSIONS, version)
+            assert answer.error_code is ErrorCode.none
+            served = {k.api_key: (k.min_version, k.max_version) for k in answer.api_keys}
+            table = LISTENER_APIS[ListenerType.BROKER]
+            assert served == {k: (v.lowest, v.highest) for k, v in table.items()}
+
+    run(body)
+
+
+@pytest.mark.parametrize("version", [5, 99, 32767, -1])
+def test_an_unknown_api_versions_version_is_answered_in_version_0_with_the_list(version):
+    async def body():
+        async with a_server(Echo()) as (_, port), a_caller(port) as caller:
+            head = struct.pack(">hhih", 18, version, 6, -1)
+            caller.writer.write(struct.pack(">i", len(head) + 3) + head + b"abc")
+            frame = await caller.receive()
+            answer = read_response(frame, ApiKey.API_VERSIONS, 0)
+            assert struct.unpack_from(">i", frame) == (6,)
+            assert answer.error_code is ErrorCode.unsupported_version
+            assert len(answer.api_keys) == len(LISTENER_APIS[ListenerType.CONTROLLER])
+
+    run(body)
+
+
+def test_an_impossible_software_name_is_an_invalid_request():
+    async def body():
+        async with a_server(Echo()) as (_, port), a_caller(port) as caller:
+            strange = ApiVersionsRequest(
+                client_software_name="<script>", client_software_version="1"
+            )
+            caller.send(1, strange, 3)
+            answer = read_response(await caller.receive(), ApiKey.API_VERSIONS, 3)
+            assert answer.error_code is ErrorCode.invalid_request
+
+    run(body)
+
+
+def test_an_answer_without_a_form_in_the_old_version_ends_the_connection_only():
+    long = DescribeConfigsResourceResult(
+        name="k", value="v" * 40_000, read_only=False, is_sensitive=False, synonyms=(),
+        documentation=None,
+    )  # fmt: skip
+    answer = DescribeConfigsResponse(
+        throttle_time=NO_THROTTLE,
+        results=(
+            DescribeConfigsResult(
+                error_code=ErrorCode.none, error_message=None, resource_type=4, resource_name="",
+                configs=(long,),
+            ),
+        ),
+    )  # fmt: skip
+
+    async def body():
+        handler = Handler()
+        async with a_server(handler) as (_, port):
+            for version, survives in ((4, True), (1, False)):
+                async with a_caller(port) as caller:
+                    caller.send(1, DescribeConfigsRequest(resources=()), version)
+                    _, _, reply = await handler.next()
+                    reply(answer)
+                    if survives:
+                        got = read_response(await caller.receive(), ApiKey.DESCRIBE_CONFIGS, 4)
+                        assert got == answer
+                    else:
+                        assert await caller.is_hung_up()
+
+    run(body)
+
+
+def test_a_peer_that_announces_much_and_sends_little_costs_what_it_sent():
+    async def body():
+        async with a_server(Echo()) as (server, port), a_caller(port) as caller:
+            caller.writer.write(struct.pack(">i", 100 * 1024 * 1024) + b"x" * 1000)
+            await until(lambda: server.buffered_bytes > 0)
+            assert server.buffered_bytes == 1004
+
+    run(body)
+
+
+def test_all_connections_together_hold_a_bounded_number_of_bytes():
+    async def body():
+        limits = {"max_frame_bytes": 10_000, "max_buffered_bytes": 15_000}
+        async with a_server(Echo(), **limits) as (server, port):
+            async with a_caller(port) as one, a_caller(port) as two, a_caller(port) as three:
+                one.writer.write(struct.pack(">i", 9000) + b"x" * 8000)
+                await until(lambda: server.buffered_bytes >= 8000)
+                two.writer.write(struct.pack(">i", 9000) + b"x" * 8000)
+                assert await two.is_hung_up()
+                three.send(1)
+                assert await three.correlation_id() == 1
+                assert server.connection_count == 2
+
+    run(body)
+
+
+def test_buffered_bytes_return_to_nothing():
+    async def body():
+        handler = Handler()
+        async with a_server(handler) as (server, port):
+            async with a_caller(port) as caller:
+                for i in range(50):
+                    caller.send(i)
+                for i in range(50):
+                    _, _, reply = await handler.next()
+                    reply(ANSWER)
+                    assert await caller.correlation_id() == i
+                assert server.buffered_bytes == 0
+                caller.writer.write(b"\0\0\1\0rest")
+                await until(lambda: server.buffered_bytes > 0)
+            await until(lambda: server.connection_count == 0)
+            assert server.buffered_bytes == 0
+
+    run(body)
+
+
+def test_a_peer_that_does_not_read_its_answers_is_not_served_without_bound():
+    answer = DescribeQuorumResponse(ErrorCode.none, 1, 3, 17, nodes=(), voters=(), observers=())
+    served = 0
+
+    class Big:
+        def handle(self, listener, message, reply):
+            nonlocal served
+            served += 1
+            reply(answer)
+
+    async def body():
+        async with a_server(Big()) as (_, port):
+            async with a_caller(port) as greedy, a_caller(port) as good:
+                greedy.writer.transport.pause_reading()
+                request = write_request(DescribeQuorumRequest(), 2, 1, "caller")
+                greedy.writer.write(request * 300_000)
+                before = -1
+                while served != before:
+                    before = served
+                    await asyncio.sleep(0.3)
+                assert served < 300_000
+                good.send(5)
+                assert await good.correlation_id() == 5
+
+    run(body)
+
+
+def test_there_are_only_so_many_connections():
+    async def body():
+        async with a_server(Echo(), max_connections=2) as (server, port):
+            async with a_caller(port) as one, a_caller(port) as two, a_caller(port) as three:
+                for caller in (one, two):
+                    caller.send(1)
+                    assert await caller.correlation_id() == 1
+                assert await three.is_hung_up()
+                assert server.connection_count == 2
+
+    run(body)
+
+
+def test_a_silent_peer_is_hung_up_on_and_a_busy_one_is_not():
+    async def body():
+        async with a_server(Echo(), max_idle_ms=400) as (_, port):
+            async with a_caller(port) as silent, a_caller(port) as busy:
+                hung_up = asyncio.create_task(silent.is_hung_up())
+                while not hung_up.done():
+                    busy.send(1)
+                    assert await busy.correlation_id() == 1
+                    await asyncio.sleep(0.02)
+                assert hung_up.result()
+                busy.send(2)
+                assert await busy.correlation_id() == 2
+
+    run(body)
+
+
+def test_a_port_that_is_taken_is_an_error_and_nothing_listens():
+    async def body():
+        async with a_server(Echo()) as (_, port):
+            second = TcpServer()
+            service = ListenerService("L", ListenerType.CONTROLLER, Echo())
+            bindings = [Binding(service, "127.0.0.1", 0), Binding(service, "127.0.0.1", port)]
+            with pytest.raises(OSError, match="address already in use"):
+                await second.bind(bindings)
+
+    run(body)
+
+
+def test_nobody_can_connect_before_the_node_serves():
+    async def body():
+        server = TcpServer()
+        service = ListenerService("L", ListenerType.CONTROLLER, Echo())
+        (port,) = await server.bind([Binding(service, "127.0.0.1", 0)])
+        with pytest.raises(ConnectionRefusedError):
+            await asyncio.open_connection("127.0.0.1", port)
+        await server.serve()
+        async with a_caller(port) as caller:
+            caller.send(1)
+            assert await caller.correlation_id() == 1
+        server.close()
+
+    run(body)
+
+
+@pytest.mark.parametrize("error", [OSError("disk"), AssertionError("invariant")])
+def test_an_exception_of_the_node_reaches_the_loops_handler(error):
+    class Broken:
+        def handle(self, listener, message, reply):
+            raise error
+
+    async def body():
+        caught = asyncio.get_running_loop().create_future()
+        asyncio.get_running_loop().set_exception_handler(
+            lambda _, context: caught.set_result(context["exception"])
+        )
+        async with a_server(Broken()) as (_, port), a_caller(port) as caller:
+            caller.send()
+            assert await caught is error
+
+    run(body)
