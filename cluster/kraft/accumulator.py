@@ -59,6 +59,7 @@ class BatchAccumulator:
         self._open: _OpenBatch | None = None
         self._completed: deque[CompletedBatch] = deque()
         self._drain_forced = False
+        self._prepared_from: int | None = None
 
     @property
     def next_offset(self) -> int:
@@ -73,6 +74,7 @@ class BatchAccumulator:
     def append(self, epoch: int, values: Sequence[bytes], now_ms: float, wall_ms: int) -> int:
         """Add one atomic group of records; returns the offset of the last.
 
+        It does not go out before `allow_drain`: who replays it meanwhile may find that it must not.
         Raises NotLeaderError for an older epoch, ValueError for a newer one or for no records,
         BatchTooLargeError, BufferFullError. When it raises nothing was added.
         """
@@ -94,10 +96,16 @@ class BatchAccumulator:
             self._complete(wall_ms)
         if self._open is None:
             self._open = _OpenBatch(self._next_offset, now_ms)
+        if self._prepared_from is None:
+            self._prepared_from = self._next_offset
         self._open.records.extend(Record(value=value) for value in values)
         self._open.size_bytes += size
         self._next_offset += len(values)
         return self._next_offset - 1
+
+    def allow_drain(self) -> None:
+        """Let everything that was appended so far go out (schedulePreparedAppend)."""
+        self._prepared_from = None
 
     def append_control(self, records: Sequence[Record], wall_ms: int) -> int:
         """Add a control batch, which goes out at once; returns the offset of its last record."""
@@ -111,20 +119,25 @@ class BatchAccumulator:
         return self._next_offset - 1
 
     def ms_until_drain(self, now_ms: float) -> float | None:
-        """Milliseconds until something should be drained (<= 0: now); None when nothing waits."""
-        if self._drain_forced or self._completed:
+        """Milliseconds until something should be drained (<= 0: now); None when nothing may be."""
+        if self._drain_forced or (self._completed and self._may_go(self._completed[0].last_offset)):
             return 0.0
-        if self._open is None:
+        if self._open is None or not self._may_go(self._next_offset - 1):
             return None
         return max(0.0, self._open.first_append_ms + self._linger_ms - now_ms)
 
     def drain(self, wall_ms: int) -> list[CompletedBatch]:
-        """Take everything that waits, in offset order."""
-        self._complete(wall_ms)
-        drained = list(self._completed)
-        self._completed.clear()
+        """Take everything that may go out, in offset order."""
+        if self._may_go(self._next_offset - 1):
+            self._complete(wall_ms)
+        drained: list[CompletedBatch] = []
+        while self._completed and self._may_go(self._completed[0].last_offset):
+            drained.append(self._completed.popleft())
         self._drain_forced = False
         return drained
+
+    def _may_go(self, last_offset: int) -> bool:
+        return self._prepared_from is None or last_offset < self._prepared_from
 
     def _complete(self, wall_ms: int) -> None:
         batch = self._open

@@ -154,6 +154,9 @@ class RaftClient:
 
     def schedule_prepared_append(self) -> None:
         """Let what was prepared go out once its linger time is over."""
+        leader = self._core.leader
+        if leader is not None:
+            leader.accumulator.allow_drain()
         if not self._poke_pending:
             self._poke_pending = True
             self._clock.call_later(0, self._poke)
