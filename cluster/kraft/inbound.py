@@ -114,8 +114,8 @@ class InboundRequests:
             return ErrorCode.invalid_request
         if epoch < self._core.quorum.epoch:
             return ErrorCode.fenced_leader_epoch
-        if request.replica_id < 0:
-            return ErrorCode.invalid_request
+        if request.replica_id < 0 or request.replica_id == self._core.config.node_id:
+            return ErrorCode.invalid_request  # nobody else can ask in this replica's name
         return ErrorCode.none
 
     def _answer_vote(self, request: VoteRequest, reply: Reply, *, granted: bool) -> None:

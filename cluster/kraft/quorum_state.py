@@ -138,7 +138,7 @@ class QuorumState:
             raise IllegalStateError(f"told to lead epoch {epoch}, which this replica does not lead")
         voted: ReplicaKey | None = None
         if epoch == state.epoch:
-            if not isinstance(state, Unattached | Prospective | Follower):
+            if not isinstance(state, Prospective):
                 self._refuse("Unattached", epoch)
             leader_id = leader_id if leader_id != NO_NODE else state.leader_id
             voted = state.voted_key
@@ -172,7 +172,8 @@ class QuorumState:
             self._refuse("Prospective", state.epoch)
         if isinstance(state, Resigned):
             # Only a single voter goes this way, at its start, and it votes for nobody else.
-            assert self._config.voters.is_only_voter(self._config.replica_key)
+            if not self._config.voters.is_only_voter(self._config.replica_key):
+                self._refuse("Prospective", state.epoch)
         if not self.is_voter:
             self._refuse("Prospective as an observer", state.epoch)
         election = EpochElection(self._config.voters.ids)
@@ -187,7 +188,8 @@ class QuorumState:
     def after_prospective_loss(self, then: Then) -> None:
         """Back to the leader that it followed, if it knew one, else Unattached; same epoch."""
         state = self.state
-        assert isinstance(state, Prospective)
+        if not isinstance(state, Prospective):
+            self._refuse("a lost pre-election", state.epoch)
         if state.leader_id != NO_NODE and state.leader_endpoint is not None:
             self.to_follower(state.epoch, state.leader_id, state.leader_endpoint, then)
         else:

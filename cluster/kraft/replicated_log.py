@@ -109,8 +109,13 @@ class ReplicatedLog:
     def truncate_to_end_offset(self, diverging: OffsetAndEpoch) -> int:
         """Cut the log to where it may agree with the leader's; returns the new end offset.
 
-        Raises IllegalStateError rather than cut a committed record.
+        Raises IllegalStateError rather than cut a committed record, or agree that one differs.
         """
+        if diverging.offset < self.high_watermark:
+            raise IllegalStateError(
+                f"told that the log diverges from {diverging.offset} on, below the high watermark "
+                f"{self.high_watermark}"
+            )
         if diverging.epoch == 0:
             offset = min(diverging.offset, self.end_offset)
         else:
