@@ -165,7 +165,7 @@ def test_a_node_that_does_not_start_is_one_clear_error_and_nothing_is_left(tmp_p
 
 def test_a_taken_port_is_one_clear_error(tmp_path: Path):
     async def body(taken: int) -> None:
-        backend = LocalBackend(FakeSystem(), tmp_path, 1, "run-1", first_port=taken - 1)
+        backend = LocalBackend(FakeSystem(), tmp_path, 1, "run-1", first_port=taken)
         with pytest.raises(BackendError, match=f"port {taken} on 127.0.0.1 cannot be used"):
             await backend.up()
 

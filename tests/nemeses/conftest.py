@@ -1,7 +1,6 @@
 from __future__ import annotations
 
 import asyncio
-import random
 import sys
 from collections.abc import Awaitable, Callable
 from pathlib import Path
@@ -11,22 +10,9 @@ import pytest
 sys.path.append(str(Path(__file__).parents[1] / "backends"))
 
 from fake_system import FakeSystem
+from stub_view import StubView
 
 from cluster.backends.local import LocalBackend
-from nemeses.base import Injection
-
-
-class StubView:
-    """A view of a fake cluster; the leader is whom a test says."""
-
-    def __init__(self, backend: LocalBackend) -> None:
-        self.backend = backend
-        self.random = random.Random(7)
-        self.active: list[Injection] = []
-        self.leads: str | None = "n2"
-
-    async def leader(self) -> str | None:
-        return self.leads
 
 
 @pytest.fixture

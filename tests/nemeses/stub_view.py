@@ -1,0 +1,21 @@
+"""What faults see of a test's cluster."""
+
+from __future__ import annotations
+
+import random
+
+from cluster.backends.local import LocalBackend
+from nemeses.base import Injection
+
+
+class StubView:
+    """A view of a fake cluster; the leader is whom a test says."""
+
+    def __init__(self, backend: LocalBackend) -> None:
+        self.backend = backend
+        self.random = random.Random(7)
+        self.active: list[Injection] = []
+        self.leads: str | None = "n2"
+
+    async def leader(self) -> str | None:
+        return self.leads

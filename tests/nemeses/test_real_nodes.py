@@ -1,0 +1,48 @@
+"""The local backend and its faults on real KRaft nodes: what fakes cannot show."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+from pathlib import Path
+
+import pytest
+from stub_view import StubView
+
+from cluster.backends.local import LocalBackend
+from cluster.backends.processes import identify, read_recorded
+from cluster.systems.kraft import KraftSystem
+from nemeses.drive import heal, heal_all, inject
+
+
+@pytest.mark.cluster
+def test_a_real_cluster_is_hurt_healed_and_taken_down(tmp_path: Path):
+    async def body() -> None:
+        backend = LocalBackend(KraftSystem(), tmp_path, 3, "run-1")
+        try:
+            await backend.up()
+            view = StubView(backend)
+            killed = await inject(view, "kill", {"targets": "random"})
+            assert killed.verified
+            assert (await heal(view, killed)).verified
+            cut = await inject(view, "partition", {"shape": "majorities-ring"})
+            assert cut.verified, cut.detail
+            assert (await heal(view, cut)).verified
+            paused = await inject(view, "pause", {"targets": "minority"})
+            assert paused.verified
+            assert [one.fault for one in await heal_all(view)] == ["pause"]
+            again = await inject(view, "restart", {"targets": "random", "graceful": True})
+            assert again.verified, again.detail
+        finally:
+            await backend.down()
+        assert backend.unexpected_deaths() == ()
+
+    asyncio.run(body())
+    nodes = [one for one in read_recorded(tmp_path) if one.role != "harness"]
+    assert len(nodes) == 5, "three starts, one after a kill, one of a restart"
+    assert all(identify(one.identity.pid) is None for one in nodes)
+    for node in ("n1", "n2", "n3"):
+        trace = (tmp_path / "nodes" / node / "trace.jsonl").read_text().splitlines()
+        assert json.loads(trace[0])["e"] == "start"
+        log = tmp_path / "nodes" / node / "metadata" / "__cluster_metadata-0"
+        assert (log / "quorum-state").exists()
