@@ -36,6 +36,8 @@ class Leadership:
 
     leader: str
     epoch: int
+    by_itself: bool
+    """Whether the leader said so, not a node that follows it."""
 
 
 class Observer:
@@ -64,7 +66,7 @@ class Observer:
         known = [answer for answer in answers if answer is not None]
         if not known:
             return None
-        freshest = max(known, key=lambda leadership: leadership.epoch)
+        freshest = max(known, key=lambda leadership: (leadership.epoch, leadership.by_itself))
         self._note(freshest)
         return freshest
 
@@ -98,9 +100,11 @@ class Observer:
         leader = f"n{response.leader_id}"
         if leader not in self._backend.nodes:
             return None
-        return Leadership(leader, response.leader_epoch)
+        return Leadership(leader, response.leader_epoch, by_itself=leader == node)
 
     def _note(self, seen: Leadership) -> None:
+        if seen.by_itself:
+            self._tracker.learn(seen.leader, seen.epoch)  # clients may have lost sight of it
         if self._known is not None and seen.epoch <= self._known.epoch:
             return
         self._known = seen
