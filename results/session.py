@@ -157,6 +157,8 @@ class Spark:
         """Start the gateway's JVM; its port and the secret that a client must show."""
         import pyspark  # noqa: PLC0415  (a second of imports that most commands do not need)
 
+        if pyspark.SparkContext._active_spark_context is not None:
+            raise SparkError("there is a Spark session in this process already")
         home = Path(pyspark.__file__).parent
         (folder / "conf").mkdir()
         (folder / "conf" / "log4j2.properties").write_text(_LOG4J, encoding="utf-8")
@@ -245,8 +247,6 @@ class Spark:
         from pyspark.java_gateway import launch_gateway  # noqa: PLC0415
         from pyspark.sql import SparkSession  # noqa: PLC0415
 
-        if SparkContext._active_spark_context is not None:
-            raise SparkError("there is a Spark session in this process already")
         attach = {"PYSPARK_GATEWAY_PORT": str(port), "PYSPARK_GATEWAY_SECRET": secret}
         os.environ.update(attach)
         try:

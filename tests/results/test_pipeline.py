@@ -1,0 +1,172 @@
+"""The judgement of a stored run, without Spark."""
+
+import json
+
+import pyarrow.parquet as pq
+import pytest
+from factory import DEFAULT_CHECKS, NODES, make_run
+
+from checkers.history import HistoryError, pair
+from checkers.registry import CheckError, CheckSpec
+from checkers.verdict import Status
+from results.pipeline import judge, judge_file
+from results.store import StoreError
+from results.tables import (
+    EVENTS_FILE,
+    OPERATIONS_FILE,
+    events_from,
+    events_table,
+    operations_from,
+    operations_table,
+)
+
+REGISTER = CheckSpec("linearizable", {"model": "register"})
+
+
+def judgement(results):
+    """All that must be equal when a run is judged again."""
+    document = results.to_json()
+    del document["judging"], document["judged_with"]
+    return document
+
+
+def status_of(results, checker):
+    return next(check.status for check in results.checks if check.checker == checker)
+
+
+def test_an_honest_run_passes_every_check(tmp_path):
+    results = judge(make_run(tmp_path))
+    assert [
+        (check.checker, check.status, check.summary)
+        for check in results.checks
+        if check.status is not Status.PASS
+    ] == []
+    assert results.status is Status.PASS
+    assert len(results.checks) == len(DEFAULT_CHECKS)
+    assert results.statistics["operations"] > 1000
+
+
+def test_a_stale_read_fails_linearizability_and_shows_its_window(tmp_path):
+    results = judge(make_run(tmp_path, stale_reads=1))
+    assert results.status is Status.FAIL
+    check = next(check for check in results.checks if check.checker == "linearizable")
+    assert check.status is Status.FAIL
+    assert {operation["f"] for operation in check.anomalies[0]["window"]} == {"write", "read"}
+
+
+def test_a_lost_write_fails_durability_alone(tmp_path):
+    results = judge(make_run(tmp_path, lost_on="n2"))
+    failed = [check.checker for check in results.checks if check.status is Status.FAIL]
+    assert failed == ["durability"]
+
+
+def test_the_judgement_is_stored_and_judging_again_gives_the_same(tmp_path):
+    store = make_run(tmp_path, stale_reads=1)
+    first = judge(store)
+    assert store.read_results() == first
+    assert judgement(judge(store)) == judgement(first)
+
+
+def test_a_run_that_was_killed_is_judged_by_what_there_is(tmp_path):
+    store = make_run(tmp_path, duration_s=30, evidence=False)
+    data = store.journal_path.read_bytes()
+    store.journal_path.write_bytes(data[: len(data) // 2])
+    results = judge(store)
+    assert results.status in (Status.UNKNOWN, Status.UNDER_EXERCISED)
+    assert status_of(results, "linearizable") is Status.PASS
+    assert status_of(results, "durability") is Status.UNKNOWN
+    assert results.statistics["dropped_bytes"] > 0
+
+
+def test_a_killed_run_with_a_violation_still_fails(tmp_path):
+    results = judge(make_run(tmp_path, stale_reads=1, evidence=False))
+    assert results.status is Status.FAIL
+
+
+def test_an_empty_journal_never_passes(tmp_path):
+    store = make_run(tmp_path, duration_s=6)
+    store.journal_path.write_bytes(b"")
+    assert judge(store).status is not Status.PASS
+
+
+def test_a_node_without_evidence_keeps_the_run_from_passing(tmp_path):
+    store = make_run(tmp_path)
+    for path in store.evidence_path("n2").iterdir():
+        path.unlink()
+    assert judge(store).status is not Status.PASS
+
+
+@pytest.mark.parametrize("name", ["log.jsonl", "quorum-state.json", "state.jsonl"])
+def test_unreadable_evidence_is_a_check_of_its_own_that_is_unknown(tmp_path, name):
+    store = make_run(tmp_path, duration_s=30)
+    (store.evidence_path("n1") / name).write_text("damaged")
+    results = judge(store)
+    assert results.status is not Status.PASS
+    assert status_of(results, "evidence-files") is Status.UNKNOWN
+
+
+def test_a_plan_without_checks_is_unknown(tmp_path):
+    assert judge(make_run(tmp_path, duration_s=6, checks=())).status is Status.UNKNOWN
+
+
+def test_an_unknown_check_is_refused_with_the_nearest_name(tmp_path):
+    store = make_run(tmp_path, duration_s=6, checks=({"name": "linearisable", "options": {}},))
+    with pytest.raises(CheckError, match="did you mean 'linearizable'"):
+        judge(store)
+    assert not store.results_path.exists()
+
+
+@pytest.mark.parametrize(
+    "checks", [["linearizable"], [{"options": {}}], [{"name": "statistics", "options": 3}]]
+)
+def test_a_malformed_list_of_checks_is_refused(tmp_path, checks):
+    store = make_run(tmp_path, duration_s=6)
+    plan = {**store.plan(), "checks": checks}
+    store.plan_path.write_text(json.dumps(plan))
+    with pytest.raises(StoreError, match=r"plan\.json"):
+        judge(store)
+
+
+def test_a_history_that_cannot_be_is_refused_by_file(tmp_path):
+    store = make_run(tmp_path, duration_s=6)
+    lines = store.journal_path.read_text().splitlines()
+    event = json.loads(lines[-1])
+    again = {**event, "index": event["index"] + 1, "type": "invoke", "process": 0}
+    twice = {**again, "index": event["index"] + 2}
+    store.journal_path.write_text("\n".join([*lines, json.dumps(again), json.dumps(twice)]) + "\n")
+    with pytest.raises(HistoryError, match=r"history\.jsonl: "):
+        judge(store)
+
+
+def test_the_tables_hold_the_history_and_read_back(tmp_path):
+    store = make_run(tmp_path, duration_s=12)
+    judge(store)
+    events = store.history().events
+    assert events_from(pq.read_table(store.parquet_path / EVENTS_FILE)) == events
+    assert operations_from(pq.read_table(store.parquet_path / OPERATIONS_FILE)) == pair(events)
+
+
+def test_tables_of_no_events_have_their_columns():
+    assert events_table("r", []).num_rows == 0
+    assert operations_from(operations_table("r", [])) == []
+
+
+def test_a_lone_file_is_judged_without_a_store(tmp_path):
+    store = make_run(tmp_path, duration_s=30, stale_reads=1)
+    before = sorted(path.name for path in store.folder.iterdir())
+    results = judge_file(store.journal_path, [REGISTER])
+    assert (results.status, results.run) == (Status.FAIL, "history.jsonl")
+    assert sorted(path.name for path in store.folder.iterdir()) == before
+
+
+def test_a_truncated_lone_file_is_refused(tmp_path):
+    store = make_run(tmp_path, duration_s=6)
+    store.journal_path.write_bytes(store.journal_path.read_bytes()[:-10])
+    with pytest.raises(HistoryError, match=r"history\.jsonl: line \d+"):
+        judge_file(store.journal_path, [REGISTER])
+
+
+def test_a_mutant_is_named_in_the_results(tmp_path):
+    results = judge(make_run(tmp_path, duration_s=6, mutant="M15"))
+    assert results.plan["mutant"] == "M15"
+    assert results.plan["nodes"] == len(NODES)
