@@ -272,7 +272,8 @@ class OutboundRequests:
         core.trace(
             "fetch",
             epoch=core.quorum.epoch,
-            leader_id=destination.node_id,
+            leader_id=core.quorum.leader_id,
+            asked_id=destination.node_id,
             offset=end.offset,
             durable_end_offset=core.log.durable_end_offset,
         )
