@@ -39,8 +39,15 @@ _REQUEST_START: Final = struct.Struct(">hhi")
 _INT32: Final = struct.Struct(">i")
 _INT16: Final = struct.Struct(">h")
 
-_READ_ERRORS: Final = (SerialError, ConversionError, ValueError, OverflowError, TypeError)
-"""What kio and the mappings raise for bytes that no sound peer sends."""
+_READ_ERRORS: Final = (
+    SerialError,
+    ConversionError,
+    ValueError,
+    OverflowError,
+    TypeError,
+    LookupError,  # a tagged field that kio does not know; KIP-482 would have us skip it
+)
+"""What kio and the mappings raise for bytes that they cannot read."""
 
 
 class MalformedError(Exception):

@@ -6,6 +6,7 @@ import pytest
 
 from cluster.errors import ErrorCode
 from cluster.kraft.messages import DescribeQuorumRequest, DescribeQuorumResponse
+from cluster.ports import Endpoint
 from cluster.protocol.apis import LISTENER_APIS, ApiKey, ListenerType
 from cluster.protocol.codec import read_response, write_request
 from cluster.protocol.messages import (
@@ -190,12 +191,15 @@ def test_an_answer_after_the_peer_left_is_dropped():
 )
 def test_what_cannot_be_read_is_hung_up_on_and_others_are_served(data):
     async def body():
-        async with a_server(Echo(), max_frame_bytes=2**20) as (_, port):
-            async with a_caller(port) as bad, a_caller(port) as good:
-                bad.writer.write(data)
-                assert await bad.is_hung_up()
-                good.send(3)
-                assert await good.correlation_id() == 3
+        async with (
+            a_server(Echo(), max_frame_bytes=2**20) as (_, port),
+            a_caller(port) as bad,
+            a_caller(port) as good,
+        ):
+            bad.writer.write(data)
+            assert await bad.is_hung_up()
+            good.send(3)
+            assert await good.correlation_id() == 3
 
     run(body)
 
@@ -302,15 +306,19 @@ def test_a_peer_that_announces_much_and_sends_little_costs_what_it_sent():
 def test_all_connections_together_hold_a_bounded_number_of_bytes():
     async def body():
         limits = {"max_frame_bytes": 10_000, "max_buffered_bytes": 15_000}
-        async with a_server(Echo(), **limits) as (server, port):
-            async with a_caller(port) as one, a_caller(port) as two, a_caller(port) as three:
-                one.writer.write(struct.pack(">i", 9000) + b"x" * 8000)
-                await until(lambda: server.buffered_bytes >= 8000)
-                two.writer.write(struct.pack(">i", 9000) + b"x" * 8000)
-                assert await two.is_hung_up()
-                three.send(1)
-                assert await three.correlation_id() == 1
-                assert server.connection_count == 2
+        async with (
+            a_server(Echo(), **limits) as (server, port),
+            a_caller(port) as one,
+            a_caller(port) as two,
+            a_caller(port) as three,
+        ):
+            one.writer.write(struct.pack(">i", 9000) + b"x" * 8000)
+            await until(lambda: server.buffered_bytes >= 8000)
+            two.writer.write(struct.pack(">i", 9000) + b"x" * 8000)
+            assert await two.is_hung_up()
+            three.send(1)
+            assert await three.correlation_id() == 1
+            assert server.connection_count == 2
 
     run(body)
 
@@ -336,7 +344,9 @@ def test_buffered_bytes_return_to_nothing():
 
 
 def test_a_peer_that_does_not_read_its_answers_is_not_served_without_bound():
-    answer = DescribeQuorumResponse(ErrorCode.none, 1, 3, 17, nodes=(), voters=(), observers=())
+    answer = DescribeQuorumResponse(
+        ErrorCode.none, 1, 3, 17, nodes=tuple(Endpoint(i, "h" * 200, i) for i in range(1000))
+    )
     served = 0
 
     class Big:
@@ -346,47 +356,53 @@ def test_a_peer_that_does_not_read_its_answers_is_not_served_without_bound():
             reply(answer)
 
     async def body():
-        async with a_server(Big()) as (_, port):
-            async with a_caller(port) as greedy, a_caller(port) as good:
-                greedy.writer.transport.pause_reading()
-                request = write_request(DescribeQuorumRequest(), 2, 1, "caller")
-                greedy.writer.write(request * 300_000)
-                before = -1
-                while served != before:
-                    before = served
-                    await asyncio.sleep(0.3)
-                assert served < 300_000
-                good.send(5)
-                assert await good.correlation_id() == 5
+        async with a_server(Big()) as (_, port), a_caller(port) as greedy, a_caller(port) as good:
+            greedy.writer.transport.pause_reading()
+            request = write_request(DescribeQuorumRequest(), 2, 1, "caller")
+            greedy.writer.write(request * 2000)
+            before = -1
+            while served != before:
+                before = served
+                await asyncio.sleep(0.3)
+            assert served < 2000
+            good.send(5)
+            assert await good.correlation_id() == 5
 
     run(body)
 
 
 def test_there_are_only_so_many_connections():
     async def body():
-        async with a_server(Echo(), max_connections=2) as (server, port):
-            async with a_caller(port) as one, a_caller(port) as two, a_caller(port) as three:
-                for caller in (one, two):
-                    caller.send(1)
-                    assert await caller.correlation_id() == 1
-                assert await three.is_hung_up()
-                assert server.connection_count == 2
+        async with (
+            a_server(Echo(), max_connections=2) as (server, port),
+            a_caller(port) as one,
+            a_caller(port) as two,
+            a_caller(port) as three,
+        ):
+            for caller in (one, two):
+                caller.send(1)
+                assert await caller.correlation_id() == 1
+            assert await three.is_hung_up()
+            assert server.connection_count == 2
 
     run(body)
 
 
 def test_a_silent_peer_is_hung_up_on_and_a_busy_one_is_not():
     async def body():
-        async with a_server(Echo(), max_idle_ms=400) as (_, port):
-            async with a_caller(port) as silent, a_caller(port) as busy:
-                hung_up = asyncio.create_task(silent.is_hung_up())
-                while not hung_up.done():
-                    busy.send(1)
-                    assert await busy.correlation_id() == 1
-                    await asyncio.sleep(0.02)
-                assert hung_up.result()
-                busy.send(2)
-                assert await busy.correlation_id() == 2
+        async with (
+            a_server(Echo(), max_idle_ms=400) as (_, port),
+            a_caller(port) as silent,
+            a_caller(port) as busy,
+        ):
+            hung_up = asyncio.create_task(silent.is_hung_up())
+            while not hung_up.done():
+                busy.send(1)
+                assert await busy.correlation_id() == 1
+                await asyncio.sleep(0.02)
+            assert hung_up.result()
+            busy.send(2)
+            assert await busy.correlation_id() == 2
 
     run(body)
 
