@@ -41,9 +41,10 @@ from harness.recorder import Recorder
 from nemeses import drive
 from workloads.base import ClientContext, Completion, Op, WorkloadClient
 from workloads.leader import LeaderTracker
+from workloads.target import LEADS_NOT
 
 BACK_OFF_S = 0.25
-"""Pause of a worker after a definite refusal."""
+"""Pause of a worker after an answer of a node that does not lead, or none at all."""
 FINAL_BOUND_S = 30.0
 """How long the cluster has, after the heal, for each of: the last operations, the final reads."""
 HEAL_BOUND_S = 20.0
@@ -133,7 +134,9 @@ def main_phase(plan: Plan, nemesis: NemesisClient) -> Generator:
         return Of(plan.workload.operations(worker, random))
 
     rate = Rate(
-        plan.rate_per_s, BackOff(BACK_OFF_S, EachWorker(stream)), Random(f"{plan.seed}/rate")
+        plan.rate_per_s,
+        BackOff(BACK_OFF_S, LEADS_NOT, EachWorker(stream)),
+        Random(f"{plan.seed}/rate"),
     )
     return Together(
         clients=TimeLimit(plan.duration_s, rate),
@@ -145,7 +148,9 @@ def final_phase(plan: Plan) -> Generator:
     """The workload's last operations, each until it is ok, as far as time allows."""
     ops = plan.workload.final_operations()
     return Clients(
-        TimeLimit(FINAL_BOUND_S, BackOff(BACK_OFF_S, Phases(*(UntilOk(op) for op in ops))))
+        TimeLimit(
+            FINAL_BOUND_S, BackOff(BACK_OFF_S, LEADS_NOT, Phases(*(UntilOk(op) for op in ops)))
+        )
     )
 
 

@@ -4,7 +4,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from itertools import pairwise
 from random import Random
 
@@ -74,15 +74,16 @@ class Stagger:
 
 
 class BackOff:
-    """A worker whose operation ended in `fail` gets none for `delay_s`.
+    """A worker whose operation ended in `fail` with one of `errors` gets none for `delay_s`.
 
     A node that does not lead refuses at once; without a pause its worker would fill the history
     with refusals that prove nothing.
     """
 
-    def __init__(self, delay_s: float, inner: Generator) -> None:
+    def __init__(self, delay_s: float, errors: Collection[str], inner: Generator) -> None:
         assert delay_s >= 0, "a delay is not negative"
         self._delay_ns = seconds(delay_s)
+        self._errors = errors
         self._inner = inner
         self._not_before_ns: dict[Worker, int] = {}
 
@@ -93,7 +94,7 @@ class BackOff:
         return self._inner.op(context)
 
     def update(self, context: Context, event: Event) -> None:
-        if event.type is EventType.FAIL:
+        if event.type is EventType.FAIL and event.error in self._errors:
             self._not_before_ns[context.worker] = event.time_ns + self._delay_ns
         self._inner.update(context, event)
 

@@ -24,7 +24,14 @@ from harness.generators import (
     UntilOk,
 )
 from tests.harness.world import invocations, play, times_s
-from workloads.base import Op
+from workloads.base import Completion, Op
+
+
+REFUSED = {"not_controller"}
+
+
+def refused(_=None):
+    return Completion(EventType.FAIL, error="not_controller")
 
 
 def numbered(f="op"):
@@ -90,18 +97,18 @@ def test_time_limit_ends_a_generator_that_waits_for_ever():
 
 def test_a_time_limit_does_not_make_waiting_workers_deaf():
     """A worker that only ever fails must not keep the attempt from the others."""
-    ops = TimeLimit(10.0, BackOff(0.25, UntilOk(Op("read"))))
+    ops = TimeLimit(10.0, BackOff(0.25, REFUSED, UntilOk(Op("read"))))
     attempts = itertools.count()
-    answer = lambda _: EventType.OK if next(attempts) == 1 else EventType.FAIL  # noqa: E731
+    answer = lambda _: EventType.OK if next(attempts) == 1 else refused()  # noqa: E731
     events, _ = play(Clients(ops), 3, latency_s=0.01, answer=answer)
     assert [event.process for event in invocations(events)] == [0, 1]
     assert events[-1].time_ns < 0.1e9
 
 
-def test_back_off_pauses_a_worker_after_a_definite_failure_only():
-    answers = {0: EventType.FAIL, 1: EventType.OK, 2: EventType.INFO, 3: EventType.OK}
+def test_back_off_pauses_a_worker_after_a_refusal_only():
+    answers = {0: refused(), 1: EventType.FAIL, 2: EventType.INFO, 3: EventType.OK}
     events, _ = play(
-        Clients(BackOff(1.0, Limit(4, endless()))),
+        Clients(BackOff(1.0, REFUSED, Limit(4, endless()))),
         1,
         latency_s=0.1,
         answer=lambda op: answers[op.value],
@@ -111,9 +118,11 @@ def test_back_off_pauses_a_worker_after_a_definite_failure_only():
 
 def test_back_off_holds_up_nobody_else():
     def answer(op):
-        return EventType.FAIL if op.value == 0 else EventType.OK
+        return refused() if op.value == 0 else EventType.OK
 
-    events, _ = play(Clients(BackOff(10.0, Limit(6, endless()))), 2, latency_s=0.1, answer=answer)
+    events, _ = play(
+        Clients(BackOff(10.0, REFUSED, Limit(6, endless()))), 2, latency_s=0.1, answer=answer
+    )
     processes = [event.process for event in invocations(events)]
     assert processes == [0, 1, 1, 1, 1, 1]
 
