@@ -26,7 +26,6 @@ from harness.generators import (
 from tests.harness.world import invocations, play, times_s
 from workloads.base import Completion, Op
 
-
 REFUSED = {"not_controller"}
 
 
