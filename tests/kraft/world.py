@@ -39,8 +39,9 @@ class Listener:
 
 
 class NodeClock:
-    def __init__(self, scheduler: Scheduler, is_alive):
-        self._scheduler = scheduler
+    def __init__(self, node: Node, is_alive):
+        self._node = node
+        self._scheduler = node.world.scheduler
         self._is_alive = is_alive
 
     def monotonic_ms(self) -> float:
@@ -50,19 +51,48 @@ class NodeClock:
         return 1_700_000_000_000 + int(self._scheduler.now_ms)
 
     def call_later(self, delay_ms, callback):
-        return self._scheduler.call_later(delay_ms, lambda: self._is_alive() and callback())
+        def due():
+            if self._is_alive():
+                self._node.gate(callback)
+
+        return self._scheduler.call_later(delay_ms, due)
 
 
 @dataclass
 class Node:
     world: World
     node_id: int
-    disk: MemoryDisk
+    sync_ms: float
+    disk: MemoryDisk = field(init=False)
     incarnation: int = -1
     client: RaftClient | None = None
     listener: Listener | None = None
     trace: list[tuple[float, int, str, dict]] = field(default_factory=list)
     fatal: BaseException | None = None
+    paused: bool = False
+    backlog: list = field(default_factory=list)
+
+    def __post_init__(self):
+        call_later = self.world.scheduler.call_later
+        self.disk = MemoryDisk(
+            lambda delay_ms, done: call_later(delay_ms, lambda: self.gate(done)), self.sync_ms
+        )
+
+    def gate(self, callback) -> None:
+        """Run now, or after `resume` when the process is stopped (SIGSTOP)."""
+        if self.paused:
+            self.backlog.append(callback)
+        else:
+            callback()
+
+    def pause(self) -> None:
+        self.paused = True
+
+    def resume(self) -> None:
+        self.paused = False
+        backlog, self.backlog = self.backlog, []
+        for callback in backlog:
+            callback()
 
     def start(self, **settings) -> None:
         assert self.client is None
@@ -77,6 +107,8 @@ class Node:
 
         def trace(event, /, **fields):
             self.trace.append((world.scheduler.now_ms, mine, event, fields))
+            if world.observe is not None:
+                world.observe(self, event, fields)
 
         def on_fatal(error):
             self.fatal = error
@@ -93,8 +125,8 @@ class Node:
         )
         self.client = RaftClient(
             config,
-            NodeClock(world.scheduler, is_alive),
-            NodeNetwork(world.network, self.node_id, is_alive),
+            NodeClock(self, is_alive),
+            NodeNetwork(GatedNetwork(self), self.node_id, is_alive),
             self.disk,
             random.Random(f"{world.seed}/{self.node_id}/{mine}"),
             trace,
@@ -105,14 +137,30 @@ class Node:
         self.listener = Listener()
         self.client.register(self.listener)
         client = self.client
-        world.network.handlers[self.node_id] = client.handle
+
+        def handle(request, reply):
+            self.gate(lambda: is_alive() and client.handle(request, reply))
+
+        world.network.handlers[self.node_id] = handle
         client.start()
 
     def crash(self, keep="any") -> None:
         """Kill -9 and power loss in one."""
         self.client = None
+        self.paused = False
+        self.backlog = []
         self.world.network.handlers.pop(self.node_id, None)
         self.disk.crash(self.world.random, keep)
+
+    def durable_file(self, name="quorum-state") -> bytes | None:
+        """What a power loss that keeps nothing else would leave of a file; None without one."""
+        folder = self.disk._folders.get(DIRECTORY)
+        file = None if folder is None else folder.synced.get(name)
+        return None if file is None else bytes(file.synced)
+
+    @property
+    def is_busy(self):
+        return self.client._quorum.busy
 
     @property
     def state(self):
@@ -126,26 +174,48 @@ class Node:
         return [fields for _, _, event, fields in self.trace if event == name]
 
 
+class GatedNetwork:
+    """The world's network as a process sees it that may be stopped."""
+
+    def __init__(self, node):
+        self._node = node
+
+    def request(self, source, destination, message, timeout_ms, on_reply, is_alive):
+        def replied(result):
+            self._node.gate(lambda: is_alive() and on_reply(result))
+
+        self._node.world.network.request(
+            source, destination, message, timeout_ms, replied, is_alive
+        )
+
+
 class World:
-    def __init__(self, count=3, seed=0, segment_bytes=1 << 20, sync_ms=0.5, **settings):
+    def __init__(
+        self, count=3, seed=0, segment_bytes=1 << 20, sync_ms=0.5, observers=0, **settings
+    ):
         self.seed = seed
         self.random = random.Random(f"{seed}/world")
         self.scheduler = Scheduler()
         self.settings = settings
         self.segment_bytes = segment_bytes
         self.fatal_is_error = True
+        self.observe = None
         self.network = SimNetwork(
             self.scheduler, self.random, lambda: 0.2 + self.random.random() * 0.6
         )
         ids = range(1, count + 1)
         self.ids = tuple(ids)
         self.voters = VoterSet.of(Endpoint(i, "n", 9000 + i) for i in ids)
-        self.nodes = {i: Node(self, i, MemoryDisk(self.scheduler.call_later, sync_ms)) for i in ids}
+        self.nodes = {i: Node(self, i, sync_ms) for i in range(1, count + observers + 1)}
 
     def start(self) -> World:
         for node in self.nodes.values():
             node.start()
         return self
+
+    @property
+    def voter_nodes(self):
+        return [self.nodes[i] for i in self.ids]
 
     @property
     def running(self):
