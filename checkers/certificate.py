@@ -1,21 +1,23 @@
 """An independent verifier: accepts or refuses what a checker offers as proof.
 
-It shares no code with the algorithms, only the models. A PASS is proved by an order, replayed here.
-A FAIL is proved by a window: `restrict` takes it from the whole history by rules under which a
-right history gives right windows only, and `impossible` then walks through it in time, keeping
-every configuration (placed but open operations, state) that can still be.
+It shares no code with the algorithms, only the models, prepared for the whole history. A PASS is
+proved by an order, replayed here. A FAIL is proved by a window: `restrict`
+takes it from the whole history by rules under which a right history gives right windows only, and `impossible` then walks through it in time, keeping
+every configuration (placed but open operations, state) that can still be. Of indeterminate
+operations that would do the same only the first is tried, and none that would change nothing:
+later or never allows more.
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Hashable, Sequence
 from dataclasses import replace
 
 from checkers.history import INFINITY_NS, EventType, Operation
 from checkers.models.base import Model, State, relevant
 from checkers.outcome import Window
 
-CONFIGURATIONS_MAX = 200_000
+CONFIGURATIONS_MAX = 300_000
 """Beyond this a window is too large to be believed."""
 
 
@@ -48,7 +50,7 @@ def verify_order(operations: Sequence[Operation], model: Model, order: Sequence[
 def verify_window(operations: Sequence[Operation], model: Model, window: Window) -> None:
     """Accept a window: taken by the rules, and without any order."""
     taken, states = restrict(operations, model, window)
-    if not impossible(taken, model.prepare(taken), states):
+    if not impossible(taken, model, states):
         raise RefusedError("the window can be linearized")
 
 
@@ -85,13 +87,14 @@ def restrict(
 def _open_ended(operation: Operation, from_ns: int, horizon_ns: int) -> Operation:
     if from_ns <= operation.invoke_ns and operation.complete_ns <= horizon_ns:
         return operation
-    return replace(operation, type=EventType.INFO, output=None, complete_ns=INFINITY_NS)
+    return replace(operation, type=EventType.INFO, complete_ns=INFINITY_NS)
 
 
 def impossible(operations: Sequence[Operation], model: Model, states: Sequence[State]) -> bool:
     """Tell whether no order exists; RefusedError when there is too much to try."""
     events = [(o.invoke_ns, 0, o.index, o) for o in operations]
     events += [(o.complete_ns, 1, o.index, o) for o in operations if o.type is not EventType.INFO]
+    effects = {o.index: (o.type, model.same_effect(o)) for o in operations}
     nothing: frozenset[int] = frozenset()
     now = {(nothing, state) for state in states}
     unplaced: list[Operation] = []
@@ -106,10 +109,16 @@ def impossible(operations: Sequence[Operation], model: Model, states: Sequence[S
             if index in placed:
                 now.add((placed - {index}, state))
                 continue
+            tried: set[Hashable] = set()
             for other in unplaced:
+                if other.index in placed or effects[other.index] in tried:
+                    continue
+                if other.type is EventType.INFO:
+                    tried.add(effects[other.index])
                 legal, after = model.step(state, other)
                 following = (placed | {other.index}, after)
-                if legal and other.index not in placed and following not in seen:
+                idle = other.type is EventType.INFO and after == state
+                if legal and not idle and following not in seen:
                     seen.add(following)
                     todo.append(following)
             if visited + len(seen) > CONFIGURATIONS_MAX:

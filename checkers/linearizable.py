@@ -82,9 +82,9 @@ def judge(
     except BudgetExceededError as error:
         chosen, outcome = algorithm or "none", Outcome(Status.UNKNOWN, f"{error} met at the start")
     if outcome.window is not None and chosen == "wgl":
-        smaller = shrink(operations, model, outcome.window, budget.part(SHRINK_TIME_S))
+        smaller = shrink(operations, prepared, outcome.window, budget.part(SHRINK_TIME_S))
         outcome = replace(outcome, window=smaller)
-    outcome = _verified(operations, model, outcome)
+    outcome = _verified(operations, prepared, outcome)
     return _result(operations, outcome, chosen, len(kept))
 
 
@@ -105,8 +105,7 @@ def _run(
 def _verified(operations: Sequence[Operation], model: Model, outcome: Outcome) -> Outcome:
     try:
         if outcome.status is Status.PASS:
-            prepared = model.prepare(operations)
-            certificate.verify_order(operations, prepared, outcome.linearization)
+            certificate.verify_order(operations, model, outcome.linearization)
         elif outcome.status is Status.FAIL:
             assert outcome.window is not None
             certificate.verify_window(operations, model, outcome.window)
@@ -174,10 +173,10 @@ def _anomaly(operations: Sequence[Operation], outcome: Outcome) -> dict[str, Any
 def verify(operations: Sequence[Operation], model: Model, result: CheckResult) -> str | None:
     """Verify a stored result's certificate: None when accepted, else the reason for refusal."""
     proof = result.certificate or {}
+    model = model.prepare(operations)
     try:
         if result.status is Status.PASS and "linearization" in proof:
-            prepared = model.prepare(operations)
-            certificate.verify_order(operations, prepared, proof["linearization"])
+            certificate.verify_order(operations, model, proof["linearization"])
         elif result.status is Status.FAIL and "window" in proof:
             window = Window(tuple(proof["window"]), proof["from_ns"], proof["horizon_ns"])
             certificate.verify_window(operations, model, window)

@@ -3,8 +3,7 @@
 Delta debugging (Zeller and Hildebrandt 2002) under the rules of `checkers.certificate.restrict`, so
 that whatever is left out, the window never accuses a right history. In this order:
 
-1. the search already gave the shortest failing prefix (by completion); where it failed only for
-   what the model learned from later operations (`Model.prepare`), the prefix is grown again;
+1. the search already gave the shortest failing prefix (by completion);
 2. move the beginning as late as possible, where the model can list the reachable states;
 3. leave out operations without effect, and whole groups, in halves, quarters, ... down to one.
 
@@ -13,13 +12,12 @@ Every step asks the search again, within a budget; what is reached when it ends 
 
 from __future__ import annotations
 
-from bisect import bisect_left
 from collections.abc import Callable, Hashable, Sequence
 from dataclasses import replace
 
 from checkers import wgl
 from checkers.certificate import RefusedError, restrict
-from checkers.history import INFINITY_NS, Operation
+from checkers.history import Operation
 from checkers.models.base import Model, relevant
 from checkers.outcome import Budget, BudgetExceededError, Window
 from checkers.verdict import Status
@@ -29,10 +27,12 @@ _PROBE_TIME_S = 1.0
 
 
 def shrink(operations: Sequence[Operation], model: Model, window: Window, budget: Budget) -> Window:
-    """Return a window no larger than `window` that fails as well."""
+    """Return a window no larger than `window` that fails as well.
+
+    `model` was prepared for `operations`.
+    """
     known = {operation.index: operation for operation in relevant(operations, model)}
     try:
-        window = _grow_prefix(operations, model, window, budget, known)
         window = _move_beginning(operations, model, window, budget, known)
         return _drop(operations, model, window, budget, known)
     except _StoppedError as stopped:
@@ -53,42 +53,9 @@ def fails(operations: Sequence[Operation], model: Model, window: Window, budget:
         taken, states = restrict(operations, model, window)
     except RefusedError:
         return False
-    prepared = model.prepare(taken)
     budget.spend()
-    outcome = wgl.search(taken, prepared, budget.part(_PROBE_TIME_S), states)
+    outcome = wgl.search(taken, model, budget.part(_PROBE_TIME_S), states)
     return outcome.status is Status.FAIL
-
-
-def _grow_prefix(
-    operations: Sequence[Operation],
-    model: Model,
-    window: Window,
-    budget: Budget,
-    known: dict[int, Operation],
-) -> Window:
-    """Bisect for the shortest prefix that fails by itself; longer ones fail as well."""
-    ends = sorted({o.complete_ns for o in known.values() if o.complete_ns < INFINITY_NS})
-    low = bisect_left(ends, window.horizon_ns or 0)
-    high = len(ends) - 1
-    longest = _prefix(ends[high], model, known)
-    if low == high or _ask(operations, model, window, budget, longest):
-        return window
-    while low < high:
-        middle = (low + high) // 2
-        if _ask(operations, model, _prefix(ends[middle], model, known), budget, longest):
-            high = middle
-        else:
-            low = middle + 1
-    return _prefix(ends[high], model, known)
-
-
-def _prefix(horizon_ns: int, model: Model, known: dict[int, Operation]) -> Window:
-    within = (
-        o.index
-        for o in known.values()
-        if o.complete_ns <= horizon_ns or (o.invoke_ns <= horizon_ns and model.has_effect(o))
-    )
-    return Window(tuple(within), horizon_ns=horizon_ns)
 
 
 def _move_beginning(
@@ -98,19 +65,32 @@ def _move_beginning(
     budget: Budget,
     known: dict[int, Operation],
 ) -> Window:
-    """Bisect for the latest beginning; later beginnings allow more, so failing is monotone."""
+    """Find the latest beginning; later beginnings allow more, so failing is monotone.
+
+    Steps back from the end in doubling strides, since late beginnings are cheap to try, then
+    bisects within the last stride.
+    """
     if model.reachable([]) is None:
         return window
     cuts = sorted({known[index].invoke_ns for index in window.operations})
-    low, high = 0, len(cuts)
-    while high - low > 1:
-        middle = (low + high) // 2
-        later = _from(window, cuts[middle], model, known)
+    fails_from, allows_from, stride = 0, len(cuts), 1
+    while fails_from < allows_from - stride:
+        place = allows_from - stride
+        later = _from(window, cuts[place], model, known)
         if _ask(operations, model, later, budget, window):
-            window, low = later, middle
+            best, fails_from = later, place
+            break
+        allows_from, stride = place, stride * 2
+    else:
+        return window
+    while allows_from - fails_from > 1:
+        middle = (fails_from + allows_from) // 2
+        later = _from(window, cuts[middle], model, known)
+        if _ask(operations, model, later, budget, best):
+            best, fails_from = later, middle
         else:
-            high = middle
-    return window
+            allows_from = middle
+    return best
 
 
 def _from(window: Window, from_ns: int, model: Model, known: dict[int, Operation]) -> Window:

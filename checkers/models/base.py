@@ -11,7 +11,8 @@ hooks say what a checker may do with an operation before it searches:
 - `group`: operations that may be left out together with all others of the same group without
   turning a right history into a wrong one. None (the default) when there is no such rule.
 
-Indeterminate operations (`info`) reach `step` with an unknown output. `step` describes the case in
+Indeterminate operations (`info`) reach `step` with an output that is unknown (None or the argument)
+or, in a window cut out of a history, the one that they later had. `step` describes the case in
 which they took effect; that they never do is the checker's business, so a step that would change
 nothing may be refused.
 """

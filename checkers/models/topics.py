@@ -6,6 +6,7 @@ that a later describe showed.
 
 - `create` (input: None, a number of partitions, or {"partitions": n}) is legal while the name is
   free. The completion may carry the id, as a string or as {"id": ...}.
+  An indeterminate create is bound by the id that it tells, if any.
 - `create` failed with `topic_already_exists`: the name was taken.
 - `delete` is legal while the name is taken; failed with `unknown_topic_or_partition`: it was free.
 - `describe` returns None while the name is free, else {"id": ..., "partitions": n}. Its id must be
@@ -88,8 +89,22 @@ class Topics(Model):
         return operation.f != "describe" and operation.type is not EventType.FAIL
 
     def same_effect(self, operation: Operation) -> Hashable:
-        """Name the function and, of a create, the number of partitions."""
-        return (operation.f, _asked(operation.input) if operation.f == "create" else None)
+        """Name the function and, of a create, its partitions and its id if that is told."""
+        if operation.f != "create":
+            return operation.f
+        return (operation.f, _asked(operation.input), _told(operation.output))
+
+    def reachable(self, operations: Sequence[Operation]) -> list[State]:
+        """List the free name and the topic of every create.
+
+        An id that only a describe showed is left open: the window's own describes may show any.
+        """
+        states = [_State()]
+        for operation in operations:
+            if operation.f == "create" and self.has_effect(operation):
+                legal, state = self._create(_State(), operation)
+                states += [state] if legal and isinstance(state, _State) else []
+        return list(dict.fromkeys(states))
 
     def describe_state(self, state: State) -> str:
         """Tell whether the topic is there, with its id."""
@@ -99,9 +114,7 @@ class Topics(Model):
         return f"present, id {state.id or 'not known'}, partitions {state.partitions or '?'}"
 
     def _create(self, state: _State, operation: Operation) -> tuple[bool, State]:
-        topic_id, partitions = None, None
-        if operation.type is EventType.OK:
-            topic_id, partitions = _told(operation.output)
+        topic_id, partitions = _told(operation.output)
         if topic_id is not None:
             taken = topic_id in state.used or self._owners.get(topic_id) != operation.index
             if taken:
