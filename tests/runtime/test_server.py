@@ -184,7 +184,6 @@ def test_an_answer_after_the_peer_left_is_dropped():
         b"\0\0\0\x0a" + struct.pack(">hhih", 55, 77, 1, -1),
         b"\0\0\0\x0a" + struct.pack(">hhih", 55, -1, 1, -1),
         b"\0\0\0\x0a" + struct.pack(">hhih", 55, 0, 1, -1),
-        b"\0\0\0\x0b" + struct.pack(">hhih", 18, 0, 1, -1) + b"x",
         b"GET / HTTP/1.1\r\nHost: here\r\n\r\n",
         b"\x16\x03\x01\x02\x00\x01\x00\x01\xfc\x03\x03",
     ],
@@ -229,6 +228,17 @@ def test_api_versions_tells_what_the_listener_serves(version):
             served = {k.api_key: (k.min_version, k.max_version) for k in answer.api_keys}
             table = LISTENER_APIS[ListenerType.BROKER]
             assert served == {k: (v.lowest, v.highest) for k, v in table.items()}
+
+    run(body)
+
+
+def test_bytes_after_a_request_are_ignored_because_librdkafka_sends_some():
+    async def body():
+        async with a_server(Echo()) as (_, port), a_caller(port) as caller:
+            head = struct.pack(">hhih", ApiKey.API_VERSIONS, 0, 6, -1)
+            caller.writer.write(struct.pack(">i", len(head) + 3) + head + b"\1\0\0")
+            answer = read_response(await caller.receive(), ApiKey.API_VERSIONS, 0)
+            assert answer.error_code is ErrorCode.none
 
     run(body)
 
