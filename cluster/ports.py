@@ -69,7 +69,8 @@ class Disk(Protocol):
       renamed or removed in it) that was queued *after* it has reported None.
     - A crash may keep any prefix of the unsynced changes of a file, with the last one torn.
     - The first error of any queued call is reported by the next completion, and by every one
-      after that: a disk that failed stays failed, an fsync is never tried again.
+      after that: a disk that failed stays failed, nothing queued behind the error is applied,
+      and an fsync is never tried again.
     - Reads see at least all that was synced. They may or may not see what is still queued, so a
       caller that needs its own unsynced bytes keeps them in memory.
     """
@@ -93,10 +94,10 @@ class Disk(Protocol):
         """Create a folder and its parents; no error when it exists."""
 
     def sync(self, path: str, done: Completion) -> None:
-        """fsync the file once everything queued before is applied, then call `done`."""
+        """Fsync the file once everything queued before is applied, then call `done`."""
 
     def sync_directory(self, path: str, done: Completion) -> None:
-        """fsync a folder once everything queued before is applied, then call `done`."""
+        """Fsync a folder once everything queued before is applied, then call `done`."""
 
     def read(self, path: str, offset: int = 0, size: int | None = None) -> bytes:
         """Up to `size` bytes (all when None) from `offset`. Raises FileNotFoundError, OSError."""
