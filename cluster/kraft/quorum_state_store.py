@@ -67,7 +67,7 @@ def decode(content: bytes) -> ElectionState:
     """The state in a file's content. Raises QuorumStateError."""
     try:
         fields = json.loads(content)
-    except (UnicodeDecodeError, json.JSONDecodeError) as error:
+    except (UnicodeDecodeError, json.JSONDecodeError, RecursionError) as error:
         raise QuorumStateError(f"{FILE_NAME} is not JSON: {error}") from None
     if not isinstance(fields, dict):
         raise QuorumStateError(f"{FILE_NAME} is not a JSON object")
