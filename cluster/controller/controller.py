@@ -363,8 +363,9 @@ class QuorumController:
         interval_ms = self._settings.max_idle_interval_ms
         if interval_ms <= 0 or not self.is_active:
             return
-        idle_ms = self._clock.monotonic_ms() - self._last_append_ms
-        delay_ms = interval_ms - idle_ms if idle_ms < interval_ms else interval_ms
+        # At least 1 ms ahead: a remainder that vanishes in the clock's rounding would be due for
+        # ever without its time coming.
+        delay_ms = max(1.0, self._last_append_ms + interval_ms - self._clock.monotonic_ms())
         self._idle_timer = self._clock.call_later(
             delay_ms, lambda: self._queue.append(self._on_idle)
         )
@@ -372,7 +373,7 @@ class QuorumController:
     def _on_idle(self) -> None:
         if not self.is_active:
             return
-        idle_ms = self._clock.monotonic_ms() - self._last_append_ms
-        is_idle = idle_ms >= self._settings.max_idle_interval_ms
+        due_ms = self._last_append_ms + self._settings.max_idle_interval_ms
+        is_idle = self._clock.monotonic_ms() >= due_ms
         if not is_idle or self._append_unasked((NoOpRecord(),)):
             self._schedule_no_op()

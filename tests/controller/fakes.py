@@ -7,8 +7,6 @@ from cluster.controller.apis import ControllerApis
 from cluster.controller.cluster_info import ClusterInfo
 from cluster.controller.controller import ControllerSettings, QuorumController
 from cluster.kraft.types import (
-    BatchTooLargeError,
-    BufferFullError,
     CommittedBatch,
     LeaderAndEpoch,
     NotLeaderError,
@@ -257,6 +255,3 @@ def metadata(*names, ids=(), everything=False):
     return MetadataRequest(
         topics=None if everything else tuple(topics), include_topic_authorized_operations=False
     )
-
-
-__all__ = ["BatchTooLargeError", "BufferFullError", "NotLeaderError"]

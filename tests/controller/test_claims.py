@@ -233,6 +233,16 @@ def test_an_idle_active_controller_writes_a_no_op_every_interval():
     assert [batch.records for batch in node.raft.log[before:]] == [(b"\x01\x14\x00\x00",)] * 3
 
 
+def test_an_interval_that_the_clock_rounds_short_still_ends():
+    node = Node(max_idle_interval_ms=500)
+    node.clock.now_ms = 1e6 + 0.1
+    node.raft.elect()
+    node.clock.advance(500.3)
+    assert node.raft.log[-1].records == (b"\x01\x14\x00\x00",)
+    for timer in node.clock.timers:
+        assert timer.cancelled or timer.due_ms >= node.clock.now_ms
+
+
 def test_a_busy_controller_writes_no_no_op():
     node = Node(max_idle_interval_ms=500)
     node.raft.elect()
