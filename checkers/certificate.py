@@ -1,11 +1,11 @@
 """An independent verifier: accepts or refuses what a checker offers as proof.
 
 It shares no code with the algorithms, only the models, prepared for the whole history. A PASS is
-proved by an order, replayed here. A FAIL is proved by a window: `restrict`
-takes it from the whole history by rules under which a right history gives right windows only, and `impossible` then walks through it in time, keeping
-every configuration (placed but open operations, state) that can still be. Of indeterminate
-operations that would do the same only the first is tried, and none that would change nothing:
-later or never allows more.
+proved by an order, replayed here. A FAIL is proved by a window: `restrict` takes it from the whole
+history by rules under which a right history gives right windows only, and `impossible` then walks
+through it in time, keeping every configuration (placed but open operations, state) that can still
+be. Of indeterminate operations that would do the same only the first is tried, and none that would
+change nothing: later or never allows more.
 """
 
 from __future__ import annotations

@@ -1,0 +1,199 @@
+"""Log agreement and election safety: silent on a run in order, loud on each way to break it."""
+
+import pytest
+
+from checkers.history import NEMESIS, Event, EventType
+from checkers.registry import CheckSpec, RunInput, run_check
+from checkers.verdict import Status
+from tests.checkers.run_evidence import (
+    NODES,
+    good_log,
+    good_run,
+    good_trace,
+    high_watermark,
+    leader_change,
+    record,
+    state,
+    trace,
+    with_log,
+    with_trace,
+)
+
+
+def kinds(name, run):
+    result = run_check(CheckSpec(name), run)
+    return result.status, {anomaly["kind"] for anomaly in result.anomalies}
+
+
+@pytest.mark.parametrize("name", ["log-agreement", "election-safety"])
+def test_a_run_in_order_passes(name):
+    assert kinds(name, good_run()) == (Status.PASS, set())
+
+
+LOG_FAULTS = {
+    "offset-gap": [*good_log("n2")[:3], record("n2", 4), record("n2", 5)],
+    "epoch-decrease": [*good_log("n2"), record("n2", 6, 3), record("n2", 7, 2)],
+    "log-mismatch": [*good_log("n2")[:5], record("n2", 5, crc=7)],
+    "committed-divergence": [*good_log("n2")[:5], record("n2", 5, epoch=2)],
+    "two-leaders": [*good_log("n2"), leader_change("n2", 6, 1, 2)],
+}
+
+
+@pytest.mark.parametrize("kind", LOG_FAULTS)
+def test_a_wrong_log_fails(kind):
+    status, found = kinds("log-agreement", with_log("n2", LOG_FAULTS[kind]))
+    assert status is Status.FAIL
+    assert kind in found
+
+
+def test_an_uncommitted_tail_may_differ():
+    tail = [*good_log("n3"), record("n3", 6, epoch=2, crc=1)]
+    run = with_log("n3", tail)
+    logs = dict(run.evidence.logs) | {"n2": [*good_log("n2"), record("n2", 6, epoch=3, crc=2)]}
+    assert kinds("log-agreement", good_run(logs=logs)) == (Status.PASS, set())
+
+
+def test_what_was_committed_must_be_in_a_majority_of_logs():
+    short = {node: good_log(node)[:4] for node in ("n2", "n3")}
+    states = {node: {"leaderId": 1, "leaderEpoch": 1, "votedId": 1} for node in NODES}
+    run = good_run(logs={"n1": good_log("n1"), **short}, quorum_states=states)
+    assert kinds("log-agreement", run) == (Status.FAIL, {"committed-lost"})
+    one = good_run(logs={"n1": good_log("n1"), "n2": good_log("n2"), "n3": short["n3"]})
+    assert kinds("log-agreement", one) == (Status.PASS, set())
+
+
+@pytest.mark.parametrize(
+    ("kind", "event"),
+    [
+        ("committed-truncated", ("truncate", {"end_offset": 5, "epoch": 1}, 1)),
+        ("committed-overwritten", ("append", {"base_offset": 5, "epoch": 1})),
+        ("high-watermark-decrease", high_watermark(5)),
+        ("high-watermark-decrease", high_watermark(5, epoch=2, replicas={"2": 6, "3": 6})),
+        ("fatal", ("fatal", {"reason": "told to truncate below the high watermark"})),
+    ],
+)
+def test_going_below_the_high_watermark_fails(kind, event):
+    assert kinds("log-agreement", with_trace("n2", event)) == (Status.FAIL, {kind})
+
+
+def test_truncating_what_was_not_committed_is_right():
+    run = with_trace("n2", ("truncate", {"end_offset": 6, "epoch": 1}), high_watermark(6))
+    assert kinds("log-agreement", run) == (Status.PASS, set())
+
+
+def test_a_high_watermark_may_begin_lower_after_a_restart():
+    run = with_trace("n2", (*high_watermark(2), 1))
+    assert kinds("log-agreement", run) == (Status.PASS, set())
+
+
+def test_a_node_that_died_unasked_fails():
+    crash = Event(0, 0, NEMESIS, EventType.INFO, "crash", None, {"node": "n2", "exit_code": -11})
+    assert kinds("log-agreement", good_run(events=[crash])) == (Status.FAIL, {"crash"})
+
+
+FETCH = {"epoch": 1, "leader_id": 1, "offset": 6, "durable_end_offset": 6}
+VOTE = {"epoch": 1, "candidate_id": 1, "pre_vote": False, "granted": True}
+
+
+@pytest.mark.parametrize(
+    ("kind", "event"),
+    [
+        ("two-leaders", state(1, leader=3, voted=1)),
+        ("two-leaders", ("epoch-start", {"epoch": 1, "offset": 0})),
+        ("two-leaders", ("claim", {"epoch": 1, "offset": 0})),
+        ("two-leaders", ("fetch", FETCH | {"leader_id": 3})),
+        ("two-votes", ("vote", VOTE | {"candidate_id": 3}, 1)),
+        ("two-votes", state(1, voted=2)),
+        ("epoch-decrease", (*state(0), 1)),
+        ("fetched-before-fsync", ("fetch", FETCH | {"durable_end_offset": 5})),
+        ("acknowledged-before-commit", ("ack", {"epoch": 1, "offset": 6, "high_watermark": 6})),
+        ("unconfirmed-read", ("read", {"epoch": 1, "offset": 5, "confirmed": False})),
+        ("high-watermark-without-majority", high_watermark(7, replicas={"1": 7, "2": 6, "3": 6})),
+        (
+            "high-watermark-without-majority",
+            high_watermark(7, replicas={"1": 7, "2": 7, "3": 6, "4": 6}),
+        ),
+    ],
+)
+def test_a_broken_rule_of_election_or_commit_fails(kind, event):
+    assert kinds("election-safety", with_trace("n2", event)) == (Status.FAIL, {kind})
+
+
+@pytest.mark.parametrize(
+    "event",
+    [
+        ("vote", VOTE | {"candidate_id": 3, "granted": False}),
+        ("vote", VOTE | {"candidate_id": 3, "pre_vote": True}),
+        ("vote", VOTE | {"candidate_id": 3, "epoch": 2}),
+        high_watermark(7, replicas={"1": 7, "2": 7, "3": 0}),
+        ("fetch", FETCH | {"offset": 5}),
+        ("ack", {"epoch": 1, "offset": 5, "high_watermark": 6}),
+    ],
+)
+def test_what_the_rules_allow_passes(event):
+    assert kinds("election-safety", with_trace("n2", event)) == (Status.PASS, set())
+
+
+@pytest.mark.parametrize(
+    ("kind", "changed"),
+    [
+        ("two-leaders", {"leaderId": 2}),
+        ("two-votes", {"votedId": 3}),
+        ("epoch-decrease", {"leaderEpoch": 0, "leaderId": -1, "votedId": -1}),
+    ],
+)
+def test_the_quorum_state_file_counts(kind, changed):
+    states = dict(good_run().evidence.quorum_states)
+    states["n2"] = dict(states["n2"]) | changed
+    assert kinds("election-safety", good_run(quorum_states=states)) == (Status.FAIL, {kind})
+
+
+def test_the_log_counts_in_an_election():
+    run = with_log("n2", [*good_log("n2"), leader_change("n2", 6, 1, 2)])
+    assert kinds("election-safety", run) == (Status.FAIL, {"two-leaders"})
+
+
+@pytest.mark.parametrize(
+    ("name", "part"),
+    [
+        ("log-agreement", "logs"),
+        ("log-agreement", "traces"),
+        ("election-safety", "traces"),
+        ("election-safety", "quorum_states"),
+    ],
+)
+def test_evidence_that_is_missing_is_named_and_never_passes(name, part):
+    run = good_run()
+    kept = {node: v for node, v in getattr(run.evidence, part).items() if node != "n3"}
+    result = run_check(CheckSpec(name), good_run(**{part: kept}))
+    assert result.status is Status.UNKNOWN
+    assert "n3" in result.summary
+
+
+def test_missing_evidence_does_not_hide_what_the_rest_shows():
+    traces = {"n2": good_trace("n2") + trace("n2", ("fatal", {"reason": "broken"}))}
+    assert kinds("log-agreement", good_run(traces=traces)) == (Status.FAIL, {"fatal"})
+
+
+@pytest.mark.parametrize("name", ["log-agreement", "election-safety"])
+def test_without_any_evidence_nothing_passes(name):
+    assert kinds(name, RunInput([], [], None)) == (Status.UNKNOWN, set())
+
+
+def test_a_trace_that_lacks_a_field_is_no_pass():
+    run = with_trace("n2", ("fetch", {"epoch": 1}))
+    result = run_check(CheckSpec("election-safety"), run)
+    assert result.status is Status.UNKNOWN
+    assert "the checker itself failed" in result.summary
+
+
+def test_a_cancelled_check_is_unknown():
+    for name in ("log-agreement", "election-safety"):
+        assert run_check(CheckSpec(name), good_run(), lambda: True).status is Status.UNKNOWN
+
+
+def test_many_anomalies_of_one_node_are_counted_and_few_shown():
+    bad = ("fetch", FETCH | {"durable_end_offset": 1})
+    result = run_check(CheckSpec("election-safety"), with_trace("n2", *[bad] * 100))
+    assert len(result.anomalies) == 3
+    assert result.statistics["repeated"] == {"fetched-before-fsync on n2": 100}

@@ -1,0 +1,127 @@
+"""Files of three formats are read; whatever is foreign or cut off is refused in one line."""
+
+import json
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from checkers import HistoryError, check, load_history, to_edn
+from checkers.edn import EdnSet, Keyword, read_all, write
+from checkers.history import NEMESIS, Event, EventType
+from checkers.verdict import Status
+
+VALUES = st.recursive(
+    st.none()
+    | st.booleans()
+    | st.integers()
+    | st.floats(allow_nan=False, allow_infinity=False)
+    | st.text(),
+    lambda inner: st.lists(inner, max_size=3) | st.dictionaries(st.text(), inner, max_size=3),
+    max_leaves=8,
+)
+
+
+@given(VALUES)
+def test_edn_gives_back_what_was_written(value):
+    assert list(read_all(write(value))) == [value]
+
+
+def test_edn_reads_what_jepsen_prints():
+    text = '#jepsen.history.Op{:f :txn, :value [[:r 1 #{3}] #_ 7 nil] ; note\n :s "a\\u0041\\n"}'
+    [form] = read_all(text)
+    assert form == {"f": "txn", "value": [["r", 1, EdnSet([3])], None], "s": "aA\n"}
+    assert isinstance(form["f"], Keyword)
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "[1",
+        "]",
+        "{:a}",
+        "{:a 1 :a 2}",
+        "#evil{}",
+        '"open',
+        "#=(exit)",
+        "[1}",
+        ":",
+        "[" * 200,
+        "1.2.3",
+    ],
+)
+def test_edn_refuses_what_is_not_data(text):
+    with pytest.raises(HistoryError, match="line 1: EDN"):
+        list(read_all(text))
+
+
+def events(value):
+    yield Event(0, 5, NEMESIS, EventType.INVOKE, "kill", None, {"phase": "inject"})
+    yield Event(1, 6, 3, EventType.INVOKE, "write", "k", value)
+    yield Event(2, 9, 3, EventType.INFO, "write", "k", value, "timed_out", "n1", 4, 2)
+
+
+@given(VALUES)
+def test_a_history_survives_the_way_through_edn(tmp_path_factory, value):
+    path = tmp_path_factory.mktemp("edn") / "history.edn"
+    path.write_text(to_edn(events(value)), encoding="utf-8")
+    assert load_history(path) == list(events(value))
+
+
+def test_the_journal_is_read(tmp_path):
+    path = tmp_path / "history.jsonl"
+    line = {"index": 0, "time_ns": 1, "process": 0, "type": "invoke", "f": "read"}
+    path.write_text(json.dumps(line) + "\n")
+    assert load_history(path) == [Event(0, 1, 0, EventType.INVOKE, "read")]
+
+
+def test_jepsen_histories_are_judged(tmp_path):
+    path = tmp_path / "history.edn"
+    path.write_text(
+        "{:process 0, :type :invoke, :f :write, :value [9 1]}\n"
+        "{:process 0, :type :ok, :f :write, :value [9 1]}\n"
+        "{:process :nemesis, :type :info, :f :start}\n"
+        "{:process 1, :type :invoke, :f :read, :value [9 nil]}\n"
+        "{:process 1, :type :ok, :f :read, :value [9 2]}\n"
+    )
+    result = check(path, "register")
+    assert result.status is Status.FAIL
+    independent = check(path, "register", independent=True)
+    assert (independent.status, independent.key) == (Status.FAIL, "9")
+    assert independent.anomalies[0]["kind"] == "phantom-read"
+
+
+GOOD = '{"index":0,"time_ns":0,"process":0,"type":"invoke","f":"read"}'
+
+
+@pytest.mark.parametrize(
+    ("content", "message"),
+    [
+        (b"", "empty"),
+        (b"PAR1\x00\xff", "not UTF-8"),
+        (b"hello", "neither JSON lines nor EDN"),
+        (b'{"a": 1}', "line 1: a JSON file, but not a history"),
+        (GOOD.encode() + b"\n" + GOOD[:30].encode(), "line 2: not whole JSON, or cut off"),
+        (GOOD.replace("invoke", "begin").encode(), "line 1: type is 'begin'"),
+        (GOOD.replace('"f"', '"g"').encode(), "line 1: unknown field 'g'"),
+        (GOOD.replace(':"read"', ":1").encode(), "line 1: f is 1, not a text"),
+        (GOOD.replace('s":0', 's":1.5').encode(), "line 1: process is 1.5"),
+        (GOOD.replace('s":0', 's":NaN').encode(), "line 1: NaN is no JSON value"),
+        (b"{:process 0, :type :ok, :f :read", "line 1: EDN ends inside the form"),
+        (b"{:process 0, :type :maybe, :f :read}", "form 1: type is 'maybe'"),
+        (b"[1 2]", "form 1 is no operation"),
+    ],
+)
+def test_a_foreign_or_truncated_file_is_refused_in_one_line(tmp_path, content, message):
+    path = tmp_path / "history"
+    path.write_bytes(content)
+    with pytest.raises(HistoryError) as refusal:
+        load_history(path)
+    assert message in str(refusal.value)
+    assert str(refusal.value).startswith(str(path))
+    assert "\n" not in str(refusal.value)
+
+
+def test_a_missing_file_is_told(tmp_path):
+    with pytest.raises(HistoryError, match="cannot be read: No such file"):
+        load_history(tmp_path / "nowhere")
