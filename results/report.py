@@ -18,13 +18,13 @@ from dataclasses import asdict, dataclass
 from importlib import resources
 from typing import Any
 
-from jinja2 import Environment, PackageLoader, StrictUndefined
+from jinja2 import Environment, PackageLoader, StrictUndefined, TemplateError
 from markupsafe import Markup
 
 from checkers.history import Event, Operation, pair
 from checkers.verdict import CheckResult, Status
 from results.faults import FaultSpan, fault_spans, phases, reigns
-from results.files import write_atomically
+from results.files import StoreError, write_atomically
 from results.model import RunResults
 from results.store import RunStore
 from results.timeline import Timeline, draw
@@ -64,10 +64,17 @@ class CheckView:
 
 
 def write_report(store: RunStore, results: RunResults) -> None:
-    """Render the report of a judged run into its folder."""
+    """Render the report of a judged run into its folder.
+
+    Raises StoreError when the run or its results are not what they should be; OSError.
+    """
     plan = store.plan()
-    history = store.history()
-    page = render(results, plan, history.events, store.node_names(plan))
+    events = store.history().events
+    try:
+        page = render(results, plan, events, store.node_names(plan))
+    except (TemplateError, TypeError, ValueError, LookupError, AttributeError) as error:
+        reason = f"{type(error).__name__}: {error}"
+        raise StoreError(f"{store.folder}: no report can be made of it ({reason})") from error
     write_atomically(store.report_path, page.encode("utf-8"))
 
 
@@ -92,6 +99,7 @@ def render(
             plan_json=json.dumps(plan, indent=2),
             checks=[_check_view(check, by_index) for check in ordered],
             figures=figures,
+            engine=results.judged_with.get("spark"),
             recoveries=_recoveries(figures, spans),
             facts=_facts(results, plan, spans, events, duration_ns),
             warnings=_warnings(results, events),

@@ -231,7 +231,7 @@ class Spark:
             settings |= {
                 "spark.driver.host": "127.0.0.1",
                 "spark.driver.bindAddress": "127.0.0.1",
-                "spark.driver.memory": "1g",
+                "spark.driver.memory": "2g",
                 "spark.sql.shuffle.partitions": str(2 * (os.cpu_count() or 1)),
             }
         settings["spark.driver.extraJavaOptions"] = " ".join(java_options)
@@ -321,7 +321,11 @@ def _end(process: subprocess.Popen[bytes]) -> None:
 
 def first_line(error: BaseException) -> str:
     """Return the first line that an error says."""
-    return next((line.strip() for line in str(error).splitlines() if line.strip()), repr(error))
+    try:
+        text = str(error)
+    except Exception:  # noqa: BLE001  (some of Spark's errors cannot say what they are)
+        text = ""
+    return next((line.strip() for line in text.splitlines() if line.strip()), type(error).__name__)
 
 
 def _last_line(path: Path) -> str:

@@ -1,0 +1,90 @@
+"""junit.xml turns a CI system red for everything but PASS."""
+
+from xml.etree import ElementTree as ET
+
+import pytest
+
+from checkers.verdict import CheckResult, Status
+from results.junit import render_junit
+from results.model import RunResults
+
+HOSTILE = '<script>alert("x")</script> & \' \u2028 \x00 \x1b[31m ]]> ' + "long " * 10_000
+
+
+def results_of(*checks, plan=None):
+    statuses = [check.status for check in checks] or [Status.UNKNOWN]
+    plan = plan if plan is not None else {"campaign": "smoke", "seed": 7, "mutant": None}
+    judging = {"at": "2026-11-21T01:02:03Z", "duration_s": 1.25}
+    return RunResults(statuses[0], checks, {}, "run-1", plan, {}, judging=judging)
+
+
+def suite_of(results):
+    root = ET.fromstring(render_junit(results))
+    assert root.tag == "testsuites"
+    (suite,) = root.findall("testsuite")
+    return root, suite
+
+
+def test_each_check_is_a_test_case():
+    results = results_of(
+        CheckResult(
+            "a",
+            Status.FAIL,
+            "two leaders",
+            anomalies=({"kind": "split", "explanation": "n1 and n2"},),
+        ),
+        CheckResult("b", Status.PASS, "fine"),
+        CheckResult("c", Status.UNKNOWN, "out of time"),
+        CheckResult("d", Status.UNDER_EXERCISED, "no fault bit"),
+    )
+    root, suite = suite_of(results)
+    for counted in (root, suite):
+        assert {name: counted.get(name) for name in ("tests", "failures", "errors")} == {
+            "tests": "4",
+            "failures": "1",
+            "errors": "2",
+        }
+    found = {
+        case.get("name"): [(child.tag, child.get("type")) for child in case]
+        for case in suite.findall("testcase")
+    }
+    assert found == {
+        "a": [("failure", "FAIL")],
+        "b": [],
+        "c": [("error", "UNKNOWN")],
+        "d": [("error", "UNDER-EXERCISED")],
+    }
+    failure = suite.find("testcase/failure")
+    assert failure.get("message") == "FAIL: two leaders"
+    assert failure.text == "split: n1 and n2"
+    assert (suite.get("name"), suite.get("time")) == ("smoke/run-1", "1.250")
+    assert suite.get("timestamp") == "2026-11-21T01:02:03"
+
+
+@pytest.mark.parametrize("status", [status for status in Status if status is not Status.PASS])
+def test_nothing_but_pass_is_green(status):
+    _, suite = suite_of(results_of(CheckResult("a", status, "said")))
+    assert int(suite.get("failures")) + int(suite.get("errors")) == 1
+    assert suite.get("skipped") == "0"
+
+
+def test_a_run_without_checks_is_an_error_not_an_empty_green_suite():
+    _, suite = suite_of(results_of())
+    assert (suite.get("tests"), suite.get("errors")) == ("1", "1")
+    assert suite.find("testcase/error") is not None
+
+
+def test_a_mutant_is_named_in_the_suite():
+    plan = {"campaign": "smoke", "mutant": "M15"}
+    _, suite = suite_of(results_of(CheckResult("a", Status.PASS, ""), plan=plan))
+    assert suite.get("name") == "mutant M15: smoke/run-1"
+
+
+def test_hostile_text_stays_text():
+    anomaly = {"kind": HOSTILE, "explanation": HOSTILE}
+    check = CheckResult(HOSTILE, Status.FAIL, HOSTILE, anomalies=(anomaly,))
+    document = render_junit(results_of(check, plan={"campaign": HOSTILE, "command": HOSTILE}))
+    assert len(document) < 200_000
+    root = ET.fromstring(document)
+    assert root.find(".//script") is None
+    assert '<script>alert("x")</script>' in root.find(".//failure").get("message")

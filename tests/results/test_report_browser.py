@@ -1,0 +1,117 @@
+"""The report in a real browser: everything that matters can be seen, nothing goes wrong."""
+
+import os
+from pathlib import Path
+
+import pytest
+from factory import make_run
+from playwright.sync_api import sync_playwright
+
+from results.pipeline import judge
+from results.report import write_report
+
+pytestmark = pytest.mark.browser
+
+CHROMIUM = Path("/usr/bin/chromium")
+FLAGS = [
+    "--no-sandbox",
+    "--disable-gpu",
+    "--disable-quic",
+    "--no-first-run",
+    "--disable-background-networking",
+    "--disable-component-update",
+    "--disable-sync",
+]
+
+
+@pytest.fixture(scope="module")
+def browser():
+    if not CHROMIUM.exists() and not os.environ.get("CI"):
+        pytest.skip(f"there is no Chromium at {CHROMIUM}")
+    with sync_playwright() as playwright:
+        running = playwright.chromium.launch(executable_path=str(CHROMIUM), args=FLAGS)
+        yield running
+        running.close()
+
+
+@pytest.fixture(scope="module", params=["good", "bad"])
+def stored(request, tmp_path_factory):
+    root = tmp_path_factory.mktemp("runs")
+    if request.param == "good":
+        store = make_run(root, run="good")
+    else:
+        store = make_run(root, run="bad", stale_reads=1, lost_on="n3", mutant="M15")
+    write_report(store, judge(store))
+    return store
+
+
+def opened(browser, store, **options):
+    page = browser.new_page(viewport={"width": 1200, "height": 900}, **options)
+    problems, requests = [], []
+    page.on(
+        "console", lambda m: problems.append(m.text) if m.type in ("error", "warning") else None
+    )
+    page.on("pageerror", lambda error: problems.append(str(error)))
+    page.on("request", lambda request: requests.append(request.url))
+    page.goto(store.report_path.as_uri())
+    return page, problems, requests
+
+
+def eventually(page, condition):
+    """Wait until it holds. (Playwright's own wait evaluates in the page, whose policy forbids it.)"""
+    for _ in range(100):
+        if page.evaluate(condition):
+            return
+        page.wait_for_timeout(50)
+    pytest.fail(f"never became true: {condition}")
+
+
+def test_the_page_shows_verdict_checks_and_chart_without_an_error(browser, stored):
+    page, problems, requests = opened(browser, stored)
+    page.wait_for_selector("#chart .main-svg")
+    bad = stored.folder.name == "bad"
+    assert page.inner_text("#verdict") == ("FAIL" if bad else "PASS")
+    top = page.locator("#verdict").bounding_box()
+    assert top["y"] + top["height"] < 200
+    assert page.locator("#mutant").count() == bad
+    assert page.locator("article.check").count() == 6
+    assert page.locator("svg .bar").count() >= (4 if bad else 0)
+    assert page.locator("#chart .scatterlayer .trace").count() >= 6
+    assert page.locator("#chart .shapelayer path").count() == 6
+    chart = page.locator("#chart").bounding_box()
+    assert chart["width"] > 900
+    assert chart["height"] > 500
+    assert "epoch 4" in page.inner_text("#chart")
+    assert page.evaluate("document.documentElement.scrollWidth") <= 1200
+    assert problems == []
+    assert requests == [stored.report_path.as_uri()]
+    page.close()
+
+
+def test_a_change_of_scheme_redraws_the_chart_in_its_colours(browser, stored):
+    page, problems, _ = opened(browser, stored, color_scheme="light")
+    page.wait_for_selector("#chart .main-svg")
+    colour = "() => getComputedStyle(document.querySelector('#chart .x3tick text')).fill"
+    before = page.evaluate(colour)
+    page.emulate_media(color_scheme="dark")
+    eventually(page, f"({colour})() !== '{before}'")
+    assert problems == []
+    page.close()
+
+
+def test_without_scripts_the_verdict_and_its_evidence_are_there(browser, stored):
+    page, _, _ = opened(browser, stored, java_script_enabled=False)
+    bad = stored.folder.name == "bad"
+    assert page.inner_text("#verdict") == ("FAIL" if bad else "PASS")
+    assert page.locator(".timeline svg").count() == (2 if bad else 0)
+    assert "kraftprobe run" in page.inner_text("#command")
+    page.close()
+
+
+def test_on_a_narrow_screen_nothing_hangs_over(browser, stored):
+    page, problems, _ = opened(browser, stored)
+    page.set_viewport_size({"width": 420, "height": 800})
+    page.wait_for_selector("#chart .main-svg")
+    eventually(page, "document.documentElement.scrollWidth <= 420")
+    assert problems == []
+    page.close()

@@ -1,0 +1,400 @@
+"""The report says what was found, in one file, and takes nothing it shows for markup."""
+
+import itertools
+import json
+import re
+from html.parser import HTMLParser
+from importlib import resources
+
+import numpy as np
+import pytest
+from factory import NODES, make_run
+
+from checkers.history import INFINITY_NS, Event, EventType, pair
+from checkers.verdict import CheckResult, Status
+from results import report
+from results.charts import over_time
+from results.faults import fault_spans, phases, reigns
+from results.files import StoreError
+from results.model import RunResults
+from results.pipeline import judge
+from results.points import POINTS_MAX, latencies, percentiles, thin, throughput
+from results.report import as_script_data, readable, render, write_report
+from results.timeline import OPERATIONS_MAX, WIDTH, draw, operation_text
+
+HOSTILE = [
+    "<script>alert(1)</script>",
+    "</script><img src=x onerror=alert(1)>",
+    "\"'><svg onload=alert(1)>",
+    "<!--<script>",
+    "{{ 7 * 7 }}{% raw %}",
+    "\u2028\u2029\x00",
+    "</textarea></style></title>",
+    "javascript:alert(1)",
+    "x" * 100_000,
+]
+
+
+class Page(HTMLParser):
+    """The elements and the text of a page, as a browser would find them."""
+
+    def __init__(self, text):
+        super().__init__()
+        self.elements, self.text, self._skip = [], [], 0
+        self.feed(text)
+
+    def handle_starttag(self, tag, attrs):
+        self.elements.append((tag, dict(attrs)))
+        self._skip += tag in ("script", "style")
+
+    def handle_endtag(self, tag):
+        self._skip -= tag in ("script", "style")
+
+    def handle_data(self, data):
+        if not self._skip:
+            self.text.append(data)
+
+    def tags(self, name):
+        return [attributes for tag, attributes in self.elements if tag == name]
+
+
+@pytest.fixture(autouse=True, scope="module")
+def without_plotly():
+    """Five megabytes in each page would only slow the tests down; one test has them."""
+    patch = pytest.MonkeyPatch()
+    patch.setattr(report, "_plotly_source", lambda: "/* plotly */")
+    yield
+    patch.undo()
+
+
+def page_of(store):
+    results = judge(store)
+    return render(results, store.plan(), store.history().events, NODES)
+
+
+def text_of(page):
+    return re.sub(r"\s+", " ", " ".join(Page(page).text))
+
+
+def test_the_verdict_comes_first(tmp_path):
+    page = page_of(make_run(tmp_path, stale_reads=1))
+    body = text_of(page[page.index("<body>") :])
+    assert body.split()[:4] == ["synthetic", "/", "20261121T010203Z-seed7", "FAIL"]
+    assert "not linearizable" in body[:200]
+    assert Page(page).tags("title")
+
+
+def test_a_good_run_says_so_and_names_every_check(tmp_path):
+    body = text_of(page_of(make_run(tmp_path)))
+    assert "found nothing wrong" in body
+    for name in ("linearizable", "durability", "log-agreement", "election-safety", "exercised"):
+        assert name in body
+    assert "deliberately faulty" not in body
+    assert "algorithm: zones" in body
+
+
+def test_a_mutant_is_named_loudly(tmp_path):
+    body = text_of(page_of(make_run(tmp_path, mutant="M15")))
+    assert "mutant M15: this node is deliberately faulty." in body
+
+
+def test_the_violating_window_is_drawn_and_listed(tmp_path):
+    page = page_of(make_run(tmp_path, stale_reads=1))
+    assert '<figure class="timeline' in page
+    assert "The 4 operations as a table" in text_of(page)
+
+
+def test_the_operations_that_a_lost_write_names_are_drawn_as_well(tmp_path):
+    page = page_of(make_run(tmp_path, lost_on="n1"))
+    assert '<figure class="timeline' in page
+    assert "w2.204" in text_of(page)
+
+
+def test_it_names_seed_versions_and_the_command_that_repeats_it(tmp_path):
+    page = page_of(make_run(tmp_path, seed=11))
+    assert "kraftprobe run register --duration 60 --seed 11" in text_of(page)
+    assert "4.3.0" in text_of(page)
+
+
+def test_faults_are_listed_with_what_was_measured(tmp_path):
+    body = text_of(page_of(make_run(tmp_path)))
+    assert "kill n1 10.000 s 16.050 s yes yes 1.281 s" in body
+
+
+def test_a_run_cut_short_says_so(tmp_path):
+    store = make_run(tmp_path, duration_s=30, evidence=False)
+    data = store.journal_path.read_bytes()
+    store.journal_path.write_bytes(data[: len(data) // 2])
+    body = text_of(page_of(store))
+    assert "never came to its final reads" in body
+    assert "torn line" in body
+
+
+def test_an_empty_run_has_a_report(tmp_path):
+    store = make_run(tmp_path, duration_s=6)
+    store.journal_path.write_bytes(b"")
+    assert "UNDER-EXERCISED" in text_of(page_of(store)) or "UNKNOWN" in text_of(page_of(store))
+
+
+def test_nothing_is_asked_for_from_anywhere(tmp_path):
+    page = Page(page_of(make_run(tmp_path, stale_reads=1)))
+    for tag, attributes in page.elements:
+        for name in ("src", "href", "srcset", "action", "data", "poster"):
+            assert attributes.get(name, "data:,").startswith("data:"), (tag, attributes)
+    (policy,) = [m["content"] for m in page.tags("meta") if m.get("http-equiv")]
+    assert "default-src 'none'" in policy
+
+
+def hostile_events(text):
+    def event(index, **fields):
+        values = {"time_ns": index * 10**6, "process": 0, "type": EventType.OK, "f": text}
+        return Event(index=index, **{**values, **fields})
+
+    injected = {
+        "phase": "inject",
+        "fault": text,
+        "targets": [text],
+        "verified": False,
+        "detail": {"reason": text},
+    }
+    return [
+        event(0, type=EventType.INVOKE, key=text, value=text, node=text),
+        event(1, key=text, value={text: text}, node=text),
+        event(2, process=text, type=EventType.INVOKE, value=text),
+        event(3, process=text, type=EventType.INFO, error=text),
+        event(4, process="nemesis", f="leader", value={"leader": text, "epoch": 1}),
+        event(5, process="nemesis", type=EventType.INVOKE, value={"phase": "inject"}),
+        event(6, process="nemesis", value=injected),
+    ]
+
+
+def hostile_results(text, events):
+    operation = {
+        "index": 0,
+        "process": text,
+        "f": text,
+        "key": text,
+        "input": text,
+        "output": {text: text},
+        "type": "ok",
+        "invoke_ns": 1,
+        "complete_ns": 2,
+        "error": text,
+        "node": text,
+    }
+    anomaly = {"kind": text, "explanation": text, text: text, "window": [operation]}
+    check = CheckResult(
+        text,
+        Status.FAIL,
+        text,
+        key=text,
+        algorithm=text,
+        anomalies=(anomaly,),
+        certificate={text: [text]},
+        statistics={text: text},
+    )
+    return RunResults(Status.FAIL, (check,), {"operations": len(events)}, text, {}, {text: text})
+
+
+@pytest.mark.parametrize("text", HOSTILE, ids=lambda text: ascii(text[:20]))
+def test_hostile_text_is_shown_as_text(text):
+    events = hostile_events(text)
+    plan = {
+        "campaign": text,
+        "run": text,
+        "seed": text,
+        "mutant": text,
+        "workload": text,
+        "command": text,
+        "versions": {text: text},
+        "nodes": text,
+        "checks": [],
+    }
+    page = Page(render(hostile_results(text, events), plan, events, [text]))
+    plain = Page(
+        render(
+            hostile_results("plain", hostile_events("plain")),
+            {**plan, "mutant": "plain"},
+            hostile_events("plain"),
+            ["plain"],
+        )
+    )
+    assert [tag for tag, _ in page.elements] == [tag for tag, _ in plain.elements]
+    for _, attributes in page.elements:
+        assert not any(name.startswith("on") for name in attributes)
+    assert sum(map(len, page.text)) < 200_000
+    if "alert" in text or "7 * 7" in text:
+        assert text in " ".join(page.text)
+
+
+@pytest.mark.parametrize("text", HOSTILE, ids=lambda text: ascii(text[:20]))
+def test_data_in_a_script_cannot_end_it_and_stays_the_same(text):
+    data = as_script_data({"a": [text]})
+    assert not set("<>&\u2028\u2029") & set(data)
+    assert json.loads(data) == {"a": [text]}
+
+
+def test_plotly_gets_no_markup_of_a_run(tmp_path):
+    text = "<a href='x'>n1</a>"
+    chart = json.dumps(over_time(hostile_events(text), [], [text]))
+    assert "<a" not in chart
+    assert "&lt;a" in chart
+
+
+def test_the_file_holds_the_chart_library_once_and_stays_below_six_megabytes(tmp_path, monkeypatch):
+    monkeypatch.undo()
+    patch = pytest.MonkeyPatch()
+    patch.setattr(report, "_plotly_source", _real_plotly)
+    try:
+        store = make_run(tmp_path)
+        results = judge(store)
+        write_report(store, results)
+    finally:
+        patch.undo()
+    data = store.report_path.read_bytes()
+    assert 4_000_000 < len(data) < 6_000_000
+    assert data.count(b"plotly.js v") == 1
+
+
+def _real_plotly():
+    return resources.files("plotly").joinpath("package_data/plotly.min.js").read_text()
+
+
+def test_results_that_were_tampered_with_are_one_line_not_a_crash(tmp_path):
+    store = make_run(tmp_path, duration_s=6)
+    check = CheckResult("statistics", Status.PASS, "", statistics={"latency_ms": {"read": 3}})
+    results = RunResults(Status.PASS, (check,), {"operations": 1}, "r", {}, {})
+    with pytest.raises(StoreError, match="no report can be made of it"):
+        write_report(store, results)
+    assert not store.report_path.exists()
+
+
+def test_times_are_told_in_seconds():
+    assert readable("until 36494385653 ns or later, 12 ns") == "until 36.494386 s or later, 12 ns"
+
+
+def test_thinning_keeps_the_extremes_and_the_bound():
+    random = np.random.default_rng(3)
+    times, values = np.sort(random.random(50_000)), random.lognormal(size=50_000)
+    kept = thin(times, values, 2_000)
+    assert len(kept) <= 2_000
+    assert values[kept].max() == values.max()
+    assert values[kept].min() == values.min()
+    assert list(kept) == sorted(set(kept))
+    for part in np.array_split(np.arange(50_000), 500):
+        assert values[part].max() in values[kept]
+
+
+def test_few_points_are_all_kept():
+    assert list(thin(np.arange(5.0), np.arange(5.0), 5)) == [0, 1, 2, 3, 4]
+
+
+def test_latencies_count_what_they_do_not_show(tmp_path):
+    events = make_run(tmp_path, duration_s=60, rate_per_s=400).history().events
+    operations = pair(events)
+    groups = latencies(operations, events)
+    assert sum(group.shown_of for group in groups) == len(operations) > POINTS_MAX
+    assert sum(len(group.latency_ms) for group in groups) <= POINTS_MAX
+    rates = throughput(operations, events, events[-1].time_ns)
+    counted = sum(rate.sum() for rate in rates.rate.values()) * rates.bucket_s
+    assert counted == pytest.approx(len(operations))
+    lines = percentiles(operations, events[-1].time_ns)
+    assert np.nanmax(lines.p99_ms) >= np.nanmax(lines.p50_ms)
+
+
+def test_faults_leaders_and_phases_are_read_from_the_journal(tmp_path):
+    events = make_run(tmp_path, duration_s=60).history().events
+    spans = fault_spans(events)
+    assert [(s.fault, s.targets, s.verified, s.healed) for s in spans] == [
+        ("kill", ("n1",), True, True),
+        ("pause", ("n3",), True, True),
+        ("partition", ("n2",), True, True),
+    ]
+    assert [(r.node, r.epoch) for r in reigns(events, 10**12)] == [("n1", 1), ("n2", 2), ("n3", 4)]
+    assert reigns(events, 10**12)[-1].end_ns == 10**12
+    assert [name for name, _ in phases(events)] == ["faults", "heal", "final-reads"]
+
+
+def test_a_fault_that_was_never_healed_stays_open_and_one_that_did_not_bite_says_why():
+    events = hostile_events("pause")
+    (span,) = fault_spans(events)
+    assert (span.end_ns, span.verified, span.healed, span.detail) == (None, False, False, "pause")
+
+
+def operation(index, process, invoke_ns, complete_ns, **fields):
+    values = {"f": "write", "key": "k", "input": f"w{index}", "output": None, "type": "ok"}
+    return {
+        "index": index,
+        "process": process,
+        "invoke_ns": invoke_ns,
+        "complete_ns": complete_ns,
+        **values,
+        **fields,
+    }
+
+
+def test_a_window_is_drawn_inside_its_frame_a_row_for_each_process():
+    window = [
+        operation(0, 1, 100, 200),
+        operation(1, 2, 150, 400),
+        operation(2, 1, 300, 350),
+        operation(3, 3, 320, INFINITY_NS, type="info"),
+    ]
+    picture = draw(window)
+    assert [name for _, name in picture.rows] == ["1", "2", "3"]
+    assert all(bar.x >= 0 and bar.x + bar.width <= WIDTH for bar in picture.bars)
+    assert [bar.open for bar in picture.bars].count(True) == 1
+    in_time = sorted(picture.bars, key=lambda bar: bar.x)
+    assert [bar.label for bar in in_time] == [
+        'write "w0"',
+        'write "w1"',
+        'write "w2"',
+        'write "w3": info',
+    ]
+
+
+def test_labels_of_one_process_do_not_cover_each_other():
+    window = [operation(i, 1, i * 10, i * 10 + 5) for i in range(20)]
+    picture = draw(window)
+    spans = sorted(
+        (bar.y, bar.label_x, bar.label_x + 7 * len(bar.label))
+        for bar in picture.bars
+        if bar.anchor == "start"
+    )
+    for (y, _, end), (other_y, start, _) in itertools.pairwise(spans):
+        assert y != other_y or end <= start + 1
+
+
+def test_a_large_window_is_cut_and_says_so():
+    picture = draw([operation(i, i, i, i + 1) for i in range(OPERATIONS_MAX + 5)])
+    assert (len(picture.bars), picture.left_out) == (OPERATIONS_MAX, 5)
+
+
+@pytest.mark.parametrize(
+    "window",
+    [
+        [],
+        [{}],
+        [{"index": "x", "invoke_ns": None}],
+        [{"invoke_ns": 5, "complete_ns": 2, "index": 0}],
+    ],
+)
+def test_what_is_no_operation_is_not_drawn(window):
+    assert draw(window) is None
+
+
+@pytest.mark.parametrize(
+    ("fields", "expected"),
+    [
+        ({"f": "read", "input": None, "output": "a"}, 'read → "a"'),
+        ({"f": "read", "input": None, "output": None}, "read → null"),
+        ({"f": "write", "input": "a", "output": "a"}, 'write "a"'),
+        ({"f": "cas", "input": ["a", "b"], "output": True}, 'cas ["a", "b"] → true'),
+        (
+            {"f": "write", "input": "a", "type": "info", "error": "timeout"},
+            'write "a": info (timeout)',
+        ),
+    ],
+)
+def test_an_operation_is_told_in_a_few_words(fields, expected):
+    assert operation_text({"type": "ok", **fields}) == expected
