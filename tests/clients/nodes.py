@@ -11,6 +11,7 @@ import subprocess
 import sys
 import time
 from pathlib import Path
+from typing import Self
 
 TIMEOUT_S = 30.0
 
@@ -96,7 +97,7 @@ class Nodes:
                 assert time.monotonic() < deadline, f"node {node} does not listen"
                 time.sleep(0.02)
 
-    def __enter__(self) -> Nodes:
+    def __enter__(self) -> Self:
         for node in self.client_ports:
             self.start(node)
         for node in self.client_ports:

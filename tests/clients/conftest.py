@@ -1,0 +1,10 @@
+import pytest
+
+from tests.clients.nodes import Nodes
+
+
+@pytest.fixture(scope="session")
+def nodes(tmp_path_factory):
+    """Three live nodes for the whole session."""
+    with Nodes(tmp_path_factory.mktemp("nodes")) as running:
+        yield running

@@ -1,0 +1,95 @@
+"""confluent-kafka's (librdkafka's) admin client against three live nodes."""
+
+import time
+
+import pytest
+from confluent_kafka import KafkaException
+from confluent_kafka.admin import (
+    AdminClient,
+    AlterConfigOpType,
+    ConfigEntry,
+    ConfigResource,
+    NewPartitions,
+    NewTopic,
+)
+
+pytestmark = pytest.mark.cluster
+
+TIMEOUT_S = 20
+
+
+@pytest.fixture(scope="module")
+def admin(nodes):
+    client = AdminClient({"bootstrap.servers": nodes.bootstrap, "log_level": 0})
+    deadline = time.monotonic() + TIMEOUT_S
+    while client.list_topics(timeout=TIMEOUT_S).controller_id < 0:
+        assert time.monotonic() < deadline, "no leader"
+        time.sleep(0.05)
+    return client
+
+
+def result(futures):
+    (future,) = futures.values()
+    return future.result(TIMEOUT_S)
+
+
+def eventually(read, expected):
+    """Images of nodes follow the log; librdkafka asks any of them."""
+    deadline = time.monotonic() + 10
+    while (got := read()) != expected and time.monotonic() < deadline:
+        time.sleep(0.02)
+    assert got == expected
+
+
+def partition_counts(admin):
+    topics = admin.list_topics(timeout=TIMEOUT_S).topics
+    return {name: len(topic.partitions) for name, topic in topics.items()}
+
+
+def test_a_topic_is_created_listed_grown_and_deleted(admin):
+    result(admin.create_topics([NewTopic("life", num_partitions=2, replication_factor=1)]))
+    eventually(lambda: partition_counts(admin), {"life": 2})
+    result(admin.create_partitions([NewPartitions("life", 5)]))
+    eventually(lambda: partition_counts(admin), {"life": 5})
+    result(admin.delete_topics(["life"]))
+    eventually(lambda: partition_counts(admin), {})
+
+
+def test_a_second_topic_of_the_same_name_is_refused(admin):
+    topic = NewTopic("twice", num_partitions=1, replication_factor=1)
+    result(admin.create_topics([topic]))
+    with pytest.raises(KafkaException, match="TOPIC_ALREADY_EXISTS"):
+        result(admin.create_topics([topic]))
+    result(admin.delete_topics(["twice"]))
+
+
+def alter(admin, operation, value):
+    entry = ConfigEntry("cleanup.policy", value, incremental_operation=operation)
+    resource = ConfigResource(ConfigResource.Type.TOPIC, "configured", incremental_configs=[entry])
+    result(admin.incremental_alter_configs([resource]))
+
+
+def test_configs_are_set_appended_to_subtracted_from_deleted_and_described(admin):
+    result(admin.create_topics([NewTopic("configured", num_partitions=1, replication_factor=1)]))
+
+    def value():
+        resource = ConfigResource(ConfigResource.Type.TOPIC, "configured")
+        entry = result(admin.describe_configs([resource])).get("cleanup.policy")
+        return None if entry is None else entry.value
+
+    alter(admin, AlterConfigOpType.SET, "delete")
+    eventually(value, "delete")
+    alter(admin, AlterConfigOpType.APPEND, "compact")
+    eventually(value, "delete,compact")
+    alter(admin, AlterConfigOpType.SUBTRACT, "delete")
+    eventually(value, "compact")
+    alter(admin, AlterConfigOpType.DELETE, None)
+    eventually(value, None)
+    result(admin.delete_topics(["configured"]))
+
+
+def test_the_cluster_is_described(admin, nodes):
+    cluster = admin.describe_cluster().result(TIMEOUT_S)
+    assert cluster.cluster_id == "test-cluster"
+    assert {node.id: node.port for node in cluster.nodes} == nodes.client_ports
+    assert cluster.controller.id in nodes.client_ports

@@ -1,0 +1,163 @@
+"""How a node process starts, refuses to start, and ends."""
+
+import signal
+import socket
+import subprocess
+import sys
+
+import pytest
+
+from tests.clients.nodes import TIMEOUT_S, Nodes
+
+pytestmark = pytest.mark.cluster
+
+
+@pytest.fixture
+def one(tmp_path):
+    nodes = Nodes(tmp_path, 1)
+    yield nodes
+    nodes.__exit__()
+
+
+def refusal(process_or_nodes, node=1):
+    """Exit code and stderr of a node that does not start; stderr must be one plain line."""
+    code = process_or_nodes.processes[node].wait(TIMEOUT_S)
+    (line,) = process_or_nodes.stderr(node).splitlines()
+    assert "Traceback" not in line
+    return code, line
+
+
+def events(nodes, name):
+    return [e for e in nodes.trace(1) if e["e"] == name]
+
+
+def test_sigterm_ends_a_node_gracefully_and_it_comes_back_as_itself(one):
+    for incarnation in (0, 1):
+        one.start(1)
+        one.wait_until_listening(1)
+        assert one.stop(1) == 0
+        starts = events(one, "start")
+        assert [e["n"] for e in starts] == list(range(incarnation + 1))
+    assert len({e["directory_id"] for e in starts}) == 1
+    assert one.stderr(1) == ""
+
+
+def test_an_empty_folder_is_formatted(one):
+    one.start(1)
+    one.wait_until_listening(1)
+    data = one.node_folder(1) / "data"
+    properties = dict(
+        line.split("=", 1) for line in (data / "meta.properties").read_text().splitlines()
+    )
+    assert properties["version"] == "1"
+    assert properties["cluster.id"] == "test-cluster"
+    assert properties["node.id"] == "1"
+    assert len(properties["directory.id"]) == 22
+    assert (data / "__cluster_metadata-0").is_dir()
+
+
+def test_a_killed_node_is_its_next_incarnation(one):
+    one.start(1)
+    one.wait_until_listening(1)
+    one.processes[1].send_signal(signal.SIGKILL)
+    one.processes[1].wait(TIMEOUT_S)
+    one.start(1)
+    one.wait_until_listening(1)
+    assert [e["n"] for e in events(one, "start")] == [0, 1]
+
+
+def test_a_port_that_is_taken_is_one_line_and_exit_2(one):
+    with socket.create_server(("127.0.0.1", one.controller_ports[1])):
+        one.start(1)
+        code, line = refusal(one)
+    assert code == 2
+    assert str(one.controller_ports[1]) in line
+    assert "address already in use" in line
+
+
+def test_a_folder_in_use_is_one_line_and_exit_2(one):
+    one.start(1)
+    one.wait_until_listening(1)
+    first = one.processes[1]
+    one.start(1)
+    code, line = refusal(one)
+    assert (code, first.poll()) == (2, None)
+    assert "in use" in line
+    first.kill()
+    first.wait(TIMEOUT_S)
+
+
+def test_a_folder_of_another_cluster_is_one_line_and_exit_2(one):
+    one.start(1)
+    one.wait_until_listening(1)
+    one.stop(1)
+    one.settings["cluster.id"] = "another"
+    one.start(1)
+    code, line = refusal(one)
+    assert code == 2
+    assert "cluster.id is 'test-cluster', the configuration says 'another'" in line
+
+
+def test_a_folder_that_cannot_be_made_is_one_line_and_exit_2(one):
+    one.settings["metadata.log.dir"] = "/proc/nowhere"
+    one.start(1)
+    code, line = refusal(one)
+    assert code == 2
+    assert "metadata.log.dir" in line
+
+
+def test_a_foreign_folder_is_not_formatted(one):
+    data = one.node_folder(1) / "data"
+    data.mkdir(parents=True)
+    (data / "holiday.jpg").write_bytes(b"")
+    one.start(1)
+    code, line = refusal(one)
+    assert code == 2
+    assert "holiday.jpg" in line
+
+
+def test_an_unreadable_quorum_state_is_one_line_and_exit_1(one):
+    one.start(1)
+    one.wait_until_listening(1)
+    one.stop(1)
+    state = one.node_folder(1) / "data" / "__cluster_metadata-0" / "quorum-state"
+    state.write_text("{")
+    one.start(1)
+    code, _ = refusal(one)
+    assert code == 1
+    assert [e["n"] for e in events(one, "fatal")] == [1]
+    assert state.read_text() == "{"
+
+
+def command(*arguments):
+    return subprocess.run(
+        [sys.executable, "-m", "cluster.node", *arguments],
+        capture_output=True,
+        text=True,
+        timeout=TIMEOUT_S,
+        check=False,
+    )
+
+
+def test_a_missing_configuration_is_one_line_and_exit_2(tmp_path):
+    result = command("--config", str(tmp_path / "none"))
+    assert result.returncode == 2
+    assert result.stderr == f"{tmp_path}/none: No such file or directory\n"
+
+
+def test_an_unknown_mutant_is_one_line_and_exit_2(one):
+    one.node_folder(1).mkdir()
+    config = one.node_folder(1) / "server.properties"
+    config.write_text("".join(f"{k}={v}\n" for k, v in one.properties(1).items()))
+    result = command("--config", str(config), "--mutant", "M9999")
+    assert result.returncode == 2
+    assert len(result.stderr.splitlines()) == 1
+    assert "M9999" in result.stderr
+
+
+def test_a_bad_key_is_one_line_and_exit_2(one):
+    one.settings["node.idd"] = 1
+    one.start(1)
+    code, line = refusal(one)
+    assert code == 2
+    assert "did you mean 'node.id'?" in line
