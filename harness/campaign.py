@@ -43,8 +43,10 @@ from workloads.base import ClientContext, Completion, Op, WorkloadClient
 from workloads.leader import LeaderTracker
 from workloads.target import LEADS_NOT
 
-BACK_OFF_S = 0.25
-"""Pause of a worker after an answer of a node that does not lead, or none at all."""
+BACK_OFF_S = 0.1
+"""Pause of a worker after it asked a node that does not lead; it asks another one then."""
+PINNED_BACK_OFF_S = 0.25
+"""The same for a worker that will ask the same node again."""
 FINAL_BOUND_S = 30.0
 """How long the cluster has, after the heal, for each of: the last operations, the final reads."""
 HEAL_BOUND_S = 20.0
@@ -131,13 +133,12 @@ def main_phase(plan: Plan, nemesis: NemesisClient) -> Generator:
     def stream(worker: Worker) -> Generator:
         assert isinstance(worker, int), "only clients have streams"
         random = Random(f"{plan.seed}/operations/{worker}")
-        return Of(plan.workload.operations(worker, random))
+        pinned = pinned_to(plan, worker) is not None
+        delay_s = PINNED_BACK_OFF_S if pinned else BACK_OFF_S
+        operations = plan.workload.operations(worker, random, pinned=pinned)
+        return BackOff(delay_s, LEADS_NOT, Of(operations))
 
-    rate = Rate(
-        plan.rate_per_s,
-        BackOff(BACK_OFF_S, LEADS_NOT, EachWorker(stream)),
-        Random(f"{plan.seed}/rate"),
-    )
+    rate = Rate(plan.rate_per_s, EachWorker(stream), Random(f"{plan.seed}/rate"))
     return Together(
         clients=TimeLimit(plan.duration_s, rate),
         nemesis=TimeLimit(plan.duration_s, At(nemesis.timed_ops())),
@@ -203,9 +204,9 @@ class _Connected:
 
 
 def pinned_to(plan: Plan, worker: int) -> str | None:
-    """Node that a worker is pinned to: one worker a node, but never more than half of them."""
-    pinned = min(plan.nodes, plan.concurrency // 2)
-    return plan.node_names[worker] if worker < pinned else None
+    """Node that a worker is pinned to: two workers a node, but never more than half of all."""
+    pinned = min(2 * plan.nodes, plan.concurrency // 2)
+    return plan.node_names[worker % plan.nodes] if worker < pinned else None
 
 
 @contextlib.asynccontextmanager

@@ -15,8 +15,8 @@ anything starts. What is wrong is told in one line that names the key, and the n
 | `duration_s` | length of the fault phase in seconds | 60 |
 | `seed` | of schedule and operations | drawn anew |
 | `rate_per_s` | operations a second over all clients | 150 |
-| `concurrency` | client workers; the first ones are pinned to one node each | 12 |
-| `operation_timeout_ms` | after which an operation is indeterminate | 2000 |
+| `concurrency` | client workers; the first ones are pinned to one node each | 15 |
+| `operation_timeout_ms` | after which an operation is indeterminate | 800 |
 | `faults` | kinds of fault that must come | kill, pause, partition |
 | `schedule` | options (`quiet_s`, `fault_s`: [least, most]) or a list of entries | random |
 | `expectations` | `min_operations`, `faults`, `leader_changes`, else UNDER-EXERCISED | by rate |
@@ -72,8 +72,10 @@ NUMBERS: Mapping[str, Number] = {
     "duration_s": Number(60, 1, 7 * 86_400, whole=False),
     "seed": Number(0, 0, 2**63 - 1),
     "rate_per_s": Number(150, 0.1, 100_000, whole=False),
-    "concurrency": Number(12, 1, 1_000),
-    "operation_timeout_ms": Number(2_000, 50, 60_000, whole=False),
+    "concurrency": Number(15, 1, 1_000),
+    # Below the nodes' fetch time-out: clients that wait for a leader that was cut off are free
+    # again, and write to the next one, while the old one may still believe in itself.
+    "operation_timeout_ms": Number(800, 50, 60_000, whole=False),
 }
 
 

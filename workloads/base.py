@@ -98,8 +98,13 @@ class Workload(Protocol):
     def name(self) -> str:
         """As a plan names it."""
 
-    def operations(self, worker: int, random: Random) -> Iterator[Op]:
-        """Stream a worker's operations without end, with no randomness but `random`."""
+    def operations(self, worker: int, random: Random, *, pinned: bool) -> Iterator[Op]:
+        """Stream a worker's operations without end, with no randomness but `random`.
+
+        A pinned worker asks one node only, and is there to see what a node answers that should not
+        answer any more. It does nothing that such a node would keep it waiting for, where the
+        workload has a choice.
+        """
 
     def final_operations(self) -> Sequence[Op]:
         """Operations of the end, each repeated until one of them is ok, after the heal."""

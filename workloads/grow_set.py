@@ -36,8 +36,9 @@ class Set:
     partitions_max: int
     name: str = "set"
 
-    def operations(self, worker: int, random: Random) -> Iterator[Op]:
+    def operations(self, worker: int, random: Random, *, pinned: bool) -> Iterator[Op]:
         """Add `s<worker>-<count>`; the name is both key and element."""
+        del pinned  # there is nothing to read
         count = 0
         while True:
             name = f"s{worker}-{count}"

@@ -33,7 +33,7 @@ from workloads.target import Target
 CONFIG_PREFIX = "kraftprobe.register."
 
 OPTIONS = {
-    "keys": Option(16, "how many registers there are", 1, 10_000),
+    "keys": Option(8, "how many registers there are", 1, 10_000),
     "write_fraction": Option(0.5, "share of operations that are writes", 0.01, 0.99),
 }
 
@@ -47,15 +47,15 @@ class Register:
     name: str = "register"
 
     def key(self, number: int) -> str:
-        """Name of a register, e.g. `k03`."""
+        """Name of a register, e.g. `k3`."""
         return f"k{number:0{len(str(self.keys - 1))}}"
 
-    def operations(self, worker: int, random: Random) -> Iterator[Op]:
-        """Read and write random keys; this worker's values are `w<worker>.<count>`."""
+    def operations(self, worker: int, random: Random, *, pinned: bool) -> Iterator[Op]:
+        """Read and write random keys (pinned: read); values are `w<worker>.<count>`."""
         count = 0
         while True:
             key = self.key(random.randrange(self.keys))
-            if random.random() < self.write_fraction:
+            if not pinned and random.random() < self.write_fraction:
                 yield Op("write", key, f"w{worker}.{count}")
                 count += 1
             else:

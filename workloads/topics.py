@@ -46,12 +46,13 @@ class Topics:
         """Name of a topic, e.g. `t03`."""
         return f"t{number:0{len(str(self.names - 1))}}"
 
-    def operations(self, worker: int, random: Random) -> Iterator[Op]:
-        """Create, delete and, as often as both, describe random names."""
+    def operations(self, worker: int, random: Random, *, pinned: bool) -> Iterator[Op]:
+        """Create, delete and, as often as both, describe random names (pinned: describe)."""
         del worker  # nothing that a worker sends carries its number
         while True:
             topic = self.topic(random.randrange(self.names))
             f = random.choice(("create", "delete", "describe", "describe"))
+            f = "describe" if pinned else f
             partitions = random.randint(1, self.partitions_max)
             yield Op(f, topic, {"partitions": partitions} if f == "create" else None)
 

@@ -103,7 +103,7 @@ def test_one_seed_gives_one_stream_of_operations_for_each_worker():
     for name in ("register", "topics", "set"):
         workload = plan(workload=name).workload
         one, other = (
-            list(itertools.islice(workload.operations(2, Random("7/operations/2")), 50))
+            list(itertools.islice(workload.operations(2, Random("7"), pinned=False), 50))
             for _ in range(2)
         )
         assert one == other
