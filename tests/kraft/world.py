@@ -12,12 +12,14 @@ from cluster.backends.sim.scheduler import Scheduler
 from cluster.kraft.client import RaftClient
 from cluster.kraft.config import RaftConfig
 from cluster.kraft.leader_state import Leader
+from cluster.kraft.states import Follower
 from cluster.kraft.types import CommittedBatch, LeaderAndEpoch
 from cluster.kraft.voters import VoterSet
 from cluster.log.log import Log, LogConfig
 from cluster.ports import Endpoint
 
 DIRECTORY = "__cluster_metadata-0"
+FOR_LONG_MS = 1_000_000
 
 
 class Listener:
@@ -253,3 +255,21 @@ class World:
 
     def settle(self, duration_ms=3_000):
         self.scheduler.run_for(duration_ms)
+
+    def keep_still(self, *nodes):
+        """Let these nodes not stand for election for long, and no leader count as heard of."""
+        for node in nodes:
+            state = node.state
+            if isinstance(state, Follower):
+                state.has_fetched_from_leader = False
+                state.fetch_deadline_ms = self.scheduler.now_ms + FOR_LONG_MS
+            elif not isinstance(state, Leader):
+                state.election_deadline_ms = self.scheduler.now_ms + FOR_LONG_MS
+
+    def stand(self, node):
+        """Let a node's time-out be over now."""
+        if isinstance(node.state, Follower):
+            node.state.fetch_deadline_ms = self.scheduler.now_ms
+        else:
+            node.state.election_deadline_ms = self.scheduler.now_ms
+        node.client._submit(lambda: None)
