@@ -1,0 +1,252 @@
+"""How certain the client is about what became of a request."""
+
+import asyncio
+
+import pytest
+
+from cluster.client import (
+    CLUSTER_RESOURCE,
+    CallFailed,
+    Client,
+    FinalReadRefused,
+    Outcome,
+)
+from cluster.client_errors import DEFINITE_ERRORS, INDEFINITE_ERRORS, is_definite
+from cluster.errors import ErrorCode
+from cluster.kraft.messages import DescribeQuorumResponse
+from cluster.ports import Endpoint, Failure
+from cluster.protocol import messages as m
+
+NODE = Endpoint(1, "127.0.0.1", 9092)
+ERRORS = [e for e in ErrorCode if e is not ErrorCode.none]
+
+
+class CannedNetwork:
+    """Answers every request with one reply; None is a network that never calls back."""
+
+    def __init__(self, *replies, times=1):
+        self.replies = list(replies)
+        self.times = times
+        self.requests = []
+
+    def request(self, destination, message, timeout_ms, on_reply):
+        self.requests.append((destination, message, timeout_ms))
+        reply = self.replies.pop(0)
+        if reply is not None:
+            for _ in range(self.times):
+                asyncio.get_running_loop().call_soon(on_reply, reply)
+
+
+class ImpatientClock:
+    """Lets a second pass at once."""
+
+    def monotonic_ms(self):
+        return 0.0
+
+    def wall_ms(self):
+        return 0
+
+    def call_later(self, delay_ms, callback):
+        return asyncio.get_running_loop().call_later(delay_ms / 100_000, callback)
+
+
+def outcome(reply, operation, times=1):
+    async def body():
+        client = Client(CannedNetwork(reply, times=times), ImpatientClock())
+        return await operation(client)
+
+    return asyncio.run(body())
+
+
+def created(error, topic_id=None):
+    result = m.CreatableTopicResult(
+        name="t", topic_id=topic_id, error_code=error, error_message=None, configs=None
+    )
+    return m.CreateTopicsResponse(throttle_time=m.NO_THROTTLE, topics=(result,))
+
+
+def deleted(error):
+    result = m.DeletableTopicResult(name="t", topic_id=None, error_code=error, error_message=None)
+    return m.DeleteTopicsResponse(throttle_time=m.NO_THROTTLE, responses=(result,))
+
+
+def altered(error):
+    result = m.AlterConfigsResourceResponse(
+        error_code=error, error_message=None, resource_type=4, resource_name=""
+    )
+    return m.IncrementalAlterConfigsResponse(throttle_time=m.NO_THROTTLE, responses=(result,))
+
+
+def described(error, **values):
+    result = m.DescribeConfigsResult(
+        error_code=error,
+        error_message=None,
+        resource_type=4,
+        resource_name="",
+        configs=tuple(
+            m.DescribeConfigsResourceResult(
+                name=k,
+                value=v,
+                read_only=False,
+                is_sensitive=False,
+                synonyms=(),
+                documentation=None,
+            )
+            for k, v in values.items()
+        ),
+    )
+    return m.DescribeConfigsResponse(throttle_time=m.NO_THROTTLE, results=(result,))
+
+
+def metadata(controller_id, error=ErrorCode.none, topic_error=ErrorCode.none):
+    topic = m.MetadataResponseTopic(error_code=topic_error, name="t", topic_id=None, partitions=())
+    return m.MetadataResponse(
+        throttle_time=m.NO_THROTTLE,
+        brokers=(),
+        controller_id=controller_id,
+        topics=(topic,),
+        error_code=error,
+    )
+
+
+OPERATIONS = {
+    "create_topic": (lambda c: c.create_topic(NODE, "t"), created),
+    "delete_topic": (lambda c: c.delete_topic(NODE, "t"), deleted),
+    "alter_config": (lambda c: c.alter_config(NODE, CLUSTER_RESOURCE, "k", "set", "v"), altered),
+    "read_config": (lambda c: c.read_config(NODE, CLUSTER_RESOURCE, "k"), described),
+    "describe_topic": (lambda c: c.describe_topic(NODE, "t"), lambda e: metadata(1, e)),
+}
+
+
+def test_every_error_code_is_classified_once():
+    assert {ErrorCode.none} == set(ErrorCode) - DEFINITE_ERRORS - INDEFINITE_ERRORS
+    assert frozenset() == DEFINITE_ERRORS & INDEFINITE_ERRORS
+
+
+@pytest.mark.parametrize(
+    ("error", "definite"),
+    [
+        (ErrorCode.not_controller, True),
+        (ErrorCode.topic_already_exists, True),
+        (ErrorCode.unknown_topic_or_partition, True),
+        (ErrorCode.invalid_config, True),
+        (ErrorCode.invalid_request, True),
+        (ErrorCode.unsupported_version, True),
+        (ErrorCode.request_timed_out, False),
+        (ErrorCode.unknown_server_error, False),
+        (ErrorCode.network_exception, False),
+        (ErrorCode.not_leader_or_follower, False),
+        (ErrorCode.kafka_storage_error, False),
+    ],
+)
+def test_an_error_is_definite_only_when_nothing_can_have_happened(error, definite):
+    assert is_definite(error) is definite
+
+
+@pytest.mark.parametrize("operation", OPERATIONS)
+def test_an_error_response_is_fail_when_definite_and_info_otherwise(operation):
+    call, response = OPERATIONS[operation]
+    for error in ERRORS:
+        expected = "fail" if error in DEFINITE_ERRORS else "info"
+        assert outcome(response(error), call) == Outcome(expected, error=error.name)
+
+
+@pytest.mark.parametrize(
+    ("failure", "expected"),
+    [
+        (Failure.NOT_SENT, Outcome("fail", error="not-sent")),
+        (Failure.UNSUPPORTED_VERSION, Outcome("fail", error="unsupported-version")),
+        (Failure.TIMED_OUT, Outcome("info", error="timed-out")),
+        (Failure.DISCONNECTED, Outcome("info", error="disconnected")),
+        (None, Outcome("info", error="timed-out")),
+    ],
+)
+@pytest.mark.parametrize("operation", OPERATIONS)
+def test_no_response_is_fail_only_when_nothing_was_sent(operation, failure, expected):
+    assert outcome(failure, OPERATIONS[operation][0]) == expected
+
+
+def test_every_failure_is_expected_somewhere_above():
+    assert {f.value for f in Failure} == {
+        "not-sent", "unsupported-version", "timed-out", "disconnected",
+    }  # fmt: skip
+
+
+@pytest.mark.parametrize(
+    "operation", ["create_topic", "delete_topic", "alter_config", "read_config"]
+)
+def test_an_answer_about_nothing_is_info(operation):
+    empty = {
+        "create_topic": m.CreateTopicsResponse(throttle_time=m.NO_THROTTLE, topics=()),
+        "delete_topic": m.DeleteTopicsResponse(throttle_time=m.NO_THROTTLE, responses=()),
+        "alter_config": m.IncrementalAlterConfigsResponse(
+            throttle_time=m.NO_THROTTLE, responses=()
+        ),
+        "read_config": m.DescribeConfigsResponse(throttle_time=m.NO_THROTTLE, results=()),
+    }
+    assert outcome(empty[operation], OPERATIONS[operation][0]).type == "info"
+
+
+@pytest.mark.parametrize("named", [-1, 2])
+def test_a_topic_described_by_another_node_than_the_controller_is_no_information(named):
+    got = outcome(metadata(named), lambda c: c.describe_topic(NODE, "t"))
+    assert got == Outcome("fail", error="not_controller")
+
+
+def test_an_absent_topic_is_an_answer_and_not_an_error():
+    absent = metadata(1, topic_error=ErrorCode.unknown_topic_or_partition)
+    assert outcome(absent, lambda c: c.describe_topic(NODE, "t")) == Outcome("ok", None)
+
+
+def test_a_config_that_is_not_set_reads_as_none():
+    read = OPERATIONS["read_config"][0]
+    assert outcome(described(ErrorCode.none, other="1"), read) == Outcome("ok", None)
+    assert outcome(described(ErrorCode.none, k="1"), read) == Outcome("ok", "1")
+
+
+def test_a_network_that_answers_twice_is_survived():
+    call, response = OPERATIONS["alter_config"]
+    assert outcome(response(ErrorCode.none), call, times=3) == Outcome("ok", "v")
+
+
+def test_a_call_without_an_answer_says_how_certain_that_is():
+    async def body():
+        client = Client(CannedNetwork(Failure.NOT_SENT, Failure.TIMED_OUT), ImpatientClock())
+        for definite in (True, False):
+            with pytest.raises(CallFailed) as failed:
+                await client.describe_quorum(NODE)
+            assert failed.value.definite is definite
+
+    asyncio.run(body())
+
+
+def test_one_operation_is_one_request():
+    async def body():
+        network = CannedNetwork(Failure.DISCONNECTED)
+        client = Client(network, ImpatientClock(), timeout_ms=1234)
+        await client.create_topic(NODE, "t", 5)
+        ((destination, request, timeout_ms),) = network.requests
+        assert (destination, timeout_ms) == (NODE, 1234)
+        assert request.timeout.total_seconds() == 1.234
+        assert [(t.name, t.num_partitions) for t in request.topics] == [("t", 5)]
+
+    asyncio.run(body())
+
+
+def test_a_final_read_that_is_refused_is_no_final_read():
+    async def body():
+        network = CannedNetwork(metadata(-1), described(ErrorCode.not_controller))
+        with pytest.raises(FinalReadRefused, match="not_controller"):
+            await Client(network, ImpatientClock()).final_read(NODE)
+
+    asyncio.run(body())
+
+
+def test_describe_quorum_returns_the_leaders_answer():
+    answer = DescribeQuorumResponse(ErrorCode.none, 2, 5, 9)
+
+    async def body():
+        client = Client(CannedNetwork(answer), ImpatientClock())
+        assert await client.describe_quorum(NODE) == answer
+
+    asyncio.run(body())
