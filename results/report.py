@@ -31,6 +31,7 @@ from results.timeline import Timeline, draw
 
 _TEXT_MAX = 2_000
 """Characters of one untrusted text that are shown; what was cut is said."""
+_SHOWN_OTHERWISE = frozenset({"kind", "key", "explanation", "window", "window_operations"})
 _ROWS_MAX = 200
 _NANOSECONDS = re.compile(r"\b(\d{6,19}) ns\b")
 _STATUS_TITLE = {
@@ -47,6 +48,7 @@ class AnomalyView:
     """One thing that is wrong, as the page shows it."""
 
     kind: str
+    key: str | None
     explanation: str
     details: tuple[tuple[str, str], ...]
     timeline: Timeline | None
@@ -225,11 +227,12 @@ def _anomaly_view(anomaly: Mapping[str, Any], by_index: Mapping[int, Operation])
     timeline = draw(operations)
     return AnomalyView(
         kind=str(anomaly.get("kind", "anomaly")),
+        key=None if anomaly.get("key") is None else str(anomaly["key"]),
         explanation=str(anomaly.get("explanation", "")),
         details=tuple(
             (str(name), value if isinstance(value, str) else json.dumps(value, default=str))
             for name, value in anomaly.items()
-            if name not in ("kind", "explanation", "window") and value is not None
+            if name not in _SHOWN_OTHERWISE and value is not None
         ),
         timeline=timeline,
         window=tuple(operations[:_ROWS_MAX]) if timeline is not None else (),
