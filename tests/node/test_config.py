@@ -1,0 +1,157 @@
+from pathlib import Path
+
+import pytest
+
+from cluster.config import ConfigError, ListenerAddress, load_config, parse_config
+from cluster.ports import Endpoint
+
+MINIMAL = {
+    "process.roles": "controller,broker",
+    "node.id": "2",
+    "cluster.id": "c",
+    "listeners": "CLIENT://127.0.0.1:9092,CONTROLLER://127.0.0.1:9093",
+    "controller.listener.names": "CONTROLLER",
+    "controller.quorum.voters": "3@h3:9093,2@h2:9093",
+    "metadata.log.dir": "/data/metadata",
+}
+
+
+def text(**changes):
+    properties = {**MINIMAL, **{k.replace("__", "."): v for k, v in changes.items()}}
+    return "".join(f"{k}={v}\n" for k, v in properties.items() if v is not None)
+
+
+def error(**changes):
+    with pytest.raises(ConfigError) as raised:
+        parse_config(text(**changes), "server.properties")
+    message = str(raised.value)
+    assert message.startswith("server.properties: ")
+    assert "\n" not in message
+    return message
+
+
+def test_what_is_given_is_read():
+    config = parse_config(text(), "f")
+    assert config.process_roles == {"controller", "broker"}
+    assert (config.node_id, config.cluster_id) == (2, "c")
+    assert config.listeners == (
+        ListenerAddress("CLIENT", "127.0.0.1", 9092),
+        ListenerAddress("CONTROLLER", "127.0.0.1", 9093),
+    )
+    assert config.controller_quorum_voters == (Endpoint(2, "h2", 9093), Endpoint(3, "h3", 9093))
+    assert config.metadata_log_dir == Path("/data/metadata")
+
+
+def test_what_is_not_given_has_kafkas_default():
+    config = parse_config(text(), "f")
+    assert config.advertised_listeners == config.listeners
+    assert config.controller_quorum_election_timeout_ms == 1000
+    assert config.controller_quorum_fetch_timeout_ms == 2000
+    assert config.controller_quorum_election_backoff_max_ms == 1000
+    assert config.controller_quorum_append_linger_ms == 25
+    assert config.controller_quorum_request_timeout_ms == 2000
+    assert config.controller_quorum_retry_backoff_ms == 20
+    assert config.controller_quorum_fetch_max_bytes == 1048576
+    assert config.metadata_log_segment_bytes == 1 << 30
+    assert config.metadata_max_idle_interval_ms == 500
+    assert config.kraftprobe_routes == {}
+    assert config.kraftprobe_brokers == ()
+    assert config.kraftprobe_trace_file is None
+
+
+def test_comments_blank_lines_and_space_are_allowed():
+    config = parse_config("# a comment\n\n  ! another\n" + text().replace("=", " = "), "f")
+    assert config == parse_config(text(), "f")
+
+
+def test_advertised_listeners_are_where_a_node_is_reached():
+    advertised = "CLIENT://outside:19092,CONTROLLER://inside:19093"
+    config = parse_config(text(advertised__listeners=advertised), "f")
+    assert config.advertised(controller=False) == Endpoint(2, "outside", 19092)
+    assert config.advertised(controller=True) == Endpoint(2, "inside", 19093)
+
+
+def test_routes_and_brokers_are_read_by_node_id():
+    config = parse_config(
+        text(kraftprobe__routes="3=p:19003,1=p:19001", kraftprobe__brokers="2@b:2,1@a:1"), "f"
+    )
+    assert config.kraftprobe_routes == {3: ("p", 19003), 1: ("p", 19001)}
+    assert config.kraftprobe_brokers == (Endpoint(1, "a", 1), Endpoint(2, "b", 2))
+
+
+def test_an_ipv6_address_is_written_in_brackets():
+    listeners = "CLIENT://[::1]:9092,CONTROLLER://[::1]:9093"
+    assert parse_config(text(listeners=listeners), "f").listeners[0].host == "::1"
+
+
+@pytest.mark.parametrize("key", MINIMAL)
+def test_a_missing_key_is_named(key):
+    assert error(**{key.replace(".", "__"): None}) == f"server.properties: {key} is missing"
+
+
+def test_an_unknown_key_is_told_with_the_nearest():
+    message = error(controller__quorum__election__timeout="1")
+    assert "line 8: unknown key 'controller.quorum.election.timeout'" in message
+    assert "did you mean 'controller.quorum.election.timeout.ms'?" in message
+
+
+@pytest.mark.parametrize(
+    ("key", "value", "told"),
+    [
+        ("node.id", "one", "expected a whole number, at least 0, not 'one'"),
+        ("node.id", "-1", "not '-1'"),
+        ("node.id", "1_0", "not '1_0'"),
+        ("node.id", "٣", "expected a whole number"),
+        ("node.id", "2147483648", "expected a whole number"),
+        ("node.id", "", "not ''"),
+        ("cluster.id", "", "must not be empty"),
+        ("process.roles", "controler", "did you mean 'controller'?"),
+        ("process.roles", "broker", "must name controller"),
+        ("listeners", "127.0.0.1:9092", "expected NAME://host:port"),
+        ("listeners", "CLIENT://127.0.0.1", "expected host:port"),
+        ("listeners", "CLIENT://h:0", "1 to 65535"),
+        ("listeners", "CLIENT://h:65536", "1 to 65535"),
+        ("listeners", "CONTROLLER://h:1,CONTROLLER://h:2", "used twice"),
+        ("listeners", "CLIENT://h:1,,CONTROLLER://h:2", "comma-separated"),
+        ("controller.quorum.voters", "h:9093", "expected id@host:port"),
+        ("controller.quorum.voters", "2@h:1,2@h:2", "node 2 is listed twice"),
+        ("controller.quorum.fetch.timeout.ms", "0", "at least 1"),
+        ("kraftprobe.routes", "3@h:1", "expected id=host:port"),
+        ("metadata.log.dir", "", "must not be empty"),
+    ],
+)
+def test_a_bad_value_is_told_with_its_key(key, value, told):
+    message = error(**{key.replace(".", "__"): value})
+    assert message.startswith(f"server.properties: {key}: ")
+    assert told in message
+
+
+@pytest.mark.parametrize(
+    ("changes", "told"),
+    [
+        ({"controller__listener__names": "CONTROL"}, "did you mean 'CONTROLLER'?"),
+        ({"advertised__listeners": "OTHER://h:1"}, "unknown listener 'OTHER'"),
+        ({"advertised__listeners": "CLIENT://h:1"}, "the controller listener is missing"),
+        ({"listeners": "CONTROLLER://h:1"}, "a broker needs a listener"),
+        ({"process__roles": "controller"}, "without the role broker"),
+        ({"node__id": "9"}, "node.id 9 is not among them"),
+    ],
+)
+def test_values_that_contradict_each_other_are_told(changes, told):
+    assert told in error(**changes)
+
+
+def test_a_key_given_twice_and_a_line_without_a_value_are_told():
+    for extra, told in (("node.id=3", "node.id is given twice"), ("node.id", "expected key=value")):
+        with pytest.raises(ConfigError, match=f"^f: line 8: .*{told}"):
+            parse_config(text() + extra, "f")
+
+
+def test_a_file_that_cannot_be_read_is_told(tmp_path):
+    with pytest.raises(ConfigError, match="none: No such file"):
+        load_config(tmp_path / "none")
+    with pytest.raises(ConfigError, match="Is a directory"):
+        load_config(tmp_path)
+    (tmp_path / "binary").write_bytes(b"\xff\xfe\0")
+    with pytest.raises(ConfigError, match="binary: is not UTF-8 text"):
+        load_config(tmp_path / "binary")
