@@ -26,10 +26,10 @@ def judge_and_report(store: RunStore, spark: SparkHandle | None, *, with_report:
     The last line on stdout is the path of the report (of results.json where none is written).
     """
     results = judge(store, spark)
+    tell(results)  # first: whatever becomes of the files, the verdict is known
     write_junit(store, results)
     if with_report:
         write_report(store, results)
-    tell(results)
     click.echo(str(store.report_path if with_report else store.results_path))
     return EXIT_CODES[results.status]
 
