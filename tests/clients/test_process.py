@@ -161,3 +161,62 @@ def test_a_bad_key_is_one_line_and_exit_2(one):
     code, line = refusal(one)
     assert code == 2
     assert "did you mean 'node.id'?" in line
+
+
+BREAK = {
+    "a commit cannot be replayed": """
+from cluster.controller.controller import QuorumController
+def broken(self, batches): raise ValueError("no such record")
+QuorumController.handle_commit = broken
+""",
+    "the disk fails to sync": """
+import errno, os, cluster.node
+def broken(fd): raise OSError(errno.EIO, "Input/output error")
+cluster.node._quiet_collector = lambda: setattr(os, "fdatasync", broken)
+""",
+    "a timer's callback raises": """
+import asyncio, cluster.node
+def broken(): asyncio.get_running_loop().call_later(0.1, [].pop)
+cluster.node._quiet_collector = broken
+""",
+    "a task dies": """
+import asyncio, gc, cluster.node
+async def dying(): raise RuntimeError("task")
+def broken(): asyncio.get_running_loop().create_task(dying()); \\
+    asyncio.get_running_loop().call_later(0.1, gc.collect)
+cluster.node._quiet_collector = broken
+""",
+    "the node cannot answer": """
+from cluster.assembly import Node
+def broken(self, listener, message, reply): raise OSError("answering failed")
+Node.handle = broken
+import asyncio, socket, struct, threading, time, cluster.node
+def ask():
+    s = socket.create_connection(("127.0.0.1", PORT))
+    s.sendall(struct.pack(">ihhih", 15, 3, 0, 1, 1) + b"x" + struct.pack(">i", 0))
+    s.recv(1)
+cluster.node._quiet_collector = lambda: threading.Thread(target=ask, daemon=True).start()
+""",
+}
+
+
+@pytest.mark.parametrize("cause", BREAK)
+def test_what_should_never_happen_ends_the_process_at_once_and_loudly(one, cause):
+    folder = one.node_folder(1)
+    folder.mkdir()
+    config = folder / "server.properties"
+    config.write_text("".join(f"{k}={v}\n" for k, v in one.properties(1).items()))
+    breaking = BREAK[cause].replace("PORT", str(one.client_ports[1]))
+    program = f"{breaking}\nfrom cluster.node import main\nmain(['--config', {str(config)!r}])"
+    result = subprocess.run(
+        [sys.executable, "-c", program],
+        capture_output=True,
+        text=True,
+        timeout=TIMEOUT_S,
+        check=False,
+    )
+    assert result.returncode == 1
+    (line,) = result.stderr.splitlines()
+    assert line.startswith("fatal: ")
+    assert len(events(one, "fatal")) == 1
+    assert one.trace(1)[-1]["e"] == "fatal"
