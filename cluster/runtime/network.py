@@ -31,7 +31,7 @@ from cluster.runtime.connection import PeerConnection
 
 RECONNECT_BACKOFF_MS: Final = 50.0
 RECONNECT_BACKOFF_MAX_MS: Final = 500.0
-SETUP_TIMEOUT_MS: Final = 2000.0
+SETUP_TIMEOUT_MS: Final = 1000.0
 """How long connecting and asking for versions may take together."""
 MAX_WAITING: Final = 10_000
 """Requests that may wait for one destination; more of them fail as NOT_SENT."""

@@ -45,6 +45,7 @@ def test_sigterm_ends_a_node_gracefully_and_it_comes_back_as_itself(one):
 def test_an_empty_folder_is_formatted(one):
     one.start(1)
     one.wait_until_listening(1)
+    assert one.stop(1) == 0
     data = one.node_folder(1) / "data"
     properties = dict(
         line.split("=", 1) for line in (data / "meta.properties").read_text().splitlines()

@@ -1,0 +1,56 @@
+"""Every served API in its lowest and highest version, over real sockets, on live nodes."""
+
+import dataclasses
+import io
+import socket
+import struct
+
+import pytest
+from kio.serial import entity_reader, entity_writer
+
+from cluster.protocol.apis import LISTENER_APIS, ListenerType, request_class, response_class
+from cluster.protocol.convert import _default
+
+pytestmark = pytest.mark.cluster
+
+ENDS = [
+    (listener, key, version)
+    for listener in ListenerType
+    for key, versions in LISTENER_APIS[listener].items()
+    for version in sorted({versions.lowest, versions.highest})
+]
+
+
+def plain(cls):
+    """A request with nothing in it but its schema's defaults."""
+    return cls(**{field.name: _default(field, cls) for field in dataclasses.fields(cls)})
+
+
+def frame(entity, correlation_id):
+    buffer = io.BytesIO()
+    buffer.write(struct.pack(">hhi", entity.__api_key__, entity.__version__, correlation_id))
+    buffer.write(struct.pack(">h", -1))
+    if entity.__header_schema__.__flexible__:
+        buffer.write(b"\0")
+    entity_writer(type(entity))(buffer, entity)
+    return struct.pack(">i", len(buffer.getvalue())) + buffer.getvalue()
+
+
+def exchange(port, data):
+    with socket.create_connection(("127.0.0.1", port), timeout=20) as connection:
+        connection.sendall(data)
+        with connection.makefile("rb") as stream:
+            (size,) = struct.unpack(">i", stream.read(4))
+            return stream.read(size)
+
+
+@pytest.mark.parametrize(("listener", "key", "version"), ENDS)
+def test_an_api_answers_in_the_version_that_it_was_asked_in(nodes, listener, key, version):
+    ports = nodes.client_ports if listener is ListenerType.BROKER else nodes.controller_ports
+    answer = exchange(ports[1], frame(plain(request_class(key, version)), 31))
+    cls = response_class(key, version)
+    header, size = entity_reader(cls.__header_schema__)(answer, 0)
+    body, body_size = entity_reader(cls)(answer, size)
+    assert header.correlation_id == 31
+    assert size + body_size == len(answer)
+    assert (body.__api_key__, body.__version__) == (key, version)
