@@ -1,6 +1,6 @@
 """Election safety, and the rules of persistence and commit that each node traces about itself.
 
-- at most one leader an epoch: over what all nodes believed (`state`, `fetch`), the leaders
+- at most one leader an epoch: over what all nodes believed (`state`), the leaders
   themselves (`epoch-start`, `claim`), their quorum-state files and the LeaderChange records
   (Election Safety of Raft; `NeverTwoLeadersInSameEpoch` of the public TLA+ specifications);
 - a voter grants its vote to one candidate an epoch, whatever restarts lie between (`vote` with
@@ -95,7 +95,7 @@ def _leader_claims(evidence: Evidence) -> Iterator[Claim]:
         own_id = node_id(evidence, node)
         for event in trace:
             fields = event.fields
-            if event.event in ("state", "fetch") and fields["leader_id"] != _NONE:
+            if event.event == "state" and fields["leader_id"] != _NONE:
                 yield int(fields["epoch"]), int(fields["leader_id"]), f"{event.event} of {node}"
             elif event.event in ("epoch-start", "claim") and own_id is not None:
                 yield int(fields["epoch"]), own_id, f"{event.event} of {node}"

@@ -101,7 +101,6 @@ VOTE = {"epoch": 1, "candidate_id": 1, "pre_vote": False, "granted": True}
         ("two-leaders", state(1, leader=3, voted=1)),
         ("two-leaders", ("epoch-start", {"epoch": 1, "offset": 0})),
         ("two-leaders", ("claim", {"epoch": 1, "offset": 0})),
-        ("two-leaders", ("fetch", FETCH | {"leader_id": 3})),
         ("two-votes", ("vote", VOTE | {"candidate_id": 3}, 1)),
         ("two-votes", state(1, voted=2)),
         ("epoch-decrease", (*state(0), 1)),
@@ -127,6 +126,7 @@ def test_a_broken_rule_of_election_or_commit_fails(kind, event):
         ("vote", VOTE | {"candidate_id": 3, "epoch": 2}),
         high_watermark(7, replicas={"1": 7, "2": 7, "3": 0}),
         ("fetch", FETCH | {"offset": 5}),
+        ("fetch", FETCH | {"leader_id": 3, "asked_id": 3}),
         ("ack", {"epoch": 1, "offset": 5, "high_watermark": 6}),
     ],
 )
