@@ -39,7 +39,7 @@ from harness.observer import Observer
 from harness.plan import Plan
 from harness.recorder import Recorder
 from nemeses import drive
-from workloads.base import ClientContext, Completion, Op, WorkloadClient
+from workloads.base import ClientContext, Completion, Op, Role, WorkloadClient
 from workloads.leader import LeaderTracker
 from workloads.target import LEADS_NOT
 
@@ -133,9 +133,9 @@ def main_phase(plan: Plan, nemesis: NemesisClient) -> Generator:
     def stream(worker: Worker) -> Generator:
         assert isinstance(worker, int), "only clients have streams"
         random = Random(f"{plan.seed}/operations/{worker}")
-        pinned = pinned_to(plan, worker) is not None
-        delay_s = PINNED_BACK_OFF_S if pinned else BACK_OFF_S
-        operations = plan.workload.operations(worker, random, pinned=pinned)
+        role = role_of(plan, worker)
+        delay_s = BACK_OFF_S if role is Role.MIXED else PINNED_BACK_OFF_S
+        operations = plan.workload.operations(worker, random, role)
         return BackOff(delay_s, LEADS_NOT, Of(operations))
 
     rate = Rate(plan.rate_per_s, EachWorker(stream), Random(f"{plan.seed}/rate"))
@@ -207,6 +207,13 @@ def pinned_to(plan: Plan, worker: int) -> str | None:
     """Node that a worker is pinned to: two workers a node, but never more than half of all."""
     pinned = min(2 * plan.nodes, plan.concurrency // 2)
     return plan.node_names[worker % plan.nodes] if worker < pinned else None
+
+
+def role_of(plan: Plan, worker: int) -> Role:
+    """Role of a worker: the first that is pinned to a node reads there, the second writes."""
+    if pinned_to(plan, worker) is None:
+        return Role.MIXED
+    return Role.READER if worker < plan.nodes else Role.WRITER
 
 
 @contextlib.asynccontextmanager

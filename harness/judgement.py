@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import click
-from results.junit import write_junit
 
 from checkers.verdict import EXIT_CODES, Status
+from results.junit import write_junit
 from results.model import RunResults
 from results.pipeline import judge
 from results.report import write_report

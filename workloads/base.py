@@ -11,6 +11,7 @@ A worker is a lasting place from which a process acts. When an operation of a pr
 
 from __future__ import annotations
 
+import enum
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from random import Random
@@ -91,6 +92,19 @@ class Option:
     maximum: float
 
 
+class Role(enum.Enum):
+    """What a worker is there for.
+
+    A leader that was cut off keeps its clients waiting, for reads or for writes, whichever it does
+    right; a client that does both hangs at the first of them, and never sees the other done wrong.
+    So of the workers that are pinned to a node some only read and some only write.
+    """
+
+    MIXED = "mixed"
+    READER = "reader"
+    WRITER = "writer"
+
+
 class Workload(Protocol):
     """See the module. Instances hold validated options and are immutable."""
 
@@ -98,13 +112,8 @@ class Workload(Protocol):
     def name(self) -> str:
         """As a plan names it."""
 
-    def operations(self, worker: int, random: Random, *, pinned: bool) -> Iterator[Op]:
-        """Stream a worker's operations without end, with no randomness but `random`.
-
-        A pinned worker asks one node only, and is there to see what a node answers that should not
-        answer any more. It does nothing that such a node would keep it waiting for, where the
-        workload has a choice.
-        """
+    def operations(self, worker: int, random: Random, role: Role) -> Iterator[Op]:
+        """Stream a worker's operations without end, with no randomness but `random`."""
 
     def final_operations(self) -> Sequence[Op]:
         """Operations of the end, each repeated until one of them is ok, after the heal."""

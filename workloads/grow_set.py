@@ -18,6 +18,7 @@ from workloads.base import (
     Completion,
     Op,
     Option,
+    Role,
     WorkloadClient,
     WorkloadKind,
     completion,
@@ -36,9 +37,9 @@ class Set:
     partitions_max: int
     name: str = "set"
 
-    def operations(self, worker: int, random: Random, *, pinned: bool) -> Iterator[Op]:
+    def operations(self, worker: int, random: Random, role: Role) -> Iterator[Op]:
         """Add `s<worker>-<count>`; the name is both key and element."""
-        del pinned  # there is nothing to read
+        del role  # there is nothing to read
         count = 0
         while True:
             name = f"s{worker}-{count}"

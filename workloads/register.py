@@ -24,6 +24,7 @@ from workloads.base import (
     Completion,
     Op,
     Option,
+    Role,
     WorkloadClient,
     WorkloadKind,
     completion,
@@ -50,12 +51,13 @@ class Register:
         """Name of a register, e.g. `k3`."""
         return f"k{number:0{len(str(self.keys - 1))}}"
 
-    def operations(self, worker: int, random: Random, *, pinned: bool) -> Iterator[Op]:
-        """Read and write random keys (pinned: read); values are `w<worker>.<count>`."""
+    def operations(self, worker: int, random: Random, role: Role) -> Iterator[Op]:
+        """Read and write random keys; this worker writes `w<worker>.<count>`."""
+        fractions = {Role.READER: 0.0, Role.WRITER: 1.0, Role.MIXED: self.write_fraction}
         count = 0
         while True:
             key = self.key(random.randrange(self.keys))
-            if not pinned and random.random() < self.write_fraction:
+            if random.random() < fractions[role]:
                 yield Op("write", key, f"w{worker}.{count}")
                 count += 1
             else:

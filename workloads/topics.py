@@ -22,6 +22,7 @@ from workloads.base import (
     Completion,
     Op,
     Option,
+    Role,
     WorkloadClient,
     WorkloadKind,
     completion,
@@ -46,13 +47,14 @@ class Topics:
         """Name of a topic, e.g. `t03`."""
         return f"t{number:0{len(str(self.names - 1))}}"
 
-    def operations(self, worker: int, random: Random, *, pinned: bool) -> Iterator[Op]:
-        """Create, delete and, as often as both, describe random names (pinned: describe)."""
+    def operations(self, worker: int, random: Random, role: Role) -> Iterator[Op]:
+        """Create and delete random names and, as often as both together, describe them."""
+        reads, writes = ("describe", "describe"), ("create", "delete")
+        choices = {Role.READER: reads, Role.WRITER: writes, Role.MIXED: reads + writes}[role]
         del worker  # nothing that a worker sends carries its number
         while True:
             topic = self.topic(random.randrange(self.names))
-            f = random.choice(("create", "delete", "describe", "describe"))
-            f = "describe" if pinned else f
+            f = random.choice(choices)
             partitions = random.randint(1, self.partitions_max)
             yield Op(f, topic, {"partitions": partitions} if f == "create" else None)
 

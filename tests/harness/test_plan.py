@@ -6,6 +6,7 @@ import pytest
 
 from harness.campaigns import campaign_names, load
 from harness.plan import PlanError, from_document, read_document
+from workloads.base import Role
 
 SCRIPT = [
     {"at_s": 1, "fault": "kill", "parameters": {"targets": "leader"}, "for_s": 3},
@@ -103,7 +104,7 @@ def test_one_seed_gives_one_stream_of_operations_for_each_worker():
     for name in ("register", "topics", "set"):
         workload = plan(workload=name).workload
         one, other = (
-            list(itertools.islice(workload.operations(2, Random("7"), pinned=False), 50))
+            list(itertools.islice(workload.operations(2, Random("7"), Role.MIXED), 50))
             for _ in range(2)
         )
         assert one == other
