@@ -38,7 +38,7 @@ class Chaos:
             (10, self.append_burst),
             (2, self.crash),
             (4, self.restart),
-            (1, self.isolate),
+            (2, self.isolate),
             (1, self.cut_one_way),
             (2, self.hold),
             (2, self.release),
@@ -51,7 +51,6 @@ class Chaos:
             (3, self.resume),
             (1, self.resign),
             (1, self.shut_down),
-            (4, self.read),
         ]
 
     def run(self, steps=60):
@@ -60,6 +59,7 @@ class Chaos:
         for _ in range(steps):
             [(_, action)] = self.random.choices(self.actions, weights)
             action()
+            self.read()
             self.monitor.run_for(self.random.choice([1, 3, 10, 30, 100, 400, 900]))
         self.recover()
 
@@ -102,7 +102,11 @@ class Chaos:
         self.monitor.started(node)
 
     def isolate(self):
-        self.world.network.isolate(self.random.choice(self.world.ids), self.world.ids)
+        leader = self.world.leader()
+        victim = self.random.choice(self.world.ids)
+        if leader is not None and self.random.random() < 0.6:
+            victim = leader.node_id
+        self.world.network.isolate(victim, self.world.ids)
 
     def link(self):
         return tuple(self.random.sample(self.world.ids, 2))

@@ -56,7 +56,7 @@ class SafetyMonitor:
 
     def crashed(self, node):
         """Note what a node held durably, to be found again."""
-        self.durable[node.node_id] = node.log.durable_end_offset
+        self.durable[node.node_id] = self._durable_end(node)
 
     def started(self, node):
         """Check that a restarted node found again what it had held durably."""
@@ -85,6 +85,8 @@ class SafetyMonitor:
                 self._check_high_watermark(node, fields)
             elif event == "truncate":
                 assert fields["end_offset"] >= node.log.high_watermark
+                before = self.durable.get(node.node_id, 0)
+                self.durable[node.node_id] = min(before, fields["end_offset"])
             elif event == "epoch-start":
                 self._check_leader_completeness(node)
         for node in {node.node_id: node for node, *_ in changed}.values():
@@ -122,15 +124,19 @@ class SafetyMonitor:
                 assert fields["offset"] >= self.leader_high_watermark, "high watermark went back"
                 self.leader_high_watermark = fields["offset"]
             holders = sum(
-                other.log.durable_end_offset >= fields["offset"]
-                if other.client is not None
-                else self.durable.get(other.node_id, 0) >= fields["offset"]
-                for other in self.world.voter_nodes
+                self._durable_end(other) >= fields["offset"] for other in self.world.voter_nodes
             )
             assert holders > len(self.world.ids) // 2, "committed without a durable majority"
         self._check_committed(node, offset)
         missing = len(self.committed) - len(self.committed_in)
         self.committed_in += [fields["epoch"]] * missing
+
+    def _durable_end(self, node):
+        """Where a node's durable log ends, also where a restarted node does not know it yet."""
+        before = self.durable.get(node.node_id, 0)
+        if node.client is None:
+            return before
+        return max(node.log.durable_end_offset, min(before, node.log.end_offset))
 
     def _check_committed(self, node, high_watermark):
         """Every node agrees with every other, at any time, on what is committed."""
