@@ -272,6 +272,7 @@ class LocalBackend:
             client=self.endpoint(node, "CLIENT"),
             controller=self.endpoint(node, "CONTROLLER"),
             voters=tuple(self.endpoint(voter, "CONTROLLER") for voter in self.nodes),
+            brokers=tuple(self.endpoint(broker, "CLIENT") for broker in self.nodes),
             routes=tuple(self.route(node, peer) for peer in self.nodes if peer != node),
         )
 

@@ -31,6 +31,8 @@ class Placement:
     """Where its controller listener listens."""
     voters: tuple[Endpoint, ...]
     """Controller listeners of all nodes, itself included, by node id."""
+    brokers: tuple[Endpoint, ...]
+    """Broker-type listeners of all nodes, itself included, by node id."""
     routes: tuple[Endpoint, ...]
     """Where it must dial each peer instead of at the peer's own address; empty: nowhere else."""
 

@@ -6,10 +6,11 @@ import base64
 import hashlib
 import struct
 import sys
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from pathlib import PurePath
 
 from cluster.names import unknown
+from cluster.ports import Endpoint
 from cluster.systems.base import Placement
 
 NODE_SETTINGS: Mapping[str, int] = {
@@ -78,9 +79,8 @@ class KraftSystem:
             "listeners": listeners,
             "advertised.listeners": listeners,
             "controller.listener.names": "CONTROLLER",
-            "controller.quorum.voters": ",".join(
-                f"{voter.node_id}@{voter.host}:{voter.port}" for voter in node.voters
-            ),
+            "controller.quorum.voters": _endpoint_list(node.voters),
+            "kraftprobe.brokers": _endpoint_list(node.brokers),
             "metadata.log.dir": self.data_folder(node.folder),
             "kraftprobe.trace.file": self.trace_file(node.folder),
         }
@@ -114,3 +114,8 @@ class KraftSystem:
     def trace_file(self, folder: PurePath) -> PurePath:
         """Locate the trace."""
         return folder / "trace.jsonl"
+
+
+def _endpoint_list(endpoints: Iterable[Endpoint]) -> str:
+    """Write `id@host:port,...`, as in `controller.quorum.voters`."""
+    return ",".join(f"{e.node_id}@{e.host}:{e.port}" for e in endpoints)

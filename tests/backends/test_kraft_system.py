@@ -22,6 +22,7 @@ def placement(run_id: str = "run-1") -> Placement:
         client=Endpoint(1, "127.0.0.1", 11001),
         controller=Endpoint(1, "127.0.0.1", 11002),
         voters=(Endpoint(1, "127.0.0.1", 11002), Endpoint(2, "127.0.0.1", 11004)),
+        brokers=(Endpoint(1, "127.0.0.1", 11001), Endpoint(2, "127.0.0.1", 11003)),
         routes=(Endpoint(2, "127.0.0.1", 19002),),
     )
 
@@ -37,6 +38,7 @@ def test_server_properties_name_listeners_voters_routes_and_folders():
     assert rendered["process.roles"] == "controller,broker"
     assert rendered["listeners"] == "CLIENT://127.0.0.1:11001,CONTROLLER://127.0.0.1:11002"
     assert rendered["controller.quorum.voters"] == "1@127.0.0.1:11002,2@127.0.0.1:11004"
+    assert rendered["kraftprobe.brokers"] == "1@127.0.0.1:11001,2@127.0.0.1:11003"
     assert rendered["kraftprobe.routes"] == "2=127.0.0.1:19002"
     assert rendered["metadata.log.dir"] == "/runs/r/nodes/n1/metadata"
     assert rendered["kraftprobe.trace.file"] == "/runs/r/nodes/n1/trace.jsonl"
