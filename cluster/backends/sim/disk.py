@@ -36,8 +36,9 @@ class _Change:
     start: int
     data: bytes
 
-    def apply_to(self, content: bytes) -> bytes:
-        return content[: self.start] + self.data
+    def apply_to(self, content: bytearray) -> None:
+        del content[self.start :]
+        content += self.data
 
     def torn(self, random: Random) -> _Change:
         return _Change(self.start, self.data[: random.randrange(0, len(self.data) + 1)])
@@ -47,24 +48,24 @@ class _Change:
 class _File:
     """Content as synced, and every change since."""
 
-    synced: bytes = b""
+    synced: bytearray = field(default_factory=bytearray)
     content: bytearray = field(default_factory=bytearray)
     changes: deque[_Change] = field(default_factory=deque)
 
     def change(self, change: _Change) -> None:
-        del self.content[change.start :]
-        self.content += change.data
+        change.apply_to(self.content)
         self.changes.append(change)
         if len(self.changes) > _CHANGES_MAX:
-            self.synced = self.changes.popleft().apply_to(self.synced)
+            self.changes.popleft().apply_to(self.synced)
 
     def sync(self) -> None:
-        self.synced = bytes(self.content)
+        for change in self.changes:  # not a copy of a file that may be large
+            change.apply_to(self.synced)
         self.changes.clear()
 
     def lose_power(self, random: Random, keep: Keep) -> None:
         for change in self._kept(random, keep):
-            self.synced = change.apply_to(self.synced)
+            change.apply_to(self.synced)
         self.content = bytearray(self.synced)
         self.changes.clear()
 
@@ -167,7 +168,7 @@ class MemoryDisk:
         file = self._file(path)
         assert not file.changes, "only what is synced lies on the medium"
         file.content[position] ^= mask
-        file.synced = bytes(file.content)
+        file.synced = bytearray(file.content)
 
     # The Disk contract.
 

@@ -1,61 +1,98 @@
 """An asyncio event loop whose time is virtual: nothing waits, and every run is the same run.
 
-Whenever no callback is ready, time jumps to the next timer. There is no I/O, no thread and no
-clock behind it, so what happens is a function of what was scheduled, in which order. A loop that
-has neither a ready callback nor a timer would wait for ever; it raises `Stalled` instead.
+Timers of asyncio and callbacks of the simulated world share one `Scheduler`, hence one order of
+events and one time. Whenever no callback is ready, time jumps to the next one that is due. What
+the world schedules runs straight from the queue, without asyncio's handles and contexts. There is
+no I/O, no thread and no clock behind it, so what happens is a function of what was scheduled, in
+which order. A loop that has neither a ready callback nor anything due would wait for ever; it
+raises `Stalled` instead.
 """
 
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Coroutine
+from asyncio import events
+from collections import deque
+from collections.abc import Callable, Coroutine
+from contextvars import Context
+from functools import partial
 from typing import Any, TypeVar
 
+from cluster.backends.sim.scheduler import Scheduler
+
 T = TypeVar("T")
+
+_MS = 1000.0
 
 
 class Stalled(RuntimeError):  # noqa: N818  (what happened, as an event)
     """Everything waits for something that can no longer happen."""
 
 
-class _Waiter:
-    """Stands where a loop has its selector: waiting is jumping ahead."""
-
-    def __init__(self, loop: VirtualTimeLoop) -> None:
-        self._loop = loop
-
-    def select(self, timeout: float | None) -> list[Any]:
-        if timeout is None:
-            raise Stalled(f"nothing can happen any more at {self._loop.time():.6f} s")
-        self._loop.jump(timeout)
-        return []
-
-
 class VirtualTimeLoop(asyncio.BaseEventLoop):
-    """See the module. `time()` starts at 0, in seconds."""
+    """See the module. `time()` is the scheduler's time, in seconds."""
 
-    def __init__(self) -> None:
+    _ready: deque[events.Handle]
+    _stopping: bool
+
+    def __init__(self, scheduler: Scheduler | None = None) -> None:
         super().__init__()
-        self._now_s = 0.0
-        self._selector = _Waiter(self)
+        self.scheduler = scheduler or Scheduler()
 
     def time(self) -> float:
         """Return the virtual time."""
-        return self._now_s
+        return self.scheduler.now_ms / _MS
 
-    def jump(self, by_s: float) -> None:
-        """Let time pass."""
-        assert by_s >= 0, "time never goes back"
-        self._now_s += by_s
+    def call_later(
+        self,
+        delay: float,
+        callback: Callable[..., object],
+        *args: Any,
+        context: Context | None = None,
+    ) -> asyncio.TimerHandle:
+        """See asyncio. A delay in the past is now."""
+        return self.call_at(self.time() + delay, callback, *args, context=context)
+
+    def call_at(
+        self,
+        when: float,
+        callback: Callable[..., object],
+        *args: Any,
+        context: Context | None = None,
+    ) -> asyncio.TimerHandle:
+        """See asyncio."""
+        handle = events.TimerHandle(when, callback, args, self, context)
+        self.scheduler.call_at(when * _MS, partial(self._run_timer, handle))
+        return handle
+
+    def _run_timer(self, handle: asyncio.TimerHandle) -> None:
+        if not handle.cancelled():
+            handle._run()  # noqa: SLF001  (what a loop does with a handle)
+
+    def _timer_handle_cancelled(self, handle: asyncio.TimerHandle) -> None:
+        """It stays in the queue and does nothing when it is due."""
+
+    def _run_once(self) -> None:
+        """Run what is ready; when nothing is, what is due next, until something is ready."""
+        ready = self._ready
+        if not ready:
+            step = self.scheduler.step
+            while not ready and not self._stopping:
+                if not step():
+                    raise Stalled(f"nothing can happen any more at {self.time():.6f} s")
+        for _ in range(len(ready)):
+            handle = ready.popleft()
+            if not handle.cancelled():
+                handle._run()  # noqa: SLF001  (what a loop does with a handle)
 
     def _process_events(self, event_list: list[Any]) -> None:
-        assert not event_list, "there is no I/O"
+        raise AssertionError("there is no I/O")
 
     def _write_to_self(self) -> None:
         """Wake nobody: there are no threads."""
 
 
-def run(main: Coroutine[Any, Any, T]) -> T:
+def run(main: Coroutine[Any, Any, T], scheduler: Scheduler | None = None) -> T:
     """Run a coroutine on a loop of its own to its end, like `asyncio.run`."""
-    with asyncio.Runner(loop_factory=VirtualTimeLoop) as runner:
+    with asyncio.Runner(loop_factory=lambda: VirtualTimeLoop(scheduler)) as runner:
         return runner.run(main)

@@ -1,71 +1,124 @@
-"""Virtual time: one queue of callbacks, run in order of time and then of arrival."""
+"""Virtual time: one queue of callbacks, run in order of time and then of arrival.
+
+A callback may have an owner, the process that it belongs to. What is due for a process that is
+stopped (SIGSTOP) waits in its backlog; what is due for one that is dead is forgotten. So nobody who
+schedules needs to wrap a callback, which would cost more than the queue itself.
+"""
 
 from __future__ import annotations
 
-import heapq
 from collections.abc import Callable
-from typing import cast
+from heapq import heappop, heappush
+from typing import Any, Protocol
 
-_Entry = list[object]
-"""[due ms, sequence number, callback or None when cancelled]; compared by the first two."""
+BUSY_EVENTS_MAX = 100_000
+"""More callbacks than this without time passing are a busy loop."""
 
 
-class _Timer:
-    __slots__ = ("_entry",)
+class BusyLoopError(AssertionError):
+    """Time no longer passes: callbacks schedule each other for now, for ever."""
 
-    def __init__(self, entry: _Entry) -> None:
-        self._entry = entry
+
+class Owner(Protocol):
+    """Whom a callback belongs to."""
+
+    runs: bool
+    """Neither stopped nor dead."""
+    alive: bool
+    backlog: list[Callable[[], None]]
+    """What became due while it was stopped."""
+
+
+class Entry(list[Any]):
+    """[due ms, sequence number, callback or None when cancelled, owner]; the first two compare."""
+
+    __slots__ = ()
 
     def cancel(self) -> None:
-        self._entry[2] = None
+        """Forget the callback; harmless when it has already run."""
+        self[2] = None
 
 
 class Scheduler:
     """The only thing in a simulated world that makes anything happen."""
 
+    __slots__ = ("_at_once", "_queue", "_sequence", "events", "now_ms")
+
     def __init__(self) -> None:
-        self._now_ms = 0.0
-        self._queue: list[_Entry] = []
-        self._sequence = 0
+        self.now_ms = 0.0
+        """Virtual milliseconds since the world began; only this class changes it."""
         self.events = 0
         """How many callbacks have run."""
+        self._queue: list[Entry] = []
+        self._sequence = 0
+        self._at_once = 0
 
-    @property
-    def now_ms(self) -> float:
-        """Virtual milliseconds since the world began."""
-        return self._now_ms
-
-    def call_later(self, delay_ms: float, callback: Callable[[], None]) -> _Timer:
+    def call_later(
+        self, delay_ms: float, callback: Callable[[], None], owner: Owner | None = None
+    ) -> Entry:
         """Run `callback` once `delay_ms` have passed, after all that is due by then already."""
         assert delay_ms >= 0, delay_ms
-        entry: _Entry = [self._now_ms + delay_ms, self._sequence, callback]
-        self._sequence += 1
-        heapq.heappush(self._queue, entry)
-        return _Timer(entry)
+        self._sequence = sequence = self._sequence + 1
+        entry = Entry((self.now_ms + delay_ms, sequence, callback, owner))
+        heappush(self._queue, entry)
+        return entry
+
+    def call_at(
+        self, due_ms: float, callback: Callable[[], None], owner: Owner | None = None
+    ) -> Entry:
+        """Run `callback` at a moment, which is now when it lies in the past."""
+        self._sequence = sequence = self._sequence + 1
+        entry = Entry((max(due_ms, self.now_ms), sequence, callback, owner))
+        heappush(self._queue, entry)
+        return entry
+
+    @property
+    def next_due_ms(self) -> float | None:
+        """When the next callback is due; None when there is none."""
+        queue = self._queue
+        while queue and queue[0][2] is None:
+            heappop(queue)
+        return queue[0][0] if queue else None
 
     def step(self) -> bool:
-        """Run the next callback; False when there is none."""
-        while self._queue:
-            due_ms, _, callback = heapq.heappop(self._queue)
-            if callback is not None:
-                self._now_ms = cast("float", due_ms)
-                self.events += 1
-                cast("Callable[[], None]", callback)()
-                return True
+        """Run the next callback; False when there is none. Raises what the callback raises."""
+        queue = self._queue
+        while queue:
+            due_ms, _, callback, owner = heappop(queue)
+            if callback is None:
+                continue
+            if owner is not None and not owner.runs:
+                if owner.alive:
+                    owner.backlog.append(callback)
+                continue
+            if due_ms > self.now_ms:
+                self.now_ms = due_ms
+                self._at_once = 0
+            else:
+                self._at_once += 1
+                if self._at_once > BUSY_EVENTS_MAX:
+                    raise BusyLoopError(f"no time passes any more at {self.now_ms} ms: {callback}")
+            self.events += 1
+            callback()
+            return True
         return False
 
     def run_for(self, duration_ms: float) -> None:
         """Run everything that is due within the next `duration_ms`, then stand there."""
-        end_ms = self._now_ms + duration_ms
-        while self._queue and cast("float", self._queue[0][0]) <= end_ms:
+        end_ms = self.now_ms + duration_ms
+        while True:
+            due_ms = self.next_due_ms
+            if due_ms is None or due_ms > end_ms:
+                break
             self.step()
-        self._now_ms = end_ms
+        self.now_ms = end_ms
 
     def run_until(self, condition: Callable[[], bool], timeout_ms: float) -> bool:
         """Run until `condition` holds, for at most `timeout_ms`; returns whether it does."""
-        end_ms = self._now_ms + timeout_ms
+        end_ms = self.now_ms + timeout_ms
         while not condition():
-            if not self._queue or cast("float", self._queue[0][0]) > end_ms:
+            due_ms = self.next_due_ms
+            if due_ms is None or due_ms > end_ms:
                 return condition()
             self.step()
         return True
