@@ -55,7 +55,7 @@ class Display:
 
     def say(self, line: str) -> None:
         """Print one line above whatever is shown."""
-        self._console.print(Text(line), highlight=False)
+        self._console.print(Text(line), highlight=False, soft_wrap=True)
 
     async def refresh(self, live: LiveFigures, now_ns: Callable[[], int]) -> None:
         """Show the figures again and again until cancelled."""

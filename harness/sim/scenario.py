@@ -1,0 +1,235 @@
+"""A scenario: everything that decides a simulated run, as data.
+
+Running a scenario is a function: the same scenario gives the same run, event by event, on every
+machine. Nothing is drawn when it runs except *micro-randomness* (latencies, time-outs, what of an
+unsynced write survives a power loss), which comes from streams that are named by the scenario's
+seed and by purpose, so that taking one event away disturbs little of the rest. So a stored scenario
+replays after the way in which scenarios are drawn (`harness.sim.draw`) has changed.
+
+    {"version": 1, "name": "...", "seed": 7, "nodes": 3, "duration_ms": 20000, "mutant": null,
+     "settings": {"controller.quorum.fetch.max.bytes": 1},
+     "network": {"latency_ms": [0.2, 0.8]}, "disk": {...}, "clocks": {...},
+     "workload": {"name": "register", "rate_per_s": 20, "concurrency": 5, ...},
+     "strands": [{"at_ms": 2000, "steps": [{"kind": "kill", "targets": "leader", "for_ms": 900}]}]}
+
+A *strand* is a list of steps that follow each other; strands run side by side. A step waits
+`after_ms`, then for its condition `until` (at most `within_ms`), and then acts; a fault with
+`for_ms` is undone so much later, without holding up the next step. Names that a step of kind
+`cast` gives to nodes (`{"A": "leader"}`) are used by later steps of the strand as `@A`.
+
+What must never happen is judged in every run; a script can add what must be true at one point of
+it by a step of kind `expect`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field, fields
+from typing import Any
+
+VERSION = 1
+Json = dict[str, Any]
+
+
+@dataclass(frozen=True, slots=True)
+class NetworkKnobs:
+    """How the network behaves when no fault acts on it."""
+
+    latency_ms: tuple[float, float] = (0.2, 0.8)
+    """Least and most of one direction, uniform."""
+    tail: float = 0.0
+    """Share of messages that take up to `tail_ms` longer; they overtake nothing, others them."""
+    tail_ms: float = 0.0
+    loss: float = 0.0
+    duplication: float = 0.0
+
+
+@dataclass(frozen=True, slots=True)
+class DiskKnobs:
+    """How the disks behave when no fault acts on them."""
+
+    sync_ms: tuple[float, float] = (0.3, 1.0)
+    """Least and most of one fsync, uniform."""
+    tail: float = 0.0
+    """Share of fsyncs that take up to `tail_ms` longer."""
+    tail_ms: float = 0.0
+
+
+@dataclass(frozen=True, slots=True)
+class ClockKnobs:
+    """Clocks, one entry a node; nodes beyond the end of a list have a true clock."""
+
+    rates: tuple[float, ...] = ()
+    """Monotonic milliseconds for each true one."""
+    skews_ms: tuple[float, ...] = ()
+    """What the wall clock is ahead at the start."""
+
+
+@dataclass(frozen=True, slots=True)
+class ScriptedOp:
+    """One operation of a client, at a time, asked of a given node or of the supposed leader."""
+
+    at_ms: float
+    worker: int
+    f: str
+    key: str | None = None
+    value: Any = None
+    node: str | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Load:
+    """What the clients do: a seeded stream at a rate, or (`operations`) exactly this."""
+
+    name: str = "register"
+    options: Mapping[str, Any] = field(default_factory=dict)
+    concurrency: int = 5
+    rate_per_s: float = 20.0
+    """0: no operations but those of the list and of the strands."""
+    timeout_ms: float = 800.0
+    operations: tuple[ScriptedOp, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class Condition:
+    """What a step waits for or expects. All that is given must hold at one node of `at`."""
+
+    at: str = "all"
+    """Whom to look at: target words as for faults, `all` meaning any of them."""
+    event: str | None = None
+    """The next trace event of this name (docs/evidence.md) ..."""
+    where: Mapping[str, Any] = field(default_factory=dict)
+    """... with these fields; a string that begins with @ is the id of the node of that name."""
+    state: str | None = None
+    """The node's epoch state: Leader, Follower, Candidate, ..."""
+    not_state: str | None = None
+    epoch: str | None = None
+    """`same`: no later than the highest when the names were cast; `later`: above it."""
+    established: bool = False
+    """It leads and has committed its epoch's start."""
+    synced: bool = False
+    """Everything in its log is durable."""
+    ok: str | None = None
+    """The operation of this id ended ok."""
+    ended: str | None = None
+    """The operation of this id ended."""
+
+
+@dataclass(frozen=True, slots=True)
+class Step:
+    """One thing that a strand does; `harness.sim.kinds` lists the kinds and their options."""
+
+    kind: str
+    after_ms: float = 0.0
+    targets: str = ""
+    for_ms: float | None = None
+    """A fault's length; None: until something undoes it, at the latest the end of the phase."""
+    until: Condition | None = None
+    within_ms: float = 10_000.0
+    """How long to wait for `until`; then the step acts all the same, unless `strict`."""
+    strict: bool = False
+    """Without its condition the strand ends here."""
+    options: Mapping[str, Any] = field(default_factory=dict)
+
+
+@dataclass(frozen=True, slots=True)
+class Strand:
+    """Steps one after the other, the first `at_ms` after the fault phase began."""
+
+    at_ms: float
+    steps: tuple[Step, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Bounds:
+    """How long things may take after the last heal before that is a violation of its own."""
+
+    liveness_ms: float = 30_000.0
+    """From the heal until every node is up, follows one leader and has replayed a new write."""
+    events_max: int = 20_000_000
+    """Callbacks in the whole run: more is a world that never comes to rest."""
+
+
+@dataclass(frozen=True, slots=True)
+class Scenario:
+    """See the module. Made by `harness.sim.parse.from_document` or `harness.sim.draw.draw`."""
+
+    seed: int
+    name: str = "scenario"
+    about: str = ""
+    nodes: int = 3
+    duration_ms: float = 20_000.0
+    """Length of the fault phase."""
+    mutant: str | None = None
+    exposes: tuple[str, ...] = ()
+    """Of a script: mutants that it finds. For people and tests; decides nothing."""
+    settings: Mapping[str, int] = field(default_factory=dict)
+    """Kafka's configuration keys, for every node."""
+    network: NetworkKnobs = NetworkKnobs()
+    disk: DiskKnobs = DiskKnobs()
+    clocks: ClockKnobs = ClockKnobs()
+    workload: Load = Load()
+    strands: tuple[Strand, ...] = ()
+    bounds: Bounds = Bounds()
+
+    @property
+    def node_names(self) -> tuple[str, ...]:
+        """n1, n2, ..."""
+        return tuple(f"n{number}" for number in range(1, self.nodes + 1))
+
+    @property
+    def fault_steps(self) -> int:
+        """How many steps do something to the world or ask it something."""
+        return sum(step.kind not in _SILENT for strand in self.strands for step in strand.steps)
+
+    @property
+    def events(self) -> int:
+        """Fault and operation events, the measure of a shrunk scenario."""
+        return self.fault_steps + len(self.workload.operations)
+
+    def to_json(self) -> Json:
+        """Render as a document that gives the same scenario again; defaults are left out."""
+        document: Json = {"version": VERSION, "seed": self.seed, "nodes": self.nodes}
+        document |= {"name": self.name, "duration_ms": self.duration_ms, "mutant": self.mutant}
+        for name in ("about", "settings"):
+            if getattr(self, name):
+                document[name] = getattr(self, name)
+        if self.exposes:
+            document["exposes"] = list(self.exposes)
+        for name in ("network", "disk", "clocks", "bounds"):
+            if told := _differences(getattr(self, name)):
+                document[name] = told
+        load = _differences(self.workload)
+        load["name"] = self.workload.name
+        load["rate_per_s"] = self.workload.rate_per_s
+        if self.workload.operations:
+            load["operations"] = [_differences(op) for op in self.workload.operations]
+        document["workload"] = load
+        document["strands"] = [
+            {"at_ms": strand.at_ms, "steps": [step_to_json(step) for step in strand.steps]}
+            for strand in self.strands
+        ]
+        return document
+
+
+_SILENT = frozenset({"cast", "wait", "expect"})
+
+
+def step_to_json(step: Step) -> Json:
+    """Render one step; its options stand beside its fields."""
+    told = _differences(step)
+    told.pop("options", None)
+    if step.until is not None:
+        told["until"] = _differences(step.until)
+    return {"kind": step.kind, **told, **step.options}
+
+
+def _differences(value: Any) -> Json:
+    """Fields of a dataclass that differ from their defaults, JSON-able."""
+    told: Json = {}
+    for item in fields(value):
+        current = getattr(value, item.name)
+        default = item.default_factory() if callable(item.default_factory) else item.default
+        if current != default:
+            told[item.name] = list(current) if isinstance(current, tuple) else current
+    return told
