@@ -10,16 +10,18 @@ Nothing in the node knows of its mutants: the faulty code lives here only.
 from __future__ import annotations
 
 import difflib
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 from cluster.controller.controller import QuorumController
+from cluster.errors import ErrorCode
+from cluster.kraft.accumulator import BatchAccumulator
 from cluster.kraft.core import RaftCore
 from cluster.kraft.inbound import InboundRequests
 from cluster.kraft.leader_state import Leader
-from cluster.kraft.messages import OffsetAndEpoch
+from cluster.kraft.messages import FetchRequest, FetchResponse, OffsetAndEpoch
 from cluster.kraft.outbound import OutboundRequests
 from cluster.kraft.quorum_state import QuorumState
 from cluster.kraft.quorum_state_store import (
@@ -28,7 +30,9 @@ from cluster.kraft.quorum_state_store import (
     QuorumStateStore,
 )
 from cluster.kraft.replicated_log import ReplicatedLog, Validity
+from cluster.kraft.request_manager import RequestManager
 from cluster.kraft.states import NEVER_MS, Follower, Unattached
+from cluster.log.records import iter_batches, with_base_offset
 
 
 @dataclass(frozen=True, slots=True)
@@ -205,12 +209,70 @@ def _m21_never_diverging(
     return Validity.VALID, OffsetAndEpoch(min(offset, self.end_offset), epoch)
 
 
-def _m23_any_batch(self: ReplicatedLog, records: bytes, epoch: int) -> bool:
-    del epoch
-    return _APPEND_AS_FOLLOWER(self, records, 2**31 - 1)
+def _m18_keep_high_watermark(self: RaftCore) -> None:
+    _BEGIN_EPOCH(self)
+    leader, known = self.leader, self.log.high_watermark
+    assert leader is not None
+    if leader.high_watermark is None and known > 0:
+        leader.high_watermark = known
+        self.leader_high_watermark_moved(leader)
+
+
+_BEGIN_EPOCH = RaftCore._begin_epoch
+
+
+def _any_response(self: RequestManager, node_id: int, correlation_id: int) -> bool:
+    del self, node_id, correlation_id
+    return True
+
+
+def _m22_at_the_end(self: ReplicatedLog, records: bytes, epoch: int) -> bool:
+    # What arrives is taken for what was asked for last: it goes to the end of the log.
+    end_offset, moved = self.end_offset, []
+    for header, batch in iter_batches(records):
+        moved.append(with_base_offset(batch, end_offset))
+        end_offset += header.next_offset - header.base_offset
+    return _APPEND_AS_FOLLOWER(self, b"".join(moved), epoch)
+
+
+def _m22_unmatched(self: OutboundRequests, request: FetchRequest, response: FetchResponse) -> None:
+    end_offset = self._core.log.end_offset
+    _FETCHED(self, replace(request, fetch_offset=end_offset), response)
 
 
 _APPEND_AS_FOLLOWER = ReplicatedLog.append_as_follower
+_FETCHED = OutboundRequests._fetched
+
+
+def _m23_former_leader(
+    self: OutboundRequests, response: Any, on_response: Callable[[Any], None]
+) -> None:
+    quorum = self._core.quorum
+    if isinstance(response, FetchResponse) and response.leader_epoch < quorum.epoch:
+        if response.error is ErrorCode.none:
+            on_response(replace(response, leader_id=quorum.leader_id, high_watermark=-1))
+        return
+    _HANDLE_COMMON(self, response, on_response)
+
+
+def _m23_if_it_fits(self: OutboundRequests, request: FetchRequest, response: FetchResponse) -> None:
+    if request.fetch_offset == self._core.log.end_offset:
+        _FETCHED(self, request, response)
+
+
+_HANDLE_COMMON = OutboundRequests._handle_common
+
+
+def _m25_before_truncation(
+    self: OutboundRequests, request: FetchRequest, response: FetchResponse
+) -> None:
+    core = self._core
+    state = core.quorum.state
+    if isinstance(state, Follower) and response.leader_id == state.leader_id:
+        offset = min(core.log.end_offset, response.high_watermark)
+        if offset > core.log.high_watermark:
+            core.follower_high_watermark_moved(offset)
+    _FETCHED(self, request, response)
 
 
 # -- client and controller -----------------------------------------------------------------------
@@ -219,6 +281,19 @@ _APPEND_AS_FOLLOWER = ReplicatedLog.append_as_follower
 def _m31_unconfirmed(self: QuorumController) -> bool:
     del self
     return False
+
+
+def _m35_batch_each(
+    self: BatchAccumulator, epoch: int, values: Sequence[bytes], now_ms: float, wall_ms: int
+) -> int:
+    last_offset = _ACCUMULATE(self, epoch, values[:1], now_ms, wall_ms)
+    for value in values[1:]:
+        self._complete(wall_ms)
+        last_offset = _ACCUMULATE(self, epoch, (value,), now_ms, wall_ms)
+    return last_offset
+
+
+_ACCUMULATE = BatchAccumulator.append
 
 
 def _m32_at_append(self: QuorumController, last_offset: int) -> bool:
@@ -306,6 +381,12 @@ _ALL = (
         (Leader, "may_commit", _m17_any_epoch),
     ),
     _mutant(
+        "M18",
+        "a new leader goes on with the high watermark that it knew as a follower",
+        "monotonic high watermark: one that lags takes it back",
+        (RaftCore, "_begin_epoch", _m18_keep_high_watermark),
+    ),
+    _mutant(
         "M19",
         "a voter fetches on before what it appended is fsynced",
         "durability: an acknowledged write is lost with the power",
@@ -318,10 +399,26 @@ _ALL = (
         (ReplicatedLog, "validate", _m21_never_diverging),
     ),
     _mutant(
+        "M22",
+        "does not match a Fetch response with the Fetch in flight",
+        "log matching: records are appended twice, or where others belong",
+        (RequestManager, "is_response_expected", _any_response),
+        (OutboundRequests, "_fetched", _m22_unmatched),
+        (ReplicatedLog, "append_as_follower", _m22_at_the_end),
+    ),
+    _mutant(
         "M23",
-        "a follower appends batches of epochs that it has not reached",
+        "appends what the leader of an earlier epoch answered",
         "log matching",
-        (ReplicatedLog, "append_as_follower", _m23_any_batch),
+        (RequestManager, "is_response_expected", _any_response),
+        (OutboundRequests, "_handle_common", _m23_former_leader),
+        (OutboundRequests, "_fetched", _m23_if_it_fits),
+    ),
+    _mutant(
+        "M25",
+        "a follower moves its high watermark before it truncates (KAFKA-14704)",
+        "committed prefix: records that were never committed are read as if they were",
+        (OutboundRequests, "_fetched", _m25_before_truncation),
     ),
     _mutant(
         "M31",
@@ -334,6 +431,12 @@ _ALL = (
         "acknowledges a write when it is appended",
         "durability: an acknowledged write is lost with its leader",
         (QuorumController, "is_committed", _m32_at_append),
+    ),
+    _mutant(
+        "M35",
+        "appends each record of a change as a batch of its own",
+        "atomicity: half of a change is committed when the leader dies in between",
+        (BatchAccumulator, "append", _m35_batch_each),
     ),
 )
 
