@@ -220,8 +220,13 @@ class InboundRequests:
         if error is not ErrorCode.none or leader is None:
             reply(self._fetch_error(error))
             return
-        self._count_fetch(leader, request)
-        response = self._read_for(leader, request)
+        validity, position = self._core.log.validate(
+            request.fetch_offset, request.last_fetched_epoch
+        )
+        if validity is Validity.VALID and request.replica_id >= 0:
+            # A diverging log is no prefix of ours: its end offset says nothing (KAFKA-13141).
+            self._count_fetch(leader, request)
+        response = self._read_for(leader, request, validity, position)
         if request.max_wait_ms == 0 or _is_complete(request, response):
             reply(response)
             return
@@ -242,15 +247,14 @@ class InboundRequests:
             return parked  # as it was decided when it was parked (KAFKA-15100)
         # Not counted again: it was sent when it arrived, and that its sender is alive still is
         # just what check quorum must not assume.
-        return self._read_for(leader, request)
+        validity, position = self._core.log.validate(
+            request.fetch_offset, request.last_fetched_epoch
+        )
+        return self._read_for(leader, request, validity, position)
 
     def _count_fetch(self, leader: Leader, request: FetchRequest) -> None:
-        """Note what a replica's Fetch says of it: it is there, and how much it holds."""
+        """Note what a replica's valid Fetch says: it is there, and how much it holds."""
         core = self._core
-        validity, _ = core.log.validate(request.fetch_offset, request.last_fetched_epoch)
-        if request.replica_id < 0 or validity is Validity.DIVERGING:
-            # A diverging log is no prefix of ours, so its end offset says nothing (KAFKA-13141).
-            return
         moved = leader.update_replica(
             ReplicaKey(request.replica_id, request.replica_directory_id),
             request.fetch_offset,
@@ -261,13 +265,13 @@ class InboundRequests:
         if moved:
             core.leader_high_watermark_moved(leader)
 
-    def _read_for(self, leader: Leader, request: FetchRequest) -> FetchResponse:
+    def _read_for(
+        self, leader: Leader, request: FetchRequest, validity: Validity, position: OffsetAndEpoch
+    ) -> FetchResponse:
         """Answer a Fetch from the log as it is now."""
-        log = self._core.log
-        validity, position = log.validate(request.fetch_offset, request.last_fetched_epoch)
         if validity is Validity.DIVERGING:
             return self._fetch_response(leader, diverging=position)
-        records = log.read(request.fetch_offset, request.max_bytes)
+        records = self._core.log.read(request.fetch_offset, request.max_bytes)
         return self._fetch_response(leader, records=records)
 
     def _fetch_error_code(self, request: FetchRequest) -> ErrorCode:

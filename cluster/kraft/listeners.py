@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from cluster.kraft.replicated_log import ReplicatedLog
 from cluster.kraft.types import CommittedBatch, LeaderAndEpoch, RaftListener
-from cluster.log.records import decode_records, iter_batches
+from cluster.log.records import decode_records, split_batches
 
 MAX_FEED_BYTES = 8 * 1024 * 1024
 """How much is read from the log at once."""
@@ -34,7 +34,7 @@ class ListenerContext:
                     header.size_bytes,
                     () if header.is_control else _values(batch),
                 )
-                for header, batch in iter_batches(
+                for header, batch in split_batches(
                     log.read_committed(self.next_offset, MAX_FEED_BYTES)
                 )
             ]

@@ -12,7 +12,7 @@ from enum import Enum
 from cluster.kraft.messages import OffsetAndEpoch
 from cluster.kraft.types import IllegalStateError
 from cluster.log.log import Log
-from cluster.log.records import iter_batches
+from cluster.log.records import split_batches
 
 
 class Validity(Enum):
@@ -66,7 +66,7 @@ class ReplicatedLog:
         Raises CorruptBatchError; then nothing was appended.
         """
         accepted: list[bytes] = []
-        for header, batch in iter_batches(records):
+        for header, batch in split_batches(records):  # the log verifies what it appends
             if header.partition_leader_epoch > epoch:
                 break
             accepted.append(batch)
