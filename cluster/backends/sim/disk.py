@@ -10,6 +10,10 @@ What it promises is `cluster.ports.Disk`, and what it withholds is all that the 
   synced content; a rename or a removal may be undone.
 - What was queued and not applied is gone, and so are the completions on their way.
 - After the first error nothing more is applied, and every completion reports it.
+- Without power (`power_off`, until `power_on`) nothing is taken: what a dead process still says is
+  not heard.
+
+A sync costs what changed since the one before, not what the file holds.
 """
 
 from __future__ import annotations
@@ -18,7 +22,7 @@ from collections import deque
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from functools import partial
-from typing import Literal
+from typing import Literal, Protocol
 
 from cluster.ports import Completion, Random
 
@@ -108,6 +112,13 @@ class _Folder:
         self.changes.clear()
 
 
+class OperationHook(Protocol):
+    """Told of each change that a node asks for, after it was queued or applied."""
+
+    def count(self) -> None:
+        """Count one; may `crash` the disk."""
+
+
 _Queued = tuple[Callable[[], None], Completion | None]
 
 
@@ -120,10 +131,17 @@ class MemoryDisk:
     """
 
     def __init__(
-        self, call_later: Callable[[float, Callable[[], None]], object], sync_ms: float = 0.0
+        self,
+        call_later: Callable[[float, Callable[[], None]], object],
+        sync_ms: float = 0.0,
+        draw_sync_ms: Callable[[], float] | None = None,
     ) -> None:
         self.sync_ms = sync_ms
+        """Added to what `draw_sync_ms` draws for each sync."""
         self.hides_unsynced = False
+        self.on_operation: OperationHook | None = None
+        self._draw_sync_ms = draw_sync_ms
+        self._powered = True
         self.syncs = 0
         self._call_later = call_later
         self._folders: dict[str, _Folder] = {"": _Folder()}
@@ -150,6 +168,16 @@ class MemoryDisk:
         for file in lost:
             file.lose_power(random, keep)
 
+    def power_off(self, random: Random, keep: Keep = "any") -> None:
+        """As `crash`, and take nothing until `power_on`."""
+        self.crash(random, keep)
+        self._powered = False
+        self.on_operation = None
+
+    def power_on(self) -> None:
+        """Take changes again, for the next process."""
+        self._powered = True
+
     def stall(self) -> None:
         """Let no sync complete until `resume`."""
         self._stalled = True
@@ -168,22 +196,47 @@ class MemoryDisk:
         file = self._file(path)
         assert not file.changes, "only what is synced lies on the medium"
         file.content[position] ^= mask
-        file.synced = bytearray(file.content)
+        file.synced[position] ^= mask
+
+    # What an observer sees.
+
+    @property
+    def is_idle(self) -> bool:
+        """Whether nothing is queued."""
+        return not self._queue
+
+    def files(self) -> dict[str, bytes]:
+        """Content by path as the operating system shows it, synced or not."""
+        return {
+            f"{folder}/{name}" if folder else name: bytes(file.content)
+            for folder, names in self._folders.items()
+            for name, file in names.names.items()
+        }
+
+    def durable(self, path: str) -> bytes | None:
+        """Content of a file that a power loss would leave if it kept nothing else."""
+        folder, name = _split(path)
+        if folder not in self._folders:
+            return None
+        file = self._folders[folder].synced.get(name)
+        return None if file is None else bytes(file.synced)
 
     # The Disk contract.
 
     def append(self, path: str, data: bytes) -> None:
         """Add bytes to the end of a file, which is created when missing."""
+        self._enqueue(partial(self._append, path, data))
 
-        def apply() -> None:
-            file = self._file(path, create=True)
-            file.change(_Change(len(file.content), data))
-
-        self._enqueue(apply)
+    def _append(self, path: str, data: bytes) -> None:
+        file = self._file(path, create=True)
+        file.change(_Change(len(file.content), data))
 
     def write(self, path: str, data: bytes) -> None:
         """Replace the whole content of a file."""
-        self._enqueue(lambda: self._file(path, create=True).change(_Change(0, data)))
+        self._enqueue(partial(self._write, path, data))
+
+    def _write(self, path: str, data: bytes) -> None:
+        self._file(path, create=True).change(_Change(0, data))
 
     def truncate(self, path: str, size: int) -> None:
         """Cut a file to `size` bytes."""
@@ -226,7 +279,10 @@ class MemoryDisk:
 
     def sync(self, path: str, done: Completion) -> None:
         """Fsync a file in queue order, then call `done`."""
-        self._enqueue(lambda: self._file(path).sync(), done)
+        self._enqueue(partial(self._sync, path), done)
+
+    def _sync(self, path: str) -> None:
+        self._file(path).sync()
 
     def sync_directory(self, path: str, done: Completion) -> None:
         """Fsync a folder in queue order, then call `done`."""
@@ -257,8 +313,16 @@ class MemoryDisk:
     # The queue.
 
     def _enqueue(self, apply: Callable[[], None], done: Completion | None = None) -> None:
-        self._queue.append((apply, done))
-        self._next()
+        if not self._powered:
+            return
+        if done is None and not self._queue:
+            self._attempt(apply)
+        else:
+            self._queue.append((apply, done))
+            if not self._syncing:
+                self._next()
+        if self.on_operation is not None:
+            self.on_operation.count()
 
     def _next(self) -> None:
         """Apply what is queued up to a sync, and start that one."""
@@ -271,7 +335,10 @@ class MemoryDisk:
                 return
             else:
                 self._syncing = True
-                self._call_later(self.sync_ms, partial(self._complete, self._incarnation))
+                sync_ms = self.sync_ms
+                if self._draw_sync_ms is not None:
+                    sync_ms += self._draw_sync_ms()
+                self._call_later(sync_ms, partial(self._complete, self._incarnation))
 
     def _complete(self, incarnation: int) -> None:
         if incarnation != self._incarnation:

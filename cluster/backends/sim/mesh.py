@@ -1,0 +1,445 @@
+"""The network of a simulated world: messages as objects over directed links that misbehave.
+
+A request is two messages, there and back, each over its own link. Every link has its own stream of
+random numbers, made from (seed, link), so that what happens on one link does not change what
+happens on another, and a run without one of its events stays nearly the same run.
+
+What a link may do to a message: delay it, lose it, deliver it twice, let another overtake it; cut,
+it loses it or keeps it until it is restored, as a TCP connection does while it lives. `Rule`s do
+all this on purpose to the messages that they match; a held message can be delivered after its
+sender or its receiver was restarted, which no other one survives.
+
+What a connection tells is as in `cluster.runtime.network`: a node that is dead when the request is
+sent refuses it (NOT_SENT); one that dies with it makes it DISCONNECTED; all else is TIMED_OUT.
+Loss and duplication hit raft messages between nodes only: TCP repeats and drops nobody's write.
+"""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from functools import partial
+from typing import Any, Literal, Protocol
+
+from cluster.backends.sim.scheduler import Entry, Owner, Scheduler
+from cluster.backends.sim.settings import SimSettings, Span
+from cluster.kraft.messages import RaftRequest, RaftResponse
+from cluster.ports import Endpoint, Failure
+
+Reply = Callable[[Any], None]
+
+Action = Literal["hold", "drop", "delay", "duplicate"]
+
+CLIENT_PREFIX = "c"
+"""Names of harness clients begin with it; no link fault but a rule that names them meets them."""
+
+
+@dataclass(frozen=True, slots=True)
+class MessageMatch:
+    """Which messages a rule is about; None matches all. JSON-able."""
+
+    kind: str | None = None
+    """Class name: "VoteRequest", "VoteResponse", "FetchResponse", ..."""
+    source: str | None = None
+    target: str | None = None
+    fields: Mapping[str, Any] = field(default_factory=dict)
+    """Attributes of the message and their values, e.g. {"pre_vote": False}."""
+
+    def accepts(self, source: str, target: str, message: object) -> bool:
+        """Whether this message is meant."""
+        return (
+            (self.kind is None or type(message).__name__ == self.kind)
+            and (self.source is None or self.source == source)
+            and (self.target is None or self.target == target)
+            and all(
+                getattr(message, name, _NOTHING) == value for name, value in self.fields.items()
+            )
+        )
+
+
+_NOTHING = object()
+
+
+@dataclass(slots=True, eq=False)
+class Rule:
+    """Something that is done on purpose to messages, while it stands.
+
+    `action`: "hold" keeps them in `held` until `release` or `drop_held`; "drop" loses them;
+    "delay" adds `delay_ms`; "duplicate" delivers them once more, `delay_ms` later. `times` is how
+    many it acts on at most; None: all.
+    """
+
+    match: MessageMatch
+    action: Action
+    delay_ms: float = 0.0
+    times: int | None = None
+    acted: int = 0
+    """On how many messages it acted."""
+    held: list[Transit] = field(default_factory=list)
+    ended: bool = False
+
+    def wants(self, source: str, target: str, message: object) -> bool:
+        """Whether it acts on this message; counts it."""
+        if self.ended or (self.times is not None and self.acted >= self.times):
+            return False
+        if not self.match.accepts(source, target, message):
+            return False
+        self.acted += 1
+        return True
+
+    def end(self) -> None:
+        """Act on nothing more; what is held stays held."""
+        self.ended = True
+
+    def release(self) -> int:
+        """Deliver what is held, in order, now; returns how many messages that are."""
+        held, self.held = self.held, []
+        for transit in held:
+            transit.deliver_late()
+        return len(held)
+
+    def drop_held(self) -> int:
+        """Lose what is held."""
+        held, self.held = self.held, []
+        return len(held)
+
+
+@dataclass(slots=True, eq=False)
+class Transit:
+    """A message that is kept somewhere on its way."""
+
+    mesh: Mesh
+    link: LinkState
+    message: object
+    deliver: Callable[[], None]
+    owner: Owner | None
+    """Whose callback `deliver` is."""
+
+    def deliver_late(self) -> None:
+        """Deliver it over its link, which loses it if it is cut."""
+        mesh, link = self.mesh, self.link
+        if not link.cut:
+            link.passed += 1
+            mesh.scheduler.call_later(link.latency(), self.deliver, self.owner)
+
+
+class LinkState:
+    """One directed link: what it does, and the stream that decides it."""
+
+    __slots__ = (
+        "cut",
+        "duplication",
+        "extra_ms",
+        "is_client",
+        "kept",
+        "loss",
+        "low_ms",
+        "passed",
+        "slow_ms",
+        "slow_probability",
+        "source",
+        "span_ms",
+        "stream",
+        "target",
+    )
+
+    def __init__(self, source: str, target: str, seed: object, settings: SimSettings) -> None:
+        self.source = source
+        self.target = target
+        self.is_client = source.startswith(CLIENT_PREFIX) or target.startswith(CLIENT_PREFIX)
+        span: Span = settings.client_latency_ms if self.is_client else settings.latency_ms
+        self.low_ms, self.span_ms = span[0], span[1] - span[0]
+        self.slow_probability = 0.0 if self.is_client else settings.slow_probability
+        self.slow_ms = settings.slow_ms
+        self.loss = 0.0 if self.is_client else settings.loss
+        self.duplication = 0.0 if self.is_client else settings.duplication
+        self.extra_ms = 0.0
+        """A delay spike, while it lasts."""
+        self.cut = False
+        self.kept: list[Transit] = []
+        """Messages that wait for the link to be restored."""
+        self.passed = 0
+        """Messages that went over it since it was last cut or restored."""
+        self.stream = random.Random(f"{seed}/link/{source}/{target}")
+
+    def latency(self) -> float:
+        """Draw how long one message takes, in ms."""
+        draw = self.stream.random
+        if self.slow_probability and draw() < self.slow_probability:
+            return self.extra_ms + self.slow_ms[0] + draw() * (self.slow_ms[1] - self.slow_ms[0])
+        return self.extra_ms + self.low_ms + draw() * self.span_ms
+
+
+class Host(Owner, Protocol):
+    """One incarnation of a node, as the network sees it."""
+
+    name: str
+    calls: dict[Call, None]
+    """Requests to it that are not answered yet, oldest first."""
+
+    def serve(self, port: int, message: object, reply: Reply) -> None:
+        """Take a request on one of its listeners."""
+
+
+class Call:
+    """One request and what became of it."""
+
+    __slots__ = (
+        "_back",
+        "_message",
+        "_mesh",
+        "_on_reply",
+        "_port",
+        "_sender",
+        "_target",
+        "_there",
+        "_timer",
+        "done",
+    )
+
+    def __init__(
+        self,
+        mesh: Mesh,
+        sender: Host | None,
+        there: LinkState,
+        back: LinkState,
+        port: int,
+        message: object,
+        on_reply: Reply,
+    ) -> None:
+        self._mesh = mesh
+        self._sender = sender
+        self._there = there
+        self._back = back
+        self._port = port
+        self._message = message
+        self._on_reply = on_reply
+        self._target: Host | None = None
+        self._timer: Entry | None = None
+        self.done = False
+
+    def send(self, timeout_ms: float) -> None:
+        """Set out."""
+        mesh, there = self._mesh, self._there
+        self._timer = mesh.scheduler.call_later(timeout_ms, self._timed_out, self._sender)
+        target = mesh.hosts.get(there.target)
+        if target is None:
+            if not there.cut and not self._back.cut:
+                refused_ms = there.latency() + self._back.latency()
+                mesh.scheduler.call_later(refused_ms, self._refused, self._sender)
+            return
+        self._target = target
+        target.calls[self] = None
+        mesh.carry(there, self._message, self._serve, target, self._arrive_late, None)
+
+    def disconnect(self) -> None:
+        """Tell the sender that the other end died."""
+        if not (self.done or self._back.cut):
+            scheduler = self._mesh.scheduler
+            scheduler.call_later(self._back.latency(), self._disconnected, self._sender)
+
+    def _arrive_late(self) -> None:
+        """Whoever runs there now takes it, as from a proxy's new connection."""
+        target = self._mesh.hosts.get(self._there.target)
+        if target is not None:
+            self._target = target
+            self._mesh.scheduler.call_later(0, self._serve, target)
+
+    def _serve(self) -> None:
+        target = self._target
+        assert target is not None
+        target.serve(self._port, self._message, _Answer(self, target))
+
+    def answer(self, host: Host, response: object) -> None:
+        """Send the response back, if its host lives still."""
+        if not host.alive:
+            return
+        host.calls.pop(self, None)
+        arrive, sender = partial(self._finish, response), self._sender
+        self._mesh.carry(self._back, response, arrive, sender, arrive, sender)
+
+    def _finish(self, response: object) -> None:
+        # A second answer, of a request that was delivered twice, is passed on: see `ports.Network`.
+        if not self.done:
+            self.done = True
+            if self._timer is not None:
+                self._timer.cancel()
+            if self._target is not None:
+                self._target.calls.pop(self, None)
+        self._on_reply(response)
+
+    def _fail(self, failure: Failure) -> None:
+        if not self.done:
+            self._finish(failure)
+
+    def _timed_out(self) -> None:
+        self._fail(Failure.TIMED_OUT)
+
+    def _refused(self) -> None:
+        self._fail(Failure.NOT_SENT)
+
+    def _disconnected(self) -> None:
+        self._fail(Failure.DISCONNECTED)
+
+
+class _Answer:
+    """Where the response to one delivery of a request goes."""
+
+    __slots__ = ("_call", "_host")
+
+    def __init__(self, call: Call, host: Host) -> None:
+        self._call = call
+        self._host = host
+
+    def __call__(self, response: object) -> None:
+        self._call.answer(self._host, response)
+
+
+class Mesh:
+    """All links of one world, by the names of their ends."""
+
+    def __init__(self, scheduler: Scheduler, seed: object, settings: SimSettings) -> None:
+        self.scheduler = scheduler
+        self.settings = settings
+        self.hosts: dict[str, Host] = {}
+        """The live incarnation of each node that has one."""
+        self.rules: list[Rule] = []
+        """First match acts."""
+        self._seed = seed
+        self._links: dict[tuple[str, str], LinkState] = {}
+        self._clients = 0
+
+    def link(self, source: str, target: str) -> LinkState:
+        """Return the state of a directed link; its probabilities and delays may be changed."""
+        link = self._links.get((source, target))
+        if link is None:
+            link = LinkState(source, target, self._seed, self.settings)
+            self._links[source, target] = link
+        return link
+
+    def new_client(self) -> str:
+        """Name a client of the harness."""
+        self._clients += 1
+        return f"{CLIENT_PREFIX}{self._clients}"
+
+    def request(
+        self,
+        source: str,
+        sender: Host | None,
+        destination: Endpoint,
+        message: object,
+        timeout_ms: float,
+        on_reply: Reply,
+    ) -> Call:
+        """Carry a request and its response; `on_reply` is called on behalf of `sender`."""
+        target = destination.host
+        there, back = self.link(source, target), self.link(target, source)
+        call = Call(self, sender, there, back, destination.port, message, on_reply)
+        call.send(timeout_ms)
+        return call
+
+    def carry(
+        self,
+        link: LinkState,
+        message: object,
+        deliver: Callable[[], None],
+        owner: Owner | None,
+        deliver_late: Callable[[], None],
+        late_owner: Owner | None,
+    ) -> None:
+        """Let one message go over a link, or what becomes of it.
+
+        `deliver` ends it as part of the connection that it was sent on; `deliver_late` also after
+        that connection is gone, for what a rule held or repeated.
+        """
+        delay_ms = 0.0
+        if self.rules:
+            late = Transit(self, link, message, deliver_late, late_owner)
+            acted = self._act(late)
+            if acted is None:
+                return
+            delay_ms = acted
+        if link.cut:
+            if link.stream.random() < self.settings.cut_keeps:
+                link.kept.append(Transit(self, link, message, deliver, owner))
+            return
+        if (link.loss or link.duplication) and _is_raft(message):
+            if link.loss and link.stream.random() < link.loss:
+                return
+            if link.duplication and link.stream.random() < link.duplication:
+                self.scheduler.call_later(link.latency() + delay_ms, deliver, owner)
+        link.passed += 1
+        self.scheduler.call_later(link.latency() + delay_ms, deliver, owner)
+
+    def _act(self, late: Transit) -> float | None:
+        """Apply the first rule that wants the message: ms of delay, None when it is taken."""
+        link = late.link
+        for rule in self.rules:
+            if rule.wants(link.source, link.target, late.message):
+                if rule.action == "hold":
+                    rule.held.append(late)
+                    return None
+                if rule.action == "drop":
+                    return None
+                if rule.action == "delay":
+                    return rule.delay_ms
+                self.scheduler.call_later(rule.delay_ms, late.deliver_late)
+                return 0.0
+        return 0.0
+
+    def ping(
+        self, source: str, target: str, arrived: Callable[[], None], owner: Owner | None
+    ) -> None:
+        """Send a message that means nothing, to see whether one passes."""
+        link = self.link(source, target)
+        if not link.cut and not (link.loss and link.stream.random() < link.loss):
+            self.scheduler.call_later(link.latency(), arrived, owner)
+
+    # What faults do.
+
+    def add_rule(
+        self,
+        match: MessageMatch,
+        action: Action,
+        *,
+        delay_ms: float = 0.0,
+        times: int | None = None,
+    ) -> Rule:
+        """Let a rule stand from now on, until it is ended."""
+        self.rules = [rule for rule in self.rules if not rule.ended]
+        rule = Rule(match, action, delay_ms, times)
+        self.rules.append(rule)
+        return rule
+
+    def end_rules(self) -> None:
+        """End all rules and lose what they hold."""
+        for rule in self.rules:
+            rule.end()
+            rule.drop_held()
+        self.rules = []
+
+    def cut(self, source: str, target: str) -> None:
+        """Let nothing more set out over a directed link."""
+        link = self.link(source, target)
+        if not link.cut:
+            link.cut = True
+            link.passed = 0
+
+    def restore(self, source: str, target: str) -> None:
+        """Let messages pass again; what was kept flows."""
+        link = self.link(source, target)
+        if link.cut:
+            link.cut = False
+            link.passed = 0
+            kept, link.kept = link.kept, []
+            for transit in kept:
+                transit.deliver_late()
+
+    def cuts(self) -> frozenset[tuple[str, str]]:
+        """Name the links that are cut."""
+        return frozenset(ends for ends, link in self._links.items() if link.cut)
+
+
+def _is_raft(message: object) -> bool:
+    return isinstance(message, RaftRequest | RaftResponse)

@@ -1,0 +1,43 @@
+"""One listener of a simulated node behind the wire protocol: every message becomes bytes and back.
+
+Simulated messages cross as objects, which is fast and hides nothing but the codec. This way of
+serving takes each of them through `cluster.protocol`, both ways, as two real nodes would.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+from cluster.protocol.apis import LISTENER_APIS, SPOKEN, ApiKey, ListenerType
+from cluster.protocol.codec import api_key_of, read_response, write_request
+from cluster.protocol.server import ListenerService, RequestHandler
+
+_SIZE_BYTES = 4
+_CONTROLLER = "CONTROLLER"
+
+
+class WireService:
+    """See the module."""
+
+    def __init__(self, listener: str, handler: RequestHandler) -> None:
+        kind = ListenerType.CONTROLLER if listener == _CONTROLLER else ListenerType.BROKER
+        self._service = ListenerService(listener, kind, handler)
+        self._apis = LISTENER_APIS[kind]
+        self._correlation_id = 0
+
+    def serve(self, message: Any, reply: Callable[[Any], None]) -> None:
+        """Encode a request, serve the frame, decode the response and pass it on.
+
+        Raises MalformedError when either side cannot read the other.
+        """
+        key = api_key_of(message)
+        version = min(SPOKEN[key].highest, self._apis[key].highest)
+        self._correlation_id += 1
+        frame = write_request(message, version, self._correlation_id, "kraftprobe")
+
+        def respond(response: bytes | None) -> None:
+            if response is not None:  # else the connection ends: silence is what is left here
+                reply(read_response(response[_SIZE_BYTES:], ApiKey(key), version))
+
+        self._service.serve(frame[_SIZE_BYTES:], respond)

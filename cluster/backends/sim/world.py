@@ -1,0 +1,392 @@
+"""A simulated world: nodes, links, disks and clocks on one queue, and all that can befall them.
+
+Nothing here is asynchronous: a test or a scripted scenario drives `scheduler` itself. The backend
+(`cluster.backends.sim.backend`) puts the same world behind coroutines.
+
+Everything random comes from streams that are made from the seed and a name (a link, a disk, an
+incarnation), so that one thing more or less in one place does not change what another place draws.
+"""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from pathlib import Path, PurePath
+from typing import Any, Literal
+
+from cluster.backends.base import BackendError, Death, NodeState
+from cluster.backends.sim.disk import Keep, MemoryDisk
+from cluster.backends.sim.mesh import Mesh
+from cluster.backends.sim.process import (
+    CLIENT_PORT,
+    CONTROLLER_PORT,
+    HostClock,
+    Process,
+    TraceFields,
+)
+from cluster.backends.sim.scheduler import Scheduler
+from cluster.backends.sim.settings import SimSettings
+from cluster.config import NodeConfig, parse_config
+from cluster.ports import Endpoint
+from cluster.systems.base import Placement
+from cluster.systems.kraft import KraftSystem
+
+ListenerName = Literal["CONTROLLER", "CLIENT"]
+
+Observe = Callable[[Process, str, TraceFields], None]
+"""Told of each trace event at the instruction that traces it: (process, event, fields)."""
+
+EXIT_BROKEN = 1
+"""Exit code of a node that ends itself (`cluster.node`)."""
+
+_FIRST_PID = 1000
+
+
+@dataclass(frozen=True, slots=True)
+class TraceMatch:
+    """Which trace events are meant; None matches all. JSON-able."""
+
+    event: str | None = None
+    node: str | None = None
+    fields: Mapping[str, Any] = field(default_factory=dict)
+
+    def accepts(self, node: str, event: str, fields: TraceFields) -> bool:
+        """Whether this event is meant."""
+        return (
+            (self.event is None or self.event == event)
+            and (self.node is None or self.node == node)
+            and all(name in fields and fields[name] == v for name, v in self.fields.items())
+        )
+
+
+@dataclass(slots=True, eq=False)
+class Trigger:
+    """Something that is to be done at the n-th event of a kind; once."""
+
+    act: Callable[[], None]
+    remaining: int
+    done: bool = False
+
+    def count(self) -> None:
+        """Count one event, and act if it is the one."""
+        if not self.done:
+            self.remaining -= 1
+            if self.remaining <= 0:
+                self.done = True
+                self.act()
+
+    def cancel(self) -> None:
+        """Never act."""
+        self.done = True
+
+
+TraceLine = tuple[int, int, str, TraceFields]
+"""(the node's monotonic ns, incarnation, event, fields), as in trace.jsonl."""
+
+
+@dataclass(frozen=True, slots=True)
+class NodeEvidence:
+    """What one node leaves behind, undecoded."""
+
+    segments: tuple[tuple[str, bytes], ...]
+    """Files of the metadata log by name, in offset order, as a reader of the disk sees them."""
+    quorum_state: bytes | None
+    """Content of its quorum-state file."""
+    trace: tuple[TraceLine, ...]
+
+
+class SimNode:
+    """A host: what outlives the node's processes."""
+
+    def __init__(self, world: SimWorld, name: str, node_id: int) -> None:
+        settings, seed = world.settings, world.seed
+        draw = random.Random(f"{seed}/host/{name}")
+        self.name = name
+        self.node_id = node_id
+        self.process: Process | None = None
+        """The present or the last process."""
+        self.incarnation = -1
+        self.clock = HostClock(
+            world.scheduler,
+            rate=1.0 + draw.uniform(-settings.drift_ppm, settings.drift_ppm) / 1e6,
+            offset_ms=round(draw.uniform(1e3, 1e6), 3),
+            skew_ms=draw.uniform(-settings.skew_ms, settings.skew_ms),
+        )
+        self.disk = MemoryDisk(
+            self._complete_later,
+            draw_sync_ms=_sync_times(settings, random.Random(f"{seed}/disk/{name}")),
+        )
+        self.losses = random.Random(f"{seed}/losses/{name}")
+        """Decides what a power loss keeps."""
+        self.starts = random.Random(f"{seed}/starts/{name}")
+        self.trace: list[TraceLine] = []
+        self._scheduler = world.scheduler
+
+    def _complete_later(self, delay_ms: float, done: Callable[[], None]) -> object:
+        # A completion belongs to the process that asked: it waits while that one is stopped.
+        return self._scheduler.call_later(delay_ms, done, self.process)
+
+    @property
+    def state(self) -> NodeState:
+        """What an operating system would say of the process."""
+        process = self.process
+        if process is None or not process.alive:
+            return NodeState.DEAD
+        return NodeState.RUNNING if process.runs else NodeState.PAUSED
+
+
+def _sync_times(settings: SimSettings, draw: random.Random) -> Callable[[], float]:
+    low, high = settings.sync_ms
+    slow_low, slow_high = settings.slow_sync_ms
+    probability = settings.slow_sync_probability
+
+    def next_ms() -> float:
+        if probability and draw.random() < probability:
+            return slow_low + draw.random() * (slow_high - slow_low)
+        return low + draw.random() * (high - low)
+
+    return next_ms
+
+
+class SimWorld:
+    """Nodes "n1", "n2", ... over one scheduler. Nothing runs before `start`."""
+
+    def __init__(
+        self,
+        node_count: int,
+        seed: object,
+        *,
+        settings: SimSettings | None = None,
+        node_settings: Mapping[str, int] | None = None,
+        run_id: str = "sim",
+        mutant: str | None = None,
+        scheduler: Scheduler | None = None,
+        root: PurePath = PurePath("/sim"),
+    ) -> None:
+        """`mutant` is only what the traces say: applying it is the caller's (`cluster.mutants`).
+
+        Raises SettingError for a node setting that does not exist.
+        """
+        assert node_count >= 1, "a cluster has a node"
+        self.settings = settings or SimSettings()
+        self.seed = seed
+        self.scheduler = scheduler or Scheduler()
+        self.mesh = Mesh(self.scheduler, seed, self.settings)
+        self.names = tuple(f"n{number}" for number in range(1, node_count + 1))
+        self.nodes = {
+            name: SimNode(self, name, number) for number, name in enumerate(self.names, start=1)
+        }
+        self.deaths: list[Death] = []
+        """Ends that nobody asked for, oldest first."""
+        self.observers: list[Observe] = []
+        """Told of every trace event; they must not change the world."""
+        self.on_start: list[Callable[[Process], None]] = []
+        """Told of every new process before its first instruction."""
+        self.on_end: list[Callable[[Process], None]] = []
+        """Told of every process that has just ended, in whatever way, its disk as it left it."""
+        self._triggers: list[tuple[TraceMatch, Trigger]] = []
+        self._mutant = mutant
+        self._system = KraftSystem(node_settings)
+        self._configs = {name: self._config(name, run_id, root) for name in self.names}
+        self._ready: dict[str, list[Callable[[str | None], None]]] = {}
+        self._pids = 0
+
+    # -- life of nodes ---------------------------------------------------------------------------
+
+    def start(self, name: str, ready: Callable[[str | None], None] | None = None) -> None:
+        """Start a dead node; `ready(None)` once it serves, `ready(reason)` if it ends before.
+
+        Raises BackendError when it is not dead.
+        """
+        node = self.nodes[name]
+        if node.state is not NodeState.DEAD:
+            raise BackendError(f"{name} cannot start: it is {node.state}")
+        node.incarnation += 1
+        process = node.process = Process(
+            name,
+            node.incarnation,
+            self.scheduler,
+            self.mesh,
+            node.disk,
+            node.clock,
+            self.seed,
+            self._traced,
+            self._died,
+        )
+        node.disk.power_on()
+        for tell in self.on_start:
+            tell(process)
+        waiting = self._ready[name] = [] if ready is None else [ready]
+        self._pids += 1
+        pid = _FIRST_PID + self._pids
+        least_ms, most_ms = self.settings.start_ms
+
+        def serves() -> None:
+            for told in waiting:
+                told(None)
+            waiting.clear()
+
+        def begin() -> None:
+            process.begin(self._configs[name], pid, self._mutant, serves)
+
+        self.scheduler.call_later(node.starts.uniform(least_ms, most_ms), begin, process)
+
+    def start_all(self) -> None:
+        """Start every dead node."""
+        for name in self.names:
+            if self.nodes[name].state is NodeState.DEAD:
+                self.start(name)
+
+    def kill(self, name: str, keep: Keep | None = None) -> None:
+        """SIGKILL, at this very instruction; nothing happens to a dead node.
+
+        What is not synced is lost as `keep` says; None: as the world's settings say.
+        """
+        node = self.nodes[name]
+        if node.process is not None and node.process.alive:
+            node.process.halt()
+            self._ended(node, keep or self.settings.power_loss, "was killed")  # type: ignore[arg-type]  # validated
+
+    def stop(self, name: str, done: Callable[[], None] | None = None) -> None:
+        """SIGTERM: a graceful end, after which nothing is lost; `done` when it is over."""
+        node = self.nodes[name]
+        process = node.process
+        if process is None or not process.alive:
+            if done is not None:
+                self.scheduler.call_later(0, done)
+            return
+        assert process.runs, "a stopped process does not handle SIGTERM"
+
+        def ended() -> None:
+            if process.alive:
+                process.halt()
+                self._ended(node, "everything", "was stopped")
+                if done is not None:
+                    done()
+
+        process.shut_down(ended)
+
+    def pause(self, name: str) -> None:
+        """SIGSTOP; nothing happens to a dead node."""
+        process = self.nodes[name].process
+        if process is not None and process.alive:
+            process.pause()
+
+    def resume(self, name: str) -> None:
+        """SIGCONT; nothing happens to a node that is not stopped."""
+        process = self.nodes[name].process
+        if process is not None and process.alive and not process.runs:
+            process.resume()
+
+    def _died(self, process: Process, reason: str) -> None:
+        node = self.nodes[process.name]
+        tail = (f"fatal: {reason}",)
+        self.deaths.append(Death(process.name, process.incarnation, EXIT_BROKEN, tail))
+        self._ended(node, "everything", reason)
+
+    def _ended(self, node: SimNode, keep: Keep, reason: str) -> None:
+        assert node.process is not None
+        for tell in self.on_end:
+            tell(node.process)
+        node.disk.power_off(node.losses, keep)
+        waiting = self._ready.pop(node.name, [])
+        for told in waiting:
+            told(reason)
+
+    # -- what may be hooked on what happens ------------------------------------------------------
+
+    def on_trace(self, match: TraceMatch, act: Callable[[], None], nth: int = 1) -> Trigger:
+        """Do something at the `nth` trace event that matches, at that very instruction.
+
+        The act may kill, pause, cut and hold; it must not start a node in the midst of another's
+        event: schedule that.
+        """
+        trigger = Trigger(act, nth)
+        self._triggers.append((match, trigger))
+        return trigger
+
+    def on_disk(self, name: str, act: Callable[[], None], nth: int = 1) -> Trigger:
+        """Do something right after the `nth` change that the node asks of its disk from now on.
+
+        Appends, writes, truncations, renames, removals and syncs count: with `kill` as the act
+        the node dies between a write and its fsync, or between two steps of replacing a file.
+        """
+        trigger = Trigger(act, nth)
+        self.nodes[name].disk.on_operation = trigger
+        return trigger
+
+    # -- where things are ------------------------------------------------------------------------
+
+    def endpoint(self, name: str, listener: ListenerName = "CONTROLLER") -> Endpoint:
+        """Where a node listens."""
+        port = CONTROLLER_PORT if listener == "CONTROLLER" else CLIENT_PORT
+        return Endpoint(self.nodes[name].node_id, name, port)
+
+    def evidence(self) -> dict[str, NodeEvidence]:
+        """What every node leaves behind, as of now; take it once all are dead."""
+        found = {}
+        for name, node in self.nodes.items():
+            folder = str(self._system.log_folder(PurePath()).relative_to("metadata"))
+            segments = tuple(
+                (file, node.disk.read(f"{folder}/{file}"))
+                for file in node.disk.list_directory(folder)
+                if file.endswith(".log")
+            )
+            state = f"{folder}/quorum-state"
+            found[name] = NodeEvidence(
+                segments,
+                node.disk.read(state) if node.disk.exists(state) else None,
+                tuple(node.trace),
+            )
+        return found
+
+    def write_disks(self, folder: Callable[[str], Path]) -> None:
+        """Write each node's files below `folder(node)/metadata`, as the real disk holds them."""
+        for name, node in self.nodes.items():
+            root = Path(self._system.data_folder(folder(name)))
+            for path, content in node.disk.files().items():
+                target = root / path
+                target.parent.mkdir(parents=True, exist_ok=True)
+                target.write_bytes(content)
+
+    def _config(self, name: str, run_id: str, root: PurePath) -> NodeConfig:
+        placement = Placement(
+            name=name,
+            node_id=self.nodes[name].node_id,
+            run_id=run_id,
+            folder=Path(root / name),
+            client=self.endpoint(name, "CLIENT"),
+            controller=self.endpoint(name, "CONTROLLER"),
+            voters=tuple(self.endpoint(voter) for voter in self.names),
+            brokers=tuple(self.endpoint(broker, "CLIENT") for broker in self.names),
+            routes=(),
+        )
+        text = self._system.files(placement)["server.properties"]
+        return parse_config(text, f"{name}/server.properties")
+
+    def _traced(self, process: Process, event: str, fields: TraceFields) -> None:
+        if self.settings.trace_in_memory:
+            line = (process.monotonic_ns(), process.incarnation, event, fields)
+            self.nodes[process.name].trace.append(line)
+        for observe in self.observers:
+            observe(process, event, fields)
+        if self._triggers:
+            self._pull_triggers(process.name, event, fields)
+
+    def _pull_triggers(self, name: str, event: str, fields: TraceFields) -> None:
+        for match, trigger in tuple(self._triggers):
+            if match.accepts(name, event, fields):
+                trigger.count()
+        self._triggers = [one for one in self._triggers if not one[1].done]
+
+
+__all__ = [
+    "BackendError",
+    "NodeEvidence",
+    "Observe",
+    "SimNode",
+    "SimWorld",
+    "TraceMatch",
+    "Trigger",
+]
