@@ -16,11 +16,12 @@ from collections import deque
 from collections.abc import Callable, Coroutine
 from contextvars import Context
 from functools import partial
-from typing import Any, TypeVar
+from typing import Any, TypeVar, TypeVarTuple, Unpack
 
 from cluster.backends.sim.scheduler import Scheduler
 
 T = TypeVar("T")
+Ts = TypeVarTuple("Ts")
 
 _MS = 1000.0
 
@@ -46,8 +47,8 @@ class VirtualTimeLoop(asyncio.BaseEventLoop):
     def call_later(
         self,
         delay: float,
-        callback: Callable[..., object],
-        *args: Any,
+        callback: Callable[[Unpack[Ts]], object],
+        *args: Unpack[Ts],
         context: Context | None = None,
     ) -> asyncio.TimerHandle:
         """See asyncio. A delay in the past is now."""
@@ -56,8 +57,8 @@ class VirtualTimeLoop(asyncio.BaseEventLoop):
     def call_at(
         self,
         when: float,
-        callback: Callable[..., object],
-        *args: Any,
+        callback: Callable[[Unpack[Ts]], object],
+        *args: Unpack[Ts],
         context: Context | None = None,
     ) -> asyncio.TimerHandle:
         """See asyncio."""
@@ -67,7 +68,7 @@ class VirtualTimeLoop(asyncio.BaseEventLoop):
 
     def _run_timer(self, handle: asyncio.TimerHandle) -> None:
         if not handle.cancelled():
-            handle._run()  # noqa: SLF001  (what a loop does with a handle)
+            handle._run()
 
     def _timer_handle_cancelled(self, handle: asyncio.TimerHandle) -> None:
         """It stays in the queue and does nothing when it is due."""
@@ -83,9 +84,9 @@ class VirtualTimeLoop(asyncio.BaseEventLoop):
         for _ in range(len(ready)):
             handle = ready.popleft()
             if not handle.cancelled():
-                handle._run()  # noqa: SLF001  (what a loop does with a handle)
+                handle._run()
 
-    def _process_events(self, event_list: list[Any]) -> None:
+    def _process_events(self, event_list: list[Any]) -> None:  # noqa: ARG002  (asyncio's hook)
         raise AssertionError("there is no I/O")
 
     def _write_to_self(self) -> None:

@@ -187,8 +187,8 @@ class Call:
 
     __slots__ = (
         "_back",
-        "_message",
         "_mesh",
+        "_message",
         "_on_reply",
         "_port",
         "_sender",

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import random
 from collections.abc import Callable
+from functools import partial
 from typing import Any
 
 from cluster.assembly import Node, Seams
@@ -41,14 +42,15 @@ OnTrace = Callable[["Process", str, TraceFields], None]
 class HostClock:
     """The clocks of one host: they outlive its processes."""
 
-    __slots__ = ("_scheduler", "offset_ms", "rate", "skew_ms")
+    __slots__ = ("_origin_ms", "_scheduler", "offset_ms", "rate", "skew_ms")
 
     def __init__(self, scheduler: Scheduler, rate: float, offset_ms: float, skew_ms: float) -> None:
         self._scheduler = scheduler
         self.rate = rate
         """How many of its milliseconds pass in one of the world's."""
         self.offset_ms = offset_ms
-        """What its monotonic clock showed when the world began."""
+        """What its monotonic clock showed when the world began, had it always had this rate."""
+        self._origin_ms = offset_ms
         self.skew_ms = skew_ms
         """By how much its wall clock is off, beside its drift; a fault may step it."""
 
@@ -58,7 +60,18 @@ class HostClock:
 
     def wall_ms(self) -> int:
         """See `cluster.ports.Clock`."""
-        return int(WALL_ORIGIN_MS + self.skew_ms + self._scheduler.now_ms * self.rate)
+        drifted_ms = self.monotonic_ms() - self._origin_ms
+        return int(WALL_ORIGIN_MS + self.skew_ms + drifted_ms)
+
+    def set_rate(self, rate: float) -> None:
+        """Run faster or slower from now on; what is shown now does not jump."""
+        assert rate > 0, "a monotonic clock goes on"
+        self.offset_ms += self._scheduler.now_ms * (self.rate - rate)
+        self.rate = rate
+
+    def step_wall(self, by_ms: float) -> None:
+        """Let the wall clock jump, either way."""
+        self.skew_ms += by_ms
 
 
 class _Clock:
@@ -211,11 +224,10 @@ class Process:
 
     def shut_down(self, done: Callable[[], None]) -> None:
         """SIGTERM; `done` once raft has handed over and the disk has nothing more to do."""
-        drained = lambda: self._drain(done)  # noqa: E731  (names the step)
         if self.node is None:
-            drained()
+            self._drain(done)
         else:
-            self.node.shutdown(_SHUTDOWN_MS, drained)
+            self.node.shutdown(_SHUTDOWN_MS, partial(self._drain, done))
 
     def _drain(self, done: Callable[[], None]) -> None:
         if self._disk.is_idle:

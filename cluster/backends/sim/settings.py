@@ -1,4 +1,4 @@
-"""How a simulated world behaves when no fault is injected: JSON-able, so that a plan can hold it."""
+"""How a simulated world behaves without faults. JSON-able, so that a plan can hold it."""
 
 from __future__ import annotations
 

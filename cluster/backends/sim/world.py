@@ -162,7 +162,7 @@ class SimWorld:
         run_id: str = "sim",
         mutant: str | None = None,
         scheduler: Scheduler | None = None,
-        root: PurePath = PurePath("/sim"),
+        root: str = "/sim",
     ) -> None:
         """`mutant` is only what the traces say: applying it is the caller's (`cluster.mutants`).
 
@@ -350,12 +350,12 @@ class SimWorld:
                 target.parent.mkdir(parents=True, exist_ok=True)
                 target.write_bytes(content)
 
-    def _config(self, name: str, run_id: str, root: PurePath) -> NodeConfig:
+    def _config(self, name: str, run_id: str, root: str) -> NodeConfig:
         placement = Placement(
             name=name,
             node_id=self.nodes[name].node_id,
             run_id=run_id,
-            folder=Path(root / name),
+            folder=PurePath(root, name),
             client=self.endpoint(name, "CLIENT"),
             controller=self.endpoint(name, "CONTROLLER"),
             voters=tuple(self.endpoint(voter) for voter in self.names),
