@@ -121,6 +121,11 @@ class RaftClient:
         return self._core.config.node_id
 
     @property
+    def log(self) -> ReplicatedLog:
+        """Its log, for who looks on; only the client itself may change it."""
+        return self._core.log
+
+    @property
     def leader_and_epoch(self) -> LeaderAndEpoch:
         """Who leads, as far as this replica knows."""
         return self._quorum.leader_and_epoch

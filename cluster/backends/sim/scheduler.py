@@ -28,6 +28,9 @@ class Owner(Protocol):
     backlog: list[Callable[[], None]]
     """What became due while it was stopped."""
 
+    def die(self, error: BaseException) -> None:
+        """End for an error that one of its callbacks raised."""
+
 
 class Entry(list[Any]):
     """[due ms, sequence number, callback or None when cancelled, owner]; the first two compare."""
@@ -81,7 +84,7 @@ class Scheduler:
         return queue[0][0] if queue else None
 
     def step(self) -> bool:
-        """Run the next callback; False when there is none. Raises what the callback raises."""
+        """Run the next callback; False when there is none. Raises what one without owner raises."""
         queue = self._queue
         while queue:
             due_ms, _, callback, owner = heappop(queue)
@@ -99,7 +102,12 @@ class Scheduler:
                 if self._at_once > BUSY_EVENTS_MAX:
                     raise BusyLoopError(f"no time passes any more at {self.now_ms} ms: {callback}")
             self.events += 1
-            callback()
+            try:
+                callback()
+            except Exception as error:
+                if owner is None:
+                    raise
+                owner.die(error)
             return True
         return False
 

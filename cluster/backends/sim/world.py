@@ -121,6 +121,10 @@ class SimNode:
         """Decides what a power loss keeps."""
         self.starts = random.Random(f"{seed}/starts/{name}")
         self.trace: list[TraceLine] = []
+        self.is_doomed = False
+        """Its disk fails next: that its process ends by itself is expected, once."""
+        self.is_rotten = False
+        """Its disk holds flipped bits: that a process refuses them is expected, from now on."""
         self._scheduler = world.scheduler
 
     def _complete_later(self, delay_ms: float, done: Callable[[], None]) -> object:
@@ -282,17 +286,38 @@ class SimWorld:
     def _died(self, process: Process, reason: str) -> None:
         node = self.nodes[process.name]
         tail = (f"fatal: {reason}",)
-        self.deaths.append(Death(process.name, process.incarnation, EXIT_BROKEN, tail))
+        if not (node.is_doomed or node.is_rotten):
+            self.deaths.append(Death(process.name, process.incarnation, EXIT_BROKEN, tail))
         self._ended(node, "everything", reason)
 
     def _ended(self, node: SimNode, keep: Keep, reason: str) -> None:
         assert node.process is not None
+        node.is_doomed = False
         for tell in self.on_end:
             tell(node.process)
         node.disk.power_off(node.losses, keep)
         waiting = self._ready.pop(node.name, [])
         for told in waiting:
             told(reason)
+
+    # -- what may befall a disk ------------------------------------------------------------------
+
+    def break_disk(self, name: str, error: OSError) -> None:
+        """Let the next sync of a node's disk fail, of which the node is expected to die.
+
+        A restart finds the disk repaired, with what was synced before.
+        """
+        node = self.nodes[name]
+        node.is_doomed = True
+        node.disk.fail(error)
+
+    def rot(self, name: str, path: str, position: int, mask: int) -> None:
+        """Flip bits of one synced byte. The node may refuse to run from now on.
+
+        Raises FileNotFoundError; see `MemoryDisk.corrupt`.
+        """
+        self.nodes[name].is_rotten = True
+        self.nodes[name].disk.corrupt(path, position, mask)
 
     # -- what may be hooked on what happens ------------------------------------------------------
 

@@ -1,0 +1,334 @@
+"""What must hold in a simulated world after every event, watched while it runs.
+
+The monitor hears of each trace event at the instruction that traces it, keeps its own small copy of
+every node's log and votes, and checks what that event could have broken: a step costs what it
+changed. It looks into nodes (their logs, their disks) but never changes them.
+
+| property | says | source |
+|---|---|---|
+| election-safety | one leader an epoch, whoever believes in it | NeverTwoLeadersInSameEpoch |
+| elected-by-majority | who leads has the votes of a majority | Raft, section 5.2 |
+| one-vote | a voter votes for one candidate an epoch, whatever befalls it | KIP-595 |
+| durable-vote | a vote, an epoch, a leader is on the disk before anybody hears of it | KIP-595 |
+| monotonic-epoch | no node's epoch decreases | RaftEventSimulationTest 2 |
+| log-matching | (offset, epoch) stands for one batch on all nodes at all times | Raft 5.3 |
+| committed-prefix | what lies below any high watermark never changes | V8, NoLogDivergence |
+| committed-truncated | no replica gives up a committed record that it held | durability |
+| majority-durable | what commits is on the disks of a majority | MajorityReachedHighWatermark |
+| monotonic-high-watermark | that of the newest leader never decreases | RaftEventSimulationTest 1 |
+| leader-completeness | a new leader holds all that was committed before its epoch | Raft 5.4 |
+| durable-fetch | a voter fetches no further than it has fsynced | KIP-595 |
+| recovery | what was fsynced is there again after a restart | the disk's contract |
+| claim-after-replay | a controller claims only past its epoch's start | KAFKA-17333 |
+| ack-committed | an acknowledged write is below a high watermark | KIP-595 |
+
+The first violations are kept; what follows from a broken state is not worth telling.
+"""
+
+from __future__ import annotations
+
+from bisect import bisect_left
+from collections.abc import Callable
+from dataclasses import dataclass
+
+from cluster.assembly import METADATA_DIRECTORY
+from cluster.backends.sim.process import Process, TraceFields
+from cluster.backends.sim.shadow import Batch, ShadowLog, batches_of
+from cluster.backends.sim.world import SimWorld
+from cluster.kraft.messages import NO_NODE
+from cluster.kraft.quorum_state_store import FILE_NAME, QuorumStateError, decode
+
+QUORUM_STATE = f"{METADATA_DIRECTORY}/{FILE_NAME}"
+VIOLATIONS_MAX = 20
+_EVERYTHING = 1 << 40
+_PERSISTED = frozenset({"Unattached", "Candidate", "Follower", "Leader"})
+"""States whose epoch, leader and vote are in the file before they are entered."""
+
+
+@dataclass(frozen=True, slots=True)
+class Violation:
+    """A property that does not hold."""
+
+    property: str
+    """Its name in the table of `cluster.backends.sim.monitor`."""
+    explanation: str
+    nodes: tuple[str, ...]
+    time_ms: float
+
+
+class SafetyMonitor:
+    """Watches a world from its beginning: make it before the first node starts."""
+
+    def __init__(
+        self, world: SimWorld, on_violation: Callable[[Violation], None] | None = None
+    ) -> None:
+        """`on_violation` is called in the midst of an event: it may note, not act."""
+        self.violations: list[Violation] = []
+        self.logs = {name: ShadowLog() for name in world.names}
+        self.committed: list[Batch] = []
+        """What was below any high watermark, ever."""
+        self.leader_of: dict[int, str] = {}
+        """Who led each epoch, as anybody said."""
+        self.votes: dict[tuple[str, int], str] = {}
+        """(voter, epoch) -> whom it voted for."""
+        self.leader_high_watermark = 0
+        self._world = world
+        self._on_violation = on_violation
+        self._committed_in: list[int] = []
+        """The epoch whose leader committed each batch first; never decreases."""
+        self._contents: dict[tuple[int, int], Batch] = {}
+        """The batch that (base offset, epoch) stands for."""
+        self._epochs: dict[str, int] = {}
+        self._epoch_starts: dict[int, int] = {}
+        self._majority = len(world.names) // 2 + 1
+        self._checks: dict[str, Callable[[str, Process, TraceFields], None]] = {
+            "recovered": self._recovered,
+            "state": self._state,
+            "vote": self._vote,
+            "epoch-start": self._epoch_start,
+            "append": self._append,
+            "flush": self._flush,
+            "truncate": self._truncate,
+            "fetch": self._fetch,
+            "hw": self._high_watermark,
+            "claim": self._claim,
+            "ack": self._ack,
+        }
+        world.observers.append(self._observe)
+
+    @property
+    def committed_end(self) -> int:
+        """First offset that nobody knows to be committed."""
+        return self.committed[-1][1] if self.committed else 0
+
+    def distrust(self, node: str) -> None:
+        """Expect nothing more of what a node's disk held: a fault damaged it."""
+        self.logs[node].durable = 0
+
+    def violated(self, property_: str, explanation: str, *nodes: str) -> None:
+        """Note a violation."""
+        if len(self.violations) < VIOLATIONS_MAX:
+            violation = Violation(property_, explanation, nodes, self._world.scheduler.now_ms)
+            self.violations.append(violation)
+            if self._on_violation is not None:
+                self._on_violation(violation)
+
+    def _observe(self, process: Process, event: str, fields: TraceFields) -> None:
+        check = self._checks.get(event)
+        if check is not None:
+            name = process.name
+            if self.logs[name].is_stale and process.node is not None:
+                self._read_log(name, process)
+            check(name, process, fields)
+
+    # -- elections -------------------------------------------------------------------------------
+
+    def _state(self, name: str, process: Process, fields: TraceFields) -> None:
+        del process
+        epoch: int = fields["epoch"]
+        known = self._epochs.get(name, 0)
+        if epoch < known:
+            self.violated("monotonic-epoch", f"{name} went from epoch {known} to {epoch}", name)
+        self._epochs[name] = epoch
+        leader_id, voted_id = fields["leader_id"], fields["voted_id"]
+        if leader_id != NO_NODE:
+            self._believes(name, epoch, f"n{leader_id}")
+        if voted_id != NO_NODE:
+            self._votes(name, epoch, f"n{voted_id}")
+        if fields["state"] == "Leader":
+            self._check_elected(name, epoch)
+        if fields["state"] in _PERSISTED:
+            self._check_file(name, epoch, leader_id, voted_id, fields["state"])
+
+    def _believes(self, name: str, epoch: int, leader: str) -> None:
+        known = self.leader_of.setdefault(epoch, leader)
+        if known != leader:
+            told = f"epoch {epoch} is led by {known}, and by {leader} as {name} says"
+            self.violated("election-safety", told, known, leader)
+
+    def _votes(self, name: str, epoch: int, candidate: str) -> None:
+        known = self.votes.setdefault((name, epoch), candidate)
+        if known != candidate:
+            told = f"{name} voted for {known} and for {candidate} in epoch {epoch}"
+            self.violated("one-vote", told, name)
+
+    def _check_elected(self, name: str, epoch: int) -> None:
+        granting = [v for v in self._world.names if self.votes.get((v, epoch)) == name]
+        if len(granting) < self._majority:
+            told = f"{name} leads epoch {epoch} with the votes of {', '.join(granting) or 'nobody'}"
+            self.violated("elected-by-majority", told, name)
+
+    def _check_file(
+        self, name: str, epoch: int, leader_id: int, voted_id: int, state: str
+    ) -> None:
+        content = self._world.nodes[name].disk.durable(QUORUM_STATE)
+        try:
+            durable = None if content is None else decode(content)
+        except QuorumStateError as error:
+            self.violated("durable-vote", f"{name}: {error}", name)
+            return
+        found = (
+            None
+            if durable is None
+            else (
+                durable.epoch,
+                durable.leader_id,
+                NO_NODE if durable.voted_key is None else durable.voted_key.id,
+            )
+        )
+        if found != (epoch, leader_id, voted_id):
+            told = (
+                f"{name} is {state} in epoch {epoch} (leader {leader_id}, vote {voted_id}), "
+                f"while its disk holds {found}"
+            )
+            self.violated("durable-vote", told, name)
+
+    def _vote(self, name: str, process: Process, fields: TraceFields) -> None:
+        del process
+        if not fields["granted"] or fields["pre_vote"]:
+            return
+        epoch, candidate_id = fields["epoch"], fields["candidate_id"]
+        self._votes(name, epoch, f"n{candidate_id}")
+        content = self._world.nodes[name].disk.durable(QUORUM_STATE)
+        durable = None if content is None else decode(content)
+        voted = None if durable is None else durable.voted_key
+        if durable is None or durable.epoch != epoch or voted is None or voted.id != candidate_id:
+            told = f"{name} grants epoch {epoch} to n{candidate_id} while its disk holds {durable}"
+            self.violated("durable-vote", told, name)
+
+    def _epoch_start(self, name: str, process: Process, fields: TraceFields) -> None:
+        del process
+        epoch = fields["epoch"]
+        self._epoch_starts[epoch] = fields["offset"]
+        needed = bisect_left(self._committed_in, epoch)
+        if self.logs[name].batches[:needed] != self.committed[:needed]:
+            told = f"{name} leads epoch {epoch} without all that was committed before it"
+            self.violated("leader-completeness", told, name)
+
+    # -- logs ------------------------------------------------------------------------------------
+
+    def _recovered(self, name: str, process: Process, fields: TraceFields) -> None:
+        del process
+        log = self.logs[name]
+        log.is_stale = True
+        if fields["end_offset"] < log.durable:
+            told = f"{name} held offsets below {log.durable} and recovered {fields['end_offset']}"
+            self.violated("recovery", told, name)
+
+    def _read_log(self, name: str, process: Process) -> None:
+        """Take the log of a new process as it is."""
+        assert process.node is not None
+        shadow, log = self.logs[name], process.node.raft.log
+        shadow.is_stale = False
+        before = shadow.durable
+        shadow.batches = []
+        shadow.checked = 0
+        self._take(name, log.read(log.start_offset, _EVERYTHING))
+        # What was fsynced in an earlier life is still that, so far as it is there.
+        shadow.durable = max(log.durable_end_offset, min(before, shadow.end))
+
+    def _append(self, name: str, process: Process, fields: TraceFields) -> None:
+        assert process.node is not None
+        shadow, base_offset = self.logs[name], fields["base_offset"]
+        if base_offset != shadow.end:
+            told = f"{name} appends at {base_offset}, but its log ends at {shadow.end}"
+            self.violated("log-matching", told, name)
+        self._take(name, process.node.raft.log.read(base_offset, _EVERYTHING))
+
+    def _take(self, name: str, data: bytes) -> None:
+        shadow, contents = self.logs[name], self._contents
+        for batch in batches_of(data):
+            known = contents.setdefault((batch[0], batch[2]), batch)
+            if known != batch:
+                told = f"{name} holds another batch than others at {batch[0]}, epoch {batch[2]}"
+                self.violated("log-matching", told, name)
+                known = batch
+            shadow.batches.append(known)
+
+    def _flush(self, name: str, process: Process, fields: TraceFields) -> None:
+        del process
+        self.logs[name].durable = fields["end_offset"]
+
+    def _truncate(self, name: str, process: Process, fields: TraceFields) -> None:
+        del process
+        for position, batch in self.logs[name].truncate(fields["end_offset"]):
+            if position < len(self.committed) and self.committed[position] == batch:
+                told = f"{name} cut its log to {fields['end_offset']}, below committed records"
+                self.violated("committed-truncated", told, name)
+                return
+
+    def _fetch(self, name: str, process: Process, fields: TraceFields) -> None:
+        del process
+        if fields["offset"] > self.logs[name].durable:
+            told = f"{name} fetches at {fields['offset']} with {self.logs[name].durable} fsynced"
+            self.violated("durable-fetch", told, name)
+
+    # -- commits ---------------------------------------------------------------------------------
+
+    def _high_watermark(self, name: str, process: Process, fields: TraceFields) -> None:
+        del process
+        offset, epoch = fields["offset"], fields["epoch"]
+        shadow, committed = self.logs[name], self.committed
+        batches, position = shadow.batches, shadow.checked
+        while position < len(batches) and batches[position][0] < offset:
+            batch = batches[position]
+            if position == len(committed):
+                committed.append(batch)
+                self._committed_in.append(epoch)
+            elif committed[position] != batch:
+                self._changed(name, batch, committed[position])
+            position += 1
+        shadow.checked = position
+        if position == 0 or batches[position - 1][1] != offset:
+            told = f"{name}: high watermark {offset} is no end of a batch of its log"
+            self.violated("committed-prefix", told, name)
+        elif fields["role"] == "leader":
+            self._check_leader_commit(name, epoch, offset, position - 1)
+
+    def _changed(self, name: str, batch: Batch, known: Batch) -> None:
+        told = (
+            f"{name} takes (epoch, crc) {batch[2:]} at offset {batch[0]} for committed, "
+            f"where {known[2:]} at offset {known[0]} was"
+        )
+        self.violated("committed-prefix", told, name)
+
+    def _check_leader_commit(self, name: str, epoch: int, offset: int, position: int) -> None:
+        batch = self.logs[name].batches[position]
+        holders = [
+            voter
+            for voter, log in self.logs.items()
+            if log.durable >= offset and log.holds(position, batch)
+        ]
+        if len(holders) < self._majority:
+            told = (
+                f"{name} commits up to {offset} in epoch {epoch}, "
+                f"which is durable on {', '.join(holders) or 'no node'} only"
+            )
+            self.violated("majority-durable", told, name)
+        if epoch == max(self.leader_of, default=epoch):
+            if offset < self.leader_high_watermark:
+                told = f"{name}: {offset} after {self.leader_high_watermark}"
+                self.violated("monotonic-high-watermark", told, name)
+            self.leader_high_watermark = offset
+
+    # -- controller ------------------------------------------------------------------------------
+
+    def _claim(self, name: str, process: Process, fields: TraceFields) -> None:
+        del process
+        epoch = fields["epoch"]
+        start = self._epoch_starts.get(epoch)
+        if self.leader_of.get(epoch) != name or start is None or fields["offset"] < start:
+            told = (
+                f"{name} claims epoch {epoch} with replayed offset {fields['offset']}; "
+                f"the epoch is led by {self.leader_of.get(epoch)} and starts at {start}"
+            )
+            self.violated("claim-after-replay", told, name)
+
+    def _ack(self, name: str, process: Process, fields: TraceFields) -> None:
+        del process
+        if fields["offset"] >= self.committed_end:
+            told = (
+                f"{name} acknowledges offset {fields['offset']} while nothing from "
+                f"{self.committed_end} on is committed"
+            )
+            self.violated("ack-committed", told, name)
