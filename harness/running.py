@@ -6,6 +6,7 @@ import asyncio
 import contextlib
 import os
 import platform
+import secrets
 import shlex
 import sys
 from collections.abc import Mapping
@@ -68,8 +69,12 @@ def checks_for(plan: Plan) -> tuple[CheckSpec, ...]:
 
 
 def run_name(now: datetime, seed: int) -> str:
-    """Name a run by the time it began at (UTC) and its seed."""
-    return f"{now:%Y%m%dT%H%M%SZ}-seed{seed}"
+    """Name a run by the time it began at (UTC), its seed, and what makes it one of its kind.
+
+    The name labels every process of the run, so two runs that begin in one second with one seed
+    must not share it: cleaning up after one would end the other.
+    """
+    return f"{now:%Y%m%dT%H%M%SZ}-seed{seed}-{secrets.token_hex(2)}"
 
 
 def plan_document(plan: Plan, run: str, command: str) -> dict[str, Any]:

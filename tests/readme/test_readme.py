@@ -1,0 +1,64 @@
+"""Every command of the README, run as it stands there (some with shorter runs appended)."""
+
+from __future__ import annotations
+
+import os
+import re
+import subprocess
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).resolve().parents[2]
+SHORTER = {
+    "make run": " ARGS='--duration 25 --seed 3 --runs {folder}/made'",
+    ".venv/bin/kraftprobe run --mutant M15": " --campaign quick --duration 25 --seed 1",
+    ".venv/bin/kraftprobe run --campaign quick --seed 7": " --duration 25",
+    ".venv/bin/python -m benchmarks.node": " --clients 2 --seconds 1 --repeats 1 --failovers 1",
+}
+EXIT_CODES = {".venv/bin/kraftprobe run --mutant M15": 1}
+IN_CHECKOUT = ("make", ".venv/bin/python -m benchmarks")
+RUN_BY = {"make test": "this very test run"}
+
+
+def commands() -> list[str]:
+    blocks = re.findall(
+        r"^```\n(.*?)^```", (ROOT / "README.md").read_text(), re.DOTALL | re.MULTILINE
+    )
+    lines = [line for block in blocks for line in block.splitlines() if line.strip()]
+    assert all(line.startswith(("make", ".venv/bin/")) for line in lines), lines
+    return [line for line in lines if line not in RUN_BY]
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A working folder that looks like a checkout but keeps its runs to itself."""
+    folder = tmp_path_factory.mktemp("readme")
+    for name in (".venv", "tests", "docs", "harness"):
+        (folder / name).symlink_to(ROOT / name)
+    return folder
+
+
+@pytest.mark.cluster
+@pytest.mark.spark
+@pytest.mark.parametrize("command", commands())
+def test_readme_command(command: str, folder: Path):
+    if not (ROOT / ".venv/bin/kraftprobe").exists():
+        pytest.fail("the README's commands need .venv: run `make test`, not pytest alone")
+    line = command + SHORTER.get(command, "").format(folder=folder)
+    where = ROOT if command.startswith(IN_CHECKOUT) else folder
+    done = subprocess.run(
+        ["bash", "-c", line],
+        cwd=where,
+        env={**os.environ, "COLUMNS": "200"},
+        capture_output=True,
+        text=True,
+        timeout=300,
+        check=False,
+    )
+    assert done.returncode == EXIT_CODES.get(command, 0), done.stdout[-3000:] + done.stderr[-3000:]
+    assert "Traceback" not in done.stderr
+
+
+def test_the_picture_of_a_report_is_there():
+    assert (ROOT / "docs/report.png").stat().st_size > 20_000
