@@ -19,7 +19,7 @@ from cluster.kraft.core import RaftCore, nothing
 from cluster.kraft.inbound import InboundRequests, Reply
 from cluster.kraft.leader_state import Leader
 from cluster.kraft.listeners import ListenerContext
-from cluster.kraft.messages import RaftRequest
+from cluster.kraft.messages import DescribeQuorumRequest, RaftRequest
 from cluster.kraft.outbound import OutboundRequests
 from cluster.kraft.purgatory import Outcome
 from cluster.kraft.quorum_state import QuorumState
@@ -30,7 +30,7 @@ from cluster.kraft.types import LeaderAndEpoch, NotLeaderError, RaftListener
 from cluster.log.log import Log
 from cluster.ports import Clock, Disk, Endpoint, Network, Random, Timer, Trace
 
-EXPIRED_READERS_MAX = 10_000
+WAITING_READERS_MAX = 10_000
 """Reads that may wait for a leadership check; more are refused at once."""
 
 
@@ -193,7 +193,7 @@ class RaftClient:
     def _add_reader(self, done: Callable[[bool], None]) -> None:
         core = self._core
         alone = core.config.voters.is_only_voter(core.config.replica_key)
-        if core.leader is None or alone or len(core.readers) >= EXPIRED_READERS_MAX:
+        if core.leader is None or alone or len(core.readers) >= WAITING_READERS_MAX:
             confirmed = core.leader is not None and alone
             self._clock.call_later(0, lambda: done(confirmed))
             return
@@ -201,8 +201,15 @@ class RaftClient:
         core.readers.append((core.latest_read, done))
 
     def handle(self, request: RaftRequest, reply: Reply) -> None:
-        """Handle a request of another replica; `reply` gets its response, now or later."""
-        self._submit(lambda: self._inbound.handle(request, reply))
+        """Handle a request of another replica; `reply` gets its response, now or later.
+
+        A description changes nothing and is answered at once, also while a change of epoch or
+        vote waits for a slow disk.
+        """
+        if isinstance(request, DescribeQuorumRequest) and not self._running:
+            self._inbound.handle(request, reply)
+        else:
+            self._submit(lambda: self._inbound.handle(request, reply))
 
     # -- events ----------------------------------------------------------------------------------
 

@@ -43,6 +43,15 @@ class RaftConfig:
         return ReplicaKey(self.node_id, self.directory_id)
 
     @property
+    def fetch_wait_ms(self) -> int:
+        """How long this replica lets a leader park its Fetch.
+
+        Kafka's constant, but never so long that an idle quorum's followers would take their leader
+        for lost while their Fetch is parked.
+        """
+        return min(self.max_fetch_wait_ms, self.fetch_timeout_ms // 2)
+
+    @property
     def check_quorum_timeout_ms(self) -> float:
         """How long a leader leads without hearing from a majority (KIP-595, KAFKA-15489)."""
         return 1.5 * self.fetch_timeout_ms

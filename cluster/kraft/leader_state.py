@@ -106,7 +106,7 @@ class Leader:
         """
         if key.id == self.local.id:
             raise IllegalStateError("a Fetch that claims to come from this leader itself")
-        state = self._replica(key)
+        state = self._replica(key, now_ms)
         if fetch_offset >= leader_end_offset:
             state.last_caught_up_ms, state.last_caught_up_wall_ms = now_ms, wall_ms
         elif fetch_offset >= state.last_fetch_leader_end_offset >= 0:
@@ -123,13 +123,16 @@ class Leader:
             return self._maybe_advance_high_watermark()
         return False
 
-    def _replica(self, key: ReplicaKey) -> ReplicaState:
+    def _replica(self, key: ReplicaKey, now_ms: float) -> ReplicaState:
         if self.voters.is_voter(key):
             state = self.replicas[key.id]
             if state.key.directory_id == NO_DIRECTORY:
                 state.key = key
             return state
-        return self.observers.setdefault(key, ReplicaState(key))
+        if key not in self.observers:
+            self.forget_silent_observers(now_ms)
+            self.observers[key] = ReplicaState(key)
+        return self.observers[key]
 
     def forget_silent_observers(self, now_ms: float) -> None:
         """Drop observers whose session is over."""

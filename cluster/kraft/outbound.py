@@ -284,7 +284,7 @@ class OutboundRequests:
             core.quorum.epoch,
             end.offset,
             end.epoch,
-            core.config.max_fetch_wait_ms,
+            core.config.fetch_wait_ms,
             core.config.fetch_max_bytes,
             core.log.high_watermark,
         )
