@@ -11,6 +11,7 @@ raises `Stalled` instead.
 from __future__ import annotations
 
 import asyncio
+import math
 from asyncio import events
 from collections import deque
 from collections.abc import Callable, Coroutine
@@ -63,7 +64,11 @@ class VirtualTimeLoop(asyncio.BaseEventLoop):
     ) -> asyncio.TimerHandle:
         """See asyncio."""
         handle = events.TimerHandle(when, callback, args, self, context)
-        self.scheduler.call_at(when * _MS, partial(self._run_timer, handle))
+        due_ms = when * _MS
+        while due_ms / _MS < when:
+            # Never early, not by the last bit: who waits for a deadline would wait again, for ever.
+            due_ms = math.nextafter(due_ms, math.inf)
+        self.scheduler.call_at(due_ms, partial(self._run_timer, handle))
         return handle
 
     def _run_timer(self, handle: asyncio.TimerHandle) -> None:

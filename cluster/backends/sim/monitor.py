@@ -87,7 +87,6 @@ class SafetyMonitor:
             "vote": self._vote,
             "epoch-start": self._epoch_start,
             "append": self._append,
-            "flush": self._flush,
             "truncate": self._truncate,
             "fetch": self._fetch,
             "hw": self._high_watermark,
@@ -95,6 +94,7 @@ class SafetyMonitor:
             "ack": self._ack,
         }
         world.observers.append(self._observe)
+        world.on_end.append(self._ended)
 
     @property
     def committed_end(self) -> int:
@@ -120,6 +120,18 @@ class SafetyMonitor:
             if self.logs[name].is_stale and process.node is not None:
                 self._read_log(name, process)
             check(name, process, fields)
+
+    def _durable_end(self, name: str) -> int:
+        """Everything below is on the node's disk, as the completed fsyncs say."""
+        shadow, process = self.logs[name], self._world.nodes[name].process
+        if shadow.is_stale or process is None or process.node is None or not process.alive:
+            return shadow.durable
+        return process.node.raft.log.durable_end_offset
+
+    def _ended(self, process: Process) -> None:
+        shadow = self.logs[process.name]
+        if process.node is not None and not shadow.is_stale:
+            shadow.durable = process.node.raft.log.durable_end_offset
 
     # -- elections -------------------------------------------------------------------------------
 
@@ -245,10 +257,6 @@ class SafetyMonitor:
                 known = batch
             shadow.batches.append(known)
 
-    def _flush(self, name: str, process: Process, fields: TraceFields) -> None:
-        del process
-        self.logs[name].durable = fields["end_offset"]
-
     def _truncate(self, name: str, process: Process, fields: TraceFields) -> None:
         del process
         for position, batch in self.logs[name].truncate(fields["end_offset"]):
@@ -259,8 +267,9 @@ class SafetyMonitor:
 
     def _fetch(self, name: str, process: Process, fields: TraceFields) -> None:
         del process
-        if fields["offset"] > self.logs[name].durable:
-            told = f"{name} fetches at {fields['offset']} with {self.logs[name].durable} fsynced"
+        durable = self._durable_end(name)
+        if fields["offset"] > durable:
+            told = f"{name} fetches at {fields['offset']} with {durable} fsynced"
             self.violated("durable-fetch", told, name)
 
     # -- commits ---------------------------------------------------------------------------------
@@ -297,7 +306,7 @@ class SafetyMonitor:
         holders = [
             voter
             for voter, log in self.logs.items()
-            if log.durable >= offset and log.holds(position, batch)
+            if log.holds(position, batch) and self._durable_end(voter) >= offset
         ]
         if len(holders) < self._majority:
             told = (

@@ -36,7 +36,7 @@ class ShadowLog:
 
     batches: list[Batch] = field(default_factory=list)
     durable: int = 0
-    """Everything below is known to survive a power loss."""
+    """Everything below survives a power loss, as of the end of the last process."""
     checked: int = 0
     """How many batches were compared with what is committed, in this incarnation."""
     is_stale: bool = True

@@ -1,0 +1,1 @@
+"""How many simulated seconds a CPU second buys."""

@@ -1,0 +1,94 @@
+"""The reference scenario: a whole campaign with faults, in memory, the safety monitor on."""
+
+from __future__ import annotations
+
+import asyncio
+import gc
+import time
+from dataclasses import dataclass, field
+
+from checkers.history import Event
+from cluster.backends.sim import loop
+from cluster.backends.sim.backend import SimBackend
+from cluster.backends.sim.monitor import SafetyMonitor
+from cluster.backends.sim.scheduler import Scheduler
+from harness.campaign import Run, conduct
+from harness.plan import from_document
+from harness.recorder import Recorder
+
+FAULTS = ("kill", "pause", "partition")
+
+
+@dataclass(frozen=True, slots=True)
+class Load:
+    """What is varied."""
+
+    nodes: int = 3
+    clients: int = 5
+    rate_per_s: float = 50.0
+    duration_s: float = 120.0
+    faults: tuple[str, ...] = FAULTS
+    monitor: bool = True
+    workload: str = "register"
+
+
+@dataclass(frozen=True, slots=True)
+class Measured:
+    """One run."""
+
+    simulated_s: float
+    cpu_s: float
+    events: int
+    operations: int
+    leaders: int
+
+    @property
+    def speed(self) -> float:
+        """Simulated seconds per CPU second."""
+        return self.simulated_s / self.cpu_s
+
+    @property
+    def events_per_s(self) -> float:
+        """Callbacks of the scheduler per CPU second."""
+        return self.events / self.cpu_s
+
+
+@dataclass(slots=True)
+class _Journal:
+    events: list[Event] = field(default_factory=list)
+
+    def append(self, event: Event) -> None:
+        self.events.append(event)
+
+
+def simulate(load: Load, seed: int) -> Measured:
+    """Run once. A violated invariant or a node that died unasked is an error."""
+    plan = from_document(
+        {
+            "seed": seed,
+            "nodes": load.nodes,
+            "concurrency": load.clients,
+            "rate_per_s": load.rate_per_s,
+            "duration_s": load.duration_s,
+            "faults": list(load.faults),
+            "workload": load.workload,
+        }
+    )
+    scheduler = Scheduler()
+    backend = SimBackend(load.nodes, seed, "bench", scheduler=scheduler)
+    monitor = SafetyMonitor(backend.world) if load.monitor else None
+    journal = _Journal()
+
+    async def work() -> None:
+        recorder = Recorder(journal, asyncio.get_running_loop().time)
+        await conduct(Run(plan, backend, recorder, backend.clock))
+
+    gc.collect()
+    began = time.process_time()
+    loop.run(work(), scheduler)
+    cpu_s = time.process_time() - began
+    assert not backend.unexpected_deaths(), backend.unexpected_deaths()
+    assert monitor is None or not monitor.violations, monitor.violations
+    operations = sum(event.type.value == "ok" and event.process != "nemesis" for event in journal.events)
+    leaders = sum(event.f == "leader" for event in journal.events)
+    return Measured(scheduler.now_ms / 1000, cpu_s, scheduler.events, operations, leaders)
