@@ -235,7 +235,11 @@ class SafetyMonitor:
         before = shadow.durable
         shadow.batches = []
         shadow.checked = 0
-        self._take(name, log.read(log.start_offset, _EVERYTHING))
+        position = log.start_offset
+        while position < log.end_offset:  # a read ends with its segment
+            self._take(name, log.read(position, _EVERYTHING))
+            assert shadow.end > position, "a log that cannot be read to its end"
+            position = shadow.end
         # What was fsynced in an earlier life is still that, so far as it is there.
         shadow.durable = max(log.durable_end_offset, min(before, shadow.end))
 
