@@ -235,11 +235,7 @@ class SafetyMonitor:
         before = shadow.durable
         shadow.batches = []
         shadow.checked = 0
-        position = log.start_offset
-        while position < log.end_offset:  # a read ends with its segment
-            self._take(name, log.read(position, _EVERYTHING))
-            assert shadow.end > position, "a log that cannot be read to its end"
-            position = shadow.end
+        self._take_all(name, process, log.start_offset)
         # What was fsynced in an earlier life is still that, so far as it is there.
         shadow.durable = max(log.durable_end_offset, min(before, shadow.end))
 
@@ -249,7 +245,16 @@ class SafetyMonitor:
         if base_offset != shadow.end:
             told = f"{name} appends at {base_offset}, but its log ends at {shadow.end}"
             self.violated("log-matching", told, name)
-        self._take(name, process.node.raft.log.read(base_offset, _EVERYTHING))
+        self._take_all(name, process, base_offset)
+
+    def _take_all(self, name: str, process: Process, offset: int) -> None:
+        """Take the log from an offset on; one read of it ends with its segment."""
+        assert process.node is not None
+        shadow, log = self.logs[name], process.node.raft.log
+        while offset < log.end_offset:
+            self._take(name, log.read(offset, _EVERYTHING))
+            assert shadow.end > offset, "a log that cannot be read to its end"
+            offset = shadow.end
 
     def _take(self, name: str, data: bytes) -> None:
         shadow, contents = self.logs[name], self._contents
