@@ -8,8 +8,10 @@
 | `start` | nodes that are down | | nothing |
 | `partition` | `targets` against the rest, or a whole `shape` | `shape`, `one_way` (in, out) | restored links |
 | `cut` | the links `links` (`@A>@B`, `@A-@B` for both ways) | `links` | restored links |
+| `join` | all links of the targets are restored | | nothing |
 | `hold` | messages of `types` on `links` are kept | `links`, `types` | delivery, in order |
-| `drop_held` | what is held on `links` is lost, and nothing more is held there | `links` | nothing |
+| `release` | what is held on `links` (all without) is delivered, and nothing more held | `links` | nothing |
+| `drop_held` | the same, but it is lost | `links` | nothing |
 | `lossy` | all links: `loss`, `duplication`, `delay_ms` more (uniform up to) | those | nothing left of it |
 | `disk_stall` | no fsync completes | | goes on |
 | `disk_slow` | an fsync takes `sync_ms` | `sync_ms` | as before |
@@ -30,7 +32,7 @@ datagrams, and what a proxy between two nodes does to a stream.
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
 TARGETS = ("leader", "follower", "followers", "random", "minority", "majority", "all")
@@ -68,7 +70,7 @@ class Kind:
     name: str
     needs_targets: bool = True
     takes_for: bool = False
-    options: Mapping[str, Option] = ()  # type: ignore[assignment]  # an empty one
+    options: Mapping[str, Option] = field(default_factory=dict)
     is_fault: bool = True
 
 
@@ -99,12 +101,14 @@ _ALL = (
         },
     ),
     Kind("cut", needs_targets=False, takes_for=True, options={"links": _LINKS}),
+    Kind("join"),
     Kind(
         "hold",
         needs_targets=False,
         takes_for=True,
         options={"links": _LINKS, "types": Option(str, "")},
     ),
+    Kind("release", needs_targets=False, options={"links": _LINKS}),
     Kind("drop_held", needs_targets=False, options={"links": _LINKS}),
     Kind(
         "lossy",

@@ -13,6 +13,7 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any, TypeVar
 
+from cluster.backends.sim.settings import SimSettingError, SimSettings
 from cluster.mutants import UnknownMutantError, find
 from cluster.names import unknown
 from cluster.systems.kraft import KraftSystem, SettingError
@@ -20,11 +21,8 @@ from harness.sim.kinds import KINDS, MESSAGE_TYPES, TARGETS, Kind, Option
 from harness.sim.scenario import (
     VERSION,
     Bounds,
-    ClockKnobs,
     Condition,
-    DiskKnobs,
     Load,
-    NetworkKnobs,
     Scenario,
     ScriptedOp,
     Step,
@@ -37,7 +35,7 @@ _NODES_MAX = 15
 _STEPS_MAX = 10_000
 _DAY_MS = 86_400_000.0
 _NAMES = ("version", "seed", "name", "about", "nodes", "duration_ms", "mutant", "exposes")
-_PARTS = ("settings", "network", "disk", "clocks", "workload", "strands", "bounds")
+_PARTS = ("settings", "world", "workload", "strands", "bounds")
 T = TypeVar("T")
 
 
@@ -88,40 +86,12 @@ def from_document(document: Mapping[str, Any]) -> Scenario:
         mutant=_mutant(document.get("mutant")),
         exposes=_texts("exposes", document.get("exposes", [])),
         settings=_settings(_table(document, "settings")),
-        network=_network(_table(document, "network")),
-        disk=_disk(_table(document, "disk")),
-        clocks=_clocks(_table(document, "clocks")),
+        world=_world(_table(document, "world")),
         workload=_load(_table(document, "workload"), nodes),
         strands=_strands(document.get("strands", []), nodes),
         bounds=Bounds(
             **_numbers("bounds", bounds, {"liveness_ms": (1, _DAY_MS), "events_max": (1, 1e12)})
         ),
-    )
-
-
-def _network(told: Mapping[str, Any]) -> NetworkKnobs:
-    limits = {"tail": (0, 1), "tail_ms": (0, 60_000), "loss": (0, 1), "duplication": (0, 1)}
-    rest = {key: value for key, value in told.items() if key != "latency_ms"}
-    latency = _span("network.latency_ms", told.get("latency_ms", [0.2, 0.8]))
-    return NetworkKnobs(latency_ms=latency, **_numbers("network", rest, limits))
-
-
-def _disk(told: Mapping[str, Any]) -> DiskKnobs:
-    rest = {key: value for key, value in told.items() if key != "sync_ms"}
-    limits = {"tail": (0, 1), "tail_ms": (0, 60_000)}
-    sync = _span("disk.sync_ms", told.get("sync_ms", [0.3, 1.0]))
-    return DiskKnobs(sync_ms=sync, **_numbers("disk", rest, limits))
-
-
-def _clocks(told: Mapping[str, Any]) -> ClockKnobs:
-    _known("key of clocks", told, ("rates", "skews_ms"))
-    rates = told.get("rates", [])
-    skews = told.get("skews_ms", [])
-    if not isinstance(rates, list) or not isinstance(skews, list):
-        raise ScenarioError("clocks.rates and clocks.skews_ms must be lists of numbers")
-    return ClockKnobs(
-        tuple(_number("clocks.rates", rate, 0.05, 20) for rate in rates),
-        tuple(_number("clocks.skews_ms", skew, -1e12, 1e12) for skew in skews),
     )
 
 
@@ -298,6 +268,13 @@ def _check_option(where: str, option: Option, value: Any) -> None:
         _number(where, value, option.least, option.most)
 
 
+def _world(told: Mapping[str, Any]) -> SimSettings:
+    try:
+        return SimSettings.from_json(told)
+    except (SimSettingError, TypeError, ValueError) as error:
+        raise ScenarioError(f"world: {error}") from error
+
+
 def _settings(told: Mapping[str, Any]) -> Mapping[str, int]:
     try:
         KraftSystem(told)
@@ -338,15 +315,6 @@ def _texts(where: str, value: Any) -> tuple[str, ...]:
     if not isinstance(value, list):
         raise ScenarioError(f"{where} must be a list of strings")
     return tuple(_text(where, item) for item in value)
-
-
-def _span(where: str, value: Any) -> tuple[float, float]:
-    if not isinstance(value, list) or len(value) != 2:
-        raise ScenarioError(f"{where} must be [least, most]")
-    low, high = (_number(where, part, 0, 60_000) for part in value)
-    if low > high:
-        raise ScenarioError(f"{where}: the least is above the most")
-    return low, high
 
 
 def _numbers(

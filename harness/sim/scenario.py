@@ -8,7 +8,7 @@ replays after the way in which scenarios are drawn (`harness.sim.draw`) has chan
 
     {"version": 1, "name": "...", "seed": 7, "nodes": 3, "duration_ms": 20000, "mutant": null,
      "settings": {"controller.quorum.fetch.max.bytes": 1},
-     "network": {"latency_ms": [0.2, 0.8]}, "disk": {...}, "clocks": {...},
+     "world": {"latency_ms": [0.2, 0.8], "sync_ms": [0.2, 1.2], ...},
      "workload": {"name": "register", "rate_per_s": 20, "concurrency": 5, ...},
      "strands": [{"at_ms": 2000, "steps": [{"kind": "kill", "targets": "leader", "for_ms": 900}]}]}
 
@@ -24,45 +24,14 @@ it by a step of kind `expect`.
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field, fields
+from dataclasses import asdict, dataclass, field, fields
 from typing import Any
+
+from cluster.backends.sim.settings import SimSettings
+from cluster.systems.kraft import NODE_SETTINGS
 
 VERSION = 1
 Json = dict[str, Any]
-
-
-@dataclass(frozen=True, slots=True)
-class NetworkKnobs:
-    """How the network behaves when no fault acts on it."""
-
-    latency_ms: tuple[float, float] = (0.2, 0.8)
-    """Least and most of one direction, uniform."""
-    tail: float = 0.0
-    """Share of messages that take up to `tail_ms` longer; they overtake nothing, others them."""
-    tail_ms: float = 0.0
-    loss: float = 0.0
-    duplication: float = 0.0
-
-
-@dataclass(frozen=True, slots=True)
-class DiskKnobs:
-    """How the disks behave when no fault acts on them."""
-
-    sync_ms: tuple[float, float] = (0.3, 1.0)
-    """Least and most of one fsync, uniform."""
-    tail: float = 0.0
-    """Share of fsyncs that take up to `tail_ms` longer."""
-    tail_ms: float = 0.0
-
-
-@dataclass(frozen=True, slots=True)
-class ClockKnobs:
-    """Clocks, one entry a node; nodes beyond the end of a list have a true clock."""
-
-    rates: tuple[float, ...] = ()
-    """Monotonic milliseconds for each true one."""
-    skews_ms: tuple[float, ...] = ()
-    """What the wall clock is ahead at the start."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -165,9 +134,8 @@ class Scenario:
     """Of a script: mutants that it finds. For people and tests; decides nothing."""
     settings: Mapping[str, int] = field(default_factory=dict)
     """Kafka's configuration keys, for every node."""
-    network: NetworkKnobs = NetworkKnobs()
-    disk: DiskKnobs = DiskKnobs()
-    clocks: ClockKnobs = ClockKnobs()
+    world: SimSettings = SimSettings()
+    """How network, disks and clocks behave when no fault acts on them."""
     workload: Load = Load()
     strands: tuple[Strand, ...] = ()
     bounds: Bounds = Bounds()
@@ -188,23 +156,23 @@ class Scenario:
         return self.fault_steps + len(self.workload.operations)
 
     def to_json(self) -> Json:
-        """Render as a document that gives the same scenario again; defaults are left out."""
+        """Render as a document that gives the same scenario again.
+
+        Every knob is written out, also where it has its default, which may be another tomorrow.
+        """
         document: Json = {"version": VERSION, "seed": self.seed, "nodes": self.nodes}
         document |= {"name": self.name, "duration_ms": self.duration_ms, "mutant": self.mutant}
-        for name in ("about", "settings"):
-            if getattr(self, name):
-                document[name] = getattr(self, name)
+        if self.about:
+            document["about"] = self.about
         if self.exposes:
             document["exposes"] = list(self.exposes)
-        for name in ("network", "disk", "clocks", "bounds"):
-            if told := _differences(getattr(self, name)):
-                document[name] = told
-        load = _differences(self.workload)
-        load["name"] = self.workload.name
-        load["rate_per_s"] = self.workload.rate_per_s
-        if self.workload.operations:
-            load["operations"] = [_differences(op) for op in self.workload.operations]
-        document["workload"] = load
+        document["settings"] = {**NODE_SETTINGS, **self.settings}
+        document["world"] = self.world.to_json()
+        document["bounds"] = asdict(self.bounds)
+        document["workload"] = {
+            **{item.name: getattr(self.workload, item.name) for item in fields(self.workload)},
+            "operations": [_differences(op) for op in self.workload.operations],
+        }
         document["strands"] = [
             {"at_ms": strand.at_ms, "steps": [step_to_json(step) for step in strand.steps]}
             for strand in self.strands

@@ -1,0 +1,259 @@
+"""The swarm: a scenario for every seed, each a different world.
+
+After *swarm testing* (Groce, Zhang, Eide, Chen, Regehr: ISSTA 2012): a seed first decides which
+features it has at all (kinds of fault, shaped fragments, knobs off their defaults), and only then
+how they are used. Leaving features out is what lets the others go deep: a run in which half of all
+messages are lost never gets far enough to see what a late one does.
+
+A scenario is a function of its seed and of what it is *steered* to (`Steer`), and holds all that
+was drawn: a stored one replays whatever this file becomes.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from random import Random
+from typing import Any
+
+from cluster.backends.sim.settings import SimSettings
+from cluster.systems.kraft import NODE_SETTINGS
+from harness.sim.fragments import FRAGMENTS, Draw, strand
+from harness.sim.kinds import MESSAGE_TYPES
+from harness.sim.scenario import Bounds, Load, Scenario, Step, Strand
+
+PLAIN = (
+    "kill",
+    "restart",
+    "pause",
+    "partition",
+    "one_way",
+    "lossy",
+    "hold",
+    "disk_stall",
+    "disk_slow",
+    "disk_error",
+    "clock_rate",
+    "clock_jump",
+    "bit_rot",
+)
+"""Plain faults of the swarm; `one_way` is a partition of one direction."""
+
+_EVENTS_MAX = 20_000_000
+
+
+@dataclass(frozen=True, slots=True)
+class Steer:
+    """What coverage asks for: (fault kind, role of its target) cells that are still empty."""
+
+    cells: tuple[tuple[str, str], ...] = ()
+
+
+def draw(
+    seed: int,
+    *,
+    mutant: str | None = None,
+    duration_ms: float | None = None,
+    steer: Steer | None = None,
+) -> Scenario:
+    """Draw the scenario of a seed."""
+    random = Random(f"swarm/{seed}")
+    nodes = random.choice((3,) * 11 + (5,) * 6 + (4, 4, 7))
+    settings = _settings(random)
+    world = _world(random, settings)
+    unit_ms = float(
+        settings["controller.quorum.fetch.timeout.ms"]
+        + 1.5 * settings["controller.quorum.election.timeout.ms"]
+    )
+    drawn_ms = unit_ms * random.uniform(15, 45)
+    length_ms = round(drawn_ms) if duration_ms is None else duration_ms
+    load = _load(random, unit_ms)
+    return Scenario(
+        seed=seed,
+        name=f"swarm-{seed}",
+        nodes=nodes,
+        duration_ms=float(length_ms),
+        mutant=mutant,
+        settings=settings,
+        world=world,
+        workload=load,
+        strands=_strands(random, nodes, unit_ms, float(length_ms), load, steer or Steer()),
+        bounds=Bounds(liveness_ms=round(20_000 + 40 * unit_ms), events_max=_EVENTS_MAX),
+    )
+
+
+def _settings(random: Random) -> dict[str, int]:
+    election_ms = random.choice((60, 100, 100, 150, 300, 1000))
+    fetch_ms = round(election_ms * random.choice((0.5, 1, 1, 2)))
+    told = dict(NODE_SETTINGS)
+    told |= {
+        "controller.quorum.election.timeout.ms": election_ms,
+        "controller.quorum.election.backoff.max.ms": round(election_ms * random.choice((0.5, 1))),
+        "controller.quorum.fetch.timeout.ms": max(30, fetch_ms),
+        "controller.quorum.request.timeout.ms": max(20, round(fetch_ms * random.choice((0.3, 1)))),
+        "controller.quorum.append.linger.ms": random.choice((0, 0, 5, 25)),
+        "controller.quorum.retry.backoff.ms": random.choice((2, 5, 20)),
+        "controller.quorum.fetch.max.bytes": random.choice((1, 1, 300, 4096, 8 << 20)),
+        "metadata.log.segment.bytes": random.choice((1024, 4096, 1 << 20)),
+        "metadata.max.idle.interval.ms": random.choice((0, 100, 500, 2000)),
+    }
+    return told
+
+
+def _world(random: Random, settings: Mapping[str, int]) -> SimSettings:
+    """Draw a world in which a quorum with these time-outs can live when it is left alone."""
+    quick_ms = min(
+        settings["controller.quorum.election.timeout.ms"],
+        settings["controller.quorum.fetch.timeout.ms"],
+        settings["controller.quorum.request.timeout.ms"],
+    )
+    latency_ms = round(random.choice((0.01, 0.03, 0.08)) * quick_ms, 2)
+    sync_ms = round(random.choice((0.005, 0.02, 0.08)) * quick_ms, 2)
+    low = random.choice((0.1, 0.5))
+    return SimSettings(
+        latency_ms=(round(low * latency_ms, 3), latency_ms),
+        slow_probability=random.choice((0.0, 0.0, 0.001, 0.02)),
+        slow_ms=(latency_ms, round(random.uniform(0.2, 3.0) * quick_ms, 1)),
+        loss=random.choice((0.0, 0.0, 0.0, 0.002, 0.02)),
+        duplication=random.choice((0.0, 0.0, 0.01, 0.1)),
+        cut_keeps=random.choice((0.0, 0.3, 1.0)),
+        sync_ms=(round(low * sync_ms, 3), sync_ms),
+        slow_sync_probability=random.choice((0.0, 0.0, 0.01)),
+        slow_sync_ms=(sync_ms, round(random.uniform(0.2, 2.0) * quick_ms, 1)),
+        start_ms=(0.5, round(random.choice((1.0, 20.0, 60.0)), 1)),
+        drift_ppm=random.choice((0.0, 100.0, 10_000.0)),
+        skew_ms=random.choice((0.0, 50.0, 100_000.0)),
+        power_loss=random.choice(("any", "any", "nothing")),
+    )
+
+
+def _load(random: Random, unit_ms: float) -> Load:
+    name = random.choice(("register",) * 6 + ("topics",) * 3 + ("set",))
+    options: dict[str, Any] = {}
+    if name == "register":
+        options = {"keys": random.choice((1, 3, 8)), "write_fraction": random.choice((0.3, 0.6))}
+    elif name == "topics":
+        options = {"names": random.choice((2, 6)), "partitions_max": random.choice((1, 3))}
+    return Load(
+        name=name,
+        options=options,
+        concurrency=random.choice((3, 5, 8)),
+        rate_per_s=round(random.choice((5.0, 10.0, 20.0)) * min(4.0, 1000.0 / unit_ms), 1),
+        timeout_ms=round(random.choice((0.5, 1.0, 3.0)) * unit_ms),
+    )
+
+
+def _strands(
+    random: Random,
+    nodes: int,
+    unit_ms: float,
+    duration_ms: float,
+    load: Load,
+    steer: Steer,
+) -> tuple[Strand, ...]:
+    plain = _subset(random, PLAIN, random.choice((0.2, 0.4, 0.7)))
+    shaped = _subset(random, tuple(FRAGMENTS), random.choice((0.2, 0.4, 0.8)))
+    share = random.choice((0.0, 0.4, 0.7, 1.0)) if plain else 1.0
+    gap_units = random.choice((0.5, 1.5, 3.0))
+    maker = Draw(random, unit_ms, nodes, lambda: _write(random, load))
+    strands: list[Strand] = []
+    at_ms = unit_ms * random.uniform(1.0, 2.5)
+    rotten_left = (nodes - 1) // 2
+    asked = list(steer.cells)
+    while at_ms < duration_ms - 0.5 * unit_ms:
+        if asked:
+            kind, role = asked.pop(0)
+            made = Strand(round(at_ms, 1), (_plain(random, kind, unit_ms, role),))
+        elif random.random() < share:
+            made = strand(random.choice(shaped), at_ms, maker)
+        else:
+            kind = random.choice(plain)
+            made = Strand(round(at_ms, 1), (_plain(random, kind, unit_ms, ""),))
+        rotting = [step for step in made.steps if step.kind == "bit_rot"]
+        if len(rotting) <= rotten_left:
+            rotten_left -= len(rotting)
+            strands.append(made)
+        at_ms += unit_ms * (random.expovariate(1.0 / gap_units) + 0.5 * len(made.steps) ** 0.5)
+        if random.random() < 0.15:
+            strands.append(Strand(round(at_ms, 1), (Step("heal"),)))
+            at_ms += unit_ms * random.uniform(0.5, 2.0)
+    return tuple(strands)
+
+
+def _subset(random: Random, names: Sequence[str], probability: float) -> tuple[str, ...]:
+    """Choose features; at least one."""
+    chosen = tuple(name for name in names if random.random() < probability)
+    return chosen or (random.choice(names),)
+
+
+def _write(random: Random, load: Load) -> Mapping[str, Any]:
+    number = random.getrandbits(40)
+    if load.name == "register":
+        keys = load.options["keys"]
+        key = f"k{random.randrange(keys):0{len(str(keys - 1))}}"
+        return {"f": "write", "key": key, "value": f"x{number:x}"}
+    if load.name == "set":
+        return {"f": "add", "key": f"x{number:x}", "value": {"partitions": 1}}
+    names = load.options["names"]
+    key = f"t{random.randrange(names):0{len(str(names - 1))}}"
+    if random.random() < 0.3:
+        return {"f": "delete", "key": key}
+    count = random.randint(1, load.options["partitions_max"])
+    return {"f": "create", "key": key, "value": {"partitions": count}}
+
+
+_NODE_TARGETS = ("leader", "leader", "follower", "random", "random", "minority", "majority", "all")
+
+
+def _plain(random: Random, kind: str, unit_ms: float, role: str) -> Step:
+    """Draw one plain fault; `role` (leader or follower) where coverage asks for one."""
+    target = random.choice(_NODE_TARGETS)
+    target = role if role in ("leader", "follower") else target
+    for_ms = round(unit_ms * random.choice((0.05, 0.3, 1.0, 2.5)) * random.uniform(0.5, 1.5), 1)
+    keep = random.choice(("any", "nothing", "everything"))
+    options: dict[str, Any] = {}
+    lasting: float | None = for_ms
+    if kind == "kill":
+        options = {"keep": keep}
+    elif kind == "restart":
+        options = {"down_ms": for_ms, "keep": keep, "graceful": random.random() < 0.3}
+        lasting = None
+    elif kind in ("partition", "one_way"):
+        target, options = _partition(random, kind, target, forced=bool(role))
+        kind = "partition"
+    elif kind == "lossy":
+        target = ""
+        options = {
+            "loss": random.choice((0.0, 0.1, 0.4)),
+            "duplication": random.choice((0.0, 0.2, 0.8)),
+            "delay_ms": round(random.choice((0.0, 0.1, 0.5)) * unit_ms, 1),
+        }
+    elif kind == "hold":
+        target = ""
+        options = {"links": "", "types": random.choice(MESSAGE_TYPES)}
+    elif kind == "disk_slow":
+        options = {"sync_ms": round(unit_ms * random.uniform(0.02, 0.5), 1)}
+    elif kind in ("disk_error", "clock_jump", "bit_rot"):
+        lasting = None
+        target = target if target in ("leader", "follower", "random") else "random"
+        if kind == "clock_jump":
+            options = {"jump_ms": round(random.choice((-1, 1)) * 10 ** random.uniform(1, 7))}
+        elif kind == "bit_rot":
+            options = {"file": "quorum-state", "at": round(random.random(), 3), "down_ms": for_ms}
+    elif kind == "clock_rate":
+        options = {"rate": round(2 ** random.uniform(-3, 3), 2)}
+    return Step(kind, targets=target, for_ms=lasting, options=options)
+
+
+def _partition(
+    random: Random, kind: str, target: str, *, forced: bool
+) -> tuple[str, dict[str, Any]]:
+    if kind == "one_way":
+        target = target if target in ("leader", "follower", "random") else "random"
+        return target, {"shape": "targets", "one_way": random.choice(("in", "out"))}
+    shape = (
+        "targets" if forced else random.choice(("targets", "targets", "halves", "bridge", "ring"))
+    )
+    if shape != "targets":
+        return "", {"shape": shape}
+    return (target if target not in ("all", "majority") else "random"), {"shape": "targets"}

@@ -1,0 +1,87 @@
+"""What a simulated run is found guilty of, and what is told of a run."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+from checkers.verdict import CheckResult, Status
+
+_NUMBERS = re.compile(r"\d+")
+_PLACE = re.compile(r"\b(?:n|k|t|s|w|x)[0-9a-f.:-]+\b")
+
+
+@dataclass(frozen=True, slots=True)
+class Violation:
+    """One property that does not hold."""
+
+    property: str
+    """Its name: election-safety, linearizable, liveness, node-died, ..."""
+    explanation: str
+    """One sentence with values, nodes, offsets."""
+    causes: tuple[str, ...] = ()
+    """From what to what it follows, without values: failures with equal causes are one finding."""
+    at_ms: float = 0.0
+    """When it was seen; 0 when it was seen at the end."""
+
+    def to_json(self) -> dict[str, Any]:
+        """Render for a failure file and for Parquet."""
+        return {
+            "property": self.property,
+            "explanation": self.explanation,
+            "causes": list(self.causes),
+            "at_ms": round(self.at_ms, 3),
+        }
+
+
+@dataclass(frozen=True, slots=True)
+class SimResult:
+    """How a simulated run ended."""
+
+    seed: int
+    verdict: Status
+    violations: tuple[Violation, ...]
+    statistics: Mapping[str, float]
+    coverage: Mapping[str, int]
+    """Cells, `fault/role/phase` -> how often."""
+    faults: tuple[str, ...] = ()
+    """Kinds that acted, sorted."""
+
+    @property
+    def property(self) -> str | None:
+        """The first property that was violated."""
+        return self.violations[0].property if self.violations else None
+
+
+def generalised(text: str) -> str:
+    """A message without what differs from run to run."""
+    flat = _PLACE.sub("_", text)
+    return " ".join(_NUMBERS.sub("#", flat).split())[:160]
+
+
+def of_check(result: CheckResult) -> Violation:
+    """What a failed black-box check says."""
+    kinds = sorted({str(anomaly.get("kind")) for anomaly in result.anomalies})
+    return Violation(result.checker, result.summary, (result.checker, *kinds))
+
+
+@dataclass(slots=True)
+class Group:
+    """Failures with the same property and causes."""
+
+    property: str
+    causes: tuple[str, ...]
+    seeds: list[int] = field(default_factory=list)
+    explanation: str = ""
+
+
+def grouped(failures: Sequence[tuple[int, Violation]]) -> list[Group]:
+    """Group failures, the largest group first."""
+    groups: dict[tuple[str, tuple[str, ...]], Group] = {}
+    for seed, violation in failures:
+        key = (violation.property, violation.causes)
+        group = groups.setdefault(key, Group(*key, explanation=violation.explanation))
+        group.seeds.append(seed)
+    return sorted(groups.values(), key=lambda group: (-len(group.seeds), group.property))

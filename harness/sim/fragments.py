@@ -1,0 +1,302 @@
+"""Shaped pieces of schedules: the moves that deep schedules are made of, with random parameters.
+
+Uniformly random faults seldom do the three or four things in the right order that make a quorum
+forget something. Each fragment here is one such order, known from a real or a published bug; how
+long each move takes, who is hit and what is left out is drawn. They are woven among plain random
+faults, which is what turns a known shape into unknown schedules.
+
+Times are in *units*: one unit is about what a quorum needs to notice a lost leader and elect the
+next one with the scenario's time-outs.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from random import Random
+from typing import Any
+
+from harness.sim.scenario import Condition, Step, Strand
+
+
+@dataclass(frozen=True, slots=True)
+class Draw:
+    """What a fragment may use."""
+
+    random: Random
+    unit_ms: float
+    nodes: int
+    write: Callable[[], Mapping[str, Any]]
+    """Draw the options of an `op` step: f, key, value."""
+
+    def span(self, low: float, high: float) -> float:
+        """Draw a time between so many units, in ms."""
+        return round(self.unit_ms * self.random.uniform(low, high), 1)
+
+    def chance(self, probability: float) -> bool:
+        """Flip a coin."""
+        return self.random.random() < probability
+
+    def keep(self) -> str:
+        """Draw what a power loss keeps."""
+        return self.random.choice(("any", "nothing", "nothing", "everything"))
+
+
+Fragment = Callable[[Draw], list[Step]]
+
+_ESTABLISHED = Condition(established=True)
+
+
+def _cast(draw: Draw, *names: str) -> Step:
+    """Name the leader by the first name and as many followers as there are others."""
+    told = dict.fromkeys(names[1:], "follower")
+    return Step(
+        "cast",
+        until=_ESTABLISHED,
+        within_ms=6 * draw.unit_ms,
+        options={"names": {names[0]: "leader", **told}},
+    )
+
+
+def _do(kind: str, targets: str = "", after_ms: float = 0.0, **options: Any) -> Step:
+    for_ms = options.pop("for_ms", None)
+    until = options.pop("until", None)
+    within_ms = options.pop("within_ms", 10_000.0)
+    strict = options.pop("strict", False)
+    return Step(
+        kind,
+        after_ms,
+        targets,
+        for_ms,
+        until=until,
+        within_ms=within_ms,
+        strict=strict,
+        options=options,
+    )
+
+
+def _writes(draw: Draw, targets: str, count: int) -> list[Step]:
+    return [
+        _do("op", targets, 0.0 if number else draw.span(0.02, 0.2), **draw.write())
+        for number in range(count)
+    ]
+
+
+def _hurry(draw: Draw, targets: str) -> Step:
+    """Let a node's time-outs be over before those of the others."""
+    return _do(
+        "clock_rate", targets, for_ms=draw.span(1, 2), rate=round(draw.random.uniform(3, 12), 1)
+    )
+
+
+def stale_candidate(draw: Draw) -> list[Step]:
+    """A voter misses writes; then the leader is lost and the voter is the first to stand (M01)."""
+    steps = [
+        _cast(draw, "A", "B", "C"),
+        _do("partition", "@C"),
+        *_writes(draw, "@A", draw.random.randint(1, 3)),
+        _do("partition" if draw.chance(0.6) else "kill", "@A", draw.span(0.1, 1.0)),
+        _do("join", "@C", draw.span(0.0, 0.3)),
+        _hurry(draw, "@C"),
+        *_writes(draw, "@C", draw.random.randint(0, 2)),
+    ]
+    return [*steps, _do("heal", after_ms=draw.span(1.0, 3.0))]
+
+
+def long_old_log(draw: Draw) -> list[Step]:
+    """A leader that is cut off appends much; the others commit less, then lose their leader (M02).
+
+    Without the loss it comes back with a tail of its own (M21, M25).
+    """
+    steps = [
+        _cast(draw, "A", "B", "C"),
+        _do("partition", "@A"),
+        *_writes(draw, "@A", draw.random.randint(2, 6)),
+        _do(
+            "cast",
+            after_ms=draw.span(0.1, 0.5),
+            until=Condition(established=True, epoch="later"),
+            within_ms=4 * draw.unit_ms,
+            names={"D": "leader"},
+        ),
+        *_writes(draw, "@D", draw.random.randint(0, 3)),
+    ]
+    if draw.chance(0.6):
+        lose = draw.random.choice(("kill", "partition", "pause"))
+        steps.append(_do(lose, "@D", draw.span(0.05, 0.5)))
+        steps += [_do("join", "@A", draw.span(0, 0.2)), _hurry(draw, "@A")]
+    else:
+        steps.append(_do("join", "@A", draw.span(0.0, 0.5)))
+    return [*steps, _do("heal", after_ms=draw.span(1.0, 3.0))]
+
+
+def contested_epoch(draw: Draw) -> list[Step]:
+    """Two stand in one epoch; who voted, or won, dies at once and meets the loser's late Vote.
+
+    (M03, M04, M06, M09.)
+    """
+    who = draw.random.choice(("voter", "winner"))
+    start: list[Step] = [
+        _cast(draw, "C", "A", "B"),
+        _do("hold", links="@A-@B", types="VoteRequest,VoteResponse"),
+        _do("hold", links="@A>@C,@B>@C" if draw.chance(0.3) else "@A-@B", types="VoteRequest"),
+        _do(
+            "restart",
+            "@C",
+            down_ms=draw.span(0.0, 0.3),
+            keep=draw.keep(),
+            graceful=draw.chance(0.4),
+        ),
+    ]
+    if who == "voter":
+        granted = Condition(at="@C", event="vote", where={"granted": True, "pre_vote": False})
+        hit = _do("restart", "@C", until=granted, within_ms=4 * draw.unit_ms)
+    else:
+        won = Condition(at="followers", event="state", where={"state": "Leader"})
+        hit = _do("restart", "leader", until=won, within_ms=4 * draw.unit_ms)
+    if draw.chance(0.15):
+        hit = Step(
+            "bit_rot",
+            targets=hit.targets,
+            until=hit.until,
+            within_ms=hit.within_ms,
+            options={"file": "quorum-state", "at": round(draw.random.random(), 3)},
+        )
+    else:
+        down_ms = round(draw.random.uniform(0.0, 0.1) * draw.unit_ms, 1)
+        keep = "nothing" if draw.chance(0.7) else draw.keep()
+        hit = Step(
+            hit.kind,
+            targets=hit.targets,
+            until=hit.until,
+            within_ms=hit.within_ms,
+            options={"down_ms": down_ms, "keep": keep, "graceful": False},
+        )
+    return [*start, hit, _do("release", after_ms=draw.span(0.02, 0.4)), *_end(draw)]
+
+
+def resigned_leader(draw: Draw) -> list[Step]:
+    """A leader resigns, cut off or asked to stop, and votes of its epoch reach it late (M09)."""
+    steps = [
+        _cast(draw, "A", "B", "C"),
+        _do("hold", links="@B>@A,@C>@A", types="VoteRequest,FetchRequest"),
+    ]
+    if draw.chance(0.5):
+        steps.append(_do("partition", "@A", for_ms=draw.span(1.0, 3.0)))
+    else:
+        steps.append(_do("restart", "@A", down_ms=draw.span(0.0, 0.3), graceful=draw.chance(0.5)))
+    return [*steps, _do("release", after_ms=draw.span(0.5, 2.0)), *_end(draw)]
+
+
+def figure_8(draw: Draw) -> list[Step]:
+    """A record of an old epoch reaches a majority in a later one, and its leader dies (M17)."""
+    won_again = Condition(at="@A", state="Leader")
+    caught = Condition(at="@B", event="append", where={"role": "follower"})
+    return [
+        _cast(draw, "A", "B", "C"),
+        _do("partition", "@A"),
+        *_writes(draw, "@A", draw.random.randint(1, 2)),
+        _do("kill", "@A", draw.span(0.05, 0.3), keep="everything"),
+        _do("join", "@A"),
+        _hurry(draw, "@C"),
+        _do(
+            "cut",
+            links="@C>@B",
+            until=Condition(at="@C", event="epoch-start"),
+            within_ms=4 * draw.unit_ms,
+        ),
+        _do("kill", "@C", draw.span(0.02, 0.3), keep="everything"),
+        _do("join", "@C"),
+        _do("start", "@A"),
+        _hurry(draw, "@A"),
+        _do("wait", until=won_again, within_ms=5 * draw.unit_ms),
+        _do("wait", until=caught, within_ms=draw.unit_ms),
+        _do("kill", "@A", round(draw.random.uniform(0.0, 30.0), 1), keep=draw.keep()),
+        _do("start", "@C"),
+        _hurry(draw, "@C"),
+        *_end(draw),
+    ]
+
+
+def late_responses(draw: Draw) -> list[Step]:
+    """Fetch responses are kept over time-outs and elections, and delivered then (M22, M23)."""
+    steps = [
+        _cast(draw, "A", "B", "C"),
+        _do("hold", links="@A>@B", types="FetchResponse"),
+        *_writes(draw, "@A", draw.random.randint(1, 3)),
+    ]
+    if draw.chance(0.6):
+        steps.append(_do(draw.random.choice(("kill", "partition")), "@A", draw.span(0.1, 0.6)))
+        steps += _writes(draw, "", draw.random.randint(0, 2))
+    steps.append(_do("release", after_ms=draw.span(0.1, 2.0)))
+    return [*steps, *_end(draw)]
+
+
+def lost_power(draw: Draw) -> list[Step]:
+    """Who acknowledged loses power with a stalled disk, then the other copy is gone (M13, M19)."""
+    slow, other = ("@A", "@B") if draw.chance(0.5) else ("@B", "@A")
+    return [
+        _cast(draw, "A", "B", "C"),
+        _do("partition", "@C"),
+        _do("disk_stall", slow),
+        *_writes(draw, "@A", draw.random.randint(1, 3)),
+        _do("kill", slow, draw.span(0.1, 0.8), keep="nothing"),
+        _do("kill", other, keep=draw.keep()),
+        _do("join", "@C"),
+        _do("start", slow),
+        *_writes(draw, "", 1),
+        *_end(draw),
+    ]
+
+
+def at_the_event(draw: Draw) -> list[Step]:
+    """A node dies at the very moment at which it does something."""
+    event, where = draw.random.choice(_MOMENTS)
+    target = draw.random.choice(("leader", "follower", "random"))
+    moment = Condition(at="all", event=event, where=where)
+    if draw.chance(0.5):
+        act = _do(
+            "restart", target, until=moment, within_ms=2 * draw.unit_ms,
+            down_ms=draw.span(0.0, 0.3), keep=draw.keep(),
+        )  # fmt: skip
+    else:
+        act = _do(
+            "kill", target, until=moment, within_ms=2 * draw.unit_ms,
+            for_ms=draw.span(0.1, 2.0), keep=draw.keep(),
+        )  # fmt: skip
+    return [act]
+
+
+_MOMENTS: tuple[tuple[str, dict[str, Any]], ...] = (
+    ("append", {"role": "leader"}),
+    ("append", {"role": "follower"}),
+    ("vote", {"granted": True, "pre_vote": False}),
+    ("state", {"state": "Candidate"}),
+    ("state", {"state": "Leader"}),
+    ("epoch-start", {}),
+    ("hw", {"role": "leader"}),
+    ("truncate", {}),
+    ("ack", {}),
+)
+
+
+def _end(draw: Draw) -> list[Step]:
+    return [_do("heal", after_ms=draw.span(1.0, 3.0))]
+
+
+FRAGMENTS: Mapping[str, Fragment] = {
+    "stale_candidate": stale_candidate,
+    "long_old_log": long_old_log,
+    "contested_epoch": contested_epoch,
+    "resigned_leader": resigned_leader,
+    "figure_8": figure_8,
+    "late_responses": late_responses,
+    "lost_power": lost_power,
+    "at_the_event": at_the_event,
+}
+"""By name, for the swarm to choose from."""
+
+
+def strand(name: str, at_ms: float, draw: Draw) -> Strand:
+    """Draw one fragment that begins at a time."""
+    return Strand(round(at_ms, 1), tuple(FRAGMENTS[name](draw)))
