@@ -297,6 +297,8 @@ class SafetyMonitor:
                 self._changed(name, batch, committed[position])
             position += 1
         shadow.checked = position
+        if offset == 0:
+            return  # says that nothing is committed
         if position == 0 or batches[position - 1][1] != offset:
             told = f"{name}: high watermark {offset} is no end of a batch of its log"
             self.violated("committed-prefix", told, name)
