@@ -89,6 +89,8 @@ def simulate(load: Load, seed: int) -> Measured:
     cpu_s = time.process_time() - began
     assert not backend.unexpected_deaths(), backend.unexpected_deaths()
     assert monitor is None or not monitor.violations, monitor.violations
-    operations = sum(event.type.value == "ok" and event.process != "nemesis" for event in journal.events)
+    operations = sum(
+        event.type.value == "ok" and event.process != "nemesis" for event in journal.events
+    )
     leaders = sum(event.f == "leader" for event in journal.events)
     return Measured(scheduler.now_ms / 1000, cpu_s, scheduler.events, operations, leaders)

@@ -70,13 +70,10 @@ def _describe_resource(
     except ConfigError as refusal:
         error = refusal.api_error
     else:
-        sources = list(_sources(resource, state))
-        wanted = item.configuration_keys
+        sources = list(_sources(resource, item.configuration_keys, state))
         names = {name: None for _, values in sources for name in values}
         configs = tuple(
-            _describe_config(name, sources, include_synonyms=include_synonyms)
-            for name in names
-            if not wanted or name in wanted
+            _describe_config(name, sources, include_synonyms=include_synonyms) for name in names
         )
     return DescribeConfigsResult(
         error_code=error.error,
@@ -88,16 +85,25 @@ def _describe_resource(
 
 
 def _sources(
-    resource: ConfigResource, state: MetadataState
+    resource: ConfigResource, wanted: tuple[str, ...] | None, state: MetadataState
 ) -> Iterator[tuple[int, dict[str, str]]]:
-    """Yield where a resource's values come from, the deciding source first."""
+    """Yield where a resource's values come from, the deciding source first; no `wanted`: all."""
     if resource.type == ResourceType.TOPIC:
-        yield SOURCE_TOPIC, state.resource_configs(resource)
+        yield SOURCE_TOPIC, _configs(resource, wanted, state)
         return
     if resource.name:
-        yield SOURCE_BROKER, state.resource_configs(resource)
+        yield SOURCE_BROKER, _configs(resource, wanted, state)
     default = ConfigResource(ResourceType.BROKER, "")
-    yield SOURCE_DEFAULT_BROKER, state.resource_configs(default)
+    yield SOURCE_DEFAULT_BROKER, _configs(default, wanted, state)
+
+
+def _configs(
+    resource: ConfigResource, wanted: tuple[str, ...] | None, state: MetadataState
+) -> dict[str, str]:
+    if not wanted:
+        return state.resource_configs(resource)
+    found = ((name, state.resource_config(resource, name)) for name in wanted)
+    return {name: value for name, value in found if value is not None}
 
 
 def _describe_config(

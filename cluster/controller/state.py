@@ -120,6 +120,10 @@ class MetadataState:
         assert registration is not None, f"no partition {index} of topic {topic_id}"
         return registration
 
+    def resource_config(self, resource: ConfigResource, name: str) -> str | None:
+        """Return one config of a resource, None when it is not set there."""
+        return self.configs.get((resource, name))
+
     def resource_configs(self, resource: ConfigResource) -> dict[str, str]:
         """Return what is set on a resource, oldest first."""
         configs: dict[str, str] = {}

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import uuid
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 from cluster.kraft.messages import ReplicaKey
 from cluster.kraft.voters import VoterSet
@@ -36,11 +36,12 @@ class RaftConfig:
     fetch_max_bytes: int = 1024 * 1024
     max_fetch_wait_ms: int = MAX_FETCH_WAIT_MS
     max_batch_size_bytes: int = MAX_BATCH_SIZE_BYTES
+    replica_key: ReplicaKey = field(init=False, repr=False, compare=False)
+    """This replica's identity."""
 
-    @property
-    def replica_key(self) -> ReplicaKey:
-        """This replica's identity."""
-        return ReplicaKey(self.node_id, self.directory_id)
+    def __post_init__(self) -> None:
+        key = ReplicaKey(self.node_id, self.directory_id)
+        object.__setattr__(self, "replica_key", key)
 
     @property
     def fetch_wait_ms(self) -> int:

@@ -6,7 +6,6 @@ only an offset of the leader's own epoch commits.
 
 from __future__ import annotations
 
-from collections.abc import Iterable
 from dataclasses import dataclass, field
 from typing import ClassVar
 
@@ -62,11 +61,15 @@ class Leader:
     observers: dict[ReplicaKey, ReplicaState] = field(default_factory=dict)
     replicas: dict[int, ReplicaState] = field(init=False)
     """Every voter, this node included when it is one."""
+    _remote_voters: tuple[ReplicaState, ...] = field(init=False)
     _fetched_voters: dict[int, None] = field(default_factory=dict)
     voted_key: ClassVar[ReplicaKey | None] = None
 
     def __post_init__(self) -> None:
         self.replicas = {voter.key.id: ReplicaState(voter.key) for voter in self.voters}
+        self._remote_voters = tuple(
+            state for id_, state in self.replicas.items() if id_ != self.local.id
+        )
         self.check_quorum_deadline_ms = self._next_check_quorum_deadline(self.now_ms)
 
     @property
@@ -78,9 +81,9 @@ class Leader:
         """Never: who leads does not help to depose itself."""
         return False
 
-    def remote_voters(self) -> Iterable[ReplicaState]:
+    def remote_voters(self) -> tuple[ReplicaState, ...]:
         """The other voters, ascending by id."""
-        return (state for id_, state in self.replicas.items() if id_ != self.local.id)
+        return self._remote_voters
 
     # -- progress --------------------------------------------------------------------------------
 

@@ -39,6 +39,7 @@ class OutboundRequests:
 
     def __init__(self, core: RaftCore) -> None:
         self._core = core
+        self._begin_interval_ms = core.config.begin_quorum_epoch_interval_ms
 
     # -- sending ---------------------------------------------------------------------------------
 
@@ -159,12 +160,14 @@ class OutboundRequests:
     def send_begin_quorum_epoch(self, leader: Leader, now_ms: float) -> float:
         """Remind voters that do not fetch, and check leadership for reads; returns when again."""
         core = self._core
-        interval_ms = core.config.begin_quorum_epoch_interval_ms
+        interval_ms = self._begin_interval_ms
         again_ms = now_ms + interval_ms
+        wanted_read = core.latest_read if core.readers else 0
         for replica in leader.remote_voters():
-            wanted_for_read = bool(core.readers) and replica.confirmed_read < core.latest_read
-            reminded_ms = max(replica.last_fetch_ms, replica.begin_sent_ms)
-            due_ms = now_ms if wanted_for_read else reminded_ms + interval_ms
+            if replica.confirmed_read < wanted_read:
+                due_ms = now_ms
+            else:
+                due_ms = max(replica.last_fetch_ms, replica.begin_sent_ms) + interval_ms
             if due_ms <= now_ms:
                 if core.requests.is_ready(replica.key.id, now_ms):
                     self._send_begin(leader, replica, now_ms)

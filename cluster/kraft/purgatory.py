@@ -52,7 +52,9 @@ class ThresholdPurgatory:
 
     def reach(self, value: int) -> None:
         """Complete everything whose threshold is at most `value`."""
-        self._finish([i for i, w in self._waiters.items() if w.threshold <= value], Outcome.REACHED)
+        if self._waiters:
+            due = [i for i, w in self._waiters.items() if w.threshold <= value]
+            self._finish(due, Outcome.REACHED)
 
     def reach_all(self) -> None:
         """Complete everything, because what it waited for may have changed otherwise."""
@@ -64,6 +66,8 @@ class ThresholdPurgatory:
 
     def expire(self, now_ms: float) -> None:
         """End what has waited too long."""
+        if not self._deadlines or self._deadlines[0][0] > now_ms:
+            return
         due: list[int] = []
         while self._deadlines and self._deadlines[0][0] <= now_ms:
             due.append(heapq.heappop(self._deadlines)[1])

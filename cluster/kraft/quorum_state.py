@@ -48,6 +48,8 @@ class QuorumState:
         self._random = random
         self._trace = trace
         self._persisted: bytes | None = None
+        self.is_voter = config.voters.is_voter(config.replica_key)
+        """Whether this replica is one of the voters."""
         self.busy = False
         self.state: EpochState = Unattached(0, NEVER_MS)
 
@@ -69,11 +71,6 @@ class QuorumState:
         if isinstance(self.state, Resigned):
             return LeaderAndEpoch(NO_NODE, self.epoch)
         return LeaderAndEpoch(self.leader_id, self.epoch)
-
-    @property
-    def is_voter(self) -> bool:
-        """Whether this replica is one of the voters."""
-        return self._config.voters.is_voter(self._config.replica_key)
 
     @property
     def has_remote_leader(self) -> bool:

@@ -59,7 +59,11 @@ class VoterSet:
         if voter is None:
             return False
         known = voter.key.directory_id
-        return NO_DIRECTORY in (known, key.directory_id) or known == key.directory_id
+        return (
+            known is NO_DIRECTORY
+            or NO_DIRECTORY in (known, key.directory_id)
+            or known == key.directory_id
+        )
 
     def is_only_voter(self, key: ReplicaKey) -> bool:
         """Whether this replica decides alone."""

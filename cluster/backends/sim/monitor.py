@@ -170,9 +170,7 @@ class SafetyMonitor:
             told = f"{name} leads epoch {epoch} with the votes of {', '.join(granting) or 'nobody'}"
             self.violated("elected-by-majority", told, name)
 
-    def _check_file(
-        self, name: str, epoch: int, leader_id: int, voted_id: int, state: str
-    ) -> None:
+    def _check_file(self, name: str, epoch: int, leader_id: int, voted_id: int, state: str) -> None:
         content = self._world.nodes[name].disk.durable(QUORUM_STATE)
         try:
             durable = None if content is None else decode(content)

@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import uuid
 from dataclasses import fields, is_dataclass
+from functools import lru_cache
 from typing import Any
 
 from cluster.controller.records.broker import (
@@ -41,6 +42,8 @@ from cluster.controller.records.topic import (
 from cluster.controller.records.wire import MetadataRecordError, Reader, write_uvarint
 
 FRAME_VERSION = 1
+
+RECORDS_REMEMBERED = 4096
 
 RECORD_TYPES: dict[int, type[MetadataRecord]] = {
     record_type.api_key: record_type
@@ -88,8 +91,13 @@ def encode_record(record: MetadataRecord, version: int | None = None) -> bytes:
     return bytes(out)
 
 
+@lru_cache(maxsize=RECORDS_REMEMBERED)
 def decode_record(value: bytes) -> tuple[MetadataRecord, int]:
-    """Return the record in a value, and its version. Raises MetadataRecordError."""
+    """Return the record in a value, and its version. Raises MetadataRecordError.
+
+    Records are immutable, so who decodes the same bytes again may get the same record: the nodes
+    of a simulated cluster, which replay one log, and the checks that compare them.
+    """
     reader = Reader(value)
     frame_version = reader.uvarint()
     if frame_version != FRAME_VERSION:
