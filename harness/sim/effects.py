@@ -32,8 +32,6 @@ class Effects:
 
     world: SimWorld
     watch: Watch
-    on_damage: Callable[[str], None]
-    """Told of a node whose disk is about to hold less than it was given."""
     excused: set[tuple[str, int]] = field(default_factory=set)
     """(node, incarnation) that may die by itself: its disk was made to fail."""
     lost: set[str] = field(default_factory=set)
@@ -229,10 +227,11 @@ class Effects:
         """
         hit = []
         for node in nodes:
+            if node in self.lost:
+                continue  # the same bit once more would be right again
             self.world.kill(node, "everything")
             path, position = self._place(node, file, at)
             if position is not None:
-                self.on_damage(node)
                 self.world.nodes[node].disk.corrupt(path, position, 0x01)
                 self.lost.add(node)
                 hit.append(node)

@@ -47,6 +47,7 @@ from workloads.registry import workload_named
 from workloads.target import LEADS_NOT
 
 _CHECK_EVERY_MS = 1000.0
+_RESTART_MS = 100.0
 
 
 @dataclass(slots=True)
@@ -194,7 +195,7 @@ class _Run:
         )
         self._watch = Watch(world)
         self._recorder = Recorder(journal, lambda: self._scheduler.now_ms / 1000.0)
-        self._effects = Effects(world, self._watch, on_damage=self._monitor.distrust)
+        self._effects = Effects(world, self._watch)
         self._workload = workload_named(scenario.workload.name, scenario.workload.options)
         self._clients = SimClients(scenario, self._workload)
         self._believed = LeaderTracker(world.names)
@@ -382,6 +383,8 @@ class _Run:
         if death.incarnation != process.incarnation:
             return
         if (death.node, death.incarnation) in self._effects.excused:
+            if self._driver.stopped:  # of a disk error that came true after the heal
+                self._scheduler.call_later(_RESTART_MS, lambda: self._effects.start((death.node,)))
             return
         reason = " ".join(death.output_tail)
         told = f"{death.node} died by itself: {reason}"
