@@ -22,7 +22,7 @@ from cluster.kraft.listeners import ListenerContext
 from cluster.kraft.messages import DescribeQuorumRequest, RaftRequest
 from cluster.kraft.outbound import OutboundRequests
 from cluster.kraft.purgatory import Outcome
-from cluster.kraft.quorum_state import QuorumState
+from cluster.kraft.quorum_state import EpochState, QuorumState
 from cluster.kraft.quorum_state_store import QuorumStateStore
 from cluster.kraft.replicated_log import ReplicatedLog
 from cluster.kraft.states import NEVER_MS, Candidate, Follower, Prospective, Resigned, Unattached
@@ -124,6 +124,11 @@ class RaftClient:
     def log(self) -> ReplicatedLog:
         """Its log, for who looks on; only the client itself may change it."""
         return self._core.log
+
+    @property
+    def state(self) -> EpochState:
+        """Its epoch state, likewise."""
+        return self._quorum.state
 
     @property
     def leader_and_epoch(self) -> LeaderAndEpoch:

@@ -49,7 +49,7 @@ class VirtualTimeLoop(asyncio.BaseEventLoop):
         self,
         delay: float,
         callback: Callable[[Unpack[Ts]], object],
-        *args: Unpack[Ts],
+        *args: *Ts,
         context: Context | None = None,
     ) -> asyncio.TimerHandle:
         """See asyncio. A delay in the past is now."""
@@ -59,7 +59,7 @@ class VirtualTimeLoop(asyncio.BaseEventLoop):
         self,
         when: float,
         callback: Callable[[Unpack[Ts]], object],
-        *args: Unpack[Ts],
+        *args: *Ts,
         context: Context | None = None,
     ) -> asyncio.TimerHandle:
         """See asyncio."""

@@ -33,14 +33,13 @@ from dataclasses import dataclass
 
 from cluster.assembly import METADATA_DIRECTORY
 from cluster.backends.sim.process import Process, TraceFields
-from cluster.backends.sim.shadow import Batch, ShadowLog, batches_of
+from cluster.backends.sim.shadow import Batch, ShadowLog, read_from
 from cluster.backends.sim.world import SimWorld
 from cluster.kraft.messages import NO_NODE
 from cluster.kraft.quorum_state_store import FILE_NAME, QuorumStateError, decode
 
 QUORUM_STATE = f"{METADATA_DIRECTORY}/{FILE_NAME}"
 VIOLATIONS_MAX = 20
-_EVERYTHING = 1 << 40
 _PERSISTED = frozenset({"Unattached", "Candidate", "Follower", "Leader"})
 """States whose epoch, leader and vote are in the file before they are entered."""
 
@@ -121,8 +120,8 @@ class SafetyMonitor:
                 self._read_log(name, process)
             check(name, process, fields)
 
-    def _durable_end(self, name: str) -> int:
-        """Everything below is on the node's disk, as the completed fsyncs say."""
+    def durable_end(self, name: str) -> int:
+        """Offset below which all is on the node's disk, as the completed fsyncs say."""
         shadow, process = self.logs[name], self._world.nodes[name].process
         if shadow.is_stale or process is None or process.node is None or not process.alive:
             return shadow.durable
@@ -233,7 +232,7 @@ class SafetyMonitor:
         before = shadow.durable
         shadow.batches = []
         shadow.checked = 0
-        self._take_all(name, process, log.start_offset)
+        self._take(name, read_from(log, log.start_offset))
         # What was fsynced in an earlier life is still that, so far as it is there.
         shadow.durable = max(log.durable_end_offset, min(before, shadow.end))
 
@@ -243,20 +242,11 @@ class SafetyMonitor:
         if base_offset != shadow.end:
             told = f"{name} appends at {base_offset}, but its log ends at {shadow.end}"
             self.violated("log-matching", told, name)
-        self._take_all(name, process, base_offset)
+        self._take(name, read_from(process.node.raft.log, base_offset))
 
-    def _take_all(self, name: str, process: Process, offset: int) -> None:
-        """Take the log from an offset on; one read of it ends with its segment."""
-        assert process.node is not None
-        shadow, log = self.logs[name], process.node.raft.log
-        while offset < log.end_offset:
-            self._take(name, log.read(offset, _EVERYTHING))
-            assert shadow.end > offset, "a log that cannot be read to its end"
-            offset = shadow.end
-
-    def _take(self, name: str, data: bytes) -> None:
+    def _take(self, name: str, batches: list[Batch]) -> None:
         shadow, contents = self.logs[name], self._contents
-        for batch in batches_of(data):
+        for batch in batches:
             known = contents.setdefault((batch[0], batch[2]), batch)
             if known != batch:
                 told = f"{name} holds another batch than others at {batch[0]}, epoch {batch[2]}"
@@ -274,7 +264,7 @@ class SafetyMonitor:
 
     def _fetch(self, name: str, process: Process, fields: TraceFields) -> None:
         del process
-        durable = self._durable_end(name)
+        durable = self.durable_end(name)
         if fields["offset"] > durable:
             told = f"{name} fetches at {fields['offset']} with {durable} fsynced"
             self.violated("durable-fetch", told, name)
@@ -315,7 +305,7 @@ class SafetyMonitor:
         holders = [
             voter
             for voter, log in self.logs.items()
-            if log.holds(position, batch) and self._durable_end(voter) >= offset
+            if log.holds(position, batch) and self.durable_end(voter) >= offset
         ]
         if len(holders) < self._majority:
             told = (

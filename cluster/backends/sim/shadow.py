@@ -9,8 +9,11 @@ from __future__ import annotations
 import struct
 from dataclasses import dataclass, field
 
+from cluster.kraft.replicated_log import ReplicatedLog
+
 _HEADER = struct.Struct(">qiibIhi")
 _PREFIX_BYTES = 12
+_READ_BYTES = 1 << 30
 
 Batch = tuple[int, int, int, int]
 """(base offset, next offset, epoch, crc)."""
@@ -27,6 +30,15 @@ def batches_of(data: bytes) -> list[Batch]:
         base, length, epoch, _, crc, _, delta = _HEADER.unpack_from(data, position)
         found.append((base, base + delta + 1, epoch, crc))
         position += length + _PREFIX_BYTES
+    return found
+
+
+def read_from(log: ReplicatedLog, offset: int) -> list[Batch]:
+    """All batches of a log from `offset` on; one read ends where a file does."""
+    found: list[Batch] = []
+    while offset < log.end_offset:
+        found += batches_of(log.read(offset, _READ_BYTES))
+        offset = found[-1][1]
     return found
 
 

@@ -32,7 +32,8 @@ class WireService:
         Raises MalformedError when either side cannot read the other.
         """
         key = api_key_of(message)
-        version = min(SPOKEN[key].highest, self._apis[key].highest)
+        served = self._apis[key]
+        version = min(SPOKEN.get(key, served).highest, served.highest)
         self._correlation_id += 1
         frame = write_request(message, version, self._correlation_id, "kraftprobe")
 

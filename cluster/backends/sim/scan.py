@@ -1,0 +1,90 @@
+"""The monitor's properties once more, by reading everything: slow, and owing the monitor nothing.
+
+`scan` reads every node's log through its own code and every disk through the eyes of a power loss,
+and compares all nodes with each other. It says what the monitor should have said, and whether the
+monitor's copies are what is really there. Tests run it beside the monitor; a person may, to debug.
+"""
+
+from __future__ import annotations
+
+from itertools import combinations
+
+from cluster.assembly import METADATA_DIRECTORY
+from cluster.backends.sim.monitor import SafetyMonitor
+from cluster.backends.sim.shadow import Batch, read_from
+from cluster.backends.sim.world import SimNode, SimWorld
+from cluster.kraft.leader_state import Leader
+from cluster.log.records import CorruptBatchError, iter_batches
+from cluster.log.segment import segment_base_offset
+
+
+def scan(world: SimWorld, monitor: SafetyMonitor) -> list[str]:
+    """Return one line for each thing that is wrong, with the world or with the monitor."""
+    wrong: list[str] = []
+    logs: dict[str, list[Batch]] = {}
+    committed: dict[str, int] = {}
+    leaders: dict[int, str] = {}
+    for name, host in world.nodes.items():
+        durable = durable_batches(host)
+        process = host.process
+        if process is None or not process.alive or process.node is None:
+            logs[name] = durable
+        else:
+            raft = process.node.raft
+            logs[name] = read_from(raft.log, raft.log.start_offset)
+            committed[name] = raft.log.high_watermark
+            wrong += _compare_shadow(name, logs[name], monitor)
+            state = raft.state
+            if isinstance(state, Leader):
+                other = leaders.setdefault(state.epoch, name)
+                if other != name:
+                    wrong.append(f"{other} and {name} lead epoch {state.epoch}")
+        held = monitor.durable_end(name)
+        if (durable[-1][1] if durable else 0) < held:
+            wrong.append(f"{name}: the disk holds less than {held}, which was fsynced")
+    wrong += _compare_committed(logs, committed, monitor)
+    return wrong
+
+
+def durable_batches(host: SimNode) -> list[Batch]:
+    """Batches that would be left of a node's log if it lost power now and kept nothing else."""
+    found: list[Batch] = []
+    names = host.disk.list_directory(METADATA_DIRECTORY)
+    for name in (one for one in names if segment_base_offset(one) is not None):
+        data = host.disk.durable(f"{METADATA_DIRECTORY}/{name}")
+        if data is None:
+            break
+        try:
+            for header, _ in iter_batches(data):
+                epoch, crc = header.partition_leader_epoch, header.crc
+                found.append((header.base_offset, header.next_offset, epoch, crc))
+        except CorruptBatchError:
+            break  # what a write in progress left at the end
+    return found
+
+
+def _compare_shadow(name: str, log: list[Batch], monitor: SafetyMonitor) -> list[str]:
+    shadow = monitor.logs[name]
+    if shadow.is_stale or shadow.batches == log:
+        return []
+    return [f"{name}: the monitor's copy of the log is not the log"]
+
+
+def _compare_committed(
+    logs: dict[str, list[Batch]], committed: dict[str, int], monitor: SafetyMonitor
+) -> list[str]:
+    """NoLogDivergence: any two nodes agree below the lower of their high watermarks."""
+    wrong = []
+    for one, other in combinations(sorted(committed), 2):
+        end = min(committed[one], committed[other])
+        if _below(logs[one], end) != _below(logs[other], end):
+            wrong.append(f"{one} and {other} differ below {end}, which both call committed")
+    for name, end in committed.items():
+        known = _below(monitor.committed, end)
+        if _below(logs[name], end) != known:
+            wrong.append(f"{name} and the monitor differ on what is committed below {end}")
+    return wrong
+
+
+def _below(batches: list[Batch], end_offset: int) -> list[Batch]:
+    return [batch for batch in batches if batch[0] < end_offset]

@@ -1,0 +1,37 @@
+"""Run a campaign and print a digest of its journal and of every node's trace and disk."""
+
+import hashlib
+import json
+import sys
+
+from cluster.backends.sim.backend import encode_trace_line
+from cluster.backends.sim.settings import SimSettings
+from tests.sim.quorums import campaign
+
+
+def tell(*parts):
+    sys.stdout.write(" ".join(str(part) for part in parts) + "\n")
+
+
+def main(seed):
+    settings = SimSettings(
+        loss=0.02, duplication=0.02, slow_probability=0.02, slow_sync_probability=0.01
+    )
+    backend, monitor, events, _ = campaign(
+        seed=seed, settings=settings, faults=["kill", "pause", "partition"], workload="topics"
+    )
+    assert monitor.violations == []
+    journal = hashlib.sha256("\n".join(repr(event) for event in events).encode())
+    tell("journal", len(events), journal.hexdigest())
+    for node, evidence in backend.evidence().items():
+        trace, disk = hashlib.sha256(), hashlib.sha256()
+        for t, n, e, fields in evidence.trace:
+            trace.update(encode_trace_line({"t": t, "n": n, "e": e, **fields}).encode())
+        for name, data in evidence.segments:
+            disk.update(json.dumps([name, data.hex()]).encode())
+        tell(node, len(evidence.trace), trace.hexdigest(), disk.hexdigest())
+    tell("events", backend.world.scheduler.events)
+
+
+if __name__ == "__main__":
+    main(int(sys.argv[1]))

@@ -1,0 +1,149 @@
+"""The monitor says what a scan of everything says, and something when something is broken."""
+
+import random
+
+import pytest
+
+from cluster import mutants
+from cluster.backends.base import NodeState
+from cluster.backends.sim.mesh import MessageMatch
+from cluster.backends.sim.scan import scan
+from tests.sim.quorums import Quorum, campaign
+
+
+def chaos(seed, steps=40, mutant=None):
+    """Random faults by hand, a scan after each; the quorum and what the scans said."""
+    draw = random.Random(seed)
+    quorum = Quorum(
+        3,
+        seed,
+        loss=0.02,
+        duplication=0.05,
+        slow_probability=0.02,
+        run_node_settings={"metadata.log.segment.bytes": 4096},
+    )
+    world, said = quorum.world, []
+    for _ in range(steps):
+        name, other = draw.sample(world.names, 2)
+        action = draw.choice(
+            ["kill", "start", "cut", "restore", "pause", "resume", "write", "write"]
+        )
+        if action == "kill":
+            world.kill(name)
+        elif action == "start" and world.nodes[name].state is NodeState.DEAD:
+            world.start(name)
+        elif action == "cut":
+            world.mesh.cut(name, other)
+        elif action == "restore":
+            for link in world.mesh.cuts():
+                world.mesh.restore(*link)
+        elif action == "pause":
+            world.pause(name)
+        elif action == "resume":
+            for node in world.names:
+                world.resume(node)
+        elif (leader := quorum.leader()) is not None:
+            quorum.append(leader, draw.randrange(1, 30))
+        quorum.run(draw.choice([1, 5, 50, 500, 3000]))
+        said += scan(world, quorum.monitor)
+    return quorum, said
+
+
+@pytest.mark.parametrize("seed", range(6))
+def test_the_monitor_agrees_with_a_full_scan_under_faults(seed):
+    quorum, said = chaos(seed)
+    assert said == []
+    assert quorum.monitor.violations == []
+    assert quorum.world.deaths == []
+    assert quorum.monitor.committed_end > 10, "the world did something"
+
+
+def test_a_campaign_with_every_standard_fault_violates_nothing():
+    backend, monitor, events, reads = campaign(seed=3, faults=["kill", "pause", "partition"])
+    assert monitor.violations == []
+    assert backend.unexpected_deaths() == ()
+    assert sorted(reads.reads) == ["n1", "n2", "n3"]
+    verified = [
+        e.value["verified"] for e in events if isinstance(e.value, dict) and "verified" in e.value
+    ]
+    assert verified
+    assert all(verified), "faults bite and heal on simulated nodes"
+
+
+def properties(quorum):
+    return {violation.property for violation in quorum.monitor.violations}
+
+
+def test_a_leader_that_counts_itself_twice_is_seen():
+    with mutants.applied("M15"):
+        quorum = Quorum()
+        leader = quorum.elect()
+        for name in quorum.world.names:
+            if name != leader:
+                quorum.world.mesh.cut(leader, name)
+        quorum.append(leader)
+        quorum.run(200)
+    assert "majority-durable" in properties(quorum)
+
+
+def test_an_answer_before_the_commit_is_seen():
+    with mutants.applied("M32"):
+        _, monitor, _, _ = campaign(faults=[], duration_s=3)
+    assert "ack-committed" in {violation.property for violation in monitor.violations}
+
+
+def test_a_vote_that_is_not_on_the_disk_is_seen():
+    with mutants.applied("M03"):
+        quorum = Quorum()
+        quorum.run(10_000)
+    assert "durable-vote" in properties(quorum)
+
+
+def test_a_voter_that_fetches_on_before_its_fsync_is_seen():
+    with mutants.applied("M19"):
+        quorum = Quorum(sync_ms=(20, 30))
+        leader = quorum.elect()
+        quorum.append(leader)
+        quorum.run(1_000)
+    assert "durable-fetch" in properties(quorum)
+
+
+def test_a_leader_that_counts_itself_before_its_fsync_is_seen():
+    with mutants.applied("M13"):
+        quorum = Quorum()
+        leader = quorum.elect()
+        quorum.world.nodes[leader].disk.stall()
+        quorum.append(leader)
+        quorum.run(1_000)
+    assert "majority-durable" in properties(quorum)
+
+
+def test_an_old_leader_elected_over_committed_records_is_seen():
+    with mutants.applied("M01"):
+        quorum = Quorum(seed=4)
+        leader = quorum.elect()
+        quorum.run(2_000)
+        late, held = (name for name in quorum.world.names if name != leader)
+        quorum.world.kill(late)
+        quorum.append(leader, 5)
+        quorum.run(1_000)
+        # Only the one that missed everything asks for votes; the one that holds it all gives its.
+        quorum.world.mesh.add_rule(MessageMatch("VoteRequest", source=held), "drop")
+        quorum.world.kill(leader)
+        quorum.world.start(late)
+        for _ in range(20):
+            quorum.run(1_000)
+            if quorum.monitor.violations:
+                break
+    assert "leader-completeness" in properties(quorum)
+
+
+def test_a_scan_sees_what_the_monitor_was_not_told():
+    quorum = Quorum()
+    quorum.elect()
+    quorum.run(3_000)
+    assert scan(quorum.world, quorum.monitor) == []
+    quorum.monitor.logs["n1"].batches.pop()
+    assert scan(quorum.world, quorum.monitor) == [
+        "n1: the monitor's copy of the log is not the log"
+    ]
