@@ -12,7 +12,7 @@ was drawn: a stored one replays whatever this file becomes.
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from random import Random
 from typing import Any
 
@@ -20,7 +20,7 @@ from cluster.backends.sim.settings import SimSettings
 from cluster.systems.kraft import NODE_SETTINGS
 from harness.sim.fragments import FRAGMENTS, Draw, strand
 from harness.sim.kinds import MESSAGE_TYPES
-from harness.sim.scenario import Bounds, Load, Scenario, Step, Strand
+from harness.sim.scenario import Bounds, Condition, Load, Scenario, Step, Strand
 
 PLAIN = (
     "kill",
@@ -44,9 +44,9 @@ _EVENTS_MAX = 20_000_000
 
 @dataclass(frozen=True, slots=True)
 class Steer:
-    """What coverage asks for: (fault kind, role of its target) cells that are still empty."""
+    """What coverage asks for: cells (fault, role of its target, phase) that are still empty."""
 
-    cells: tuple[tuple[str, str], ...] = ()
+    cells: tuple[tuple[str, str, str], ...] = ()
 
 
 def draw(
@@ -100,7 +100,7 @@ def _settings(random: Random) -> dict[str, int]:
     return told
 
 
-def _world(random: Random, settings: Mapping[str, int]) -> SimSettings:
+def _world(random: Random, settings: dict[str, int]) -> SimSettings:
     """Draw a world in which a quorum with these time-outs can live when it is left alone."""
     quick_ms = min(
         settings["controller.quorum.election.timeout.ms"],
@@ -110,6 +110,10 @@ def _world(random: Random, settings: Mapping[str, int]) -> SimSettings:
     latency_ms = round(random.choice((0.01, 0.03, 0.08)) * quick_ms, 2)
     sync_ms = round(random.choice((0.005, 0.02, 0.08)) * quick_ms, 2)
     low = random.choice((0.1, 0.5))
+    turn_ms = 2 * latency_ms + sync_ms
+    if turn_ms > 0.2 * min(100, settings["metadata.max.idle.interval.ms"] or 100):
+        # One batch a turn would be less than what the leader alone appends.
+        settings["controller.quorum.fetch.max.bytes"] = 8 << 20
     return SimSettings(
         latency_ms=(round(low * latency_ms, 3), latency_ms),
         slow_probability=random.choice((0.0, 0.0, 0.001, 0.02)),
@@ -162,8 +166,13 @@ def _strands(
     asked = list(steer.cells)
     while at_ms < duration_ms - 0.5 * unit_ms:
         if asked:
-            kind, role = asked.pop(0)
-            made = Strand(round(at_ms, 1), (_plain(random, kind, unit_ms, role),))
+            kind, role, phase = asked.pop(0)
+            step = replace(
+                _plain(random, kind, unit_ms, role),
+                until=_MOMENT_OF.get(phase),
+                within_ms=4 * unit_ms,
+            )
+            made = Strand(round(at_ms, 1), (step,))
         elif random.random() < share:
             made = strand(random.choice(shaped), at_ms, maker)
         else:
@@ -201,6 +210,13 @@ def _write(random: Random, load: Load) -> Mapping[str, Any]:
     count = random.randint(1, load.options["partitions_max"])
     return {"f": "create", "key": key, "value": {"partitions": count}}
 
+
+_MOMENT_OF = {
+    "electing": Condition(event="state", where={"state": "Candidate"}),
+    "establishing": Condition(event="epoch-start"),
+    "catching-up": Condition(event="append", where={"role": "leader"}),
+}
+"""What to wait for, to act in a phase; in the steady one a quorum mostly is."""
 
 _NODE_TARGETS = ("leader", "leader", "follower", "random", "random", "minority", "majority", "all")
 

@@ -1,0 +1,334 @@
+"""Many seeds: run, kept as they finish, continued after a kill, grouped when they failed.
+
+    DIR/batch.json                    what was asked for; a folder holds one batch
+    DIR/running/<first>-<last>.jsonl  seeds of a chunk that is under way, one line each
+    DIR/results/<first>-<last>.parquet  a finished chunk
+    DIR/failures/<property>-<seed>.json the scenario of a seed that failed, with what was found
+    DIR/summary.json, summary.txt     groups of failures, coverage, figures
+
+A seed's line is written the moment it has finished, so whoever is killed, driver or worker, loses
+no finished seed; running the same command again takes up what is there and runs the rest. Chunks
+are tasks of Spark or the turns of a plain loop: the same function does either. Seeds run in waves;
+the coverage of the waves before decides what a wave is steered to, so a batch is a function of its
+range.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import traceback
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+
+from checkers.verdict import Status, worst
+from harness.sim import coverage
+from harness.sim.draw import draw
+from harness.sim.findings import SimResult, Violation, generalised, grouped
+from harness.sim.runner import run_scenario
+from harness.sim.scenario import Scenario
+
+VERSION = 1
+WAVE = 100
+CHUNK = 10
+Row = dict[str, Any]
+
+SCHEMA = pa.schema(
+    [
+        ("seed", pa.int64()),
+        ("verdict", pa.string()),
+        ("property", pa.string()),
+        ("explanation", pa.string()),
+        ("causes", pa.list_(pa.string())),
+        ("scenario", pa.string()),
+        ("statistics", pa.string()),
+        ("coverage", pa.string()),
+    ]
+)
+
+
+class BatchError(ValueError):
+    """The folder cannot take this batch; one line."""
+
+
+@dataclass(frozen=True, slots=True)
+class BatchPlan:
+    """What was asked for. Seeds are `first` to `last - 1`."""
+
+    first: int
+    last: int
+    mutant: str | None = None
+    duration_ms: float | None = None
+    steered: bool = True
+    stop_at_first: bool = False
+
+    def to_json(self) -> Row:
+        """What must be equal for a folder to be continued."""
+        told = asdict(self)
+        del told["stop_at_first"]
+        return {"version": VERSION, **told}
+
+
+@dataclass(frozen=True, slots=True)
+class Chunk:
+    """Seeds that run one after the other, in one task."""
+
+    seeds: tuple[int, ...]
+    plan: BatchPlan
+    folder: str
+    covered: Mapping[str, int]
+
+    @property
+    def name(self) -> str:
+        """Name of its files."""
+        return f"{self.seeds[0]:09d}-{self.seeds[-1]:09d}"
+
+
+def scenario_of(plan: BatchPlan, seed: int, covered: Mapping[str, int]) -> Scenario:
+    """The scenario of a seed of a batch."""
+    steer = coverage.steer_for(seed, covered) if plan.steered else None
+    return draw(seed, mutant=plan.mutant, duration_ms=plan.duration_ms, steer=steer)
+
+
+def run_seed(scenario: Scenario) -> Row:
+    """Run one scenario; a failure of the simulator itself is a finding too."""
+    try:
+        result = run_scenario(scenario)
+    except Exception as error:  # noqa: BLE001  (one seed must not end the others)
+        frames = traceback.extract_tb(error.__traceback__)[-3:]
+        place = " <- ".join(f"{Path(f.filename).name} {f.name}" for f in reversed(frames))
+        told = f"{type(error).__name__}: {error}"
+        broken = Violation("harness-error", f"{told} ({place})", (generalised(told), place))
+        result = SimResult(scenario.seed, Status.FAIL, (broken,), {}, {})
+    return row_of(scenario, result)
+
+
+def row_of(scenario: Scenario, result: SimResult) -> Row:
+    """One line of results. The scenario is kept where it did not pass."""
+    first = result.violations[0] if result.violations else None
+    kept = None if result.verdict is Status.PASS else json.dumps(scenario.to_json())
+    return {
+        "seed": result.seed,
+        "verdict": result.verdict.value,
+        "property": None if first is None else first.property,
+        "explanation": None if first is None else first.explanation,
+        "causes": [] if first is None else list(first.causes),
+        "scenario": kept,
+        "statistics": json.dumps(dict(result.statistics)),
+        "coverage": json.dumps(dict(result.coverage)),
+    }
+
+
+def run_chunk(chunk: Chunk, told: Callable[[Row], bool] = lambda _: True) -> list[Row]:
+    """Run the seeds of a chunk and store them; `told` hears of each and may say to stop.
+
+    Whatever ends it early leaves the finished seeds in `running`.
+    """
+    folder = Path(chunk.folder)
+    line_path = folder / "running" / f"{chunk.name}.jsonl"
+    rows: list[Row] = []
+    with line_path.open("a", encoding="utf-8") as lines:
+        for seed in chunk.seeds:
+            row = run_seed(scenario_of(chunk.plan, seed, chunk.covered))
+            rows.append(row)
+            lines.write(json.dumps(row) + "\n")
+            lines.flush()
+            if not told(row):
+                break
+    _store(folder, rows)
+    line_path.unlink()
+    return rows
+
+
+def _store(folder: Path, rows: Sequence[Row]) -> None:
+    name = f"{rows[0]['seed']:09d}-{rows[-1]['seed']:09d}.parquet"
+    path = folder / "results" / name
+    temporary = path.with_suffix(f".tmp{os.getpid()}")
+    pq.write_table(pa.Table.from_pylist(list(rows), SCHEMA), temporary)
+    temporary.replace(path)
+
+
+class Batch:
+    """A batch in its folder."""
+
+    def __init__(self, folder: Path, plan: BatchPlan) -> None:
+        """Open or begin it. Raises BatchError when the folder holds another one."""
+        self.folder = folder
+        self.plan = plan
+        for name in ("running", "results", "failures"):
+            (folder / name).mkdir(parents=True, exist_ok=True)
+        path = folder / "batch.json"
+        asked = plan.to_json()
+        if path.exists():
+            try:
+                found = json.loads(path.read_text(encoding="utf-8"))
+            except ValueError as error:
+                raise BatchError(f"{path}: this is no batch") from error
+            if found != asked:
+                raise BatchError(f"{folder}: holds another batch ({json.dumps(found)})")
+        else:
+            path.write_text(json.dumps(asked) + "\n", encoding="utf-8")
+        self.rows: dict[int, Row] = {}
+        self._load()
+
+    def _load(self) -> None:
+        """Take up what finished before."""
+        for path in sorted((self.folder / "results").glob("*.parquet")):
+            for row in pq.read_table(path).to_pylist():
+                self.rows[row["seed"]] = row
+        for path in sorted((self.folder / "running").glob("*.jsonl")):
+            rows = []
+            for line in path.read_text(encoding="utf-8").splitlines():
+                try:
+                    rows.append(json.loads(line))
+                except ValueError:
+                    break  # torn by the kill
+            fresh = [row for row in rows if row["seed"] not in self.rows]
+            if fresh:
+                _store(self.folder, fresh)
+            self.rows |= {row["seed"]: row for row in fresh}
+            path.unlink()
+
+    def waves(self) -> Iterator[list[Chunk]]:
+        """What is left, wave by wave; a wave is made when the one before has been added."""
+        for first in range(self.plan.first, self.plan.last, WAVE):
+            last = min(first + WAVE, self.plan.last)
+            left = [seed for seed in range(first, last) if seed not in self.rows]
+            if left:
+                covered = self._covered_before(first)
+                yield [
+                    Chunk(tuple(left[i : i + CHUNK]), self.plan, str(self.folder), covered)
+                    for i in range(0, len(left), CHUNK)
+                ]
+
+    def _covered_before(self, seed: int) -> dict[str, int]:
+        if not self.plan.steered:
+            return {}
+        return coverage.merged(
+            json.loads(row["coverage"]) for other, row in sorted(self.rows.items()) if other < seed
+        )
+
+    def add(self, rows: Sequence[Row]) -> None:
+        """Take in finished seeds; the scenarios of those that failed become files."""
+        for row in rows:
+            self.rows[row["seed"]] = row
+
+    @property
+    def failures(self) -> list[Row]:
+        """Seeds that failed, in order."""
+        return [row for _, row in sorted(self.rows.items()) if row["verdict"] == Status.FAIL.value]
+
+    def finish(self) -> Row:
+        """Write failures and summary; returns the summary."""
+        for row in self.failures:
+            path = self.folder / "failures" / f"{row['property']}-{row['seed']}.json"
+            document = {**json.loads(row["scenario"]), "found": found_in(row)}
+            path.write_text(json.dumps(document, indent=1) + "\n", encoding="utf-8")
+        summary = self.summary()
+        text = json.dumps(summary, indent=1)
+        (self.folder / "summary.json").write_text(text + "\n", encoding="utf-8")
+        (self.folder / "summary.txt").write_text("\n".join(lines_of(summary)) + "\n", "utf-8")
+        return summary
+
+    def summary(self) -> Row:
+        """Everything that is told of a batch."""
+        rows = [row for _, row in sorted(self.rows.items())]
+        figures = [json.loads(row["statistics"]) for row in rows]
+        failures = [
+            (row["seed"], Violation(row["property"], row["explanation"], tuple(row["causes"])))
+            for row in self.failures
+        ]
+        covered = coverage.merged(json.loads(row["coverage"]) for row in rows)
+        return {
+            "version": VERSION,
+            "seeds": [self.plan.first, self.plan.last],
+            "mutant": self.plan.mutant,
+            "finished": len(rows),
+            "left": self.plan.last - self.plan.first - len(rows),
+            "verdict": worst([Status(row["verdict"]) for row in rows]).value,
+            "verdicts": {
+                status.value: sum(row["verdict"] == status.value for row in rows)
+                for status in Status
+            },
+            "first_failure": failures[0][0] if failures else None,
+            "groups": [asdict(group) for group in grouped(failures)],
+            "simulated_s": round(sum(figure.get("simulated_s", 0.0) for figure in figures), 1),
+            "cpu_s": round(sum(figure.get("cpu_s", 0.0) for figure in figures), 1),
+            "operations": sum(figure.get("operations", 0) for figure in figures),
+            "faults": sum(figure.get("faults", 0) for figure in figures),
+            "coverage": covered,
+            "cells_empty": ["/".join(one) for one in coverage.empty(covered)],
+        }
+
+
+def found_in(row: Row) -> Row:
+    """What a failure file says of the failure; replaying compares with it."""
+    return {key: row[key] for key in ("property", "explanation", "causes")}
+
+
+def lines_of(summary: Row) -> list[str]:
+    """Render a summary for a terminal."""
+    counts = ", ".join(f"{count} {name}" for name, count in summary["verdicts"].items() if count)
+    lines = [
+        f"{summary['finished']} seeds ({counts or 'none'}), {summary['left']} left; "
+        f"{summary['simulated_s']:g} simulated seconds in {summary['cpu_s']:g} CPU seconds; "
+        f"{summary['operations']} operations, {summary['faults']} faults",
+    ]
+    for group in summary["groups"]:
+        seeds = ", ".join(str(seed) for seed in group["seeds"][:8])
+        more = f" and {len(group['seeds']) - 8} more" if len(group["seeds"]) > 8 else ""
+        lines.append(f"{group['property']}: {len(group['seeds'])} seeds ({seeds}{more})")
+        lines += [f"    {depth * '  '}{cause}" for depth, cause in enumerate(group["causes"][1:])]
+        lines.append(f"    e.g. {group['explanation']}")
+    lines.append("coverage (fault: role/phase times):")
+    lines += [f"    {line}" for line in coverage.table(summary["coverage"])]
+    if summary["cells_empty"]:
+        shown = ", ".join(summary["cells_empty"][:12])
+        lines.append(f"    never: {shown}{' ...' if len(summary['cells_empty']) > 12 else ''}")
+    return lines
+
+
+# -- who runs the chunks --------------------------------------------------------------------------
+
+
+def run_plainly(batch: Batch, told: Callable[[Row], None]) -> None:
+    """Run everything that is left, one seed after the other."""
+    stop = False
+
+    def each(row: Row) -> bool:
+        nonlocal stop
+        batch.add([row])
+        told(row)
+        stop = batch.plan.stop_at_first and row["verdict"] == Status.FAIL.value
+        return not stop
+
+    for wave in batch.waves():
+        for chunk in wave:
+            run_chunk(chunk, each)
+            if stop:
+                return
+
+
+def run_on_spark(batch: Batch, spark: Any, told: Callable[[Row], None]) -> None:
+    """Run everything that is left, chunks as tasks.
+
+    Tasks write their results themselves: `batch.folder` must be one that all workers see.
+    """
+    for wave in batch.waves():
+        tasks = spark.sparkContext.parallelize(wave, len(wave)).map(_brief_chunk)
+        for rows in tasks.collect():
+            batch.add(rows)
+            for row in rows:
+                told(row)
+        if batch.plan.stop_at_first and batch.failures:
+            return
+
+
+def _brief_chunk(chunk: Chunk) -> list[Row]:
+    """Run a chunk in a worker; SIGINT of the user's terminal is the driver's business."""
+    return run_chunk(chunk)
