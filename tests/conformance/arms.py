@@ -1,0 +1,154 @@
+"""The two worlds in which every body of this suite runs: simulated, and real processes."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Awaitable, Callable
+from pathlib import Path
+
+from cluster.backends.base import Backend
+from cluster.backends.local import LocalBackend
+from cluster.backends.sim import loop
+from cluster.backends.sim.backend import SimBackend
+from cluster.backends.sim.monitor import SafetyMonitor
+from cluster.backends.sim.scheduler import Scheduler
+from cluster.backends.sim.settings import SimSettings
+from cluster.client import CLUSTER_RESOURCE, CallFailed, Client, FinalReadRefused, Outcome
+from cluster.ports import Clock
+from cluster.runtime.clock import LoopClock
+from cluster.systems.kraft import KraftSystem
+
+KEY = "kraftprobe.register.1"
+ELECTION_S = 15.0
+"""How long anything may take that needs a new leader."""
+
+Body = Callable[["Cluster"], Awaitable[None]]
+
+
+class Cluster:
+    """A running cluster and a client of it."""
+
+    def __init__(self, backend: Backend, clock: Clock) -> None:
+        self.backend = backend
+        self.clock = clock
+        self.client = Client(backend.client_network(), clock, timeout_ms=800.0)
+
+    async def eventually(self, what: str, condition: Callable[[], Awaitable[object]]):
+        """Wait for a condition; returns what it gave."""
+        running = asyncio.get_running_loop()
+        deadline = running.time() + ELECTION_S
+        while running.time() < deadline:
+            if found := await condition():
+                return found
+            await asyncio.sleep(0.05)
+        raise AssertionError(f"not within {ELECTION_S:g} s: {what}")
+
+    async def leader(self, but: str | None = None) -> str:
+        """Wait for a node that has just committed a read as the leader."""
+
+        async def reads() -> str | None:
+            for node in self.backend.nodes:
+                if node != but and (await self.read(node)).type == "ok":
+                    return node
+            return None
+
+        return str(await self.eventually("a leader", reads))
+
+    async def write(self, node: str, value: str) -> Outcome:
+        endpoint = self.backend.endpoint(node)
+        return await self.client.alter_config(endpoint, CLUSTER_RESOURCE, KEY, "set", value)
+
+    async def read(self, node: str) -> Outcome:
+        endpoint = self.backend.endpoint(node)
+        return await self.client.read_config(endpoint, CLUSTER_RESOURCE, KEY)
+
+    async def write_somewhere(self, value: str, but: str | None = None) -> str:
+        """Write until it is acknowledged; returns by whom."""
+
+        async def acknowledged() -> str | None:
+            for node in self.backend.nodes:
+                if node != but and (await self.write(node, value)).type == "ok":
+                    return node
+            return None
+
+        return str(await self.eventually(f"an acknowledged write of {value}", acknowledged))
+
+    async def image(self, node: str) -> str | None:
+        """What a node's own image holds for the key."""
+        try:
+            found = await self.client.final_read(self.backend.endpoint(node, "CLIENT"))
+        except (CallFailed, FinalReadRefused):
+            return None
+        return found["configs"].get("broker:", {}).get(KEY)
+
+    async def converged(self, value: str) -> None:
+        """Wait until every node serves a value from its own image."""
+
+        async def everywhere() -> bool:
+            return all([await self.image(node) == value for node in self.backend.nodes])
+
+        await self.eventually(f"all nodes serve {value}", everywhere)
+
+    def links_of(self, node: str) -> list[tuple[str, str]]:
+        others = [other for other in self.backend.nodes if other != node]
+        return [(node, other) for other in others] + [(other, node) for other in others]
+
+
+class LocalArm:
+    """Processes, TCP, files, real time."""
+
+    name = "local"
+
+    def run(self, body: Body, folder: Path, nodes: int = 3, run_id: str = "conformance") -> None:
+        async def whole() -> None:
+            backend = LocalBackend(KraftSystem(), folder, nodes, run_id)
+            try:
+                await backend.up()
+                await body(Cluster(backend, LoopClock(asyncio.get_running_loop())))
+            finally:
+                await backend.down()
+            assert backend.unexpected_deaths() == ()
+
+        asyncio.run(whole())
+
+    def play(self, work: Callable[[Backend, Clock], Awaitable[None]], folder: Path, nodes: int):
+        async def whole() -> None:
+            backend = LocalBackend(KraftSystem(), folder, nodes, folder.name)
+            await work(backend, LoopClock(asyncio.get_running_loop()))
+
+        asyncio.run(whole())
+
+
+class SimArm:
+    """One process, virtual time, every invariant watched."""
+
+    name = "sim"
+
+    def __init__(self, **settings: object) -> None:
+        self._settings = SimSettings(**settings)  # type: ignore[arg-type]
+
+    def _make(self, folder: Path, nodes: int) -> tuple[SimBackend, SafetyMonitor, Scheduler]:
+        scheduler = Scheduler()
+        backend = SimBackend(
+            nodes, 1, folder.name, settings=self._settings, run_folder=folder, scheduler=scheduler
+        )
+        return backend, SafetyMonitor(backend.world), scheduler
+
+    def run(self, body: Body, folder: Path, nodes: int = 3) -> None:
+        backend, monitor, scheduler = self._make(folder, nodes)
+
+        async def whole() -> None:
+            try:
+                await backend.up()
+                await body(Cluster(backend, backend.clock))
+            finally:
+                await backend.down()
+
+        loop.run(whole(), scheduler)
+        assert backend.unexpected_deaths() == ()
+        assert monitor.violations == []
+
+    def play(self, work: Callable[[Backend, Clock], Awaitable[None]], folder: Path, nodes: int):
+        backend, monitor, scheduler = self._make(folder, nodes)
+        loop.run(work(backend, backend.clock), scheduler)
+        assert monitor.violations == []
