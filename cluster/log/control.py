@@ -27,9 +27,12 @@ from kio.serial import entity_reader, entity_writer
 from kio.static.primitive import i16, i32, i64, u16
 
 from cluster.log.records import CorruptBatchError, Record
+from cluster.protocol.bounds import checked
 
 _KEY = struct.Struct(">hh")
 _VERSION = struct.Struct(">h")
+_MAX_ELEMENTS = 10_000
+"""Of all arrays of one record together; voters and their listeners are a handful."""
 
 
 class ControlRecordType(enum.IntEnum):
@@ -136,6 +139,7 @@ def decode_control(record: Record) -> ControlMessage | None:
     if entity_class is None:
         raise CorruptBatchError(f"control record of type {code} has unknown version {version}")
     try:
+        value = checked(value, (entity_class,), max_elements=_MAX_ELEMENTS)
         entity, size = _reader(entity_class)(value, 0)
     except Exception as error:  # kio raises many kinds for damaged bytes
         raise CorruptBatchError(f"control record of type {code}: {error}") from error

@@ -2,8 +2,9 @@
 
 A message object is either flat (`cluster.kraft.messages`) or of the highest version that is served
 (`cluster.protocol.messages`); this module is where it meets any other version. Whatever a peer
-sends, reading it either gives a message or raises `MalformedError`: kio's reader is bounded by the
-frame, so no length in it can make us allocate more than a small multiple of what arrived.
+sends, reading it either gives a message or raises `MalformedError`. kio alone does not keep that
+promise, so `cluster.protocol.bounds` walks every frame before kio reads it: no length can make us
+allocate more than a small multiple of what arrived, and unknown tagged fields are skipped.
 
 Source: Kafka protocol guide; request header v1 or v2 (KIP-482), response header v0 or v1, and v0
 always for ApiVersions (KIP-511).
@@ -30,8 +31,21 @@ from cluster.protocol.apis import (
     request_class,
     response_class,
 )
+from cluster.protocol.bounds import MalformedError, checked
 from cluster.protocol.convert import ConversionError, convert
 from cluster.protocol.raft_codec import CODECS, REQUEST_KEYS, Refused
+
+__all__ = [
+    "MalformedError",
+    "Request",
+    "UnwritableError",
+    "api_key_of",
+    "correlation_id_of",
+    "read_request",
+    "read_response",
+    "write_request",
+    "write_response",
+]
 
 _SIZE_AND_REQUEST: Final = struct.Struct(">ihhi")
 _SIZE_AND_CORRELATION: Final = struct.Struct(">ii")
@@ -39,19 +53,23 @@ _REQUEST_START: Final = struct.Struct(">hhi")
 _INT32: Final = struct.Struct(">i")
 _INT16: Final = struct.Struct(">h")
 
+MAX_REQUEST_ELEMENTS: Final = 100_000
+MAX_RESPONSE_ELEMENTS: Final = 1_000_000
+"""How many array elements and tagged fields a message may hold, all its arrays together.
+
+Kafka has no such limit, but 100 MiB of them would keep a node from everything else for minutes.
+It makes at most 10,000 partitions with one request; a response tells of 100,000 with all replicas.
+"""
+
 _READ_ERRORS: Final = (
     SerialError,
     ConversionError,
     ValueError,
     OverflowError,
     TypeError,
-    LookupError,  # a tagged field that kio does not know; KIP-482 would have us skip it
+    LookupError,
 )
 """What kio and the mappings raise for bytes that they cannot read."""
-
-
-class MalformedError(Exception):
-    """Bytes that are not a message this side can read; the connection has to end."""
 
 
 class UnwritableError(Exception):
@@ -109,6 +127,7 @@ def read_request(frame: bytes, served: Mapping[int, VersionRange]) -> Request:
         raise MalformedError(f"{ApiKey(key).name} version {version} is not served here")
     api = ApiKey(key)
     entity: Any = request_class(key, version)
+    frame = checked(frame, (entity.__header_schema__, entity), max_elements=MAX_REQUEST_ELEMENTS)
     try:
         header, offset = _reader(entity.__header_schema__)(frame, 0)
         # Bytes may be left: librdkafka sends three too many with Metadata v13 for all topics, and
@@ -186,6 +205,7 @@ def read_response(frame: bytes, key: ApiKey, version: int) -> Any:
             version = 0  # so is the body of this one error (KIP-511)
     entity: Any = response_class(key, version)
     codec = CODECS.get(key)
+    frame = checked(frame, (entity.__header_schema__, entity), max_elements=MAX_RESPONSE_ELEMENTS)
     try:
         _, offset = _reader(entity.__header_schema__)(frame, 0)
         body, size = _reader(entity)(frame, offset)

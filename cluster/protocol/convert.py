@@ -14,13 +14,13 @@ from __future__ import annotations
 
 import dataclasses
 import datetime as dt
-import types
 import typing
 import uuid
 from collections.abc import Callable
 from typing import Any, Final
 
 from cluster.errors import ErrorCode
+from cluster.protocol.schema import element, is_array, is_optional
 
 METADATA_TOPIC: Final = "__cluster_metadata"
 METADATA_TOPIC_ID: Final = uuid.UUID(int=1)
@@ -85,7 +85,7 @@ def _rule(root: str, source: type[Any], target: type[Any], name: str) -> Convert
             lift = _field_converter(root, _field(source, name), _field(target, name), target)
             return lambda request: lift(_topics_of_v0(request))
         case "DeleteTopicsRequest", "DeleteTopicsRequest", "topics" if "topic_names" in has:
-            state = _element(_hints(target)["topics"])
+            state = element(_hints(target)["topics"])
             return lambda request: _states_of_names(request, state)
         case "FetchRequest", "FetchRequest", "replica_state" if "replica_id" in has:
             replica_state = _hints(target)["replica_state"]
@@ -97,7 +97,7 @@ def _rule(root: str, source: type[Any], target: type[Any], name: str) -> Convert
         case "EndQuorumEpochRequest", "PartitionData", "preferred_candidates" if (
             "preferred_successors" in has
         ):
-            info = _element(_hints(target)["preferred_candidates"])
+            info = element(_hints(target)["preferred_candidates"])
             return lambda partition: _candidates_of_ids(partition, info)
         case "EndQuorumEpochRequest", "PartitionData", "preferred_successors" if (
             "preferred_candidates" in has
@@ -173,12 +173,12 @@ def _source_of(
 def _field_converter(
     root: str, source: dataclasses.Field[Any], target: dataclasses.Field[Any], owner: type[Any]
 ) -> Converter:
-    optional = _is_optional(target.type) or "tag" in target.metadata
+    optional = is_optional(target.type) or "tag" in target.metadata
     inner: Converter | None = None
-    source_entity, target_entity = _element(source.type), _element(target.type)
+    source_entity, target_entity = element(source.type), element(target.type)
     if dataclasses.is_dataclass(target_entity):
         inner = _converter(root, source_entity, target_entity)
-    is_array = typing.get_origin(_without_none(target.type)) is tuple
+    many = is_array(target.type)
     name = f"{owner.__name__}.{target.name}"
 
     def value(found: Any) -> Any:
@@ -188,7 +188,7 @@ def _field_converter(
             return None
         if inner is None:
             return found
-        return tuple(inner(item) for item in found) if is_array else inner(found)
+        return tuple(inner(item) for item in found) if many else inner(found)
 
     return value
 
@@ -221,9 +221,9 @@ def _default(field: dataclasses.Field[Any], owner: type[Any]) -> Any:
     """Return the schema's default: the explicit one, else null, empty or zero by type."""
     if field.default is not dataclasses.MISSING:
         return field.default
-    if _is_optional(field.type):
+    if is_optional(field.type):
         return None
-    if typing.get_origin(field.type) is tuple:
+    if is_array(field.type):
         return ()
     kafka_type = field.metadata.get("kafka_type")
     assert kafka_type is not None, f"no default for {owner.__name__}.{field.name}"
@@ -236,22 +236,3 @@ def _field(owner: type[Any], name: str) -> dataclasses.Field[Any]:
 
 def _hints(owner: type[Any]) -> dict[str, Any]:
     return typing.get_type_hints(owner)
-
-
-def _is_optional(annotation: Any) -> bool:
-    return isinstance(annotation, types.UnionType) and types.NoneType in annotation.__args__
-
-
-def _without_none(annotation: Any) -> Any:
-    if not _is_optional(annotation):
-        return annotation
-    (rest,) = (a for a in annotation.__args__ if a is not types.NoneType)
-    return rest
-
-
-def _element(annotation: Any) -> Any:
-    """Return the type of a field or, of an array, that of its elements."""
-    annotation = _without_none(annotation)
-    if typing.get_origin(annotation) is tuple:
-        return typing.get_args(annotation)[0]
-    return annotation

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import dataclasses
 import datetime as dt
-import typing
 import uuid
 from functools import cache
 from typing import Any
@@ -12,7 +11,7 @@ from typing import Any
 from hypothesis import strategies as st
 
 from cluster.errors import ErrorCode
-from cluster.protocol.convert import _element, _is_optional, _without_none
+from cluster.protocol.schema import element, is_array, is_optional
 
 _PRIMITIVES = {
     "int8": st.integers(-(2**7), 2**7 - 1),
@@ -37,13 +36,13 @@ def entities(cls: type[Any]) -> st.SearchStrategy[Any]:
 
 
 def _field(field: dataclasses.Field[Any]) -> st.SearchStrategy[Any]:
-    element = _element(field.type)
-    if dataclasses.is_dataclass(element):
-        value = entities(element)
+    inner = element(field.type)
+    if dataclasses.is_dataclass(inner):
+        value = entities(inner)
     else:
         value = _PRIMITIVES[field.metadata["kafka_type"]]
-    if typing.get_origin(_without_none(field.type)) is tuple:
+    if is_array(field.type):
         value = st.lists(value, max_size=2).map(tuple)
-    if _is_optional(field.type) and "tag" not in field.metadata:
+    if is_optional(field.type) and "tag" not in field.metadata:
         value = st.none() | value
     return value
