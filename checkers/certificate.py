@@ -60,17 +60,18 @@ def restrict(
     """Return the window's operations as they count in it, and the states it may begin in.
 
     Left out may be: what cannot change the state; what was invoked after the horizon; what
-    completed before `from_ns`, if every state is then allowed that the model can reach; and whole
-    groups (`Model.group`). What is open at an end of the window may have happened or not.
+    completed before `from_ns`, if every state is then allowed that there can be; and whole groups
+    (`Model.group`), also from what the rest shows (`Model.project`). What is open at an end of the
+    window may have happened or not.
     """
     wanted = set(window.operations)
     from_ns = -1 if window.from_ns is None else window.from_ns
     horizon_ns = INFINITY_NS if window.horizon_ns is None else window.horizon_ns
     begun = [o for o in relevant(operations, model) if o.invoke_ns <= horizon_ns]
-    before = [o for o in begun if o.invoke_ns < from_ns]
     ended = [(o, _open_ended(o, from_ns, horizon_ns)) for o in begun if o.complete_ns >= from_ns]
     counting = [now for was, now in ended if now is was or model.has_effect(was)]
     taken = [o for o in counting if o.index in wanted]
+    left_out = set()
     if wanted != {operation.index for operation in taken}:
         raise RefusedError("the window holds operations that do not belong to it")
     groups = {model.group(operation) for operation in taken} | {None}
@@ -78,10 +79,13 @@ def restrict(
         kept = operation.index in wanted or not model.has_effect(operation)
         if not kept and model.group(operation) in groups:
             raise RefusedError(f"operation {operation.index} may not be left out of the window")
-    states = [model.init()] if window.from_ns is None else model.reachable(before)
+        if not kept:
+            left_out.add(model.group(operation))
+    from_init = window.from_ns is None
+    states = [model.init()] if from_init else model.states_at(begun, from_ns)
     if states is None:
         raise RefusedError(f"a window of the model {model.name!r} has to start at the beginning")
-    return taken, list(states)
+    return [model.project(o, left_out) for o in taken], list(states)
 
 
 def _open_ended(operation: Operation, from_ns: int, horizon_ns: int) -> Operation:
@@ -94,7 +98,7 @@ def impossible(operations: Sequence[Operation], model: Model, states: Sequence[S
     """Tell whether no order exists; RefusedError when there is too much to try."""
     events = [(o.invoke_ns, 0, o.index, o) for o in operations]
     events += [(o.complete_ns, 1, o.index, o) for o in operations if o.type is not EventType.INFO]
-    effects = {o.index: (o.type, model.same_effect(o)) for o in operations}
+    effects = {o.index: model.same_effect(o) for o in operations if o.type is EventType.INFO}
     nothing: frozenset[int] = frozenset()
     now = {(nothing, state) for state in states}
     unplaced: list[Operation] = []
@@ -111,10 +115,10 @@ def impossible(operations: Sequence[Operation], model: Model, states: Sequence[S
                 continue
             tried: set[Hashable] = set()
             for other in unplaced:
-                if other.index in placed or effects[other.index] in tried:
+                effect = effects.get(other.index, other.index)
+                if other.index in placed or (other.type is EventType.INFO and effect in tried):
                     continue
-                if other.type is EventType.INFO:
-                    tried.add(effects[other.index])
+                tried.add(effect)
                 legal, after = model.step(state, other)
                 following = (placed | {other.index}, after)
                 idle = other.type is EventType.INFO and after == state

@@ -3,9 +3,10 @@
 | algorithm | when |
 |---|---|
 | `zones` | the model is `register`, no value is written twice or is the initial one |
+| a rule of `checkers.rules` | the model has one and its assumptions hold |
 | `wgl` | everything else |
 
-The option `algorithm` overrides the choice; `zones` where it does not apply is UNKNOWN. Every PASS
+The option `algorithm` overrides the choice; one that does not apply is UNKNOWN. Every PASS
 and FAIL goes through `checkers.certificate`; a refused certificate is a broken checker, and makes
 the verdict UNKNOWN, loudly.
 """
@@ -20,12 +21,13 @@ from checkers import certificate, wgl, zones
 from checkers.history import Operation
 from checkers.models import Model, Register, model_named, relevant
 from checkers.outcome import Budget, BudgetExceededError, Outcome, Window
+from checkers.rules import RULE_NAMES, rules_for
 from checkers.run_input import Cancelled, never
 from checkers.verdict import CheckResult, Status
 from checkers.window import shrink
 
 NAME = "linearizable"
-ALGORITHMS = ("zones", "wgl")
+ALGORITHMS = ("zones", *RULE_NAMES, "wgl")
 TIME_LIMIT_S = 60.0
 MEMORY_LIMIT_MB = 1024.0
 SHRINK_TIME_S = 5.0
@@ -95,6 +97,13 @@ def _run(
         outcome = zones.judge(kept, model)
         if outcome is not None:
             return "zones", outcome
+    for rule in rules_for(model):
+        outcome = rule(kept, model) if algorithm in (None, rule.name) else None
+        if outcome is not None:
+            return rule.name, outcome
+    if algorithm is not None and algorithm in RULE_NAMES:
+        told = f"the rule {algorithm!r} does not apply to this history of {model.name!r}"
+        return algorithm, Outcome(Status.UNKNOWN, told)
     if algorithm == "zones":
         return "zones", Outcome(
             Status.UNKNOWN, "zones need a register in which every written value is unique"

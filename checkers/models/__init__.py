@@ -9,6 +9,9 @@ from typing import Any
 from checkers.models.base import Model, NondeterministicModel, State, freeze, relevant
 from checkers.models.collections import GrowingSet, KeyValue
 from checkers.models.config import Config
+from checkers.models.counters import Counter, ProducerIds, UniqueIds
+from checkers.models.lists import ListAppend, Log
+from checkers.models.queues import Mutex, Queue, Stack
 from checkers.models.registers import CasRegister, Register
 from checkers.models.topics import Topics
 
@@ -16,20 +19,44 @@ __all__ = [
     "MODELS",
     "CasRegister",
     "Config",
+    "Counter",
     "GrowingSet",
     "KeyValue",
+    "ListAppend",
+    "Log",
     "Model",
+    "Mutex",
     "NondeterministicModel",
+    "ProducerIds",
+    "Queue",
     "Register",
+    "Stack",
     "State",
     "Topics",
+    "UniqueIds",
     "freeze",
     "model_named",
     "relevant",
 ]
 
 MODELS: dict[str, Callable[[], Model]] = {
-    model.name: model for model in (Register, CasRegister, Topics, KeyValue, GrowingSet, Config)
+    model.name: model
+    for model in (
+        Register,
+        CasRegister,
+        KeyValue,
+        ListAppend,
+        GrowingSet,
+        Counter,
+        Queue,
+        Stack,
+        Mutex,
+        Log,
+        Topics,
+        Config,
+        ProducerIds,
+        UniqueIds,
+    )
 }
 
 

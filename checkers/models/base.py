@@ -9,7 +9,9 @@ hooks say what a checker may do with an operation before it searches:
   left out of a history, and what then fails, fails with it as well; an indeterminate one
   constrains nothing.
 - `group`: operations that may be left out together with all others of the same group without
-  turning a right history into a wrong one. None (the default) when there is no such rule.
+  turning a right history into a wrong one. None (the default) when there is no such rule. Where
+  other operations show several groups at once (a read of a set shows every element), `project`
+  takes the groups that are left out from what they show.
 
 Indeterminate operations (`info`) reach `step` with an output that is unknown (None or the argument)
 or, in a window cut out of a history, the one that they later had. `step` describes the case in
@@ -19,7 +21,7 @@ nothing may be refused.
 
 from __future__ import annotations
 
-from collections.abc import Hashable, Iterable, Sequence
+from collections.abc import Container, Hashable, Iterable, Sequence
 from typing import Any
 
 from checkers.history import EventType, Operation
@@ -83,6 +85,18 @@ class Model:
         """
         del operations
         return None
+
+    def states_at(self, operations: Sequence[Operation], from_ns: int) -> list[State] | None:
+        """List every state possible at `from_ns`, or more; None when that is no short list.
+
+        What is open then stays in the window, so its effect need not be in these states.
+        """
+        return self.reachable([o for o in operations if o.invoke_ns < from_ns])
+
+    def project(self, operation: Operation, left_out: Container[Hashable]) -> Operation:
+        """Return the operation as it looks when the groups in `left_out` had never been."""
+        del left_out
+        return operation
 
     def useful(self, operations: Sequence[Operation]) -> list[Operation]:
         """Leave out indeterminate operations that can explain nothing in this history."""

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Hashable
+from collections.abc import Container, Hashable
+from dataclasses import replace
 from typing import Any
 
 from checkers.history import EventType, HistoryError, Operation
@@ -55,9 +56,7 @@ class GrowingSet(Model):
         if operation.f == "add":
             return True, state | {freeze(operation.input)}
         if operation.f == "read":
-            if not isinstance(operation.output, list | tuple):
-                raise HistoryError(f"operation {operation.index}: a set is read as a list")
-            elements = [freeze(element) for element in operation.output]
+            elements = [freeze(element) for element in read_list(operation)]
             legal = len(elements) == len(set(elements)) and state == frozenset(elements)
             return legal, state
         raise unknown_function(self, operation)
@@ -69,6 +68,14 @@ class GrowingSet(Model):
     def same_effect(self, operation: Operation) -> Hashable:
         """Name the element."""
         return freeze(operation.input)
+
+    def group(self, operation: Operation) -> Hashable | None:
+        """Name the element: a set without one of its elements is a right set of the others."""
+        return ("element", freeze(operation.input)) if operation.f == "add" else None
+
+    def project(self, operation: Operation, left_out: Container[Hashable]) -> Operation:
+        """Take the elements that are left out from a read."""
+        return without_elements(operation, left_out) if operation.f == "read" else operation
 
     def describe_state(self, state: State) -> str:
         """List the elements."""
@@ -83,3 +90,16 @@ def _text(operation: Operation) -> str:
             f"operation {operation.index}: {kind} value {operation.input!r} is no text"
         )
     return operation.input
+
+
+def read_list(operation: Operation) -> list[Any]:
+    """Return what a read of a collection returned. Raises HistoryError when it is no list."""
+    if not isinstance(operation.output, list | tuple):
+        raise HistoryError(f"operation {operation.index}: a collection is read as a list")
+    return list(operation.output)
+
+
+def without_elements(operation: Operation, left_out: Container[Hashable]) -> Operation:
+    """Return a read without the elements whose groups `("element", value)` are left out."""
+    kept = [e for e in read_list(operation) if ("element", freeze(e)) not in left_out]
+    return replace(operation, output=kept)

@@ -2,8 +2,13 @@
 
 Operations: `set v`, `delete`, `append v`, `subtract v` and `read`; the state is the string, or
 None when the entry is absent. `append` and `subtract` take the entry as a comma-separated list, as
-`ConfigurationControlManager` does: a value that is there is not appended again, the first
-occurrence is subtracted, and subtracting the last one leaves the empty string.
+`ConfigurationControlManager.incrementalAlterConfigResource` of Apache Kafka 3.3 to 4.x does:
+
+- the entry's empty parts are dropped before either; those of the argument are not, but for
+  trailing ones (Java's `String.split`), so that appending "" to "a" gives "a,";
+- a value that is there is not appended again;
+- `subtract` takes the first occurrence of each value (only SET can have made a second one), and
+  subtracting the last one, or from an absent entry, leaves the empty string, not an absent entry.
 """
 
 from __future__ import annotations
@@ -38,11 +43,11 @@ class Config(Model):
                 return True, _value(operation)
             case "append":
                 parts = _parts(state)
-                parts += [new for new in _unique(_value(operation)) if new not in parts]
+                parts += [new for new in _operands(operation) if new not in parts]
                 return True, ",".join(parts)
             case "subtract":
                 parts = _parts(state)
-                for value in _value(operation).split(","):
+                for value in _operands(operation):
                     if value in parts:
                         parts.remove(value)
                 return True, ",".join(parts)
@@ -59,8 +64,13 @@ def _parts(state: State) -> list[str]:
     return [part for part in (state or "").split(",") if part]
 
 
-def _unique(value: str) -> list[str]:
-    return list(dict.fromkeys(value.split(",")))
+def _operands(operation: Operation) -> list[str]:
+    """Split as Java does: without trailing empty parts, but the empty string is one part."""
+    value = _value(operation)
+    parts = (
+        value.split(",") if not value else value.rstrip(",").split(",") if value.strip(",") else []
+    )
+    return list(dict.fromkeys(parts)) if operation.f == "append" else parts
 
 
 def _value(operation: Operation) -> str:

@@ -31,13 +31,15 @@ def _choices(operations: list[Operation], kind: str) -> Iterator[list[Operation]
         yield [*must, *subset]
 
 
-READS = {"read", "get", "describe"}
+READS = {"read", "read-all", "get", "describe"}
 
 
 def _telling(operation: Operation, kind: str) -> bool:
     if operation.type is not EventType.FAIL:
         return False
     told = (operation.f, operation.error)
+    if kind in ("queue", "stack"):
+        return operation.error == "empty"
     if kind == "cas-register":
         return told == ("cas", None)
     return kind == "topics" and told in {

@@ -1,0 +1,132 @@
+"""A FIFO queue, a stack and a mutex.
+
+- `queue`: `enqueue v`, and `dequeue`, which returns the oldest value, or None when it is empty.
+- `stack`: `push v`, and `pop`, which returns the newest value, or None when it is empty.
+- `mutex`: `acquire` and `release`, by whomever (as in Knossos; a holder whose process ended in
+  `info` could not be followed otherwise).
+
+A `dequeue` or `pop` that failed with `empty` or `exhausted` saw an empty one. An indeterminate one
+took nothing, or whatever stood at its end when it took effect.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Hashable, Sequence
+from dataclasses import replace
+from typing import ClassVar
+
+from checkers.history import EventType, Operation
+from checkers.models.base import Model, State, freeze
+from checkers.models.registers import unknown_function
+
+EMPTY_ERRORS = frozenset({"empty", "exhausted"})
+
+
+class _Container(Model):
+    """What a queue and a stack have in common: values go in and come out."""
+
+    into: ClassVar[str]
+    out_of: ClassVar[str]
+    end: ClassVar[int]
+    """Which end of the tuple values come out of: 0 the oldest, -1 the newest."""
+
+    def init(self) -> State:
+        """Return the empty container."""
+        return ()
+
+    def step(self, state: State, operation: Operation) -> tuple[bool, State]:
+        """Put a value in, or take out the one whose turn it is."""
+        assert isinstance(state, tuple)
+        if operation.f == self.into:
+            return True, (*state, freeze(operation.input))
+        if operation.f != self.out_of:
+            raise unknown_function(self, operation)
+        unknown = operation.type is EventType.INFO and operation.output is None
+        if not state or (operation.output is None and not unknown):
+            return not state and operation.output is None, state
+        rest = state[1:] if self.end == 0 else state[:-1]
+        return unknown or state[self.end] == freeze(operation.output), rest
+
+    def observation(self, operation: Operation) -> Operation | None:
+        """Return a removal that was refused because there was nothing."""
+        if operation.f != self.out_of or operation.error not in EMPTY_ERRORS:
+            return None
+        return replace(operation, type=EventType.OK, output=None)
+
+    def has_effect(self, operation: Operation) -> bool:
+        """Everything but a removal that found nothing."""
+        if operation.f == self.into:
+            return True
+        return operation.type is EventType.INFO or operation.output is not None
+
+    def same_effect(self, operation: Operation) -> Hashable:
+        """Name the value that goes in, or that came out where it is known."""
+        value = operation.input if operation.f == self.into else operation.output
+        return (operation.f, freeze(value))
+
+    def group(self, operation: Operation) -> Hashable | None:
+        """Name the value: without everything that was done with it the others keep their order.
+
+        A removal of nobody knows which value belongs to every group and is never left out.
+        """
+        value = operation.input if operation.f == self.into else operation.output
+        return None if value is None else ("value", freeze(value))
+
+    def useful(self, operations: Sequence[Operation]) -> list[Operation]:
+        """Leave out indeterminate insertions of values that nobody took out.
+
+        They help nobody: an indeterminate removal need not have taken place either.
+        """
+        out = {freeze(o.output) for o in operations if o.f == self.out_of}
+        return [
+            o
+            for o in operations
+            if o.type is not EventType.INFO or o.f == self.out_of or freeze(o.input) in out
+        ]
+
+
+class Queue(_Container):
+    """First in, first out."""
+
+    name = "queue"
+    into = "enqueue"
+    out_of = "dequeue"
+    end = 0
+
+
+class Stack(_Container):
+    """Last in, first out."""
+
+    name = "stack"
+    into = "push"
+    out_of = "pop"
+    end = -1
+
+
+class Mutex(Model):
+    """A lock: held or not."""
+
+    name = "mutex"
+
+    def init(self) -> State:
+        """Return whether it is held: no."""
+        return False
+
+    def step(self, state: State, operation: Operation) -> tuple[bool, State]:
+        """Take it when it is free, give it back when it is held."""
+        if operation.f not in ("acquire", "release"):
+            raise unknown_function(self, operation)
+        return state is (operation.f == "release"), operation.f == "acquire"
+
+    def same_effect(self, operation: Operation) -> Hashable:
+        """Name the function; what its argument is does not matter."""
+        return operation.f
+
+    def reachable(self, operations: Sequence[Operation]) -> list[State]:
+        """List both states."""
+        del operations
+        return [False, True]
+
+    def describe_state(self, state: State) -> str:
+        """Say whether it is held."""
+        return "held" if state else "free"

@@ -1,0 +1,320 @@
+"""Correct systems and brute-force specifications for collections, counters, ids and logs.
+
+A specification is written here a second time, apart from the models. `unique-...` worlds insert
+every value once, so that the near-linear rules apply; the others repeat values.
+"""
+
+from itertools import product
+
+from checkers.history import EventType
+from tests.checkers import oracle
+from tests.checkers.histories import FAIL, OK, World, op
+
+INFO = EventType.INFO
+
+
+class ListWorld(World):
+    state = ()
+    into, unique = "append", False
+
+    def draw(self, index):
+        if self.rnd.random() < 0.5:
+            return "read", None
+        return self.into, index if self.unique else self.rnd.randint(0, 2)
+
+    def run(self, f, argument, index):
+        if f == "read":
+            return list(self.state), OK, None
+        self.state = (*self.state, argument)
+        return None, OK, None
+
+    def any_result(self, operation):
+        if operation.f != "read":
+            return operation.output
+        elements = [e for e in range(7) if self.rnd.random() < 0.3]
+        self.rnd.shuffle(elements)
+        return elements
+
+
+class UniqueListWorld(ListWorld):
+    unique = True
+
+
+class UniqueSetWorld(ListWorld):
+    into, unique = "add", True
+
+    def run(self, f, argument, index):
+        result = super().run(f, argument, index)
+        if f == "read":
+            self.rnd.shuffle(result[0])
+        return result
+
+
+class CounterWorld(World):
+    state = 0
+    amounts = (1, 2)
+
+    def draw(self, index):
+        if self.rnd.random() < 0.5:
+            return "read", None
+        return "add", self.rnd.choice(self.amounts)
+
+    def run(self, f, argument, index):
+        if f == "read":
+            return self.state, OK, None
+        self.state += argument
+        return None, OK, None
+
+    def any_result(self, operation):
+        if operation.f != "read":
+            return operation.output
+        return self.rnd.randint(-1, 6) * (self.amounts[-1] if self.rnd.random() < 0.8 else 1)
+
+
+class EqualCounterWorld(CounterWorld):
+    amounts = (2,)
+
+
+class IdleCounterWorld(CounterWorld):
+    amounts = (0, 1)
+
+
+class QueueWorld(World):
+    state = ()
+    into, out_of, end = "enqueue", "dequeue", 0
+    unique = False
+
+    def draw(self, index):
+        if self.rnd.random() < 0.5:
+            return self.out_of, None
+        return self.into, index if self.unique else self.rnd.randint(0, 2)
+
+    def run(self, f, argument, index):
+        if f == self.into:
+            self.state = (*self.state, argument)
+            return None, OK, None
+        if not self.state:
+            return (None, FAIL, "empty") if self.rnd.random() < 0.3 else (None, OK, None)
+        values = list(self.state)
+        value = values.pop(self.end)
+        self.state = tuple(values)
+        return value, OK, None
+
+    def any_result(self, operation):
+        return self.rnd.choice([None, *range(6)]) if operation.f == self.out_of else None
+
+
+class UniqueQueueWorld(QueueWorld):
+    unique = True
+
+
+class StackWorld(QueueWorld):
+    into, out_of, end = "push", "pop", -1
+
+
+class UniqueStackWorld(StackWorld):
+    unique = True
+
+
+class MutexWorld(World):
+    state = False
+
+    def draw(self, index):
+        return self.rnd.choice(["acquire", "release"]), None
+
+    def run(self, f, argument, index):
+        if self.state is (f == "acquire"):
+            return None, FAIL, "refused"
+        self.state = f == "acquire"
+        return None, OK, None
+
+
+class LogWorld(World):
+    state = ()
+    end = 0
+
+    def draw(self, index):
+        f = self.rnd.choice(["append", "append", "read", "read-all"])
+        return f, index if f == "append" else self.rnd.choice([None, 0, 1, 3])
+
+    def run(self, f, argument, index):
+        if f == "append":
+            self.end += self.rnd.choice([0, 0, 1])
+            self.state = (*self.state, (self.end, argument))
+            self.end += 1
+            return self.end - 1, OK, None
+        shown = [[o, v] for o, v in self.state if o >= (argument or 0)]
+        if f == "read":
+            shown = shown[: self.rnd.randint(0, 4)]
+        return shown, OK, None
+
+    def any_result(self, operation):
+        if operation.f == "append":
+            return self.rnd.randint(0, 6)
+        offsets = sorted(self.rnd.sample(range(7), self.rnd.randint(0, 3)))
+        return [[o, self.rnd.randint(0, 6)] for o in offsets]
+
+
+class BlocksWorld(World):
+    state = 0
+
+    def draw(self, index):
+        return "allocate", None
+
+    def run(self, f, argument, index):
+        self.state += self.rnd.choice([0, 0, 5])
+        first, self.state = self.state, self.state + 10
+        return [first, 10], OK, None
+
+    def any_result(self, operation):
+        return [self.rnd.randint(0, 8) * 5, 10]
+
+
+class IdsWorld(World):
+    state = 0
+
+    def draw(self, index):
+        return "generate", None
+
+    def run(self, f, argument, index):
+        self.state += 1
+        return f"id{self.state}", OK, None
+
+    def any_result(self, operation):
+        return f"id{self.rnd.randint(1, 6)}"
+
+
+def _list(operations):
+    def step(state, o):
+        if o.f == "read":
+            return o.output == list(state), state
+        return True, (*state, o.input)
+
+    yield (), step
+
+
+def _counter(operations):
+    def step(state, o):
+        return (o.output == state, state) if o.f == "read" else (True, state + o.input)
+
+    yield 0, step
+
+
+def _container(into, end):
+    def specify(operations):
+        def step(state, o):
+            if o.f == into:
+                return True, (*state, o.input)
+            values = list(state)
+            if o.type is FAIL or (o.type is OK and o.output is None):
+                return not values, state
+            if not values:
+                return o.type is INFO, state
+            value = values.pop(end)
+            return o.type is INFO or value == o.output, tuple(values)
+
+        yield (), step
+
+    return specify
+
+
+def _mutex(operations):
+    def step(state, o):
+        return state is (o.f == "release"), o.f == "acquire"
+
+    yield False, step
+
+
+def _log(operations):
+    """Choose beforehand where each indeterminate append went, of all offsets that can matter."""
+    untold = [o for o in operations if o.f == "append" and o.type is INFO]
+    shown = sorted(
+        {r[0] for o in operations if o.f.startswith("read") and o.output for r in o.output}
+    )
+    for places in product([None, *shown], repeat=len(untold)):
+        where = {o.index: place for o, place in zip(untold, places, strict=True)}
+
+        def step(state, o, where=where):
+            if o.f == "append":
+                place = o.output if o.type is OK else where[o.index]
+                if place is None:
+                    return True, state  # nobody sees it: as if it had not been
+                return not state or place > state[-1][0], (*state, (place, o.input))
+            begin = o.input or 0
+            tail = [[p, v] for p, v in state if p >= begin]
+            return (
+                o.output == tail if o.f == "read-all" else o.output == tail[: len(o.output)]
+            ), state
+
+        yield (), step
+
+
+def _blocks(operations):
+    def step(state, o):
+        if o.type is INFO:
+            return True, state
+        return o.output[0] >= state, o.output[0] + o.output[1]
+
+    yield 0, step
+
+
+def _ids(operations):
+    def step(state, o):
+        return (True, state) if o.type is INFO else (o.output not in state, (*state, o.output))
+
+    yield (), step
+
+
+SPECIFICATIONS = {
+    "list-append": _list,
+    "set": oracle.SPECIFICATIONS["set"],
+    "counter": _counter,
+    "queue": _container("enqueue", 0),
+    "stack": _container("push", -1),
+    "mutex": _mutex,
+    "log": _log,
+    "producer-ids": _blocks,
+    "unique-ids": _ids,
+}
+oracle.SPECIFICATIONS.update(SPECIFICATIONS)
+
+
+def paired_history(rnd, into, out_of):
+    """Values that go in and come out (or stay) at random times, and a look that found nothing."""
+    spans = []
+    for value in range(rnd.randint(1, 4)):
+        begin = rnd.randint(0, 8)
+        spans.append((into, value, None, begin))
+        if rnd.random() < 0.9:
+            spans.append((out_of, None, value, max(0, begin + rnd.randint(-2, 9))))
+    spans += [(out_of, None, None, rnd.randint(0, 12))] * rnd.randint(0, 1)
+    operations = []
+    for index, (f, argument, result, begin) in enumerate(spans):
+        end = None if rnd.random() < 0.08 else begin + rnd.randint(0, 4)
+        output = result if end is not None else None
+        operations.append(op(index, f, (begin, end), input=argument, output=output))
+    operations.sort(key=lambda o: (o.invoke_ns, o.index))
+    return operations
+
+
+RULED = {
+    "list-append": UniqueListWorld,
+    "set": UniqueSetWorld,
+    "counter": EqualCounterWorld,
+    "queue": UniqueQueueWorld,
+    "stack": UniqueStackWorld,
+    "log": LogWorld,
+    "producer-ids": BlocksWorld,
+    "unique-ids": IdsWorld,
+}
+"""Model -> a world to which its rule applies."""
+
+SEARCHED = {
+    "list-append": ListWorld,
+    "counter": CounterWorld,
+    "idle-counter": IdleCounterWorld,
+    "queue": QueueWorld,
+    "stack": StackWorld,
+    "mutex": MutexWorld,
+}
+"""Model -> a world with repeated values."""
