@@ -1,0 +1,71 @@
+"""`python -m benchmarks.sim`: how many simulated seconds a CPU second buys, and how that grows."""
+
+from __future__ import annotations
+
+import argparse
+import gc
+import statistics
+import sys
+from collections.abc import Iterator
+from dataclasses import replace
+
+from benchmarks.sim.profile import print_profile
+from benchmarks.sim.scenario import Load, Measured, simulate
+
+NODES = (3, 5, 7)
+RATES_PER_S = (10, 50, 150, 500)
+
+
+def cases() -> Iterator[tuple[str, Load]]:
+    reference = Load()
+    yield "reference: 3 nodes, 5 clients, 50 op/s, faults, monitor", reference
+    yield "  without monitor", replace(reference, monitor=False)
+    yield "  without faults", replace(reference, faults=())
+    yield "  topics", replace(reference, workload="topics")
+    yield "  set", replace(reference, workload="set")
+    for nodes in NODES[1:]:
+        yield f"  {nodes} nodes", replace(reference, nodes=nodes)
+    for rate in RATES_PER_S:
+        if rate != reference.rate_per_s:
+            clients = max(5, rate // 10)
+            yield (
+                f"  {rate} op/s of {clients} clients",
+                replace(reference, rate_per_s=float(rate), clients=clients),
+            )
+
+
+def middle(runs: list[Measured]) -> tuple[float, float, float, float]:
+    """Medians: simulated s per CPU s, events per CPU s, µs per event, acknowledged op/s."""
+    speed = statistics.median(run.speed for run in runs)
+    events_per_s = statistics.median(run.events_per_s for run in runs)
+    operations = statistics.median(run.operations / run.simulated_s for run in runs)
+    return speed, events_per_s, 1e6 / events_per_s, operations
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(prog="python -m benchmarks.sim", description=__doc__)
+    parser.add_argument("--runs", type=int, default=5, help="seeds a case; medians are shown")
+    parser.add_argument("--seconds", type=float, default=120.0, help="simulated fault phase")
+    parser.add_argument("--profile", action="store_true", help="show where the time goes instead")
+    arguments = parser.parse_args()
+    gc.collect()
+    gc.freeze()
+    gc.set_threshold(50_000, 20, 100)
+    if arguments.profile:
+        print_profile(Load(duration_s=arguments.seconds))
+        return
+    simulate(Load(duration_s=20), 0)  # imports, caches
+    print(f"Python {sys.version.split()[0]}; medians of {arguments.runs} seeds")
+    print(f"{'case':<58}{'sim s/CPU s':>12}{'events/s':>11}{'us/event':>10}{'ok op/s':>9}")
+    for name, case in cases():
+        load = replace(case, duration_s=arguments.seconds)
+        runs = [simulate(load, seed) for seed in range(1, arguments.runs + 1)]
+        speed, events_per_s, us, operations = middle(runs)
+        print(
+            f"{name:<58}{speed:>12.1f}{events_per_s:>11.0f}{us:>10.1f}{operations:>9.1f}",
+            flush=True,
+        )
+
+
+if __name__ == "__main__":
+    main()
