@@ -26,6 +26,7 @@ when the checker itself dies. The last argument is a callable that says whether 
 | `durability` | evidence | `workload` (required): register, topics or set; `config_prefix` |
 | `log-agreement` | evidence | |
 | `election-safety` | evidence | |
+| `monitor` | run | |
 | `exercised` | run | `expectations`: the plan's |
 | `statistics` | run | `bucket_ms` |
 
@@ -39,7 +40,15 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-from checkers import agreement, durability, election, exercised, linearizable, statistics
+from checkers import (
+    agreement,
+    durability,
+    election,
+    exercised,
+    linearizable,
+    monitor,
+    statistics,
+)
 from checkers.history import Operation
 from checkers.run_input import Cancelled, RunInput, never
 from checkers.verdict import CheckResult, Status, worst
@@ -163,6 +172,7 @@ _CHECKS: tuple[Check, ...] = (
     ),
     RunCheck(agreement.NAME, "evidence", {}, (), agreement.check, _nothing),
     RunCheck(election.NAME, "evidence", {}, (), election.check, _nothing),
+    RunCheck(monitor.NAME, "run", {}, (), monitor.check, _nothing),
     RunCheck(
         exercised.NAME, "run", {"expectations": dict}, (), exercised.check, exercised.validate
     ),

@@ -17,6 +17,7 @@ from harness.commands.judge import check, gate, report
 from harness.commands.listing import list_
 from harness.commands.machine import cleanup, doctor
 from harness.commands.run import run
+from harness.commands.sim import replay, shrink, sim
 from harness.errors import (
     EXIT_INTERRUPTED,
     EXIT_USAGE,
@@ -85,5 +86,5 @@ def main() -> None:
     """Put a KRaft metadata quorum through faults and prove whether it kept its promises."""
 
 
-for _command in (run, check, report, gate, doctor, cleanup, list_):
+for _command in (run, sim, replay, shrink, check, report, gate, doctor, cleanup, list_):
     main.add_command(_command)

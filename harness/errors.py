@@ -13,6 +13,7 @@ from cluster.backends.base import BackendError
 from cluster.systems.kraft import SettingError
 from harness.interpreter import HarnessError
 from harness.plan import PlanError
+from harness.sim.errors import BatchError, ScenarioError
 from nemeses.base import ParameterError
 from results.files import StoreError
 from results.jvm import JvmError
@@ -26,12 +27,14 @@ class UsageError(Exception):
 
 EXPECTED = (
     BackendError,
+    BatchError,
     CheckError,
     HarnessError,
     HistoryError,
     JvmError,
     ParameterError,
     PlanError,
+    ScenarioError,
     SettingError,
     SparkError,
     StoreError,

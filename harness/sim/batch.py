@@ -29,6 +29,7 @@ import pyarrow.parquet as pq
 from checkers.verdict import Status, worst
 from harness.sim import coverage
 from harness.sim.draw import draw
+from harness.sim.errors import BatchError
 from harness.sim.findings import SimResult, Violation, generalised, grouped
 from harness.sim.runner import run_scenario
 from harness.sim.scenario import Scenario
@@ -50,10 +51,6 @@ SCHEMA = pa.schema(
         ("coverage", pa.string()),
     ]
 )
-
-
-class BatchError(ValueError):
-    """The folder cannot take this batch; one line."""
 
 
 @dataclass(frozen=True, slots=True)

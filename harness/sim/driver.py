@@ -85,6 +85,10 @@ class Driver:
         self.effects.heal()
         self._journal("heal", {"phase": "heal", "fault": "all", "targets": []})
 
+    def casts(self) -> dict[int, dict[str, str]]:
+        """Return the nodes that each strand's names last stood for."""
+        return {play.number: dict(play.cast.names) for play in self._plays}
+
     def op_ended(self, op_id: str, how: EventType) -> None:
         """Note how an operation with an id ended; strands may wait for it."""
         if op_id:

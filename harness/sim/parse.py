@@ -17,6 +17,7 @@ from cluster.backends.sim.settings import SimSettingError, SimSettings
 from cluster.mutants import UnknownMutantError, find
 from cluster.names import unknown
 from cluster.systems.kraft import KraftSystem, SettingError
+from harness.sim.errors import ScenarioError
 from harness.sim.kinds import KINDS, MESSAGE_TYPES, TARGETS, Kind, Option
 from harness.sim.scenario import (
     VERSION,
@@ -37,10 +38,6 @@ _DAY_MS = 86_400_000.0
 _NAMES = ("version", "seed", "name", "about", "nodes", "duration_ms", "mutant", "exposes")
 _PARTS = ("settings", "world", "workload", "strands", "bounds")
 T = TypeVar("T")
-
-
-class ScenarioError(ValueError):
-    """This is no scenario that can be run; one line says why."""
 
 
 def read_scenario(path: Path) -> Scenario:

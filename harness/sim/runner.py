@@ -12,7 +12,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import time
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 
@@ -74,6 +74,8 @@ class Played:
     """Nodes with damaged files, which rightly stay down."""
     backend: SimBackend
     watch: Watch
+    casts: Mapping[int, Mapping[str, str]]
+    """By strand: the nodes that its names last stood for."""
     cpu_s: float
     fault_phase_ms: float
     """World time at which the fault phase began."""
@@ -229,6 +231,7 @@ class _Run:
             frozenset(self._effects.lost),
             self._backend,
             self._watch,
+            self._driver.casts(),
             time.process_time() - began,
             self._fault_phase_ms,
         )

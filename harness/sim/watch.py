@@ -15,6 +15,11 @@ STARTING = "Starting"
 Heard = Callable[[str, str, dict[str, Any]], None]
 """(node, event, fields)"""
 
+Told = tuple[float, int, str, dict[str, Any]]
+"""(world's ms, incarnation, event, fields)"""
+
+_EVERYDAY = frozenset({"fetch", "flush", "commit", "read", "start"})
+
 
 @dataclass(slots=True)
 class Standing:
@@ -39,6 +44,8 @@ class Watch:
         self.nodes = {name: Standing() for name in world.names}
         self.listeners: list[Heard] = []
         self.changes_of_leader = 0
+        self.told: dict[str, list[Told]] = {name: [] for name in world.names}
+        """What is worth telling of each node, with the world's time."""
         self._last_leader: str | None = None
         world.on_start.append(self._started)
         world.on_end.append(self._ended)
@@ -108,5 +115,8 @@ class Watch:
         elif event == "claim" and process.name != self._last_leader:
             self.changes_of_leader += self._last_leader is not None
             self._last_leader = process.name
+        if event not in _EVERYDAY:
+            now_ms = self.world.scheduler.now_ms
+            self.told[process.name].append((now_ms, process.incarnation, event, fields))
         for listener in self.listeners:
             listener(process.name, event, fields)

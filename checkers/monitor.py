@@ -1,0 +1,39 @@
+"""What a monitor inside the run saw: violations that the journal itself tells of.
+
+A simulated world is watched at every event, which no check of what is left afterwards can match.
+What was seen is journaled as an event `violation` of the nemesis, with `property`, `explanation`
+and `causes`. None: PASS.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+from checkers.history import NEMESIS
+from checkers.run_input import Cancelled, RunInput, never
+from checkers.verdict import CheckResult, Status
+
+NAME = "monitor"
+VIOLATION = "violation"
+"""`f` of the events."""
+
+
+def check(run: RunInput, options: Mapping[str, Any], cancelled: Cancelled = never) -> CheckResult:
+    """Collect the violations of a journal."""
+    del options, cancelled
+    anomalies = []
+    for event in run.events:
+        if event.process == NEMESIS and event.f == VIOLATION and isinstance(event.value, dict):
+            told = {key: event.value.get(key) for key in ("property", "explanation", "causes")}
+            anomalies.append({"kind": str(told["property"]), **told})
+    summary = "nothing was violated while it ran"
+    if anomalies:
+        summary = f"{anomalies[0]['property']}: {anomalies[0]['explanation']}"
+    return CheckResult(
+        NAME,
+        Status.FAIL if anomalies else Status.PASS,
+        summary,
+        operations=len(run.operations),
+        anomalies=tuple(anomalies),
+    )

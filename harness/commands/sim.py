@@ -1,0 +1,257 @@
+"""`sim`, `replay` and `shrink`: the simulated arm on the command line."""
+
+from __future__ import annotations
+
+import json
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+import click
+from rich.console import Console
+from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
+
+from checkers.verdict import EXIT_CODES, Status
+from cluster.mutants import UnknownMutantError, find
+from harness.commands.options import spark_option
+from harness.errors import UsageError
+from harness.sim import shrink as shrinking
+from harness.sim.batch import (
+    Batch,
+    BatchPlan,
+    lines_of,
+    run_on_spark,
+    run_plainly,
+)
+from harness.sim.draw import draw
+from harness.sim.findings import SimResult
+from harness.sim.parse import from_document, read_scenario
+from harness.sim.runner import run_scenario
+from harness.sim.scenario import Scenario
+from harness.sim.shrink import Shrinker
+from harness.sim.stored import run_stored
+from harness.sim.story import tell
+
+_FILE = click.Path(path_type=Path, dir_okay=False)
+_SPARK_FROM = 400
+"""Fewer seeds than this run in this process: starting Spark would take longer."""
+_SEED_MAX = 2**31
+
+
+@click.command()
+@click.option("--seed", type=click.IntRange(0, _SEED_MAX), metavar="N", help="Run one seed.")
+@click.option("--seeds", metavar="A..B", help="Run the seeds from A up to, not including, B.")
+@click.option("--scenario", type=_FILE, metavar="FILE", help="Run a scenario file instead.")
+@click.option("--mutant", metavar="M", help="Run a deliberately faulty node.")
+@click.option("--duration", "duration_s", type=float, metavar="S", help="Simulated seconds.")
+@click.option(
+    "--out",
+    type=click.Path(path_type=Path, file_okay=False),
+    metavar="DIR",
+    help="Run folder (one seed) or folder of the batch.",
+)
+@click.option("--stop-at-first", is_flag=True, help="End a batch with the first seed that fails.")
+@spark_option
+def sim(
+    seed: int | None,
+    seeds: str | None,
+    scenario: Path | None,
+    mutant: str | None,
+    duration_s: float | None,
+    out: Path | None,
+    spark_master: str | None,
+    *,
+    stop_at_first: bool,
+) -> int:
+    """Run simulated clusters in virtual time, from seeds or from a scenario file.
+
+    Exit code: 0 PASS, 1 FAIL, 2 usage, 3 UNKNOWN, 130 interrupted (finished seeds are kept).
+    """
+    if sum(told is not None for told in (seed, seeds, scenario)) != 1:
+        raise UsageError("give one of --seed N, --seeds A..B and --scenario FILE")
+    if duration_s is not None and not 0.001 <= duration_s <= 86_400:
+        raise UsageError("--duration is in seconds, from 0.001 to 86400")
+    chosen = _mutant(mutant)
+    duration_ms = None if duration_s is None else 1000.0 * duration_s
+    if seeds is not None:
+        first, last = _range(seeds)
+        plan = BatchPlan(first, last, chosen, duration_ms, stop_at_first=stop_at_first)
+        return _run_batch(plan, out, spark_master)
+    if scenario is not None:
+        one = _with_mutant(read_scenario(scenario), chosen)
+    else:
+        assert seed is not None, "one of the three is given"
+        one = draw(seed, mutant=chosen, duration_ms=duration_ms)
+    return _run_one(one, out)
+
+
+@click.command()
+@click.argument("file", type=_FILE)
+@click.option("--out", type=click.Path(path_type=Path, file_okay=False), metavar="DIR")
+def replay(file: Path, out: Path | None) -> int:
+    """Run a stored scenario again and tell its story.
+
+    Where the file says what was found, it must be found again: else exit code 2.
+    """
+    scenario = read_scenario(file)
+    if out is not None:
+        return _run_one(scenario, out)
+    played, result = shrinking.run(scenario)
+    for line in tell(played, result.violations[0] if result.violations else None):
+        click.echo(line)
+    wanted = _found(file)
+    if wanted is not None and wanted.get("property") != result.property:
+        raise UsageError(
+            f"{file}: says that {wanted.get('property')} was violated, but now it is "
+            f"{result.property or 'nothing'}: node, simulator or checks have changed"
+        )
+    _tell_result(scenario, result)
+    return EXIT_CODES[result.verdict]
+
+
+@click.command()
+@click.argument("file", type=_FILE)
+@click.option("--out", type=_FILE, metavar="FILE", help="Where the small scenario goes.")
+@click.option("--time", "limit_s", type=click.FloatRange(1, 86_400), default=300.0, metavar="S")
+def shrink(file: Path, out: Path | None, limit_s: float) -> int:
+    """Cut a failing scenario down to what matters and tell its story."""
+    scenario = read_scenario(file)
+    result = run_scenario(scenario)
+    wanted = result.property
+    if wanted is None:
+        raise UsageError(f"{file}: this scenario violates nothing; there is nothing to shrink")
+    out = out or file.with_name(f"{file.stem}-small.json")
+    began = time.monotonic()
+    with _bar("shrinking") as (bar, task):
+
+        def told(progress: shrinking.Progress) -> None:
+            told_now = f"{progress.pass_name}: {progress.events} events, {progress.tried} tried"
+            bar.update(task, description=told_now, completed=time.monotonic() - began)
+
+        bar.update(task, total=limit_s)
+        shrinker = Shrinker(wanted, began + limit_s, told)
+        small = shrinker.shrink(scenario)
+    _write(small, shrinker, out)
+    for line in tell(*shrinker.story):
+        click.echo(line)
+    click.echo(
+        f"{scenario.events} events became {small.events} in {time.monotonic() - began:.1f} s, "
+        f"{shrinker.progress.tried} runs; the same property: {wanted}"
+    )
+    click.echo(str(out))
+    return 0
+
+
+def _write(small: Scenario, shrinker: Shrinker, out: Path) -> None:
+    played, violation = shrinker.story
+    document = small.to_json()
+    if violation is not None:
+        document["found"] = {
+            "property": violation.property,
+            "explanation": violation.explanation,
+            "causes": list(violation.causes),
+        }
+    document["about"] = "\n".join(tell(played, violation))[:9000]
+    out.write_text(json.dumps(document, indent=1) + "\n", encoding="utf-8")
+
+
+def _run_one(scenario: Scenario, out: Path | None) -> int:
+    if out is not None:
+        return run_stored(scenario, out)
+    result = run_scenario(scenario)
+    _tell_result(scenario, result)
+    return EXIT_CODES[result.verdict]
+
+
+def _tell_result(scenario: Scenario, result: SimResult) -> None:
+    figures = result.statistics
+    for violation in result.violations:
+        click.echo(f"  {violation.property}: {violation.explanation}")
+    mutant = f" (MUTANT {scenario.mutant}: a deliberately faulty node)" if scenario.mutant else ""
+    click.echo(
+        f"{_coloured(result.verdict)} {scenario.name}: {figures.get('operations', 0)} operations, "
+        f"{figures.get('faults', 0)} faults, {figures.get('simulated_s', 0):g} simulated seconds "
+        f"in {figures.get('cpu_s', 0):.2f} s{mutant}"
+    )
+
+
+def _coloured(status: Status) -> str:
+    return click.style(
+        status.value, fg={"PASS": "green", "FAIL": "red"}.get(status.value, "yellow")
+    )
+
+
+def _run_batch(plan: BatchPlan, out: Path | None, spark_master: str | None) -> int:
+    folder = out or Path("runs") / "sim" / f"seeds-{plan.first}-{plan.last}{plan.mutant or ''}"
+    batch = Batch(folder, plan)
+    many = plan.last - plan.first - len(batch.rows)
+    failing = len(batch.failures)
+    with _bar("seeds") as (bar, task):
+        bar.update(task, total=plan.last - plan.first, completed=len(batch.rows))
+
+        def told(row: dict[str, Any]) -> None:
+            nonlocal failing
+            failing += row["verdict"] == Status.FAIL.value
+            bar.update(task, advance=1, description=f"seeds, {failing} failing")
+
+        try:
+            if spark_master is None and many < _SPARK_FROM:
+                run_plainly(batch, told)
+            elif many > 0:
+                from results.session import Spark  # noqa: PLC0415  (a second of imports)
+
+                with Spark(spark_master) as handle:
+                    run_on_spark(batch, handle.spark, told)
+        except KeyboardInterrupt:
+            batch = Batch(folder, plan)
+            for line in lines_of(batch.finish())[:1]:
+                click.echo(f"interrupted: {line}; run it again to go on ({folder})", err=True)
+            raise
+    summary = batch.finish()
+    for line in lines_of(summary):
+        click.echo(line)
+    click.echo(str(folder / "summary.json"))
+    return EXIT_CODES[Status(summary["verdict"])]
+
+
+@contextmanager
+def _bar(what: str) -> Iterator[tuple[Progress, Any]]:
+    console = Console(stderr=True)
+    columns = (TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn())
+    with Progress(
+        *columns, TimeElapsedColumn(), console=console, disable=not console.is_terminal
+    ) as bar:
+        yield bar, bar.add_task(what, total=None)
+
+
+def _range(text: str) -> tuple[int, int]:
+    first, dots, last = text.partition("..")
+    good = dots and first.isascii() and first.isdecimal() and last.isascii() and last.isdecimal()
+    if not good or not int(first) < int(last) <= _SEED_MAX:
+        raise UsageError(f"--seeds is a range such as 0..1000, not {text!r}")
+    return int(first), int(last)
+
+
+def _mutant(name: str | None) -> str | None:
+    try:
+        return None if name is None else find(name).id
+    except UnknownMutantError as error:
+        raise UsageError(str(error)) from error
+
+
+def _with_mutant(scenario: Scenario, mutant: str | None) -> Scenario:
+    if mutant is None:
+        return scenario
+    document = {**scenario.to_json(), "mutant": mutant}
+    return from_document(document)
+
+
+def _found(file: Path) -> dict[str, Any] | None:
+    """What a JSON scenario file says was found when it was stored."""
+    if file.suffix == ".toml":
+        return None
+    document = json.loads(file.read_text(encoding="utf-8"))
+    found = document.get("found")
+    return found if isinstance(found, dict) else None

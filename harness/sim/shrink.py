@@ -1,0 +1,472 @@
+"""Cut a failing scenario down while it keeps violating the same property.
+
+Delta debugging (Zeller and Hildebrandt, 2002) over the lists of a scenario, then simplification of
+what is left. The passes, each with the invariant that it keeps:
+
+| pass | does | keeps |
+|---|---|---|
+| materialise | the seeded stream becomes the list of operations that were really begun | who asks whom what, when |
+| concretise | target words become the nodes that were hit, `cast` goes | what is done to whom, when |
+| strands, steps | ddmin over strands, then over the steps of each | order, and the time of what stays |
+| operations | ddmin over the list | their times |
+| flatten | waits for a condition become fixed times | when things really happened |
+| nodes | one node less, where nobody names the last one | the names of the others |
+| duration | the fault phase ends after the last thing that matters | everything before |
+| knobs | a setting or a property of the world goes back to its default | all others |
+| values | times and lengths become round or smaller numbers | all others |
+
+A pass is tried only as a whole candidate: a candidate that fails with the same property (and does
+not come to it by the harness's own fault) replaces the scenario; everything else is dropped. Since
+the run is a function of the scenario no candidate has to be run twice, and the result is exactly
+what `kraftprobe replay` will see. Rounds repeat until one changes nothing or the time is up.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass, field, fields, replace
+from typing import Any, TypeVar
+
+from checkers.history import EventType
+from cluster.backends.sim.settings import SimSettings
+from cluster.systems.kraft import NODE_SETTINGS
+from harness.sim.clients import HANDS
+from harness.sim.findings import SimResult, Violation
+from harness.sim.runner import MemoryJournal, Played, judge, play
+from harness.sim.scenario import Condition, Scenario, ScriptedOp, Step, Strand
+
+T = TypeVar("T")
+
+EVENTS_MAX = 12
+"""Fault and operation events that a person can follow; what shrinking aims at."""
+_CONTROL = frozenset({"cast", "wait"})
+
+
+@dataclass(slots=True)
+class Progress:
+    """What is told while it shrinks."""
+
+    pass_name: str = ""
+    tried: int = 0
+    kept: int = 0
+    events: int = 0
+
+
+@dataclass(slots=True)
+class Shrinker:
+    """Shrinks one scenario. `told` is called after each candidate."""
+
+    wanted: str
+    """The property that must stay violated."""
+    deadline_s: float
+    told: Callable[[Progress], None] = lambda _: None
+    progress: Progress = field(default_factory=Progress)
+    _seen: dict[str, bool] = field(default_factory=dict)
+    _played: Played | None = None
+    _violation: Violation | None = None
+
+    @property
+    def out_of_time(self) -> bool:
+        """Whether to stop now."""
+        return time.monotonic() >= self.deadline_s
+
+    def fails(self, scenario: Scenario) -> bool:
+        """Whether this one violates the property too; remembers how it went."""
+        key = repr(scenario)
+        if key in self._seen:
+            return self._seen[key]
+        if self.out_of_time:
+            return False
+        self.progress.tried += 1
+        verdict = False
+        try:
+            played, result = run(scenario)
+        except Exception:  # noqa: BLE001  (a candidate that cannot be run is no candidate)
+            played, result = None, None
+        if played is not None and result is not None and result.property == self.wanted:
+            verdict = True
+            self._played, self._violation = played, result.violations[0]
+        self._seen[key] = verdict
+        self.told(self.progress)
+        return verdict
+
+    def shrink(self, scenario: Scenario) -> Scenario:
+        """Shrink until nothing more helps. The scenario given must fail."""
+        assert self.fails(scenario), f"it does not violate {self.wanted}"
+        best = scenario
+        for name, single in (("cut short", self._end_early), ("strands", self._strands)):
+            best = self._pass(name, single, best)
+        best = self._pass("materialise", self._materialise, best)
+        best = self._pass("concretise", self._concretise, best)
+        passes = (
+            ("cut short", self._end_early),
+            ("strands", self._strands),
+            ("operations", self._operations),
+            ("steps", self._steps),
+            ("flatten", self._flatten),
+            ("nodes", self._nodes),
+            ("knobs", self._knobs),
+            ("values", self._values),
+        )
+        while not self.out_of_time:
+            before = best
+            for name, one in passes:
+                best = self._pass(name, one, best)
+            if best == before:
+                break
+        best = _in_order(best)
+        self.fails_again(best)
+        return best
+
+    def fails_again(self, scenario: Scenario) -> None:
+        """Play the result once more, for the story."""
+        self._played, result = run(scenario)
+        self._violation = result.violations[0] if result.violations else None
+
+    @property
+    def story(self) -> tuple[Played, Violation | None]:
+        """The last failing run, to be told."""
+        assert self._played is not None
+        return self._played, self._violation
+
+    def _pass(self, name: str, one: Callable[[Scenario], Scenario], scenario: Scenario) -> Scenario:
+        self.progress.pass_name, self.progress.events = name, scenario.events
+        if self.out_of_time:
+            return scenario
+        after = one(scenario)
+        self.progress.events = after.events
+        return after
+
+    def _keep(self, candidate: Scenario, current: Scenario) -> Scenario:
+        """The candidate if it fails too, else the current one."""
+        if candidate == current or not self.fails(candidate):
+            return current
+        self.progress.kept += 1
+        return candidate
+
+    def _last_played(self, scenario: Scenario) -> Played:
+        """How this very scenario was played."""
+        if self._played is None or self._played.scenario != scenario:
+            self._played, _ = run(scenario)
+        return self._played
+
+    # -- lists -----------------------------------------------------------------------------------
+
+    def _end_early(self, scenario: Scenario) -> Scenario:
+        """End the fault phase right after the violation, or after the last thing done."""
+        played = self._last_played(scenario)
+        at_ms = self._violation.at_ms if self._violation is not None else 0.0
+        seen_ms = at_ms - played.fault_phase_ms
+        if 0 < seen_ms < scenario.duration_ms:
+            cut = replace(scenario, duration_ms=float(round(seen_ms) + 10))
+            scenario = self._keep(_without_late(cut), scenario)
+        last_ms = max((act.at_ms for act in played.acts), default=0.0) - played.fault_phase_ms
+        shorter = float(round(max(last_ms, 0.0)) + 500)
+        if shorter < scenario.duration_ms:
+            scenario = self._keep(replace(scenario, duration_ms=shorter), scenario)
+        return scenario
+
+    def _strands(self, scenario: Scenario) -> Scenario:
+        def build(strands: Sequence[Strand]) -> Scenario:
+            return replace(scenario, strands=tuple(strands))
+
+        return build(self._ddmin(scenario.strands, build))
+
+    def _operations(self, scenario: Scenario) -> Scenario:
+        def build(operations: Sequence[ScriptedOp]) -> Scenario:
+            load = replace(scenario.workload, operations=tuple(operations))
+            return replace(scenario, workload=load)
+
+        return build(self._ddmin(scenario.workload.operations, build))
+
+    def _steps(self, scenario: Scenario) -> Scenario:
+        for number in range(len(scenario.strands)):
+            for position in reversed(range(len(scenario.strands[number].steps))):
+                if len(scenario.strands[number].steps) <= position:
+                    continue
+                candidate = _without_step(scenario, number, position)
+                scenario = self._keep(candidate, scenario)
+        strands = tuple(strand for strand in scenario.strands if strand.steps)
+        return self._keep(replace(scenario, strands=strands), scenario)
+
+    def _ddmin(self, items: Sequence[T], build: Callable[[Sequence[T]], Scenario]) -> tuple[T, ...]:
+        """Zeller's ddmin: complements of ever smaller parts."""
+        left = tuple(items)
+        if left and self.fails(build(())):
+            return ()
+        parts = 2
+        while len(left) >= 2 and not self.out_of_time:
+            size = max(1, len(left) // parts)
+            for start in range(0, len(left), size):
+                rest = left[:start] + left[start + size :]
+                if self.fails(build(rest)):
+                    self.progress.kept += 1
+                    left = rest
+                    parts = max(parts - 1, 2)
+                    break
+            else:
+                if size == 1:
+                    break
+                parts = min(2 * parts, len(left))
+        return left
+
+    # -- from words to facts ---------------------------------------------------------------------
+
+    def _materialise(self, scenario: Scenario) -> Scenario:
+        """Write the stream down as the operations that it began."""
+        if scenario.workload.rate_per_s <= 0:
+            return scenario
+        candidate = replace(scenario, workload=replace(scenario.workload, rate_per_s=0.0))
+        if self.fails(candidate):
+            return candidate
+        played = self._last_played(scenario)
+        operations = tuple(_begun(played))
+        load = replace(
+            scenario.workload, rate_per_s=0.0, operations=operations,
+            concurrency=max((op.worker for op in operations), default=0) + 1,
+        )  # fmt: skip
+        return self._keep(replace(scenario, workload=load), scenario)
+
+    def _concretise(self, scenario: Scenario) -> Scenario:
+        """Replace target words by the nodes that were hit, one step after the other."""
+        played = self._last_played(scenario)
+        concrete = scenario
+        hit = {
+            (act.strand, act.step): act.targets
+            for act in played.acts
+            if not act.undone and act.targets
+        }
+        for (number, position), targets in sorted(hit.items()):
+            concrete = _retarget(concrete, number, position, targets)
+        scenario = self._keep(concrete, scenario)
+        for number, position in sorted(hit):
+            candidate = _retarget(scenario, number, position, hit[number, position])
+            scenario = self._keep(candidate, scenario)
+        return self._keep(_name_casts(scenario, played), scenario)
+
+    def _flatten(self, scenario: Scenario) -> Scenario:
+        """Let steps that wait for a condition act at the time at which they did."""
+        for number, strand in enumerate(scenario.strands):
+            for position, step in enumerate(strand.steps):
+                if step.until is None:
+                    continue
+                played = self._last_played(scenario)
+                base_ms = _act_time(played, number, position - 1)
+                at_ms = _act_time(played, number, position)
+                if at_ms is None:
+                    continue
+                before_ms = played.fault_phase_ms + strand.at_ms if base_ms is None else base_ms
+                wait_ms = round(max(0.0, at_ms - before_ms), 3)
+                timed = replace(step, until=None, after_ms=wait_ms)
+                scenario = self._keep(_with_step(scenario, number, position, timed), scenario)
+        return scenario
+
+    # -- knobs and values ------------------------------------------------------------------------
+
+    def _nodes(self, scenario: Scenario) -> Scenario:
+        while scenario.nodes > 1:
+            candidate = _with_a_node_less(scenario)
+            if candidate is None or not self.fails(candidate):
+                return scenario
+            scenario = candidate
+        return scenario
+
+    def _knobs(self, scenario: Scenario) -> Scenario:
+        scenario = self._keep(replace(scenario, settings=dict(NODE_SETTINGS)), scenario)
+        scenario = self._keep(replace(scenario, world=SimSettings()), scenario)
+        for key, default in NODE_SETTINGS.items():
+            if scenario.settings.get(key, default) != default:
+                settings = {**scenario.settings, key: default}
+                scenario = self._keep(replace(scenario, settings=settings), scenario)
+        plain = SimSettings()
+        for item in fields(SimSettings):
+            if getattr(scenario.world, item.name) != getattr(plain, item.name):
+                world = replace(scenario.world, **{item.name: getattr(plain, item.name)})
+                scenario = self._keep(replace(scenario, world=world), scenario)
+        for calm in ({"loss": 0.0}, {"duplication": 0.0}, {"drift_ppm": 0.0}, {"skew_ms": 0.0}):
+            world = replace(scenario.world, **calm)
+            scenario = self._keep(replace(scenario, world=world), scenario)
+        return scenario
+
+    def _values(self, scenario: Scenario) -> Scenario:
+        for number in range(len(scenario.strands)):
+            for simpler in _rounder(scenario.strands[number].at_ms):
+                strands = list(scenario.strands)
+                strands[number] = replace(strands[number], at_ms=simpler)
+                scenario = self._keep(replace(scenario, strands=tuple(strands)), scenario)
+            for position in range(len(scenario.strands[number].steps)):
+                scenario = self._step_values(scenario, number, position)
+        for position in range(len(scenario.workload.operations)):
+            for simpler in _rounder(scenario.workload.operations[position].at_ms):
+                operations = list(scenario.workload.operations)
+                operations[position] = replace(operations[position], at_ms=simpler)
+                load = replace(scenario.workload, operations=tuple(operations))
+                scenario = self._keep(replace(scenario, workload=load), scenario)
+        for simpler in _rounder(scenario.duration_ms):
+            if simpler >= 1:
+                scenario = self._keep(replace(scenario, duration_ms=simpler), scenario)
+        return scenario
+
+    def _step_values(self, scenario: Scenario, number: int, position: int) -> Scenario:
+        for name in ("after_ms", "for_ms"):
+            step = scenario.strands[number].steps[position]
+            value = getattr(step, name)
+            for simpler in () if value is None else _rounder(value):
+                changed = replace(scenario.strands[number].steps[position], **{name: simpler})
+                candidate = _with_step(scenario, number, position, changed)
+                scenario = self._keep(candidate, scenario)
+        step = scenario.strands[number].steps[position]
+        if step.for_ms is not None:
+            candidate = _with_step(scenario, number, position, replace(step, for_ms=None))
+            scenario = self._keep(candidate, scenario)
+        for key in sorted(step.options):
+            step = scenario.strands[number].steps[position]
+            value = step.options[key]
+            if key.endswith("_ms") and isinstance(value, int | float):
+                for simpler in _rounder(value):
+                    changed = replace(step, options={**step.options, key: simpler})
+                    scenario = self._keep(_with_step(scenario, number, position, changed), scenario)
+        return scenario
+
+
+def run(scenario: Scenario) -> tuple[Played, SimResult]:
+    """Play and judge."""
+    journal = MemoryJournal()
+    played = play(scenario, journal, journal.events)
+    return played, judge(played)
+
+
+def _rounder(value: float) -> Iterator[float]:
+    """Simpler numbers than this, the simplest first."""
+    seen = {value}
+    for simpler in (0.0, *(float(round(value / unit) * unit) for unit in (1000, 100, 10, 1))):
+        if simpler not in seen and simpler >= 0:
+            seen.add(simpler)
+            yield simpler
+
+
+def _begun(played: Played) -> Iterator[ScriptedOp]:
+    """Operations of the stream that began in the fault phase, with the node that each asked."""
+    load = played.scenario.workload
+    hands = load.concurrency
+    total = hands + HANDS
+    ends: dict[int, str | None] = {}
+    open_at: dict[int | str, int] = {}
+    for event in played.events:
+        if event.process == "nemesis":
+            continue
+        if event.type is EventType.INVOKE:
+            open_at[event.process] = event.index
+        else:
+            ends[open_at[event.process]] = event.node
+    for event in played.events:
+        if event.process == "nemesis" or event.type is not EventType.INVOKE:
+            continue
+        assert isinstance(event.process, int), "clients are numbered"
+        worker = event.process % total
+        at_ms = event.time_ns / 1e6 - played.fault_phase_ms
+        if worker < hands and 0 <= at_ms < played.scenario.duration_ms:
+            node = ends.get(event.index)
+            yield ScriptedOp(round(at_ms, 3), worker, event.f, event.key, event.value, node)
+
+
+def _in_order(scenario: Scenario) -> Scenario:
+    """List operations in the order of their times, which is how they run anyway."""
+    operations = tuple(sorted(scenario.workload.operations, key=lambda op: op.at_ms))
+    return replace(scenario, workload=replace(scenario.workload, operations=operations))
+
+
+def _without_late(scenario: Scenario) -> Scenario:
+    """Drop strands and operations that begin after the end."""
+    strands = tuple(strand for strand in scenario.strands if strand.at_ms < scenario.duration_ms)
+    operations = tuple(op for op in scenario.workload.operations if op.at_ms < scenario.duration_ms)
+    load = replace(scenario.workload, operations=operations)
+    return replace(scenario, strands=strands, workload=load)
+
+
+def _with_step(scenario: Scenario, number: int, position: int, step: Step) -> Scenario:
+    strands = list(scenario.strands)
+    steps = list(strands[number].steps)
+    steps[position] = step
+    strands[number] = replace(strands[number], steps=tuple(steps))
+    return replace(scenario, strands=tuple(strands))
+
+
+def _without_step(scenario: Scenario, number: int, position: int) -> Scenario:
+    """Drop a step; the one behind it waits for both."""
+    strands = list(scenario.strands)
+    steps = list(strands[number].steps)
+    gone = steps.pop(position)
+    if position < len(steps):
+        later = steps[position]
+        steps[position] = replace(later, after_ms=round(later.after_ms + gone.after_ms, 3))
+    strands[number] = replace(strands[number], steps=tuple(steps))
+    return replace(scenario, strands=tuple(strands))
+
+
+def _retarget(scenario: Scenario, number: int, position: int, targets: tuple[str, ...]) -> Scenario:
+    step = scenario.strands[number].steps[position]
+    words = ",".join(f"node:{name}" for name in targets)
+    if step.targets == words or not step.targets:
+        return scenario
+    return _with_step(scenario, number, position, replace(step, targets=words))
+
+
+def _name_casts(scenario: Scenario, played: Played) -> Scenario:
+    """Replace the names that casts gave by nodes, in links and conditions too; drop the casts."""
+    strands = []
+    for number, strand in enumerate(scenario.strands):
+        names: dict[str, str] = dict(played.casts.get(number, {}))
+        steps = [_named(step, names) for step in strand.steps]
+        kept: list[Step] = []
+        owed_ms = 0.0
+        for step in steps:
+            if step.kind == "cast" and step.until is None:
+                owed_ms += step.after_ms
+                continue
+            kind = "wait" if step.kind == "cast" else step.kind
+            options = {} if step.kind == "cast" else step.options
+            kept.append(
+                replace(
+                    step, kind=kind, options=options, after_ms=round(step.after_ms + owed_ms, 3)
+                )
+            )
+            owed_ms = 0.0
+        strands.append(replace(strand, steps=tuple(kept)))
+    return replace(scenario, strands=tuple(strands))
+
+
+def _named(step: Step, names: dict[str, str]) -> Step:
+    def word(text: Any) -> Any:
+        if isinstance(text, str):
+            for name, node in sorted(names.items(), key=lambda item: -len(item[0])):
+                text = text.replace(f"@{name}", f"node:{node}")
+        return text
+
+    options = dict(step.options)
+    if "links" in options:
+        options["links"] = word(options["links"])
+    until = step.until
+    if isinstance(until, Condition):
+        until = replace(until, at=word(until.at))
+    return replace(step, targets=word(step.targets), options=options, until=until)
+
+
+def _act_time(played: Played, number: int, position: int) -> float | None:
+    for act in played.acts:
+        if (act.strand, act.step) == (number, position) and not act.undone:
+            return act.at_ms
+    return None
+
+
+def _with_a_node_less(scenario: Scenario) -> Scenario | None:
+    """The same without the last node, if nothing names it."""
+    last = f"n{scenario.nodes}"
+    told = repr(scenario.strands) + repr(scenario.workload.operations)
+    if last in told:
+        return None
+    return replace(scenario, nodes=scenario.nodes - 1)
+
+
+__all__ = ["EVENTS_MAX", "Progress", "Shrinker", "run"]
