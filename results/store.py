@@ -6,6 +6,7 @@
         history.parquet/  the same as tables, for Spark (results/tables.py)
         nodes/<node>/     logs, traces and evidence of a node (results/evidence_files.py)
         results.json      the judgement (results/model.py)
+        certificates.jsonl  the proof of every key's verdict (checkers/certificates.py)
         report.html, junit.xml
 
 A run is stored before anything judges it, and the judgement reads the store alone, so judging
@@ -52,6 +53,7 @@ class RunStore:
         self.parquet_path = self.folder / "history.parquet"
         self.nodes_path = self.folder / "nodes"
         self.results_path = self.folder / "results.json"
+        self.certificates_path = self.folder / "certificates.jsonl"
         self.report_path = self.folder / "report.html"
         self.junit_path = self.folder / "junit.xml"
 
@@ -80,6 +82,10 @@ class RunStore:
     def evidence_path(self, node: str) -> Path:
         """Folder of a node's decoded evidence."""
         return self.node_path(node) / "evidence"
+
+    def has_log(self, node: str) -> bool:
+        """Tell whether a node's decoded log is stored."""
+        return (self.evidence_path(node) / evidence_files.LOG_FILE).exists()
 
     def journal_writer(self) -> JournalWriter:
         """Begin the run's journal. Raises FileExistsError when it has one."""

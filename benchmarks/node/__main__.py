@@ -54,6 +54,13 @@ async def measure(arguments: argparse.Namespace, folder: Path) -> None:
         our_failovers = [await failover_ms(side.backend) for _ in range(arguments.failovers)]
     finally:
         await side.backend.down()
+    for clients in arguments.clients:
+        mine = median_load(ours[clients])
+        CONSOLE.print(
+            f"{clients} clients: {mine.writes_per_s:.0f} writes/s, p50 {mine.p50_ms:.1f} ms, "
+            f"p99 {mine.p99_ms:.1f} ms",
+            highlight=False,
+        )
     peer = Peer(folder / "pysyncobj")
     try:
         for repeat in range(arguments.repeats):

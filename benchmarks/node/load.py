@@ -38,7 +38,7 @@ class Writer:
 
     def __init__(self, number: int) -> None:
         loop = asyncio.get_running_loop()
-        self.network = TcpNetwork(loop)
+        self.network = TcpNetwork()
         self.client = Client(self.network, LoopClock(loop))
         self.number = number
         self.sequence = itertools.count()

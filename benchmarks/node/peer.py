@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import select
 import signal
 import socket
 import subprocess
@@ -12,6 +13,7 @@ from pathlib import Path
 
 from benchmarks.node.load import Load, summarize
 
+ANSWER_TIMEOUT_S = 90
 PROGRAM = Path(__file__).with_name("pysyncobj_node.py")
 
 
@@ -38,7 +40,10 @@ class Peer:
         self._read(address)
 
     def _read(self, address: str) -> dict[str, object]:
-        line = self._processes[address].stdout.readline()
+        stdout = self._processes[address].stdout
+        if not select.select([stdout], [], [], ANSWER_TIMEOUT_S)[0]:
+            raise SystemExit(f"a PySyncObj node did not answer within {ANSWER_TIMEOUT_S} s")
+        line = stdout.readline()
         if not line:
             raise SystemExit("a PySyncObj node ended")
         return json.loads(line)

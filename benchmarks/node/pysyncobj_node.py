@@ -31,8 +31,8 @@ class Store(SyncObj):
     def __init__(self, own: str, others: list[str], journal: str) -> None:
         conf = SyncObjConf(
             journalFile=journal,
-            autoTickPeriod=0.001,
-            appendEntriesPeriod=0.1,
+            autoTickPeriod=0.001,  # its defaults batch for 100 ms: tuned for latency here
+            appendEntriesPeriod=0.005,
             raftMinTimeout=1.0,
             raftMaxTimeout=2.0,
             connectionRetryTime=0.2,

@@ -9,6 +9,9 @@ import click
 
 from checkers.registry import CheckSpec
 from checkers.verdict import EXIT_CODES
+from cluster.backends.cleanup import find_leftovers
+from cluster.systems.kraft import KraftSystem
+from harness import evidence
 from harness.commands.options import spark_option
 from harness.errors import UsageError
 from harness.judgement import judge_and_report, tell
@@ -18,6 +21,7 @@ from results.report import write_report
 from results.session import Spark
 from results.store import RunStore
 
+_TRANSACTIONS = "transactions-"
 _PATH = click.Path(path_type=Path)
 
 
@@ -26,37 +30,77 @@ _PATH = click.Path(path_type=Path)
 @click.option("--model", metavar="M", help="For a file: what it must be a history of.")
 @click.option("--algorithm", metavar="A", help="For a file: which algorithm judges.")
 @click.option("--time-limit", type=float, metavar="S", help="For a file: seconds for each key.")
+@click.option("--memory-limit", type=float, metavar="MB", help="For a file: MB for each key.")
+@click.option("--certificate", type=_PATH, metavar="OUT", help="For a file: store the proofs.")
+@click.option("--independent", is_flag=True, help="For EDN: values are [key value] tuples.")
 @spark_option
 def check(
     target: Path,
     model: str | None,
     algorithm: str | None,
     time_limit: float | None,
+    memory_limit: float | None,
+    certificate: Path | None,
+    independent: bool,  # noqa: FBT001  (click passes options by name)
     spark_master: str | None,
 ) -> int:
     """Judge a stored run again, or a lone history file.
 
-    A file may be a journal of ours or a Jepsen history in EDN.
+    A file may be a journal of ours, JSON lines of the Porcupine corpus, or a Jepsen history in
+    EDN. With the models `transactions-list-append` and `transactions-rw-register` it is searched
+    for cycles, with `sessions` for broken session guarantees.
     """
+    given: dict[str, Any] = {
+        "model": model,
+        "algorithm": algorithm,
+        "time_limit_s": time_limit,
+        "memory_limit_mb": memory_limit,
+    }
+    options = {name: value for name, value in given.items() if value is not None}
     if target.is_dir():
-        if model or algorithm or time_limit is not None:
-            raise UsageError("--model, --algorithm and --time-limit are for history files")
+        if options or certificate is not None or independent:
+            raise UsageError("--model, limits and the like are for history files")
         return _check_run(RunStore(target), spark_master)
-    options: dict[str, Any] = {"model": model or "register"}
-    if algorithm is not None:
-        options["algorithm"] = algorithm
-    if time_limit is not None:
-        options["time_limit_s"] = time_limit
-    results = judge_file(target, [CheckSpec("linearizable", options)])
+    results = judge_file(
+        target, [_file_check(options)], independent=independent, certificates=certificate
+    )
     tell(results)
     return EXIT_CODES[results.status]
 
 
+def _file_check(options: dict[str, Any]) -> CheckSpec:
+    """Return the check that a model asks for: cycles and sessions are no linearizability."""
+    model = str(options.get("model", "register"))
+    if model == "sessions":
+        return CheckSpec("sessions")
+    if model.startswith(_TRANSACTIONS):
+        return CheckSpec("transactions", {"model": model.removeprefix(_TRANSACTIONS)})
+    return CheckSpec("linearizable", {"model": "register", **options})
+
+
 def _check_run(store: RunStore, spark_master: str | None) -> int:
+    _complete_evidence(store)
     if spark_master is None:
         return judge_and_report(store, None, with_report=True)
     with Spark(spark_master) as spark:
         return judge_and_report(store, spark, with_report=True)
+
+
+def _complete_evidence(store: RunStore) -> None:
+    """Decode the logs of a run whose harness was killed before it could.
+
+    Evidence that is stored is never made anew: judging again must judge the same.
+    """
+    missing = tuple(n for n in store.node_names(store.plan()) if not store.has_log(n))
+    if not missing:
+        return
+    run = store.folder.resolve().name
+    if find_leftovers(run_id=run):
+        raise UsageError(
+            f"nodes of {run} still run; end them first: kraftprobe cleanup --run {run}"
+        )
+    for problem in evidence.collect(store, KraftSystem(), missing):
+        click.echo(f"evidence: {problem}", err=True)
 
 
 @click.command()

@@ -75,6 +75,10 @@ def test_a_killed_run_keeps_its_journal_is_judged_and_cleaned_up(tmp_path: Path)
     before = journaled(run)
     assert processes_of(run.name), "the nodes of a killed harness live on until cleanup"
 
+    early = kraftprobe("check", str(run))
+    assert (early.returncode, len(early.stderr.splitlines())) == (2, 1), early.stderr
+    assert "cleanup --run" in early.stderr
+
     cleaned = kraftprobe("cleanup", "--runs", str(tmp_path))
     assert (cleaned.returncode, processes_of(run.name)) == (0, []), cleaned.stderr
 
@@ -86,6 +90,7 @@ def test_a_killed_run_keeps_its_journal_is_judged_and_cleaned_up(tmp_path: Path)
     by_name = {check["checker"]: check for check in results["checks"]}
     assert by_name["linearizable"]["status"] == "PASS"
     assert by_name["linearizable"]["operations"] >= 150
+    assert by_name["log-agreement"]["status"] == "PASS"
     assert [line for line in journaled(run) if line in set(before)] == before[: len(journaled(run))]
     assert kraftprobe("gate", str(run)).returncode == 3
 
