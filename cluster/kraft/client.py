@@ -70,7 +70,8 @@ class RaftClient:
         self._running = False
         self._started = False
         self._failed = False
-        self._stopped = False
+        self._halted = False
+        """Failed or stopped: nothing is done any more."""
         self._poke_pending = False
         self._timer: Timer | None = None
         self._timer_due_ms = math.inf
@@ -109,7 +110,7 @@ class RaftClient:
     def fail(self, error: BaseException) -> None:
         """Stop for good: an invariant is broken or the disk failed."""
         if not self._failed:
-            self._failed = True
+            self._failed = self._halted = True
             self._core.trace("fatal", reason=f"{type(error).__name__}: {error}")
             self._on_fatal(error)
 
@@ -235,33 +236,32 @@ class RaftClient:
             if continuation is not None:
                 continuation()
                 self._poll()
-            while self._events and not self._quorum.busy and not self._halted:
-                self._events.popleft()()
+            events, quorum = self._events, self._quorum
+            while events and not quorum.busy and not self._halted:
+                events.popleft()()
                 self._poll()
         except Exception as error:  # noqa: BLE001  (whatever it is, the node must not go on)
             self.fail(error)
         finally:
             self._running = False
 
-    @property
-    def _halted(self) -> bool:
-        return self._failed or self._stopped
-
     # -- poll ------------------------------------------------------------------------------------
 
     def _poll(self) -> None:
         """Do what the current role has to do now, and set the timer for what comes next."""
-        if self._quorum.busy or self._halted:
+        quorum, core = self._quorum, self._core
+        if quorum.busy or self._halted:
             return
         now_ms = self._clock.monotonic_ms()
-        if self._maybe_complete_shutdown(now_ms):
+        if core.shutting_down and self._maybe_complete_shutdown(now_ms):
             return
-        self._core.fetch_purgatory.expire(now_ms)
+        core.fetch_purgatory.expire(now_ms)
         due_ms = self._poll_state(now_ms)
-        if self._quorum.busy or self._halted:
+        if quorum.busy or self._halted:
             return
-        due_ms = min(due_ms, self._core.fetch_purgatory.next_deadline_ms())
-        self._arm(min(due_ms, self._shutdown_deadline_ms))
+        due_ms = min(due_ms, core.fetch_purgatory.next_deadline_ms(), self._shutdown_deadline_ms)
+        if due_ms < self._timer_due_ms:
+            self._arm(due_ms)
 
     def _poll_state(self, now_ms: float) -> float:
         """Poll the current role; returns when it wants to be polled again."""
@@ -360,16 +360,13 @@ class RaftClient:
 
     def _maybe_complete_shutdown(self, now_ms: float) -> bool:
         """Whether the graceful shutdown is over, which it may become now."""
-        core = self._core
-        if not core.shutting_down:
-            return False
-        state = self._quorum.state
+        core, state = self._core, self._quorum.state
         if isinstance(state, Leader) and core.peers and now_ms < self._shutdown_deadline_ms:
             return False
         resigning = isinstance(state, Resigned) and bool(state.unacknowledged)
         if resigning and now_ms < self._shutdown_deadline_ms:
             return False
-        self._stopped = True
+        self._halted = True
         self._arm(math.inf)
         self._shutdown_done()
         return True
@@ -378,8 +375,6 @@ class RaftClient:
 
     def _arm(self, due_ms: float) -> None:
         """Have one timer that is not later than `due_ms`; an early one just polls once more."""
-        if due_ms >= self._timer_due_ms and self._timer is not None:
-            return
         if self._timer is not None:
             self._timer.cancel()
             self._timer = None

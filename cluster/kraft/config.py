@@ -50,9 +50,7 @@ class RaftConfig:
         Kafka's constant, but never so long that an idle quorum's followers would take their leader
         for lost while their Fetch is parked, or give the Fetch up before it is answered.
         """
-        return min(
-            self.max_fetch_wait_ms, self.fetch_timeout_ms // 2, self.request_timeout_ms // 2
-        )
+        return min(self.max_fetch_wait_ms, self.fetch_timeout_ms // 2, self.request_timeout_ms // 2)
 
     @property
     def check_quorum_timeout_ms(self) -> float:

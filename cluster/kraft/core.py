@@ -17,7 +17,7 @@ from cluster.kraft.purgatory import ThresholdPurgatory
 from cluster.kraft.quorum_state import QuorumState, Then
 from cluster.kraft.replicated_log import ReplicatedLog
 from cluster.kraft.request_manager import RequestManager
-from cluster.kraft.states import Candidate, Prospective, Unattached
+from cluster.kraft.states import Candidate, Follower, Prospective, Unattached
 from cluster.kraft.types import IllegalStateError
 from cluster.log.control import LeaderChange, encode_control
 from cluster.ports import Clock, Endpoint, Network, Random, Trace
@@ -72,6 +72,11 @@ class RaftCore:
         """The leader's state, when this node leads."""
         state = self.quorum.state
         return state if isinstance(state, Leader) else None
+
+    @property
+    def is_settled(self) -> bool:
+        """Whether this node leads its epoch, or follows who does: no response of it moves it."""
+        return isinstance(self.quorum.state, Leader | Follower)
 
     @property
     def known_leader_endpoint(self) -> Endpoint | None:

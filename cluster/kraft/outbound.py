@@ -86,6 +86,9 @@ class OutboundRequests:
             raise IllegalStateError(f"a peer called our request invalid: {response}")
         same_epoch = response.leader_epoch == core.quorum.epoch
         usable = same_epoch and response.error is ErrorCode.none
+        if usable and response.leader_id == core.quorum.leader_id and core.is_settled:
+            on_response(response)  # nothing in it can be news
+            return
 
         def proceed() -> None:
             if usable:

@@ -62,7 +62,10 @@ class RequestManager:
 
     def has_any_in_flight(self, now_ms: float) -> bool:
         """Whether any request, to whatever node, is in flight."""
-        return any(self.is_awaiting(node_id, now_ms) for node_id in self._connections)
+        for connection in self._connections.values():
+            if connection.status is _Status.AWAITING_RESPONSE and now_ms < connection.until_ms:
+                return True
+        return False
 
     def is_backing_off(self, node_id: int, now_ms: float) -> bool:
         """Whether the last request to this node failed a moment ago."""

@@ -59,9 +59,14 @@ class VoterSet:
         if voter is None:
             return False
         known = voter.key.directory_id
-        return known is NO_DIRECTORY or known == key.directory_id or NO_DIRECTORY in (
-            known,
-            key.directory_id,
+        return (
+            known is NO_DIRECTORY
+            or known == key.directory_id
+            or NO_DIRECTORY
+            in (
+                known,
+                key.directory_id,
+            )
         )
 
     def is_only_voter(self, key: ReplicaKey) -> bool:

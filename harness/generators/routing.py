@@ -4,8 +4,10 @@
 
 from __future__ import annotations
 
+from functools import lru_cache
+
 from checkers.history import Event
-from harness.generators.base import NEMESIS, Answer, Context, Done, Generator
+from harness.generators.base import NEMESIS, Answer, Context, Done, Generator, Worker
 
 
 class Clients:
@@ -57,8 +59,13 @@ class Together:
 
 
 def _among_clients(context: Context) -> Context:
-    workers = tuple(worker for worker in context.workers if worker != NEMESIS)
+    workers = _without_nemesis(context.workers)
     return Context(context.now_ns, context.worker, workers, context.wake)
+
+
+@lru_cache(maxsize=64)
+def _without_nemesis(workers: tuple[Worker, ...]) -> tuple[Worker, ...]:
+    return tuple(worker for worker in workers if worker != NEMESIS)
 
 
 def _alone(context: Context) -> Context:

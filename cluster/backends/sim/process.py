@@ -136,10 +136,10 @@ class Process:
         self._scheduler = scheduler
         self._mesh = mesh
         self._disk = disk
-        self._host_clock = clock
         self._clock = _Clock(self, clock, scheduler)
         self._random = random.Random(f"{seed}/node/{name}/{incarnation}")
         self._on_trace = on_trace
+        self.monotonic_ms = clock.monotonic_ms
         self._on_death = on_death
         self._services: dict[int, WireService] = {}
         self._ready: Callable[[], None] | None = None
@@ -262,7 +262,3 @@ class Process:
         """Record an event: the node's Trace seam."""
         if self.alive:
             self._on_trace(self, event, fields)
-
-    def monotonic_ns(self) -> int:
-        """Return what the node's own clock shows, for the trace."""
-        return round(self._host_clock.monotonic_ms() * 1e6)

@@ -120,12 +120,18 @@ class SimNode:
         self.losses = random.Random(f"{seed}/losses/{name}")
         """Decides what a power loss keeps."""
         self.starts = random.Random(f"{seed}/starts/{name}")
-        self.trace: list[TraceLine] = []
+        self.events: list[tuple[float, int, str, TraceFields]] = []
+        """(the node's monotonic ms, incarnation, event, fields), oldest first."""
         self.is_doomed = False
         """Its disk fails next: that its process ends by itself is expected, once."""
         self.is_rotten = False
         """Its disk holds flipped bits: that a process refuses them is expected, from now on."""
         self._scheduler = world.scheduler
+
+    @property
+    def trace(self) -> tuple[TraceLine, ...]:
+        """Everything that its processes traced, as trace.jsonl has it."""
+        return tuple((round(t * 1e6), n, event, fields) for t, n, event, fields in self.events)
 
     def _complete_later(self, delay_ms: float, done: Callable[[], None]) -> object:
         # A completion belongs to the process that asked: it waits while that one is stopped.
@@ -362,7 +368,7 @@ class SimWorld:
             found[name] = NodeEvidence(
                 segments,
                 node.disk.read(state) if node.disk.exists(state) else None,
-                tuple(node.trace),
+                node.trace,
             )
         return found
 
@@ -392,8 +398,9 @@ class SimWorld:
 
     def _traced(self, process: Process, event: str, fields: TraceFields) -> None:
         if self.settings.trace_in_memory:
-            line = (process.monotonic_ns(), process.incarnation, event, fields)
-            self.nodes[process.name].trace.append(line)
+            self.nodes[process.name].events.append(
+                (process.monotonic_ms(), process.incarnation, event, fields)
+            )
         for observe in self.observers:
             observe(process, event, fields)
         if self._triggers:
