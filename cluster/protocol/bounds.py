@@ -149,12 +149,11 @@ def _compiled(entity: Any) -> _Shape:
 def _field(entity: Any, field: dataclasses.Field[Any], skip: int) -> _Shape:
     """Return the shape of a field; its walker passes `skip` bytes of other fields before it."""
     name = f"{entity.__name__}.{field.name}"
-    inner: Any = element(field.type)
-    nullable = is_optional(field.type)
+    inner, nullable = element(field.type), is_optional(field.type)
     # A header's client id kept its old form when headers became flexible (KIP-482).
     compact = entity.__flexible__ and entity.__type__ is not EntityType.header
     if dataclasses.is_dataclass(inner):
-        nested = _compiled(inner)
+        nested = _compiled(element(field.type))
         if is_array(field.type):
             return _array(name, nested, skip, compact=compact, nullable=nullable)
         if nullable:
