@@ -1,0 +1,132 @@
+"""The decorator for kernels, and what all of them share.
+
+Operations are integers: `code` one of READ, WRITE, ...; `a` what it needs the state to be, `b` what
+it makes of it. States are integers as well.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any, TypeVar, cast
+
+import numba
+import numpy as np
+
+Function = TypeVar("Function", bound=Callable[..., Any])
+
+READ, WRITE, CAS, NOT, APPEND = 0, 1, 2, 3, 4
+"""needs a | makes b | needs a, makes b | needs anything but a | appends to a hashed string."""
+
+RUNNING, FOUND, NONE, MEMORY, DIED = 0, 1, 2, 3, 4
+"""More to do | an order was found | there is none | out of memory | nothing left, but some were
+thrown away."""
+
+PRIME_1, PRIME_2 = 2**31 - 1, 2**31 - 19
+LOW_BITS = 2**31 - 1
+
+
+def jit(function: Function) -> Function:
+    """Compile on first call; keep the result on disk where some folder is writable."""
+    try:
+        return cast("Function", numba.njit(cache=True)(function))
+    except RuntimeError:  # no folder for the cache
+        return cast("Function", numba.njit(function))
+
+
+@jit
+def step(code, a, b, state):  # type: ignore[no-untyped-def]  # types are Numba's business
+    """Apply an operation: (legal, state after it)."""
+    if code == READ:
+        return state == a, state
+    if code == WRITE:
+        return True, b
+    if code == CAS:
+        return state == a, b
+    if code == NOT:
+        return state != a, state
+    # APPEND: two polynomial hashes, h(s + t) = h(s) * base ** len(t) + h(t), 31 bits each.
+    high = ((state >> 31) * (b >> 31) + (a >> 31)) % PRIME_1
+    low = ((state & LOW_BITS) * (b & LOW_BITS) + (a & LOW_BITS)) % PRIME_2
+    return True, (high << 31) | low
+
+
+@jit
+def mix(x):  # type: ignore[no-untyped-def]
+    """Scatter an integer over 64 bits (splitmix64, Steele, Lea and Flood 2014)."""
+    z = np.uint64(x) + np.uint64(0x9E3779B97F4A7C15)
+    z = (z ^ (z >> np.uint64(30))) * np.uint64(0xBF58476D1CE4E5B9)
+    z = (z ^ (z >> np.uint64(27))) * np.uint64(0x94D049BB133111EB)
+    return z ^ (z >> np.uint64(31))
+
+
+@jit
+def lay_out(invoke, complete, info):  # type: ignore[no-untyped-def]
+    """Put calls and returns in order of time, calls first at equal times (closed intervals).
+
+    Returns (entries, call rank, return rank): entry i is the call of operation i, n + i its
+    return; indeterminate operations have no return, their rank is the largest integer.
+    """
+    n = len(invoke)
+    returns = np.empty(n, np.int32)
+    count = 0
+    moves = 0
+    for i in range(n):
+        if info[i]:
+            continue
+        j = count
+        while j > 0 and complete[returns[j - 1]] > complete[i]:
+            returns[j] = returns[j - 1]
+            j -= 1
+        returns[j] = i
+        moves += count - j
+        count += 1
+        if moves > 300 * n + 1000:
+            break
+    if moves > 300 * n + 1000:  # completions far from order: sort properly
+        determinate = np.nonzero(~info)[0]
+        count = len(determinate)
+        sorted_ = determinate[np.argsort(complete[determinate], kind="mergesort")]
+        for j in range(count):
+            returns[j] = sorted_[j]
+    entries = np.empty(n + count, np.int32)
+    call = np.empty(n, np.int32)
+    ret = np.full(n, 2**31 - 1, np.int32)
+    i = j = rank = 0
+    while i < n or j < count:
+        if i < n and (j >= count or invoke[i] <= complete[returns[j]]):
+            entries[rank] = i
+            call[i] = rank
+            i += 1
+        else:
+            entries[rank] = n + returns[j]
+            ret[returns[j]] = rank
+            j += 1
+        rank += 1
+    return entries, call, ret
+
+
+@jit
+def classes(chosen, code, a, b):  # type: ignore[no-untyped-def]
+    """Group operations that would do the same, each group in order of invocation.
+
+    `chosen`: positions in order of invocation. Returns (members, starts): class c holds
+    `members[starts[c]:starts[c + 1]]`.
+    """
+    count = len(chosen)
+    hashed = np.empty(count, np.uint64)
+    for k in range(count):
+        i = chosen[k]
+        hashed[k] = mix(mix(mix(code[i]) ^ np.uint64(a[i])) ^ np.uint64(b[i]))
+    order = np.argsort(hashed, kind="mergesort")
+    members = np.empty(count, np.int32)
+    starts = np.empty(count + 1, np.int32)
+    found = 0
+    for k in range(count):
+        i = chosen[order[k]]
+        members[k] = i
+        before = members[k - 1] if k > 0 else -1
+        if before < 0 or code[i] != code[before] or a[i] != a[before] or b[i] != b[before]:
+            starts[found] = k
+            found += 1
+    starts[found] = count
+    return members, starts[: found + 1]
