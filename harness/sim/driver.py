@@ -193,7 +193,7 @@ class Driver:
             case "start":
                 effects.start(targets)
             case "partition" | "cut":
-                return effects.cut(links)
+                return effects.cut(targets, links)
             case "join":
                 effects.join(targets)
             case "hold":

@@ -23,6 +23,8 @@ from harness.sim.watch import Watch
 
 Undo = Callable[[], None]
 Link = tuple[str, str]
+Group = tuple[frozenset[str], tuple[Link, ...]]
+"""Links that were cut together, and the nodes on whose account."""
 FOLDER = "__cluster_metadata-0"
 
 
@@ -37,6 +39,7 @@ class Effects:
     lost: set[str] = field(default_factory=set)
     """Nodes whose files were damaged: they must refuse to start, and are not started again."""
     _cuts: Counter[Link] = field(default_factory=Counter)
+    _groups: list[Group] = field(default_factory=list)
     _stalls: Counter[str] = field(default_factory=Counter)
     _rules: list[tuple[Link, Rule]] = field(default_factory=list)
     _rates: dict[str, float] = field(default_factory=dict)
@@ -82,26 +85,31 @@ class Effects:
 
     # -- links -----------------------------------------------------------------------------------
 
-    def cut(self, links: Sequence[Link]) -> Undo:
-        """Cut directed links."""
+    def cut(self, nodes: Sequence[str], links: Sequence[Link]) -> Undo:
+        """Cut directed links, on account of these nodes (of all ends, when none is named)."""
+        whose = frozenset(nodes) or frozenset(end for link in links for end in link)
+        group = (whose, tuple(links))
+        self._groups.append(group)
         for link in links:
             self._cuts[link] += 1
             self.world.mesh.cut(*link)
-        return lambda: self._restore(links)
+        return lambda: self._restore(group)
 
-    def _restore(self, links: Sequence[Link]) -> None:
-        for link in links:
+    def _restore(self, group: Group) -> None:
+        if group not in self._groups:
+            return
+        self._groups.remove(group)
+        for link in group[1]:
             if self._cuts[link] > 0:
                 self._cuts[link] -= 1
                 if self._cuts[link] == 0:
                     self.world.mesh.restore(*link)
 
     def join(self, nodes: Sequence[str]) -> None:
-        """Restore every link of these nodes, whoever cut it."""
-        for link in sorted(self._cuts):
-            if self._cuts[link] and (link[0] in nodes or link[1] in nodes):
-                self._cuts[link] = 0
-                self.world.mesh.restore(*link)
+        """Restore what was cut on account of these nodes; other cuts of their links stay."""
+        for group in list(self._groups):
+            if group[0].intersection(nodes):
+                self._restore(group)
 
     def hold(self, links: Sequence[Link], types: Sequence[str]) -> Undo:
         """Keep messages on their way."""
@@ -266,10 +274,8 @@ class Effects:
     def heal(self) -> None:
         """Undo everything; start every node that may be."""
         self.let_go((), deliver=True)
-        for link in sorted(self._cuts):
-            if self._cuts[link]:
-                self._cuts[link] = 0
-                self.world.mesh.restore(*link)
+        for group in list(self._groups):
+            self._restore(group)
         for node in self.world.names:
             self._stalls[node] = 0
             self.world.nodes[node].disk.resume()

@@ -8,7 +8,7 @@
 | `start` | nodes that are down | | nothing |
 | `partition` | `targets` against the rest, or a whole `shape` | `shape`, `one_way` (in, out) | restored links |
 | `cut` | the links `links` (`@A>@B`, `@A-@B` for both ways) | `links` | restored links |
-| `join` | all links of the targets are restored | | nothing |
+| `join` | what was cut on account of the targets is restored | | nothing |
 | `hold` | messages of `types` on `links` are kept | `links`, `types` | delivery, in order |
 | `release` | what is held on `links` (all without) is delivered, and nothing more held | `links` | nothing |
 | `drop_held` | the same, but it is lost | `links` | nothing |
