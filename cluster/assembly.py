@@ -16,6 +16,7 @@ from cluster.config import BROKER_ROLE, NodeConfig
 from cluster.controller.apis import ControllerApis
 from cluster.controller.cluster_info import ClusterInfo
 from cluster.controller.controller import ControllerSettings, QuorumController
+from cluster.controller.feature_control import features_of
 from cluster.forwarding import forward, is_for_controller
 from cluster.kraft.client import RaftClient
 from cluster.kraft.config import RaftConfig
@@ -23,6 +24,7 @@ from cluster.kraft.messages import RaftRequest
 from cluster.kraft.voters import VoterSet
 from cluster.log.log import Log, LogConfig
 from cluster.ports import Clock, Disk, Network, Random, Trace
+from cluster.protocol.features import Features
 
 METADATA_DIRECTORY: Final = "__cluster_metadata-0"
 
@@ -109,6 +111,10 @@ class Node:
             self.raft.handle(message, reply)
         else:
             self._apis.handle(listener, message, reply)
+
+    def features(self) -> Features:
+        """Tell what ApiVersions says of features on this node's listeners."""
+        return features_of(self.controller.image)
 
     def shutdown(self, timeout_ms: float, done: Callable[[], None]) -> None:
         """Hand leadership over and stop, within `timeout_ms`; then call `done`."""

@@ -198,6 +198,7 @@ class _Process:
                             if listener.name in self._config.controller_listener_names
                             else ListenerType.BROKER,
                             node,
+                            node.features,
                         ),
                         listener.host,
                         listener.port,

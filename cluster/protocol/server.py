@@ -14,12 +14,16 @@ from typing import Any, Final, Protocol
 from cluster.errors import ErrorCode
 from cluster.protocol.apis import LISTENER_APIS, ApiKey, ListenerType
 from cluster.protocol.codec import Request, UnwritableError, read_request, write_response
+from cluster.protocol.features import NO_FEATURES, Features
 from cluster.protocol.messages import (
     NO_THROTTLE,
     ApiVersion,
     ApiVersionsRequest,
     ApiVersionsResponse,
+    FinalizedFeatureKey,
+    SupportedFeatureKey,
     i16,
+    i64,
 )
 
 _SOFTWARE_NAME: Final = re.compile(r"[a-zA-Z0-9](?:[a-zA-Z0-9\-.]*[a-zA-Z0-9])?")
@@ -42,6 +46,8 @@ class ListenerService:
     name: str
     type: ListenerType
     handler: RequestHandler
+    features: Callable[[], Features] = lambda: NO_FEATURES
+    """Asked anew for each ApiVersions request."""
 
     def serve(self, frame: bytes, respond: Callable[[bytes | None], None]) -> None:
         """Serve one request; `respond` gets the response frame, or None to close the connection.
@@ -51,18 +57,20 @@ class ListenerService:
         """
         request = read_request(frame, LISTENER_APIS[self.type])
         if request.key is ApiKey.API_VERSIONS:
-            respond(write_response(request, self._api_versions(request.message)))
+            respond(write_response(request, self._api_versions(request)))
         elif request.refusal is not None:
             respond(write_response(request, request.refusal))
         else:
             self.handler.handle(self.name, request.message, _Reply(request, respond))
 
-    def _api_versions(self, message: ApiVersionsRequest | ErrorCode) -> ApiVersionsResponse:
+    def _api_versions(self, request: Request) -> ApiVersionsResponse:
         error = ErrorCode.none
+        message: ApiVersionsRequest | ErrorCode = request.message
         if isinstance(message, ErrorCode):
             error = message
         elif not (_valid(message.client_software_name) and _valid(message.client_software_version)):
             error = ErrorCode.invalid_request
+        features = self.features() if error is ErrorCode.none else NO_FEATURES
         return ApiVersionsResponse(
             error_code=error,
             api_keys=tuple(
@@ -70,7 +78,25 @@ class ListenerService:
                 for key, v in LISTENER_APIS[self.type].items()
             ),
             throttle_time=NO_THROTTLE,
+            supported_features=_supported(features, request.version),
+            finalized_features_epoch=i64(features.finalized_epoch),
+            finalized_features=tuple(
+                FinalizedFeatureKey(
+                    name=f.name, min_version_level=i16(f.level), max_version_level=i16(f.level)
+                )
+                for f in features.finalized
+            ),
         )
+
+
+def _supported(features: Features, version: int) -> tuple[SupportedFeatureKey, ...]:
+    # Clients before version 4 refuse the whole answer at a feature from level 0 on (KAFKA-17011).
+    lowest = 0 if version >= 4 else 1
+    return tuple(
+        SupportedFeatureKey(name=f.name, min_version=i16(f.min_level), max_version=i16(f.max_level))
+        for f in features.supported
+        if f.min_level >= lowest
+    )
 
 
 def _valid(software: str) -> bool:

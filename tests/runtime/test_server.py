@@ -4,11 +4,13 @@ from contextlib import asynccontextmanager
 
 import pytest
 
+from cluster.controller.feature_control import SUPPORTED
 from cluster.errors import ErrorCode
 from cluster.kraft.messages import DescribeQuorumRequest, DescribeQuorumResponse
 from cluster.ports import Endpoint
 from cluster.protocol.apis import LISTENER_APIS, ApiKey, ListenerType
 from cluster.protocol.codec import read_response, write_request
+from cluster.protocol.features import Features, FinalizedFeature
 from cluster.protocol.messages import (
     NO_THROTTLE,
     ApiVersionsRequest,
@@ -230,6 +232,34 @@ def test_api_versions_tells_what_the_listener_serves(version):
             assert served == {k: (v.lowest, v.highest) for k, v in table.items()}
 
     run(body)
+
+
+@pytest.mark.parametrize(
+    ("version", "supported", "finalized"),
+    [
+        (0, [], []),
+        (2, [], []),
+        (3, [("metadata.version", 30, 30)], [("metadata.version", 30, 30)]),
+        (
+            4,
+            [("metadata.version", 30, 30), ("kraft.version", 0, 0)],
+            [("metadata.version", 30, 30)],
+        ),
+    ],
+)
+def test_api_versions_names_features_but_before_version_4_none_that_begins_at_0(
+    version, supported, finalized
+):
+    features = Features(SUPPORTED, (FinalizedFeature("metadata.version", 30),), 17)
+    service = ListenerService("L", ListenerType.BROKER, Echo(), lambda: features)
+    frames = []
+    service.serve(write_request(VERSIONS, version, 1, "t")[4:], frames.append)
+    answer = read_response(frames[0][4:], ApiKey.API_VERSIONS, version)
+    assert [(f.name, f.min_version, f.max_version) for f in answer.supported_features] == supported
+    assert [
+        (f.name, f.min_version_level, f.max_version_level) for f in answer.finalized_features
+    ] == finalized
+    assert answer.finalized_features_epoch == (17 if version >= 3 else -1)
 
 
 def test_bytes_after_a_request_are_ignored_because_librdkafka_sends_some():
