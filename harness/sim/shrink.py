@@ -10,6 +10,7 @@ what is left. The passes, each with the invariant that it keeps:
 | strands, steps | ddmin over strands, then over the steps of each | order, and the time of what stays |
 | operations | ddmin over the list | their times |
 | flatten | waits for a condition become fixed times | when things really happened |
+| gaps | less time passes where nothing is done | order |
 | nodes | one node less, where nobody names the last one | the names of the others |
 | duration | the fault phase ends after the last thing that matters | everything before |
 | knobs | a setting or a property of the world goes back to its default | all others |
@@ -105,6 +106,7 @@ class Shrinker:
             ("operations", self._operations),
             ("steps", self._steps),
             ("flatten", self._flatten),
+            ("gaps", self._gaps),
             ("nodes", self._nodes),
             ("knobs", self._knobs),
             ("values", self._values),
@@ -262,6 +264,22 @@ class Shrinker:
                 scenario = self._keep(_with_step(scenario, number, position, timed), scenario)
         return scenario
 
+    def _gaps(self, scenario: Scenario) -> Scenario:
+        """Let less time pass where nothing is done: before anything, then between things."""
+        moments = {strand.at_ms for strand in scenario.strands}
+        moments |= {op.at_ms for op in scenario.workload.operations}
+        for moment in sorted(moments, reverse=True):
+            earlier = max((other for other in moments if other < moment), default=0.0)
+            for left_ms in (0.0, 0.25 * (moment - earlier)):
+                by_ms = round(moment - earlier - left_ms, 1)
+                if by_ms >= 1.0:
+                    candidate = _earlier(scenario, moment, by_ms)
+                    after = self._keep(candidate, scenario)
+                    if after is not scenario:
+                        scenario = after
+                        break
+        return scenario
+
     # -- knobs and values ------------------------------------------------------------------------
 
     def _nodes(self, scenario: Scenario) -> Scenario:
@@ -284,8 +302,11 @@ class Shrinker:
             if getattr(scenario.world, item.name) != getattr(plain, item.name):
                 world = replace(scenario.world, **{item.name: getattr(plain, item.name)})
                 scenario = self._keep(replace(scenario, world=world), scenario)
-        for calm in ({"loss": 0.0}, {"duplication": 0.0}, {"drift_ppm": 0.0}, {"skew_ms": 0.0}):
-            world = replace(scenario.world, **calm)
+        for calm in (
+            replace(scenario.world, loss=0.0, duplication=0.0),
+            replace(scenario.world, drift_ppm=0.0, skew_ms=0.0),
+        ):
+            world = calm
             scenario = self._keep(replace(scenario, world=world), scenario)
         return scenario
 
@@ -313,7 +334,8 @@ class Shrinker:
             step = scenario.strands[number].steps[position]
             value = getattr(step, name)
             for simpler in () if value is None else _rounder(value):
-                changed = replace(scenario.strands[number].steps[position], **{name: simpler})
+                told: dict[str, Any] = {name: simpler}
+                changed = replace(scenario.strands[number].steps[position], **told)
                 candidate = _with_step(scenario, number, position, changed)
                 scenario = self._keep(candidate, scenario)
         step = scenario.strands[number].steps[position]
@@ -375,6 +397,19 @@ def _in_order(scenario: Scenario) -> Scenario:
     """List operations in the order of their times, which is how they run anyway."""
     operations = tuple(sorted(scenario.workload.operations, key=lambda op: op.at_ms))
     return replace(scenario, workload=replace(scenario.workload, operations=operations))
+
+
+def _earlier(scenario: Scenario, from_ms: float, by_ms: float) -> Scenario:
+    """Let everything from a moment on come earlier, the end too."""
+
+    def moved(at_ms: float) -> float:
+        return round(at_ms - by_ms, 3) if at_ms >= from_ms else at_ms
+
+    strands = tuple(replace(strand, at_ms=moved(strand.at_ms)) for strand in scenario.strands)
+    operations = tuple(replace(op, at_ms=moved(op.at_ms)) for op in scenario.workload.operations)
+    load = replace(scenario.workload, operations=operations)
+    duration_ms = max(1.0, scenario.duration_ms - by_ms)
+    return replace(scenario, strands=strands, workload=load, duration_ms=duration_ms)
 
 
 def _without_late(scenario: Scenario) -> Scenario:

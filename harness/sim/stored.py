@@ -21,6 +21,7 @@ from harness import evidence
 from harness.errors import UsageError
 from harness.judgement import judge_and_report
 from harness.recorder import Journal
+from harness.running import versions
 from harness.sim.findings import SimResult
 from harness.sim.runner import Played, judge, play
 from harness.sim.scenario import Scenario
@@ -102,6 +103,7 @@ def plan_document(scenario: Scenario, run: str) -> dict[str, Any]:
         "faults": sorted({step.kind for strand in scenario.strands for step in strand.steps}),
         "checks": names,
         "expectations": {},
+        "versions": dict(versions()),
         "scenario": json.loads(json.dumps(scenario.to_json())),
         "command": f"kraftprobe replay {run}/scenario.json",
     }

@@ -27,31 +27,51 @@ class Line:
     at_ms: float
     order: int
     text: str
+    routine: tuple[str, str] | None = None
+    """(node, verb) of what happens all the time; such lines in a row become one."""
+    offsets: tuple[int, int] = (0, 0)
 
 
 def tell(played: Played, violation: Violation | None) -> list[str]:
     """The story, one numbered line a thing."""
-    scenario = played.scenario
     end_ms = violation.at_ms if violation is not None and violation.at_ms else float("inf")
     lines = [*_acts(played), *_clients(played), *_nodes(played)]
     ordered = sorted(
         (line for line in lines if line.at_ms <= end_ms), key=lambda line: (line.at_ms, line.order)
     )
-    told = [f"{line.at_ms / 1000.0:9.4f} s  {line.text}" for line in _shortened(ordered)]
-    head = [_setting(scenario)]
+    told = [f"{line.at_ms / 1000.0:9.4f} s  {line.text}" for line in _shortened(_joined(ordered))]
     tail = [] if violation is None else [f"VIOLATED {violation.property}: {violation.explanation}"]
     return [
-        *head,
+        _setting(played.scenario),
         *(f"{number:3}. {text}" for number, text in enumerate(told, start=1)),
         *tail,
     ]
 
 
-def _setting(scenario: Scenario) -> str:
-    mutant = "" if scenario.mutant is None else f" of the mutant {scenario.mutant}"
-    return (
-        f"{scenario.nodes} nodes{mutant}, seed {scenario.seed}, workload {scenario.workload.name}"
-    )
+def _joined(lines: list[Line]) -> list[Line]:
+    """Join what a node does again and again while nothing else happens."""
+    joined: list[Line] = []
+    open_: dict[tuple[str, str], Line] = {}
+
+    def close() -> None:
+        joined.extend(sorted(open_.values(), key=lambda line: (line.at_ms, line.order)))
+        open_.clear()
+
+    for line in lines:
+        if line.routine is None:
+            close()
+            joined.append(line)
+            continue
+        before = open_.get(line.routine)
+        first = line.offsets[0] if before is None else min(before.offsets[0], line.offsets[0])
+        last = line.offsets[1] if before is None else max(before.offsets[1], line.offsets[1])
+        at_ms = line.at_ms if before is None else before.at_ms
+        span = f"offsets {first} to {last}" if first != last else f"offset {first}"
+        node, verb = line.routine
+        text = f"{node} {verb.format(offsets=span, last=last)}"
+        open_[line.routine] = Line(at_ms, line.order, text, line.routine, (first, last))
+    close()
+    return joined
 
 
 def _shortened(lines: list[Line]) -> list[Line]:
@@ -61,6 +81,13 @@ def _shortened(lines: list[Line]) -> list[Line]:
     left_out = len(lines) - _LINES_MAX + 1
     gap = Line(lines[10].at_ms, 0, f"... {left_out} things more ...")
     return [*lines[:10], gap, *lines[10 + left_out :]]
+
+
+def _setting(scenario: Scenario) -> str:
+    mutant = "" if scenario.mutant is None else f" of the mutant {scenario.mutant}"
+    return (
+        f"{scenario.nodes} nodes{mutant}, seed {scenario.seed}, workload {scenario.workload.name}"
+    )
 
 
 # -- faults ---------------------------------------------------------------------------------------
@@ -164,41 +191,50 @@ def _operation(begun: Event, ended: Event) -> str:
 
 
 def _nodes(played: Played) -> Iterator[Line]:
-    world = played.backend.world
-    for name, node in world.nodes.items():
-        for at_ms, incarnation, event, fields in played.watch.told.get(name, ()):
-            del incarnation
-            text = _trace_text(name, event, fields)
-            if text:
+    for name, told in played.watch.told.items():
+        for at_ms, _, event, fields in told:
+            routine = _routine(event, fields)
+            if routine is not None:
+                verb, first, last = routine
+                yield Line(at_ms, 1, "", (name, verb), (first, last))
+            elif text := _trace_text(name, event, fields):
                 yield Line(at_ms, 1, text)
-        del node
 
 
-def _trace_text(name: str, event: str, fields: Mapping[str, Any]) -> str:  # noqa: C901  (a table)
+def _routine(event: str, fields: Mapping[str, Any]) -> tuple[str, int, int] | None:
+    """(verb, first offset, last offset) of what nodes do all the time."""
+    match event:
+        case "append":
+            verb = "appended" if fields["role"] == "leader" else "copied"
+            text = f"{verb} {{offsets}} in epoch {fields['epoch']}"
+            return text, fields["base_offset"], fields["last_offset"]
+        case "hw" if fields["role"] == "leader":
+            offset = fields["offset"]
+            text = f"counted everything below {{last}} as committed in epoch {fields['epoch']}"
+            return text, offset, offset
+        case _:
+            return None
+
+
+def _trace_text(name: str, event: str, fields: Mapping[str, Any]) -> str:
     match event:
         case "recovered":
             return f"{name} started with a log up to offset {fields['end_offset']}"
         case "vote" if fields["granted"] and not fields["pre_vote"]:
             return f"{name} voted for n{fields['candidate_id']} in epoch {fields['epoch']}"
-        case "state" if fields["state"] == "Candidate":
-            return f"{name} stood for election in epoch {fields['epoch']}"
-        case "state" if fields["state"] == "Leader":
-            return f"{name} became leader of epoch {fields['epoch']}"
-        case "state" if fields["state"] == "Resigned":
-            return f"{name} resigned as leader of epoch {fields['epoch']}"
-        case "append" if fields["role"] == "leader":
-            first, last = fields["base_offset"], fields["last_offset"]
-            return f"{name} appended offsets {first} to {last} in epoch {fields['epoch']}"
-        case "append":
-            first, last = fields["base_offset"], fields["last_offset"]
-            return f"{name} copied offsets {first} to {last} (epoch {fields['epoch']})"
+        case "state":
+            verb = _STATES.get(fields["state"])
+            return f"{name} {verb} epoch {fields['epoch']}" if verb else ""
         case "truncate":
             return f"{name} cut its log back to offset {fields['end_offset']}"
-        case "hw" if fields["role"] == "leader":
-            return f"{name} counted everything below offset {fields['offset']} as committed"
-        case "ack":
-            return f"{name} answers the write at offset {fields['offset']}: committed"
         case "fatal":
             return f"{name} ended itself: {fields['reason']}"
         case _:
             return ""
+
+
+_STATES = {
+    "Candidate": "stood for election in",
+    "Leader": "became leader of",
+    "Resigned": "resigned as leader of",
+}
