@@ -68,6 +68,7 @@ async def measure(arguments: argparse.Namespace, folder: Path) -> None:
     )
     with Target(folder) as target, Progress(*columns, console=CONSOLE) as progress:
         await target.wait_until_up()
+        first_epoch = await target.write_epoch()
         try:
             outcomes = await send_all(target, frames, warm_up, progress)
             before_bytes = target.rss_bytes
@@ -75,6 +76,7 @@ async def measure(arguments: argparse.Namespace, folder: Path) -> None:
             outcomes += await send_all(target, frames, arguments.frames - warm_up, progress)
             seconds = loop.time() - start
             alive = [await target.answers(listener) for listener in ListenerType]
+            epoch = await target.write_epoch()
         except* (HangError, OSError) as errors:
             error: BaseException = errors
             while isinstance(error, BaseExceptionGroup):
@@ -87,6 +89,7 @@ async def measure(arguments: argparse.Namespace, folder: Path) -> None:
     CONSOLE.print(
         f"{arguments.frames} frames of {len(APIS)} versions of APIs, seed {arguments.seed}: "
         + ", ".join(f"{outcomes[name]} {name}" for name in ("answered", "closed", "parked"))
+        + f"\nthe node acknowledges writes, in epoch {epoch}; it began in epoch {first_epoch}"
         + f"\n{(arguments.frames - warm_up) / seconds:.0f} frames/s over {CONNECTIONS} connections"
         + f"\nmemory {before_bytes / MIB:.1f} MiB after {warm_up} frames, "
         + f"{after_bytes / MIB:.1f} MiB at the end: {grown_mib:+.1f}, "

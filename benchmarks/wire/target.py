@@ -12,7 +12,11 @@ import sys
 from pathlib import Path
 
 from benchmarks.wire.frames import CLUSTER_ID, Frame
+from cluster.client import CLUSTER_RESOURCE, CallFailed, Client
+from cluster.ports import Endpoint
 from cluster.protocol.apis import ApiKey, ListenerType
+from cluster.runtime.clock import LoopClock
+from cluster.runtime.network import TcpNetwork
 
 START_S = 30.0
 HANG_S = 20.0
@@ -92,6 +96,25 @@ class Target:
             async with Connection(self.ports[listener]) as connection:
                 return await connection.reacts(_PROBE, HANG_S) == "answered"
         return False
+
+    async def write_epoch(self) -> int:
+        """Write, once the node leads, and return its epoch. Raises HangError."""
+        network = TcpNetwork()
+        client = Client(network, LoopClock(asyncio.get_running_loop()))
+        endpoint = Endpoint(1, "127.0.0.1", self.ports[ListenerType.CONTROLLER])
+        written = None
+        try:
+            async with asyncio.timeout(HANG_S):
+                while written is None or written.type != "ok":
+                    written = await client.alter_config(
+                        endpoint, CLUSTER_RESOURCE, "last", "set", "write"
+                    )
+                    await asyncio.sleep(0.05)
+                return int((await client.describe_quorum(endpoint)).leader_epoch)
+        except (TimeoutError, CallFailed) as error:
+            raise HangError(f"no write is acknowledged any more: {written or error}") from error
+        finally:
+            network.close()
 
 
 class Connection:
