@@ -10,7 +10,11 @@ the order of that queue:
 - the recovery point is written behind the sync that earned it, and durably lowered ahead of a
   truncation below it, so that it never claims more than is durable;
 - truncation removes whole segments last to first, each durably, before it cuts the one that stays,
-  so that no removed segment can come back behind newer records.
+  so that no removed segment can come back behind newer records;
+- deletion below a snapshot removes segments first to last, each durably, after the leader-epoch
+  file has forgotten them, so that what is left is always one log without a hole;
+- truncation of everything lowers the recovery point first and begins the new segment last, so that
+  a crash leaves a prefix of the old log, nothing, or the new one.
 
 What is not durable is served from memory (`Tail`). `docs/storage.md` tells what is durable when.
 """
@@ -22,7 +26,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 
 from cluster.log.checkpoint import RECOVERY_POINT_FILE, encode_recovery_point
-from cluster.log.epoch_cache import EPOCH_FILE, LeaderEpochCache
+from cluster.log.epoch_cache import EPOCH_FILE, EpochEntry, LeaderEpochCache
 from cluster.log.reader import locate_batch, read_batches
 from cluster.log.records import iter_batches
 from cluster.log.recovery import CorruptLogError, Recovered, recover
@@ -70,6 +74,7 @@ class Log:
         self._on_failure = on_failure
         self._segments = recovered.segments
         self._epochs = recovered.epochs
+        self._epochs_in_file: tuple[EpochEntry, ...] | None = None
         self._epoch_file = recovered.epoch_file
         self._recovery_point = recovered.recovery_point
         self._tail = Tail(recovered.end_offset, config.cache_bytes)
@@ -198,6 +203,56 @@ class Log:
                 self._flush.end_offset = min(self._flush.end_offset, offset)
         self._epochs.truncate_from_end(offset)
 
+    def delete_before(self, offset: int) -> None:
+        """Move the log start up to `offset`, and delete the segments that lie wholly below.
+
+        Call it only when a durable snapshot stands for all that lies below. Raises ValueError
+        outside of the log.
+        """
+        if not self.start_offset <= offset <= self.end_offset:
+            raise ValueError(f"{offset} is not in the log {self.start_offset}..{self.end_offset}")
+        self.start_offset = offset
+        self.durable_end_offset = max(self.durable_end_offset, offset)
+        if offset == self.end_offset and self._active.base_offset < offset:
+            self._roll()
+        kept = self._segment_of(offset)
+        if self._segments[0] is kept:
+            return
+        self._epochs.truncate_from_start(kept.base_offset)
+        self._write_epoch_file()
+        while self._segments[0] is not kept:
+            self._disk.remove(self._segments.pop(0).path)
+            self._disk.sync_directory(self._directory, self._watch)
+
+    def truncate_fully_and_start_at(self, offset: int) -> None:
+        """Drop everything; the log is empty from now on and begins at `offset`.
+
+        Call it only when a durable snapshot stands for all that lies below.
+        """
+        assert offset > 0, "an empty log begins at 0 by itself"
+        self._write_recovery_point(0)
+        self._disk.sync(self._path(RECOVERY_POINT_FILE), self._watch)
+        while self._segments:
+            self._disk.remove(self._segments.pop().path)
+            self._disk.sync_directory(self._directory, self._watch)
+        self._epochs.clear()
+        self._tail = Tail(offset, self._config.cache_bytes)
+        self.start_offset = self.durable_end_offset = offset
+        if self._flush is not None:
+            self._flush.end_offset = min(self._flush.end_offset, offset)
+        self._add_segment()
+        self.flush(_nothing)
+
+    @property
+    def size_bytes(self) -> int:
+        """Size of all segments."""
+        return sum(segment.size_bytes for segment in self._segments)
+
+    @property
+    def first_segment_offset(self) -> int:
+        """Where the first segment begins; records from here to `start_offset` are still held."""
+        return self._segments[0].base_offset
+
     def end_offset_for_epoch(self, epoch: int) -> OffsetAndEpoch:
         """Find the largest epoch <= `epoch` in this log and where its records end.
 
@@ -287,6 +342,10 @@ class Log:
 
     def _write_epoch_file(self) -> None:
         """Replace the leader-epoch file atomically and durably, if it would change."""
+        entries = self._epochs.entries
+        if entries == self._epochs_in_file:
+            return
+        self._epochs_in_file = entries
         content = self._epochs.encode()
         if content == self._epoch_file:
             return
@@ -322,6 +381,10 @@ class Log:
 
     def _segment_of(self, offset: int) -> Segment:
         return self._segments[bisect_right(self._segments, offset, key=_base_offset) - 1]
+
+
+def _nothing() -> None:
+    """For a flush that nobody waits for."""
 
 
 def _base_offset(segment: Segment) -> int:

@@ -15,6 +15,7 @@ from __future__ import annotations
 import struct
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
+from typing import NamedTuple
 
 from aiokafka.errors import KafkaError
 from aiokafka.record.default_records import DefaultRecordBatch, DefaultRecordBatchBuilder
@@ -51,9 +52,11 @@ class Record:
     key: bytes | None = None
 
 
-@dataclass(frozen=True, slots=True)
-class BatchHeader:
-    """The header fields of one batch, by Kafka's names."""
+class BatchHeader(NamedTuple):
+    """The header fields of one batch, by Kafka's names.
+
+    A tuple, as making one is what reading a log does most.
+    """
 
     base_offset: int
     size_bytes: int
@@ -163,19 +166,21 @@ def parse_header(data: bytes | memoryview, position: int = 0) -> BatchHeader:
         raise CorruptBatchError(f"batch at byte {position}: magic is {magic}, not {MAGIC}")
     if length + PREFIX_BYTES < HEADER_BYTES:
         raise CorruptBatchError(f"batch at byte {position}: length {length} is too small")
-    return BatchHeader(
-        base_offset,
-        length + PREFIX_BYTES,
-        epoch,
-        crc,
-        attributes,
-        last_offset_delta,
-        base_timestamp_ms,
-        max_timestamp_ms,
-        producer_id,
-        producer_epoch,
-        base_sequence,
-        record_count,
+    return BatchHeader._make(
+        (
+            base_offset,
+            length + PREFIX_BYTES,
+            epoch,
+            crc,
+            attributes,
+            last_offset_delta,
+            base_timestamp_ms,
+            max_timestamp_ms,
+            producer_id,
+            producer_epoch,
+            base_sequence,
+            record_count,
+        )
     )
 
 

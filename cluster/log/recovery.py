@@ -174,8 +174,12 @@ def _check_epoch_file(directory: str, found: Recovered) -> None:
         reason = f"log begins here, but records from {first} on were durable"
         raise CorruptLogError(found.segments[0].path, 0, found.start_offset, reason)
     told.truncate_from_start(found.start_offset)
+    batches = LeaderEpochCache(found.epochs.entries)
+    if any(segment.base_offset == first for segment in found.segments[1:]):
+        # The segments before this one were about to be deleted: the file forgets them first.
+        batches.truncate_from_start(first)
     expected = _below(told, found.recovery_point)
-    actual = _below(found.epochs, found.recovery_point)
+    actual = _below(batches, found.recovery_point)
     if expected == actual:
         return
     differing = min(set(expected) ^ set(actual), key=lambda entry: entry.start_offset)

@@ -198,6 +198,10 @@ class SimWorld:
         self._triggers: list[tuple[TraceMatch, Trigger]] = []
         self._mutant = mutant
         self._system = KraftSystem(node_settings)
+        self._endpoints: dict[tuple[str, ListenerName], Endpoint] = {}
+        for name, node in self.nodes.items():
+            self._endpoints[name, "CONTROLLER"] = Endpoint(node.node_id, name, CONTROLLER_PORT)
+            self._endpoints[name, "CLIENT"] = Endpoint(node.node_id, name, CLIENT_PORT)
         self._configs = {name: self._config(name, run_id, root) for name in self.names}
         self._ready: dict[str, list[Callable[[str | None], None]]] = {}
         self._pids = 0
@@ -351,8 +355,7 @@ class SimWorld:
 
     def endpoint(self, name: str, listener: ListenerName = "CONTROLLER") -> Endpoint:
         """Where a node listens."""
-        port = CONTROLLER_PORT if listener == "CONTROLLER" else CLIENT_PORT
-        return Endpoint(self.nodes[name].node_id, name, port)
+        return self._endpoints[name, listener]
 
     def evidence(self) -> dict[str, NodeEvidence]:
         """What every node leaves behind, as of now; take it once all are dead."""
