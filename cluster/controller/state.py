@@ -10,6 +10,7 @@ from __future__ import annotations
 import enum
 import uuid
 from dataclasses import dataclass
+from typing import NamedTuple
 
 from cluster.controller.records.broker import (
     RecordEndpoint,
@@ -36,8 +37,7 @@ class ResourceType(enum.IntEnum):
     BROKER = 4
 
 
-@dataclass(frozen=True, slots=True)
-class ConfigResource:
+class ConfigResource(NamedTuple):
     """What has configurations. The broker named "" stands for all brokers."""
 
     type: int

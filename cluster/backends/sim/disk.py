@@ -33,7 +33,7 @@ _CHANGES_MAX = 64
 """More unsynced changes of one file than this: the oldest were written back by the kernel."""
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(slots=True)
 class _Change:
     """One change of a file's content: from byte `start` on it becomes `data`."""
 
