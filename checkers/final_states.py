@@ -10,7 +10,7 @@ from collections import Counter
 from collections.abc import Hashable, Iterable, Sequence
 from typing import Any
 
-from checkers.history import INFINITY_NS, EventType, Operation
+from checkers.history import INFINITY_NS, EventType, Operation, seconds
 from checkers.models.base import freeze
 from checkers.models.topics import EXISTS, UNKNOWN_ID, UNKNOWN_TOPIC
 
@@ -153,11 +153,11 @@ def _told(operation: Operation) -> str:
     """Tell who acknowledged what, and when."""
     who = operation.node or "the system"
     if operation.complete_ns == INFINITY_NS:
-        when = f"invoked at {operation.invoke_ns} ns, and its effect was read"
+        when = f"invoked at {seconds(operation.invoke_ns)}, and its effect was read"
     elif operation.type is EventType.FAIL:
-        when = f"refused by {who} at {operation.complete_ns} ns as {operation.error}"
+        when = f"refused by {who} at {seconds(operation.complete_ns)} as {operation.error}"
     else:
-        when = f"acknowledged by {who} at {operation.complete_ns} ns"
+        when = f"acknowledged by {who} at {seconds(operation.complete_ns)}"
     argument = "" if operation.input is None else f" {operation.input!r}"
     name = f" of {operation.key!r}" if operation.key is not None else ""
     return f"operation {operation.index} ({operation.f}{argument}{name}) was {when}"

@@ -145,6 +145,11 @@ class _Order:
         self._index, self._time_ns = event.index, event.time_ns
 
 
+def seconds(time_ns: int) -> str:
+    """Return a time of a history for a person: `10.958907 s`, or `7 ns` where that says nothing."""
+    return f"{time_ns} ns" if abs(time_ns) < 1000 else f"{time_ns / 1e9:.6f} s"
+
+
 def _malformed(event: Event, what: str) -> HistoryError:
     return HistoryError(f"event {event.index}: process {event.process!r} {what}")
 

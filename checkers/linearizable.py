@@ -18,7 +18,7 @@ from dataclasses import asdict, replace
 from typing import Any
 
 from checkers import certificate, wgl, zones
-from checkers.history import Operation
+from checkers.history import Operation, seconds
 from checkers.models import Model, Register, model_named, relevant
 from checkers.outcome import Budget, BudgetExceededError, Outcome, Window
 from checkers.rules import RULE_NAMES, rules_for
@@ -145,7 +145,7 @@ def _result(
         proof = None
         summary = outcome.explanation
         if outcome.proved_ns is not None:
-            summary += f"; linearizable up to {outcome.proved_ns} ns"
+            summary += f"; linearizable up to {seconds(outcome.proved_ns)}"
     refused = outcome.kind == "certificate-refused"
     anomaly = outcome.status is Status.FAIL or refused
     return CheckResult(

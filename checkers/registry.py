@@ -23,6 +23,8 @@ when the checker itself dies. The last argument is a callable that says whether 
 | name | scope | options |
 |---|---|---|
 | `linearizable` | key | `model` (required), `algorithm`, `time_limit_s`, `memory_limit_mb` |
+| `sessions` | key | `guarantees` (all four by default), `per_node` |
+| `transactions` | run | `model`: list-append or rw-register; `consistency`, `linearizable_keys` |
 | `durability` | evidence | `workload` (required): register, topics or set; `config_prefix` |
 | `log-agreement` | evidence | |
 | `election-safety` | evidence | |
@@ -42,11 +44,13 @@ from typing import Any
 
 from checkers import (
     agreement,
+    cycles,
     durability,
     election,
     exercised,
     linearizable,
     monitor,
+    sessions,
     statistics,
 )
 from checkers.history import Operation
@@ -62,6 +66,7 @@ __all__ = [
     "KeyCheck",
     "RunCheck",
     "RunInput",
+    "check_keys",
     "find_check",
     "keyed",
     "never",
@@ -162,6 +167,21 @@ _CHECKS: tuple[Check, ...] = (
         function=linearizable.check_key,
         validate=linearizable.validate,
     ),
+    KeyCheck(
+        name=sessions.NAME,
+        options={"guarantees": list, "per_node": bool},
+        required=(),
+        function=sessions.check_key,
+        validate=sessions.validate,
+    ),
+    RunCheck(
+        name=cycles.NAME,
+        scope="run",
+        options={"model": str, "consistency": str, "linearizable_keys": bool},
+        required=(),
+        function=cycles.check,
+        validate=cycles.validate,
+    ),
     RunCheck(
         name=durability.NAME,
         scope="evidence",
@@ -217,6 +237,14 @@ def keyed(operations: Sequence[Operation]) -> dict[str | None, list[Operation]]:
     return groups
 
 
+def check_keys(
+    check: KeyCheck, spec: CheckSpec, run: RunInput, cancelled: Cancelled = never
+) -> list[CheckResult]:
+    """Judge each key of a run by itself, in order of first use; `check.merge` makes one of them."""
+    groups = keyed(run.operations).values()
+    return [check.check_key(group, spec.options, cancelled) for group in groups]
+
+
 def run_check(spec: CheckSpec, run: RunInput, cancelled: Cancelled = never) -> CheckResult:
     """Run one check over a whole run in this process.
 
@@ -224,8 +252,7 @@ def run_check(spec: CheckSpec, run: RunInput, cancelled: Cancelled = never) -> C
     """
     check = find_check(spec)
     if isinstance(check, KeyCheck):
-        groups = keyed(run.operations).values()
-        return check.merge([check.check_key(group, spec.options, cancelled) for group in groups])
+        return check.merge(check_keys(check, spec, run, cancelled))
     return check.check_run(run, spec.options, cancelled)
 
 

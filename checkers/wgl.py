@@ -28,7 +28,7 @@ import sys
 from collections.abc import Hashable, Sequence
 from dataclasses import dataclass
 
-from checkers.history import INFINITY_NS, EventType, Operation
+from checkers.history import INFINITY_NS, EventType, Operation, seconds
 from checkers.models.base import Model, State
 from checkers.outcome import Budget, BudgetExceededError, Outcome, Window
 from checkers.verdict import Status
@@ -265,8 +265,8 @@ class _Search:
         blocked = self.operations[self.blocked]
         state = self.model.describe_state(self._states[self.blocked_state])
         return (
-            f"no order exists for what completed up to {blocked.complete_ns} ns: the longest one "
-            f"reaches the state {state} before operation {blocked.index} of process "
+            f"no order exists for what completed up to {seconds(blocked.complete_ns)}: the longest "
+            f"one reaches the state {state} before operation {blocked.index} of process "
             f"{blocked.process}, {self.model.describe_operation(blocked)}"
         )
 

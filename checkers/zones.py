@@ -32,7 +32,7 @@ from collections.abc import Hashable, Sequence
 from dataclasses import dataclass, field
 from itertools import pairwise
 
-from checkers.history import EventType, Operation
+from checkers.history import EventType, Operation, seconds
 from checkers.models.base import freeze
 from checkers.models.registers import Register
 from checkers.outcome import Outcome, Window
@@ -160,9 +160,10 @@ def _conflict(zones: Sequence[_Zone]) -> tuple[_Zone, _Zone] | None:
 def _wrong_between(left: _Zone, right: _Zone) -> Outcome:
     window = sorted({*left.cluster.extremes(), *right.cluster.extremes()})
     told = (
-        f"the value {left.cluster.value!r} was in place until {left.s} ns or later and had been "
-        f"since {left.f} ns or before; {right.cluster.value!r} was in place at {right.f} ns or "
-        f"before and at {right.s} ns or later: each must come before the other"
+        f"the value {left.cluster.value!r} was in place until {seconds(left.s)} or later and had "
+        f"been since {seconds(left.f)} or before; {right.cluster.value!r} was in place at "
+        f"{seconds(right.f)} or before and at {seconds(right.s)} or later: each must come before "
+        f"the other"
     )
     return _fail("stale-read", told, window)
 

@@ -23,6 +23,7 @@ from typing import Any
 
 import pyarrow as pa
 
+from checkers.certificates import certificate_lines
 from checkers.evidence import Evidence
 from checkers.formats import load_history
 from checkers.history import Event, EventType, HistoryError, Operation, pair
@@ -31,6 +32,7 @@ from checkers.registry import (
     CheckSpec,
     KeyCheck,
     RunInput,
+    check_keys,
     find_check,
     never,
     run_check,
@@ -38,7 +40,7 @@ from checkers.registry import (
 from checkers.verdict import CheckResult, Status, worst
 from results import spark_jobs
 from results.evidence_files import LoadedEvidence
-from results.files import StoreError
+from results.files import StoreError, write_atomically
 from results.model import PLAN_FIELDS, RunResults, check_from_json
 from results.session import SparkHandle
 from results.store import RunStore
@@ -69,35 +71,50 @@ def judge(
     events = events_table(name, run.events)
     if spark is None:
         table = operations_table(name, operations)
-        checks = [run_check(spec, run, cancelled) for spec in specs]
+        checks, proofs = _check_here(run, specs, cancelled)
     else:
         table = spark_jobs.pair_in_spark(spark.spark, events)
         assert table.num_rows == len(operations), "Spark paired other operations than pair()"
-        checks = _check_with_spark(run, specs, table, spark, cancelled)
+        checks, proofs = _check_with_spark(run, specs, table, spark, cancelled)
     write_tables(store.parquet_path, events, table)
     checks += _unreadable(loaded)
     results = _results(name, plan, checks, spark=spark, began=began)
     statistics = {**_statistics(run), "dropped_bytes": history.dropped_bytes}
     results = replace(results, inputs=inputs, statistics=statistics)
+    write_certificates(store.certificates_path, proofs)
     store.write_results(results)
     return results
 
 
 def judge_file(
-    path: Path, specs: Sequence[CheckSpec], *, cancelled: Cancelled = never
+    path: Path,
+    specs: Sequence[CheckSpec],
+    *,
+    independent: bool = False,
+    certificates: Path | None = None,
+    cancelled: Cancelled = never,
 ) -> RunResults:
     """Judge a lone history file of any format of `checkers.formats`, in this process.
 
-    Nothing is stored, and there is no evidence. Raises HistoryError and CheckError.
+    Nothing is stored but the certificates of the keys, where a path is given, and there is no
+    evidence. `independent`: see `checkers.formats.load_history`. Raises HistoryError, CheckError,
+    and OSError when the certificates cannot be written.
     """
     began = time.monotonic()
     for spec in specs:
         find_check(spec)
-    events = load_history(path)
+    events = load_history(path, independent=independent)
     run = RunInput(events, _paired(events, path), None)
-    checks = [run_check(spec, run, cancelled) for spec in specs]
+    checks, proofs = _check_here(run, specs, cancelled)
+    if certificates is not None:
+        write_certificates(certificates, proofs)
     results = _results(path.name, {}, checks, spark=None, began=began)
     return replace(results, statistics=_statistics(run))
+
+
+def write_certificates(path: Path, results: Sequence[CheckResult]) -> None:
+    """Store the proof of each key's verdict, whole or not at all. Raises OSError."""
+    write_atomically(path, "".join(certificate_lines(results)).encode("ascii"))
 
 
 def check_specs(plan: Mapping[str, Any], where: str) -> list[CheckSpec]:
@@ -118,24 +135,44 @@ def check_specs(plan: Mapping[str, Any], where: str) -> list[CheckSpec]:
     return specs
 
 
+def _check_here(
+    run: RunInput, specs: Sequence[CheckSpec], cancelled: Cancelled
+) -> tuple[list[CheckResult], list[CheckResult]]:
+    """Judge by every check, in the order of the plan; the results of single keys beside them."""
+    checks: list[CheckResult] = []
+    proofs: list[CheckResult] = []
+    for spec in specs:
+        check = find_check(spec)
+        if isinstance(check, KeyCheck):
+            by_key = check_keys(check, spec, run, cancelled)
+            proofs += by_key
+            checks.append(check.merge(by_key))
+        else:
+            checks.append(run_check(spec, run, cancelled))
+    return checks, proofs
+
+
 def _check_with_spark(
     run: RunInput,
     specs: Sequence[CheckSpec],
     operations: pa.Table,
     spark: SparkHandle,
     cancelled: Cancelled,
-) -> list[CheckResult]:
-    """Judge by every check, in the order of the plan."""
+) -> tuple[list[CheckResult], list[CheckResult]]:
+    """Do what `_check_here` does."""
     keyed = [spec for spec in specs if isinstance(find_check(spec), KeyCheck)]
     by_key = iter(spark_jobs.check_keys_in_spark(spark.spark, operations, keyed))
     checks = []
+    proofs: list[CheckResult] = []
     for spec in specs:
         check = find_check(spec)
         if isinstance(check, KeyCheck):
-            checks.append(check.merge(next(by_key)))
+            results = next(by_key)
+            proofs += results
+            checks.append(check.merge(results))
         else:
             checks.append(check.check_run(run, spec.options, cancelled))
-    return checks
+    return checks, proofs
 
 
 def _results(

@@ -53,7 +53,7 @@ class Contents:
 
 
 def contents(operations: Sequence[Operation], into: str, out_of: str) -> Contents | Outcome | None:
-    """Sort a history out, or say what is wrong with a single value; None where it does not apply."""
+    """Sort a history out, or say what is wrong with one value; None where it does not apply."""
     inserted: dict[Hashable, Operation] = {}
     removed: dict[Hashable, Operation] = {}
     found = Contents([], [], [])

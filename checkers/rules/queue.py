@@ -5,7 +5,7 @@ history is linearizable exactly when
 
 1. every value that came out had gone in (no dequeue completes before its enqueue begins),
 2. none came out twice,
-3. no two values x, y have enq(x) before enq(y) in real time and deq(y) before deq(x) (a value that
+3. no two values x, y have enq(x) before enq(y) in real time and deq(y) before deq(x) (one that
    stayed comes out at infinity), and
 4. no dequeue found it empty while, at every moment of it, some value was surely inside.
 

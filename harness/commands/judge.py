@@ -71,10 +71,11 @@ def check(
 def _file_check(options: dict[str, Any]) -> CheckSpec:
     """Return the check that a model asks for: cycles and sessions are no linearizability."""
     model = str(options.get("model", "register"))
+    rest = {name: value for name, value in options.items() if name != "model"}
     if model == "sessions":
-        return CheckSpec("sessions")
+        return CheckSpec("sessions", rest)
     if model.startswith(_TRANSACTIONS):
-        return CheckSpec("transactions", {"model": model.removeprefix(_TRANSACTIONS)})
+        return CheckSpec("transactions", {"model": model.removeprefix(_TRANSACTIONS), **rest})
     return CheckSpec("linearizable", {"model": "register", **options})
 
 

@@ -28,6 +28,9 @@ def test_the_names_and_scopes_are_those_of_the_plan():
         "durability": "evidence",
         "log-agreement": "evidence",
         "election-safety": "evidence",
+        "sessions": "key",
+        "transactions": "run",
+        "monitor": "run",
         "exercised": "run",
         "statistics": "run",
     }

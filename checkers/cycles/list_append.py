@@ -1,0 +1,170 @@
+"""Dependencies of list-append transactions (Kingsbury and Alvaro, "Elle", VLDB 2020).
+
+Every element is appended once to its key, so a read shows the whole history of the list: which
+transactions wrote it, in which order. Of two committed reads of a key one is a prefix of the other;
+the longest gives the version order. What no read shows was appended after that: a committed append
+that the longest read lacks follows everything in it.
+
+Anomalies without a cycle: `garbage` (an element that nobody appended), `G1a` (one of an aborted
+transaction), `G1b` (a read that ends with an element after which its transaction appended another),
+`duplicate` (an element twice in a read), `internal` (a transaction that contradicts itself),
+`incompatible-order`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Hashable, Iterator, Sequence
+from dataclasses import dataclass, field
+from itertools import pairwise
+
+from checkers.cycles.transactions import (
+    Anomaly,
+    Dependencies,
+    Edge,
+    Key,
+    Step,
+    Transaction,
+    anomaly,
+    name,
+)
+from checkers.history import EventType
+
+WRITER = "append"
+Version = tuple[Hashable, ...]
+
+
+class NotUniqueError(ValueError):
+    """An element was appended twice to a key, so nothing can be inferred; the message says."""
+
+
+@dataclass(slots=True)
+class _List:
+    """One key."""
+
+    writers: dict[Hashable, Transaction] = field(default_factory=dict)
+    last_of: dict[int, Hashable] = field(default_factory=dict)
+    """Transaction -> the last element that it appended."""
+    reads: list[tuple[Transaction, Version]] = field(default_factory=list)
+
+
+def infer(history: Sequence[Transaction]) -> Dependencies:
+    """Infer what must come before what. Raises NotUniqueError."""
+    lists: dict[Key, _List] = {}
+    for transaction in history:
+        for step in transaction.writes(WRITER):
+            one = lists.setdefault(step.key, _List())
+            if one.writers.setdefault(step.value, transaction) is not transaction:
+                raise NotUniqueError(f"{step.value!r} was appended twice to {step.key!r}")
+            if one.last_of.get(transaction.index) == step.value:
+                raise NotUniqueError(f"{step.value!r} was appended twice to {step.key!r}")
+            one.last_of[transaction.index] = step.value
+    committed = {t.index: t for t in history if t.type is EventType.OK}
+    anomalies: list[Anomaly] = []
+    for transaction in committed.values():
+        anomalies += _internal(transaction)
+        for step in transaction.external_reads(WRITER):
+            lists.setdefault(step.key, _List()).reads.append((transaction, step.value))
+    edges: list[Edge] = []
+    transactions = dict(committed)
+    for key, one in lists.items():
+        anomalies += _bad_reads(key, one)
+        order, incompatible = _version_order(key, one)
+        anomalies += incompatible
+        transactions.update(
+            {one.writers[e].index: one.writers[e] for e in order if e in one.writers}
+        )
+        edges += _edges(key, one, order)
+    known = set(transactions)
+    edges = [e for e in edges if e.source in known and e.target in known]
+    return Dependencies(edges, anomalies, transactions)
+
+
+def _internal(transaction: Transaction) -> Iterator[Anomaly]:
+    """Compare later reads of a key with the transaction's own earlier steps."""
+    seen: dict[Key, Version | None] = {}
+    appended: dict[Key, Version] = {}
+    for step in transaction.steps:
+        if step.f == WRITER:
+            appended[step.key] = (*appended.get(step.key, ()), step.value)
+            continue
+        own = appended.get(step.key, ())
+        before = seen.get(step.key)
+        expected = None if before is None else before + own
+        wrong = step.value != expected if expected is not None else _tail(step, len(own)) != own
+        if wrong:
+            told = (
+                f"{name(transaction)} read {list(step.value)} of {step.key!r} after its own steps"
+            )
+            yield anomaly("internal", told, transaction)
+        seen[step.key] = step.value[: len(step.value) - len(own)]
+
+
+def _tail(step: Step, length: int) -> Version:
+    version: Version = step.value
+    return version[len(version) - length :] if length else ()
+
+
+def _bad_reads(key: Key, one: _List) -> Iterator[Anomaly]:
+    for reader, version in one.reads:
+        if len(set(version)) < len(version):
+            told = f"{name(reader)} read an element of {key!r} twice: {list(version)}"
+            yield anomaly("duplicate", told, reader)
+        for element in version:
+            writer = one.writers.get(element)
+            if writer is None:
+                told = f"{name(reader)} read {element!r} of {key!r}, which nobody appended"
+                yield anomaly("garbage", told, reader)
+            elif writer.type is EventType.FAIL:
+                told = f"{name(reader)} read {element!r} of {key!r}, which {name(writer)} appended "
+                yield anomaly("G1a", told + "and which aborted", reader, writer)
+        last = version[-1] if version else None
+        writer = one.writers.get(last) if version else None
+        if writer is not None and writer is not reader and one.last_of[writer.index] != last:
+            told = f"{name(reader)} read {key!r} up to {last!r}, in the middle of {name(writer)}"
+            yield anomaly("G1b", told, reader, writer)
+
+
+def _version_order(key: Key, one: _List) -> tuple[Version, list[Anomaly]]:
+    """Return the longest read; any read that is no prefix of a longer one is an anomaly."""
+    ordered = sorted(one.reads, key=lambda read: len(read[1]))
+    found = []
+    for (reader, shorter), (other, longer) in pairwise(ordered):
+        if longer[: len(shorter)] != shorter:
+            told = (
+                f"{name(reader)} read {list(shorter)} of {key!r} and {name(other)} {list(longer)}: "
+                f"neither is a prefix of the other"
+            )
+            found.append(anomaly("incompatible-order", told, reader, other))
+    return (ordered[-1][1] if ordered and not found else ()), found
+
+
+def _edges(key: Key, one: _List, order: Version) -> Iterator[Edge]:
+    writers = [one.writers.get(element) for element in order]
+    if None in writers:
+        return
+    place = {element: i for i, element in enumerate(order)}
+    unread = [
+        (element, writer)
+        for element, writer in one.writers.items()
+        if element not in place and writer.type is EventType.OK
+    ]
+    following = [[(e, one.writers[e])] for e in order] + [unread]
+    for i, element in enumerate(order):
+        for later, writer in following[i + 1]:
+            why = f"appended {element!r} to {key!r} before the next one appended {later!r}"
+            yield from _edge(one.writers[element], writer, "ww", why)
+    for reader, version in one.reads:
+        if version[:] != order[: len(version)]:
+            continue
+        if version:
+            last = version[-1]
+            why = f"appended {last!r} to {key!r}, which the next one read"
+            yield from _edge(one.writers[last], reader, "wr", why)
+        for later, writer in following[len(version)]:
+            why = f"read {key!r} without {later!r}, which the next one appended"
+            yield from _edge(reader, writer, "rw", why)
+
+
+def _edge(source: Transaction, target: Transaction, kind: str, why: str) -> Iterator[Edge]:
+    if source is not target:
+        yield Edge(source.index, target.index, kind, why)

@@ -1,0 +1,147 @@
+"""Cycles of dependencies, each named after the weakest guarantee that it breaks.
+
+Adya, Liskov and O'Neil (2000): G0 (writes only), G1c (writes and reads), G-single (one
+anti-dependency), G2 (several). A cycle that needs the order within a process or real time has that
+in its name: `G-single-realtime`. The dependencies are a subset of the true ones, so every cycle is
+real; and a graph without cycles says only that none was seen.
+
+For each set of edges, from the weakest guarantee up: Tarjan's components, then for every edge of
+the kind that makes the anomaly the shortest way back within its component.
+"""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Iterator, Mapping, Sequence
+
+from checkers.cycles.graph import components, path
+from checkers.cycles.transactions import Anomaly, Edge, Transaction, name
+from checkers.history import INFINITY_NS
+from checkers.run_input import Cancelled
+
+NEXT = "the next one"
+"""What an edge's explanation calls its target."""
+TRIES_MAX = 2_000
+"""Edges from which a still shorter cycle is sought once one was found."""
+ORDERS = ((), ("process",), ("process", "realtime"))
+
+
+def process_edges(transactions: Mapping[int, Transaction]) -> Iterator[Edge]:
+    """Order the transactions of each process."""
+    last: dict[int | str, Transaction] = {}
+    for transaction in sorted(transactions.values(), key=lambda t: t.index):
+        process = transaction.operation.process
+        if process in last:
+            why = f"came before the next one in process {process}"
+            yield Edge(last[process].index, transaction.index, "process", why)
+        last[process] = transaction
+
+
+def realtime_edges(transactions: Mapping[int, Transaction]) -> Iterator[Edge]:
+    """Order transactions by real time: to each from those completed ones that nothing else follows.
+
+    The frontier holds completed transactions, none of which completed before another was invoked;
+    so there are at most as many edges for each as there were clients.
+    """
+    events: list[tuple[int, int, int]] = []
+    for transaction in transactions.values():
+        operation = transaction.operation
+        events.append((operation.invoke_ns, 0, transaction.index))
+        if operation.complete_ns < INFINITY_NS:
+            events.append((operation.complete_ns, 1, transaction.index))
+    frontier: dict[int, int] = {}
+    for _, ends, index in sorted(events):
+        if not ends:
+            for before in frontier:
+                yield Edge(before, index, "realtime", "completed before the next one was invoked")
+            continue
+        invoked = transactions[index].operation.invoke_ns
+        frontier = {i: done for i, done in frontier.items() if done >= invoked}
+        frontier[index] = transactions[index].operation.complete_ns
+
+
+def cycles(
+    edges: Sequence[Edge],
+    transactions: Mapping[int, Transaction],
+    cancelled: Cancelled,
+) -> Iterator[Anomaly]:
+    """Find, for each name of an anomaly, a shortest cycle in every component that has one."""
+    seen: set[tuple[str, frozenset[int]]] = set()
+    for order in ORDERS:
+        for kinds in (("ww",), ("ww", "wr"), ("ww", "wr", "rw")):
+            if cancelled():
+                return
+            for cycle in _in_components(
+                [e for e in edges if e.kind in (*kinds, *order)], kinds[-1]
+            ):
+                kind = _name(cycle)
+                place = (kind, frozenset(edge.source for edge in cycle))
+                if place not in seen:
+                    seen.add(place)
+                    yield _told(kind, cycle, transactions)
+
+
+def _in_components(edges: Sequence[Edge], wanted: str) -> Iterator[list[Edge]]:
+    graph: dict[int, list[int]] = defaultdict(list)
+    for edge in edges:
+        graph[edge.source].append(edge.target)
+    for group in components(dict(graph)):
+        if len(group) < 2:
+            continue
+        inside = set(group)
+        own = [e for e in edges if e.source in inside and e.target in inside]
+        following: dict[int, list[Edge]] = defaultdict(list)
+        for edge in own:
+            following[edge.source].append(edge)
+        starts = [edge for edge in own if edge.kind == wanted]
+        best = _shortest(following, starts, once=wanted == "rw")
+        if best is None and wanted == "rw":
+            best = _shortest(following, starts, once=False)
+        if best is not None:
+            yield best
+
+
+def _shortest(
+    following: Mapping[int, Sequence[Edge]], starts: Sequence[Edge], *, once: bool
+) -> list[Edge] | None:
+    """Return the shortest cycle through one of the edges; `once`: with no other of its kind."""
+    best: list[Edge] | None = None
+    for tried, start in enumerate(starts):
+        if best is not None and (tried > TRIES_MAX or len(best) == 2):
+            break
+        kind = start.kind
+        back = path(
+            following,
+            start.target,
+            start.source,
+            lambda e, kind=kind: not once or e.kind != kind,  # type: ignore[misc]  # a default binds the loop's value
+        )
+        if back is not None and (best is None or len(back) + 1 < len(best)):
+            best = [start, *back]
+    return best
+
+
+def _name(cycle: Sequence[Edge]) -> str:
+    kinds = [edge.kind for edge in cycle]
+    if "rw" in kinds:
+        base = "G-single" if kinds.count("rw") == 1 else "G2"
+    else:
+        base = "G1c" if "wr" in kinds else "G0"
+    suffix = "-realtime" if "realtime" in kinds else "-process" if "process" in kinds else ""
+    return base + suffix
+
+
+def _told(kind: str, cycle: Sequence[Edge], transactions: Mapping[int, Transaction]) -> Anomaly:
+    sentences = [
+        f"{name(transactions[edge.source])} "
+        f"{edge.why.replace(NEXT, name(transactions[edge.target]))} [{edge.kind}]"
+        for edge in cycle
+    ]
+    first = name(transactions[cycle[0].source])
+    explanation = f"{kind}: {'; '.join(sentences)}; so {first} would come before itself"
+    return {
+        "kind": kind,
+        "explanation": explanation,
+        "cycle": [{"from": e.source, "to": e.target, "kind": e.kind} for e in cycle],
+        "operations": [edge.source for edge in cycle],
+    }

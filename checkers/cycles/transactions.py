@@ -1,0 +1,122 @@
+"""Transactions of several operations on several keys, in Jepsen's form.
+
+An operation with f `txn` (or any other name) has a list of micro-operations as its value:
+`["r", key, null]`, `["append", key, element]` or `["w", key, value]`. The completion repeats them
+with what the reads returned. `ok`: committed. `fail`: aborted. `info`: committed or not; it counts
+as committed as soon as somebody read what it wrote.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Hashable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from checkers.history import EventType, HistoryError, Operation
+from checkers.models.base import freeze
+
+Key = Hashable
+
+
+@dataclass(frozen=True, slots=True)
+class Step:
+    """One micro-operation."""
+
+    f: str
+    """`r`, `append` or `w`."""
+    key: Key
+    value: Any
+    """Frozen; of a read what it returned (a tuple for a list), None where nobody knows."""
+
+
+@dataclass(frozen=True, slots=True)
+class Transaction:
+    """A transaction."""
+
+    operation: Operation
+    steps: tuple[Step, ...]
+
+    @property
+    def index(self) -> int:
+        """Index of its invocation."""
+        return self.operation.index
+
+    @property
+    def type(self) -> EventType:
+        """Whether it committed."""
+        return self.operation.type
+
+    def writes(self, f: str) -> Iterator[Step]:
+        """Its micro-operations `f`, in order."""
+        return (step for step in self.steps if step.f == f)
+
+    def external_reads(self, writer: str) -> Iterator[Step]:
+        """First reads of keys that it had not written itself; they show what others wrote."""
+        touched: set[Key] = set()
+        for step in self.steps:
+            if step.f == "r" and step.key not in touched:
+                yield step
+            touched.add(step.key)
+        assert writer in ("append", "w")
+
+
+@dataclass(frozen=True, slots=True)
+class Edge:
+    """`source` must come before `target`."""
+
+    source: int
+    target: int
+    kind: str
+    """ww, wr, rw, process or realtime."""
+    why: str
+    """In English, of the two transactions."""
+
+
+Anomaly = dict[str, Any]
+
+
+@dataclass(frozen=True, slots=True)
+class Dependencies:
+    """What reads and writes tell of the order of transactions."""
+
+    edges: Sequence[Edge]
+    anomalies: Sequence[Anomaly]
+    """What is wrong without any cycle."""
+    transactions: Mapping[int, Transaction]
+    """By index; the committed ones."""
+
+
+def transactions(operations: Sequence[Operation], writer: str) -> list[Transaction]:
+    """Read the transactions of a history. Raises HistoryError with one line."""
+    return [Transaction(o, tuple(_steps(o, writer))) for o in operations]
+
+
+def _steps(operation: Operation, writer: str) -> Iterator[Step]:
+    told = operation.output if operation.type is EventType.OK else operation.input
+    if not isinstance(told, list | tuple):
+        raise HistoryError(f"operation {operation.index}: a transaction is a list, not {told!r}")
+    for step in told:
+        if not isinstance(step, list | tuple) or len(step) != 3 or step[0] not in ("r", writer):
+            raise HistoryError(
+                f'operation {operation.index}: {step!r} is neither ["r", key, value] nor '
+                f'["{writer}", key, value]'
+            )
+        f, key, value = step
+        if f == "r" and writer == "append":
+            known = operation.type is EventType.OK
+            if known and not isinstance(value, list | tuple | None):
+                raise HistoryError(f"operation {operation.index}: a list is read as a list")
+            yield Step(f, freeze(key), tuple(map(freeze, value or ())) if known else None)
+        else:
+            yield Step(f, freeze(key), freeze(value))
+
+
+def anomaly(kind: str, explanation: str, *involved: Transaction) -> Anomaly:
+    """Return an anomaly that names its transactions."""
+    operations = sorted({transaction.index for transaction in involved})
+    return {"kind": kind, "explanation": explanation, "operations": operations}
+
+
+def name(transaction: Transaction) -> str:
+    """Name a transaction for a person."""
+    return f"T{transaction.index}"

@@ -1,0 +1,255 @@
+"""Session guarantees and sequential consistency of one register with unique writes.
+
+For reads that may be stale but must be ordered, e.g. those of a broker's metadata image. Terry and
+others (1994), for one key: whatever a session did first with version v and then with another
+version w demands that v comes before w:
+
+| guarantee | first | then |
+|---|---|---|
+| `monotonic-reads` | read v | read w |
+| `read-your-writes` | wrote v | read w |
+| `writes-follow-reads` | read v | wrote w |
+| `monotonic-writes` | wrote v | wrote w |
+
+Theorem: with unique writes there is one order of versions that satisfies a set of demands exactly
+when the demands have no cycle. (A read names its version, so demands are relations of versions and
+nothing else; any topological order will do, the initial version first, which no demand may put
+behind another.) All four together are sequential consistency (Lamport 1979) of the key: sort the
+versions topologically, and within a version the write before its reads, each process in its order;
+impossible only if a session reads a version before it writes it itself (`read-before-write`).
+
+Where the server tells offsets of writes, these order the versions too, and each guarantee must hold
+of that order. Sequential consistency is not local: keys that are each in order may still not be
+together. A session is a process, or, with `per_node`, what a process did at one node.
+
+Indeterminate operations: a write that was read happened; one that was not, and a read, demand
+nothing. Complexity: O(n log n) with all four, else O(n^2) for each session. FAIL names the broken
+guarantee by the demands of a shortest cycle; PASS carries an order of the versions.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Hashable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from itertools import pairwise
+from typing import Any
+
+from checkers.cycles.graph import components, path
+from checkers.cycles.transactions import Edge
+from checkers.history import EventType, Operation
+from checkers.models.base import freeze
+from checkers.run_input import Cancelled, never
+from checkers.verdict import CheckResult, Status
+
+NAME = "sessions"
+GUARANTEES = (
+    "monotonic-reads",
+    "read-your-writes",
+    "writes-follow-reads",
+    "monotonic-writes",
+)
+_BY_FUNCTIONS = {
+    ("read", "read"): "monotonic-reads",
+    ("write", "read"): "read-your-writes",
+    ("read", "write"): "writes-follow-reads",
+    ("write", "write"): "monotonic-writes",
+}
+INITIAL: Hashable = None
+_SESSIONS = "sequential"
+
+
+@dataclass(slots=True)
+class _Versions:
+    """Versions of one key by number; 0 is the initial one."""
+
+    numbers: dict[Hashable, int] = field(default_factory=lambda: {INITIAL: 0})
+    writes: dict[int, Operation] = field(default_factory=dict)
+
+    def of(self, operation: Operation) -> int | None:
+        value = operation.input if operation.f == "write" else operation.output
+        return self.numbers.get(freeze(value))
+
+
+def validate(options: Mapping[str, Any]) -> None:
+    """Raise ValueError for an unknown guarantee."""
+    for guarantee in options.get("guarantees") or ():
+        if guarantee not in GUARANTEES:
+            raise ValueError(f"unknown guarantee {guarantee!r}; known: {', '.join(GUARANTEES)}")
+
+
+def check_key(
+    operations: Sequence[Operation], options: Mapping[str, Any], cancelled: Cancelled = never
+) -> CheckResult:
+    """Judge one key by the guarantees asked for; all four are sequential consistency."""
+    asked = tuple(options.get("guarantees") or GUARANTEES)
+    key = operations[0].key if operations else None
+    known = [o for o in operations if o.type is not EventType.FAIL]
+    versions = _versions(known)
+    if versions is None or cancelled():
+        why = "a value was written twice, or there are other functions than read and write"
+        told = "cancelled" if versions is not None else why
+        return CheckResult(NAME, Status.UNKNOWN, told, key=key, operations=len(operations))
+    wrong = _phantom(known, versions)
+    edges = list(_by_offsets(versions))
+    per_node = bool(options.get("per_node"))
+    for session in _sessions(known, per_node=per_node):
+        wrong = wrong or _read_before_own_write(session, versions)
+        edges += [e for e in _demands(session, versions, asked) if e.kind in asked]
+    wrong = wrong or _cycle(edges, versions)
+    proof: dict[str, Any]
+    anomalies: tuple[dict[str, Any], ...] = ()
+    if wrong is not None:
+        status, summary, anomalies = Status.FAIL, str(wrong["explanation"]), (wrong,)
+        proof = {"operations": wrong["operations"]}
+    else:
+        order = _topological(edges, len(versions.numbers))
+        values = list(versions.numbers)
+        proof = {"versions": [_plain(values[number]) for number in order]}
+        status = Status.PASS
+        held = "sequentially consistent" if set(asked) == set(GUARANTEES) else ", ".join(asked)
+        summary = f"{held}: {len(order)} versions in one order"
+    return CheckResult(
+        NAME,
+        status,
+        summary,
+        key=key,
+        algorithm="versions",
+        operations=len(operations),
+        anomalies=anomalies,
+        certificate=proof,
+    )
+
+
+def _versions(operations: Sequence[Operation]) -> _Versions | None:
+    versions = _Versions()
+    for operation in operations:
+        if operation.f == "write":
+            value = freeze(operation.input)
+            if value in versions.numbers:
+                return None
+            versions.writes[len(versions.numbers)] = operation
+            versions.numbers[value] = len(versions.numbers)
+        elif operation.f != "read":
+            return None
+    return versions
+
+
+def _sessions(operations: Sequence[Operation], *, per_node: bool) -> list[list[Operation]]:
+    """Group what completed, in order; an indeterminate write is the last of its process."""
+    sessions: dict[tuple[Any, Any], list[Operation]] = {}
+    for operation in sorted(operations, key=lambda o: (o.invoke_ns, o.index)):
+        if operation.type is EventType.OK or operation.f == "write":
+            name = (operation.process, operation.node if per_node else None)
+            sessions.setdefault(name, []).append(operation)
+    return list(sessions.values())
+
+
+def _phantom(operations: Sequence[Operation], versions: _Versions) -> dict[str, Any] | None:
+    for operation in operations:
+        if operation.type is EventType.OK and versions.of(operation) is None:
+            told = f"operation {operation.index} read {operation.output!r}, which nobody wrote"
+            return _anomaly("phantom-read", told, [operation])
+    return None
+
+
+def _read_before_own_write(
+    session: Sequence[Operation], versions: _Versions
+) -> dict[str, Any] | None:
+    read: dict[int | None, Operation] = {}
+    for operation in session:
+        version = versions.of(operation)
+        if operation.f == "read":
+            read.setdefault(version, operation)
+        elif version in read:
+            first = read[version]
+            told = f"operation {first.index} read {operation.input!r} before its process wrote it"
+            return _anomaly("read-before-write", told, [first, operation])
+    return None
+
+
+def _demands(
+    session: Sequence[Operation], versions: _Versions, asked: Sequence[str]
+) -> Iterator[Edge]:
+    """Compare each operation with those before it.
+
+    Of one function only the last needs to be compared where its own guarantee (reads among reads,
+    writes among writes) is asked for too: what came before that follows.
+    """
+    before: dict[str, list[tuple[int, Operation]]] = {"read": [], "write": []}
+    for operation in session:
+        version = versions.of(operation)
+        if version is None:
+            continue  # A phantom, which is told by itself.
+        for f, earlier in before.items():
+            own = _BY_FUNCTIONS[f, f]
+            for other, source in earlier[-1:] if own in asked else earlier:
+                if other != version:
+                    kind = _BY_FUNCTIONS[f, operation.f]
+                    yield Edge(other, version, kind, f"{source.index} {operation.index}")
+        seen = before[operation.f]
+        if not seen or seen[-1][0] != version:
+            seen.append((version, operation))
+
+
+def _by_offsets(versions: _Versions) -> Iterator[Edge]:
+    """Order versions by the offsets of their writes."""
+    told = [(o.offset, n) for n, o in versions.writes.items() if o.offset is not None]
+    for (_, before), (_, after) in pairwise(sorted(told)):
+        pair = f"{versions.writes[before].index} {versions.writes[after].index}"
+        yield Edge(before, after, "offsets", pair)
+
+
+def _cycle(edges: Sequence[Edge], versions: _Versions) -> dict[str, Any] | None:
+    """Find a shortest cycle; whatever comes before the initial version is one with it."""
+    following: dict[int, list[Edge]] = {}
+    first = [Edge(0, n, "initial", "") for n in range(1, len(versions.numbers))]
+    into_initial = any(edge.target == 0 for edge in edges)
+    for edge in [*edges, *(first if into_initial else ())]:
+        following.setdefault(edge.source, []).append(edge)
+    graph = {node: [e.target for e in out] for node, out in following.items()}
+    best: list[Edge] | None = None
+    for group in components(graph):
+        for node in group if len(group) > 1 else ():
+            for edge in following[node]:
+                back = path(following, edge.target, node, lambda _: True)
+                if back is not None and (best is None or len(back) + 1 < len(best)):
+                    best = [edge, *back]
+            if best is not None and len(best) == 2:
+                break
+    return None if best is None else _told(best, versions)
+
+
+def _told(cycle: Sequence[Edge], versions: _Versions) -> dict[str, Any]:
+    values = list(versions.numbers)
+    kinds = list(dict.fromkeys(edge.kind for edge in cycle if edge.kind in GUARANTEES))
+    demands = []
+    operations: list[int] = []
+    for edge in cycle:
+        pair = [int(index) for index in edge.why.split()]
+        operations += pair
+        by = f"operations {pair[0]} and {pair[1]}, {edge.kind}" if pair else "it is the initial one"
+        demands.append(f"{values[edge.source]!r} before {values[edge.target]!r} ({by})")
+    return {
+        "kind": kinds[0] if len(kinds) == 1 else _SESSIONS,
+        "explanation": f"no order of versions fits: {', '.join(demands)}",
+        "operations": sorted(set(operations)),
+    }
+
+
+def _topological(edges: Sequence[Edge], count: int) -> list[int]:
+    """Return all versions in an order that every edge agrees with, the initial one first."""
+    graph: dict[int, list[int]] = {number: [] for number in range(count)}
+    for edge in edges:
+        graph[edge.source].append(edge.target)
+    order = [group[0] for group in components(graph)][::-1]
+    assert len(order) == count, "the demands have no cycle"
+    return [0, *(number for number in order if number != 0)]
+
+
+def _anomaly(kind: str, explanation: str, operations: Sequence[Operation]) -> dict[str, Any]:
+    indexes = sorted({operation.index for operation in operations})
+    return {"kind": kind, "explanation": explanation, "operations": indexes}
+
+
+def _plain(value: Hashable) -> Any:
+    return value if value is None or isinstance(value, str | int | float) else repr(value)

@@ -1,0 +1,137 @@
+"""Session guarantees and sequential consistency, against every interleaving of the processes."""
+
+from random import Random
+
+import pytest
+
+from checkers import Status
+from checkers.history import EventType
+from checkers.registry import CheckSpec, RunInput, run_check
+from checkers.sessions import GUARANTEES, check_key
+from tests.checkers.histories import op
+
+
+def script(*processes):
+    """One list of (f, value) for each process; they run one after the other, in no other order."""
+    operations = []
+    for process, steps in enumerate(processes):
+        for f, value in steps:
+            at = len(operations)
+            told = {"input": value} if f == "write" else {"output": value}
+            operations.append(op(at, f, (10 * at, 10 * at + 5), process=process, **told))
+    return operations
+
+
+def status(operations, **options):
+    return check_key(operations, options).status
+
+
+@pytest.mark.parametrize(
+    ("guarantee", "steps"),
+    [
+        ("monotonic-reads", [("read", 2), ("read", 1)]),
+        ("read-your-writes", [("write", 3), ("read", 1)]),
+        ("writes-follow-reads", [("read", 2), ("write", 3)]),
+        ("monotonic-writes", [("write", 3), ("write", 4)]),
+    ],
+)
+def test_each_guarantee_is_broken_by_its_own_history(guarantee, steps):
+    told = {1: 10, 2: 20, 3: 30, 4: 25}
+    if guarantee == "writes-follow-reads":
+        told[3] = 15
+    history = script([("write", 1)], [("write", 2)], steps)
+    history = [
+        op(
+            o.index,
+            o.f,
+            (o.invoke_ns, o.complete_ns),
+            process=o.process,
+            input=o.input,
+            output=o.output,
+            offset=told.get(o.input) if o.f == "write" else None,
+        )
+        for o in history
+    ]
+    result = check_key(history, {})
+    assert (result.status, result.anomalies[0]["kind"]) == (Status.FAIL, guarantee)
+    assert status(history, guarantees=[guarantee]) is Status.FAIL
+    others = [g for g in GUARANTEES if g != guarantee]
+    assert status(history, guarantees=others) is Status.PASS
+
+
+def test_a_stale_read_is_in_order():
+    history = script([("write", 1), ("write", 2)], [("read", 1), ("read", 1), ("read", 2)])
+    assert status(history) is Status.PASS
+
+
+def test_nobody_goes_back_to_the_initial_value():
+    history = script([("write", 1)], [("read", 1), ("read", None)])
+    assert status(history) is Status.FAIL
+
+
+def test_a_session_at_one_node_may_be_behind_another():
+    history = script([("write", 1)], [("read", 1), ("read", None)])
+    apart = [
+        op(
+            o.index,
+            o.f,
+            (o.invoke_ns, o.complete_ns),
+            process=o.process,
+            input=o.input,
+            output=o.output,
+            node=f"n{o.index}",
+        )
+        for o in history
+    ]
+    assert status(apart) is Status.FAIL
+    assert status(apart, per_node=True) is Status.PASS
+
+
+def test_an_indeterminate_write_counts_when_it_was_read():
+    lost = op(0, "write", (0, None), input=1)
+    seen = op(1, "read", (5, 6), output=1)
+    gone = op(2, "read", (7, 8), output=None, process=1)
+    assert status([lost, seen]) is Status.PASS
+    assert status([lost, seen, gone]) is Status.FAIL
+
+
+def test_a_phantom_fails_and_a_repeated_value_is_not_judged():
+    assert status(script([("read", 1)])) is Status.FAIL
+    assert status(script([("write", 1), ("write", 1)])) is Status.UNKNOWN
+    assert status([op(0, "write", (0, 1), input=1, type=EventType.FAIL)]) is Status.PASS
+
+
+def test_the_check_is_known_by_name():
+    run = RunInput([], script([("write", 1)], [("read", 1), ("read", None)]))
+    assert run_check(CheckSpec("sessions"), run).status is Status.FAIL
+
+
+def interleavings(rest, state):
+    """Is there an order of all operations that keeps each process's own and is legal?"""
+    if not any(rest):
+        return True
+    for i, steps in enumerate(rest):
+        if not steps:
+            continue
+        f, value = steps[0]
+        if f == "write" or value == state:
+            later = (*rest[:i], steps[1:], *rest[i + 1 :])
+            if interleavings(later, value if f == "write" else state):
+                return True
+    return False
+
+
+def test_all_four_together_are_sequential_consistency():
+    verdicts = []
+    for case in range(2_000):
+        rnd = Random(case)
+        processes = [[] for _ in range(rnd.randint(1, 3))]
+        for value in range(1, rnd.randint(1, 4)):
+            rnd.choice(processes).append(("write", value))
+        for _ in range(rnd.randint(0, 4)):
+            steps = rnd.choice(processes)
+            steps.insert(rnd.randint(0, len(steps)), ("read", rnd.choice([None, 1, 2, 3])))
+        truth = interleavings(tuple(map(tuple, processes)), None)
+        verdicts.append(truth)
+        assert (status(script(*processes)) is Status.PASS) == truth, processes
+    assert 0.2 < sum(verdicts) / len(verdicts) < 0.8
