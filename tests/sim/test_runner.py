@@ -1,0 +1,86 @@
+"""A simulated run is a function of its scenario, and says what it is guilty of."""
+
+import hashlib
+import os
+import subprocess
+import sys
+from dataclasses import replace
+from pathlib import Path
+
+import harness.sim
+from harness.sim.draw import draw
+from harness.sim.parse import read_scenario
+from harness.sim.runner import MemoryJournal, play, run_scenario
+from harness.sim.scenario import Load, Scenario, Step, Strand
+
+SCRIPTS = Path(harness.sim.__file__).parent / "scenarios"
+FINGERPRINT = """
+import hashlib
+from harness.sim.draw import draw
+from harness.sim.runner import MemoryJournal, play
+journal = MemoryJournal()
+played = play(draw(SEED), journal, journal.events)
+told = repr(journal.events) + repr(played.watch.told) + repr(played.acts)
+print(hashlib.sha256(told.encode()).hexdigest())
+"""
+
+
+def fingerprint(seed):
+    journal = MemoryJournal()
+    played = play(draw(seed), journal, journal.events)
+    told = repr(journal.events) + repr(played.watch.told) + repr(played.acts)
+    return hashlib.sha256(told.encode()).hexdigest()
+
+
+def test_a_seed_runs_the_same_in_processes_with_other_hash_seeds():
+    for hash_seed in ("1", "2"):
+        environment = {**os.environ, "PYTHONHASHSEED": hash_seed}
+        code = FINGERPRINT.replace("SEED", "20")
+        done = subprocess.run(
+            [sys.executable, "-c", code],
+            env=environment,
+            capture_output=True,
+            check=True,
+            text=True,
+        )
+        assert done.stdout.strip() == fingerprint(20)
+
+
+def test_a_seed_runs_the_same_twice_in_one_process():
+    assert fingerprint(6) == fingerprint(6)
+
+
+def test_clean_seeds_are_silent():
+    for seed in range(300, 306):
+        assert run_scenario(draw(seed)).violations == ()
+
+
+def test_a_quorum_that_may_not_come_back_is_not_alive():
+    """A majority stays paused past the bound: the last heal resumes it, so the bound is made 0."""
+    strand = Strand(1_000.0, (Step("pause", targets="majority"),))
+    scenario = Scenario(
+        seed=1, duration_ms=4_000.0, workload=Load(rate_per_s=5.0), strands=(strand,)
+    )
+
+    assert run_scenario(scenario).violations == ()
+    hurried = replace(scenario, bounds=replace(scenario.bounds, liveness_ms=1_300.0))
+    assert run_scenario(hurried).property in (None, "liveness")
+    never = replace(scenario, bounds=replace(scenario.bounds, liveness_ms=10.0))
+    assert run_scenario(never).property == "liveness"
+
+
+def test_a_node_that_dies_by_itself_is_a_finding():
+    scenario = read_scenario(SCRIPTS / "rejoining_leader.toml")
+
+    result = run_scenario(replace(scenario, mutant="M21"))
+
+    assert result.property == "node-died"
+    assert result.violations[0].causes[0] == "node-died"
+
+
+def test_coverage_counts_fault_role_and_phase():
+    strand = Strand(1_500.0, (Step("kill", targets="leader", for_ms=500.0),))
+    result = run_scenario(Scenario(seed=1, duration_ms=4_000.0, strands=(strand,)))
+
+    assert dict(result.coverage) == {"kill/leader/steady": 1}
+    assert result.faults == ("kill",)
