@@ -2,6 +2,10 @@
 
 Values are drawn to get far: names from a small pool, so that requests meet what earlier ones made;
 ids, epochs and offsets near those of the node that is asked, and at the ends of their types.
+
+Vote, BeginQuorumEpoch and EndQuorumEpoch come from another cluster by default. Peers of the same
+one are believed: who lies that somebody else leads the epoch stops the node, which takes the quorum
+for broken, and whoever names the last epoch of all leaves none for the next election.
 """
 
 from __future__ import annotations
@@ -23,6 +27,8 @@ from cluster.protocol.schema import element, is_array, is_optional
 
 CLUSTER_ID = "wire-benchmark"
 NAMES = ("", "a", "b", "kraftprobe.x", "__cluster_metadata", "1", CLUSTER_ID, "é" * 40, "x" * 300)
+FOREIGN_ID = "another-cluster"
+ELECTIONS = (ApiKey.VOTE, ApiKey.BEGIN_QUORUM_EPOCH, ApiKey.END_QUORUM_EPOCH)
 BITS = {"int8": 8, "int16": 16, "int32": 32, "int64": 64}
 VALID_OF_8 = 2
 """How many frames of eight stay as they are."""
@@ -69,8 +75,9 @@ APIS = [
 class Frames:
     """An endless supply; the same seed gives the same frames. Each API comes equally often."""
 
-    def __init__(self, seed: int) -> None:
+    def __init__(self, seed: int, *, as_peer: bool = False) -> None:
         self._random = Random(seed)
+        self._as_peer = as_peer
         self._next = 0
 
     def __iter__(self) -> Frames:
@@ -80,7 +87,10 @@ class Frames:
         listener, key, version = APIS[self._next % len(APIS)]
         self._next += 1
         random = self._random
-        body = encoded(random_entity(request_class(key, version), random), random)
+        request = random_entity(request_class(key, version), random)
+        if key in ELECTIONS and not self._as_peer:
+            request = dataclasses.replace(request, cluster_id=FOREIGN_ID)
+        body = encoded(request, random)
         if random.randrange(8) >= VALID_OF_8:
             for _ in range(random.randint(1, 3)):
                 body = mutated(body, random)

@@ -10,6 +10,7 @@ import struct
 import subprocess
 import sys
 from pathlib import Path
+from typing import Self
 
 from benchmarks.wire.frames import CLUSTER_ID, Frame
 from cluster.client import CLUSTER_RESOURCE, CallFailed, Client
@@ -61,7 +62,7 @@ class Target:
                 stderr=stderr,
             )
 
-    def __enter__(self) -> Target:
+    def __enter__(self) -> Self:
         return self
 
     def __exit__(self, *_: object) -> None:
@@ -87,7 +88,7 @@ class Target:
         """Wait for both listeners. Raises TimeoutError."""
         async with asyncio.timeout(START_S):
             for listener in ListenerType:
-                while not await self.answers(listener):
+                while not await self.answers(listener):  # noqa: ASYNC110 - it tells nobody
                     await asyncio.sleep(0.05)
 
     async def answers(self, listener: ListenerType) -> bool:
@@ -124,7 +125,7 @@ class Connection:
         self._port = port
         self._writer: asyncio.StreamWriter | None = None
 
-    async def __aenter__(self) -> Connection:
+    async def __aenter__(self) -> Self:
         return self
 
     async def __aexit__(self, *_: object) -> None:
