@@ -39,7 +39,9 @@ PLAIN = (
 )
 """Plain faults of the swarm; `one_way` is a partition of one direction."""
 
-_EVENTS_MAX = 20_000_000
+_EVENTS_MAX = 1_000_000
+_EVENTS_PER_S_MAX = 30_000
+"""Ten times what the liveliest quorum of the swarm does."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -78,8 +80,12 @@ def draw(
         world=world,
         workload=load,
         strands=_strands(random, nodes, unit_ms, float(length_ms), load, steer or Steer()),
-        bounds=Bounds(liveness_ms=round(20_000 + 40 * unit_ms), events_max=_EVENTS_MAX),
+        bounds=Bounds(liveness_ms=round(20_000 + 40 * unit_ms), events_max=_events_max(float(length_ms))),
     )
+
+
+def _events_max(duration_ms: float) -> int:
+    return _EVENTS_MAX + round(_EVENTS_PER_S_MAX * duration_ms / 1000.0)
 
 
 def _settings(random: Random) -> dict[str, int]:

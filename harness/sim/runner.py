@@ -46,7 +46,7 @@ from workloads.leader import LeaderTracker
 from workloads.registry import workload_named
 from workloads.target import LEADS_NOT
 
-_CHECK_EVERY_MS = 1000.0
+_CHECK_EVERY_MS = 20.0
 _RESTART_MS = 100.0
 
 

@@ -41,7 +41,7 @@ T = TypeVar("T")
 
 EVENTS_MAX = 12
 """Fault and operation events that a person can follow; what shrinking aims at."""
-_CONTROL = frozenset({"cast", "wait"})
+_EVENTS_SPARE = 50_000
 
 
 @dataclass(slots=True)
@@ -95,7 +95,7 @@ class Shrinker:
     def shrink(self, scenario: Scenario) -> Scenario:
         """Shrink until nothing more helps. The scenario given must fail."""
         assert self.fails(scenario), f"it does not violate {self.wanted}"
-        best = scenario
+        best = self._bounded(scenario)
         for name, single in (("cut short", self._end_early), ("strands", self._strands)):
             best = self._pass(name, single, best)
         best = self._pass("materialise", self._materialise, best)
@@ -120,6 +120,13 @@ class Shrinker:
         best = _in_order(best)
         self.fails_again(best)
         return best
+
+    def _bounded(self, scenario: Scenario) -> Scenario:
+        """Give candidates not much more events than the run at hand took, lest one run for ever."""
+        played = self._last_played(scenario)
+        most = 4 * played.backend.world.scheduler.events + _EVENTS_SPARE
+        bounds = replace(scenario.bounds, events_max=min(scenario.bounds.events_max, most))
+        return self._keep(replace(scenario, bounds=bounds), scenario)
 
     def fails_again(self, scenario: Scenario) -> None:
         """Play the result once more, for the story."""
