@@ -30,8 +30,15 @@ class ApiKey(enum.IntEnum):
     BEGIN_QUORUM_EPOCH = 53
     END_QUORUM_EPOCH = 54
     DESCRIBE_QUORUM = 55
+    ALTER_PARTITION = 56
+    UPDATE_FEATURES = 57
     FETCH_SNAPSHOT = 59
     DESCRIBE_CLUSTER = 60
+    BROKER_REGISTRATION = 62
+    BROKER_HEARTBEAT = 63
+    UNREGISTER_BROKER = 64
+    ALLOCATE_PRODUCER_IDS = 67
+    CONTROLLER_REGISTRATION = 70
 
 
 @dataclass(frozen=True, slots=True)
@@ -65,6 +72,13 @@ SERVED: Final[Mapping[ApiKey, VersionRange]] = {
     ApiKey.DESCRIBE_QUORUM: VersionRange(0, 2),
     ApiKey.FETCH_SNAPSHOT: VersionRange(0, 1),
     ApiKey.DESCRIBE_CLUSTER: VersionRange(0, 2),
+    ApiKey.ALTER_PARTITION: VersionRange(2, 3),
+    ApiKey.UPDATE_FEATURES: VersionRange(2, 2),  # before, a response told each feature's own error
+    ApiKey.BROKER_REGISTRATION: VersionRange(0, 4),
+    ApiKey.BROKER_HEARTBEAT: VersionRange(0, 2),
+    ApiKey.UNREGISTER_BROKER: VersionRange(0, 0),
+    ApiKey.ALLOCATE_PRODUCER_IDS: VersionRange(0, 0),
+    ApiKey.CONTROLLER_REGISTRATION: VersionRange(0, 0),
 }
 """What a node can read and answer."""
 

@@ -39,6 +39,7 @@ _MUST_SURVIVE: Final = frozenset(
         ("DeleteTopicsRequest", "DeleteTopicsRequest", "topics"),
         ("DescribeClusterRequest", "DescribeClusterRequest", "endpoint_type"),
         ("CreateTopicsRequest", "CreateTopicsRequest", "validate_only"),
+        ("BrokerRegistrationRequest", "BrokerRegistrationRequest", "is_migrating_zk_broker"),
     }
 )
 """(message, class, field): lost only when they hold their default. All else is ignorable."""
@@ -77,6 +78,14 @@ def _ids_of_candidates(partition: Any) -> Any:
     return tuple(candidate.candidate_id for candidate in partition.preferred_candidates)
 
 
+def _members_of_ids(partition: Any, member: type[Any]) -> Any:
+    return tuple(member(broker_id=i) for i in _present(partition.new_isr, "new_isr"))
+
+
+def _ids_of_members(partition: Any) -> Any:
+    return tuple(member.broker_id for member in partition.new_isr_with_epochs)
+
+
 def _rule(root: str, source: type[Any], target: type[Any], name: str) -> Converter | None:
     """Return how to find a target's field where its own name does not tell it."""
     has = source.__dataclass_fields__
@@ -103,6 +112,11 @@ def _rule(root: str, source: type[Any], target: type[Any], name: str) -> Convert
             "preferred_candidates" in has
         ):
             return _ids_of_candidates
+        case "AlterPartitionRequest", "PartitionData", "new_isr_with_epochs" if "new_isr" in has:
+            member = element(_hints(target)["new_isr_with_epochs"])
+            return lambda partition: _members_of_ids(partition, member)
+        case "AlterPartitionRequest", "PartitionData", "new_isr" if "new_isr_with_epochs" in has:
+            return _ids_of_members
     return None
 
 

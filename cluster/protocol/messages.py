@@ -15,6 +15,15 @@ from __future__ import annotations
 import datetime as dt
 from typing import cast
 
+from kio.schema.allocate_producer_ids.v0.request import AllocateProducerIdsRequest
+from kio.schema.allocate_producer_ids.v0.response import AllocateProducerIdsResponse
+from kio.schema.alter_partition.v3.request import AlterPartitionRequest
+from kio.schema.alter_partition.v3.request import BrokerState as AlterPartitionBrokerState
+from kio.schema.alter_partition.v3.request import PartitionData as AlterPartitionRequestPartition
+from kio.schema.alter_partition.v3.request import TopicData as AlterPartitionRequestTopic
+from kio.schema.alter_partition.v3.response import AlterPartitionResponse
+from kio.schema.alter_partition.v3.response import PartitionData as AlterPartitionResponsePartition
+from kio.schema.alter_partition.v3.response import TopicData as AlterPartitionResponseTopic
 from kio.schema.api_versions.v4.request import ApiVersionsRequest
 from kio.schema.api_versions.v4.response import (
     ApiVersion,
@@ -22,6 +31,16 @@ from kio.schema.api_versions.v4.response import (
     FinalizedFeatureKey,
     SupportedFeatureKey,
 )
+from kio.schema.broker_heartbeat.v2.request import BrokerHeartbeatRequest
+from kio.schema.broker_heartbeat.v2.response import BrokerHeartbeatResponse
+from kio.schema.broker_registration.v4.request import BrokerRegistrationRequest
+from kio.schema.broker_registration.v4.request import Feature as BrokerRegistrationFeature
+from kio.schema.broker_registration.v4.request import Listener as BrokerRegistrationListener
+from kio.schema.broker_registration.v4.response import BrokerRegistrationResponse
+from kio.schema.controller_registration.v0.request import ControllerRegistrationRequest
+from kio.schema.controller_registration.v0.request import Feature as ControllerRegistrationFeature
+from kio.schema.controller_registration.v0.request import Listener as ControllerRegistrationListener
+from kio.schema.controller_registration.v0.response import ControllerRegistrationResponse
 from kio.schema.create_partitions.v3.request import (
     CreatePartitionsAssignment,
     CreatePartitionsRequest,
@@ -69,20 +88,43 @@ from kio.schema.metadata.v13.response import (
     MetadataResponsePartition,
     MetadataResponseTopic,
 )
-from kio.schema.types import BrokerId, TopicName
-from kio.static.primitive import i8, i16, i32, i32Timedelta, i64
+from kio.schema.types import BrokerId, ProducerId, TopicName
+from kio.schema.unregister_broker.v0.request import UnregisterBrokerRequest
+from kio.schema.unregister_broker.v0.response import UnregisterBrokerResponse
+from kio.schema.update_features.v2.request import FeatureUpdateKey, UpdateFeaturesRequest
+from kio.schema.update_features.v2.response import UpdateFeaturesResponse
+from kio.static.primitive import i8, i16, i32, i32Timedelta, i64, u16
 
 from cluster.errors import ErrorCode
 
 __all__ = [
     "NO_THROTTLE",
+    "AllocateProducerIdsRequest",
+    "AllocateProducerIdsResponse",
     "AlterConfigsResource",
     "AlterConfigsResourceResponse",
+    "AlterPartitionBrokerState",
+    "AlterPartitionRequest",
+    "AlterPartitionRequestPartition",
+    "AlterPartitionRequestTopic",
+    "AlterPartitionResponse",
+    "AlterPartitionResponsePartition",
+    "AlterPartitionResponseTopic",
     "AlterableConfig",
     "ApiVersion",
     "ApiVersionsRequest",
     "ApiVersionsResponse",
+    "BrokerHeartbeatRequest",
+    "BrokerHeartbeatResponse",
     "BrokerId",
+    "BrokerRegistrationFeature",
+    "BrokerRegistrationListener",
+    "BrokerRegistrationRequest",
+    "BrokerRegistrationResponse",
+    "ControllerRegistrationFeature",
+    "ControllerRegistrationListener",
+    "ControllerRegistrationRequest",
+    "ControllerRegistrationResponse",
     "CreatableReplicaAssignment",
     "CreatableTopic",
     "CreatableTopicConfig",
@@ -109,6 +151,7 @@ __all__ = [
     "DescribeConfigsResult",
     "DescribeConfigsSynonym",
     "ErrorCode",
+    "FeatureUpdateKey",
     "FinalizedFeatureKey",
     "IncrementalAlterConfigsRequest",
     "IncrementalAlterConfigsResponse",
@@ -118,14 +161,20 @@ __all__ = [
     "MetadataResponseBroker",
     "MetadataResponsePartition",
     "MetadataResponseTopic",
+    "ProducerId",
     "SupportedFeatureKey",
     "TopicName",
+    "UnregisterBrokerRequest",
+    "UnregisterBrokerResponse",
+    "UpdateFeaturesRequest",
+    "UpdateFeaturesResponse",
     "i8",
     "i16",
     "i32",
     "i32Timedelta",
     "i64",
     "milliseconds",
+    "u16",
 ]
 
 
