@@ -11,7 +11,8 @@ From the nodes' final logs and their traces:
 - no node truncates or appends below a high watermark that it announced;
 - a node's high watermark never decreases while it runs, and that of a leader never lies below one
   that a leader of an earlier epoch announced (`MonotonicHighWatermark`);
-- no node ended itself because an invariant broke, and none died unasked.
+- no node ended itself because an invariant broke, and none died unasked. A node whose storage
+  failed may end, if the nemesis journaled a fault on it that may do that (`MAY_END_NODE`).
 
 What it cannot see: a commit that no node announced in its trace; a record that was compacted into
 a snapshot. A node without log or trace makes the verdict UNKNOWN. Complexity: O(records + events).
@@ -19,6 +20,7 @@ a snapshot. A node without log or trace makes the verdict UNKNOWN. Complexity: O
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator, Mapping, Sequence
 from itertools import pairwise
 from typing import Any
@@ -27,10 +29,18 @@ from checkers.evidence import Evidence, LogRecord, TraceEvent
 from checkers.evidence_result import Anomaly, evidence_result, without
 from checkers.history import NEMESIS, Event
 from checkers.run_input import Cancelled, RunInput, never
+from checkers.trace_fields import LEADER_CHANGE, well_formed
 from checkers.verdict import CheckResult
 
 NAME = "log-agreement"
-LEADER_CHANGE = "control:LEADER_CHANGE"
+MAY_END_NODE = frozenset(
+    {"disk-error", "disk-full", "disk-corruption", "torn-write", "lost-fsync", "bit-rot"}
+)
+"""Faults after which a node may end itself, as after any whose detail says `may_end_node`."""
+_STORAGE_FAILED = re.compile(
+    r"OSError|DiskError|CorruptLogError|CorruptBatchError|No space left|Input/output error"
+)
+"""Reasons by which a node says that its storage failed it; a broken invariant is never excused."""
 
 Logs = Mapping[str, Sequence[LogRecord]]
 
@@ -38,8 +48,8 @@ Logs = Mapping[str, Sequence[LogRecord]]
 def check(run: RunInput, options: Mapping[str, Any], cancelled: Cancelled = never) -> CheckResult:
     """Judge the logs of all nodes against each other and against what they announced."""
     del options
-    evidence = run.evidence
-    assert evidence is not None, "the registry asks for evidence first"
+    assert run.evidence is not None, "the registry asks for evidence first"
+    evidence, malformed = well_formed(run.evidence)
     committed = {node: _announced(evidence.traces.get(node, ())) for node in evidence.nodes}
     anomalies: list[Anomaly] = []
     for found in (
@@ -57,6 +67,7 @@ def check(run: RunInput, options: Mapping[str, Any], cancelled: Cancelled = neve
         anomalies.extend(found)
     records = sum(len(log) for log in evidence.logs.values())
     missing = without(evidence, "log", evidence.logs) + without(evidence, "trace", evidence.traces)
+    missing += malformed
     good = (
         f"{records} records on {len(evidence.logs)} nodes agree up to offset "
         f"{max(committed.values(), default=0)}, the highest announced as committed"
@@ -240,12 +251,33 @@ def _leaders_going_back(evidence: Evidence) -> Iterator[Anomaly]:
 
 
 def _deaths(evidence: Evidence, events: Sequence[Event]) -> Iterator[Anomaly]:
+    """Tell each node that ended, unless a fault hit it that may end it and its storage failed."""
+    hit = _hit_by_ending_fault(events)
+    excused: set[str] = set()
     for node, trace in evidence.traces.items():
         for event in trace:
-            if event.event == "fatal":
+            if event.event != "fatal":
+                continue
+            if node in hit and _STORAGE_FAILED.search(str(event.fields.get("reason"))):
+                excused.add(node)
+            else:
                 told = f"{node} ended itself: {event.fields.get('reason')}"
                 yield {"kind": "fatal", "explanation": told, "node": node, "t_ns": event.time_ns}
     for note in events:
-        if note.process == NEMESIS and note.f == "crash" and isinstance(note.value, dict):
-            told = f"{note.value.get('node')} died unasked, exit code {note.value.get('exit_code')}"
-            yield {"kind": "crash", "explanation": told, "node": note.value.get("node")}
+        died = note.process == NEMESIS and note.f == "crash" and isinstance(note.value, dict)
+        if died and note.value.get("node") not in excused:
+            what = f"{note.value.get('node')} died unasked, exit code {note.value.get('exit_code')}"
+            yield {"kind": "crash", "explanation": what, "node": note.value.get("node")}
+
+
+def _hit_by_ending_fault(events: Sequence[Event]) -> set[str]:
+    """Name the nodes that a fault hit which may end a node, by the nemesis's own account."""
+    hit: set[str] = set()
+    for note in events:
+        if note.process != NEMESIS or not isinstance(note.value, dict):
+            continue
+        detail = note.value.get("detail")
+        declared = isinstance(detail, dict) and detail.get("may_end_node") is True
+        if note.value.get("phase") == "inject" and (note.f in MAY_END_NODE or declared):
+            hit.update(str(target) for target in note.value.get("targets") or ())
+    return hit

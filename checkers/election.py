@@ -20,10 +20,10 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from typing import Any
 
-from checkers.agreement import LEADER_CHANGE
 from checkers.evidence import Evidence, TraceEvent
 from checkers.evidence_result import Anomaly, evidence_result, without
 from checkers.run_input import Cancelled, RunInput, never
+from checkers.trace_fields import LEADER_CHANGE, well_formed
 from checkers.verdict import CheckResult
 
 NAME = "election-safety"
@@ -39,8 +39,8 @@ Claim = tuple[int, int, str]
 def check(run: RunInput, options: Mapping[str, Any], cancelled: Cancelled = never) -> CheckResult:
     """Judge traces, quorum-state files and LeaderChange records of all nodes."""
     del options
-    evidence = run.evidence
-    assert evidence is not None, "the registry asks for evidence first"
+    assert run.evidence is not None, "the registry asks for evidence first"
+    evidence, malformed = well_formed(run.evidence)
     leaders = sorted(set(_leader_claims(evidence)))
     anomalies: list[Anomaly] = []
     for found in (_two_leaders(leaders), _two_votes(evidence), _epochs(evidence)):
@@ -64,6 +64,7 @@ def check(run: RunInput, options: Mapping[str, Any], cancelled: Cancelled = neve
     missing = without(evidence, "trace", evidence.traces)
     missing += [f"{node} (no state in its trace)" for node in sorted(states) if not states[node]]
     missing += without(evidence, "quorum-state", evidence.quorum_states)
+    missing += malformed
     statistics = {
         "epochs_with_leader": len(epochs),
         "events": events,

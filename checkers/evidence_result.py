@@ -37,7 +37,7 @@ def evidence_result(
     elif cancelled:
         status, summary = Status.UNKNOWN, "cancelled"
     elif missing:
-        status, summary = Status.UNKNOWN, f"evidence is missing: {', '.join(missing)}"
+        status, summary = Status.UNKNOWN, f"evidence is missing or malformed: {', '.join(missing)}"
     elif not exercised:
         status, summary = Status.UNDER_EXERCISED, "the evidence tells of no leader and no commit"
     else:

@@ -10,7 +10,7 @@ history is linearizable exactly when
 4. no dequeue found it empty while, at every moment of it, some value was surely inside.
 
 Proof, which is also the algorithm. Narrow intervals first: an enqueue took effect before its
-dequeue completed, a dequeue after its enqueue began. For each empty dequeue choose a moment at which
+dequeue completed, a dequeue after its enqueue began. For each empty dequeue choose a moment when
 no value is surely inside (4) and treat it as a value that goes in and out at that moment. Say x
 before y when enq(x) ends before enq(y) begins or deq(x) ends before deq(y) begins. Take repeatedly
 the value that nothing left must precede: if there is none, the value whose enqueue ends first and

@@ -180,11 +180,73 @@ def test_without_any_evidence_nothing_passes(name):
     assert kinds(name, RunInput([], [], None)) == (Status.UNKNOWN, set())
 
 
-def test_a_trace_that_lacks_a_field_is_no_pass():
-    run = with_trace("n2", ("fetch", {"epoch": 1}))
-    result = run_check(CheckSpec("election-safety"), run)
+ODD_LINES = [
+    ("fetch", {"epoch": 1}, "'fetch' without offset"),
+    ("fetch", {"offset": "6", "durable_end_offset": 6}, "'fetch' with offset '6'"),
+    ("state", {"epoch": None, "leader_id": 1, "voted_id": 1}, "'state' with epoch None"),
+    ("hw", {"epoch": 1, "offset": 9, "role": "leader"}, "'hw' without replicas"),
+    ("hw", {"epoch": 1, "offset": 9, "role": "leader", "replicas": [1]}, "with replicas [1]"),
+    ("vote", {"epoch": 1, "candidate_id": 3, "pre_vote": "no", "granted": True}, "with pre_vote"),
+]
+
+
+@pytest.mark.parametrize("name", ["log-agreement", "election-safety"])
+@pytest.mark.parametrize(("event", "fields", "told"), ODD_LINES)
+def test_an_odd_trace_line_is_told_and_never_passes(name, event, fields, told):
+    result = run_check(CheckSpec(name), with_trace("n2", (event, fields)))
     assert result.status is Status.UNKNOWN
-    assert "the checker itself failed" in result.summary
+    assert "n2 (line" in result.summary
+    assert told in result.summary
+
+
+def test_an_odd_trace_line_does_not_hide_what_the_rest_shows():
+    bad = ("fetch", FETCH | {"durable_end_offset": 1})
+    run = with_trace("n2", ("fetch", {"epoch": 1}), bad)
+    assert kinds("election-safety", run) == (Status.FAIL, {"fetched-before-fsync"})
+
+
+def test_many_odd_lines_are_counted():
+    run = with_trace("n2", *[("fetch", {})] * 10)
+    assert "7 more malformed lines" in run_check(CheckSpec("election-safety"), run).summary
+
+
+def test_an_odd_quorum_state_or_leader_change_is_told():
+    states = dict(good_run().evidence.quorum_states) | {"n2": {"leaderId": "n1"}}
+    result = run_check(CheckSpec("election-safety"), good_run(quorum_states=states))
+    assert result.status is Status.UNKNOWN
+    assert "quorum-state without a whole number" in result.summary
+    odd = [*good_log("n2"), leader_change("n2", 6, 2, "n1")]
+    result = run_check(CheckSpec("election-safety"), with_log("n2", odd))
+    assert result.status is Status.UNKNOWN
+    assert "names no leader" in result.summary
+
+
+def died(reason, fault="disk-error", targets=("n2",), detail=None):
+    inject = {"phase": "inject", "targets": list(targets), "verified": True, "detail": detail or {}}
+    events = [
+        Event(0, 0, NEMESIS, EventType.INFO, fault, None, inject),
+        Event(1, 1, NEMESIS, EventType.INFO, "crash", None, {"node": "n2", "exit_code": 1}),
+    ]
+    traces = {n: good_trace(n) for n in NODES}
+    traces["n2"] += trace("n2", ("fatal", {"reason": reason}))
+    return kinds("log-agreement", good_run(events=events, traces=traces))
+
+
+def test_a_node_may_end_when_a_fault_took_its_disk():
+    assert died("OSError: [Errno 5] Input/output error") == (Status.PASS, set())
+    assert died("OSError: x", "slow", detail={"may_end_node": True}) == (Status.PASS, set())
+
+
+@pytest.mark.parametrize(
+    "how",
+    [
+        {"reason": "OSError: x", "fault": "partition"},
+        {"reason": "OSError: x", "targets": ("n1",)},
+        {"reason": "AssertionError: told to truncate below the high watermark"},
+    ],
+)
+def test_no_other_death_is_excused(how):
+    assert died(**how) == (Status.FAIL, {"fatal", "crash"})
 
 
 def test_a_cancelled_check_is_unknown():

@@ -1,0 +1,105 @@
+"""Sort out evidence that is not what `docs/evidence.md` says, before any rule reads it.
+
+A trace line, a quorum-state file or a LeaderChange record that lacks a field, or has one of another
+type, cannot be judged. It is left out and told in a sentence; the check that needed it ends in
+UNKNOWN at best, and what the rest shows still counts. Nothing is accused by leaving something out:
+every rule compares things that are there.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
+from typing import Any
+
+from checkers.evidence import Evidence, LogRecord, TraceEvent
+
+LEADER_CHANGE = "control:LEADER_CHANGE"
+TOLD_MAX = 3
+"""Sentences for each node; the rest is counted."""
+
+
+def _whole(value: Any) -> bool:
+    return isinstance(value, int) and not isinstance(value, bool)
+
+
+def _flag(value: Any) -> bool:
+    return isinstance(value, bool)
+
+
+def _text(value: Any) -> bool:
+    return isinstance(value, str)
+
+
+def _offsets(value: Any) -> bool:
+    return isinstance(value, Mapping) and all(_whole(end) for end in value.values())
+
+
+_FIELDS: dict[str, dict[str, Callable[[Any], bool]]] = {
+    "start": {"node_id": _whole},
+    "state": {"epoch": _whole, "leader_id": _whole, "voted_id": _whole},
+    "vote": {"epoch": _whole, "candidate_id": _whole, "pre_vote": _flag, "granted": _flag},
+    "epoch-start": {"epoch": _whole},
+    "claim": {"epoch": _whole},
+    "append": {"base_offset": _whole},
+    "truncate": {"end_offset": _whole},
+    "fetch": {"offset": _whole, "durable_end_offset": _whole},
+    "hw": {"epoch": _whole, "offset": _whole, "role": _text},
+    "ack": {"offset": _whole, "high_watermark": _whole},
+    "read": {"offset": _whole, "confirmed": _flag},
+}
+"""What the rules read, by event; an event that is not here is read by none."""
+_QUORUM_STATE = ("leaderId", "leaderEpoch", "votedId")
+
+
+def well_formed(evidence: Evidence) -> tuple[Evidence, list[str]]:
+    """Return the evidence without what is malformed, and a sentence for each such thing."""
+    problems: list[str] = []
+    traces = {node: _trace(node, trace, problems) for node, trace in evidence.traces.items()}
+    logs = {node: _log(node, log, problems) for node, log in evidence.logs.items()}
+    states = {}
+    for node, state in evidence.quorum_states.items():
+        wrong = [name for name in _QUORUM_STATE if not _whole(state.get(name))]
+        if wrong:
+            problems.append(f"{node} (quorum-state without a whole number as {wrong[0]})")
+        else:
+            states[node] = state
+    return replace(evidence, traces=traces, logs=logs, quorum_states=states), problems
+
+
+def _trace(node: str, trace: Sequence[TraceEvent], problems: list[str]) -> list[TraceEvent]:
+    kept: list[TraceEvent] = []
+    bad: list[str] = []
+    for number, event in enumerate(trace, 1):
+        wrong = _wrong_field(event)
+        if wrong is None:
+            kept.append(event)
+        else:
+            bad.append(f"{node} (line {number} of its trace: {event.event!r} {wrong})")
+    problems += bad[:TOLD_MAX]
+    if len(bad) > TOLD_MAX:
+        problems.append(f"{node} ({len(bad) - TOLD_MAX} more malformed lines in its trace)")
+    return kept
+
+
+def _wrong_field(event: TraceEvent) -> str | None:
+    fields = dict(_FIELDS.get(event.event, {}))
+    if event.event == "hw" and event.fields.get("role") == "leader":
+        fields["replicas"] = _offsets
+    for name, right in fields.items():
+        if name not in event.fields:
+            return f"without {name}"
+        if not right(event.fields[name]):
+            return f"with {name} {event.fields[name]!r}"
+    return None
+
+
+def _log(node: str, log: Sequence[LogRecord], problems: list[str]) -> Sequence[LogRecord]:
+    """Records stay, since their offsets and checksums count; a leader that is none is told."""
+    kept = []
+    for record in log:
+        named = record.kind != LEADER_CHANGE or _whole(record.value.get("leaderId", 0))
+        if not named:
+            problems.append(f"{node} (LeaderChange at offset {record.offset} names no leader)")
+        kept.append(record if named else replace(record, value={}))
+    return kept
