@@ -29,8 +29,10 @@ from checkers.kernels.compiled import (
 )
 
 BITS = 63
-EVENT, CURRENT, DONE, WAITING, NEXT, TRUNCATED, NODES, EXPLORED, EXPANDING, FURTHEST, SIZE = range(11)
-_STATE, _NODE, _MASKS = 0, 1, 2
+EVENT, CURRENT, DONE, WAITING, NEXT, TRUNCATED, NODES, EXPLORED, EXPANDING, FURTHEST, LIVE, SIZE = (
+    range(12)
+)
+_STATE, _NODE, _IDLE, _MASKS = 0, 1, 2, 3
 
 
 @jit
@@ -62,14 +64,13 @@ def begin(code, a, b, invoke, complete, info, states, values):  # type: ignore[n
         spare[fill[counter[class_of[i]]]] = i
         fill[counter[class_of[i]]] += 1
     available = np.zeros(counters + 1, np.int32)
-    # Classes to try from a state: all writes (list 0), and the cas from that state (list 1 + state).
-    heads = np.full(values + 1, -1, np.int32)
+    heads = np.full(values, -1, np.int32)  # classes of cas from a state, linked by `after`
     after = np.full(class_count + 1, -1, np.int32)
     for k in range(class_count - 1, -1, -1):
         i = members[starts[k]]
-        at = 0 if code[i] == WRITE else 1 + a[i]
-        after[k] = heads[at]
-        heads[at] = k
+        if code[i] == CAS:
+            after[k] = heads[a[i]]
+            heads[a[i]] = k
     open_max = 0
     open_now = 0
     for entry in entries:
@@ -99,8 +100,9 @@ def begin(code, a, b, invoke, complete, info, states, values):  # type: ignore[n
     done = np.zeros((64, width), np.int64)
     waiting = np.zeros((64, width), np.int64)
     links = np.full((2, values), -1, np.int64)  # first row with a state, in done and waiting
+    live = np.full((2, class_count + 1), -1, np.int32)  # write classes to try; where each stands
     fixed = (call, ret, class_of, counter, spare, first, heads, after, members, starts, entries)
-    moving = (available, slot_of, holder, queue, behind, reads, writes, nots, every, links, control)
+    moving = (available, slot_of, holder, queue, behind, reads, writes, nots, every, links, control, live)
     links_of = (np.empty(64, np.int64), np.empty(64, np.int64))
     return fixed, moving, (rows, done, waiting, nodes, links_of[0], links_of[1])
 
@@ -169,13 +171,35 @@ def _owed_after(row, state, plain, moving, word):  # type: ignore[no-untyped-def
 
 
 @jit
+def _enliven(k, code, moving):  # type: ignore[no-untyped-def]
+    """Let a class of writes be tried from now on."""
+    control, live = moving[10], moving[11]
+    if code == WRITE and live[1, k] < 0:
+        live[0, control[LIVE]] = k
+        live[1, k] = control[LIVE]
+        control[LIVE] += 1
+
+
+@jit
+def _end_life(k, code, moving):  # type: ignore[no-untyped-def]
+    """No operation of the class is left for now."""
+    control, live = moving[10], moving[11]
+    if code == WRITE:
+        control[LIVE] -= 1
+        last = live[0, control[LIVE]]
+        live[0, live[1, k]] = last
+        live[1, last] = live[1, k]
+        live[1, k] = -1
+
+
+@jit
 def _called(i, code, a, b, fixed, moving, rows, words):  # type: ignore[no-untyped-def]
     """Let operation i be open: give it a slot; it is owed where the state does not meet it."""
     _, ret, class_of, counter, _, _, _, _, _, _, _ = fixed
-    available, slot_of, holder, queue, behind, reads, writes, nots, every, _, control = moving
+    available, slot_of, holder, queue, behind, reads, writes, nots, every, _, control, _ = moving
     if ret[i] == 2**31 - 1:
-        if class_of[i] >= 0:
-            available[counter[class_of[i]]] += 1
+        available[counter[class_of[i]]] += 1
+        _enliven(class_of[i], code[i], moving)
         return
     slot = 0
     while holder[slot] >= 0:
@@ -200,6 +224,7 @@ def _called(i, code, a, b, fixed, moving, rows, words):  # type: ignore[no-untyp
             queue[class_of[i]] = slot
         else:
             behind[before] = slot
+        _enliven(class_of[i], code[i], moving)
     for r in range(control[CURRENT]):
         state = rows[r, _STATE]
         met = (code[i] == READ and state == a[i]) or (code[i] == NOT and state != a[i])
@@ -211,7 +236,7 @@ def _called(i, code, a, b, fixed, moving, rows, words):  # type: ignore[no-untyp
 def _returned(i, code, a, b, fixed, moving):  # type: ignore[no-untyped-def]
     """Take the slot of operation i back; no row has it any more."""
     class_of = fixed[2]
-    _, slot_of, holder, queue, behind, reads, writes, nots, every, _, _ = moving
+    _, slot_of, holder, queue, behind, reads, writes, nots, every, _, _, _ = moving
     slot = slot_of[i]
     word, bit = slot // BITS, np.int64(1) << (slot % BITS)
     if code[i] == READ:
@@ -230,6 +255,9 @@ def _returned(i, code, a, b, fixed, moving):  # type: ignore[no-untyped-def]
             queue[class_of[i]] = behind[slot]
         else:
             behind[before] = behind[slot]
+        column = fixed[3][class_of[i]]
+        if queue[class_of[i]] < 0 and (column < 0 or moving[0][column] == 0):
+            _end_life(class_of[i], code[i], moving)
     holder[slot] = -1
 
 
@@ -278,66 +306,78 @@ def _expand(code, b, fixed, moving, pools, at, bytes_max):  # type: ignore[no-un
     """Spend one operation more, in every way, from a waiting row; returns (in bounds, pools)."""
     counter, spare, first, heads, after, members, starts = fixed[3:10]
     available, slot_of, holder, queue, behind = moving[0:5]
-    links, control = moving[9], moving[10]
+    links = moving[9]
     rows, done, waiting, nodes, done_link, waiting_link = pools
     words = len(holder) // BITS
     counted = _MASKS + 2 * words
-    event = control[EVENT]
+    event = moving[10][EVENT]
     slot = slot_of[fixed[10][event] - len(code)]
     word, bit = slot // BITS, np.int64(1) << (slot % BITS)
     resource = code[holder[slot]] == WRITE
     row = np.empty(rows.shape[1], np.int64)
     state = waiting[at, _STATE]
-    for which in range(2):
-        k = heads[0] if which == 0 else heads[1 + state]
-        while k >= 0:
-            # Equal operations: the one that returns first, and open ones before indeterminate.
-            spend = queue[k]
-            while spend >= 0:
-                if not waiting[at, _MASKS + words + spend // BITS] >> (spend % BITS) & 1:
-                    break
-                spend = behind[spend]
-            column = counter[k]
-            free = spend >= 0
-            if not free and column >= 0:
-                free = waiting[at, counted + column] < available[column]
-            if free:
-                if control[NODES] == len(nodes):
-                    nodes = _room(nodes)
-                if max(control[DONE], control[WAITING]) == len(done):
-                    done, waiting = _room(done), _room(waiting)
-                    done_link, waiting_link = _longer(done_link), _longer(waiting_link)
-                i = members[starts[k]]
-                row[:] = waiting[at]
-                row[_STATE] = b[i]
-                for w in range(words):
-                    row[_MASKS + w] = _owed_after(row, b[i], code[i] == WRITE, moving, w)
-                if spend >= 0:
-                    i = holder[spend]
-                    one = np.int64(1) << (spend % BITS)
-                    row[_MASKS + spend // BITS] &= ~one
-                    row[_MASKS + words + spend // BITS] |= one
-                else:
-                    i = spare[first[column] + row[counted + column]]
-                    row[counted + column] += 1
-                used = control[NODES]
-                nodes[used, 0], nodes[used, 1], nodes[used, 2] = row[_NODE], i, event
-                row[_NODE] = used
-                owed = row[_MASKS + word] & bit != 0
-                spent = row[_MASKS + words + word] & bit != 0
-                kept = False
-                if owed or (resource and not spent):
-                    grown = _add(waiting, control[WAITING], waiting_link, links[1], row, words)
-                    kept = grown > control[WAITING]
-                    control[WAITING] = grown
-                if not owed:
-                    row[_MASKS + words + word] &= ~bit
-                    grown = _add(done, control[DONE], done_link, links[0], row, words)
-                    kept = kept or grown > control[DONE]
-                    control[DONE] = grown
-                if kept:
-                    control[NODES] += 1
+    live, control = moving[11], moving[10]
+    # After an idle step a plain write would do the same without it.
+    writes_left = 0 if waiting[at, _IDLE] else control[LIVE]
+    k = heads[state]
+    while writes_left > 0 or k >= 0:
+        if writes_left > 0:
+            writes_left -= 1
+            chosen = live[0, writes_left]
+        else:
+            chosen = k
             k = after[k]
+        # Equal operations: the one that returns first, and open ones before indeterminate.
+        spend = queue[chosen]
+        while spend >= 0:
+            if not waiting[at, _MASKS + words + spend // BITS] >> (spend % BITS) & 1:
+                break
+            spend = behind[spend]
+        column = counter[chosen]
+        free = spend >= 0
+        if not free and column >= 0:
+            free = waiting[at, counted + column] < available[column]
+        if free:
+            if control[NODES] == len(nodes):
+                nodes = _room(nodes)
+            if max(control[DONE], control[WAITING]) == len(done):
+                done, waiting = _room(done), _room(waiting)
+                done_link, waiting_link = _longer(done_link), _longer(waiting_link)
+            i = members[starts[chosen]]
+            row[:] = waiting[at]
+            row[_STATE] = b[i]
+            idle = code[i] == WRITE or spend < 0
+            for w in range(words):
+                left = _owed_after(row, b[i], code[i] == WRITE, moving, w)
+                met = row[_MASKS + w] & ~left
+                idle = idle and met & ~moving[8][0, w] == 0
+                row[_MASKS + w] = left
+            row[_IDLE] = 1 if idle else 0
+            if spend >= 0:
+                i = holder[spend]
+                one = np.int64(1) << (spend % BITS)
+                row[_MASKS + spend // BITS] &= ~one
+                row[_MASKS + words + spend // BITS] |= one
+            else:
+                i = spare[first[column] + row[counted + column]]
+                row[counted + column] += 1
+            used = control[NODES]
+            nodes[used, 0], nodes[used, 1], nodes[used, 2] = row[_NODE], i, event
+            row[_NODE] = used
+            owed = row[_MASKS + word] & bit != 0
+            spent = row[_MASKS + words + word] & bit != 0
+            kept = False
+            if owed or (resource and not spent):
+                grown = _add(waiting, control[WAITING], waiting_link, links[1], row, words)
+                kept = grown > control[WAITING]
+                control[WAITING] = grown
+            if not owed:
+                row[_MASKS + words + word] &= ~bit
+                grown = _add(done, control[DONE], done_link, links[0], row, words)
+                kept = kept or grown > control[DONE]
+                control[DONE] = grown
+            if kept:
+                control[NODES] += 1
     row_bytes = 8 * (rows.shape[1] + 1)
     used_bytes = (2 * len(done) + len(rows)) * row_bytes + 12 * len(nodes)
     return used_bytes < bytes_max, (rows, done, waiting, nodes, done_link, waiting_link)
@@ -367,6 +407,7 @@ def _begin_return(moving, pools, slot, resource):  # type: ignore[no-untyped-def
             done, waiting = _room(done), _room(waiting)
             done_link, waiting_link = _longer(done_link), _longer(waiting_link)
         for r in range(control[CURRENT]):
+            rows[r, _IDLE] = 0
             owed, spent = rows[r, at_owed] & bit != 0, rows[r, at_spent] & bit != 0
             if owed or (resource and not spent):
                 control[WAITING] = _add(
