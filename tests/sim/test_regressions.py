@@ -1,0 +1,31 @@
+"""Every failure that was ever shrunk: of a mutant it is found again, of the true node never."""
+
+import json
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from harness.sim.parse import read_scenario
+from harness.sim.runner import run_scenario
+
+FILES = sorted((Path(__file__).parent / "regressions").glob("*.json"))
+
+
+@pytest.mark.parametrize("path", FILES, ids=[path.stem for path in FILES])
+def test_the_true_node_comes_through(path):
+    scenario = replace(read_scenario(path), mutant=None)
+
+    assert run_scenario(scenario).violations == ()
+
+
+@pytest.mark.parametrize("path", FILES, ids=[path.stem for path in FILES])
+def test_the_mutant_still_fails_in_the_same_way(path):
+    document = json.loads(path.read_text())
+    if document.get("mutant") is None:
+        assert "found" not in document, "a failure of the true node must be repaired"
+        return
+    scenario = read_scenario(path)
+
+    assert scenario.events <= 12
+    assert run_scenario(scenario).property == document["found"]["property"]
