@@ -11,7 +11,8 @@ How a pipeline calls it:
 
     check = find_check(spec)                        # CheckError: unknown name or bad option
     if isinstance(check, KeyCheck):
-        for key, operations in keyed(run.operations).items():     # or a Spark group by `key`
+        operations = judged_operations(spec, run)   # indeterminate ones resolved by evidence
+        for key, operations in keyed(operations).items():     # or a Spark group by `key`
             results.append(check.check_key(operations, spec.options, never))
         verdict = check.merge(results)
     else:
@@ -22,7 +23,7 @@ when the checker itself dies. The last argument is a callable that says whether 
 
 | name | scope | options |
 |---|---|---|
-| `linearizable` | key | `model` (required), `algorithm`, `time_limit_s`, `memory_limit_mb` |
+| `linearizable` | key | `model` (required), `algorithm`, the two limits, `evidence` |
 | `sessions` | key | `guarantees` (all four by default), `per_node` |
 | `transactions` | run | `model`: list-append or rw-register; `consistency`, `linearizable_keys` |
 | `durability` | evidence | `workload` (required): register, topics or set; `config_prefix` |
@@ -44,6 +45,7 @@ from typing import Any
 
 from checkers import (
     agreement,
+    assisted,
     cycles,
     durability,
     election,
@@ -68,6 +70,7 @@ __all__ = [
     "RunInput",
     "check_keys",
     "find_check",
+    "judged_operations",
     "keyed",
     "never",
     "run_check",
@@ -162,6 +165,7 @@ _CHECKS: tuple[Check, ...] = (
             "algorithm": str,
             "time_limit_s": (int, float),
             "memory_limit_mb": (int, float),
+            "evidence": bool,
         },
         required=("model",),
         function=linearizable.check_key,
@@ -237,11 +241,23 @@ def keyed(operations: Sequence[Operation]) -> dict[str | None, list[Operation]]:
     return groups
 
 
+def judged_operations(spec: CheckSpec, run: RunInput) -> Sequence[Operation]:
+    """Return the operations that a check by key is given: resolved by the evidence where asked.
+
+    The very `run.operations` where there is nothing to resolve or `evidence` is false.
+    """
+    wanted = spec.name == linearizable.NAME and spec.options.get("evidence") is not False
+    if not wanted or run.evidence is None:
+        return run.operations
+    resolved = assisted.resolve(run.operations, run.evidence)
+    return resolved.operations if resolved.took_effect or resolved.never else run.operations
+
+
 def check_keys(
     check: KeyCheck, spec: CheckSpec, run: RunInput, cancelled: Cancelled = never
 ) -> list[CheckResult]:
     """Judge each key of a run by itself, in order of first use; `check.merge` makes one of them."""
-    groups = keyed(run.operations).values()
+    groups = keyed(judged_operations(spec, run)).values()
     return [check.check_key(group, spec.options, cancelled) for group in groups]
 
 

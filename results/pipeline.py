@@ -34,6 +34,7 @@ from checkers.registry import (
     RunInput,
     check_keys,
     find_check,
+    judged_operations,
     never,
     run_check,
 )
@@ -161,7 +162,7 @@ def _check_with_spark(
 ) -> tuple[list[CheckResult], list[CheckResult]]:
     """Do what `_check_here` does."""
     keyed = [spec for spec in specs if isinstance(find_check(spec), KeyCheck)]
-    by_key = iter(spark_jobs.check_keys_in_spark(spark.spark, operations, keyed))
+    by_key = iter(_keys_in_spark(run, keyed, operations, spark))
     checks = []
     proofs: list[CheckResult] = []
     for spec in specs:
@@ -173,6 +174,26 @@ def _check_with_spark(
         else:
             checks.append(check.check_run(run, spec.options, cancelled))
     return checks, proofs
+
+
+def _keys_in_spark(
+    run: RunInput, specs: Sequence[CheckSpec], operations: pa.Table, spark: SparkHandle
+) -> list[list[CheckResult]]:
+    """Judge keys by each check; those that evidence helps get a table of their own."""
+    given = [judged_operations(spec, run) for spec in specs]
+    plain = [i for i, each in enumerate(given) if each is run.operations]
+    helped = [i for i, each in enumerate(given) if each is not run.operations]
+    found: dict[int, list[CheckResult]] = {}
+    for places in (plain, *([place] for place in helped)):
+        chosen = [specs[place] for place in places]
+        table = operations
+        if places and places[0] in helped:
+            name = operations["run"][0].as_py()
+            table = operations_table(name, list(given[places[0]]))
+        if chosen:
+            results = spark_jobs.check_keys_in_spark(spark.spark, table, chosen)
+            found.update(zip(places, results, strict=True))
+    return [found[place] for place in range(len(specs))]
 
 
 def _results(
