@@ -32,7 +32,8 @@ from collections.abc import Callable
 from dataclasses import dataclass
 
 from cluster.assembly import METADATA_DIRECTORY
-from cluster.backends.sim.process import Process, TraceFields
+from cluster.backends.sim.hooks import TraceFields
+from cluster.backends.sim.process import Process
 from cluster.backends.sim.shadow import Batch, ShadowLog, read_from
 from cluster.backends.sim.world import SimWorld
 from cluster.kraft.messages import NO_NODE

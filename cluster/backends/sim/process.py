@@ -13,6 +13,7 @@ from typing import Any
 
 from cluster.assembly import Node, Seams
 from cluster.backends.sim.disk import MemoryDisk
+from cluster.backends.sim.hooks import TraceFields
 from cluster.backends.sim.mesh import Call, Mesh, Reply
 from cluster.backends.sim.scheduler import Entry, Scheduler
 from cluster.backends.sim.wire import WireService
@@ -35,7 +36,6 @@ LISTENER_OF = {CLIENT_PORT: "CLIENT", CONTROLLER_PORT: "CONTROLLER"}
 
 _SHUTDOWN_MS = 4000.0
 
-TraceFields = dict[str, Any]
 OnTrace = Callable[["Process", str, TraceFields], None]
 
 

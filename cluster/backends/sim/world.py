@@ -11,19 +11,19 @@ from __future__ import annotations
 
 import random
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from pathlib import Path, PurePath
-from typing import Any, Literal
+from typing import Literal
 
 from cluster.backends.base import BackendError, Death, NodeState
 from cluster.backends.sim.disk import Keep, MemoryDisk
+from cluster.backends.sim.hooks import TraceFields, TraceMatch, Trigger
 from cluster.backends.sim.mesh import Mesh
 from cluster.backends.sim.process import (
     CLIENT_PORT,
     CONTROLLER_PORT,
     HostClock,
     Process,
-    TraceFields,
 )
 from cluster.backends.sim.scheduler import Scheduler
 from cluster.backends.sim.settings import SimSettings
@@ -41,44 +41,6 @@ EXIT_BROKEN = 1
 """Exit code of a node that ends itself (`cluster.node`)."""
 
 _FIRST_PID = 1000
-
-
-@dataclass(frozen=True, slots=True)
-class TraceMatch:
-    """Which trace events are meant; None matches all. JSON-able."""
-
-    event: str | None = None
-    node: str | None = None
-    fields: Mapping[str, Any] = field(default_factory=dict)
-
-    def accepts(self, node: str, event: str, fields: TraceFields) -> bool:
-        """Whether this event is meant."""
-        return (
-            (self.event is None or self.event == event)
-            and (self.node is None or self.node == node)
-            and all(name in fields and fields[name] == v for name, v in self.fields.items())
-        )
-
-
-@dataclass(slots=True, eq=False)
-class Trigger:
-    """Something that is to be done at the n-th event of a kind; once."""
-
-    act: Callable[[], None]
-    remaining: int
-    done: bool = False
-
-    def count(self) -> None:
-        """Count one event, and act if it is the one."""
-        if not self.done:
-            self.remaining -= 1
-            if self.remaining <= 0:
-                self.done = True
-                self.act()
-
-    def cancel(self) -> None:
-        """Never act."""
-        self.done = True
 
 
 TraceLine = tuple[int, int, str, TraceFields]

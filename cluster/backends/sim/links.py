@@ -1,0 +1,152 @@
+"""Directed links, what they do to messages by chance, and rules that do it on purpose."""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from typing import Any, Literal
+
+from cluster.backends.sim.scheduler import Owner, Scheduler
+from cluster.backends.sim.settings import SimSettings, Span
+
+Action = Literal["hold", "drop", "delay", "duplicate"]
+
+CLIENT_PREFIX = "c"
+"""Names of harness clients begin with it; no link fault but a rule that names them meets them."""
+
+
+@dataclass(frozen=True, slots=True)
+class MessageMatch:
+    """Which messages a rule is about; None matches all. JSON-able."""
+
+    kind: str | None = None
+    """Class name: "VoteRequest", "VoteResponse", "FetchResponse", ..."""
+    source: str | None = None
+    target: str | None = None
+    fields: Mapping[str, Any] = field(default_factory=dict)
+    """Attributes of the message and their values, e.g. {"pre_vote": False}."""
+
+    def accepts(self, source: str, target: str, message: object) -> bool:
+        """Whether this message is meant."""
+        return (
+            (self.kind is None or type(message).__name__ == self.kind)
+            and (self.source is None or self.source == source)
+            and (self.target is None or self.target == target)
+            and all(
+                getattr(message, name, _NOTHING) == value for name, value in self.fields.items()
+            )
+        )
+
+
+_NOTHING = object()
+
+
+@dataclass(slots=True, eq=False)
+class Rule:
+    """Something that is done on purpose to messages, while it stands.
+
+    `action`: "hold" keeps them in `held` until `release` or `drop_held`; "drop" loses them;
+    "delay" adds `delay_ms`; "duplicate" delivers them once more, `delay_ms` later. `times` is how
+    many it acts on at most; None: all.
+    """
+
+    match: MessageMatch
+    action: Action
+    delay_ms: float = 0.0
+    times: int | None = None
+    acted: int = 0
+    """On how many messages it acted."""
+    held: list[Transit] = field(default_factory=list)
+    ended: bool = False
+
+    def wants(self, source: str, target: str, message: object) -> bool:
+        """Whether it acts on this message; counts it."""
+        if self.ended or (self.times is not None and self.acted >= self.times):
+            return False
+        if not self.match.accepts(source, target, message):
+            return False
+        self.acted += 1
+        return True
+
+    def end(self) -> None:
+        """Act on nothing more; what is held stays held."""
+        self.ended = True
+
+    def release(self) -> int:
+        """Deliver what is held, in order, now; returns how many messages that are."""
+        held, self.held = self.held, []
+        for transit in held:
+            transit.deliver_late()
+        return len(held)
+
+    def drop_held(self) -> int:
+        """Lose what is held."""
+        held, self.held = self.held, []
+        return len(held)
+
+
+@dataclass(slots=True, eq=False)
+class Transit:
+    """A message that is kept somewhere on its way."""
+
+    scheduler: Scheduler
+    link: LinkState
+    message: object
+    deliver: Callable[[], None]
+    owner: Owner | None
+    """Whose callback `deliver` is."""
+
+    def deliver_late(self) -> None:
+        """Deliver it over its link, which loses it if it is cut."""
+        link = self.link
+        if not link.cut:
+            link.passed += 1
+            self.scheduler.call_later(link.latency(), self.deliver, self.owner)
+
+
+class LinkState:
+    """One directed link: what it does, and the stream that decides it."""
+
+    __slots__ = (
+        "cut",
+        "duplication",
+        "extra_ms",
+        "is_client",
+        "kept",
+        "loss",
+        "low_ms",
+        "passed",
+        "slow_ms",
+        "slow_probability",
+        "source",
+        "span_ms",
+        "stream",
+        "target",
+    )
+
+    def __init__(self, source: str, target: str, seed: object, settings: SimSettings) -> None:
+        self.source = source
+        self.target = target
+        self.is_client = source.startswith(CLIENT_PREFIX) or target.startswith(CLIENT_PREFIX)
+        span: Span = settings.client_latency_ms if self.is_client else settings.latency_ms
+        self.low_ms, self.span_ms = span[0], span[1] - span[0]
+        self.slow_probability = 0.0 if self.is_client else settings.slow_probability
+        self.slow_ms = settings.slow_ms
+        self.loss = 0.0 if self.is_client else settings.loss
+        self.duplication = 0.0 if self.is_client else settings.duplication
+        self.extra_ms = 0.0
+        """A delay spike, while it lasts."""
+        self.cut = False
+        self.kept: list[Transit] = []
+        """Messages that wait for the link to be restored."""
+        self.passed = 0
+        """Messages that went over it since it was last cut or restored."""
+        self.stream = random.Random(f"{seed}/link/{source}/{target}")
+
+    def latency(self) -> float:
+        """Draw how long one message takes, in ms."""
+        draw = self.stream.random
+        if self.slow_probability and draw() < self.slow_probability:
+            return self.extra_ms + self.slow_ms[0] + draw() * (self.slow_ms[1] - self.slow_ms[0])
+        return self.extra_ms + self.low_ms + draw() * self.span_ms
