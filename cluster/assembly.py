@@ -15,8 +15,9 @@ from typing import Any, Final
 from cluster.config import BROKER_ROLE, NodeConfig
 from cluster.controller.apis import ControllerApis
 from cluster.controller.cluster_info import ClusterInfo
-from cluster.controller.controller import ControllerSettings, QuorumController
+from cluster.controller.controller import QuorumController
 from cluster.controller.feature_control import features_of
+from cluster.controller.pending import ControllerSettings
 from cluster.forwarding import forward, is_for_controller
 from cluster.kraft.client import RaftClient
 from cluster.kraft.config import RaftConfig

@@ -20,20 +20,24 @@ from __future__ import annotations
 
 from collections import deque
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
 from typing import Any, TypeVar
 
 from cluster.controller.event_queue import EventQueue
 from cluster.controller.feature_control import bootstrap_records
+from cluster.controller.heartbeats import BrokerHeartbeatManager
 from cluster.controller.image import MetadataImage
+from cluster.controller.pending import ControllerSettings, DeferredWrite, WaitingRead
+from cluster.controller.periodic import Generate, PeriodicTasks
 from cluster.controller.raft import Raft
 from cluster.controller.records import MetadataRecord, encode_record
-from cluster.controller.records.system import NoOpRecord
+from cluster.controller.records.system import AbortTransactionRecord, NoOpRecord
+from cluster.controller.registrations import is_static
 from cluster.controller.result import (
     OUTCOME_NOT_KNOWN,
-    RECORDS_PER_BATCH_MAX,
+    RECORDS_PER_PART,
     ControllerResult,
     ErrorResponse,
+    PartlyAppendedError,
     PendingReply,
     RequestError,
 )
@@ -48,43 +52,13 @@ from cluster.kraft.types import (
     LeaderAndEpoch,
     NotLeaderError,
 )
+from cluster.log.snapshot import Snapshot
 from cluster.ports import Clock, Timer, Trace
 
 R = TypeVar("R")
 
 NOT_ACTIVE = -1
 NOT_CONTROLLER_MESSAGE = "this node is not the active controller"
-
-
-@dataclass(frozen=True, slots=True)
-class ControllerSettings:
-    """Kafka's properties of the same names."""
-
-    max_idle_interval_ms: float = 500
-    """metadata.max.idle.interval.ms; 0 turns the NoOpRecord off."""
-    max_records_per_batch: int = RECORDS_PER_BATCH_MAX
-
-
-@dataclass(frozen=True, slots=True)
-class DeferredWrite:
-    """Appended; `response` is due when `last_offset` is committed."""
-
-    last_offset: int
-    pending: PendingReply[Any]
-    response: Any
-
-
-@dataclass(slots=True)
-class WaitingRead:
-    """A read of the image, or (with `response`) the information of a write without records."""
-
-    epoch: int
-    offset: int
-    """What must be committed and replayed before the answer."""
-    answer: Callable[[], Any]
-    pending: PendingReply[Any]
-    must_confirm: bool
-    confirmed: bool = False
 
 
 class QuorumController:
@@ -101,6 +75,8 @@ class QuorumController:
         self._trace = trace
         self._settings = settings or ControllerSettings()
         self._queue = EventQueue()
+        self.heartbeats = BrokerHeartbeatManager(clock, self._settings.broker_session_timeout_ms)
+        self.periodic_tasks = PeriodicTasks(clock, self.heartbeats, self._append_internal_event)
         self._deferred: deque[DeferredWrite] = deque()
         self._reads: list[WaitingRead] = []
         self._last_appended_offset = -1
@@ -128,6 +104,10 @@ class QuorumController:
         """Replay committed batches. Raises ReplayError: the node must stop."""
         self._queue.append(lambda: self._on_commit(batches))
 
+    def handle_load_snapshot(self, snapshot: Snapshot) -> None:
+        """Replace the image. Raises IllegalStateError when active, ReplayError: the node stops."""
+        self._queue.append(lambda: self._on_load_snapshot(snapshot))
+
     def handle_leader_change(self, leader: LeaderAndEpoch) -> None:
         """Claim or renounce. Raises IllegalStateError when told to claim before the replay."""
         self._queue.append(lambda: self._on_leader_change(leader))
@@ -141,6 +121,13 @@ class QuorumController:
             self.image.apply(batch)
         self.speculative.drop_through(self.image.offset)
         self._complete_deferred()
+
+    def _on_load_snapshot(self, snapshot: Snapshot) -> None:
+        if self.is_active:
+            raise IllegalStateError(f"told to load {snapshot.id} while this node may append")
+        assert self.speculative.is_empty
+        self.image.load(snapshot)
+        self._trace("load-snapshot", offset=snapshot.id.offset, epoch=snapshot.id.epoch)
 
     def _on_leader_change(self, leader: LeaderAndEpoch) -> None:
         is_own = leader.leader_id == self._raft.node_id
@@ -165,7 +152,13 @@ class QuorumController:
         self._last_appended_offset = self.image.offset
         self._trace("claim", epoch=epoch, offset=self.image.offset)
         self._last_append_ms = self._clock.monotonic_ms()
+        self.heartbeats.activate(self.image.state, self.image.offset)
+        if not is_static(self.image.state):
+            self.periodic_tasks.start()
         records = bootstrap_records(self.image.state)
+        if self.image.in_transaction:
+            # Only the leader that began it could have ended it (KIP-868).
+            records = (AbortTransactionRecord(reason="failover"), *records)
         if not records or self._append_unasked(records):
             self._schedule_no_op()
 
@@ -173,6 +166,8 @@ class QuorumController:
         self._trace("renounce", epoch=self.cur_claim_epoch, offset=self.image.offset)
         self.cur_claim_epoch = NOT_ACTIVE
         self.speculative.revert()
+        self.heartbeats.deactivate()
+        self.periodic_tasks.stop()
         if self._idle_timer is not None:
             self._idle_timer.cancel()
             self._idle_timer = None
@@ -219,7 +214,7 @@ class QuorumController:
             if not result.records:
                 self._defer_information(result.response, pending)
             else:
-                last_offset = self._append(result.records)
+                last_offset = self._append_result(result)
                 self._deferred.append(DeferredWrite(last_offset, pending, result.response))
         except RequestError as refusal:
             pending.fail(refusal.error, refusal.message)
@@ -236,6 +231,46 @@ class QuorumController:
             return
         self._expire(pending, timeout_ms)
         self._complete_deferred()
+
+    @property
+    def next_write_offset(self) -> int:
+        """Where the next record goes. Raft may have appended control records since the last one."""
+        return max(self._last_appended_offset + 1, self._raft.next_append_offset or 0)
+
+    def _append_internal_event(self, generate: Generate, done: Callable[[int], None]) -> None:
+        """Append records that nobody asked for, in an event of its own; tell how many."""
+        self._queue.append(lambda: self._write_unasked(generate, done))
+
+    def _write_unasked(self, generate: Generate, done: Callable[[int], None]) -> None:
+        if not self.is_active:
+            return
+        records = tuple(generate(self.speculative.state))
+        try:
+            if records:
+                self._append_result(ControllerResult(records, None, is_atomic=False))
+        except RequestError:
+            records = ()  # the append buffer is full: later, then
+        except (NotLeaderError, PartlyAppendedError):
+            self._resign()
+            return
+        done(len(records))
+
+    def _append_result(self, result: ControllerResult[Any]) -> int:
+        """Append a result in as few batches as it may have. Returns its last offset.
+
+        Raises RequestError or NotLeaderError when nothing was appended, else PartlyAppendedError.
+        """
+        records = result.records
+        size = max(1, len(records) if result.is_atomic else RECORDS_PER_PART)
+        last_offset = self._append(records[:size])
+        try:
+            for start in range(size, len(records), size):
+                last_offset = self._append(records[start : start + size])
+        except (RequestError, NotLeaderError) as error:
+            raise PartlyAppendedError(str(error)) from error
+        if result.appended is not None:
+            result.appended(last_offset)
+        return last_offset
 
     def _append(self, records: tuple[MetadataRecord, ...]) -> int:
         """Append one atomic batch, and see it from now on. Returns its last offset.

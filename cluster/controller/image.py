@@ -3,6 +3,9 @@
 Every node replays every committed batch, in order, exactly once. Whatever is served to clients
 comes from here; a record that does not fit is fatal (ReplayError), because from there on this
 replica would no longer be one.
+
+The records of a metadata transaction (KIP-868) are held back until it ends, so that nobody sees
+half of one, and forgotten when it is aborted.
 """
 
 from __future__ import annotations
@@ -10,6 +13,12 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from cluster.controller.records import MetadataRecordError, decode_record
+from cluster.controller.records.schema import MetadataRecord
+from cluster.controller.records.system import (
+    AbortTransactionRecord,
+    BeginTransactionRecord,
+    EndTransactionRecord,
+)
 from cluster.controller.replay import replay
 from cluster.controller.state import MetadataState, ReplayError, committed_state
 from cluster.kraft.types import CommittedBatch
@@ -30,6 +39,12 @@ class MetadataImage:
     def __init__(self) -> None:
         self.state: MetadataState = committed_state()
         self.provenance = MetadataProvenance()
+        self._transaction: list[MetadataRecord] | None = None
+
+    @property
+    def in_transaction(self) -> bool:
+        """Whether a metadata transaction is open: then the state lags behind the offset."""
+        return self._transaction is not None
 
     @property
     def offset(self) -> int:
@@ -51,9 +66,26 @@ class MetadataImage:
         for offset, value in enumerate(batch.records, batch.base_offset):
             try:
                 record, _ = decode_record(value)
-                replay(self.state, record)
+                self._apply_record(record)
             except (MetadataRecordError, ReplayError) as error:
                 message = f"record at offset {offset} of epoch {batch.epoch}: {error}"
                 raise ReplayError(message) from error
         assert offset <= batch.last_offset
         self.provenance = MetadataProvenance(batch.last_offset, batch.epoch, batch.timestamp_ms)
+
+    def _apply_record(self, record: MetadataRecord) -> None:
+        if isinstance(record, BeginTransactionRecord):
+            if self._transaction is not None:
+                raise ReplayError("a metadata transaction begins within another")
+            self._transaction = []
+        elif isinstance(record, EndTransactionRecord | AbortTransactionRecord):
+            held, self._transaction = self._transaction, None
+            if held is None:
+                message = f"{type(record).__name__} without an open metadata transaction"
+                raise ReplayError(message)
+            for one in held if isinstance(record, EndTransactionRecord) else ():
+                replay(self.state, one)
+        elif self._transaction is not None:
+            self._transaction.append(record)
+        else:
+            replay(self.state, record)

@@ -23,6 +23,10 @@ class Raft(Protocol):
     def high_watermark(self) -> int | None:
         """The offset below which everything is committed; None when not known."""
 
+    @property
+    def next_append_offset(self) -> int | None:
+        """The offset of what is appended next, None when this node does not lead."""
+
     def prepare_append(self, epoch: int, records: Sequence[bytes]) -> int:
         """Prepare one atomic batch and return the offset of its last record.
 

@@ -93,6 +93,13 @@ def _partition_change(state: MetadataState, record: PartitionChangeRecord) -> No
     if old is None:
         message = f"change of unknown partition {record.partition_id} of {record.topic_id}"
         raise ReplayError(message)
+    state.partitions.put(key, changed_partition(old, record))
+
+
+def changed_partition(
+    old: PartitionRegistration, record: PartitionChangeRecord
+) -> PartitionRegistration:
+    """Return a partition with a change merged into it."""
     changes: dict[str, Any] = {
         "isr": record.isr,
         "replicas": record.replicas,
@@ -107,9 +114,7 @@ def _partition_change(state: MetadataState, record: PartitionChangeRecord) -> No
         changes.update(leader=record.leader, leader_epoch=old.leader_epoch + 1)
     if record.leader_recovery_state != NO_RECOVERY_STATE_CHANGE:
         changes["leader_recovery_state"] = record.leader_recovery_state
-    state.partitions.put(
-        key, dataclasses.replace(old, partition_epoch=old.partition_epoch + 1, **changes)
-    )
+    return dataclasses.replace(old, partition_epoch=old.partition_epoch + 1, **changes)
 
 
 def _remove_topic(state: MetadataState, record: RemoveTopicRecord) -> None:
@@ -266,5 +271,4 @@ _REPLAY: dict[type[MetadataRecord], Callable[[MetadataState, Any], None]] = {
     RegisterControllerRecord: _register_controller,
     NoOpRecord: _no_op,
 }
-"""Metadata transactions (KIP-868) are not here: nothing writes them yet, and to apply their records
-one by one would make half of a transaction visible."""
+"""Metadata transactions (KIP-868) are not here: what they hold back is the image's affair."""

@@ -15,6 +15,8 @@ R_co = TypeVar("R_co", covariant=True)
 
 RECORDS_PER_BATCH_MAX = 10_000
 """MAX_RECORDS_PER_USER_OP: an atomic result is one batch, and this is the largest."""
+RECORDS_PER_PART = 1_000
+"""How many records of a result that need not be atomic go into one batch."""
 
 OUTCOME_NOT_KNOWN = "leadership was lost after the append; the outcome is not known"
 
@@ -26,6 +28,10 @@ class RequestError(Exception):
         super().__init__(message)
         self.error = error
         self.message = message
+
+
+class PartlyAppendedError(Exception):
+    """A result of several batches could not be appended whole: its fate is not known."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -49,6 +55,10 @@ class ControllerResult(Generic[R_co]):
 
     records: tuple[MetadataRecord, ...]
     response: R_co
+    is_atomic: bool = True
+    """Whether the records must be one batch; else many of them become several."""
+    appended: Callable[[int], None] | None = None
+    """Told the last offset once the records are appended, before they are committed."""
 
 
 class ErrorResponse(Protocol[R_co]):

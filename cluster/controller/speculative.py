@@ -10,6 +10,7 @@ from dataclasses import fields
 
 from cluster.controller.image import MetadataImage
 from cluster.controller.records import MetadataRecord, MetadataRecordError
+from cluster.controller.records.system import AbortTransactionRecord
 from cluster.controller.replay import replay
 from cluster.controller.state import MetadataState, ReplayError, overlay_state
 from cluster.controller.timeline import AppendOffset, TimelineMap
@@ -30,6 +31,8 @@ class SpeculativeState:
         for offset, record in enumerate(records, first_offset):
             assert offset > self._offset.value, "appended offsets must grow"
             self._offset.value = offset
+            if isinstance(record, AbortTransactionRecord):
+                continue  # the image held the transaction's records back: nothing to undo
             try:
                 replay(self.state, record)
             except (MetadataRecordError, ReplayError) as error:

@@ -5,7 +5,8 @@ from dataclasses import dataclass, field
 
 from cluster.controller.apis import ControllerApis
 from cluster.controller.cluster_info import ClusterInfo
-from cluster.controller.controller import ControllerSettings, QuorumController
+from cluster.controller.controller import QuorumController
+from cluster.controller.pending import ControllerSettings
 from cluster.kraft.types import (
     CommittedBatch,
     LeaderAndEpoch,
@@ -101,6 +102,10 @@ class FakeRaft:
     @property
     def end_offset(self):
         return self.log[-1].last_offset + 1 if self.log else 0
+
+    @property
+    def next_append_offset(self):
+        return self.end_offset
 
     def _add(self, records, epoch):
         base = self.end_offset

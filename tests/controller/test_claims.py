@@ -269,9 +269,16 @@ def test_a_controller_that_renounced_writes_no_no_op():
         CommittedBatch(2, 2, 1, 0, 61, (b"\x01\x63\x00\x00",)),
         CommittedBatch(2, 2, 1, 0, 61, (b"",)),
         CommittedBatch(2, 2, 1, 0, 61, (b"\x01\x09\x00" + bytes(17),)),
-        CommittedBatch(2, 2, 1, 0, 61, (b"\x01\x17\x00\x00",)),
+        CommittedBatch(2, 2, 1, 0, 61, (b"\x01\x18\x00\x00",)),
     ],
-    ids=["gap", "old epoch", "unknown record", "empty record", "unknown topic", "transaction"],
+    ids=[
+        "gap",
+        "old epoch",
+        "unknown record",
+        "empty record",
+        "unknown topic",
+        "end of no transaction",
+    ],
 )
 def test_a_committed_batch_that_does_not_fit_is_fatal(batch):
     node = active()

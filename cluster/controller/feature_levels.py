@@ -1,0 +1,15 @@
+"""Features of the cluster whose level steers the controller."""
+
+from __future__ import annotations
+
+from cluster.controller.state import MetadataState
+
+METADATA_VERSION = "metadata.version"
+ELIGIBLE_LEADER_REPLICAS = "eligible.leader.replicas.version"
+"""1: partitions keep eligible leader replicas (KIP-966). A new cluster begins at 0."""
+ELIGIBLE_LEADER_REPLICAS_MAX = 1
+
+
+def is_elr_enabled(state: MetadataState) -> bool:
+    """Tell whether partitions keep eligible leader replicas."""
+    return (state.features.get(ELIGIBLE_LEADER_REPLICAS) or 0) >= ELIGIBLE_LEADER_REPLICAS_MAX

@@ -1,0 +1,201 @@
+"""What becomes of partitions when a broker comes, goes or dies (ReplicationControlManager).
+
+Every function returns records and changes nothing. A broker that leaves (fenced, shutting down,
+restarted) is taken out of every ISR before the record that says so; one that was unfenced may lead
+again from the same batch on. Each looks through all partitions: O(partitions).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+
+from cluster.controller.feature_levels import is_elr_enabled
+from cluster.controller.partition_change import Election, PartitionChangeBuilder
+from cluster.controller.records import MetadataRecord
+from cluster.controller.records.broker import (
+    BrokerRegistrationChangeRecord,
+    UnregisterBrokerRecord,
+)
+from cluster.controller.records.topic import NO_LEADER
+from cluster.controller.registrations import is_active, partitions
+from cluster.controller.state import (
+    BrokerRegistration,
+    ConfigResource,
+    MetadataState,
+    PartitionKey,
+    PartitionRegistration,
+    ResourceType,
+)
+
+MIN_INSYNC_REPLICAS = "min.insync.replicas"
+UNCLEAN_LEADER_ELECTION = "unclean.leader.election.enable"
+_DEFAULT_MIN_INSYNC_REPLICAS = 1
+ELECTIONS_PER_EVENT_MAX = 1_000
+"""MAX_ELECTIONS_PER_IMBALANCE: so many partitions are balanced at once, the rest later."""
+NO_BROKER = -1
+
+Partitions = Iterable[tuple[PartitionKey, PartitionRegistration]]
+
+
+def builder(
+    state: MetadataState,
+    key: PartitionKey,
+    partition: PartitionRegistration,
+    is_acceptable: Callable[[int], bool],
+    **wanted: object,
+) -> PartitionChangeBuilder:
+    """Return the builder of a partition's change, under the configuration of its topic."""
+    topic = state.topics.get(key[0])
+    assert topic is not None, f"partition {key} without its topic"
+    unclean = _topic_config(state, topic.name, UNCLEAN_LEADER_ELECTION) == "true"
+    options: dict[str, object] = {"election": Election.UNCLEAN if unclean else Election.ONLINE}
+    return PartitionChangeBuilder(
+        topic_id=topic.id,
+        index=key[1],
+        partition=partition,
+        is_acceptable=is_acceptable,
+        min_isr=min_insync_replicas(state, topic.name),
+        elr_enabled=is_elr_enabled(state),
+        **{**options, **wanted},  # type: ignore[arg-type]  # fields of the builder, by their names
+    )
+
+
+def min_insync_replicas(state: MetadataState, topic: str) -> int:
+    """Return what is configured for a topic, for all brokers, or the default."""
+    value = _topic_config(state, topic, MIN_INSYNC_REPLICAS)
+    if value is None or not (value.isascii() and value.isdecimal()) or int(value) < 1:
+        return _DEFAULT_MIN_INSYNC_REPLICAS
+    return int(value)
+
+
+def _topic_config(state: MetadataState, topic: str, name: str) -> str | None:
+    value = state.resource_config(ConfigResource(ResourceType.TOPIC, topic), name)
+    if value is None:
+        value = state.resource_config(ConfigResource(ResourceType.BROKER, ""), name)
+    return value
+
+
+def leader_and_isr_updates(
+    state: MetadataState,
+    among: Partitions,
+    *,
+    remove: int = NO_BROKER,
+    add: int = NO_BROKER,
+    unclean: int = NO_BROKER,
+) -> list[MetadataRecord]:
+    """Return the changes of partitions when brokers go or come (generateLeaderAndIsrUpdates).
+
+    `remove` and `unclean` leave every ISR and cannot lead, `unclean` leaves the ELR as well; `add`
+    may lead although it is still fenced.
+    """
+    gone = {remove, unclean} - {NO_BROKER}
+
+    def is_acceptable(replica: int) -> bool:
+        return replica not in gone and (replica == add or is_active(state, replica))
+
+    records: list[MetadataRecord] = []
+    for key, partition in among:
+        change = builder(
+            state,
+            key,
+            partition,
+            is_acceptable,
+            isr=tuple(replica for replica in partition.isr if replica not in gone),
+            unclean_shutdown=frozenset({unclean} - {NO_BROKER}),
+        ).build()
+        if change is not None:
+            records.append(change)
+    return records
+
+
+def _in_sync(state: MetadataState, broker_id: int) -> Partitions:
+    return ((key, one) for key, one in partitions(state) if broker_id in one.isr)
+
+
+def broker_fenced(state: MetadataState, broker: BrokerRegistration) -> list[MetadataRecord]:
+    """Fence a broker that is not fenced."""
+    assert not broker.fenced, f"broker {broker.id} is fenced already"
+    records = leader_and_isr_updates(state, _in_sync(state, broker.id), remove=broker.id)
+    change = BrokerRegistrationChangeRecord(
+        broker_id=broker.id, broker_epoch=broker.epoch, fenced=1
+    )
+    return [*records, change]
+
+
+def broker_unfenced(state: MetadataState, broker: BrokerRegistration) -> list[MetadataRecord]:
+    """Unfence a broker, and let it lead what nobody leads."""
+    change = BrokerRegistrationChangeRecord(
+        broker_id=broker.id, broker_epoch=broker.epoch, fenced=-1
+    )
+    leaderless = ((key, one) for key, one in partitions(state) if one.leader == NO_LEADER)
+    return [change, *leader_and_isr_updates(state, leaderless, add=broker.id)]
+
+
+def broker_shutting_down(state: MetadataState, broker: BrokerRegistration) -> list[MetadataRecord]:
+    """Begin or go on with a controlled shutdown: it leads nothing and is in sync nowhere.
+
+    But for the ISR whose last member it is (without ELR): that partition has no leader from now on.
+    """
+    records: list[MetadataRecord] = []
+    if not broker.in_controlled_shutdown:
+        records.append(
+            BrokerRegistrationChangeRecord(
+                broker_id=broker.id, broker_epoch=broker.epoch, in_controlled_shutdown=1
+            )
+        )
+    return [
+        *records,
+        *leader_and_isr_updates(state, _in_sync(state, broker.id), remove=broker.id),
+    ]
+
+
+def broker_restarted(state: MetadataState, broker_id: int, *, clean: bool) -> list[MetadataRecord]:
+    """Take a broker that registers as a new incarnation out of every ISR.
+
+    An unclean shutdown may have lost what it had not flushed: it leaves the ELR too (KIP-966).
+    """
+    if clean or not is_elr_enabled(state):
+        return leader_and_isr_updates(state, _in_sync(state, broker_id), remove=broker_id)
+    held = ((key, one) for key, one in partitions(state) if broker_id in (*one.isr, *one.elr))
+    return leader_and_isr_updates(state, held, unclean=broker_id)
+
+
+def broker_unregistered(state: MetadataState, broker: BrokerRegistration) -> list[MetadataRecord]:
+    """Take a broker out of the cluster; its replicas stay assigned to it."""
+    held = ((key, one) for key, one in partitions(state) if broker.id in (*one.isr, *one.elr))
+    records = leader_and_isr_updates(state, held, unclean=broker.id)
+    return [*records, UnregisterBrokerRecord(broker_id=broker.id, broker_epoch=broker.epoch)]
+
+
+def preferred_elections(state: MetadataState) -> list[MetadataRecord]:
+    """Give leadership back to first replicas that may lead (auto.leader.rebalance.enable)."""
+    imbalanced = (
+        (key, one)
+        for key, one in partitions(state)
+        if one.leader != one.replicas[0]
+        and one.replicas[0] in one.isr
+        and is_active(state, one.replicas[0])
+    )
+    return _elect(state, imbalanced, {"election": Election.PREFERRED})
+
+
+def unclean_elections(state: MetadataState) -> list[MetadataRecord]:
+    """Elect a leader for what has none, where the topic allows an unclean one."""
+    leaderless = ((key, one) for key, one in partitions(state) if one.leader == NO_LEADER)
+    return _elect(state, leaderless, {})
+
+
+def _elect(
+    state: MetadataState, among: Partitions, wanted: dict[str, object]
+) -> list[MetadataRecord]:
+    def is_acceptable(replica: int) -> bool:
+        return is_active(state, replica)
+
+    records: list[MetadataRecord] = []
+    for key, partition in among:
+        change = builder(state, key, partition, is_acceptable, **wanted).build()
+        if change is not None:
+            records.append(change)
+        if len(records) == ELECTIONS_PER_EVENT_MAX:
+            break
+    return records

@@ -1,0 +1,42 @@
+"""How the controller is set, and what it owes: writes to be committed, reads to be confirmed."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any
+
+from cluster.controller.result import RECORDS_PER_BATCH_MAX, PendingReply
+
+
+@dataclass(frozen=True, slots=True)
+class ControllerSettings:
+    """Kafka's properties of the same names."""
+
+    max_idle_interval_ms: float = 500
+    """metadata.max.idle.interval.ms; 0 turns the NoOpRecord off."""
+    max_records_per_batch: int = RECORDS_PER_BATCH_MAX
+    broker_session_timeout_ms: float = 9_000
+    """broker.session.timeout.ms"""
+
+
+@dataclass(frozen=True, slots=True)
+class DeferredWrite:
+    """Appended; `response` is due when `last_offset` is committed."""
+
+    last_offset: int
+    pending: PendingReply[Any]
+    response: Any
+
+
+@dataclass(slots=True)
+class WaitingRead:
+    """A read of the image, or (with `response`) the information of a write without records."""
+
+    epoch: int
+    offset: int
+    """What must be committed and replayed before the answer."""
+    answer: Callable[[], Any]
+    pending: PendingReply[Any]
+    must_confirm: bool
+    confirmed: bool = False

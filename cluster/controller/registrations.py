@@ -1,0 +1,107 @@
+"""What the metadata says of brokers, and of brokers and partitions together.
+
+As long as no broker is registered a cluster is *static*: the brokers are those of the configuration
+(`ClusterInfo.brokers`), all of them alive. From the first registration on only registrations count.
+"""
+
+from __future__ import annotations
+
+import uuid
+from collections.abc import Iterator
+
+from cluster.controller.cluster_info import ClusterInfo
+from cluster.controller.records.broker import RecordEndpoint
+from cluster.controller.result import RequestError
+from cluster.controller.state import (
+    UNASSIGNED_DIRECTORY,
+    BrokerRegistration,
+    MetadataState,
+    PartitionKey,
+    PartitionRegistration,
+)
+from cluster.errors import ErrorCode
+from cluster.ports import Endpoint
+
+MIGRATING_DIRECTORY = uuid.UUID(int=2)
+"""DirectoryId.MIGRATING: a replica on a broker that never told its directories."""
+RESERVED_DIRECTORIES = 100
+"""DirectoryId.RESERVED: the ids below are not a directory's."""
+
+
+def is_static(state: MetadataState) -> bool:
+    """Tell whether the configured brokers count, because none is registered."""
+    return next(iter(state.brokers.keys()), None) is None
+
+
+def registered_brokers(state: MetadataState) -> list[BrokerRegistration]:
+    """Return all registrations by id."""
+    found = (state.brokers.get(broker_id) for broker_id in sorted(state.brokers.keys()))
+    return [broker for broker in found if broker is not None]
+
+
+def broker_ids(state: MetadataState, cluster: ClusterInfo) -> tuple[int, ...]:
+    """Return every broker that replicas may be on, fenced or not, ascending."""
+    if is_static(state):
+        return cluster.broker_ids
+    return tuple(broker.id for broker in registered_brokers(state))
+
+
+def is_active(state: MetadataState, broker_id: int) -> bool:
+    """Tell whether a broker may lead and be in sync: registered, unfenced, not shutting down."""
+    broker = state.brokers.get(broker_id)
+    return broker is not None and not broker.fenced and not broker.in_controlled_shutdown
+
+
+def checked_epoch(state: MetadataState, broker_id: int, epoch: int) -> BrokerRegistration:
+    """Return a registration. Raises RequestError with STALE_BROKER_EPOCH for any other epoch."""
+    broker = state.brokers.get(broker_id)
+    if broker is None:
+        message = f"No broker registration found for broker id {broker_id}"
+        raise RequestError(ErrorCode.stale_broker_epoch, message)
+    if broker.epoch != epoch:
+        message = f"Expected broker epoch {broker.epoch}, but got broker epoch {epoch}"
+        raise RequestError(ErrorCode.stale_broker_epoch, message)
+    return broker
+
+
+def default_directory(state: MetadataState, broker_id: int) -> uuid.UUID:
+    """Return where a broker's new replica goes: its only directory, or it will tell."""
+    broker = state.brokers.get(broker_id)
+    if broker is None or len(broker.log_dirs) > 1:
+        return UNASSIGNED_DIRECTORY
+    return broker.log_dirs[0] if broker.log_dirs else MIGRATING_DIRECTORY
+
+
+def partitions(state: MetadataState) -> Iterator[tuple[PartitionKey, PartitionRegistration]]:
+    """Yield every partition, in the order of the log."""
+    for key in list(state.partitions.keys()):
+        partition = state.partitions.get(key)
+        assert partition is not None
+        yield key, partition
+
+
+def has_leaderships(state: MetadataState, broker_id: int) -> bool:
+    """Tell whether a broker leads any partition."""
+    return any(partition.leader == broker_id for _, partition in partitions(state))
+
+
+def client_endpoints(
+    state: MetadataState, cluster: ClusterInfo, listener: str, *, fenced: bool = False
+) -> tuple[tuple[Endpoint, BrokerRegistration | None], ...]:
+    """Return where brokers are reached: on the listener of this name, else on their first.
+
+    Those that are fenced only when asked for; those without any listener never.
+    """
+    if is_static(state):
+        return tuple((endpoint, None) for endpoint in cluster.brokers)
+    found = []
+    for broker in registered_brokers(state):
+        endpoint = _endpoint(broker.listeners, listener)
+        if endpoint is not None and (fenced or not broker.fenced):
+            found.append((Endpoint(broker.id, endpoint.host, endpoint.port), broker))
+    return tuple(found)
+
+
+def _endpoint(listeners: tuple[RecordEndpoint, ...], name: str) -> RecordEndpoint | None:
+    named = [endpoint for endpoint in listeners if endpoint.name == name]
+    return next(iter(named or listeners), None)
