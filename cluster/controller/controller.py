@@ -52,7 +52,6 @@ from cluster.kraft.types import (
     LeaderAndEpoch,
     NotLeaderError,
 )
-from cluster.log.snapshot import Snapshot
 from cluster.ports import Clock, Timer, Trace
 
 R = TypeVar("R")
@@ -104,10 +103,6 @@ class QuorumController:
         """Replay committed batches. Raises ReplayError: the node must stop."""
         self._queue.append(lambda: self._on_commit(batches))
 
-    def handle_load_snapshot(self, snapshot: Snapshot) -> None:
-        """Replace the image. Raises IllegalStateError when active, ReplayError: the node stops."""
-        self._queue.append(lambda: self._on_load_snapshot(snapshot))
-
     def handle_leader_change(self, leader: LeaderAndEpoch) -> None:
         """Claim or renounce. Raises IllegalStateError when told to claim before the replay."""
         self._queue.append(lambda: self._on_leader_change(leader))
@@ -121,13 +116,6 @@ class QuorumController:
             self.image.apply(batch)
         self.speculative.drop_through(self.image.offset)
         self._complete_deferred()
-
-    def _on_load_snapshot(self, snapshot: Snapshot) -> None:
-        if self.is_active:
-            raise IllegalStateError(f"told to load {snapshot.id} while this node may append")
-        assert self.speculative.is_empty
-        self.image.load(snapshot)
-        self._trace("load-snapshot", offset=snapshot.id.offset, epoch=snapshot.id.epoch)
 
     def _on_leader_change(self, leader: LeaderAndEpoch) -> None:
         is_own = leader.leader_id == self._raft.node_id
