@@ -34,7 +34,7 @@ def jit(function: Function) -> Function:
 
 
 @jit
-def step(code, a, b, state):  # type: ignore[no-untyped-def]  # types are Numba's business
+def step(code, a, b, state):
     """Apply an operation: (legal, state after it)."""
     if code == READ:
         return state == a, state
@@ -51,7 +51,7 @@ def step(code, a, b, state):  # type: ignore[no-untyped-def]  # types are Numba'
 
 
 @jit
-def mix(x):  # type: ignore[no-untyped-def]
+def mix(x):
     """Scatter an integer over 64 bits (splitmix64, Steele, Lea and Flood 2014)."""
     z = np.uint64(x) + np.uint64(0x9E3779B97F4A7C15)
     z = (z ^ (z >> np.uint64(30))) * np.uint64(0xBF58476D1CE4E5B9)
@@ -60,7 +60,7 @@ def mix(x):  # type: ignore[no-untyped-def]
 
 
 @jit
-def lay_out(invoke, complete, info):  # type: ignore[no-untyped-def]
+def lay_out(invoke, complete, info):
     """Put calls and returns in order of time, calls first at equal times (closed intervals).
 
     Returns (entries, call rank, return rank): entry i is the call of operation i, n + i its
@@ -106,7 +106,7 @@ def lay_out(invoke, complete, info):  # type: ignore[no-untyped-def]
 
 
 @jit
-def classes(chosen, code, a, b):  # type: ignore[no-untyped-def]
+def classes(chosen, code, a, b):
     """Group operations that would do the same, each group in order of invocation.
 
     `chosen`: positions in order of invocation. Returns (members, starts): class c holds

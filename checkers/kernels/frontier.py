@@ -36,7 +36,7 @@ _STATE, _NODE, _IDLE, _MASKS = 0, 1, 2, 3
 
 
 @jit
-def begin(code, a, b, invoke, complete, info, states, values):  # type: ignore[no-untyped-def]
+def begin(code, a, b, invoke, complete, info, states, values):
     """Return everything that a frontier needs, before its first event."""
     n = len(code)
     entries, call, ret = lay_out(invoke, complete, info)
@@ -102,13 +102,26 @@ def begin(code, a, b, invoke, complete, info, states, values):  # type: ignore[n
     links = np.full((2, values), -1, np.int64)  # first row with a state, in done and waiting
     live = np.full((2, class_count + 1), -1, np.int32)  # write classes to try; where each stands
     fixed = (call, ret, class_of, counter, spare, first, heads, after, members, starts, entries)
-    moving = (available, slot_of, holder, queue, behind, reads, writes, nots, every, links, control, live)
+    moving = (
+        available,
+        slot_of,
+        holder,
+        queue,
+        behind,
+        reads,
+        writes,
+        nots,
+        every,
+        links,
+        control,
+        live,
+    )
     links_of = (np.empty(64, np.int64), np.empty(64, np.int64))
     return fixed, moving, (rows, done, waiting, nodes, links_of[0], links_of[1])
 
 
 @jit
-def _dominates(one, other, words):  # type: ignore[no-untyped-def]
+def _dominates(one, other, words):
     """Tell whether whatever `other` can still do, `one` can (same state)."""
     for j in range(_MASKS, _MASKS + 2 * words):
         if one[j] & ~other[j] != 0:
@@ -120,7 +133,7 @@ def _dominates(one, other, words):  # type: ignore[no-untyped-def]
 
 
 @jit
-def _add(pool, count, link, heads, row, words):  # type: ignore[no-untyped-def]
+def _add(pool, count, link, heads, row, words):
     """Add a row to an antichain unless another dominates it; unlink those that it dominates.
 
     Returns the new count; a dropped row leaves it as it is. `pool` has room for one more.
@@ -148,21 +161,21 @@ def _add(pool, count, link, heads, row, words):  # type: ignore[no-untyped-def]
 
 
 @jit
-def _room(pool):  # type: ignore[no-untyped-def]
+def _room(pool):
     bigger = np.zeros((2 * len(pool), pool.shape[1]), pool.dtype)
     bigger[: len(pool)] = pool
     return bigger
 
 
 @jit
-def _longer(link):  # type: ignore[no-untyped-def]
+def _longer(link):
     bigger = np.empty(2 * len(link), np.int64)
     bigger[: len(link)] = link
     return bigger
 
 
 @jit
-def _owed_after(row, state, plain, moving, word):  # type: ignore[no-untyped-def]
+def _owed_after(row, state, plain, moving, word):
     """Return a word of the owed slots once the state was reached, by a plain write or otherwise."""
     reads, writes, nots, every = moving[5], moving[6], moving[7], moving[8]
     met = reads[state, word] | (every[1, word] & ~nots[state, word])
@@ -171,7 +184,7 @@ def _owed_after(row, state, plain, moving, word):  # type: ignore[no-untyped-def
 
 
 @jit
-def _enliven(k, code, moving):  # type: ignore[no-untyped-def]
+def _enliven(k, code, moving):
     """Let a class of writes be tried from now on."""
     control, live = moving[10], moving[11]
     if code == WRITE and live[1, k] < 0:
@@ -181,7 +194,7 @@ def _enliven(k, code, moving):  # type: ignore[no-untyped-def]
 
 
 @jit
-def _end_life(k, code, moving):  # type: ignore[no-untyped-def]
+def _end_life(k, code, moving):
     """No operation of the class is left for now."""
     control, live = moving[10], moving[11]
     if code == WRITE:
@@ -193,7 +206,7 @@ def _end_life(k, code, moving):  # type: ignore[no-untyped-def]
 
 
 @jit
-def _called(i, code, a, b, fixed, moving, rows, words):  # type: ignore[no-untyped-def]
+def _called(i, code, a, b, fixed, moving, rows, words):
     """Let operation i be open: give it a slot; it is owed where the state does not meet it."""
     _, ret, class_of, counter, _, _, _, _, _, _, _ = fixed
     available, slot_of, holder, queue, behind, reads, writes, nots, every, _, control, _ = moving
@@ -233,7 +246,7 @@ def _called(i, code, a, b, fixed, moving, rows, words):  # type: ignore[no-untyp
 
 
 @jit
-def _returned(i, code, a, b, fixed, moving):  # type: ignore[no-untyped-def]
+def _returned(i, code, a, b, fixed, moving):
     """Take the slot of operation i back; no row has it any more."""
     class_of = fixed[2]
     _, slot_of, holder, queue, behind, reads, writes, nots, every, _, _, _ = moving
@@ -262,7 +275,7 @@ def _returned(i, code, a, b, fixed, moving):  # type: ignore[no-untyped-def]
 
 
 @jit
-def _compact(rows, count, nodes, used):  # type: ignore[no-untyped-def]
+def _compact(rows, count, nodes, used):
     """Forget placements that no row rests on; parents stand before children."""
     place = np.zeros(used, np.int32)
     for r in range(count):
@@ -286,7 +299,7 @@ def _compact(rows, count, nodes, used):  # type: ignore[no-untyped-def]
 
 
 @jit
-def _narrow(rows, count, width_max, words):  # type: ignore[no-untyped-def]
+def _narrow(rows, count, width_max, words):
     """Keep the `width_max` rows that owe and spent least; equal ones in their order."""
     cost = np.zeros(count, np.int64)
     for r in range(count):
@@ -302,7 +315,7 @@ def _narrow(rows, count, width_max, words):  # type: ignore[no-untyped-def]
 
 
 @jit
-def _expand(code, b, fixed, moving, pools, at, bytes_max):  # type: ignore[no-untyped-def]
+def _expand(code, b, fixed, moving, pools, at, bytes_max):
     """Spend one operation more, in every way, from a waiting row; returns (in bounds, pools)."""
     counter, spare, first, heads, after, members, starts = fixed[3:10]
     available, slot_of, holder, queue, behind = moving[0:5]
@@ -384,7 +397,7 @@ def _expand(code, b, fixed, moving, pools, at, bytes_max):  # type: ignore[no-un
 
 
 @jit
-def _begin_return(moving, pools, slot, resource):  # type: ignore[no-untyped-def]
+def _begin_return(moving, pools, slot, resource):
     """Sort rows into done and waiting, if any owes or spent what returns; else do nothing.
 
     A plain write that a row neither owes nor spent is a `resource` that ends now: it may go unused
@@ -420,7 +433,7 @@ def _begin_return(moving, pools, slot, resource):  # type: ignore[no-untyped-def
 
 
 @jit
-def _end_return(moving, pools, width_max):  # type: ignore[no-untyped-def]
+def _end_return(moving, pools, width_max):
     """What is done is the new frontier, narrowed where it is too wide."""
     control, links = moving[10], moving[9]
     rows, done, waiting, nodes, done_link, waiting_link = pools
@@ -447,7 +460,7 @@ def _end_return(moving, pools, width_max):  # type: ignore[no-untyped-def]
 
 
 @jit
-def run(code, a, b, fixed, moving, pools, width_max, steps, bytes_max):  # type: ignore[no-untyped-def]
+def run(code, a, b, fixed, moving, pools, width_max, steps, bytes_max):
     """Go on for about `steps` configurations; returns (status, pools)."""
     entries = fixed[10]
     slot_of, holder, control = moving[1], moving[2], moving[10]
@@ -491,7 +504,7 @@ def run(code, a, b, fixed, moving, pools, width_max, steps, bytes_max):  # type:
 
 
 @jit
-def placements(moving, pools):  # type: ignore[no-untyped-def]
+def placements(moving, pools):
     """Return (operations, events) that led to the first row, in order."""
     nodes = pools[3]
     count = 0
@@ -509,7 +522,7 @@ def placements(moving, pools):  # type: ignore[no-untyped-def]
 
 
 @jit
-def weave(code, a, b, info, fixed, placed, events, initial):  # type: ignore[no-untyped-def]
+def weave(code, a, b, info, fixed, placed, events, initial):
     """Return the whole order: the placements, and between them what they met on the way.
 
     Gap g lies after placement g (gap 0 before the first); it is open from the event of placement g

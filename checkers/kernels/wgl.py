@@ -38,7 +38,7 @@ _INDETERMINATE_KEY = 1 << 40
 
 
 @jit
-def begin(code, a, b, invoke, complete, info, initial):  # type: ignore[no-untyped-def]
+def begin(code, a, b, invoke, complete, info, initial):
     """Return everything that a search needs, before its first step."""
     n = len(code)
     entries, call, ret = lay_out(invoke, complete, info)
@@ -67,11 +67,24 @@ def begin(code, a, b, invoke, complete, info, initial):  # type: ignore[no-untyp
     while capacity < 2 * n and capacity < 1 << 16:
         capacity *= 2
     memo = np.zeros((capacity, 2), np.uint64)
-    return entries, call, ret, following, previous, members, starts, used, stack, control, hashes, memo
+    return (
+        entries,
+        call,
+        ret,
+        following,
+        previous,
+        members,
+        starts,
+        used,
+        stack,
+        control,
+        hashes,
+        memo,
+    )
 
 
 @jit
-def _known(memo, one, two):  # type: ignore[no-untyped-def]
+def _known(memo, one, two):
     mask = np.uint64(len(memo) - 1)
     at = one & mask
     while memo[at, 1] != 0:
@@ -82,7 +95,7 @@ def _known(memo, one, two):  # type: ignore[no-untyped-def]
 
 
 @jit
-def _insert(memo, one, two):  # type: ignore[no-untyped-def]
+def _insert(memo, one, two):
     mask = np.uint64(len(memo) - 1)
     at = one & mask
     while memo[at, 1] != 0:
@@ -92,7 +105,7 @@ def _insert(memo, one, two):  # type: ignore[no-untyped-def]
 
 
 @jit
-def _larger(memo):  # type: ignore[no-untyped-def]
+def _larger(memo):
     bigger = np.zeros((2 * len(memo), 2), np.uint64)
     for at in range(len(memo)):
         if memo[at, 1] != 0:
@@ -101,12 +114,12 @@ def _larger(memo):  # type: ignore[no-untyped-def]
 
 
 @jit
-def _zobrist(i, which):  # type: ignore[no-untyped-def]
+def _zobrist(i, which):
     return mix(2 * np.int64(i) + which + 0x5851F42D)
 
 
 @jit
-def run(code, a, b, info, search, memo, steps, bytes_max):  # type: ignore[no-untyped-def]
+def run(code, a, b, info, search, memo, steps, bytes_max):
     """Go on for at most `steps` steps; returns (status, memo, which may be a larger one)."""
     _, call, ret, following, previous, members, starts, used, stack, control, hashes, _ = search
     n = len(code)
@@ -230,7 +243,7 @@ def run(code, a, b, info, search, memo, steps, bytes_max):  # type: ignore[no-un
 
 
 @jit
-def run_keys(  # type: ignore[no-untyped-def]
+def run_keys(
     bounds, code, a, b, info, invoke, complete, initial, steps_each, bytes_max, order, told
 ):
     """Search many keys, each for a few steps for each operation; for what is easy.
@@ -251,7 +264,14 @@ def run_keys(  # type: ignore[no-untyped-def]
         )
         steps = steps_each * (high - low) + 64
         status, _ = run(
-            code[low:high], a[low:high], b[low:high], info[low:high], search, search[11], steps, bytes_max
+            code[low:high],
+            a[low:high],
+            b[low:high],
+            info[low:high],
+            search,
+            search[11],
+            steps,
+            bytes_max,
         )
         depth = search[9][DEPTH]
         told[k, 0], told[k, 1], told[k, 2] = status, depth, search[9][EXPLORED]
