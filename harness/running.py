@@ -19,9 +19,6 @@ from typing import Any
 from rich.console import Console
 
 from checkers.registry import CheckSpec, find_check
-from cluster.backends.base import Backend
-from cluster.backends.local import LocalBackend
-from cluster.runtime.clock import LoopClock
 from cluster.systems.kraft import KraftSystem
 from harness import evidence
 from harness.campaign import Run, conduct
@@ -29,9 +26,10 @@ from harness.display import Display
 from harness.errors import one_line
 from harness.final_reads import FinalReads
 from harness.interpreter import HarnessError
-from harness.interrupt import run_interruptible, sigterm_interrupts
+from harness.interrupt import sigterm_interrupts
 from harness.judgement import judge_and_report
 from harness.live import LiveFigures
+from harness.places import place_of
 from harness.plan import Plan
 from harness.recorder import Recorder
 from results.jvm import JvmError
@@ -124,7 +122,6 @@ def perform(request: Request, now: datetime) -> int:
 def _run_cluster(plan: Plan, store: RunStore, display: Display) -> None:
     """Everything that needs nodes; the run is stored when it returns, or raises."""
     system = KraftSystem(plan.node_settings, plan.mutant)
-    backend = LocalBackend(system, store.folder, plan.nodes, store.folder.name)
 
     def on_signal(count: int) -> None:
         if count == 1:
@@ -133,12 +130,16 @@ def _run_cluster(plan: Plan, store: RunStore, display: Display) -> None:
             display.say("hurrying")
 
     try:
-        with store.journal_writer() as journal:
+        with (
+            store.journal_writer() as journal,
+            place_of(plan, system, store.folder) as place,
+        ):
 
             async def work() -> None:
                 loop = asyncio.get_running_loop()
                 recorder = Recorder(journal, loop.time)
-                reads = await _show_and_conduct(plan, backend, recorder, display)
+                run = Run(plan, place.backend, recorder, place.make_clock())
+                reads = await _show_and_conduct(run, display)
                 for read in reads.reads.values():
                     store.write_final_read(read)
                 recorder.note("phase", {"name": "evidence"})
@@ -147,7 +148,7 @@ def _run_cluster(plan: Plan, store: RunStore, display: Display) -> None:
                 for problem in problems:
                     display.say(f"evidence: {problem}")
 
-            run_interruptible(work(), on_signal)
+            place.run(work, on_signal)
     except KeyboardInterrupt:
         display.say(f"what was recorded is kept: kraftprobe check {store.folder}")
         raise
@@ -157,17 +158,14 @@ def _run_cluster(plan: Plan, store: RunStore, display: Display) -> None:
         ) from error
 
 
-async def _show_and_conduct(
-    plan: Plan, backend: Backend, recorder: Recorder, display: Display
-) -> FinalReads:
+async def _show_and_conduct(run: Run, display: Display) -> FinalReads:
     """Conduct the run with the display beside it."""
     live = LiveFigures()
-    recorder.listen(live.take)
-    clock = LoopClock(asyncio.get_running_loop())
+    run.recorder.listen(live.take)
     with display:
-        shown = asyncio.ensure_future(display.refresh(live, recorder.now_ns))
+        shown = asyncio.ensure_future(display.refresh(live, run.recorder.now_ns))
         try:
-            return await conduct(Run(plan, backend, recorder, clock))
+            return await conduct(run)
         finally:
             shown.cancel()
             with contextlib.suppress(asyncio.CancelledError):

@@ -1,0 +1,82 @@
+"""The backend of a plan, and the time that its run lives in."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+from collections.abc import Callable, Coroutine, Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from cluster.backends.base import Backend
+from cluster.backends.local import LocalBackend
+from cluster.backends.sim import loop
+from cluster.backends.sim.backend import SimBackend
+from cluster.backends.sim.scheduler import Scheduler
+from cluster.mutants import applied
+from cluster.ports import Clock
+from cluster.runtime.clock import LoopClock
+from cluster.systems.kraft import KraftSystem
+from harness.interrupt import run_interruptible, sigterm_interrupts
+from harness.plan import Plan
+
+Work = Callable[[], Coroutine[Any, Any, None]]
+
+
+@dataclass(frozen=True, slots=True)
+class Place:
+    """Where one run happens."""
+
+    backend: Backend
+    make_clock: Callable[[], Clock]
+    """Called on the run's own loop."""
+    run: Callable[[Work, Callable[[int], None]], None]
+    """Run the work to its end on a loop of the right kind of time; the callback is told of each
+    signal. Raises KeyboardInterrupt once the work has ended after a signal."""
+
+
+@contextlib.contextmanager
+def place_of(plan: Plan, system: KraftSystem, run_folder: Path) -> Iterator[Place]:
+    """Prepare the place that the plan names; nothing is started yet."""
+    if plan.backend == "sim":
+        with _simulated(plan, run_folder) as place:
+            yield place
+    else:
+        yield _local(plan, system, run_folder)
+
+
+def _local(plan: Plan, system: KraftSystem, run_folder: Path) -> Place:
+    return Place(
+        LocalBackend(system, run_folder, plan.nodes, run_folder.name),
+        lambda: LoopClock(asyncio.get_running_loop()),
+        lambda work, on_signal: run_interruptible(work(), on_signal),
+    )
+
+
+@contextlib.contextmanager
+def _simulated(plan: Plan, run_folder: Path) -> Iterator[Place]:
+    """One process holds all nodes, so a mutant is applied for as long as the run lasts."""
+    scheduler = Scheduler()
+    backend = SimBackend(
+        plan.nodes,
+        plan.seed,
+        run_folder.name,
+        node_settings=plan.node_settings,
+        mutant=plan.mutant,
+        run_folder=run_folder,
+        scheduler=scheduler,
+    )
+
+    def run(work: Work, on_signal: Callable[[int], None]) -> None:
+        try:
+            with sigterm_interrupts():
+                loop.run(work(), scheduler)
+        except KeyboardInterrupt:
+            on_signal(1)
+            raise
+
+    with contextlib.ExitStack() as stack:
+        if plan.mutant is not None:
+            stack.enter_context(applied(plan.mutant))
+        yield Place(backend, lambda: backend.clock, run)

@@ -1,0 +1,41 @@
+"""`kraftprobe run --backend sim`: a plan made for real nodes, in virtual time."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+KRAFTPROBE = str(Path(sys.executable).with_name("kraftprobe"))
+PLAN = ("--backend", "sim", "--campaign", "quick", "--seed", "11", "--no-report")
+
+
+def run(folder: Path, *arguments: str) -> subprocess.CompletedProcess[str]:
+    return subprocess.run(
+        [KRAFTPROBE, "run", *PLAN, "--runs", str(folder), *arguments],
+        capture_output=True,
+        text=True,
+        timeout=240,
+        check=False,
+    )
+
+
+@pytest.mark.spark
+def test_a_plan_for_real_nodes_runs_simulated_and_repeats_exactly(tmp_path: Path):
+    journals = []
+    for name in ("one", "two"):
+        done = run(tmp_path / name)
+        assert done.returncode == 0, done.stdout + done.stderr
+        (journal,) = (tmp_path / name).glob("*/*/history.jsonl")
+        journals.append(journal.read_bytes())
+    assert len(journals[0].splitlines()) > 3_000
+    assert journals[0] == journals[1]
+
+
+@pytest.mark.spark
+def test_a_mutant_is_found_on_the_simulated_backend(tmp_path: Path):
+    done = run(tmp_path, "--mutant", "M15")
+    assert done.returncode == 1, done.stdout + done.stderr
+    assert "MUTANT M15" in done.stdout
