@@ -12,6 +12,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+from cluster.controller.image_writer import read_image, replace_state
 from cluster.controller.records import MetadataRecordError, decode_record
 from cluster.controller.records.schema import MetadataRecord
 from cluster.controller.records.system import (
@@ -22,6 +23,7 @@ from cluster.controller.records.system import (
 from cluster.controller.replay import replay
 from cluster.controller.state import MetadataState, ReplayError, committed_state
 from cluster.kraft.types import CommittedBatch
+from cluster.log.snapshot import Snapshot
 
 
 @dataclass(frozen=True, slots=True)
@@ -72,6 +74,17 @@ class MetadataImage:
                 raise ReplayError(message) from error
         assert offset <= batch.last_offset
         self.provenance = MetadataProvenance(batch.last_offset, batch.epoch, batch.timestamp_ms)
+
+    def load(self, snapshot: Snapshot) -> None:
+        """Become what a snapshot holds: what it lacks is gone. Raises ReplayError."""
+        offset = snapshot.id.offset - 1
+        if offset < self.offset:
+            raise ReplayError(f"a snapshot up to {offset} after {self.offset}")
+        replace_state(self.state, read_image(snapshot.values()))
+        self._transaction = None
+        self.provenance = MetadataProvenance(
+            offset, snapshot.id.epoch, snapshot.last_contained_log_timestamp_ms
+        )
 
     def _apply_record(self, record: MetadataRecord) -> None:
         if isinstance(record, BeginTransactionRecord):

@@ -60,6 +60,16 @@ class CommittedMap(Generic[K, V]):
         """Yield all keys, oldest first."""
         return iter(self._entries)
 
+    def __copy__(self) -> CommittedMap[K, V]:
+        """Return another map with the same entries."""
+        copied: CommittedMap[K, V] = CommittedMap()
+        copied._entries = dict(self._entries)
+        return copied
+
+    def replace_by(self, other: CommittedMap[K, V]) -> None:
+        """Hold what another map holds, and nothing else."""
+        self._entries = dict(other._entries)
+
     def __len__(self) -> int:
         return len(self._entries)
 

@@ -19,15 +19,19 @@ from cluster.kraft.core import RaftCore, nothing
 from cluster.kraft.inbound import InboundRequests, Reply
 from cluster.kraft.leader_state import Leader
 from cluster.kraft.listeners import ListenerContext
+from cluster.kraft.log_cleaner import LogCleaner
 from cluster.kraft.messages import DescribeQuorumRequest, RaftRequest
 from cluster.kraft.outbound import OutboundRequests
 from cluster.kraft.purgatory import Outcome
 from cluster.kraft.quorum_state import EpochState, QuorumState
 from cluster.kraft.quorum_state_store import QuorumStateStore
 from cluster.kraft.replicated_log import ReplicatedLog
+from cluster.kraft.snapshot_store import SnapshotFile, SnapshotStore
+from cluster.kraft.snapshot_writer import SnapshotWriter
 from cluster.kraft.states import NEVER_MS, Candidate, Follower, Prospective, Resigned, Unattached
 from cluster.kraft.types import LeaderAndEpoch, NotLeaderError, RaftListener
 from cluster.log.log import Log
+from cluster.log.types import OffsetAndEpoch
 from cluster.ports import Clock, Disk, Endpoint, Network, Random, Timer, Trace
 
 WAITING_READERS_MAX = 10_000
@@ -49,7 +53,10 @@ class RaftClient:
         directory: str,
         on_fatal: Callable[[BaseException], None],
     ) -> None:
-        """`directory` is the metadata partition's folder on `disk`, where `log` lives too."""
+        """`directory` is the metadata partition's folder on `disk`, where `log` lives too.
+
+        Raises CorruptSnapshotError, OSError: the node must not start.
+        """
         self._clock = clock
         self._on_fatal = on_fatal
         store = QuorumStateStore(disk, directory, self.fail)
@@ -57,12 +64,19 @@ class RaftClient:
         self._core = RaftCore(
             config,
             self._quorum,
-            ReplicatedLog(log),
+            ReplicatedLog(log, SnapshotStore(disk, directory, self.fail)),
             clock,
             network,
             random,
             trace,
             self._submit,
+        )
+        self._cleaner = LogCleaner(
+            self._core.log,
+            config.metadata_max_retention_bytes,
+            config.metadata_max_retention_ms,
+            clock,
+            trace,
         )
         self._inbound = InboundRequests(self._core)
         self._outbound = OutboundRequests(self._core)
@@ -91,6 +105,7 @@ class RaftClient:
         core, state = self._core, self._quorum.state
         if core.log.durable_end_offset < core.log.end_offset:
             core.flush_log()
+        core.feed_listeners()  # a snapshot at the log's start is committed whoever leads
         alone = core.config.voters.is_only_voter(core.config.replica_key)
         if alone and isinstance(state, Unattached | Follower | Resigned):
             core.become_prospective()
@@ -146,9 +161,25 @@ class RaftClient:
         return self._core.known_leader_endpoint
 
     def register(self, listener: RaftListener) -> None:
-        """Attach a state machine; call before `start`. It is fed from the log's start."""
+        """Attach a state machine; call before `start`. It is fed everything from offset 0 on."""
         assert not self._started
-        self._core.listeners.append(ListenerContext(listener, self._core.log.start_offset))
+        self._core.listeners.append(ListenerContext(listener, 0))
+
+    def create_snapshot(
+        self, snapshot_id: OffsetAndEpoch, last_contained_log_timestamp_ms: int
+    ) -> SnapshotWriter | None:
+        """Begin a snapshot of all below an offset; None when there is one, or no need of it.
+
+        Raises ValueError unless the id is the committed end of a batch and names its epoch.
+        """
+        file = self._core.log.create_new_snapshot(snapshot_id)
+        if file is None or self._failed:
+            return None
+
+        def durable(written: SnapshotFile) -> None:
+            self._submit(lambda: self._core.trace_snapshot(written, "created"))
+
+        return SnapshotWriter(file, last_contained_log_timestamp_ms, (), durable)
 
     @property
     def next_append_offset(self) -> int | None:
@@ -266,6 +297,7 @@ class RaftClient:
         if quorum.busy or self._halted:
             return
         due_ms = min(due_ms, core.fetch_purgatory.next_deadline_ms(), self._shutdown_deadline_ms)
+        due_ms = min(due_ms, self._cleaner.poll(now_ms))
         if due_ms < self._timer_due_ms:
             self._arm(due_ms)
 

@@ -34,6 +34,9 @@ class RaftConfig:
     request_timeout_ms: int = 2000
     retry_backoff_ms: int = 20
     fetch_max_bytes: int = 1024 * 1024
+    fetch_snapshot_max_bytes: int = 1024 * 1024
+    metadata_max_retention_bytes: int = 100 * 1024 * 1024
+    metadata_max_retention_ms: int = 7 * 24 * 3600 * 1000
     max_fetch_wait_ms: int = MAX_FETCH_WAIT_MS
     max_batch_size_bytes: int = MAX_BATCH_SIZE_BYTES
     replica_key: ReplicaKey = field(init=False, repr=False, compare=False)

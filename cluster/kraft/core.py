@@ -17,6 +17,7 @@ from cluster.kraft.purgatory import ThresholdPurgatory
 from cluster.kraft.quorum_state import QuorumState, Then
 from cluster.kraft.replicated_log import ReplicatedLog
 from cluster.kraft.request_manager import RequestManager
+from cluster.kraft.snapshot_store import SnapshotFile
 from cluster.kraft.states import Candidate, Follower, Prospective, Unattached
 from cluster.kraft.types import IllegalStateError
 from cluster.log.control import LeaderChange, encode_control
@@ -64,6 +65,8 @@ class RaftCore:
         self.readers: list[Reader] = []
         self.latest_read = 0
         self.shutting_down = False
+        self.is_installing_snapshot = False
+        """A downloaded snapshot is being renamed; then the log is dropped for it."""
 
     # -- small views -----------------------------------------------------------------------------
 
@@ -164,9 +167,13 @@ class RaftCore:
 
     def _move(self, move: Callable[[Then], None], then: Then) -> None:
         """Make a move with all that goes with it, then continue with `then`."""
+        before = self.quorum.state
+        download = before.fetching_snapshot if isinstance(before, Follower) else None
 
         def moved() -> None:
             self.requests.reset_all()
+            if download is not None and not self.is_installing_snapshot:
+                download.discard()
             if self.leader is None:
                 self.fetch_purgatory.lose_all()
                 self.append_purgatory.lose_all()
@@ -255,6 +262,28 @@ class RaftCore:
         self.trace("hw", epoch=self.quorum.epoch, offset=offset, role="follower")
         self.log.update_high_watermark(offset)
         self.feed_listeners()
+
+    # -- snapshots -------------------------------------------------------------------------------
+
+    def install_latest_snapshot(self) -> None:
+        """Drop the log for the latest snapshot, if it does not hold all of it, and load that."""
+        if not self.log.truncate_to_latest_snapshot(self.clock.monotonic_ms()):
+            return
+        assert self.leader is None, "a leader's log holds all that is committed"
+        start = self.log.end
+        self.trace("truncate-fully", start_offset=start.offset, epoch=start.epoch)
+        self.trace("hw", epoch=self.quorum.epoch, offset=start.offset, role="follower")
+        self.feed_listeners()
+
+    def trace_snapshot(self, file: SnapshotFile, origin: str) -> None:
+        """Tell of a snapshot that is durable now."""
+        self.trace(
+            "snapshot",
+            offset=file.id.offset,
+            epoch=file.id.epoch,
+            size_bytes=file.size_bytes,
+            origin=origin,
+        )
 
     # -- state machines --------------------------------------------------------------------------
 

@@ -36,6 +36,7 @@ from cluster.kraft.messages import (
 from cluster.kraft.purgatory import Outcome
 from cluster.kraft.replicated_log import Validity
 from cluster.kraft.states import Follower, Prospective, Unattached
+from cluster.log.snapshot import BOOTSTRAP_ID
 
 Reply = Callable[[RaftResponse], None]
 
@@ -220,9 +221,7 @@ class InboundRequests:
         if error is not ErrorCode.none or leader is None:
             reply(self._fetch_error(error))
             return
-        validity, position = self._core.log.validate(
-            request.fetch_offset, request.last_fetched_epoch
-        )
+        validity, position = self._validate(request)
         if validity is Validity.VALID and request.replica_id >= 0:
             # A diverging log is no prefix of ours: its end offset says nothing (KAFKA-13141).
             self._count_fetch(leader, request)
@@ -247,10 +246,15 @@ class InboundRequests:
             return parked  # as it was decided when it was parked (KAFKA-15100)
         # Not counted again: it was sent when it arrived, and that its sender is alive still is
         # just what check quorum must not assume.
-        validity, position = self._core.log.validate(
-            request.fetch_offset, request.last_fetched_epoch
-        )
+        validity, position = self._validate(request)
         return self._read_for(leader, request, validity, position)
+
+    def _validate(self, request: FetchRequest) -> tuple[Validity, OffsetAndEpoch]:
+        """Whether the log goes on from where a replica's ends; who has nothing gets a snapshot."""
+        latest = self._core.log.latest_snapshot_id
+        if request.fetch_offset == 0 and latest is not None:
+            return Validity.SNAPSHOT, latest
+        return self._core.log.validate(request.fetch_offset, request.last_fetched_epoch)
 
     def _count_fetch(self, leader: Leader, request: FetchRequest) -> None:
         """Note what a replica's valid Fetch says: it is there, and how much it holds."""
@@ -271,6 +275,8 @@ class InboundRequests:
         """Answer a Fetch from the log as it is now."""
         if validity is Validity.DIVERGING:
             return self._fetch_response(leader, diverging=position)
+        if validity is Validity.SNAPSHOT:
+            return replace(self._fetch_response(leader), snapshot_id=position)
         records = self._core.log.read(request.fetch_offset, request.max_bytes)
         return self._fetch_response(leader, records=records)
 
@@ -321,21 +327,37 @@ class InboundRequests:
         )
 
     def _fetch_snapshot(self, request: FetchSnapshotRequest) -> FetchSnapshotResponse:
-        """This log begins at offset 0 and has no snapshots; every other check is as for Fetch."""
+        """Send a piece of a snapshot. Whoever asks for one is alive, so check quorum counts it."""
         core = self._core
-        error = self._leader_only_error(request.current_leader_epoch)
-        if error is ErrorCode.none:
-            error = ErrorCode.snapshot_not_found
+        snapshot_id = request.snapshot_id
         response = FetchSnapshotResponse(
-            error,
+            ErrorCode.none,
             core.quorum.leader_id,
             core.quorum.epoch,
-            request.snapshot_id,
+            snapshot_id,
             leader_endpoint=core.known_leader_endpoint,
         )
         if self._is_foreign(request.cluster_id):
             return replace(response, top_level_error=FOREIGN)
-        return response
+        error = self._leader_only_error(request.current_leader_epoch)
+        leader = core.leader
+        if error is not ErrorCode.none or leader is None:
+            return replace(response, error=error)
+        if request.max_bytes <= 0:
+            return replace(response, error=ErrorCode.invalid_request)
+        snapshots = core.log.snapshots
+        if snapshot_id == BOOTSTRAP_ID or snapshot_id not in snapshots:
+            return replace(response, error=ErrorCode.snapshot_not_found)
+        size_bytes, position = snapshots.size_bytes(snapshot_id), request.position
+        if not 0 <= position < size_bytes:
+            return replace(response, error=ErrorCode.position_out_of_range)
+        leader.count_snapshot_fetch(
+            ReplicaKey(request.replica_id, request.replica_directory_id),
+            core.clock.monotonic_ms(),
+        )
+        wanted = min(request.max_bytes, core.config.fetch_snapshot_max_bytes)
+        records = snapshots.read_slice(snapshot_id, position, wanted)
+        return replace(response, size=size_bytes, position=position, records=records)
 
     # -- description -----------------------------------------------------------------------------
 
@@ -368,6 +390,7 @@ def _is_complete(request: FetchRequest, response: FetchResponse) -> bool:
         response.error is not ErrorCode.none
         or bool(response.records)
         or response.diverging_epoch is not None
+        or response.snapshot_id is not None
         or response.high_watermark > request.high_watermark  # KAFKA-14145
     )
 

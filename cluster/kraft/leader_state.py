@@ -192,6 +192,11 @@ class Leader:
             return NEVER_MS  # KAFKA-16144: who is alone has its majority always
         return now_ms + self.check_quorum_timeout_ms
 
+    def count_snapshot_fetch(self, key: ReplicaKey, now_ms: float) -> None:
+        """Count a FetchSnapshot: its sender is alive and follows, however long it loads."""
+        if key.id != self.local.id and self.voters.is_voter(key):
+            self._count_for_check_quorum(key.id, now_ms)
+
     def _count_for_check_quorum(self, voter_id: int, now_ms: float) -> None:
         """Begin a new period once a majority, the leader included if it votes, was heard of."""
         self._fetched_voters[voter_id] = None

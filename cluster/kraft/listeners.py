@@ -1,4 +1,4 @@
-"""Handing committed batches and leader changes to one state machine (ListenerContext)."""
+"""Handing snapshots, committed batches and leader changes to a state machine (ListenerContext)."""
 
 from __future__ import annotations
 
@@ -24,6 +24,7 @@ class ListenerContext:
         """Give everything below the high watermark that was not given yet."""
         assert not self._feeding, "a listener caused another commit while it was told of one"
         self._feeding = True
+        self._load_snapshot(log)
         while self.next_offset < log.high_watermark:
             batches = [
                 CommittedBatch(
@@ -43,6 +44,16 @@ class ListenerContext:
             self.next_offset = batches[-1].last_offset + 1
             self._listener.handle_commit(batches)
         self._feeding = False
+
+    def _load_snapshot(self, log: ReplicatedLog) -> None:
+        """Give the latest snapshot to who has nothing, or lacks what the log does not hold."""
+        latest = log.latest_snapshot_id
+        if latest is None or not self.next_offset < latest.offset <= log.high_watermark:
+            assert self.next_offset >= log.start_offset, "no snapshot for what the log lacks"
+            return
+        if self.next_offset == 0 or self.next_offset < log.start_offset:
+            self._listener.handle_load_snapshot(log.read_snapshot(latest))
+            self.next_offset = latest.offset
 
     def tell_leader(self, leader: LeaderAndEpoch) -> None:
         """Tell who leads, if that is news."""

@@ -20,17 +20,24 @@ from cluster.kraft.messages import (
     EndQuorumEpochResponse,
     FetchRequest,
     FetchResponse,
+    FetchSnapshotResponse,
     RaftRequest,
     VoteRequest,
     VoteResponse,
 )
+from cluster.kraft.snapshot_fetch import START_OVER, SnapshotFetch
 from cluster.kraft.states import NEVER_MS, Candidate, Follower, Prospective, Resigned
 from cluster.kraft.types import IllegalStateError
 from cluster.log.records import CorruptBatchError
 from cluster.ports import Endpoint, Failure
 
 Response = TypeVar(
-    "Response", VoteResponse, BeginQuorumEpochResponse, EndQuorumEpochResponse, FetchResponse
+    "Response",
+    VoteResponse,
+    BeginQuorumEpochResponse,
+    EndQuorumEpochResponse,
+    FetchResponse,
+    FetchSnapshotResponse,
 )
 
 
@@ -39,6 +46,7 @@ class OutboundRequests:
 
     def __init__(self, core: RaftCore) -> None:
         self._core = core
+        self._snapshots = SnapshotFetch(core)
         self._begin_interval_ms = core.config.begin_quorum_epoch_interval_ms
 
     # -- sending ---------------------------------------------------------------------------------
@@ -85,7 +93,7 @@ class OutboundRequests:
         if response.error is ErrorCode.invalid_request:
             raise IllegalStateError(f"a peer called our request invalid: {response}")
         same_epoch = response.leader_epoch == core.quorum.epoch
-        usable = same_epoch and response.error is ErrorCode.none
+        usable = same_epoch and (response.error is ErrorCode.none or response.error in START_OVER)
         if usable and response.leader_id == core.quorum.leader_id and core.is_settled:
             on_response(response)  # nothing in it can be news
             return
@@ -249,12 +257,15 @@ class OutboundRequests:
         # Only a voter stands for election when its time is over; an observer asks around for good.
         is_lost = now_ms >= state.fetch_deadline_ms
         deadline_ms = NEVER_MS if is_lost else state.fetch_deadline_ms
-        if not self.may_fetch():
+        if not self.may_fetch() or self._is_log_about_to_change():
             return deadline_ms
         if core.requests.has_any_in_flight(now_ms):
             return min(deadline_ms, core.requests.bootstrap_ready_at_ms())
         if not is_lost and core.requests.is_ready(state.leader_id, now_ms):
-            self._send_fetch(state.leader_endpoint)
+            if state.fetching_snapshot is None:
+                self._send_fetch(state.leader_endpoint)
+            else:
+                self._send_fetch_snapshot(state)
             return min(deadline_ms, core.requests.ready_at_ms(state.leader_id))
         return min(deadline_ms, self.fetch_from_bootstrap(now_ms))
 
@@ -262,10 +273,26 @@ class OutboundRequests:
         """A voter's Fetch says that it holds all below its offset, so that must be durable."""
         return self._core.log.durable_end_offset == self._core.log.end_offset
 
+    def _is_log_about_to_change(self) -> bool:
+        """Whether a snapshot is loaded and will replace the log: no Fetch may be in flight then."""
+        core = self._core
+        state = core.quorum.state
+        download = state.fetching_snapshot if isinstance(state, Follower) else None
+        return core.is_installing_snapshot or (download is not None and download.frozen)
+
+    def _send_fetch_snapshot(self, state: Follower) -> None:
+        endpoint = state.leader_endpoint
+        self._snapshots.send(
+            state,
+            lambda request, answered: self._send(
+                endpoint, request, FetchSnapshotResponse, answered
+            ),
+        )
+
     def fetch_from_bootstrap(self, now_ms: float) -> float:
         """Ask any voter, to learn who leads; returns when to try again."""
         core = self._core
-        if not self.may_fetch():
+        if not self.may_fetch() or self._is_log_about_to_change():
             return NEVER_MS  # the completion of the fsync polls again
         endpoint = core.requests.find_ready_bootstrap(now_ms)
         if endpoint is not None:
@@ -302,14 +329,17 @@ class OutboundRequests:
         if not isinstance(state, Follower) or response.leader_id != state.leader_id:
             return
         assert request.fetch_offset == core.log.end_offset, "the log moved under a fetch in flight"
-        if response.diverging_epoch is not None:
+        if response.snapshot_id is not None:
+            self._snapshots.begin(state, response.snapshot_id)
+        elif response.diverging_epoch is not None:
             end_offset = core.log.truncate_to_end_offset(response.diverging_epoch)
             core.trace("truncate", end_offset=end_offset, epoch=response.diverging_epoch.epoch)
         elif response.records and not self._append(response.records, state):
             return
         state.fetch_deadline_ms = core.clock.monotonic_ms() + core.config.fetch_timeout_ms
         state.has_fetched_from_leader = True
-        if response.diverging_epoch is None and response.high_watermark >= 0:
+        agrees = response.diverging_epoch is None and response.snapshot_id is None
+        if agrees and response.high_watermark >= 0:
             # Only once the log agrees with the leader's: what lay above the divergence was never
             # committed (KAFKA-14704).
             core.follower_high_watermark_moved(min(core.log.end_offset, response.high_watermark))

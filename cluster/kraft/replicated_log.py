@@ -1,7 +1,12 @@
 """The metadata log as the consensus core uses it (ReplicatedLog, KafkaRaftLog).
 
 Adds to `cluster.log.Log` what replication needs: appends in two roles, validation of a replica's
-position, truncation that never goes below the high watermark.
+position, truncation that never goes below the high watermark, and the snapshots that stand for
+what lies below the log's start (KIP-630).
+
+A log that begins above 0 needs a snapshot that covers what is missing (KAFKA-14240). A log that
+does not hold all that the latest snapshot contains (the node died between the two, or what was
+fsynced last of the log was lost with the power) is dropped for it at the start.
 """
 
 from __future__ import annotations
@@ -10,9 +15,11 @@ from collections.abc import Callable
 from enum import Enum
 
 from cluster.kraft.messages import OffsetAndEpoch
+from cluster.kraft.snapshot_store import SnapshotFile, SnapshotStore
 from cluster.kraft.types import IllegalStateError
 from cluster.log.log import Log
-from cluster.log.records import split_batches
+from cluster.log.records import parse_header, split_batches
+from cluster.log.snapshot import BOOTSTRAP_ID, CorruptSnapshotError, Snapshot
 
 
 class Validity(Enum):
@@ -20,14 +27,35 @@ class Validity(Enum):
 
     VALID = "valid"
     DIVERGING = "diverging"
+    SNAPSHOT = "snapshot"
+    """This log begins too late for it: the replica needs a snapshot."""
 
 
 class ReplicatedLog:
     """The log of one metadata partition. The high watermark is exclusive."""
 
-    def __init__(self, log: Log) -> None:
+    def __init__(self, log: Log, snapshots: SnapshotStore) -> None:
+        """Make log and snapshots fit each other. Raises CorruptSnapshotError, OSError."""
         self._log = log
+        self.snapshots = snapshots
         self.high_watermark = log.start_offset
+        self._fit_snapshots()
+
+    def _fit_snapshots(self) -> None:
+        start = self._log.start_offset
+        for snapshot_id in self.snapshots.ids:
+            if snapshot_id.offset < start:
+                self.snapshots.remove(snapshot_id)
+        latest, earliest = self.snapshots.latest, self.snapshots.earliest
+        if latest is None or earliest is None:
+            if start > 0:
+                reason = "the log begins here, but no snapshot holds what came before"
+                raise CorruptSnapshotError(self._log.directory, 0, start, reason)
+            return
+        self.snapshots.read(latest)  # a damaged one is to be told now, not when it is needed
+        if not self.truncate_to_latest_snapshot(0.0) and start > 0:
+            self._log.delete_before(earliest.offset)
+        self.high_watermark = self._log.start_offset
 
     @property
     def start_offset(self) -> int:
@@ -46,8 +74,12 @@ class ReplicatedLog:
 
     @property
     def last_fetched_epoch(self) -> int:
-        """Epoch of the last record; 0 when there is none."""
-        return self._log.last_epoch
+        """Epoch of the last record, held or in the snapshot; 0 when there is none."""
+        epoch = self._log.epochs.latest_epoch
+        if epoch is None:
+            latest = self.snapshots.latest
+            epoch = latest.epoch if latest is not None and self.start_offset > 0 else 0
+        return epoch
 
     @property
     def end(self) -> OffsetAndEpoch:
@@ -88,6 +120,8 @@ class ReplicatedLog:
 
     def end_offset_for_epoch(self, epoch: int) -> OffsetAndEpoch:
         """The largest epoch not above `epoch` in this log, and where it ends."""
+        if self._log.epochs.latest_epoch is None:
+            return self.end
         return self._log.end_offset_for_epoch(epoch)
 
     def initialize_leader_epoch(self, epoch: int) -> None:
@@ -97,10 +131,17 @@ class ReplicatedLog:
     def validate(self, offset: int, epoch: int) -> tuple[Validity, OffsetAndEpoch]:
         """Whether this log holds all of a replica's log that ends at `offset` in `epoch`.
 
-        With DIVERGING comes where the replica's log may last have agreed with this one.
+        With DIVERGING comes where the replica's log may last have agreed with this one, with
+        SNAPSHOT the id of the latest snapshot.
         """
-        if self.start_offset == 0 and offset == 0:
+        start = self.start_offset
+        if start == 0 and offset == 0:
             return Validity.VALID, OffsetAndEpoch(0, 0)
+        earliest, latest = self.snapshots.earliest, self.snapshots.latest
+        if earliest is not None and latest is not None:
+            at_start = offset == start and epoch != earliest.epoch
+            if offset < start or at_start or epoch < earliest.epoch:
+                return Validity.SNAPSHOT, latest
         end = self.end_offset_for_epoch(epoch)
         if end.epoch != epoch or end.offset < offset:
             return Validity.DIVERGING, end
@@ -140,3 +181,85 @@ class ReplicatedLog:
                 f"high watermark {offset} below the one already known, {self.high_watermark}"
             )
         self.high_watermark = offset
+
+    # -- snapshots -------------------------------------------------------------------------------
+
+    @property
+    def latest_snapshot_id(self) -> OffsetAndEpoch | None:
+        """The newest snapshot that others may have; a bootstrap checkpoint is none."""
+        latest = self.snapshots.latest
+        return None if latest == BOOTSTRAP_ID else latest
+
+    @property
+    def size_bytes(self) -> int:
+        """Size of the segments."""
+        return self._log.size_bytes
+
+    def create_new_snapshot(self, snapshot_id: OffsetAndEpoch) -> SnapshotFile | None:
+        """Begin a snapshot of committed state; None when one as new exists or is being written.
+
+        Raises ValueError unless the id is the committed end of a batch of this log and names the
+        epoch of its last record (KAFKA-14619).
+        """
+        offset = snapshot_id.offset
+        if offset < self.start_offset or snapshot_id in self.snapshots:
+            return None
+        self.check_snapshot_id(snapshot_id)
+        return self.snapshots.begin(snapshot_id)
+
+    def check_snapshot_id(self, snapshot_id: OffsetAndEpoch) -> None:
+        """Raise ValueError for what `create_new_snapshot` must refuse."""
+        offset = snapshot_id.offset
+        if offset > self.high_watermark:
+            raise ValueError(f"{snapshot_id} is above the high watermark {self.high_watermark}")
+        validity, where = self.validate(offset, snapshot_id.epoch)
+        if validity is not Validity.VALID or where != snapshot_id:
+            raise ValueError(f"{snapshot_id} is not in this log, which has {where} there")
+        if self._log.epochs.epoch_at(offset - 1) not in (None, snapshot_id.epoch):
+            raise ValueError(f"{snapshot_id} does not name the epoch of its last record")
+        if offset < self.end_offset and parse_header(self.read(offset, 1)).base_offset != offset:
+            raise ValueError(f"{snapshot_id} is within a batch")
+
+    def read_snapshot(self, snapshot_id: OffsetAndEpoch) -> Snapshot:
+        """Return a snapshot of the store. Raises CorruptSnapshotError, OSError."""
+        return self.snapshots.read(snapshot_id)
+
+    def truncate_to_latest_snapshot(self, now_ms: float) -> bool:
+        """Drop the whole log for the latest snapshot, unless the log holds all of it already.
+
+        Raises IllegalStateError rather than drop what is known to be committed.
+        """
+        latest = self.latest_snapshot_id
+        if latest is None or self._holds(latest):
+            return False
+        if latest.offset < self.high_watermark:
+            raise IllegalStateError(
+                f"{latest} is not in this log, which is committed up to {self.high_watermark}"
+            )
+        self._log.truncate_fully_and_start_at(latest.offset)
+        self.high_watermark = latest.offset
+        self._forget_snapshots_before(latest, now_ms)
+        return True
+
+    def _holds(self, snapshot_id: OffsetAndEpoch) -> bool:
+        """Whether the log goes on from this snapshot, or comes past it."""
+        offset, first = snapshot_id.offset, self._log.first_segment_offset
+        if not first <= offset <= self.end_offset:
+            return False
+        return offset == first or self._log.epochs.epoch_at(offset - 1) == snapshot_id.epoch
+
+    def delete_before_snapshot(self, snapshot_id: OffsetAndEpoch, now_ms: float) -> bool:
+        """Let the log begin at a snapshot, and delete older ones; False when it may not or does."""
+        offset = snapshot_id.offset
+        if snapshot_id not in self.snapshots or offset > self.high_watermark:
+            return False
+        if offset <= self.start_offset:
+            return False
+        self._log.delete_before(offset)
+        self._forget_snapshots_before(snapshot_id, now_ms)
+        return True
+
+    def _forget_snapshots_before(self, snapshot_id: OffsetAndEpoch, now_ms: float) -> None:
+        for older in self.snapshots.ids:
+            if older < snapshot_id:
+                self.snapshots.delete(older, now_ms)

@@ -16,6 +16,7 @@ from typing import ClassVar
 
 from cluster.kraft.election import EpochElection
 from cluster.kraft.messages import NO_DIRECTORY, NO_NODE, ReplicaKey
+from cluster.kraft.snapshot_store import SnapshotFile
 from cluster.ports import Endpoint
 
 NEVER_MS = math.inf
@@ -87,6 +88,8 @@ class Follower:
     """Without a successful Fetch until then the leader counts as lost. Not randomised."""
     voted_key: ReplicaKey | None = None
     has_fetched_from_leader: bool = False
+    fetching_snapshot: SnapshotFile | None = None
+    """What it downloads instead of fetching, until it is whole (KIP-630)."""
 
     def can_grant_vote(self, candidate: ReplicaKey, *, log_ok: bool, pre_vote: bool) -> bool:  # noqa: ARG002  (one signature for all states)
         """Who hears from its leader grants nothing, else a disturbed server would depose it."""

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from typing import Protocol
 
 from cluster.kraft.messages import NO_NODE
+from cluster.log.snapshot import Snapshot
 
 
 class NotLeaderError(Exception):
@@ -51,6 +52,12 @@ class RaftListener(Protocol):
 
     def handle_commit(self, batches: Sequence[CommittedBatch]) -> None:
         """Take committed batches: in offset order, each exactly once, control batches included."""
+
+    def handle_load_snapshot(self, snapshot: Snapshot) -> None:
+        """Replace all state by a snapshot's: what it lacks is gone (KAFKA-14894).
+
+        The next batch begins at its id's offset. Never called while this node's epoch is claimed.
+        """
 
     def handle_leader_change(self, leader: LeaderAndEpoch) -> None:
         """Learn the leader.

@@ -69,7 +69,7 @@ class Log:
     ) -> None:
         """Take over what `recover` found; use `open`."""
         self._disk = disk
-        self._directory = directory
+        self.directory = self._directory = directory
         self._config = config
         self._on_failure = on_failure
         self._segments = recovered.segments

@@ -8,6 +8,7 @@ from cluster.backends.sim.disk import MemoryDisk
 from cluster.backends.sim.scheduler import Scheduler
 from cluster.kraft.messages import OffsetAndEpoch
 from cluster.kraft.replicated_log import ReplicatedLog, Validity
+from cluster.kraft.snapshot_store import SnapshotStore
 from cluster.kraft.types import IllegalStateError
 from cluster.log.log import Log, LogConfig
 from cluster.log.records import CorruptBatchError, Record, encode_batch
@@ -16,8 +17,10 @@ from cluster.log.records import CorruptBatchError, Record, encode_batch
 def log_of(*epochs):
     """A log with one record of each of these epochs."""
     scheduler = Scheduler()
+    disk = MemoryDisk(scheduler.call_later)
     log = ReplicatedLog(
-        Log.open(MemoryDisk(scheduler.call_later), "log-0", LogConfig(), lambda _: None)
+        Log.open(disk, "log-0", LogConfig(), lambda _: None),
+        SnapshotStore(disk, "log-0", lambda _: None),
     )
     for epoch in epochs:
         log.append_as_leader(batch(log.end_offset, epoch))

@@ -29,12 +29,22 @@ class Listener:
         self.values: list[tuple[int, bytes]] = []
         self.leaders: list[LeaderAndEpoch] = []
         self.next_offset = 0
+        self.loaded: list = []
 
     def handle_commit(self, batches: list[CommittedBatch]) -> None:
         for batch in batches:
             assert batch.base_offset == self.next_offset
             self.values += [(batch.base_offset + i, v) for i, v in enumerate(batch.records)]
             self.next_offset = batch.last_offset + 1
+
+    def handle_load_snapshot(self, snapshot) -> None:
+        assert snapshot.id.offset > self.next_offset
+        self.values = [
+            (int(offset), value)
+            for offset, _, value in (v.partition(b":") for v in snapshot.values())
+        ]
+        self.next_offset = snapshot.id.offset
+        self.loaded.append(snapshot.id)
 
     def handle_leader_change(self, leader: LeaderAndEpoch) -> None:
         self.leaders.append(leader)

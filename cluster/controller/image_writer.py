@@ -1,0 +1,135 @@
+"""An image as metadata records, and back (MetadataImage.write, MetadataLoader.loadSnapshot).
+
+The order is that of the image's maps, which is the same on every replica that replayed the same
+records: so snapshots with equal ids are equal byte for byte. `metadata.version` comes first, as it
+decides what the other records may contain; a topic's partitions follow it.
+"""
+
+from __future__ import annotations
+
+import copy
+from collections.abc import Iterable, Iterator
+from dataclasses import fields
+from typing import Any, TypeVar
+
+from cluster.controller.records import MetadataRecord, MetadataRecordError, decode_record
+from cluster.controller.records.broker import RegisterBrokerRecord
+from cluster.controller.records.system import FeatureLevelRecord, ProducerIdsRecord
+from cluster.controller.records.topic import ConfigRecord, PartitionRecord, TopicRecord
+from cluster.controller.replay import replay
+from cluster.controller.state import (
+    NEXT_PRODUCER_ID,
+    BrokerRegistration,
+    MetadataState,
+    PartitionRegistration,
+    ReplayError,
+    TopicImage,
+    committed_state,
+)
+from cluster.controller.timeline import CommittedMap
+
+V = TypeVar("V")
+
+METADATA_VERSION = "metadata.version"
+NO_BROKER = -1
+
+
+def frozen_copy(state: MetadataState) -> MetadataState:
+    """Return a committed state that later commits do not change; values are immutable anyway."""
+    copied: dict[str, Any] = {
+        field.name: copy.copy(_committed(state, field.name)) for field in fields(state)
+    }
+    return MetadataState(**copied)
+
+
+def replace_state(state: MetadataState, by: MetadataState) -> None:
+    """Let a committed state hold what another does, and nothing else, in its own maps.
+
+    Overlays of the state see the new content.
+    """
+    for field in fields(state):
+        _committed(state, field.name).replace_by(_committed(by, field.name))
+
+
+def _committed(state: MetadataState, name: str) -> CommittedMap[object, object]:
+    found = getattr(state, name)
+    assert isinstance(found, CommittedMap), "an overlay is never part of a snapshot"
+    return found
+
+
+def read_image(values: Iterable[bytes]) -> MetadataState:
+    """Build a state from a snapshot's records. Raises ReplayError."""
+    state = committed_state()
+    for number, value in enumerate(values):
+        try:
+            record, _ = decode_record(value)
+            replay(state, record)
+        except (MetadataRecordError, ReplayError) as error:
+            raise ReplayError(f"metadata record {number} of the snapshot: {error}") from error
+    return state
+
+
+def image_records(state: MetadataState) -> Iterator[MetadataRecord]:
+    """Yield the records that rebuild a committed state."""
+    yield from _features(state)
+    for broker_id in state.brokers.keys():  # noqa: SIM118 - a StateMap is no dict
+        yield _broker(_known(state.brokers.get(broker_id)))
+    for controller_id in state.controllers.keys():  # noqa: SIM118 - a StateMap is no dict
+        yield _known(state.controllers.get(controller_id))
+    for topic_id in state.topics.keys():  # noqa: SIM118 - a StateMap is no dict
+        topic = _known(state.topics.get(topic_id))
+        yield TopicRecord(name=topic.name, topic_id=topic.id)
+        for index in range(topic.partition_count):
+            yield _partition(topic, index, state.partition(topic.id, index))
+    for resource in state.config_names.keys():  # noqa: SIM118 - a StateMap is no dict
+        for name, value in state.resource_configs(resource).items():
+            yield ConfigRecord(
+                resource_type=resource.type, resource_name=resource.name, name=name, value=value
+            )
+    next_producer_id = state.producer_ids.get(NEXT_PRODUCER_ID)
+    if next_producer_id is not None:
+        yield ProducerIdsRecord(broker_id=NO_BROKER, next_producer_id=next_producer_id)
+
+
+def _features(state: MetadataState) -> Iterator[MetadataRecord]:
+    names = list(state.features.keys())
+    for name in sorted(names, key=lambda name: name != METADATA_VERSION):  # stable
+        yield FeatureLevelRecord(name=name, feature_level=_known(state.features.get(name)))
+
+
+def _broker(broker: BrokerRegistration) -> RegisterBrokerRecord:
+    return RegisterBrokerRecord(
+        broker_id=broker.id,
+        incarnation_id=broker.incarnation_id,
+        broker_epoch=broker.epoch,
+        end_points=broker.listeners,
+        features=broker.features,
+        rack=broker.rack,
+        fenced=broker.fenced,
+        in_controlled_shutdown=broker.in_controlled_shutdown,
+        log_dirs=broker.log_dirs,
+        cordoned_log_dirs=broker.cordoned_log_dirs or None,
+    )
+
+
+def _partition(topic: TopicImage, index: int, partition: PartitionRegistration) -> PartitionRecord:
+    return PartitionRecord(
+        partition_id=index,
+        topic_id=topic.id,
+        replicas=partition.replicas,
+        isr=partition.isr,
+        removing_replicas=partition.removing_replicas,
+        adding_replicas=partition.adding_replicas,
+        leader=partition.leader,
+        leader_recovery_state=partition.leader_recovery_state,
+        leader_epoch=partition.leader_epoch,
+        partition_epoch=partition.partition_epoch,
+        directories=partition.directories,
+        eligible_leader_replicas=partition.elr or None,
+        last_known_elr=partition.last_known_elr or None,
+    )
+
+
+def _known(value: V | None) -> V:
+    assert value is not None, "a key without a value"
+    return value
