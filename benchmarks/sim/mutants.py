@@ -18,7 +18,7 @@ MUTANTS = ("M01", "M02", "M03", "M04", "M06", "M09", "M17", "M21", "M22", "M23")
 
 
 def first_found(mutant, first, bound):
-    """(seeds needed, property, seed) of one range; (None, None, None) when the bound was reached."""
+    """(seeds needed, property, seed) of one range; None each when the bound was reached."""
     for number in range(bound):
         result = run_scenario(draw(first + number, mutant=mutant))
         if result.violations:

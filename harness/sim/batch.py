@@ -272,9 +272,11 @@ def lines_of(summary: Row) -> list[str]:
     """Render a summary for a terminal."""
     counts = ", ".join(f"{count} {name}" for name, count in summary["verdicts"].items() if count)
     lines = [
-        f"{summary['finished']} seeds ({counts or 'none'}), {summary['left']} left; "
-        f"{summary['simulated_s']:g} simulated seconds in {summary['cpu_s']:g} CPU seconds; "
-        f"{summary['operations']} operations, {summary['faults']} faults",
+        (
+            f"{summary['finished']} seeds ({counts or 'none'}), {summary['left']} left; "
+            f"{summary['simulated_s']:g} simulated seconds in {summary['cpu_s']:g} CPU seconds; "
+            f"{summary['operations']} operations, {summary['faults']} faults"
+        ),
     ]
     for group in summary["groups"]:
         seeds = ", ".join(str(seed) for seed in group["seeds"][:8])

@@ -80,7 +80,9 @@ def draw(
         world=world,
         workload=load,
         strands=_strands(random, nodes, unit_ms, float(length_ms), load, steer or Steer()),
-        bounds=Bounds(liveness_ms=round(20_000 + 40 * unit_ms), events_max=_events_max(float(length_ms))),
+        bounds=Bounds(
+            liveness_ms=round(20_000 + 40 * unit_ms), events_max=_events_max(float(length_ms))
+        ),
     )
 
 
@@ -227,7 +229,7 @@ _MOMENT_OF = {
 _NODE_TARGETS = ("leader", "leader", "follower", "random", "random", "minority", "majority", "all")
 
 
-def _plain(random: Random, kind: str, unit_ms: float, role: str) -> Step:
+def _plain(random: Random, kind: str, unit_ms: float, role: str) -> Step:  # noqa: C901  (a table)
     """Draw one plain fault; `role` (leader or follower) where coverage asks for one."""
     target = random.choice(_NODE_TARGETS)
     target = role if role in ("leader", "follower") else target

@@ -14,6 +14,7 @@ from typing import Any
 
 from checkers.history import EventType
 from harness.recorder import Recorder
+from harness.sim.apply import apply
 from harness.sim.conditions import Cast, Outcomes, candidates, holds
 from harness.sim.effects import Effects, Link, Undo, details, partition_links
 from harness.sim.findings import Violation
@@ -159,7 +160,7 @@ class Driver:
             return
         roles = tuple(self.watch.role(node) for node in targets)
         phase = self.watch.phase()
-        undo = self._apply(play, step, targets, links)
+        undo = apply(self.effects, step, targets, links)
         said = details(**{key: value for key, value in step.options.items() if key != "links"})
         if links and step.kind != "partition":
             said["links"] = [f"{a}>{b}" for a, b in links]
@@ -171,62 +172,6 @@ class Driver:
         if not self.stopped:
             undo()
             self._note(play, step, targets, {}, undone=True)
-
-    def _apply(
-        self, play: _Play, step: Step, targets: tuple[str, ...], links: list[Link]
-    ) -> Undo | None:
-        told, effects = step.options, self.effects
-        match step.kind:
-            case "kill":
-                return effects.kill(targets, told.get("keep", "any"))
-            case "restart":
-                effects.restart(
-                    targets,
-                    told.get("down_ms", 50.0),
-                    told.get("keep", "any"),
-                    graceful=told.get("graceful", False),
-                )
-            case "pause":
-                return effects.pause(targets)
-            case "resume":
-                effects.resume(targets)
-            case "start":
-                effects.start(targets)
-            case "partition" | "cut":
-                return effects.cut(targets, links)
-            case "join":
-                effects.join(targets)
-            case "hold":
-                types = [name for name in told.get("types", "").split(",") if name]
-                return effects.hold(links or effects.all_links(), types)
-            case "release" | "drop_held":
-                effects.let_go(links, deliver=step.kind == "release")
-            case "lossy":
-                return effects.lossy(
-                    told.get("loss", 0.0), told.get("duplication", 0.0), told.get("delay_ms", 0.0)
-                )
-            case "disk_stall":
-                return effects.disk_stall(targets)
-            case "disk_slow":
-                return effects.disk_slow(targets, told.get("sync_ms", 50.0))
-            case "disk_error":
-                effects.disk_error(targets)
-            case "clock_rate":
-                return effects.clock_rate(targets, told.get("rate", 2.0))
-            case "clock_jump":
-                effects.clock_jump(targets, told.get("jump_ms", 1000.0))
-            case "bit_rot":
-                effects.bit_rot(
-                    targets,
-                    told.get("file", "quorum-state"),
-                    told.get("at", 0.5),
-                    told.get("down_ms", 50.0),
-                )
-            case "heal":
-                effects.heal()
-            case other:
-                raise AssertionError(f"a step of the unknown kind {other!r}")
-        return None
 
     # -- whom ------------------------------------------------------------------------------------
 

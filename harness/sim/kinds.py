@@ -29,6 +29,8 @@ A held message is one that the network delivers later: nothing that a real netwo
 datagrams, and what a proxy between two nodes does to a stream.
 """
 
+# ruff: noqa: E501  (the table)
+
 from __future__ import annotations
 
 from collections.abc import Mapping

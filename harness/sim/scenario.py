@@ -134,7 +134,7 @@ class Scenario:
     """Of a script: mutants that it finds. For people and tests; decides nothing."""
     settings: Mapping[str, int] = field(default_factory=dict)
     """Kafka's configuration keys, for every node."""
-    world: SimSettings = SimSettings()
+    world: SimSettings = field(default_factory=SimSettings)
     """How network, disks and clocks behave when no fault acts on them."""
     workload: Load = Load()
     strands: tuple[Strand, ...] = ()
@@ -152,8 +152,9 @@ class Scenario:
 
     @property
     def events(self) -> int:
-        """Fault and operation events, the measure of a shrunk scenario."""
-        return self.fault_steps + len(self.workload.operations)
+        """Fault and operation events, the measure of a shrunk scenario; a stream's by its rate."""
+        streamed = round(self.workload.rate_per_s * self.duration_ms / 1000.0)
+        return self.fault_steps + len(self.workload.operations) + streamed
 
     def to_json(self) -> Json:
         """Render as a document that gives the same scenario again.

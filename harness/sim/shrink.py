@@ -22,20 +22,33 @@ the run is a function of the scenario no candidate has to be run twice, and the 
 what `kraftprobe replay` will see. Rounds repeat until one changes nothing or the time is up.
 """
 
+# ruff: noqa: E501  (the table)
+
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, fields, replace
 from typing import Any, TypeVar
 
-from checkers.history import EventType
 from cluster.backends.sim.settings import SimSettings
 from cluster.systems.kraft import NODE_SETTINGS
-from harness.sim.clients import HANDS
 from harness.sim.findings import SimResult, Violation
+from harness.sim.rewrites import (
+    act_time,
+    begun,
+    in_order,
+    moved_earlier,
+    name_casts,
+    retarget,
+    rounder,
+    with_a_node_less,
+    with_step,
+    without_late,
+    without_step,
+)
 from harness.sim.runner import MemoryJournal, Played, judge, play
-from harness.sim.scenario import Condition, Scenario, ScriptedOp, Step, Strand
+from harness.sim.scenario import Scenario, ScriptedOp, Strand
 
 T = TypeVar("T")
 
@@ -101,6 +114,7 @@ class Shrinker:
         best = self._pass("materialise", self._materialise, best)
         best = self._pass("concretise", self._concretise, best)
         passes = (
+            ("materialise", self._materialise),
             ("cut short", self._end_early),
             ("strands", self._strands),
             ("operations", self._operations),
@@ -117,7 +131,7 @@ class Shrinker:
                 best = self._pass(name, one, best)
             if best == before:
                 break
-        best = _in_order(best)
+        best = in_order(best)
         self.fails_again(best)
         return best
 
@@ -169,7 +183,7 @@ class Shrinker:
         seen_ms = at_ms - played.fault_phase_ms
         if 0 < seen_ms < scenario.duration_ms:
             cut = replace(scenario, duration_ms=float(round(seen_ms) + 10))
-            scenario = self._keep(_without_late(cut), scenario)
+            scenario = self._keep(without_late(cut), scenario)
         last_ms = max((act.at_ms for act in played.acts), default=0.0) - played.fault_phase_ms
         shorter = float(round(max(last_ms, 0.0)) + 500)
         if shorter < scenario.duration_ms:
@@ -194,30 +208,32 @@ class Shrinker:
             for position in reversed(range(len(scenario.strands[number].steps))):
                 if len(scenario.strands[number].steps) <= position:
                     continue
-                candidate = _without_step(scenario, number, position)
+                candidate = without_step(scenario, number, position)
                 scenario = self._keep(candidate, scenario)
         strands = tuple(strand for strand in scenario.strands if strand.steps)
         return self._keep(replace(scenario, strands=strands), scenario)
 
     def _ddmin(self, items: Sequence[T], build: Callable[[Sequence[T]], Scenario]) -> tuple[T, ...]:
-        """Zeller's ddmin: complements of ever smaller parts."""
+        """Drop parts, large ones first, each size in one sweep from the end to the beginning.
+
+        ddmin without its restarts: what came late is dropped first, since less hangs on it.
+        """
         left = tuple(items)
         if left and self.fails(build(())):
             return ()
-        parts = 2
-        while len(left) >= 2 and not self.out_of_time:
-            size = max(1, len(left) // parts)
-            for start in range(0, len(left), size):
-                rest = left[:start] + left[start + size :]
+        size = max(1, len(left) // 2)
+        while left and not self.out_of_time:
+            end = len(left)
+            while end > 0 and not self.out_of_time:
+                start = max(0, end - size)
+                rest = left[:start] + left[end:]
                 if self.fails(build(rest)):
                     self.progress.kept += 1
                     left = rest
-                    parts = max(parts - 1, 2)
-                    break
-            else:
-                if size == 1:
-                    break
-                parts = min(2 * parts, len(left))
+                end = start
+            if size == 1:
+                break
+            size = max(1, size // 2)
         return left
 
     # -- from words to facts ---------------------------------------------------------------------
@@ -230,12 +246,14 @@ class Shrinker:
         if self.fails(candidate):
             return candidate
         played = self._last_played(scenario)
-        operations = tuple(_begun(played))
-        load = replace(
-            scenario.workload, rate_per_s=0.0, operations=operations,
-            concurrency=max((op.worker for op in operations), default=0) + 1,
-        )  # fmt: skip
-        return self._keep(replace(scenario, workload=load), scenario)
+        operations = tuple(begun(played))
+        load = replace(scenario.workload, rate_per_s=0.0, operations=operations)
+        scenario = self._keep(replace(scenario, workload=load), scenario)
+        if scenario.workload.rate_per_s > 0:
+            return scenario
+        workers = max((op.worker for op in operations), default=0) + 1
+        fewer = replace(scenario.workload, concurrency=workers)
+        return self._keep(replace(scenario, workload=fewer), scenario)
 
     def _concretise(self, scenario: Scenario) -> Scenario:
         """Replace target words by the nodes that were hit, one step after the other."""
@@ -247,12 +265,12 @@ class Shrinker:
             if not act.undone and act.targets
         }
         for (number, position), targets in sorted(hit.items()):
-            concrete = _retarget(concrete, number, position, targets)
+            concrete = retarget(concrete, number, position, targets)
         scenario = self._keep(concrete, scenario)
         for number, position in sorted(hit):
-            candidate = _retarget(scenario, number, position, hit[number, position])
+            candidate = retarget(scenario, number, position, hit[number, position])
             scenario = self._keep(candidate, scenario)
-        return self._keep(_name_casts(scenario, played), scenario)
+        return self._keep(name_casts(scenario, played), scenario)
 
     def _flatten(self, scenario: Scenario) -> Scenario:
         """Let steps that wait for a condition act at the time at which they did."""
@@ -261,14 +279,14 @@ class Shrinker:
                 if step.until is None:
                     continue
                 played = self._last_played(scenario)
-                base_ms = _act_time(played, number, position - 1)
-                at_ms = _act_time(played, number, position)
+                base_ms = act_time(played, number, position - 1)
+                at_ms = act_time(played, number, position)
                 if at_ms is None:
                     continue
                 before_ms = played.fault_phase_ms + strand.at_ms if base_ms is None else base_ms
                 wait_ms = round(max(0.0, at_ms - before_ms), 3)
                 timed = replace(step, until=None, after_ms=wait_ms)
-                scenario = self._keep(_with_step(scenario, number, position, timed), scenario)
+                scenario = self._keep(with_step(scenario, number, position, timed), scenario)
         return scenario
 
     def _gaps(self, scenario: Scenario) -> Scenario:
@@ -280,7 +298,7 @@ class Shrinker:
             for left_ms in (0.0, 0.25 * (moment - earlier)):
                 by_ms = round(moment - earlier - left_ms, 1)
                 if by_ms >= 1.0:
-                    candidate = _earlier(scenario, moment, by_ms)
+                    candidate = moved_earlier(scenario, moment, by_ms)
                     after = self._keep(candidate, scenario)
                     if after is not scenario:
                         scenario = after
@@ -291,7 +309,7 @@ class Shrinker:
 
     def _nodes(self, scenario: Scenario) -> Scenario:
         while scenario.nodes > 1:
-            candidate = _with_a_node_less(scenario)
+            candidate = with_a_node_less(scenario)
             if candidate is None or not self.fails(candidate):
                 return scenario
             scenario = candidate
@@ -319,19 +337,19 @@ class Shrinker:
 
     def _values(self, scenario: Scenario) -> Scenario:
         for number in range(len(scenario.strands)):
-            for simpler in _rounder(scenario.strands[number].at_ms):
+            for simpler in rounder(scenario.strands[number].at_ms):
                 strands = list(scenario.strands)
                 strands[number] = replace(strands[number], at_ms=simpler)
                 scenario = self._keep(replace(scenario, strands=tuple(strands)), scenario)
             for position in range(len(scenario.strands[number].steps)):
                 scenario = self._step_values(scenario, number, position)
         for position in range(len(scenario.workload.operations)):
-            for simpler in _rounder(scenario.workload.operations[position].at_ms):
+            for simpler in rounder(scenario.workload.operations[position].at_ms):
                 operations = list(scenario.workload.operations)
                 operations[position] = replace(operations[position], at_ms=simpler)
                 load = replace(scenario.workload, operations=tuple(operations))
                 scenario = self._keep(replace(scenario, workload=load), scenario)
-        for simpler in _rounder(scenario.duration_ms):
+        for simpler in rounder(scenario.duration_ms):
             if simpler >= 1:
                 scenario = self._keep(replace(scenario, duration_ms=simpler), scenario)
         return scenario
@@ -340,22 +358,22 @@ class Shrinker:
         for name in ("after_ms", "for_ms"):
             step = scenario.strands[number].steps[position]
             value = getattr(step, name)
-            for simpler in () if value is None else _rounder(value):
+            for simpler in () if value is None else rounder(value):
                 told: dict[str, Any] = {name: simpler}
                 changed = replace(scenario.strands[number].steps[position], **told)
-                candidate = _with_step(scenario, number, position, changed)
+                candidate = with_step(scenario, number, position, changed)
                 scenario = self._keep(candidate, scenario)
         step = scenario.strands[number].steps[position]
         if step.for_ms is not None:
-            candidate = _with_step(scenario, number, position, replace(step, for_ms=None))
+            candidate = with_step(scenario, number, position, replace(step, for_ms=None))
             scenario = self._keep(candidate, scenario)
         for key in sorted(step.options):
             step = scenario.strands[number].steps[position]
             value = step.options[key]
             if key.endswith("_ms") and isinstance(value, int | float):
-                for simpler in _rounder(value):
+                for simpler in rounder(value):
                     changed = replace(step, options={**step.options, key: simpler})
-                    scenario = self._keep(_with_step(scenario, number, position, changed), scenario)
+                    scenario = self._keep(with_step(scenario, number, position, changed), scenario)
         return scenario
 
 
@@ -364,151 +382,6 @@ def run(scenario: Scenario) -> tuple[Played, SimResult]:
     journal = MemoryJournal()
     played = play(scenario, journal, journal.events)
     return played, judge(played)
-
-
-def _rounder(value: float) -> Iterator[float]:
-    """Simpler numbers than this, the simplest first."""
-    seen = {value}
-    for simpler in (0.0, *(float(round(value / unit) * unit) for unit in (1000, 100, 10, 1))):
-        if simpler not in seen and simpler >= 0:
-            seen.add(simpler)
-            yield simpler
-
-
-def _begun(played: Played) -> Iterator[ScriptedOp]:
-    """Operations of the stream that began in the fault phase, with the node that each asked."""
-    load = played.scenario.workload
-    hands = load.concurrency
-    total = hands + HANDS
-    ends: dict[int, str | None] = {}
-    open_at: dict[int | str, int] = {}
-    for event in played.events:
-        if event.process == "nemesis":
-            continue
-        if event.type is EventType.INVOKE:
-            open_at[event.process] = event.index
-        else:
-            ends[open_at[event.process]] = event.node
-    for event in played.events:
-        if event.process == "nemesis" or event.type is not EventType.INVOKE:
-            continue
-        assert isinstance(event.process, int), "clients are numbered"
-        worker = event.process % total
-        at_ms = event.time_ns / 1e6 - played.fault_phase_ms
-        if worker < hands and 0 <= at_ms < played.scenario.duration_ms:
-            node = ends.get(event.index)
-            yield ScriptedOp(round(at_ms, 3), worker, event.f, event.key, event.value, node)
-
-
-def _in_order(scenario: Scenario) -> Scenario:
-    """List operations in the order of their times, which is how they run anyway."""
-    operations = tuple(sorted(scenario.workload.operations, key=lambda op: op.at_ms))
-    return replace(scenario, workload=replace(scenario.workload, operations=operations))
-
-
-def _earlier(scenario: Scenario, from_ms: float, by_ms: float) -> Scenario:
-    """Let everything from a moment on come earlier, the end too."""
-
-    def moved(at_ms: float) -> float:
-        return round(at_ms - by_ms, 3) if at_ms >= from_ms else at_ms
-
-    strands = tuple(replace(strand, at_ms=moved(strand.at_ms)) for strand in scenario.strands)
-    operations = tuple(replace(op, at_ms=moved(op.at_ms)) for op in scenario.workload.operations)
-    load = replace(scenario.workload, operations=operations)
-    duration_ms = max(1.0, scenario.duration_ms - by_ms)
-    return replace(scenario, strands=strands, workload=load, duration_ms=duration_ms)
-
-
-def _without_late(scenario: Scenario) -> Scenario:
-    """Drop strands and operations that begin after the end."""
-    strands = tuple(strand for strand in scenario.strands if strand.at_ms < scenario.duration_ms)
-    operations = tuple(op for op in scenario.workload.operations if op.at_ms < scenario.duration_ms)
-    load = replace(scenario.workload, operations=operations)
-    return replace(scenario, strands=strands, workload=load)
-
-
-def _with_step(scenario: Scenario, number: int, position: int, step: Step) -> Scenario:
-    strands = list(scenario.strands)
-    steps = list(strands[number].steps)
-    steps[position] = step
-    strands[number] = replace(strands[number], steps=tuple(steps))
-    return replace(scenario, strands=tuple(strands))
-
-
-def _without_step(scenario: Scenario, number: int, position: int) -> Scenario:
-    """Drop a step; the one behind it waits for both."""
-    strands = list(scenario.strands)
-    steps = list(strands[number].steps)
-    gone = steps.pop(position)
-    if position < len(steps):
-        later = steps[position]
-        steps[position] = replace(later, after_ms=round(later.after_ms + gone.after_ms, 3))
-    strands[number] = replace(strands[number], steps=tuple(steps))
-    return replace(scenario, strands=tuple(strands))
-
-
-def _retarget(scenario: Scenario, number: int, position: int, targets: tuple[str, ...]) -> Scenario:
-    step = scenario.strands[number].steps[position]
-    words = ",".join(f"node:{name}" for name in targets)
-    if step.targets == words or not step.targets:
-        return scenario
-    return _with_step(scenario, number, position, replace(step, targets=words))
-
-
-def _name_casts(scenario: Scenario, played: Played) -> Scenario:
-    """Replace the names that casts gave by nodes, in links and conditions too; drop the casts."""
-    strands = []
-    for number, strand in enumerate(scenario.strands):
-        names: dict[str, str] = dict(played.casts.get(number, {}))
-        steps = [_named(step, names) for step in strand.steps]
-        kept: list[Step] = []
-        owed_ms = 0.0
-        for step in steps:
-            if step.kind == "cast" and step.until is None:
-                owed_ms += step.after_ms
-                continue
-            kind = "wait" if step.kind == "cast" else step.kind
-            options = {} if step.kind == "cast" else step.options
-            kept.append(
-                replace(
-                    step, kind=kind, options=options, after_ms=round(step.after_ms + owed_ms, 3)
-                )
-            )
-            owed_ms = 0.0
-        strands.append(replace(strand, steps=tuple(kept)))
-    return replace(scenario, strands=tuple(strands))
-
-
-def _named(step: Step, names: dict[str, str]) -> Step:
-    def word(text: Any) -> Any:
-        if isinstance(text, str):
-            for name, node in sorted(names.items(), key=lambda item: -len(item[0])):
-                text = text.replace(f"@{name}", f"node:{node}")
-        return text
-
-    options = dict(step.options)
-    if "links" in options:
-        options["links"] = word(options["links"])
-    until = step.until
-    if isinstance(until, Condition):
-        until = replace(until, at=word(until.at))
-    return replace(step, targets=word(step.targets), options=options, until=until)
-
-
-def _act_time(played: Played, number: int, position: int) -> float | None:
-    for act in played.acts:
-        if (act.strand, act.step) == (number, position) and not act.undone:
-            return act.at_ms
-    return None
-
-
-def _with_a_node_less(scenario: Scenario) -> Scenario | None:
-    """The same without the last node, if nothing names it."""
-    last = f"n{scenario.nodes}"
-    told = repr(scenario.strands) + repr(scenario.workload.operations)
-    if last in told:
-        return None
-    return replace(scenario, nodes=scenario.nodes - 1)
 
 
 __all__ = ["EVENTS_MAX", "Progress", "Shrinker", "run"]

@@ -1,0 +1,27 @@
+"""What a seeded bug is: see `cluster.mutants`."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+
+@dataclass(frozen=True, slots=True)
+class Patch:
+    """One attribute of a class, and what stands there in the faulty variant."""
+
+    owner: type
+    name: str
+    value: Any
+
+
+@dataclass(frozen=True, slots=True)
+class Mutant:
+    """A faulty variant of the node."""
+
+    id: str
+    title: str
+    """What it does wrong, in one line."""
+    breaks: str
+    """The property that it violates."""
+    patches: tuple[Patch, ...]

@@ -1,0 +1,162 @@
+"""Edits of scenarios that the shrinker tries: each gives a new scenario."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import replace
+from typing import Any
+
+from checkers.history import EventType
+from harness.sim.clients import HANDS
+from harness.sim.runner import Played
+from harness.sim.scenario import Condition, Scenario, ScriptedOp, Step
+
+
+def rounder(value: float) -> Iterator[float]:
+    """Simpler numbers than this, the simplest first."""
+    seen = {value}
+    for simpler in (0.0, *(float(round(value / unit) * unit) for unit in (1000, 100, 10, 1))):
+        if simpler not in seen and simpler >= 0:
+            seen.add(simpler)
+            yield simpler
+
+
+def begun(played: Played) -> Iterator[ScriptedOp]:
+    """Operations of the stream that began in the fault phase, with the node that each asked."""
+    load = played.scenario.workload
+    hands = load.concurrency
+    total = hands + HANDS
+    ends: dict[int, str | None] = {}
+    open_at: dict[int | str, int] = {}
+    for event in played.events:
+        if event.process == "nemesis":
+            continue
+        if event.type is EventType.INVOKE:
+            open_at[event.process] = event.index
+        else:
+            ends[open_at[event.process]] = event.node
+    for event in played.events:
+        if event.process == "nemesis" or event.type is not EventType.INVOKE:
+            continue
+        assert isinstance(event.process, int), "clients are numbered"
+        worker = event.process % total
+        at_ms = event.time_ns / 1e6 - played.fault_phase_ms
+        if worker < hands and 0 <= at_ms < played.scenario.duration_ms:
+            node = ends.get(event.index)
+            yield ScriptedOp(round(at_ms, 6), worker, event.f, event.key, event.value, node)
+
+
+def in_order(scenario: Scenario) -> Scenario:
+    """List operations in the order of their times, which is how they run anyway."""
+    operations = tuple(sorted(scenario.workload.operations, key=lambda op: op.at_ms))
+    return replace(scenario, workload=replace(scenario.workload, operations=operations))
+
+
+def moved_earlier(scenario: Scenario, from_ms: float, by_ms: float) -> Scenario:
+    """Let everything from a moment on come earlier, the end too."""
+
+    def moved(at_ms: float) -> float:
+        return round(at_ms - by_ms, 3) if at_ms >= from_ms else at_ms
+
+    strands = tuple(replace(strand, at_ms=moved(strand.at_ms)) for strand in scenario.strands)
+    operations = tuple(replace(op, at_ms=moved(op.at_ms)) for op in scenario.workload.operations)
+    load = replace(scenario.workload, operations=operations)
+    duration_ms = max(1.0, scenario.duration_ms - by_ms)
+    return replace(scenario, strands=strands, workload=load, duration_ms=duration_ms)
+
+
+def without_late(scenario: Scenario) -> Scenario:
+    """Drop strands and operations that begin after the end."""
+    strands = tuple(strand for strand in scenario.strands if strand.at_ms < scenario.duration_ms)
+    operations = tuple(op for op in scenario.workload.operations if op.at_ms < scenario.duration_ms)
+    load = replace(scenario.workload, operations=operations)
+    return replace(scenario, strands=strands, workload=load)
+
+
+def with_step(scenario: Scenario, number: int, position: int, step: Step) -> Scenario:
+    """Put another step in the place of one."""
+    strands = list(scenario.strands)
+    steps = list(strands[number].steps)
+    steps[position] = step
+    strands[number] = replace(strands[number], steps=tuple(steps))
+    return replace(scenario, strands=tuple(strands))
+
+
+def without_step(scenario: Scenario, number: int, position: int) -> Scenario:
+    """Drop a step; the one behind it waits for both."""
+    strands = list(scenario.strands)
+    steps = list(strands[number].steps)
+    gone = steps.pop(position)
+    if position < len(steps):
+        later = steps[position]
+        steps[position] = replace(later, after_ms=round(later.after_ms + gone.after_ms, 3))
+    strands[number] = replace(strands[number], steps=tuple(steps))
+    return replace(scenario, strands=tuple(strands))
+
+
+def retarget(scenario: Scenario, number: int, position: int, targets: tuple[str, ...]) -> Scenario:
+    """Aim a step at the nodes that it hit."""
+    step = scenario.strands[number].steps[position]
+    words = ",".join(f"node:{name}" for name in targets)
+    if step.targets == words or not step.targets:
+        return scenario
+    return with_step(scenario, number, position, replace(step, targets=words))
+
+
+def name_casts(scenario: Scenario, played: Played) -> Scenario:
+    """Replace the names that casts gave by nodes, in links and conditions too; drop the casts."""
+    strands = []
+    for number, strand in enumerate(scenario.strands):
+        names: dict[str, str] = dict(played.casts.get(number, {}))
+        steps = [named(step, names) for step in strand.steps]
+        kept: list[Step] = []
+        owed_ms = 0.0
+        for step in steps:
+            if step.kind == "cast" and step.until is None:
+                owed_ms += step.after_ms
+                continue
+            kind = "wait" if step.kind == "cast" else step.kind
+            options = {} if step.kind == "cast" else step.options
+            kept.append(
+                replace(
+                    step, kind=kind, options=options, after_ms=round(step.after_ms + owed_ms, 3)
+                )
+            )
+            owed_ms = 0.0
+        strands.append(replace(strand, steps=tuple(kept)))
+    return replace(scenario, strands=tuple(strands))
+
+
+def named(step: Step, names: dict[str, str]) -> Step:
+    """Replace names by the nodes that they stood for."""
+
+    def word(text: Any) -> Any:
+        if isinstance(text, str):
+            for name, node in sorted(names.items(), key=lambda item: -len(item[0])):
+                text = text.replace(f"@{name}", f"node:{node}")
+        return text
+
+    options = dict(step.options)
+    if "links" in options:
+        options["links"] = word(options["links"])
+    until = step.until
+    if isinstance(until, Condition):
+        until = replace(until, at=word(until.at))
+    return replace(step, targets=word(step.targets), options=options, until=until)
+
+
+def act_time(played: Played, number: int, position: int) -> float | None:
+    """World time at which a step acted; None when it did not."""
+    for act in played.acts:
+        if (act.strand, act.step) == (number, position) and not act.undone:
+            return act.at_ms
+    return None
+
+
+def with_a_node_less(scenario: Scenario) -> Scenario | None:
+    """The same without the last node, if nothing names it."""
+    last = f"n{scenario.nodes}"
+    told = repr(scenario.strands) + repr(scenario.workload.operations)
+    if last in told:
+        return None
+    return replace(scenario, nodes=scenario.nodes - 1)
