@@ -28,23 +28,23 @@ class RefusedError(Exception):
 def verify_order(operations: Sequence[Operation], model: Model, order: Sequence[int]) -> None:
     """Accept an order: all determinate operations once, real time respected, every step legal."""
     known = {operation.index: operation for operation in relevant(operations, model)}
-    if len(set(order)) != len(order) or not set(order) <= set(known):
+    if len(set(order)) != len(order) or not known.keys() >= set(order):
         raise RefusedError("the order holds an operation twice or one that is not in the history")
     placed = [known[index] for index in order]
-    missing = [i for i, o in known.items() if o.type is not EventType.INFO and i not in set(order)]
+    there = set(order)
+    missing = [i for i, o in known.items() if o.type is not EventType.INFO and i not in there]
     if missing:
         raise RefusedError(f"operation {missing[0]} is missing in the order")
     latest_ns = -1
-    state = model.init()
     for operation in placed:
         if operation.complete_ns < latest_ns:
             raise RefusedError(
                 f"operation {operation.index} had completed before one placed earlier"
             )
         latest_ns = max(latest_ns, operation.invoke_ns)
-        legal, state = model.step(state, operation)
-        if not legal:
-            raise RefusedError(f"the model refuses operation {operation.index} at its place")
+    refused = model.replay(placed)
+    if refused is not None:
+        raise RefusedError(f"the model refuses operation {refused.index} at its place")
 
 
 def verify_window(operations: Sequence[Operation], model: Model, window: Window) -> None:

@@ -43,6 +43,19 @@ class Model:
         """Apply one operation: (whether it is legal in `state`, the state after it)."""
         raise NotImplementedError
 
+    def replay(self, operations: Iterable[Operation]) -> Operation | None:
+        """Return the first operation that is illegal when done one after another; None: all legal.
+
+        Says what `step` says. Models whose states grow override it with one state that changes,
+        since copying a long list for each element would be quadratic.
+        """
+        state = self.init()
+        for operation in operations:
+            legal, state = self.step(state, operation)
+            if not legal:
+                return operation
+        return None
+
     def equal(self, left: State, right: State) -> bool:
         """Tell whether two states are the same one; an override must be an equivalence."""
         return left == right

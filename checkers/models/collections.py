@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Container, Hashable
+from collections.abc import Container, Hashable, Iterable
 from dataclasses import replace
 from typing import Any
 
@@ -60,6 +60,16 @@ class GrowingSet(Model):
             legal = len(elements) == len(set(elements)) and state == frozenset(elements)
             return legal, state
         raise unknown_function(self, operation)
+
+    def replay(self, operations: Iterable[Operation]) -> Operation | None:
+        """Say what `step` says, with one set."""
+        elements: set[Hashable] = set()
+        for operation in operations:
+            if operation.f == "add":
+                elements.add(freeze(operation.input))
+            elif not self.step(frozenset(elements), operation)[0]:
+                return operation
+        return None
 
     def has_effect(self, operation: Operation) -> bool:
         """Everything but a read."""

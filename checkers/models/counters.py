@@ -9,7 +9,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Hashable, Sequence
+from collections.abc import Hashable, Iterable, Sequence
 
 from checkers.history import EventType, HistoryError, Operation
 from checkers.models.base import Model, State, freeze
@@ -77,6 +77,17 @@ class UniqueIds(Model):
             raise unknown_function(self, operation)
         given = freeze(operation.output)
         return given not in state, state | {given}
+
+    def replay(self, operations: Iterable[Operation]) -> Operation | None:
+        """Say what `step` says, with one set."""
+        given: set[Hashable] = set()
+        for operation in operations:
+            if operation.f != "generate":
+                raise unknown_function(self, operation)
+            if freeze(operation.output) in given:
+                return operation
+            given.add(freeze(operation.output))
+        return None
 
     def has_effect(self, operation: Operation) -> bool:
         """Tell those that told their identifier; any other one can be anybody's."""

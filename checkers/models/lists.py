@@ -9,7 +9,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Container, Hashable, Mapping, Sequence
+from bisect import bisect_left
+from collections.abc import Container, Hashable, Iterable, Mapping, Sequence
 from dataclasses import replace
 
 from checkers.history import EventType, HistoryError, Operation
@@ -35,6 +36,18 @@ class ListAppend(Model):
         if operation.f == "read":
             return state == tuple(freeze(e) for e in read_list(operation)), state
         raise unknown_function(self, operation)
+
+    def replay(self, operations: Iterable[Operation]) -> Operation | None:
+        """Say what `step` says, with one list."""
+        elements: list[Hashable] = []
+        for operation in operations:
+            if operation.f == "append":
+                elements.append(freeze(operation.input))
+            elif operation.f != "read":
+                raise unknown_function(self, operation)
+            elif elements != [freeze(e) for e in read_list(operation)]:
+                return operation
+        return None
 
     def has_effect(self, operation: Operation) -> bool:
         """Everything but a read."""
@@ -86,6 +99,26 @@ class Log(Model):
         if operation.f == "read-all" and state:
             last = max(last, state[-1][0])
         return shown == tuple(r for r in state if begin <= r[0] <= last), state
+
+    def replay(self, operations: Iterable[Operation]) -> Operation | None:
+        """Say what `step` says, with one list of records in order of offset."""
+        log: list[tuple[int, Hashable]] = []
+        offsets: list[int] = []
+        for operation in operations:
+            if operation.f == "append":
+                legal, after = self.step(tuple(log[-1:]), operation)
+                if not legal:
+                    return operation
+                assert isinstance(after, tuple)
+                log.append(after[-1])
+                offsets.append(after[-1][0])
+                continue
+            below = bisect_left(offsets, start(operation))
+            above = below + len(read_list(operation)) + 1
+            # One record more than was read shows whether a read to the end stopped too early.
+            if not self.step(tuple(log[below:above]), operation)[0]:
+                return operation
+        return None
 
     def offset(self, operation: Operation) -> int | None:
         """Return where an append put its record, as it was told or as a read showed."""

@@ -11,7 +11,8 @@ took nothing, or whatever stood at its end when it took effect.
 
 from __future__ import annotations
 
-from collections.abc import Hashable, Sequence
+from collections import deque
+from collections.abc import Hashable, Iterable, Sequence
 from dataclasses import replace
 from typing import ClassVar
 
@@ -46,6 +47,21 @@ class _Container(Model):
             return not state and operation.output is None, state
         rest = state[1:] if self.end == 0 else state[:-1]
         return unknown or state[self.end] == freeze(operation.output), rest
+
+    def replay(self, operations: Iterable[Operation]) -> Operation | None:
+        """Say what `step` says, with one deque: only the end that values leave by matters."""
+        values: deque[Hashable] = deque()
+        for operation in operations:
+            if operation.f == self.into:
+                values.append(freeze(operation.input))
+                continue
+            end = () if not values else (values[self.end],)
+            legal, rest = self.step(end, operation)
+            if not legal:
+                return operation
+            if end and rest == ():
+                values.popleft() if self.end == 0 else values.pop()
+        return None
 
     def observation(self, operation: Operation) -> Operation | None:
         """Return a removal that was refused because there was nothing."""

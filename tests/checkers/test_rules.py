@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from checkers import Status, certificate, check, wgl
 from checkers.history import INFINITY_NS
 from checkers.models import Counter as CounterModel
-from checkers.models import model_named, relevant
+from checkers.models import Model, model_named, relevant
 from checkers.outcome import Budget
 from checkers.rules import OFFSETS, RULES
 from checkers.rules.log import LogColumns, judge_columns
@@ -224,3 +224,19 @@ def shorten(told, place):
         shown_value=np.delete(told.shown_value, place),
         first_record=told.first_record - np.array([0, 1]),
     )
+
+
+@pytest.mark.parametrize("kind", [f"unique {name}" for name in RULED] + ["any queue", "any stack"])
+def test_replaying_an_order_says_what_its_steps_say(kind):
+    refused = 0
+    for case in range(500):
+        rnd = Random(f"replay-{kind}-{case}")
+        operations = draw(rnd, kind)
+        model = model_named(model_of(kind)).prepare(operations)
+        order = relevant(operations, model)
+        if rnd.random() < 0.5:
+            rnd.shuffle(order)
+        stepped = Model.replay(model, order)
+        assert model.replay(order) is stepped
+        refused += stepped is not None
+    assert 10 < refused < 490

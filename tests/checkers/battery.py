@@ -1,0 +1,225 @@
+"""A compact battery that a broken checker does not survive: known verdicts, then brute force."""
+
+from collections.abc import Iterator
+from dataclasses import replace
+from random import Random
+
+from checkers import Status, certificate, check, cycles, sessions
+from checkers.assisted import resolve
+from checkers.certificates import certificate_lines, verify_lines
+from checkers.history import EventType
+from checkers.models import model_named
+from checkers.outcome import Window
+from checkers.registry import CheckSpec, RunInput, check_keys, find_check, run_check
+from tests.checkers import histories, test_rules  # the latter registers its worlds
+from tests.checkers.histories import op, random_history, read, write
+from tests.checkers.more_worlds import RULED, paired_history
+from tests.checkers.oracle import is_linearizable
+from tests.checkers.run_evidence import good_log, record, with_log
+from tests.checkers.test_assisted import LOST, logs_of
+from tests.checkers.test_cycles import LISTS, REGISTERS
+from tests.checkers.test_sessions import script
+
+PASS, FAIL, UNKNOWN = Status.PASS, Status.FAIL, Status.UNKNOWN
+CASES = 120
+assert test_rules.CASES > CASES
+
+
+def battery() -> Iterator[str]:
+    """Yield a complaint for everything that a right checker would have judged otherwise."""
+    for part in (_known, _proofs, _whole_runs, _random):
+        try:
+            yield from part()
+        except Exception as error:  # noqa: BLE001  (a checker that dies is noticed as well)
+            yield f"{part.__name__} died: {type(error).__name__}: {error}"
+
+
+def _cas(index, pair, begin, end, **fields):
+    return op(index, "cas", (begin, end), input=pair, **fields)
+
+
+KNOWN = {
+    "closed intervals": ([write(0, 1, 0, 5), read(1, None, 5, 6)], "register", PASS),
+    "closed intervals, searched": (
+        [write(0, 1, 0, 5), write(2, 1, 0, 5), read(1, None, 5, 6)],
+        "register",
+        PASS,
+    ),
+    "apart": ([write(0, 1, 0, 4), read(1, None, 5, 6)], "register", FAIL),
+    "late effect": (
+        [write(0, 1, 0, None), read(1, None, 5, 6), read(2, 1, 90, 91)],
+        "register",
+        PASS,
+    ),
+    "never": ([write(0, 1, 0, None), read(1, None, 5, 6)], "register", PASS),
+    "failed": ([write(0, 1, 0, 1, type=EventType.FAIL), read(1, 1, 5, 6)], "register", FAIL),
+    "types": ([write(0, 1, 0, 1), read(1, True, 5, 6)], "register", FAIL),
+    "phantom": ([write(0, 1, 0, 1), read(1, 2, 5, 6)], "cas-register", FAIL),
+    "initial": ([read(0, 7, 0, 1)], "cas-register", FAIL),
+    "refused cas": (
+        [write(0, 1, 0, 1), _cas(1, [1, 2], 5, 6, type=EventType.FAIL)],
+        "cas-register",
+        FAIL,
+    ),
+    "two classes": (
+        [
+            write(0, 1, 0, None),
+            write(1, 2, 0, None),
+            write(2, 1, 0, 1),
+            read(3, 1, 2, 3),
+            read(4, 2, 4, 5),
+            read(5, 1, 6, 7),
+            read(6, 2, 8, 9),
+        ],
+        "cas-register",
+        FAIL,
+    ),
+    "the second of two that may have been": (
+        [
+            op(0, "append", (0, None), input="a"),
+            op(1, "append", (1, None), input="b"),
+            op(2, "get", (4, 5), output="b"),
+        ],
+        "kv",
+        PASS,
+    ),
+    "offsets lie": (
+        [
+            op(0, "put", (0, 1), input="a", offset=9),
+            op(1, "put", (2, 3), input="b", offset=3),
+            op(2, "get", (4, 5), output="b"),
+        ],
+        "kv",
+        PASS,
+    ),
+    "lost element": (
+        [op(0, "add", (0, 1), input=1), op(1, "read", (2, 3), output=[])],
+        "set",
+        FAIL,
+    ),
+    "unread element": (
+        [
+            op(0, "add", (0, 1), input=1),
+            op(1, "add", (2, 3), input=2),
+            op(2, "read", (4, 5), output=[2]),
+        ],
+        "set",
+        FAIL,
+    ),
+    "diverging reads": (
+        [
+            op(0, "append", (0, 9), input=1),
+            op(1, "append", (0, 9), input=2),
+            op(2, "read", (0, 9), output=[1, 2]),
+            op(3, "read", (0, 9), output=[2]),
+        ],
+        "list-append",
+        FAIL,
+    ),
+    "counted at once": (
+        [op(0, "add", (0, 5), input=1), op(1, "read", (5, 6), output=0)],
+        "counter",
+        PASS,
+    ),
+    "blocks": (
+        [op(0, "allocate", (0, 1), output=[0, 10]), op(1, "allocate", (2, 3), output=[5, 10])],
+        "producer-ids",
+        FAIL,
+    ),
+    "log with a hole": (
+        [op(i, "append", (i, i), input=i, output=i) for i in range(3)]
+        + [op(9, "read", (20, 21), output=[[0, 0], [2, 2]])],
+        "log",
+        FAIL,
+    ),
+    "topic of another id": (
+        [op(0, "create", (0, 1), output="a"), op(1, "describe", (2, 3), output={"id": "b"})],
+        "topics",
+        FAIL,
+    ),
+    "appended twice": (
+        [
+            op(0, "append", (0, 1), input="a"),
+            op(1, "append", (2, 3), input="a"),
+            op(2, "read", (4, 5), output="a"),
+        ],
+        "config",
+        PASS,
+    ),
+}
+
+
+def _known() -> Iterator[str]:
+    for name, (operations, model, expected) in KNOWN.items():
+        found = check(operations, model)
+        if found.status is not expected:
+            yield f"{name}: {found.status}: {found.summary}"
+    two = [*KNOWN["never"][0], *(replace(o, key="b", index=o.index + 9) for o in KNOWN["apart"][0])]
+    if check(two, "register").status is not FAIL:
+        yield "the second of two keys is wrong"
+
+
+def _proofs() -> Iterator[str]:
+    """A verifier must refuse."""
+    right = [write(0, 1, 0, 1), write(1, 2, 2, 3)]
+    model = model_named("register")
+    refused = [
+        ("real time", lambda: certificate.verify_order(right, model, [1, 0])),
+        ("missing", lambda: certificate.verify_order(right, model, [0])),
+        ("illegal", lambda: certificate.verify_order([read(0, 5, 0, 1)], model, [0])),
+        ("right", lambda: certificate.verify_window(right, model, Window((0, 1)))),
+        (
+            "torn",
+            lambda: certificate.verify_window([*right, read(2, 2, 5, 6)], model, Window((0, 2))),
+        ),
+    ]
+    for name, verify in refused:
+        try:
+            verify()
+        except certificate.RefusedError:
+            continue
+        yield f"a proof is accepted that is none: {name}"
+
+
+def _whole_runs() -> Iterator[str]:
+    spec = CheckSpec("linearizable", {"model": "register"})
+    good = [write(0, 1, 0, 1, key="a")]
+    bad = [replace(o, key="b", index=o.index + 5) for o in KNOWN["apart"][0]]
+    run = RunInput([], [*good, *bad])
+    if run_check(spec, run).status is not FAIL:
+        yield "one of two keys is wrong"
+    lines = certificate_lines(check_keys(find_check(spec), spec, run))
+    if verify_lines(lines, run.operations, model_named("register")):
+        yield "its own certificates are refused"
+    for model, cases in (("list-append", LISTS), ("rw-register", REGISTERS)):
+        for kind, history in cases.items():
+            found = cycles.check(RunInput([], history), {"model": model})
+            if kind not in {anomaly["kind"] for anomaly in found.anomalies}:
+                yield f"{model}: {kind} is not seen"
+    back = script([("write", 1), ("write", 2)], [("read", 2), ("read", 1)])
+    if sessions.check_key(back, {}).status is not FAIL:
+        yield "reads go back"
+    open_ = resolve([LOST], logs_of([("k", "b"), ("k", "a")], committed=1)).operations
+    if open_[0].type is not EventType.INFO:
+        yield "what was not committed is taken as an effect"
+    divergent = with_log("n2", [*good_log("n2")[:5], record("n2", 5, epoch=2)])
+    kinds = {a["kind"] for a in run_check(CheckSpec("log-agreement"), divergent).anomalies}
+    if "committed-divergence" not in kinds:
+        yield "logs of different epochs agree"
+
+
+def _random() -> Iterator[str]:
+    kinds = ["register", "unique-register", "cas-register", "kv", "set", "config", "topics"]
+    for kind in [*kinds, *(f"unique {name}" for name in RULED), "any queue", "any counter"]:
+        name = "register" if kind == "unique-register" else kind.split()[-1]
+        world = histories.WORLDS[kind]
+        for case in range(CASES):
+            rnd = Random(f"battery-{kind}-{case}")
+            if kind in ("unique queue", "unique stack") and case % 2:
+                operations = paired_history(rnd, world.into, world.out_of)
+            else:
+                operations, _ = random_history(rnd, kind, size_max=rnd.randint(2, 7))
+            expected = PASS if is_linearizable(operations, name) else FAIL
+            found = check(operations, name)
+            if found.status is not expected:
+                yield f"{kind} {case}: {found.status}, not {expected}: {found.summary}"
