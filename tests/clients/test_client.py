@@ -30,7 +30,9 @@ class Session:
         while time.monotonic() < deadline:
             for node, endpoint in self.controllers.items():
                 quorum = await self.client.describe_quorum(endpoint)
-                if quorum.error is quorum.top_level_error is ErrorCode.none:
+                # Who has just been elected is not active before its LeaderChange is committed.
+                leads = quorum.error is quorum.top_level_error is ErrorCode.none
+                if leads and quorum.high_watermark > 0:
                     return node, node % 3 + 1
             await asyncio.sleep(0.05)
         raise AssertionError("no leader")
