@@ -69,13 +69,6 @@ class Node:
             LogConfig(segment_bytes=config.metadata_log_segment_bytes),
             self._disk_failed,
         )
-        seams.trace(
-            "recovered",
-            start_offset=log.start_offset,
-            end_offset=log.end_offset,
-            last_epoch=log.last_epoch,
-            truncated_bytes=log.truncated_bytes,
-        )
         self.raft = RaftClient(
             raft_config(config, directory_id),
             seams.clock,
@@ -87,11 +80,25 @@ class Node:
             METADATA_DIRECTORY,
             on_fatal,
         )
+        held = self.raft.log
+        seams.trace(
+            "recovered",
+            start_offset=held.start_offset,
+            end_offset=held.end_offset,
+            last_epoch=held.last_fetched_epoch,
+            truncated_bytes=log.truncated_bytes,
+        )
         self.controller = QuorumController(
             self.raft,
             seams.clock,
             seams.trace,
-            ControllerSettings(max_idle_interval_ms=config.metadata_max_idle_interval_ms),
+            ControllerSettings(
+                max_idle_interval_ms=config.metadata_max_idle_interval_ms,
+                max_record_bytes_between_snapshots=(
+                    config.metadata_log_max_record_bytes_between_snapshots
+                ),
+                max_snapshot_interval_ms=config.metadata_log_max_snapshot_interval_ms,
+            ),
         )
         self.raft.register(self.controller)
         self._apis = ControllerApis(self.controller, self.raft, cluster_info(config), seams.random)
@@ -139,6 +146,9 @@ def raft_config(config: NodeConfig, directory_id: uuid.UUID) -> RaftConfig:
         request_timeout_ms=config.controller_quorum_request_timeout_ms,
         retry_backoff_ms=config.controller_quorum_retry_backoff_ms,
         fetch_max_bytes=config.controller_quorum_fetch_max_bytes,
+        fetch_snapshot_max_bytes=config.controller_quorum_fetch_snapshot_max_bytes,
+        metadata_max_retention_bytes=config.metadata_max_retention_bytes,
+        metadata_max_retention_ms=config.metadata_max_retention_ms,
     )
 
 

@@ -53,6 +53,10 @@ class NodeConfig:
     """By node id."""
     metadata_log_dir: Path
     metadata_log_segment_bytes: int
+    metadata_log_max_record_bytes_between_snapshots: int
+    metadata_log_max_snapshot_interval_ms: int
+    metadata_max_retention_bytes: int
+    metadata_max_retention_ms: int
     metadata_max_idle_interval_ms: int
     controller_quorum_election_timeout_ms: int
     controller_quorum_fetch_timeout_ms: int
@@ -61,6 +65,7 @@ class NodeConfig:
     controller_quorum_request_timeout_ms: int
     controller_quorum_retry_backoff_ms: int
     controller_quorum_fetch_max_bytes: int
+    controller_quorum_fetch_snapshot_max_bytes: int
     kraftprobe_routes: Mapping[int, tuple[str, int]]
     """Where to dial a peer, by its id, instead of at its own address."""
     kraftprobe_brokers: tuple[Endpoint, ...]
@@ -174,6 +179,10 @@ _KEYS: Final[Mapping[str, tuple[Callable[[str], Any], Any]]] = {
     "controller.quorum.voters": (_endpoints, _REQUIRED),
     "metadata.log.dir": (_path, _REQUIRED),
     "metadata.log.segment.bytes": (_whole_number(1024), 1 << 30),
+    "metadata.log.max.record.bytes.between.snapshots": (_whole_number(1), 20 * 1024 * 1024),
+    "metadata.log.max.snapshot.interval.ms": (_whole_number(0), 3_600_000),
+    "metadata.max.retention.bytes": (_whole_number(0, 2**63 - 1), 100 * 1024 * 1024),
+    "metadata.max.retention.ms": (_whole_number(0, 2**63 - 1), 7 * 24 * 3600 * 1000),
     "metadata.max.idle.interval.ms": (_whole_number(0), 500),
     "controller.quorum.election.timeout.ms": (_whole_number(1), 1000),
     "controller.quorum.fetch.timeout.ms": (_whole_number(1), 2000),
@@ -182,6 +191,7 @@ _KEYS: Final[Mapping[str, tuple[Callable[[str], Any], Any]]] = {
     "controller.quorum.request.timeout.ms": (_whole_number(1), 2000),
     "controller.quorum.retry.backoff.ms": (_whole_number(0), 20),
     "controller.quorum.fetch.max.bytes": (_whole_number(1), 1 << 20),
+    "controller.quorum.fetch.snapshot.max.bytes": (_whole_number(1), 1 << 20),
     "kraftprobe.routes": (_routes, {}),
     "kraftprobe.brokers": (_endpoints, ()),
     "kraftprobe.trace.file": (_path, None),

@@ -41,6 +41,7 @@ from cluster.controller.result import (
     PendingReply,
     RequestError,
 )
+from cluster.controller.snapshot_generator import SnapshotGenerator
 from cluster.controller.speculative import SpeculativeState
 from cluster.controller.state import MetadataState, ReplayError
 from cluster.errors import ErrorCode
@@ -52,6 +53,7 @@ from cluster.kraft.types import (
     LeaderAndEpoch,
     NotLeaderError,
 )
+from cluster.log.snapshot import Snapshot
 from cluster.ports import Clock, Timer, Trace
 
 R = TypeVar("R")
@@ -74,6 +76,13 @@ class QuorumController:
         self._trace = trace
         self._settings = settings or ControllerSettings()
         self._queue = EventQueue()
+        self._snapshots = SnapshotGenerator(
+            self.image,
+            clock,
+            raft.create_snapshot,
+            self._settings.max_record_bytes_between_snapshots,
+            self._settings.max_snapshot_interval_ms,
+        )
         self.heartbeats = BrokerHeartbeatManager(clock, self._settings.broker_session_timeout_ms)
         self.periodic_tasks = PeriodicTasks(clock, self.heartbeats, self._append_internal_event)
         self._deferred: deque[DeferredWrite] = deque()
@@ -103,6 +112,10 @@ class QuorumController:
         """Replay committed batches. Raises ReplayError: the node must stop."""
         self._queue.append(lambda: self._on_commit(batches))
 
+    def handle_load_snapshot(self, snapshot: Snapshot) -> None:
+        """Replace the image. Raises IllegalStateError when active, ReplayError: the node stops."""
+        self._queue.append(lambda: self._on_load_snapshot(snapshot))
+
     def handle_leader_change(self, leader: LeaderAndEpoch) -> None:
         """Claim or renounce. Raises IllegalStateError when told to claim before the replay."""
         self._queue.append(lambda: self._on_leader_change(leader))
@@ -116,6 +129,21 @@ class QuorumController:
             self.image.apply(batch)
         self.speculative.drop_through(self.image.offset)
         self._complete_deferred()
+        self._snapshots.on_commit(batches)
+        if self._snapshots.is_due:
+            self._queue.append(self._on_snapshot_due)
+
+    def _on_snapshot_due(self) -> None:
+        if self._queue.is_idle:  # else at the next commit
+            self._snapshots.generate()
+
+    def _on_load_snapshot(self, snapshot: Snapshot) -> None:
+        if self.is_active:
+            raise IllegalStateError(f"told to load {snapshot.id} while this node may append")
+        assert self.speculative.is_empty
+        self.image.load(snapshot)
+        self._snapshots.on_load()
+        self._trace("load-snapshot", offset=snapshot.id.offset, epoch=snapshot.id.epoch)
 
     def _on_leader_change(self, leader: LeaderAndEpoch) -> None:
         is_own = leader.leader_id == self._raft.node_id

@@ -22,6 +22,11 @@ class EventQueue:
         self.failure: BaseException | None = None
         """What an event raised. The node must stop; nothing runs any more."""
 
+    @property
+    def is_idle(self) -> bool:
+        """Whether no event waits, apart from one that may be running."""
+        return not self._events
+
     def append(self, event: Callable[[], None]) -> None:
         """Run an event now, or after those that are before it.
 

@@ -16,6 +16,10 @@ class ControllerSettings:
     max_idle_interval_ms: float = 500
     """metadata.max.idle.interval.ms; 0 turns the NoOpRecord off."""
     max_records_per_batch: int = RECORDS_PER_BATCH_MAX
+    max_record_bytes_between_snapshots: int = 20 * 1024 * 1024
+    """metadata.log.max.record.bytes.between.snapshots"""
+    max_snapshot_interval_ms: float = 3_600_000
+    """metadata.log.max.snapshot.interval.ms; 0 turns snapshots by time off."""
     broker_session_timeout_ms: float = 9_000
     """broker.session.timeout.ms"""
 

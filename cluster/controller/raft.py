@@ -5,7 +5,9 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import Protocol
 
+from cluster.controller.snapshot_generator import Writer
 from cluster.kraft.types import LeaderAndEpoch
+from cluster.log.types import OffsetAndEpoch
 
 
 class Raft(Protocol):
@@ -38,6 +40,11 @@ class Raft(Protocol):
 
     def resign(self, epoch: int) -> None:
         """Give up leadership of this epoch."""
+
+    def create_snapshot(
+        self, snapshot_id: OffsetAndEpoch, last_contained_log_timestamp_ms: int
+    ) -> Writer | None:
+        """Begin a snapshot of all below an offset; None when there is no need of it."""
 
     def confirm_leadership(self, done: Callable[[bool], None]) -> None:
         """Tell whether a majority confirmed this leadership by a round trip from now on."""

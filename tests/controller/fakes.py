@@ -77,6 +77,21 @@ class FakeClock:
 
 
 @dataclass
+class FakeWriter:
+    id: object
+    timestamp_ms: int
+    values: list = field(default_factory=list)
+    frozen: bool = False
+
+    def append(self, values):
+        assert not self.frozen
+        self.values += values
+
+    def freeze(self):
+        self.frozen = True
+
+
+@dataclass
 class FakeRaft:
     """Holds the log; commits, elects and confirms only when the test says so."""
 
@@ -89,6 +104,7 @@ class FakeRaft:
     scheduled: int = 0
     resigned: list = field(default_factory=list)
     failure: Exception | None = None
+    snapshots: list = field(default_factory=list)
     listener: object = None
 
     @property
@@ -126,6 +142,12 @@ class FakeRaft:
 
     def resign(self, epoch):
         self.resigned.append(epoch)
+
+    def create_snapshot(self, snapshot_id, last_contained_log_timestamp_ms):
+        if self.snapshots and self.snapshots[-1].id >= snapshot_id:
+            return None
+        self.snapshots.append(FakeWriter(snapshot_id, last_contained_log_timestamp_ms))
+        return self.snapshots[-1]
 
     def confirm_leadership(self, done):
         self.confirmations.append(done)
