@@ -23,10 +23,15 @@ from cluster.errors import ErrorCode
 from cluster.kraft.messages import DescribeQuorumRequest, DescribeQuorumResponse
 from cluster.ports import Endpoint, Failure, Network
 from cluster.protocol.messages import (
+    NO_THROTTLE,
     CreatePartitionsRequest,
     CreateTopicsRequest,
     DeleteTopicsRequest,
     IncrementalAlterConfigsRequest,
+    UnregisterBrokerRequest,
+    UnregisterBrokerResponse,
+    UpdateFeaturesRequest,
+    UpdateFeaturesResponse,
 )
 
 DEFAULT_TIMEOUT_MS: Final = 30_000.0
@@ -39,6 +44,12 @@ _ERROR_RESPONSES: Final[dict[type[Any], Callable[[Any, ErrorCode, str | None], A
     DeleteTopicsRequest: delete_topics_error,
     CreatePartitionsRequest: create_partitions_error,
     IncrementalAlterConfigsRequest: alter_configs_error,
+    UnregisterBrokerRequest: lambda _request, error, message: UnregisterBrokerResponse(
+        throttle_time=NO_THROTTLE, error_code=error, error_message=message
+    ),
+    UpdateFeaturesRequest: lambda _request, error, message: UpdateFeaturesResponse(
+        throttle_time=NO_THROTTLE, error_code=error, error_message=message
+    ),
     DescribeQuorumRequest: lambda _request, error, _message: DescribeQuorumResponse(
         error, -1, -1, -1, top_level_error=error
     ),

@@ -8,6 +8,8 @@
   confirmed read that names this node as the controller, or else this node's image.
 - DescribeCluster: every node tells the controllers on the controller listener, the brokers on the
   client listener.
+- UpdateFeatures, UnregisterBroker, and what brokers and controllers ask of the active controller
+  (`broker_apis`): by the active controller.
 
 A node's image may be stale. A Metadata answer that names its own sender as the controller is not:
 it was confirmed. Answers from an image never name their sender, so a client can tell them apart.
@@ -19,6 +21,7 @@ from collections.abc import Callable
 from functools import partial
 from typing import Any
 
+from cluster.controller.broker_apis import BrokerApis
 from cluster.controller.cluster_info import ClusterInfo
 from cluster.controller.configuration_control import incremental_alter_configs
 from cluster.controller.controller import QuorumController
@@ -32,6 +35,7 @@ from cluster.controller.error_responses import (
     metadata_error,
 )
 from cluster.controller.raft import Raft
+from cluster.controller.registrations import client_endpoints
 from cluster.controller.topic_changes import create_partitions, delete_topics
 from cluster.controller.topic_creation import create_topics
 from cluster.errors import ErrorCode
@@ -74,6 +78,7 @@ class ControllerApis:
             DescribeConfigsRequest: self._describe_configs,
             MetadataRequest: self._metadata,
             DescribeClusterRequest: self._describe_cluster,
+            **BrokerApis(controller, cluster).handlers,
         }
 
     def handles(self, message: object) -> bool:
@@ -139,22 +144,22 @@ class ControllerApis:
             on_error: Callable[[ErrorCode, str | None], MetadataResponse]
             on_error = partial(metadata_error, request)
         elif self._controller.is_active:
-            on_error = partial(self._metadata_of_image, request)
+            on_error = partial(self._metadata_of_image, listener, request)
         else:
-            reply(self._metadata_of_image(request, ErrorCode.none, None))
+            reply(self._metadata_of_image(listener, request, ErrorCode.none, None))
             return
         self._controller.append_read_event(
-            lambda state: describe_metadata(request, state, self._cluster, own_id),
+            lambda state: describe_metadata(request, state, self._cluster, listener, own_id),
             on_error,
             METADATA_CONFIRMATION_MS,
             reply,
         )
 
     def _metadata_of_image(
-        self, request: MetadataRequest, _error: ErrorCode, _message: str | None
+        self, listener: str, request: MetadataRequest, _error: ErrorCode, _message: str | None
     ) -> MetadataResponse:
         state = self._controller.image.state
-        return describe_metadata(request, state, self._cluster, self._other_leader_id())
+        return describe_metadata(request, state, self._cluster, listener, self._other_leader_id())
 
     def _other_leader_id(self) -> int:
         """Return the leader that this node knows, unless it is itself: that needs confirmation."""
@@ -166,4 +171,19 @@ class ControllerApis:
     ) -> None:
         to_controller = listener == self._cluster.controller_listener
         leader_id = self._raft.leader_and_epoch.leader_id
-        reply(describe_cluster(request, self._cluster, leader_id, to_controller=to_controller))
+        if to_controller:
+            endpoints = [(endpoint, False) for endpoint in self._cluster.controllers]
+        else:
+            endpoints = [
+                (endpoint, broker is not None and broker.fenced)
+                for endpoint, broker in client_endpoints(
+                    self._controller.image.state,
+                    self._cluster,
+                    listener,
+                    fenced=request.include_fenced_brokers,
+                )
+            ]
+        cluster_id = self._cluster.cluster_id
+        reply(
+            describe_cluster(request, cluster_id, endpoints, leader_id, to_controller=to_controller)
+        )

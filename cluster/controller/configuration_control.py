@@ -12,8 +12,11 @@ import enum
 from collections import Counter
 
 from cluster.controller.cluster_info import ClusterInfo
+from cluster.controller.feature_levels import is_elr_enabled
+from cluster.controller.leadership import MIN_INSYNC_REPLICAS
 from cluster.controller.records import MetadataRecord
-from cluster.controller.records.topic import ConfigRecord
+from cluster.controller.records.topic import ClearElrRecord, ConfigRecord
+from cluster.controller.registrations import broker_ids
 from cluster.controller.result import NO_ERROR, ApiError, ControllerResult
 from cluster.controller.state import ConfigResource, MetadataState, ResourceType
 from cluster.controller.topic_names import invalid_name_reason
@@ -109,7 +112,19 @@ def _changes(
                     value=value,
                 )
             )
-    return records
+    return [*records, *_cleared_elr(resource, records, state)]
+
+
+def _cleared_elr(
+    resource: ConfigResource, changes: list[MetadataRecord], state: MetadataState
+) -> list[MetadataRecord]:
+    """Clear the ELRs that were kept under another min.insync.replicas (KIP-966)."""
+    names = {change.name for change in changes if isinstance(change, ConfigRecord)}
+    if MIN_INSYNC_REPLICAS not in names or not is_elr_enabled(state):
+        return []
+    if resource.type == ResourceType.TOPIC:
+        return [ClearElrRecord(topic_name=resource.name)]
+    return [ClearElrRecord()] if resource.name == "" else []
 
 
 def check_resource(resource: ConfigResource, state: MetadataState, cluster: ClusterInfo) -> None:
@@ -123,19 +138,19 @@ def check_resource(resource: ConfigResource, state: MetadataState, cluster: Clus
             message = f"The topic '{resource.name}' does not exist."
             raise ConfigError(ErrorCode.unknown_topic_or_partition, message)
     elif resource.type == ResourceType.BROKER:
-        _check_broker(resource.name, cluster)
+        _check_broker(resource.name, state, cluster)
     else:
         message = f"Unsupported resource type {resource.type}."
         raise ConfigError(ErrorCode.invalid_request, message)
 
 
-def _check_broker(name: str, cluster: ClusterInfo) -> None:
+def _check_broker(name: str, state: MetadataState, cluster: ClusterInfo) -> None:
     if name == "":
         return
     if not (name.isascii() and name.isdecimal()):
         message = f"Invalid broker name '{name}'."
         raise ConfigError(ErrorCode.invalid_request, message)
-    if name not in {str(broker_id) for broker_id in cluster.broker_ids}:
+    if name not in {str(broker_id) for broker_id in broker_ids(state, cluster)}:
         message = f"No broker with id {name} found."
         raise ConfigError(ErrorCode.broker_id_not_registered, message)
 

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 
 from cluster.controller.cluster_info import ClusterInfo
 from cluster.controller.configuration_control import ConfigError, check_resource
+from cluster.controller.registrations import client_endpoints, is_offline
 from cluster.controller.result import NO_ERROR
 from cluster.controller.state import ConfigResource, MetadataState, ResourceType, TopicImage
 from cluster.controller.topic_names import invalid_name_reason
@@ -128,10 +129,15 @@ def _describe_config(
 
 
 def describe_metadata(
-    request: MetadataRequest, state: MetadataState, cluster: ClusterInfo, controller_id: int
+    request: MetadataRequest,
+    state: MetadataState,
+    cluster: ClusterInfo,
+    listener: str,
+    controller_id: int,
 ) -> MetadataResponse:
     """Return the brokers and the topics asked for by name or id, all when `topics` is null.
 
+    Brokers are told with their address on `listener`, those that are fenced not at all.
     Nothing is created, whatever `allow_auto_topic_creation` says.
     """
     if request.topics is None:
@@ -143,9 +149,12 @@ def describe_metadata(
         throttle_time=NO_THROTTLE,
         brokers=tuple(
             MetadataResponseBroker(
-                node_id=BrokerId(broker.node_id), host=broker.host, port=i32(broker.port)
+                node_id=BrokerId(endpoint.node_id),
+                host=endpoint.host,
+                port=i32(endpoint.port),
+                rack=None if broker is None else broker.rack,
             )
-            for broker in cluster.brokers
+            for endpoint, broker in client_endpoints(state, cluster, listener)
         ),
         cluster_id=cluster.cluster_id,
         controller_id=BrokerId(controller_id),
@@ -194,35 +203,41 @@ def _partition_metadata(
         leader_epoch=i32(partition.leader_epoch),
         replica_nodes=tuple(map(BrokerId, partition.replicas)),
         isr_nodes=tuple(map(BrokerId, partition.isr)),
+        offline_replicas=tuple(
+            BrokerId(replica) for replica in partition.replicas if is_offline(state, replica)
+        ),
     )
 
 
 def describe_cluster(
     request: DescribeClusterRequest,
-    cluster: ClusterInfo,
+    cluster_id: str,
+    endpoints: Sequence[tuple[Endpoint, bool]],
     controller_id: int,
     *,
     to_controller: bool,
 ) -> DescribeClusterResponse:
-    """Return brokers, or on the controller listener controllers (KIP-919)."""
+    """Return brokers, or on the controller listener controllers (KIP-919).
+
+    `endpoints`: where they are, and whether they are fenced.
+    """
     wanted = ENDPOINTS_OF_CONTROLLERS if to_controller else ENDPOINTS_OF_BROKERS
     if request.endpoint_type == wanted:
-        endpoints = cluster.controllers if to_controller else cluster.brokers
-        return _cluster_response(request, cluster, controller_id, endpoints)
+        return _cluster_response(request, cluster_id, controller_id, endpoints)
     if request.endpoint_type in {ENDPOINTS_OF_BROKERS, ENDPOINTS_OF_CONTROLLERS}:
         error = ErrorCode.mismatched_endpoint_type
         message = "The request was sent to an endpoint of the other type."
     else:
         error = ErrorCode.unsupported_endpoint_type
         message = f"Unsupported endpoint type {request.endpoint_type}."
-    return _cluster_response(request, cluster, -1, (), error, message)
+    return _cluster_response(request, cluster_id, -1, (), error, message)
 
 
 def _cluster_response(
     request: DescribeClusterRequest,
-    cluster: ClusterInfo,
+    cluster_id: str,
     controller_id: int,
-    endpoints: tuple[Endpoint, ...],
+    endpoints: Sequence[tuple[Endpoint, bool]],
     error: ErrorCode = ErrorCode.none,
     message: str | None = None,
 ) -> DescribeClusterResponse:
@@ -231,15 +246,15 @@ def _cluster_response(
         error_code=error,
         error_message=message,
         endpoint_type=request.endpoint_type,
-        cluster_id=cluster.cluster_id,
+        cluster_id=cluster_id,
         controller_id=BrokerId(controller_id),
         brokers=tuple(
             DescribeClusterBroker(
                 broker_id=BrokerId(endpoint.node_id),
                 host=endpoint.host,
                 port=i32(endpoint.port),
-                is_fenced=False,
+                is_fenced=fenced,
             )
-            for endpoint in endpoints
+            for endpoint, fenced in endpoints
         ),
     )

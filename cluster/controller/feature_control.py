@@ -4,21 +4,24 @@ from __future__ import annotations
 
 from typing import Final
 
+from cluster.controller.feature_levels import (
+    ELIGIBLE_LEADER_REPLICAS,
+    ELIGIBLE_LEADER_REPLICAS_MAX,
+    METADATA_VERSION,
+    METADATA_VERSION_LEVEL,
+)
 from cluster.controller.image import MetadataImage
 from cluster.controller.records import MetadataRecord
 from cluster.controller.records.system import FeatureLevelRecord
 from cluster.controller.state import MetadataState
 from cluster.protocol.features import Features, FinalizedFeature, SupportedFeature
 
-METADATA_VERSION = "metadata.version"
-METADATA_VERSION_LEVEL = 30
-"""4.3-IV0, the level of Kafka 4.3: the lowest that allows every record version that we write."""
-
 KRAFT_VERSION = "kraft.version"
 
 SUPPORTED: Final = (
     # We write newer records than a lower level allows, and know of no higher one.
     SupportedFeature(METADATA_VERSION, METADATA_VERSION_LEVEL, METADATA_VERSION_LEVEL),
+    SupportedFeature(ELIGIBLE_LEADER_REPLICAS, 0, ELIGIBLE_LEADER_REPLICAS_MAX),
     SupportedFeature(KRAFT_VERSION, 0, 0),  # voters are static
 )
 
@@ -28,10 +31,10 @@ def features_of(image: MetadataImage) -> Features:
 
     As in Kafka a `kraft.version` of 0 is not named among the finalized features.
     """
-    level = image.state.features.get(METADATA_VERSION)
-    if level is None:
-        return Features(SUPPORTED)
-    return Features(SUPPORTED, (FinalizedFeature(METADATA_VERSION, level),), image.offset)
+    features = image.state.features
+    levels = [(name, features.get(name)) for name in sorted(features.keys())]
+    finalized = tuple(FinalizedFeature(name, level) for name, level in levels if level)
+    return Features(SUPPORTED, finalized, image.offset if finalized else -1)
 
 
 def bootstrap_records(committed: MetadataState) -> tuple[MetadataRecord, ...]:

@@ -29,7 +29,7 @@ from cluster.controller.state import (
 
 MIN_INSYNC_REPLICAS = "min.insync.replicas"
 UNCLEAN_LEADER_ELECTION = "unclean.leader.election.enable"
-_DEFAULT_MIN_INSYNC_REPLICAS = 1
+DEFAULT_MIN_INSYNC_REPLICAS = 1
 ELECTIONS_PER_EVENT_MAX = 1_000
 """MAX_ELECTIONS_PER_IMBALANCE: so many partitions are balanced at once, the rest later."""
 NO_BROKER = -1
@@ -64,7 +64,7 @@ def min_insync_replicas(state: MetadataState, topic: str) -> int:
     """Return what is configured for a topic, for all brokers, or the default."""
     value = _topic_config(state, topic, MIN_INSYNC_REPLICAS)
     if value is None or not (value.isascii() and value.isdecimal()) or int(value) < 1:
-        return _DEFAULT_MIN_INSYNC_REPLICAS
+        return DEFAULT_MIN_INSYNC_REPLICAS
     return int(value)
 
 

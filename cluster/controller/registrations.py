@@ -52,6 +52,14 @@ def is_active(state: MetadataState, broker_id: int) -> bool:
     return broker is not None and not broker.fenced and not broker.in_controlled_shutdown
 
 
+def is_offline(state: MetadataState, broker_id: int) -> bool:
+    """Tell whether clients are told that a replica on this broker cannot be reached."""
+    if is_static(state):
+        return False
+    broker = state.brokers.get(broker_id)
+    return broker is None or broker.fenced
+
+
 def checked_epoch(state: MetadataState, broker_id: int, epoch: int) -> BrokerRegistration:
     """Return a registration. Raises RequestError with STALE_BROKER_EPOCH for any other epoch."""
     broker = state.brokers.get(broker_id)

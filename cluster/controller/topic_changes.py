@@ -169,7 +169,7 @@ def _partitions(
         )
     factor = len(state.partition(topic.id, 0).replicas)
     if item.assignments is None:
-        placements = new_placements(additional, factor, cluster, random)
+        placements = new_placements(additional, factor, state, cluster, random)
     else:
         if len(item.assignments) != additional:
             message = (
@@ -178,8 +178,8 @@ def _partitions(
             )
             raise TopicError(ErrorCode.invalid_replica_assignment, message)
         placements = [tuple(map(int, chosen.broker_ids)) for chosen in item.assignments]
-        check_manual_placements(placements, factor, cluster)
+        check_manual_placements(placements, factor, state, cluster)
     return [
-        partition_record(topic.id, index, replicas)
+        partition_record(topic.id, index, replicas, state)
         for index, replicas in enumerate(placements, topic.partition_count)
     ]

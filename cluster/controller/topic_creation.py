@@ -10,13 +10,19 @@ from cluster.controller.cluster_info import ClusterInfo
 from cluster.controller.placement import place_replicas
 from cluster.controller.records import MetadataRecord
 from cluster.controller.records.topic import ConfigRecord, PartitionRecord, TopicRecord
+from cluster.controller.registrations import (
+    broker_ids,
+    default_directory,
+    is_active,
+    is_static,
+)
 from cluster.controller.result import (
     RECORDS_PER_BATCH_MAX,
     ApiError,
     ControllerResult,
     RequestError,
 )
-from cluster.controller.state import UNASSIGNED_DIRECTORY, MetadataState, ResourceType
+from cluster.controller.state import MetadataState, ResourceType
 from cluster.controller.topic_names import invalid_name_reason, similar_name
 from cluster.errors import ErrorCode
 from cluster.kraft.messages import METADATA_TOPIC
@@ -68,14 +74,14 @@ def create_topics(
         try:
             check_named_once(counts, name)
             _check_name(name, state, similar_in_request)
-            placements = _placements(topic, cluster, random)
+            placements = _placements(topic, state, cluster, random)
             configs = _configs(topic)
         except TopicError as refusal:
             results.append(_refused(name, refusal.api_error))
             continue
         similar_in_request[similar_name(name)] = name
         topic_id = new_topic_id(random, state)
-        records += _records(name, topic_id, placements, configs)
+        records += _records(name, topic_id, placements, configs, state)
         if len(records) > RECORDS_PER_BATCH_MAX:
             raise RequestError(
                 ErrorCode.policy_violation,
@@ -113,10 +119,10 @@ def _check_name(name: str, state: MetadataState, similar_in_request: dict[str, s
 
 
 def _placements(
-    topic: CreatableTopic, cluster: ClusterInfo, random: Random
+    topic: CreatableTopic, state: MetadataState, cluster: ClusterInfo, random: Random
 ) -> list[tuple[int, ...]]:
     if topic.assignments:
-        return _manual_placements(topic, cluster)
+        return _manual_placements(topic, state, cluster)
     if topic.replication_factor == 0 or topic.replication_factor < -1:
         raise TopicError(
             ErrorCode.invalid_replication_factor,
@@ -137,24 +143,36 @@ def _placements(
         if topic.replication_factor == -1
         else topic.replication_factor
     )
-    return new_placements(count, factor, cluster, random)
+    return new_placements(count, factor, state, cluster, random)
 
 
 def new_placements(
-    count: int, factor: int, cluster: ClusterInfo, random: Random
+    count: int, factor: int, state: MetadataState, cluster: ClusterInfo, random: Random
 ) -> list[tuple[int, ...]]:
     """Return replicas for `count` partitions. Raises TopicError when there are too few brokers."""
-    brokers = cluster.broker_ids
+    brokers = broker_ids(state, cluster)
     if factor > len(brokers):
         message = (
             f"Unable to replicate the partition {factor} time(s): The target replication factor "
             f"of {factor} cannot be reached because only {len(brokers)} broker(s) are registered."
         )
         raise TopicError(ErrorCode.invalid_replication_factor, message)
-    return place_replicas(random, brokers, count, factor)
+    if is_static(state):
+        return place_replicas(random, brokers, count, factor)
+    alive = [broker for broker in brokers if is_active(state, broker)]
+    if not alive:
+        message = (
+            f"Unable to replicate the partition {factor} time(s): All brokers are currently "
+            "fenced or in controlled shutdown."
+        )
+        raise TopicError(ErrorCode.invalid_replication_factor, message)
+    rest = [broker for broker in brokers if broker not in alive]
+    return place_replicas(random, alive, count, factor, rest)
 
 
-def _manual_placements(topic: CreatableTopic, cluster: ClusterInfo) -> list[tuple[int, ...]]:
+def _manual_placements(
+    topic: CreatableTopic, state: MetadataState, cluster: ClusterInfo
+) -> list[tuple[int, ...]]:
     if topic.replication_factor != -1:
         message = (
             "A manual partition assignment was specified, but replication factor was not set to -1."
@@ -180,17 +198,18 @@ def _manual_placements(topic: CreatableTopic, cluster: ClusterInfo) -> list[tupl
             "partitions should be a consecutive 0-based integer sequence",
         )
     placements = [tuple(map(int, by_index[index].broker_ids)) for index in range(len(by_index))]
-    check_manual_placements(placements, len(placements[0]), cluster)
+    check_manual_placements(placements, len(placements[0]), state, cluster)
     return placements
 
 
 def check_manual_placements(
-    placements: Sequence[tuple[int, ...]], factor: int, cluster: ClusterInfo
+    placements: Sequence[tuple[int, ...]], factor: int, state: MetadataState, cluster: ClusterInfo
 ) -> None:
     """Check replicas that the client chose. Raises TopicError with INVALID_REPLICA_ASSIGNMENT."""
+    known = broker_ids(state, cluster)
     for replicas in placements:
         message = None
-        unknown = [broker for broker in replicas if broker not in cluster.broker_ids]
+        unknown = [broker for broker in replicas if broker not in known]
         if not replicas:
             message = "The manual partition assignment includes an empty replica list."
         elif len(set(replicas)) != len(replicas):
@@ -206,8 +225,20 @@ def check_manual_placements(
                 f"replica(s), but this is not consistent with previous partitions, which have "
                 f"{factor} replica(s)."
             )
+        elif not in_sync_at_first(state, replicas):
+            message = (
+                "All brokers specified in the manual partition assignment are fenced or in "
+                "controlled shutdown."
+            )
         if message is not None:
             raise TopicError(ErrorCode.invalid_replica_assignment, message)
+
+
+def in_sync_at_first(state: MetadataState, replicas: tuple[int, ...]) -> tuple[int, ...]:
+    """Return the first ISR: the replicas on brokers that are alive."""
+    if is_static(state):
+        return replicas
+    return tuple(replica for replica in replicas if is_active(state, replica))
 
 
 def _configs(topic: CreatableTopic) -> dict[str, str]:
@@ -222,22 +253,29 @@ def _configs(topic: CreatableTopic) -> dict[str, str]:
     return configs
 
 
-def partition_record(topic_id: uuid.UUID, index: int, replicas: tuple[int, ...]) -> PartitionRecord:
-    """Return the record of a new partition: all replicas in sync, the first one leads."""
+def partition_record(
+    topic_id: uuid.UUID, index: int, replicas: tuple[int, ...], state: MetadataState
+) -> PartitionRecord:
+    """Return the record of a new partition: replicas alive are in sync, the first of them leads."""
+    isr = in_sync_at_first(state, replicas)
     return PartitionRecord(
         partition_id=index,
         topic_id=topic_id,
         replicas=replicas,
-        isr=replicas,
-        leader=replicas[0],
+        isr=isr,
+        leader=isr[0],
         leader_epoch=0,
         partition_epoch=0,
-        directories=(UNASSIGNED_DIRECTORY,) * len(replicas),
+        directories=tuple(default_directory(state, replica) for replica in replicas),
     )
 
 
 def _records(
-    name: str, topic_id: uuid.UUID, placements: list[tuple[int, ...]], configs: dict[str, str]
+    name: str,
+    topic_id: uuid.UUID,
+    placements: list[tuple[int, ...]],
+    configs: dict[str, str],
+    state: MetadataState,
 ) -> list[MetadataRecord]:
     records: list[MetadataRecord] = [TopicRecord(name=name, topic_id=topic_id)]
     records += [
@@ -245,7 +283,8 @@ def _records(
         for key, value in configs.items()
     ]
     records += [
-        partition_record(topic_id, index, replicas) for index, replicas in enumerate(placements)
+        partition_record(topic_id, index, replicas, state)
+        for index, replicas in enumerate(placements)
     ]
     return records
 

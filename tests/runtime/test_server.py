@@ -242,7 +242,11 @@ def test_api_versions_tells_what_the_listener_serves(version):
         (3, [("metadata.version", 30, 30)], [("metadata.version", 30, 30)]),
         (
             4,
-            [("metadata.version", 30, 30), ("kraft.version", 0, 0)],
+            [
+                ("metadata.version", 30, 30),
+                ("eligible.leader.replicas.version", 0, 1),
+                ("kraft.version", 0, 0),
+            ],
             [("metadata.version", 30, 30)],
         ),
     ],
