@@ -31,8 +31,8 @@ def check(
 
     The history is split by `model.partition` and each part judged by itself, within the limits
     (which hold for each part). One part gives its own result with its certificate; several are
-    merged (`checkers.registry.merge`). `algorithm` (zones, wgl) overrides the choice;
-    `independent` is for Jepsen histories whose values are [key value] tuples.
+    merged (`checkers.registry.merge`). `algorithm` (zones, wgl, or a rule's name) overrides the
+    choice; `independent` is for Jepsen histories whose values are [key value] tuples.
 
     Raises HistoryError for a file or history that is not well formed, or has operations that the
     model does not know, and ValueError for an unknown model or algorithm or a senseless limit.

@@ -288,14 +288,15 @@ def merge(checker: str, results: Sequence[CheckResult]) -> CheckResult:
     ]
     operations = sum(result.operations for result in ordered)
     told = next(result for result in ordered if result.status is status)
+    algorithms = sorted({result.algorithm for result in ordered if result.algorithm})
     if status is Status.PASS:
-        summary = f"{operations} operations on {len(ordered)} keys: every key passes"
+        by = f" (by {', '.join(algorithms)})" if algorithms else ""
+        summary = f"{operations} operations on {len(ordered)} keys: every key passes{by}"
     else:
         summary = (
             f"{counts[status.value]} of {len(ordered)} keys {status.value}; "
             f"first, key {told.key!r}: {told.summary}"
         )
-    algorithms = sorted({result.algorithm for result in ordered if result.algorithm})
     return CheckResult(
         checker,
         status,

@@ -23,6 +23,7 @@ from typing import Any
 
 import pyarrow as pa
 
+from checkers.assisted import resolve
 from checkers.certificates import certificate_lines
 from checkers.evidence import Evidence
 from checkers.formats import load_history
@@ -81,6 +82,10 @@ def judge(
     checks += _unreadable(loaded)
     results = _results(name, plan, checks, spark=spark, began=began)
     statistics = {**_statistics(run), "dropped_bytes": history.dropped_bytes}
+    resolved = resolve(operations, run.evidence)
+    if resolved.took_effect or resolved.never:
+        counts = {"took_effect": resolved.took_effect, "never": resolved.never}
+        statistics["resolved_by_evidence"] = counts
     results = replace(results, inputs=inputs, statistics=statistics)
     write_certificates(store.certificates_path, proofs)
     store.write_results(results)

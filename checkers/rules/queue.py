@@ -24,7 +24,6 @@ Refused: a value enqueued twice; a contradiction that an indeterminate dequeue c
 
 from __future__ import annotations
 
-import heapq
 from bisect import bisect_left
 from collections.abc import Sequence
 
@@ -91,33 +90,30 @@ def _value_order(items: list[Item]) -> list[Item] | tuple[Item, Item]:
     """Sort the values topologically; a pair that contradicts itself when that is not possible."""
     by_into = sorted(items, key=lambda i: i.into_from)
     by_out = sorted(items, key=lambda i: i.out_from)
-    into_ends = [(item.into_by, place, item) for place, item in enumerate(items)]
-    out_ends = [(item.out_by, place, item) for place, item in enumerate(items)]
-    heapq.heapify(into_ends)
-    heapq.heapify(out_ends)
+    into_ends = sorted(items, key=lambda i: i.into_by)
+    out_ends = sorted(items, key=lambda i: i.out_by)
     free = dict.fromkeys(map(id, items), 0)
     order: list[Item] = []
     done: set[int] = set()
     ready: list[Item] = []
-    next_into = next_out = 0
+    next_into = next_out = first_into = first_out = 0
     while len(order) < len(items):
-        while id(into_ends[0][2]) in done:
-            heapq.heappop(into_ends)
-        while id(out_ends[0][2]) in done:
-            heapq.heappop(out_ends)
-        while next_into < len(items) and by_into[next_into].into_from <= into_ends[0][0]:
+        while id(into_ends[first_into]) in done:
+            first_into += 1
+        while id(out_ends[first_out]) in done:
+            first_out += 1
+        into_by, out_by = into_ends[first_into].into_by, out_ends[first_out].out_by
+        while next_into < len(items) and by_into[next_into].into_from <= into_by:
             _release(by_into[next_into], free, ready)
             next_into += 1
-        while next_out < len(items) and by_out[next_out].out_from <= out_ends[0][0]:
+        while next_out < len(items) and by_out[next_out].out_from <= out_by:
             _release(by_out[next_out], free, ready)
             next_out += 1
         if not ready:
-            return into_ends[0][2], out_ends[0][2]
+            return into_ends[first_into], out_ends[first_out]
         for item in ready:
             order.append(item)
             done.add(id(item))
-        if len(order) == len(items):
-            break
         ready.clear()
     return order
 

@@ -6,8 +6,10 @@ import pyarrow.parquet as pq
 import pytest
 from factory import DEFAULT_CHECKS, NODES, make_run
 
+from checkers.certificates import verify_lines
 from checkers.history import HistoryError, pair
-from checkers.registry import CheckError, CheckSpec
+from checkers.models import model_named
+from checkers.registry import CheckError, CheckSpec, RunInput, judged_operations
 from checkers.verdict import Status
 from results.pipeline import judge, judge_file
 from results.store import StoreError
@@ -65,6 +67,21 @@ def test_the_judgement_is_stored_and_judging_again_gives_the_same(tmp_path):
     first = judge(store)
     assert store.read_results() == first
     assert judgement(judge(store)) == judgement(first)
+
+
+def test_the_proof_of_every_key_is_stored_and_accepted(tmp_path):
+    store = make_run(tmp_path, stale_reads=1)
+    judge(store)
+    run = RunInput(store.history().events, pair(store.history().events), evidence_of(store))
+    operations = judged_operations(REGISTER, run)
+    lines = store.certificates_path.read_text().splitlines()
+    assert len(lines) == len({operation.key for operation in operations})
+    assert {json.loads(line)["status"] for line in lines} == {"PASS", "FAIL"}
+    assert verify_lines(lines, operations, model_named("register")) == []
+
+
+def evidence_of(store):
+    return store.evidence(store.plan()).evidence
 
 
 def test_a_run_that_was_killed_is_judged_by_what_there_is(tmp_path):
