@@ -8,7 +8,9 @@ at all; a topic that a create made has its TopicRecord. `resolve` uses that, and
   with a majority's final logs behind it) took effect: it becomes `ok` with an open end (it may
   take effect until the end of time) and the record's offset.
 - One whose value is in no log of any node never took effect: it becomes `fail`. Only where every
-  node's whole log is there (from offset 0, contiguous): a snapshot may hold what a log has lost.
+  node's whole log is there (from offset 0, since a snapshot may hold what a log has lost), every
+  record in it could be decoded, and every acknowledged write is in some log: else these logs do not
+  tell everything.
 - Everything else stays as it is.
 
 Soundness: an indeterminate operation may take effect or not, so every order of the resolved history
@@ -37,6 +39,8 @@ OPEN_END_NS = INFINITY_NS - 1
 
 CONFIG = "ConfigRecord"
 TOPIC = "TopicRecord"
+UNDECODABLE = "undecodable"
+"""Kind of a record that the harness could not decode."""
 Wanted = tuple[str, str, Hashable]
 """(kind of the record, the key it is about, its value)"""
 _Index = dict[tuple[str, Hashable], list[tuple[str, int]]]
@@ -64,6 +68,8 @@ def resolve(operations: Sequence[Operation], evidence: Evidence | None) -> Resol
         return unresolved
     offsets, anywhere = found
     whole = all(log and log[0].offset == 0 for log in evidence.logs.values())
+    whole = whole and not any(r.kind == UNDECODABLE for log in evidence.logs.values() for r in log)
+    whole = whole and all(_matching(wanted, anywhere) for wanted in _acknowledged(operations))
     unique = Counter(
         wanted for o in operations for wanted in [_wanted(o)] if o.type is not EventType.FAIL
     )
@@ -85,6 +91,12 @@ def resolve(operations: Sequence[Operation], evidence: Evidence | None) -> Resol
                 )
         resolved.append(operation)
     return Resolved(resolved, took_effect, never)
+
+
+def _acknowledged(operations: Sequence[Operation]) -> list[Wanted]:
+    """Name the records that acknowledged operations must have left."""
+    done = (_wanted(o) for o in operations if o.type is EventType.OK)
+    return [wanted for wanted in done if wanted is not None]
 
 
 def _wanted(operation: Operation) -> Wanted | None:

@@ -66,6 +66,18 @@ def test_without_whole_logs_nothing_is_said_to_be_never(evidence):
     assert types([LOST], evidence) == [INFO]
 
 
+def test_logs_that_lack_what_was_acknowledged_say_nothing_is_never():
+    acknowledged = write(1, "c", 0, 5, key="k")
+    assert types([LOST, acknowledged], logs_of([("k", "b")])) == [INFO, OK]
+    assert types([LOST, acknowledged], logs_of([("k", "c")])) == [FAIL, OK]
+
+
+def test_a_record_that_cannot_be_decoded_may_be_the_one():
+    evidence = logs_of([("k", "b")])
+    odd = [*evidence.logs["n1"], record("n1", 1, kind="undecodable", hex="00")]
+    assert types([LOST], replace(evidence, logs=dict(evidence.logs) | {"n1": odd})) == [INFO]
+
+
 def test_logs_that_differ_resolve_nothing():
     evidence = logs_of([("k", "a")])
     odd = dict(evidence.logs) | {"n2": [replace(evidence.logs["n2"][0], batch_crc=7)]}
@@ -94,8 +106,9 @@ def test_a_switch_turns_it_off():
 
 def told(operations, rnd):
     """Evidence about a history: what took effect is chosen at random, as a liar would."""
-    values = [("k", o.input) for o in operations if o.f == "write" and o.type is not FAIL]
-    chosen = [value for value in values if rnd.random() < 0.6]
+    writes = [o for o in operations if o.f == "write" and o.type is not FAIL]
+    shares = {OK: 0.95, INFO: 0.5}
+    chosen = [("k", o.input) for o in writes if rnd.random() < shares[o.type]]
     rnd.shuffle(chosen)
     return logs_of(chosen, committed=rnd.randint(0, len(chosen)))
 
