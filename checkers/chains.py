@@ -15,14 +15,18 @@ exactly when
 - no two chains conflict.
 
 Indeterminate operations are exact: one whose value was read, or was compared with by a
-compare-and-set that took effect, took effect itself; any other is left out.
+compare-and-set that took effect, took effect itself; any other is left out, unless it can help a
+refused one.
 
 A refused compare-and-set saw any value but one; it stands anywhere outside of that value's reign.
 The order found is tried first: each refused one goes to the earliest gap that real time allows. If
 each finds one the order is right. If some does not, the history is wrong when the operations of the
-value's own cluster enclose it (f < invocation and completion < s). Otherwise another order of the
-chains, or an indeterminate operation that was left out, might explain it: this algorithm then has
-no answer, and a search must judge.
+value's own cluster enclose it (f < invocation and completion < s). Otherwise the chain of the value
+is asked to come later (as if it had an operation invoked with the refused one), or another chain to
+come behind it, which is more than the history demands, so that what is found stays an order; it is
+tried some times. In the end another order of the chains, or an indeterminate operation
+that was left out, might still explain it: this algorithm then has no answer, and a search must
+judge.
 
 A history without compare-and-set is the case in which each chain is one cluster (`checkers.zones`).
 Complexity: O(n log n) time, O(n) memory; all keys at once.
@@ -30,16 +34,21 @@ Complexity: O(n log n) time, O(n) memory; all keys at once.
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from dataclasses import dataclass
 
 import numpy as np
 from numpy.typing import NDArray
 
 from checkers.clusters import Found, Judged, Layout, Zones, conflicts, zones
-from checkers.columns import Int64s
+from checkers.columns import Bools, Int64s
 from checkers.encoding import Encoded
 
 _NONE = -1
+_ATTEMPTS_MAX = 6
+"""Orders that are tried for refused compare-and-sets."""
+_NEIGHBOURS_MAX = 1000
+"""Clusters that are looked at for one to move behind another."""
 
 
 def judge(encoded: Encoded, value_count: int, *, with_order: bool = True) -> Judged | None:
@@ -105,10 +114,9 @@ def _link(layout: Layout, found: Zones, judged: Judged) -> _Chains:
         if np.array_equal(further, root):
             break
         root = further
-    else:
-        for m in np.flatnonzero(root[root] != root):
-            row = int(layout.makers[m])
-            judged.wrong.setdefault(layout.key_of(row), Found("circular-cas", (row,)))
+    for m in np.flatnonzero(parent[root] != root):
+        row = int(layout.makers[m])
+        judged.wrong.setdefault(layout.key_of(row), Found("circular-cas", (row,)))
     used = np.flatnonzero(effective)
     f, s = found.f.copy(), found.s.copy()
     np.minimum.at(f, root[used], found.f[used])
@@ -196,17 +204,134 @@ def _extremes(layout: Layout, cluster: int) -> list[int]:
 
 
 def _order(layout: Layout, found: Zones, chains: _Chains, judged: Judged) -> None:
-    """Put groups by min(f, s), backward ones first; clusters by depth; the maker, then reads."""
+    """Find an order in which each refused compare-and-set has a place too."""
+    f, s = chains.f, chains.s.copy()
+    groups = chains.used
+    if chains.root is not None:
+        groups = groups[chains.root[groups] == groups]
+    helpers = _Helpers(layout, found, chains)
+    stuck: set[int] = set()
+    misfits = np.zeros(0, np.intp)
+    for _ in range(_ATTEMPTS_MAX if len(layout.refused) else 1):
+        order, start, result = _arranged(layout, chains, f, s)
+        if not len(layout.refused):
+            break
+        gap, at_end, misfits = _gaps_of_refused(layout, found, helpers, order, start, result)
+        result = helpers.inserted(result, gap, at_end)
+        judged.undecided = {layout.key_of(int(layout.refused[q])) for q in misfits}
+        judged.undecided -= judged.wrong.keys()
+        if not judged.undecided:
+            break
+        before = s.copy()
+        _move(layout, chains, order, (f, s), [q for q in misfits if not helpers.help(q)], stuck)
+        for group in np.unique(groups[conflicts(f[groups], s[groups])]).tolist():
+            if s[group] != before[group]:
+                s[group] = before[group]
+                stuck.add(group)
+        moved = groups[conflicts(f[groups], s[groups])[:, 0]]
+        if {layout.key_of_cluster(int(group)) for group in moved} - judged.wrong.keys():
+            break
+    for q in misfits:
+        row, value = int(layout.refused[q]), int(layout.refused_cluster[q])
+        begin, end = layout.begin[row], layout.end[row]
+        if value >= 0 and found.f[value] < begin and end < found.s[value]:
+            rows = tuple(sorted({row, *_extremes(layout, value)}))
+            judged.wrong.setdefault(layout.key_of(row), Found("refused-cas", rows))
+    judged.undecided -= judged.wrong.keys()
+    judged.order = result
+
+
+class _Helpers:
+    """Indeterminate writes that nobody read: each may end one value's reign for a refused cas.
+
+    It is put directly before the refused one, which was invoked no earlier, where the value's chain
+    has ended and the next has not begun: so nothing needs the value after it.
+    """
+
+    def __init__(self, layout: Layout, found: Zones, chains: _Chains) -> None:
+        self._layout = layout
+        self.helper = np.full(len(layout.refused), _NONE, np.int64)
+        """For each refused one: the row of its helper."""
+        count = len(layout.makers)
+        idle = layout.makers[~found.effective[:count] & ~layout.is_cas]
+        self._spare: dict[int, list[int]] = {}
+        for row in idle[::-1].tolist() if len(layout.refused) else ():
+            self._spare.setdefault(layout.key_of(row), []).append(row)
+        self._followed = np.zeros(len(found.f), np.bool_)
+        """Clusters that a cas of their chain follows."""
+        if chains.root is not None:
+            links = chains.used[chains.depth[chains.used] > 0]
+            self._followed[layout.needs[links]] = True
+
+    def help(self, q: int) -> bool:
+        """Give a refused one a helper, if one is left that was invoked in time."""
+        row, value = int(self._layout.refused[q]), int(self._layout.refused_cluster[q])
+        spare = self._spare.get(self._layout.key_of(row), [])
+        if self.helper[q] >= 0 or self._followed[value] or not spare:
+            return False
+        if self._layout.begin[spare[-1]] > self._layout.begin[row]:
+            return False
+        self.helper[q] = spare.pop()
+        return True
+
+    def inserted(self, result: Int64s, gap: Int64s, at_end: Bools) -> Int64s:
+        """Return the order with the refused ones in their gaps, those `at_end` behind a helper."""
+        by_gap = np.argsort(gap, kind="stable")
+        rows = np.stack(
+            [np.where(at_end, self.helper, _NONE)[by_gap], self._layout.refused[by_gap]], axis=1
+        ).ravel()
+        gaps = np.repeat(gap[by_gap], 2)
+        there = rows >= 0
+        return np.insert(result, gaps[there], rows[there])
+
+
+def _move(
+    layout: Layout,
+    chains: _Chains,
+    order: Int64s,
+    times: tuple[Int64s, Int64s],
+    misfits: Iterable[int],
+    stuck: set[int],
+) -> None:
+    """Move what keeps refused ones from a place: their value's chain later, or another behind it.
+
+    To move a chain later is to say that it has an operation invoked together with the refused one.
+    """
+    f, s = times
+    for q in misfits:
+        row, value = int(layout.refused[q]), int(layout.refused_cluster[q])
+        begin, end = int(layout.begin[row]), int(layout.end[row])
+        group = value if chains.root is None else int(chains.root[value])
+        if f[group] >= begin > s[group] and group not in stuck:
+            s[group] = begin
+            continue
+        stands = min(f[group], s[group])
+        places = np.flatnonzero(order == value)
+        if not len(places):
+            continue  # only an earlier refused one keeps it from its place
+        place = int(places[0])
+        for other in order[max(0, place - _NEIGHBOURS_MAX) : place][::-1]:
+            moved = int(other) if chains.root is None else int(chains.root[other])
+            free = moved != group and f[moved] > stands and f[moved] >= s[group]
+            if free and other < len(layout.makers) and moved not in stuck:
+                s[moved] = max(s[moved], stands + 1)
+                break
+
+
+def _arranged(
+    layout: Layout, chains: _Chains, f: Int64s, s: Int64s
+) -> tuple[Int64s, Int64s, Int64s]:
+    """Put groups by min(f, s), backward ones first; clusters by depth; the maker, then reads.
+
+    Returns (clusters in order, where the operations of each begin, operations in order).
+    """
     used, count = chains.used, len(layout.makers)
     root = used if chains.root is None else chains.root[used]
-    f, s = chains.f[root], chains.s[root]
-    keys = (
-        [f < s, np.minimum(f, s)]
-        if chains.root is None
-        else [*(chains.depth[used], root, f < s, np.minimum(f, s))]
-    )
+    keys = [f[root] < s[root], np.minimum(f[root], s[root])]
+    if chains.root is not None:
+        keys = [chains.depth[used], root, *keys]
     order = used[np.lexsort(keys)]
-    place = np.full(len(found.f), _NONE, np.int64)
+    place = np.full(len(f), _NONE, np.int64)
     place[order] = np.arange(len(order))
     known = layout.read_cluster >= 0
     reads, cluster = layout.reads[known], layout.read_cluster[known]
@@ -215,24 +340,21 @@ def _order(layout: Layout, found: Zones, chains: _Chains, judged: Judged) -> Non
     start = np.concatenate([[0], np.cumsum(size + has_maker)])
     result = np.empty(start[-1], np.int64)
     result[start[:-1][has_maker]] = layout.makers[order[has_maker]]
-    by_place = np.argsort(place[cluster], kind="stable")
     free = np.ones(len(result), np.bool_)
     free[start[:-1][has_maker]] = False
-    result[free] = reads[by_place]
-    if len(layout.refused):
-        result = _with_refused(layout, found, judged, order, start, result)
-    judged.order = result
+    result[free] = reads[np.argsort(place[cluster], kind="stable")]
+    return order, start, result
 
 
-def _with_refused(
+def _gaps_of_refused(
     layout: Layout,
     found: Zones,
-    judged: Judged,
+    helpers: _Helpers,
     order: Int64s,
     start: Int64s,
     result: Int64s,
-) -> Int64s:
-    """Insert the refused compare-and-sets; note keys in which one of them has no place."""
+) -> tuple[Int64s, Bools, NDArray[np.intp]]:
+    """Return (the gap of each refused compare-and-set, is it the last of a reign, misfits)."""
     refused, cluster = layout.refused, layout.refused_cluster
     begin, end = layout.begin[refused], layout.end[refused]
     position = np.arange(len(result))
@@ -250,20 +372,8 @@ def _with_refused(
     has_maker = order[np.maximum(reigns, 0)] < len(layout.makers)
     first = np.where(reigns >= 0, start[np.maximum(reigns, 0)] + has_maker, len(result) + 2)
     until = np.where(reigns >= 0, start[np.minimum(np.maximum(reigns, 0) + 1, len(order))], _NONE)
-    gap = _gaps(begin, end, low, first, until)
-    for q in np.flatnonzero(gap > high):
-        key, row = layout.key_of(int(refused[q])), int(refused[q])
-        value = cluster[q]
-        enclosed = value >= 0 and found.f[value] < begin[q] and end[q] < found.s[value]
-        if enclosed:
-            rows = tuple(sorted({row, *_extremes(layout, int(value))}))
-            judged.wrong.setdefault(key, Found("refused-cas", rows))
-        else:
-            judged.undecided.add(key)
-    judged.undecided -= judged.wrong.keys()
-    gap = np.minimum(gap, high)
-    by_gap = np.argsort(gap, kind="stable")
-    return np.insert(result, gap[by_gap], refused[by_gap])
+    gap = _gaps(begin, end, low, first, until - (helpers.helper >= 0))
+    return np.minimum(gap, high), gap == until, np.flatnonzero(gap > high)
 
 
 def _gaps(begin: Int64s, end: Int64s, low: Int64s, first: Int64s, until: Int64s) -> Int64s:

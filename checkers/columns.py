@@ -143,11 +143,7 @@ class Columns:
         order, bounds = self.by_key()
         if order is None:
             return [self]
-        return [
-            self.take(order[begin:end])
-            for begin, end in pairwise(bounds)
-            if begin < end
-        ]
+        return [self.take(order[begin:end]) for begin, end in pairwise(bounds) if begin < end]
 
     def operation(self, row: int) -> Operation:
         """Return one row as an object."""
@@ -201,10 +197,7 @@ class Table:
 
 def from_operations(operations: Sequence[Operation]) -> Columns:
     """Return the columns of operations, which need not be in order."""
-    if any(
-        (a.invoke_ns, a.index) > (b.invoke_ns, b.index)
-        for a, b in pairwise(operations)
-    ):
+    if any((a.invoke_ns, a.index) > (b.invoke_ns, b.index) for a, b in pairwise(operations)):
         operations = sorted(operations, key=lambda o: (o.invoke_ns, o.index))
     functions, keys, values, errors, names = Table(), Table(), Table([None]), Table([None]), Table()
     kinds = {kind: code for code, kind in enumerate(KINDS)}

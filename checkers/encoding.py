@@ -193,5 +193,3 @@ def _hashed(columns: Columns, code: Int8s) -> tuple[Int64s, Int64s]:
     a = np.where(read, values[columns.output, 0], values[columns.input, 0])
     b = np.where(code == WRITE, values[columns.input, 0], values[columns.input, 1])
     return a, b
-
-

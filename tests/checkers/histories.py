@@ -113,6 +113,19 @@ class CasWorld(World):
         return argument, OK, None
 
 
+class UniqueCasWorld(CasWorld):
+    unique = True
+
+    def draw(self, index: int) -> tuple[str, Any]:
+        if self.rnd.random() < 0.5:
+            known = [None, self.state, self.state, *range(1, index + 1)]
+            return "cas", [self.rnd.choice(known), index + 1]
+        return World.draw(self, index)
+
+    def any_result(self, operation: Operation) -> Any:
+        return self.rnd.choice([None, *range(1, 7)]) if operation.f == "read" else operation.output
+
+
 class KvWorld(World):
     state = ""
 
@@ -204,6 +217,7 @@ WORLDS = {
     "register": World,
     "unique-register": UniqueWorld,
     "cas-register": CasWorld,
+    "unique-cas-register": UniqueCasWorld,
     "kv": KvWorld,
     "set": SetWorld,
     "config": ConfigWorld,

@@ -1,0 +1,146 @@
+"""Clusters and chains in NumPy against brute force and against the plain zones."""
+
+from dataclasses import replace
+from random import Random
+
+import numpy as np
+import pytest
+
+from checkers import certificate, chains, zones
+from checkers.clusters import unique_keys
+from checkers.columns import from_operations
+from checkers.encoding import encode
+from checkers.models import model_named, relevant
+from checkers.verdict import Status
+from tests.checkers.histories import FAIL, op, random_history, read, write
+from tests.checkers.oracle import is_linearizable
+
+
+def judged(operations, name):
+    columns = from_operations(operations)
+    encoded = encode(columns, model_named(name))
+    unique = unique_keys(encoded, len(columns.values))
+    return columns, encoded, unique, chains.judge(encoded, len(columns.values))
+
+
+def several_keys(rnd, kind):
+    """Operations over some keys, and by key whether they are right."""
+    operations, truth = [], {}
+    for k in range(rnd.choice([1, 1, 3])):
+        some, _ = random_history(rnd, kind, size_max=rnd.randint(1, 7))
+        some = [replace(o, key=f"k{k}", index=o.index + 100 * k) for o in some]
+        truth[f"k{k}"] = is_linearizable(some, kind.removeprefix("unique-"))
+        operations += some
+    return operations, truth
+
+
+@pytest.mark.parametrize("kind", ["unique-register", "unique-cas-register"])
+def test_each_key_of_random_histories_gets_the_verdict_of_brute_force(kind):
+    seen = {True: 0, False: 0, None: 0}
+    name = kind.removeprefix("unique-")
+    for seed in range(1_500):
+        operations, truth = several_keys(Random(seed), kind)
+        columns, encoded, unique, verdict = judged(operations, name)
+        assert unique.all()
+        for k, key in enumerate(columns.keys):
+            mine = [o for o in operations if o.key == key]
+            if k in verdict.undecided:
+                seen[None] += 1
+                continue
+            assert (k not in verdict.wrong) == truth[key], (seed, mine)
+            seen[truth[key]] += 1
+            low, high = encoded.bounds[k], encoded.bounds[k + 1]
+            if truth[key]:
+                order = [p for p in verdict.order.tolist() if low <= p < high]
+                indexes = columns.index[encoded.rows[order]].tolist()
+                certificate.verify_order(mine, model_named(name), indexes)
+    assert min(seen[True], seen[False]) > 300
+    assert seen[None] < 0.02 * seen[True]
+    assert kind == "unique-cas-register" or seen[None] == 0
+
+
+def test_plain_zones_and_columns_find_the_same():
+    for seed in range(600):
+        operations, _ = random_history(Random(seed), "unique-register", size_max=14)
+        model = model_named("register")
+        plain = zones.judge(relevant(operations, model), model)
+        *_, verdict = judged(operations, "register")
+        assert (plain.status is Status.FAIL) == bool(verdict.wrong)
+        if verdict.wrong:
+            assert {plain.kind, verdict.wrong[0].kind} <= {
+                *("phantom-read", "read-before-write", "stale-read")
+            }
+
+
+@pytest.mark.parametrize(
+    ("operations", "unique"),
+    [
+        ([write(0, 1, 0, 1), write(1, 2, 2, 3)], True),
+        ([write(0, 1, 0, 1), write(1, 1, 2, 3)], False),
+        ([write(0, 1, 0, 1), op(1, "cas", (2, 3), input=[5, 1])], False),
+        ([write(0, 1, 0, 1), write(1, None, 2, 3)], False),
+        ([write(0, 1, 0, 1, type=FAIL), write(1, 1, 2, 3)], True),
+    ],
+)
+def test_uniqueness_is_a_property_of_each_key(operations, unique):
+    alone = from_operations([*operations, read(8, 1, 4, 5)])
+    encoded = encode(alone, model_named("cas-register"))
+    assert unique_keys(encoded, len(alone.values)).tolist() == [unique]
+    other = [write(10, 1, 0, 1, key="b"), read(11, 1, 2, 3, key="b")]
+    both = from_operations([*operations, *other])
+    encoded = encode(both, model_named("cas-register"))
+    assert dict(zip(both.keys, unique_keys(encoded, len(both.values)).tolist(), strict=True)) == {
+        None: unique,
+        "b": True,
+    }
+
+
+CHAIN = [
+    write(0, 1, 0, 1),
+    op(1, "cas", (2, 3), input=[1, 2]),
+    op(2, "cas", (4, 5), input=[2, 3]),
+    read(3, 3, 6, 7),
+]
+
+
+@pytest.mark.parametrize(
+    ("more", "kind"),
+    [
+        ([], None),
+        ([read(9, 2, 6, 7)], "stale-cas"),
+        ([op(9, "cas", (6, 7), input=[1, 9])], "forked-cas"),
+        ([op(9, "cas", (6, 7), input=[8, 9])], "phantom-cas"),
+        ([op(8, "cas", (6, 7), input=[8, 9]), op(9, "cas", (6, 7), input=[9, 8])], "circular-cas"),
+        ([write(8, 8, 3, 4), read(9, 8, 4, 5)], "stale-read"),
+        ([op(9, "cas", (6, 6), input=[3, 9], type=FAIL), read(8, 3, 8, 9)], "refused-cas"),
+        ([op(9, "cas", (6, 7), input=[2, 9], type=FAIL)], None),
+        ([op(9, "cas", (5, None), input=[3, 9])], None),
+        ([op(9, "cas", (5, None), input=[3, 9]), read(8, 9, 7, 8)], None),
+        ([op(9, "cas", (5, None), input=[2, 9]), read(8, 9, 7, 8)], "forked-cas"),
+    ],
+)
+def test_chains_name_the_anomaly(more, kind):
+    *_, verdict = judged([*CHAIN, *more], "cas-register")
+    found = verdict.wrong[0].kind if verdict.wrong else None
+    assert (found, verdict.undecided) == (kind, set())
+    assert is_linearizable([*CHAIN, *more], "cas-register") is (kind is None)
+
+
+def test_an_unread_indeterminate_write_explains_a_refused_cas():
+    operations = [
+        *(write(0, 1, 0, 1), write(1, 2, 2, None)),
+        op(2, "cas", (3, 4), input=[1, 9], type=FAIL),
+        write(3, 3, 5, 6),
+    ]
+    _, encoded, _, verdict = judged(operations, "cas-register")
+    assert (verdict.wrong, verdict.undecided) == ({}, set())
+    assert encoded.rows[verdict.order].tolist() == [0, 1, 2, 3]
+
+
+def test_keys_far_apart_in_time_are_refused_together():
+    operations = [write(i, i, 2**60, 2**60 + 1, key=str(i)) for i in range(9)]
+    columns = from_operations(operations)
+    encoded = encode(columns, model_named("register"))
+    assert chains.judge(encoded, len(columns.values)) is None
+    assert chains.judge(encoded.part(0), len(columns.values)).wrong == {}
+    assert np.all(encoded.part(3).rows == [3])
