@@ -171,16 +171,17 @@ def _new_value(config: AlterableConfig, current: str | None) -> str | None:
         raise ConfigError(ErrorCode.invalid_request, message)
     if op_type == OpType.SET:
         return config.value
-    parts = _parts(current or "")
-    operands = _parts(config.value)
-    if op_type == OpType.APPEND:
-        for operand in operands:
-            if operand not in parts:
-                parts.append(operand)
-    else:
-        parts = [part for part in parts if part not in operands]
+    parts = [part for part in (current or "").split(",") if part]
+    for operand in _operands(config.value):
+        if op_type == OpType.APPEND and operand not in parts:
+            parts.append(operand)
+        elif op_type == OpType.SUBTRACT and operand in parts:
+            parts.remove(operand)  # the first; only a SET can have made a second
     return ",".join(parts)
 
 
-def _parts(value: str) -> list[str]:
-    return [part for part in value.split(",") if part]
+def _operands(value: str) -> list[str]:
+    """Split an argument as Java does: no trailing empty parts, but "" is one part."""
+    if value and not value.strip(","):
+        return []
+    return value.rstrip(",").split(",")

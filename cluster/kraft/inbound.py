@@ -13,6 +13,7 @@ from cluster.errors import ErrorCode
 from cluster.kraft.core import RaftCore
 from cluster.kraft.leader_state import Leader, ReplicaState
 from cluster.kraft.messages import (
+    MAX_EPOCH,
     NO_DIRECTORY,
     NO_NODE,
     BeginQuorumEpochRequest,
@@ -115,7 +116,11 @@ class InboundRequests:
             return ErrorCode.invalid_request
         if epoch < self._core.quorum.epoch:
             return ErrorCode.fenced_leader_epoch
-        if request.replica_id < 0 or request.replica_id == self._core.config.node_id:
+        if (
+            request.replica_id < 0
+            or epoch >= MAX_EPOCH
+            or request.replica_id == self._core.config.node_id
+        ):
             return ErrorCode.invalid_request  # nobody else can ask in this replica's name
         return ErrorCode.none
 
@@ -190,7 +195,9 @@ class InboundRequests:
     def _epoch_error(self, leader_id: int, epoch: int) -> ErrorCode:
         if epoch < self._core.quorum.epoch:
             return ErrorCode.fenced_leader_epoch
-        return ErrorCode.invalid_request if leader_id < 0 else ErrorCode.none
+        # Nobody can tell this replica that it leads: a wrong peer, not a broken quorum.
+        wrong = leader_id < 0 or leader_id == self._core.config.node_id or epoch >= MAX_EPOCH
+        return ErrorCode.invalid_request if wrong else ErrorCode.none
 
     def _begin_response(self, error: ErrorCode) -> BeginQuorumEpochResponse:
         quorum, endpoint = self._core.quorum, self._core.known_leader_endpoint

@@ -23,6 +23,8 @@ METADATA_TOPIC_ID = uuid.UUID(int=1)
 METADATA_TOPIC = "__cluster_metadata"
 NO_NODE = -1
 MAX_OFFSET = 2**63 - 1
+MAX_EPOCH = 2**31 - 1
+"""No election could follow it: an epoch is an int32 on the wire."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -201,6 +203,7 @@ class DescribeQuorumResponse:
 
 
 __all__ = [
+    "MAX_EPOCH",
     "MAX_OFFSET",
     "METADATA_TOPIC",
     "METADATA_TOPIC_ID",

@@ -41,6 +41,10 @@ def values(node, resource=(4, "")):
         ("a,b", SUBTRACT, "a,b", ""),
         ("a", SUBTRACT, "x", "a"),
         (None, SUBTRACT, "x", ""),
+        ("a,b,a", SUBTRACT, "a", "b,a"),
+        ("a", APPEND, "", "a,"),
+        ("a", APPEND, "b,,", "a,b"),
+        ("a", APPEND, ",", "a"),
     ],
 )
 def test_operations_change_values_as_kafkas_do(before, op, value, after):
