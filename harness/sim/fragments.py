@@ -133,46 +133,62 @@ def long_old_log(draw: Draw) -> list[Step]:
 def contested_epoch(draw: Draw) -> list[Step]:
     """Two stand in one epoch; who voted, or won, dies at once and meets the loser's late Vote.
 
-    (M03, M04, M06, M09.)
+    The winner meets it as it starts, or as it leaves Resigned. (M03, M04, M06, M09.)
     """
-    who = draw.random.choice(("voter", "winner"))
     start: list[Step] = [
         _cast(draw, "C", "A", "B"),
         _do("hold", links="@A-@B", types="VoteRequest,VoteResponse"),
-        _do("hold", links="@A>@C,@B>@C" if draw.chance(0.3) else "@A-@B", types="VoteRequest"),
+        _do("hold", links="@A>@C,@B>@C" if draw.chance(0.2) else "@A-@B", types="VoteRequest"),
         _do(
             "restart",
             "@C",
-            down_ms=draw.span(0.0, 0.3),
+            down_ms=draw.span(0.0, 0.1),
             keep=draw.keep(),
-            graceful=draw.chance(0.4),
+            graceful=draw.chance(0.2),
         ),
     ]
-    if who == "voter":
-        granted = Condition(at="@C", event="vote", where={"granted": True, "pre_vote": False})
-        hit = _do("restart", "@C", until=granted, within_ms=4 * draw.unit_ms)
-    else:
-        won = Condition(at="followers", event="state", where={"state": "Leader"})
-        hit = _do("restart", "leader", until=won, within_ms=4 * draw.unit_ms)
-    if draw.chance(0.15):
-        hit = Step(
-            "bit_rot",
-            targets=hit.targets,
-            until=hit.until,
-            within_ms=hit.within_ms,
-            options={"file": "quorum-state", "at": round(draw.random.random(), 3)},
-        )
-    else:
+    end = [_do("release", after_ms=draw.span(0.02, 0.4)), *_end(draw)]
+    end_of = draw.random.choice(("voter", "winner", "resigned"))
+    if end_of == "voter":
+        return [*start, _voter_forgets(draw), *end]
+    keep = "nothing" if draw.chance(0.7) else draw.keep()
+    if end_of == "winner":
+        won = Condition(event="state", where={"state": "Leader"})
         down_ms = round(draw.random.uniform(0.0, 0.1) * draw.unit_ms, 1)
-        keep = "nothing" if draw.chance(0.7) else draw.keep()
-        hit = Step(
-            hit.kind,
-            targets=hit.targets,
-            until=hit.until,
-            within_ms=hit.within_ms,
-            options={"down_ms": down_ms, "keep": keep, "graceful": False},
+        again = _do(
+            "restart", "leader", until=won, within_ms=4 * draw.unit_ms, down_ms=down_ms, keep=keep
         )
-    return [*start, hit, _do("release", after_ms=draw.span(0.02, 0.4)), *_end(draw)]
+        return [*start, again, *end]
+    left = Condition(at="@W", event="state", where={"state": "Unattached"})
+    return [
+        *start,
+        _do(
+            "cast",
+            until=Condition(event="state", where={"state": "Leader"}),
+            within_ms=4 * draw.unit_ms,
+            names={"W": "leader"},
+        ),
+        _do("kill", "@W", keep=keep),
+        _do("hold", links="all>@W"),
+        _do("start", "@W"),
+        _do("wait", until=left, within_ms=3 * draw.unit_ms),
+        _do("release", links="@A>@W,@B>@W"),
+        _do("release", after_ms=draw.span(0.05, 0.3)),
+        *_end(draw),
+    ]
+
+
+def _voter_forgets(draw: Draw) -> Step:
+    """Kill the voter at its vote, or damage what it wrote of it."""
+    granted = Condition(at="@C", event="vote", where={"granted": True, "pre_vote": False})
+    within_ms = 4 * draw.unit_ms
+    if draw.chance(0.15):
+        at = round(draw.random.random(), 3)
+        return _do("bit_rot", "@C", until=granted, within_ms=within_ms, file="quorum-state", at=at)
+    down_ms = round(draw.random.uniform(0.0, 0.1) * draw.unit_ms, 1)
+    return _do(
+        "restart", "@C", until=granted, within_ms=within_ms, down_ms=down_ms, keep=draw.keep()
+    )
 
 
 def resigned_leader(draw: Draw) -> list[Step]:

@@ -92,12 +92,17 @@ def play(
     journal: Journal,
     events: Sequence[Event],
     run_folder: Path | None = None,
+    *,
+    brief: bool = False,
 ) -> Played:
-    """Run a scenario to its end; `events` is what the journal keeps."""
+    """Run a scenario to its end; `events` is what the journal keeps.
+
+    A brief run ends with the fault phase: it tells what the monitor saw until then, and no more.
+    """
     with contextlib.ExitStack() as stack:
         if scenario.mutant is not None:
             stack.enter_context(mutants.applied(scenario.mutant))
-        return _Run(scenario, journal, events, run_folder).play()
+        return _Run(scenario, journal, events, run_folder, brief=brief).play()
 
 
 def judge(played: Played) -> SimResult:
@@ -174,7 +179,10 @@ class _Run:
         journal: Journal,
         events: Sequence[Event],
         run_folder: Path | None,
+        *,
+        brief: bool,
     ) -> None:
+        self._brief = brief
         self._scenario = scenario
         self._events = events
         self._stored = run_folder is not None
@@ -276,7 +284,8 @@ class _Run:
                     / 1000.0
                     + 0.001
                 )
-            await self._come_back(interpreter)
+            if not self._brief:
+                await self._come_back(interpreter)
         finally:
             await interpreter.close()
 

@@ -79,6 +79,8 @@ class Shrinker:
     _seen: dict[str, bool] = field(default_factory=dict)
     _played: Played | None = None
     _violation: Violation | None = None
+    _brief: bool = False
+    """Runs end with the fault phase: the violation is seen before, and the rest takes time."""
 
     @property
     def out_of_time(self) -> bool:
@@ -95,15 +97,31 @@ class Shrinker:
         self.progress.tried += 1
         verdict = False
         try:
-            played, result = run(scenario)
+            played, violation = self._run(scenario)
         except Exception:  # noqa: BLE001  (a candidate that cannot be run is no candidate)
-            played, result = None, None
-        if played is not None and result is not None and result.property == self.wanted:
+            violation = None
+        if violation is not None and violation.property == self.wanted:
             verdict = True
-            self._played, self._violation = played, result.violations[0]
+            self._played, self._violation = played, violation
         self._seen[key] = verdict
         self.told(self.progress)
         return verdict
+
+    def _run(self, scenario: Scenario) -> tuple[Played, Violation | None]:
+        if not self._brief:
+            played, result = run(scenario)
+            return played, result.violations[0] if result.violations else None
+        journal = MemoryJournal()
+        played = play(scenario, journal, journal.events, brief=True)
+        return played, played.violations[0] if played.violations else None
+
+    def _be_brief(self, scenario: Scenario) -> None:
+        """Leave out what comes after the fault phase, if the violation comes before its end."""
+        played, violation = self._last_played(scenario), self._violation
+        if violation is not None and 0 < violation.at_ms < (
+            played.fault_phase_ms + scenario.duration_ms
+        ):
+            self._brief = True
 
     def shrink(self, scenario: Scenario) -> Scenario:
         """Shrink until nothing more helps. The scenario given must fail."""
@@ -111,6 +129,7 @@ class Shrinker:
         best = self._bounded(scenario)
         for name, single in (("cut short", self._end_early), ("strands", self._strands)):
             best = self._pass(name, single, best)
+            self._be_brief(best)
         best = self._pass("materialise", self._materialise, best)
         best = self._pass("concretise", self._concretise, best)
         passes = (
@@ -171,7 +190,7 @@ class Shrinker:
     def _last_played(self, scenario: Scenario) -> Played:
         """How this very scenario was played."""
         if self._played is None or self._played.scenario != scenario:
-            self._played, _ = run(scenario)
+            self._played, self._violation = self._run(scenario)
         return self._played
 
     # -- lists -----------------------------------------------------------------------------------
