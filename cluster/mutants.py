@@ -4,7 +4,8 @@ A mutant replaces a few methods of the node's classes by a faulty variant. It is
 option `--mutant` alone and named in the node's trace, in the verdict and in the report. The ids
 and what each breaks follow the literature's and Kafka's own bugs; `E..`, `R..` name known cases.
 
-Nothing in the node knows of its mutants: the faulty code is in `cluster.mutant_catalogue` only.
+Nothing in the node knows of its mutants: the faulty code is in `cluster.mutant_catalogue`
+and `cluster.mutant_snapshots` only.
 """
 
 from __future__ import annotations
@@ -13,7 +14,7 @@ import difflib
 from collections.abc import Iterator
 from contextlib import contextmanager
 
-from cluster.mutant_catalogue import ALL
+from cluster import mutant_catalogue, mutant_snapshots
 from cluster.mutations import Mutant, Patch
 
 __all__ = ["MUTANTS", "Mutant", "Patch", "UnknownMutantError", "applied", "apply", "find"]
@@ -54,5 +55,10 @@ def applied(mutant_id: str) -> Iterator[Mutant]:
             setattr(patch.owner, patch.name, value)
 
 
-MUTANTS: dict[str, Mutant] = {mutant.id: mutant for mutant in ALL}
+MUTANTS: dict[str, Mutant] = {
+    mutant.id: mutant
+    for mutant in sorted(
+        (*mutant_catalogue.ALL, *mutant_snapshots.ALL), key=lambda mutant: mutant.id
+    )
+}
 """By id, in order."""

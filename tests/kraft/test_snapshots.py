@@ -5,6 +5,7 @@ from random import Random
 
 import pytest
 
+from cluster import mutants
 from cluster.errors import ErrorCode
 from cluster.kraft.leader_state import Leader
 from cluster.kraft.messages import FetchSnapshotRequest, FetchSnapshotResponse, OffsetAndEpoch
@@ -359,6 +360,8 @@ def cut_everywhere(act, keep, **settings):
         prepare = act(world, node, leader)
         cut = node.disk.on_operation = PowerCut(node, operation, keep)
         prepare()
+        world.settle(50)
+        world.commit(leader, "after")
         world.settle(3_000)
         cut_happened = cut.done
         if cut_happened:
@@ -385,19 +388,7 @@ KEEPS = pytest.mark.parametrize("keep", ["nothing", "any", "everything"])
 
 @KEEPS
 def test_power_may_fail_at_every_operation_of_a_snapshot(keep):
-    def act(world, node, _):
-        def prepare():
-            writer = node.client.create_snapshot(
-                OffsetAndEpoch(node.listener.next_offset, node.log.last_fetched_epoch), 1
-            )
-            for at, value in node.listener.values:
-                if writer is not None and node.client is not None:
-                    writer.append([b"%d:%s" % (at, value)])
-            writer.freeze()
-
-        return prepare
-
-    assert cut_everywhere(act, keep) > 20
+    assert cut_everywhere(make_a_snapshot, keep) > 20
 
 
 @KEEPS
@@ -419,6 +410,50 @@ def test_power_may_fail_at_every_operation_of_a_download(keep):
         return world.network.heal
 
     assert cut_everywhere(act, keep, fetch_snapshot_max_bytes=700) > 12
+
+
+# -- mutants --------------------------------------------------------------------------------------
+
+
+def load_what_another_made():
+    """A burst, a snapshot at its end, and a follower without anything."""
+    world, leader, (follower, _) = quorum()
+    world.fatal_is_error = False
+    world.commit(leader, "a", "b", "c")
+    follower.crash("nothing")
+    wipe(follower)
+    writer = leader.client.create_snapshot(leader.log.end, 1_700_000_000_000)
+    for at, value in leader.listener.values:
+        writer.append([b"%d:%s" % (at, value)])
+    writer.freeze()
+    world.settle(100)
+    assert leader.log.delete_before_snapshot(leader.log.latest_snapshot_id, 0.0)
+    follower.start()
+    world.commit(leader, "later")
+    return agrees(world, follower, leader)
+
+
+def test_an_id_that_includes_the_last_record_stops_who_loads_it():
+    assert load_what_another_made()
+    with mutants.applied("M26"), pytest.raises(AssertionError):
+        assert load_what_another_made()
+
+
+def make_a_snapshot(world, node, _):
+    def prepare():
+        writer = node.client.create_snapshot(
+            OffsetAndEpoch(node.listener.next_offset, node.log.last_fetched_epoch), 1
+        )
+        for at, value in node.listener.values:
+            writer.append([b"%d:%s" % (at, value)])
+        writer.freeze()
+
+    return prepare
+
+
+def test_a_rename_before_the_sync_is_found_by_a_power_cut():
+    with mutants.applied("M27"), pytest.raises(CorruptSnapshotError):
+        cut_everywhere(make_a_snapshot, "nothing")
 
 
 # -- the cleaner ----------------------------------------------------------------------------------
