@@ -6,7 +6,8 @@ r"""BrokerHeartbeat: which state a broker is in and which comes next (KIP-631).
 
 A broker is unfenced once its metadata reach its own registration, not the moving end of the log: on
 a busy log that might never happen (KAFKA-13959). A controlled shutdown ends when the broker leads
-nothing and every active broker has the metadata that say so.
+nothing and every active broker has the metadata that say so. An incarnation that has begun one is
+not unfenced again, where Kafka would do so and have a leader that may not be in its own ISR.
 """
 
 from __future__ import annotations
@@ -103,7 +104,7 @@ def next_control_state(
         if request.want_shut_down:
             return BrokerControlState.SHUTDOWN_NOW
         caught_up = request.current_metadata_offset >= broker.epoch
-        if request.want_fence or not caught_up:
+        if request.want_fence or not caught_up or broker.in_controlled_shutdown:
             return BrokerControlState.FENCED
         return BrokerControlState.UNFENCED
     if current is BrokerControlState.UNFENCED:

@@ -12,6 +12,7 @@ FENCED, UNFENCED, CONTROLLED, NOW = BrokerControlState
 
 class Registered:
     epoch = 5
+    in_controlled_shutdown = False
 
 
 @pytest.mark.parametrize(
@@ -137,6 +138,15 @@ def test_a_controlled_shutdown_waits_until_the_others_have_heard_of_it():
     assert cluster.beat(1, shut_down=True).should_shut_down is False
     manager._metadata_offsets[2] = moved
     assert cluster.beat(1, shut_down=True).should_shut_down is True
+
+
+def test_an_incarnation_that_shut_down_is_not_unfenced_again():
+    cluster = Brokers(1)
+    cluster.topic(1)
+    cluster.beat(1, shut_down=True)
+    assert cluster.beat(1, shut_down=True).should_shut_down is True
+    assert cluster.beat(1).is_fenced is True
+    cluster.join(1, incarnation=1)
 
 
 def test_a_broker_in_controlled_shutdown_is_not_let_into_an_isr():
