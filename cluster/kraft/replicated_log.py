@@ -55,7 +55,8 @@ class ReplicatedLog:
         self.snapshots.read(latest)  # a damaged one is to be told now, not when it is needed
         if not self.truncate_to_latest_snapshot(0.0) and start > 0:
             self._log.delete_before(earliest.offset)
-        self.high_watermark = self._log.start_offset
+        # Only what is committed is ever in a snapshot.
+        self.high_watermark = max(self._log.start_offset, latest.offset)
 
     @property
     def start_offset(self) -> int:

@@ -23,6 +23,11 @@ NODE_SETTINGS: Mapping[str, int] = {
     "controller.quorum.fetch.max.bytes": 8 * 1024 * 1024,  # Kafka's own
     "metadata.log.segment.bytes": 1024 * 1024,  # Kafka: 1 GiB; so that a short run rolls
     "metadata.max.idle.interval.ms": 500,  # Kafka's own
+    "metadata.log.max.record.bytes.between.snapshots": 20 * 1024 * 1024,  # Kafka's own
+    "metadata.log.max.snapshot.interval.ms": 3_600_000,  # Kafka's own
+    "metadata.max.retention.bytes": 100 * 1024 * 1024,  # Kafka's own
+    "metadata.max.retention.ms": 7 * 24 * 3_600_000,  # Kafka's own
+    "controller.quorum.fetch.snapshot.max.bytes": 1024 * 1024,  # Kafka's own
 }
 """What a campaign's nodes are configured with unless the plan says otherwise.
 

@@ -11,6 +11,7 @@ from cluster.kraft.leader_state import Leader
 from cluster.kraft.messages import FetchSnapshotRequest, FetchSnapshotResponse, OffsetAndEpoch
 from cluster.kraft.replicated_log import Validity
 from cluster.kraft.states import Follower
+from cluster.kraft.types import IllegalStateError
 from cluster.log.recovery import CorruptLogError
 from cluster.log.snapshot import CorruptSnapshotError
 from tests.kraft.world import DIRECTORY, World
@@ -290,6 +291,22 @@ def test_a_restarted_node_begins_with_its_snapshot():
     follower.start()
     assert agrees(world, follower, leader)
     assert follower.listener.loaded == [snapshot_id]
+
+
+def test_a_restarted_node_with_several_snapshots_loads_the_latest():
+    world, leader, (follower, _) = quorum()
+    shorten(world, follower)
+    world.commit(leader, "between")
+    world.settle(100)
+    latest = snapshot(world, follower)
+    world.commit(leader, "after")
+    follower.crash("everything")
+    follower.start()
+    assert len(follower.log.snapshots.ids) == 2
+    assert agrees(world, follower, leader)
+    assert follower.listener.loaded == [latest]
+    with pytest.raises(IllegalStateError):
+        follower.log.truncate_to_end_offset(OffsetAndEpoch(latest.offset - 1, latest.epoch))
 
 
 def test_a_log_that_begins_above_zero_needs_its_snapshot():

@@ -19,8 +19,14 @@ changed. It looks into nodes (their logs, their disks) but never changes them.
 | leader-completeness | a new leader holds all that was committed before its epoch | Raft 5.4 |
 | durable-fetch | a voter fetches no further than it has fsynced | KIP-595 |
 | recovery | what was fsynced is there again after a restart | the disk's contract |
+| snapshot-committed | a snapshot ends where a committed batch of its epoch does | KIP-630 |
+| snapshot-durable | a snapshot that is told of is on the disk, whole | KAFKA-15312 |
+| snapshot-agreement | equal ids stand for equal bytes | snapshot == log prefix |
 | claim-after-replay | a controller claims only past its epoch's start | KAFKA-17333 |
 | ack-committed | an acknowledged write is below a high watermark | KIP-595 |
+
+A log that begins above 0 is taken for one whose beginning is what was committed below: its snapshot
+stands for that.
 
 The first violations are kept; what follows from a broken state is not worth telling.
 """
@@ -31,6 +37,8 @@ from bisect import bisect_left
 from collections.abc import Callable
 from dataclasses import dataclass
 
+from crc32c import crc32c
+
 from cluster.assembly import METADATA_DIRECTORY
 from cluster.backends.sim.hooks import TraceFields
 from cluster.backends.sim.process import Process
@@ -38,6 +46,8 @@ from cluster.backends.sim.shadow import Batch, ShadowLog, read_from
 from cluster.backends.sim.world import SimWorld
 from cluster.kraft.messages import NO_NODE
 from cluster.kraft.quorum_state_store import FILE_NAME, QuorumStateError, decode
+from cluster.log.snapshot import CorruptSnapshotError, parse_snapshot, snapshot_name
+from cluster.log.types import OffsetAndEpoch
 
 QUORUM_STATE = f"{METADATA_DIRECTORY}/{FILE_NAME}"
 VIOLATIONS_MAX = 20
@@ -78,6 +88,8 @@ class SafetyMonitor:
         """The epoch whose leader committed each batch first; never decreases."""
         self._contents: dict[tuple[int, int], Batch] = {}
         """The batch that (base offset, epoch) stands for."""
+        self._snapshots: dict[OffsetAndEpoch, tuple[str, int]] = {}
+        """Who had the snapshot of an id first, and its checksum."""
         self._epochs: dict[str, int] = {}
         self._epoch_starts: dict[int, int] = {}
         self._majority = len(world.names) // 2 + 1
@@ -88,6 +100,8 @@ class SafetyMonitor:
             "epoch-start": self._epoch_start,
             "append": self._append,
             "truncate": self._truncate,
+            "truncate-fully": self._truncate_fully,
+            "snapshot": self._snapshot,
             "fetch": self._fetch,
             "hw": self._high_watermark,
             "claim": self._claim,
@@ -231,7 +245,7 @@ class SafetyMonitor:
         shadow, log = self.logs[name], process.node.raft.log
         shadow.is_stale = False
         before = shadow.durable
-        shadow.batches = []
+        shadow.batches = self._committed_below(name, log.start_offset)
         shadow.checked = 0
         self._take(name, read_from(log, log.start_offset))
         # What was fsynced in an earlier life is still that, so far as it is there.
@@ -262,6 +276,43 @@ class SafetyMonitor:
                 told = f"{name} cut its log to {fields['end_offset']}, below committed records"
                 self.violated("committed-truncated", told, name)
                 return
+
+    # -- snapshots -------------------------------------------------------------------------------
+
+    def _committed_below(self, name: str, offset: int) -> list[Batch]:
+        """Return what a snapshot that ends at `offset` stands for."""
+        below = self.committed[: bisect_left(self.committed, (offset,))]
+        if (below[-1][1] if below else 0) != offset:
+            told = f"{name} begins at {offset}, where no committed batch ends"
+            self.violated("snapshot-committed", told, name)
+        return below
+
+    def _truncate_fully(self, name: str, process: Process, fields: TraceFields) -> None:
+        del process
+        shadow = self.logs[name]
+        shadow.batches = self._committed_below(name, fields["start_offset"])
+        shadow.checked = 0
+        shadow.durable = fields["start_offset"]
+
+    def _snapshot(self, name: str, process: Process, fields: TraceFields) -> None:
+        del process
+        snapshot_id = OffsetAndEpoch(fields["offset"], fields["epoch"])
+        below = self._committed_below(name, snapshot_id.offset)
+        if below and below[-1][2] != snapshot_id.epoch:
+            told = f"{name}: {snapshot_id} ends in a batch of epoch {below[-1][2]}"
+            self.violated("snapshot-committed", told, name)
+        path = f"{METADATA_DIRECTORY}/{snapshot_name(snapshot_id)}"
+        content = self._world.nodes[name].disk.durable(path)
+        try:
+            parse_snapshot(path, snapshot_id, b"" if content is None else content)
+        except CorruptSnapshotError as error:
+            self.violated("snapshot-durable", f"{name}: {error}", name)
+            return
+        assert content is not None
+        known = self._snapshots.setdefault(snapshot_id, (name, crc32c(content)))
+        if known[1] != crc32c(content):
+            told = f"{name} and {known[0]} hold different snapshots {snapshot_id}"
+            self.violated("snapshot-agreement", told, name, known[0])
 
     def _fetch(self, name: str, process: Process, fields: TraceFields) -> None:
         del process

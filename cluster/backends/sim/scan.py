@@ -16,6 +16,7 @@ from cluster.backends.sim.world import SimNode, SimWorld
 from cluster.kraft.leader_state import Leader
 from cluster.log.records import CorruptBatchError, iter_batches
 from cluster.log.segment import segment_base_offset
+from cluster.log.snapshot import SUFFIX, parse_snapshot_name
 
 
 def scan(world: SimWorld, monitor: SafetyMonitor) -> list[str]:
@@ -23,6 +24,7 @@ def scan(world: SimWorld, monitor: SafetyMonitor) -> list[str]:
     wrong: list[str] = []
     logs: dict[str, list[Batch]] = {}
     committed: dict[str, int] = {}
+    starts: dict[str, int] = {}
     leaders: dict[int, str] = {}
     for name, host in world.nodes.items():
         durable = durable_batches(host)
@@ -33,16 +35,17 @@ def scan(world: SimWorld, monitor: SafetyMonitor) -> list[str]:
             raft = process.node.raft
             logs[name] = read_from(raft.log, raft.log.start_offset)
             committed[name] = raft.log.high_watermark
-            wrong += _compare_shadow(name, logs[name], monitor)
+            starts[name] = raft.log.start_offset
+            wrong += _compare_shadow(name, logs[name], starts[name], monitor)
             state = raft.state
             if isinstance(state, Leader):
                 other = leaders.setdefault(state.epoch, name)
                 if other != name:
                     wrong.append(f"{other} and {name} lead epoch {state.epoch}")
         held = monitor.durable_end(name)
-        if (durable[-1][1] if durable else 0) < held:
+        if max(durable[-1][1] if durable else 0, durable_snapshot_offset(host)) < held:
             wrong.append(f"{name}: the disk holds less than {held}, which was fsynced")
-    wrong += _compare_committed(logs, committed, monitor)
+    wrong += _compare_committed(logs, committed, starts, monitor)
     return wrong
 
 
@@ -63,24 +66,41 @@ def durable_batches(host: SimNode) -> list[Batch]:
     return found
 
 
-def _compare_shadow(name: str, log: list[Batch], monitor: SafetyMonitor) -> list[str]:
+def durable_snapshot_offset(host: SimNode) -> int:
+    """Offset of the latest snapshot that would be left, 0 without one."""
+    offset = 0
+    for name in host.disk.list_directory(METADATA_DIRECTORY):
+        parsed = parse_snapshot_name(name)
+        if parsed is not None and parsed[1] == SUFFIX:
+            if host.disk.durable(f"{METADATA_DIRECTORY}/{name}") is not None:
+                offset = max(offset, parsed[0].offset)
+    return offset
+
+
+def _compare_shadow(
+    name: str, log: list[Batch], start_offset: int, monitor: SafetyMonitor
+) -> list[str]:
     shadow = monitor.logs[name]
-    if shadow.is_stale or shadow.batches == log:
+    if shadow.is_stale or _from(shadow.batches, start_offset) == log:
         return []
     return [f"{name}: the monitor's copy of the log is not the log"]
 
 
 def _compare_committed(
-    logs: dict[str, list[Batch]], committed: dict[str, int], monitor: SafetyMonitor
+    logs: dict[str, list[Batch]],
+    committed: dict[str, int],
+    starts: dict[str, int],
+    monitor: SafetyMonitor,
 ) -> list[str]:
     """NoLogDivergence: any two nodes agree below the lower of their high watermarks."""
     wrong = []
     for one, other in combinations(sorted(committed), 2):
         end = min(committed[one], committed[other])
-        if _below(logs[one], end) != _below(logs[other], end):
+        start = max(starts[one], starts[other])
+        if _from(_below(logs[one], end), start) != _from(_below(logs[other], end), start):
             wrong.append(f"{one} and {other} differ below {end}, which both call committed")
     for name, end in committed.items():
-        known = _below(monitor.committed, end)
+        known = _from(_below(monitor.committed, end), starts[name])
         if _below(logs[name], end) != known:
             wrong.append(f"{name} and the monitor differ on what is committed below {end}")
     return wrong
@@ -88,3 +108,7 @@ def _compare_committed(
 
 def _below(batches: list[Batch], end_offset: int) -> list[Batch]:
     return [batch for batch in batches if batch[0] < end_offset]
+
+
+def _from(batches: list[Batch], start_offset: int) -> list[Batch]:
+    return [batch for batch in batches if batch[0] >= start_offset]
