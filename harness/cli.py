@@ -13,6 +13,7 @@ from typing import Any, NoReturn
 import click
 
 from cluster.names import unknown
+from harness.commands.dump import log, snapshot
 from harness.commands.judge import check, gate, report
 from harness.commands.listing import list_
 from harness.commands.machine import cleanup, doctor
@@ -86,5 +87,18 @@ def main() -> None:
     """Put a KRaft metadata quorum through faults and prove whether it kept its promises."""
 
 
-for _command in (run, sim, replay, shrink, check, report, gate, doctor, cleanup, list_):
+for _command in (
+    run,
+    sim,
+    replay,
+    shrink,
+    check,
+    report,
+    gate,
+    doctor,
+    cleanup,
+    list_,
+    log,
+    snapshot,
+):
     main.add_command(_command)

@@ -102,7 +102,7 @@ def decode_log(node: str, folder: Path) -> DecodedLog:
                     raise EvidenceError(
                         f"{path}: byte {position}: offset {header.base_offset}, not {next_offset}"
                     )
-                records.extend(_log_records(node, header, batch))
+                records.extend(batch_records(node, header, batch))
                 position += header.size_bytes
                 next_offset = header.next_offset
         except CorruptBatchError as error:
@@ -112,7 +112,8 @@ def decode_log(node: str, folder: Path) -> DecodedLog:
     return DecodedLog(tuple(records), start_offset, next_offset, torn_tail_bytes)
 
 
-def _log_records(node: str, header: BatchHeader, batch: bytes) -> Iterator[LogRecord]:
+def batch_records(node: str, header: BatchHeader, batch: bytes) -> Iterator[LogRecord]:
+    """Decode the records of one intact batch. Raises CorruptBatchError."""
     for delta, record in enumerate(decode_records(batch)):
         kind, value = _control(record) if header.is_control else _metadata(record)
         yield LogRecord(

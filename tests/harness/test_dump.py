@@ -1,0 +1,96 @@
+"""`log dump` and `snapshot dump`."""
+
+import json
+import uuid
+
+import pytest
+
+from cluster.controller.records import encode_record
+from cluster.controller.records.topic import TopicRecord
+from cluster.log.control import LeaderChange, encode_control
+from cluster.log.records import Record, encode_batch
+from cluster.log.snapshot import SnapshotEncoder, snapshot_name
+from cluster.log.types import OffsetAndEpoch
+from harness.cli import main
+
+TOPIC = encode_record(TopicRecord(name="a\n\u2028", topic_id=uuid.UUID(int=1)))
+ID = OffsetAndEpoch(20, 3)
+
+
+def ran(capsys, *arguments):
+    with pytest.raises(SystemExit) as ended:
+        main([str(argument) for argument in arguments])
+    out, err = capsys.readouterr()
+    return ended.value.code, [json.loads(line) for line in out.splitlines()], err.splitlines()
+
+
+@pytest.fixture
+def folder(tmp_path):
+    change = encode_control(LeaderChange(1, (1, 2, 3), (1, 2)))
+    first = encode_batch(7, 3, [change], 1_000, control=True)
+    (tmp_path / f"{7:020d}.log").write_bytes(first)
+    (tmp_path / f"{8:020d}.log").write_bytes(encode_batch(8, 3, [Record(TOPIC)] * 2, 2_000))
+    return tmp_path
+
+
+def test_a_log_that_begins_above_zero_is_printed_record_by_record(folder, capsys):
+    code, lines, err = ran(capsys, "log", "dump", folder)
+    assert (code, err) == (0, [])
+    assert [(line["offset"], line["epoch"]) for line in lines] == [(7, 3), (8, 3), (9, 3)]
+    assert lines[0]["kind"] == "control:LEADER_CHANGE"
+    assert lines[1]["value"]["name"] == "a\n\u2028"
+    assert lines[1]["timestampMs"] == 2_000
+
+
+def test_damage_is_told_after_what_is_intact(folder, capsys):
+    path = folder / f"{8:020d}.log"
+    content = bytearray(path.read_bytes())
+    content[-1] ^= 1
+    path.write_bytes(content)
+    code, lines, [error] = ran(capsys, "log", "dump", folder)
+    assert (code, [line["offset"] for line in lines]) == (2, [7])
+    assert f"{path}: byte 0, offset 8: CRC is" in error
+
+
+def test_a_missing_segment_is_told(folder, capsys):
+    (folder / f"{8:020d}.log").rename(folder / f"{9:020d}.log")
+    code, _, [error] = ran(capsys, "log", "dump", folder)
+    assert code == 2
+    assert "begins at offset 9, not 8" in error
+
+
+@pytest.mark.parametrize("name", ["missing", "."])
+def test_a_folder_without_a_log_is_one_line(tmp_path, capsys, name):
+    code, lines, err = ran(capsys, "log", "dump", tmp_path / name)
+    assert (code, lines, len(err)) == (2, [], 1)
+
+
+def snapshot_bytes():
+    encoder = SnapshotEncoder(ID, 5_000)
+    return encoder.header() + encoder.records([TOPIC]) + encoder.footer()
+
+
+def test_a_snapshot_is_printed_with_header_and_footer(tmp_path, capsys):
+    path = tmp_path / snapshot_name(ID)
+    path.write_bytes(snapshot_bytes())
+    code, lines, err = ran(capsys, "snapshot", "dump", path)
+    assert (code, err) == (0, [])
+    kinds = [line["kind"] for line in lines]
+    assert kinds == ["control:SNAPSHOT_HEADER", "TopicRecord", "control:SNAPSHOT_FOOTER"]
+    assert lines[0]["value"] == {"lastContainedLogTimestampMs": 5_000}
+
+
+@pytest.mark.parametrize("cut", [0, 1, 70, -1])
+def test_a_snapshot_that_is_cut_off_is_one_line(tmp_path, capsys, cut):
+    path = tmp_path / snapshot_name(ID)
+    path.write_bytes(snapshot_bytes()[:cut])
+    code, lines, [error] = ran(capsys, "snapshot", "dump", path)
+    assert (code, lines) == (2, [])
+    assert str(path) in error
+
+
+@pytest.mark.parametrize("name", [snapshot_name(ID), "snapshot"])
+def test_what_is_no_snapshot_is_one_line(tmp_path, capsys, name):
+    code, _, [error] = ran(capsys, "snapshot", "dump", tmp_path / name)
+    assert code == 2
+    assert name in error
