@@ -223,7 +223,8 @@ def _order(layout: Layout, found: Zones, chains: _Chains, judged: Judged) -> Non
         if not judged.undecided:
             break
         before = s.copy()
-        _move(layout, chains, order, (f, s), [q for q in misfits if not helpers.help(q)], stuck)
+        left = [q for q in misfits.tolist() if not helpers.help(q)]
+        _move(layout, chains, order, (f, s), left, stuck)
         for group in np.unique(groups[conflicts(f[groups], s[groups])]).tolist():
             if s[group] != before[group]:
                 s[group] = before[group]
@@ -300,7 +301,7 @@ def _move(
     f, s = times
     for q in misfits:
         row, value = int(layout.refused[q]), int(layout.refused_cluster[q])
-        begin, end = int(layout.begin[row]), int(layout.end[row])
+        begin = int(layout.begin[row])
         group = value if chains.root is None else int(chains.root[value])
         if f[group] >= begin > s[group] and group not in stuck:
             s[group] = begin

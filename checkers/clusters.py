@@ -76,7 +76,10 @@ def unique_keys(encoded: Encoded, value_count: int) -> Bools:
 
 @dataclass(slots=True, eq=False)
 class Layout:
-    """Rows and clusters. Cluster m < M is that of maker m, cluster M + k the initial one of key k."""
+    """Rows and clusters.
+
+    With M makers, cluster m < M is that of maker m, cluster M + k the initial one of key k.
+    """
 
     begin: Int64s
     end: Int64s
@@ -96,6 +99,7 @@ class Layout:
 
     @classmethod
     def of(cls, e: Encoded, value_count: int) -> Layout | None:
+        """Lay the keys one after another; None when their times do not fit."""
         keys = len(e.bounds) - 1
         begin, end, key, span = e.invoke_ns, e.complete_ns, None, 0
         if keys > 1:
@@ -131,7 +135,7 @@ class Layout:
 def _owners(
     e: Encoded, value_count: int, key: Int64s | None, makers: NDArray[np.intp], keys: int
 ) -> Find:
-    """Return a function from rows to the cluster of the value that they need; -1: nobody made it."""
+    """Return a function: rows -> the clusters of the values that they need, -1: nobody made it."""
     made = e.b[makers]
     index = np.arange(len(makers), dtype=np.int64)
     size = value_count

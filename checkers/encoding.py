@@ -1,7 +1,7 @@
 """Registers, compare-and-set and appended strings as integers: what the compiled searches take.
 
 An operation becomes `code`, `a` (what it needs the state to be) and `b` (what it makes of it); a
-state is an integer: the code of a value, or, of a string that is appended to, a hash of 62 bits (two
+state is an integer: the code of a value or, of a string that is appended to, a hash of 62 bits (two
 polynomials modulo primes). Two strings with one hash could make a verdict wrong; its certificate,
 which knows no hashes, is refused then.
 
@@ -12,6 +12,7 @@ explain nothing: a cas [a, a]; a write or cas of a value that no read and no cas
 
 from __future__ import annotations
 
+from collections.abc import Hashable
 from dataclasses import dataclass
 
 import numpy as np
@@ -83,14 +84,12 @@ def encode(columns: Columns, model: Model) -> Encoded:
     b = np.where(write | cas, columns.input, IMPOSSIBLE).astype(np.int64)
     if kv:
         a, b = _hashed(columns, code)
-        initial = int(_hash(_text_of(model))[0])
     else:
         idle = cas & (a == b)
         code[idle & info] = -1
         code[idle & ~info] = READ
-        assert isinstance(model, Register)
-        initial = columns.code(model.initial)
         _drop_useless(columns, code, a, b, info)
+    initial = state_code(columns, model, model.init())
     kept = np.flatnonzero(code >= 0)
     whole = len(kept) == len(code)
     if not whole:
@@ -108,6 +107,14 @@ def encode(columns: Columns, model: Model) -> Encoded:
         end if whole else end[kept],
         initial,
     )
+
+
+def state_code(columns: Columns, model: Model, state: Hashable) -> int:
+    """Return the integer of a state; one that no operation names is IMPOSSIBLE, and fits none."""
+    if isinstance(model, KeyValue):
+        assert isinstance(state, str)
+        return _hash(state)[0]
+    return columns.code(state)
 
 
 def _codes(columns: Columns, model: Model) -> Int8s:
@@ -152,12 +159,6 @@ def _drop_useless(columns: Columns, code: Int8s, a: Int64s, b: Int64s, info: Boo
     else:
         useful = np.isin(made, needed)
     code[candidates[~useful]] = -1
-
-
-def _text_of(model: Model) -> str:
-    text = model.init()
-    assert isinstance(text, str)
-    return text
 
 
 def _hash(text: str) -> tuple[int, int]:

@@ -1,14 +1,8 @@
 """Linearizability of one key (Herlihy and Wing 1990), by the cheapest sound algorithm.
 
-| algorithm | when |
-|---|---|
-| `zones` | the model is `register`, no value is written twice or is the initial one |
-| a rule of `checkers.rules` | the model has one and its assumptions hold |
-| `wgl` | everything else |
-
-The option `algorithm` overrides the choice; one that does not apply is UNKNOWN. Every PASS
-and FAIL goes through `checkers.certificate`; a refused certificate is a broken checker, and makes
-the verdict UNKNOWN, loudly.
+`checkers.dispatch` tells which that is. The option `algorithm` overrides the choice; one that does
+not apply is UNKNOWN. Every PASS and FAIL goes through `checkers.certificate`; a refused certificate
+is a broken checker, and makes the verdict UNKNOWN, loudly.
 """
 
 from __future__ import annotations
@@ -17,21 +11,24 @@ from collections.abc import Mapping, Sequence
 from dataclasses import asdict, replace
 from typing import Any
 
-from checkers import certificate, wgl, zones
+from checkers import certificate
+from checkers.dispatch import ALGORITHMS, dispatch
 from checkers.history import Operation, seconds
-from checkers.models import Model, Register, model_named, relevant
+from checkers.models import Model, model_named
 from checkers.outcome import Budget, BudgetExceededError, Outcome, Window
-from checkers.rules import RULE_NAMES, rules_for
 from checkers.run_input import Cancelled, never
 from checkers.verdict import CheckResult, Status
 from checkers.window import shrink
 
+__all__ = ["ALGORITHMS", "NAME", "check_key", "judge", "validate", "verify"]
+
 NAME = "linearizable"
-ALGORITHMS = ("zones", *RULE_NAMES, "wgl")
 TIME_LIMIT_S = 60.0
 MEMORY_LIMIT_MB = 1024.0
 SHRINK_TIME_S = 5.0
 """Most that making a window small may take; the verdict stands before."""
+_SHRUNK = ("chains", "frontier", "wgl")
+"""Algorithms whose windows are not small by themselves."""
 WINDOW_SHOWN_MAX = 60
 """Operations of a window that an anomaly shows; the certificate names all."""
 
@@ -77,38 +74,16 @@ def judge(
     """
     budget = Budget(time_limit_s, int(memory_limit_mb * (1 << 20)), cancelled)
     prepared = model.prepare(operations)
-    kept = relevant(operations, prepared)
     try:
         budget.spend()
-        chosen, outcome = _run(kept, prepared, algorithm, budget)
+        chosen, outcome = dispatch(operations, prepared, algorithm, budget)
     except BudgetExceededError as error:
         chosen, outcome = algorithm or "none", Outcome(Status.UNKNOWN, f"{error} met at the start")
-    if outcome.window is not None and chosen == "wgl":
+    if outcome.window is not None and chosen in _SHRUNK:
         smaller = shrink(operations, prepared, outcome.window, budget.part(SHRINK_TIME_S))
         outcome = replace(outcome, window=smaller)
     outcome = _verified(operations, prepared, outcome)
-    return _result(operations, outcome, chosen, len(kept))
-
-
-def _run(
-    kept: Sequence[Operation], model: Model, algorithm: str | None, budget: Budget
-) -> tuple[str, Outcome]:
-    if algorithm != "wgl" and type(model) is Register:
-        outcome = zones.judge(kept, model)
-        if outcome is not None:
-            return "zones", outcome
-    for rule in rules_for(model):
-        outcome = rule(kept, model) if algorithm in (None, rule.name) else None
-        if outcome is not None:
-            return rule.name, outcome
-    if algorithm is not None and algorithm in RULE_NAMES:
-        told = f"the rule {algorithm!r} does not apply to this history of {model.name!r}"
-        return algorithm, Outcome(Status.UNKNOWN, told)
-    if algorithm == "zones":
-        return "zones", Outcome(
-            Status.UNKNOWN, "zones need a register in which every written value is unique"
-        )
-    return "wgl", wgl.search(kept, model, budget)
+    return _result(operations, outcome, chosen)
 
 
 def _verified(operations: Sequence[Operation], model: Model, outcome: Outcome) -> Outcome:
@@ -127,11 +102,9 @@ def _verified(operations: Sequence[Operation], model: Model, outcome: Outcome) -
     return outcome
 
 
-def _result(
-    operations: Sequence[Operation], outcome: Outcome, algorithm: str, placed: int
-) -> CheckResult:
+def _result(operations: Sequence[Operation], outcome: Outcome, algorithm: str) -> CheckResult:
     key = operations[0].key if operations else None
-    statistics: dict[str, Any] = {"explored": outcome.explored, "placed": placed}
+    statistics: dict[str, Any] = {"explored": outcome.explored}
     if outcome.proved_ns is not None:
         statistics["proved_ns"] = outcome.proved_ns
     if outcome.status is Status.PASS:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import time
+from collections.abc import Callable
 from dataclasses import dataclass
 
 from checkers.run_input import Cancelled, never
@@ -33,7 +34,7 @@ class Outcome:
     kind: str = "not-linearizable"
     """Name of the anomaly when the status is FAIL."""
     linearization: tuple[int, ...] = ()
-    """Operation indexes in order: all of them on PASS, else the longest order that was found."""
+    """Operation indexes in order; on PASS."""
     window: Window | None = None
     proved_ns: int | None = None
     """On FAIL and UNKNOWN: what completed before this time can be linearized."""
@@ -68,6 +69,12 @@ class Budget:
             raise BudgetExceededError(f"time limit of {self.time_limit_s:g} s")
         if self.cancelled():
             raise BudgetExceededError("cancellation")
+
+    def pause(self, work: Callable[[], None]) -> None:
+        """Do work that does not count: what is compiled once is not the history's fault."""
+        started_s = time.monotonic()
+        work()
+        self._deadline_s += time.monotonic() - started_s
 
     def part(self, time_limit_s: float) -> Budget:
         """Return a budget for a part of the work, never beyond this one's own end."""

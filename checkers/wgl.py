@@ -44,13 +44,17 @@ def search(
     model: Model,
     budget: Budget,
     initial: Sequence[State] | None = None,
+    *,
+    explored_max: int | None = None,
 ) -> Outcome:
     """Judge the operations of one key.
 
     `operations` come from `checkers.models.relevant`, `model` was prepared for them. `initial`
-    lists the states in which the history may begin; by default the model's own.
+    lists the states in which the history may begin; by default the model's own. `explored_max`
+    bounds the configurations.
     """
     run = _Search(operations, model, budget)
+    run.explored_max = explored_max
     states = [model.init()] if initial is None else initial
     try:
         found = any(run.from_state(state) for state in states)
@@ -83,13 +87,13 @@ class _Search:
         self.model = model
         self.budget = budget
         self.explored = 0
+        self.explored_max: int | None = None
         self.path: list[int] = []
         self.furthest = -1
         """Rank of the last return at which the walk was blocked."""
         self.blocked = -1
         """Its operation."""
         self.blocked_state = -1
-        self.furthest_path: list[int] = []
         self._states: list[State] = []
         self._state_ids: dict[State, int] = {}
         self._own_equal = type(model).equal is not Model.equal
@@ -194,7 +198,6 @@ class _Search:
         self.furthest = self._rank[entry]
         self.blocked = entry - len(self.operations)
         self.blocked_state = state
-        self.furthest_path = list(self.path)
 
     def _first_new(
         self, alternatives: list[tuple[int, int]], low: int, bits: int, indeterminate: int
@@ -220,6 +223,8 @@ class _Search:
         self._memo.add(key)
         self.explored += 1
         self._used_bytes += _MEMO_ENTRY_BYTES + (key[1].bit_length() + key[2].bit_length()) // 8
+        if self.explored_max is not None and self.explored > self.explored_max:
+            raise BudgetExceededError(f"limit of {self.explored_max} configurations")
         if self.explored % _SPEND_EVERY == 0:
             self.budget.spend(self._used_bytes)
 
@@ -278,7 +283,7 @@ class _Search:
 
     def outcome(self, status: Status, explanation: str) -> Outcome:
         """Translate positions to operation indexes."""
-        path = self.path if status is Status.PASS or self.furthest < 0 else self.furthest_path
+        path = self.path if status is Status.PASS else ()
         blocked = self.operations[self.blocked] if self.furthest >= 0 else None
         horizon_ns = blocked.complete_ns if blocked else None
         window = None

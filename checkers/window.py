@@ -15,8 +15,8 @@ from __future__ import annotations
 from collections.abc import Callable, Hashable, Sequence
 from dataclasses import replace
 
-from checkers import wgl
 from checkers.certificate import RefusedError, restrict
+from checkers.dispatch import search
 from checkers.history import Operation
 from checkers.models.base import Model, relevant
 from checkers.outcome import Budget, BudgetExceededError, Window
@@ -54,7 +54,7 @@ def fails(operations: Sequence[Operation], model: Model, window: Window, budget:
     except RefusedError:
         return False
     budget.spend()
-    outcome = wgl.search(taken, model, budget.part(_PROBE_TIME_S), states)
+    _, outcome = search(taken, model, budget.part(_PROBE_TIME_S), states)
     return outcome.status is Status.FAIL
 
 

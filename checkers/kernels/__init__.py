@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import os
 from functools import cache
+from importlib import import_module
 from types import ModuleType
 from typing import NamedTuple
 
@@ -29,7 +30,8 @@ SWITCH = "KRAFTPROBE_NUMBA"
 @cache
 def _import() -> Kernels | None:
     try:
-        from checkers.kernels import frontier, wgl  # noqa: PLC0415  (numba takes 0.4 s to import)
+        wgl = import_module("checkers.kernels.wgl")  # here, since numba takes 0.4 s to import
+        frontier = import_module("checkers.kernels.frontier")
     except ImportError:
         return None
     return Kernels(wgl, frontier)

@@ -82,12 +82,22 @@ def lay_out(invoke, complete, info):
         count += 1
         if moves > 300 * n + 1000:
             break
-    if moves > 300 * n + 1000:  # completions far from order: sort properly
-        determinate = np.nonzero(~info)[0]
-        count = len(determinate)
-        sorted_ = determinate[np.argsort(complete[determinate], kind="mergesort")]
-        for j in range(count):
-            returns[j] = sorted_[j]
+    if moves > 300 * n + 1000:  # completions far from order: Shell's sort does not mind
+        count = 0
+        for i in range(n):
+            if not info[i]:
+                returns[count] = i
+                count += 1
+        gap = count // 2
+        while gap > 0:
+            for k in range(gap, count):
+                i = returns[k]
+                j = k
+                while j >= gap and complete[returns[j - gap]] > complete[i]:
+                    returns[j] = returns[j - gap]
+                    j -= gap
+                returns[j] = i
+            gap = 1 if gap == 2 else gap * 5 // 11
     entries = np.empty(n + count, np.int32)
     call = np.empty(n, np.int32)
     ret = np.full(n, 2**31 - 1, np.int32)
@@ -113,20 +123,48 @@ def classes(chosen, code, a, b):
     `members[starts[c]:starts[c + 1]]`.
     """
     count = len(chosen)
-    hashed = np.empty(count, np.uint64)
-    for k in range(count):
-        i = chosen[k]
-        hashed[k] = mix(mix(mix(code[i]) ^ np.uint64(a[i])) ^ np.uint64(b[i]))
-    order = np.argsort(hashed, kind="mergesort")
-    members = np.empty(count, np.int32)
-    starts = np.empty(count + 1, np.int32)
+    slots = 16
+    while slots < 2 * count:
+        slots *= 2
+    table = np.full(slots, -1, np.int32)  # class, by hash
+    class_of = np.empty(count, np.int32)
+    model = np.empty(count, np.int32)  # the first member of each class
+    starts = np.zeros(count + 2, np.int32)
     found = 0
     for k in range(count):
-        i = chosen[order[k]]
-        members[k] = i
-        before = members[k - 1] if k > 0 else -1
-        if before < 0 or code[i] != code[before] or a[i] != a[before] or b[i] != b[before]:
-            starts[found] = k
+        i = chosen[k]
+        hashed = mix(mix(mix(code[i]) ^ np.uint64(a[i])) ^ np.uint64(b[i]))
+        at = np.int64(hashed & np.uint64(slots - 1))
+        while table[at] >= 0:
+            other = model[table[at]]
+            if code[i] == code[other] and a[i] == a[other] and b[i] == b[other]:
+                break
+            at = (at + 1) & (slots - 1)
+        if table[at] < 0:
+            table[at] = found
+            model[found] = i
             found += 1
-    starts[found] = count
+        class_of[k] = table[at]
+        starts[table[at] + 2] += 1
+    for k in range(found):
+        starts[k + 2] += starts[k + 1]
+    members = np.empty(count, np.int32)
+    for k in range(count):
+        members[starts[class_of[k] + 1]] = chosen[k]
+        starts[class_of[k] + 1] += 1
     return members, starts[: found + 1]
+
+
+@jit
+def where(chosen):
+    """Return the positions of what is true."""
+    count = 0
+    for yes in chosen:
+        count += yes
+    positions = np.empty(count, np.int32)
+    count = 0
+    for i in range(len(chosen)):
+        if chosen[i]:
+            positions[count] = i
+            count += 1
+    return positions

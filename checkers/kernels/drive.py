@@ -20,7 +20,13 @@ class Run(Protocol):
 
     algorithm: str
     status: int
-    explored: int
+    blocked_state: int | None
+    """State of the furthest order, where the search knows it."""
+
+    @property
+    def explored(self) -> int:
+        """Configurations entered."""
+        ...
 
     def advance(self, steps: int, bytes_max: int) -> int:
         """Go on; returns the status."""
@@ -101,7 +107,6 @@ class FrontierRun:
     """`checkers.kernels.frontier` on one key of a register or compare-and-set register."""
 
     algorithm = "frontier"
-    blocked_state: int | None = None
 
     def __init__(
         self, kernels: Kernels, encoded: Encoded, states: Sequence[int], width_max: int
@@ -111,6 +116,7 @@ class FrontierRun:
         self._kernel = kernels.frontier
         self._encoded = e
         self.width_max = width_max
+        self.blocked_state: int | None = None
         self.status = RUNNING
         known, codes = np.unique(np.concatenate([states, e.a, e.b]), return_inverse=True)
         at = len(states)
@@ -143,7 +149,7 @@ class FrontierRun:
 
     def order(self) -> Int64s:
         """Return positions in the order found; from the first of the initial states only."""
-        placed, events = self._kernel.placements(self._moving, self._pools)
+        placed, events = self._kernel.placements(self._pools)
         order: Int64s = self._kernel.weave(
             *(self._encoded.code, self._a, self._b, self._encoded.info, self._fixed),
             *(placed, events, self._initial[0]),
@@ -157,3 +163,25 @@ class FrontierRun:
         later = entries[event:]
         returns = later[later >= count]
         return int(returns[0]) - count if len(returns) else -1
+
+
+def warm(kernels: Kernels, algorithm: str) -> None:
+    """Compile a search, or load it from the cache: seconds or a tenth of one, once a process."""
+    if algorithm in _WARM:
+        return
+    none, nothing = np.zeros(0, np.int64), np.zeros(0, np.bool_)
+    empty = Encoded(none, none, none.astype(np.int8), none, none, nothing, none, none, 0)
+    run: Run = WglRun(kernels, empty, [0])
+    if algorithm == "frontier":
+        run = FrontierRun(kernels, empty, [0], 16)
+    run.advance(1, 1 << 20)
+    run.order()
+    _WARM.add(algorithm)
+
+
+_WARM: set[str] = set()
+
+
+def is_warm(algorithm: str) -> bool:
+    """Tell whether a search is compiled in this process."""
+    return algorithm in _WARM

@@ -26,6 +26,7 @@ from checkers.kernels.compiled import (
     classes,
     jit,
     lay_out,
+    where,
 )
 
 BITS = 63
@@ -40,7 +41,7 @@ def begin(code, a, b, invoke, complete, info, states, values):
     """Return everything that a frontier needs, before its first event."""
     n = len(code)
     entries, call, ret = lay_out(invoke, complete, info)
-    effects = np.nonzero((code == WRITE) | (code == CAS))[0]
+    effects = where((code == WRITE) | (code == CAS))
     members, starts = classes(effects, code, a, b)
     class_count = len(starts) - 1
     class_of = np.full(n, -1, np.int32)
@@ -52,7 +53,7 @@ def begin(code, a, b, invoke, complete, info, states, values):
             if info[members[place]] and counter[k] < 0:
                 counter[k] = counters
                 counters += 1
-    hidden = np.nonzero(info & ((code == WRITE) | (code == CAS)))[0]
+    hidden = where(info & ((code == WRITE) | (code == CAS)))
     spare = np.full(len(hidden) + 1, -1, np.int32)  # indeterminate operations, by counter
     first = np.zeros(counters + 1, np.int32)
     for i in hidden:
@@ -126,7 +127,7 @@ def _dominates(one, other, words):
     for j in range(_MASKS, _MASKS + 2 * words):
         if one[j] & ~other[j] != 0:
             return False
-    for j in range(_MASKS + 2 * words, len(one)):
+    for j in range(_MASKS + 2 * words, len(one)):  # noqa: SIM110  (Numba compiles loops)
         if one[j] > other[j]:
             return False
     return True
@@ -154,7 +155,8 @@ def _add(pool, count, link, heads, row, words):
         else:
             before = at
         at = following
-    pool[count] = row
+    for j in range(len(row)):
+        pool[count, j] = row[j]
     link[count] = heads[state]
     heads[state] = count
     return count + 1
@@ -162,15 +164,18 @@ def _add(pool, count, link, heads, row, words):
 
 @jit
 def _room(pool):
-    bigger = np.zeros((2 * len(pool), pool.shape[1]), pool.dtype)
-    bigger[: len(pool)] = pool
+    bigger = np.empty((2 * len(pool), pool.shape[1]), pool.dtype)
+    for r in range(len(pool)):
+        for j in range(pool.shape[1]):
+            bigger[r, j] = pool[r, j]
     return bigger
 
 
 @jit
 def _longer(link):
     bigger = np.empty(2 * len(link), np.int64)
-    bigger[: len(link)] = link
+    for r in range(len(link)):
+        bigger[r] = link[r]
     return bigger
 
 
@@ -206,7 +211,7 @@ def _end_life(k, code, moving):
 
 
 @jit
-def _called(i, code, a, b, fixed, moving, rows, words):
+def _called(i, code, a, b, fixed, moving, rows):
     """Let operation i be open: give it a slot; it is owed where the state does not meet it."""
     _, ret, class_of, counter, _, _, _, _, _, _, _ = fixed
     available, slot_of, holder, queue, behind, reads, writes, nots, every, _, control, _ = moving
@@ -288,7 +293,7 @@ def _compact(rows, count, nodes, used):
     for j in range(used):
         if place[j]:
             parent = nodes[j, 0]
-            nodes[kept] = nodes[j]
+            nodes[kept, 1], nodes[kept, 2] = nodes[j, 1], nodes[j, 2]
             nodes[kept, 0] = place[parent] if parent >= 0 else -1
             place[j] = kept
             kept += 1
@@ -310,8 +315,20 @@ def _narrow(rows, count, width_max, words):
                 cost[r] += 1
         for j in range(_MASKS + 2 * words, rows.shape[1]):
             cost[r] += rows[r, j]
-    kept = rows[np.sort(np.argsort(cost, kind="mergesort")[:width_max])]
-    rows[:width_max] = kept
+    how_many = np.zeros(np.max(cost) + 1, np.int64)
+    for r in range(count):
+        how_many[cost[r]] += 1
+    most, below = 0, 0
+    while below + how_many[most] <= width_max:
+        below += how_many[most]
+        most += 1
+    kept = 0
+    for r in range(count):
+        if cost[r] < most or (cost[r] == most and below < width_max):
+            below += cost[r] == most
+            for j in range(rows.shape[1]):
+                rows[kept, j] = rows[r, j]
+            kept += 1
 
 
 @jit
@@ -357,7 +374,8 @@ def _expand(code, b, fixed, moving, pools, at, bytes_max):
                 done, waiting = _room(done), _room(waiting)
                 done_link, waiting_link = _longer(done_link), _longer(waiting_link)
             i = members[starts[chosen]]
-            row[:] = waiting[at]
+            for j in range(len(row)):
+                row[j] = waiting[at, j]
             row[_STATE] = b[i]
             idle = code[i] == WRITE or spend < 0
             for w in range(words):
@@ -443,10 +461,11 @@ def _end_return(moving, pools, width_max):
         links[0, done[r, _STATE]] = -1
     if control[DONE] > len(rows):
         rows = np.zeros((len(done), rows.shape[1]), np.int64)
-    count = 0
+    count = np.int64(0)
     for r in range(control[DONE]):
         if done_link[r] != -2:
-            rows[count] = done[r]
+            for j in range(rows.shape[1]):
+                rows[count, j] = done[r, j]
             count += 1
     if count > width_max:
         _narrow(rows, count, width_max, len(moving[2]) // BITS)
@@ -463,7 +482,7 @@ def _end_return(moving, pools, width_max):
 def run(code, a, b, fixed, moving, pools, width_max, steps, bytes_max):
     """Go on for about `steps` configurations; returns (status, pools)."""
     entries = fixed[10]
-    slot_of, holder, control = moving[1], moving[2], moving[10]
+    slot_of, control = moving[1], moving[10]
     n = len(code)
     while steps > 0:
         event = control[EVENT]
@@ -472,7 +491,7 @@ def run(code, a, b, fixed, moving, pools, width_max, steps, bytes_max):
         entry = entries[event]
         steps -= 1 + control[CURRENT] // 8
         if entry < n:
-            _called(entry, code, a, b, fixed, moving, pools[0], len(holder) // BITS)
+            _called(entry, code, a, b, fixed, moving, pools[0])
             control[EVENT] += 1
             continue
         if not control[EXPANDING]:
@@ -504,7 +523,7 @@ def run(code, a, b, fixed, moving, pools, width_max, steps, bytes_max):
 
 
 @jit
-def placements(moving, pools):
+def placements(pools):
     """Return (operations, events) that led to the first row, in order."""
     nodes = pools[3]
     count = 0
@@ -519,6 +538,19 @@ def placements(moving, pools):
         placed[count], events[count] = nodes[at, 1], nodes[at, 2]
         at = nodes[at, 0]
     return placed, events
+
+
+@jit
+def _until(events, rank):
+    """Count events up to a rank; they are in order."""
+    low, high = 0, len(events)
+    while low < high:
+        middle = (low + high) // 2
+        if events[middle] <= rank:
+            low = middle + 1
+        else:
+            high = middle
+    return low
 
 
 @jit
@@ -543,7 +575,7 @@ def weave(code, a, b, info, fixed, placed, events, initial):
     for i in range(n):
         if info[i] or gap[i] == -2:
             continue
-        low, high = np.searchsorted(events, call[i]), np.searchsorted(events, ret[i], side="right")
+        low, high = _until(events, call[i]), _until(events, ret[i])
         for g in range(low, high + 1):
             met = (code[i] == READ and state[g] == a[i]) or (code[i] == NOT and state[g] != a[i])
             if met or (code[i] == WRITE and state[g] == b[i]):

@@ -29,6 +29,7 @@ from checkers.kernels.compiled import (
     lay_out,
     mix,
     step,
+    where,
 )
 
 DEPTH, STATE, FLAG, LAST, FRESH, COUNT = 0, 1, 2, 3, 4, 5
@@ -53,7 +54,7 @@ def begin(code, a, b, invoke, complete, info, initial):
         left = entry
     following[left] = 2 * n
     previous[2 * n] = left
-    members, starts = classes(np.nonzero(info)[0], code, a, b)
+    members, starts = classes(where(info), code, a, b)
     used = np.zeros(len(starts), np.int32)
     stack = np.empty((n + 1, 4), np.int64)
     control = np.zeros(SIZE, np.int64)
@@ -143,7 +144,8 @@ def run(code, a, b, info, search, memo, steps, bytes_max):
                 pure = True
                 chosen = entry
                 break
-            if c != READ and c != NOT and ret[entry] > last and ret[entry] < best:
+            effect = c != READ and c != NOT  # noqa: PLR1714  (Numba has no sets of constants)
+            if effect and ret[entry] > last and ret[entry] < best:
                 if not (flag == 1 and c == WRITE):
                     legal, _after = step(c, a[entry], b[entry], state)
                     if legal:

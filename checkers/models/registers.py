@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Hashable, Sequence
+from collections.abc import Container, Hashable, Sequence
+from dataclasses import replace
 from typing import Any
 
 from checkers.history import EventType, HistoryError, Operation
@@ -10,6 +11,9 @@ from checkers.models.base import Model, State, freeze
 
 CAS_REFUSED = frozenset({"cas_mismatch", "cas-mismatch", "precondition-failed"})
 """Errors by which a server says that the value was another one. So does no error at all."""
+
+_NO_VALUE = ("no value", CAS_REFUSED)
+"""Differs from every JSON value."""
 
 
 class Register(Model):
@@ -64,6 +68,8 @@ class CasRegister(Register):
     """
 
     name = "cas-register"
+    _tied: dict[Hashable, Hashable] | None = None
+    """Value -> the one that stands for all that are tied to it; None before `prepare`."""
 
     def step(self, state: State, operation: Operation) -> tuple[bool, State]:
         """Compare and set, or do what a register does."""
@@ -83,10 +89,43 @@ class CasRegister(Register):
         """Tell writes and compare-and-sets that were not refused."""
         return operation.f != "read" and operation.type is not EventType.FAIL
 
+    def prepare(self, operations: Sequence[Operation]) -> CasRegister:
+        """Learn which values compare-and-sets tie together."""
+        parent: dict[Hashable, Hashable] = {}
+
+        def root(value: Hashable) -> Hashable:
+            while parent.setdefault(value, value) != value:
+                parent[value] = value = parent[parent[value]]
+            return value
+
+        for o in operations:
+            if o.f == "cas" and self.has_effect(o):
+                expected, new = cas_pair(o)
+                parent[root(expected)] = root(new)
+        prepared = CasRegister(self.initial)
+        prepared._tied = {value: root(value) for value in parent}
+        return prepared
+
     def group(self, operation: Operation) -> Hashable | None:
-        """Leave out nothing by value: a cas ties two values together."""
-        del operation
-        return None
+        """Name the values that compare-and-sets tie to the operation's.
+
+        Of a register without every operation of such values each read and each compare-and-set
+        still follows the last one before it that makes its value: that is of its own group. Only
+        a refused one might have seen a value that is left out (`project`).
+        """
+        if self._tied is None or operation.type is EventType.FAIL:
+            return None
+        if operation.f == "cas":
+            value = cas_pair(operation)[1]
+        else:
+            value = freeze(operation.output if operation.f == "read" else operation.input)
+        return ("values", self._tied.get(value, value))
+
+    def project(self, operation: Operation, left_out: Container[Hashable]) -> Operation:
+        """Let a refused compare-and-set have seen what is left out: then it shows nothing."""
+        if operation.type is EventType.FAIL and left_out:
+            return replace(operation, input=[_NO_VALUE, _NO_VALUE])
+        return operation
 
     def reachable(self, operations: Sequence[Operation]) -> list[State]:
         """List the initial value and everything written or set."""

@@ -7,7 +7,7 @@ from dataclasses import replace
 
 import pytest
 
-from checkers import assisted, certificate, linearizable, registry, sessions, wgl
+from checkers import assisted, certificate, dispatch, registry, sessions, wgl
 from checkers.cycles import list_append, search
 from checkers.history import EventType
 from checkers.models import base
@@ -30,7 +30,7 @@ def mutant(fault):
 
 def everywhere(patch, changed):
     """Change what every checker is given."""
-    patch.setattr(linearizable, "relevant", changed)
+    patch.setattr(dispatch, "relevant", changed)
 
 
 @mutant
