@@ -57,10 +57,10 @@ def test_the_first_failure_can_end_it(tmp_path):
 def test_a_killed_batch_loses_no_finished_seed(tmp_path):
     code = (
         "from pathlib import Path; from harness.sim.batch import *;"
-        f"run_plainly(Batch(Path({str(tmp_path)!r}), BatchPlan(0, 12)), lambda row: None)"
+        f"run_plainly(Batch(Path({str(tmp_path)!r}), BatchPlan(0, 6)), lambda row: None)"
     )
     process = subprocess.Popen([sys.executable, "-c", code])
-    lines = tmp_path / "running" / "000000000-000000009.jsonl"
+    lines = tmp_path / "running" / "000000000-000000005.jsonl"
     while not lines.exists() or lines.read_text().count("\n") < 2:
         assert process.poll() is None, "it ended before it was killed"
         time.sleep(0.02)
@@ -68,13 +68,13 @@ def test_a_killed_batch_loses_no_finished_seed(tmp_path):
     process.wait()
     finished = lines.read_text().count("\n")
 
-    again = Batch(tmp_path, BatchPlan(0, 12))
+    again = Batch(tmp_path, BatchPlan(0, 6))
     assert len(again.rows) == finished
     ran = []
     run_plainly(again, lambda row: ran.append(row["seed"]))
 
-    assert ran == list(range(finished, 12))
-    assert [row["seed"] for row in stored(tmp_path)] == list(range(12))
+    assert ran == list(range(finished, 6))
+    assert [row["seed"] for row in stored(tmp_path)] == list(range(6))
 
 
 def test_a_folder_holds_one_batch(tmp_path):

@@ -2,9 +2,7 @@
 
 import json
 import time
-from dataclasses import replace
 
-from harness.sim.draw import draw
 from harness.sim.parse import from_document
 from harness.sim.runner import run_scenario
 from harness.sim.scenario import Load, Scenario, Step, Strand
@@ -50,13 +48,3 @@ def test_time_is_a_bound():
 
     assert shrinker.progress.tried < 60
     assert run_scenario(small).property == "majority-durable"
-
-
-def test_a_swarm_failure_shrinks_to_what_a_person_can_follow():
-    scenario = replace(draw(0), mutant="M17")
-    wanted = run_scenario(scenario).property
-
-    small, _ = shrunk(scenario, wanted)
-
-    assert small.events <= 12
-    assert run_scenario(small).property == wanted
