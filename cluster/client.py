@@ -31,7 +31,11 @@ from cluster.protocol.messages import (
     AlterableConfig,
     AlterConfigsResource,
     ApiVersionsRequest,
+    BrokerId,
     CreatableTopic,
+    CreatePartitionsAssignment,
+    CreatePartitionsRequest,
+    CreatePartitionsTopic,
     CreateTopicsRequest,
     DeleteTopicsRequest,
     DeleteTopicState,
@@ -174,6 +178,34 @@ class Client:
             return result
         topic_id = None if result.topic_id is None else str(result.topic_id)
         return _judge(result.error_code) or Outcome("ok", {"id": topic_id})
+
+    async def create_partition(
+        self,
+        endpoint: Endpoint,
+        name: str,
+        index: int,
+        broker_id: int,
+        *,
+        timeout_ms: float | None = None,
+    ) -> Outcome:
+        """Add the one partition `index` on a broker, if the topic has exactly `index` now.
+
+        The assignment makes CreatePartitions compare: it must have as many entries as partitions
+        are added. The topic has one replica for each partition.
+        """
+        assignment = CreatePartitionsAssignment(broker_ids=(BrokerId(broker_id),))
+        topic = CreatePartitionsTopic(
+            name=TopicName(name), count=i32(index + 1), assignments=(assignment,)
+        )
+        request = CreatePartitionsRequest(
+            topics=(topic,),
+            timeout=milliseconds(self._server_timeout_ms(timeout_ms)),
+            validate_only=False,
+        )
+        result = await self._attempt_one(endpoint, request, timeout_ms, "results")
+        if isinstance(result, Outcome):
+            return result
+        return _judge(result.error_code) or Outcome("ok")
 
     async def describe_topic(
         self, endpoint: Endpoint, name: str, *, timeout_ms: float | None = None

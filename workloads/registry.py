@@ -6,11 +6,12 @@ from collections.abc import Mapping
 from typing import Any
 
 from cluster.names import unknown
-from workloads import grow_set, register, topics
+from workloads import grow_set, partitions, register, topics, unique_ids
 from workloads.base import Option, Workload, WorkloadKind
 
 WORKLOADS: Mapping[str, WorkloadKind] = {
-    kind.name: kind for kind in (register.KIND, topics.KIND, grow_set.KIND)
+    kind.name: kind
+    for kind in (register.KIND, topics.KIND, grow_set.KIND, partitions.KIND, unique_ids.KIND)
 }
 
 

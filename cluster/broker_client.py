@@ -1,0 +1,147 @@
+"""What a client does in a broker's name: registration, heartbeats, blocks of producer ids.
+
+Each is one request to one controller, as in `cluster.client`, with the same outcomes.
+"""
+
+from __future__ import annotations
+
+import uuid
+from dataclasses import dataclass
+from typing import Any
+
+from cluster.client import CallFailed, Client, Outcome
+from cluster.client_errors import is_definite
+from cluster.controller.feature_levels import METADATA_VERSION, METADATA_VERSION_LEVEL
+from cluster.errors import ErrorCode
+from cluster.ports import Endpoint
+from cluster.protocol.messages import (
+    AllocateProducerIdsRequest,
+    BrokerHeartbeatRequest,
+    BrokerId,
+    BrokerRegistrationFeature,
+    BrokerRegistrationListener,
+    BrokerRegistrationRequest,
+    DescribeClusterRequest,
+    i8,
+    i16,
+    i64,
+    u16,
+)
+
+CONTROLLERS = 2
+"""DescribeCluster's endpoint type of a controller listener."""
+
+
+@dataclass(frozen=True, slots=True)
+class FakeBroker:
+    """A broker that is nothing but its registration. It can be reached nowhere."""
+
+    broker_id: int
+    incarnation: int = 0
+
+    @property
+    def incarnation_id(self) -> uuid.UUID:
+        """The same for the same id and incarnation, so that registering again is harmless."""
+        return uuid.uuid5(uuid.NAMESPACE_OID, f"broker {self.broker_id} {self.incarnation}")
+
+    @property
+    def directory_id(self) -> uuid.UUID:
+        """The id of its only log directory, which incarnations share."""
+        return uuid.uuid5(uuid.NAMESPACE_OID, f"directory of broker {self.broker_id}")
+
+
+class BrokerClient:
+    """Speaks for fake brokers through a client that never retries."""
+
+    def __init__(self, client: Client, timeout_ms: float) -> None:
+        self._client = client
+        self._timeout_ms = timeout_ms
+        self._cluster_id: str | None = None
+
+    async def register(self, endpoint: Endpoint, broker: FakeBroker) -> Outcome:
+        """Register an incarnation. The value is the broker epoch."""
+        if self._cluster_id is None:
+            question = DescribeClusterRequest(
+                include_cluster_authorized_operations=False,
+                endpoint_type=i8(CONTROLLERS),
+                include_fenced_brokers=False,
+            )
+            described = await self._attempt(endpoint, question)
+            if isinstance(described, Outcome):
+                return Outcome("fail", error=described.error)  # nothing was asked for yet
+            self._cluster_id = described.cluster_id
+        assert self._cluster_id is not None
+        request = BrokerRegistrationRequest(
+            broker_id=BrokerId(broker.broker_id),
+            cluster_id=self._cluster_id,
+            incarnation_id=broker.incarnation_id,
+            listeners=(
+                BrokerRegistrationListener(
+                    name="CLIENT", host="fake.invalid", port=u16(9092), security_protocol=i16(0)
+                ),
+            ),
+            features=(
+                BrokerRegistrationFeature(
+                    name=METADATA_VERSION,
+                    min_supported_version=i16(1),
+                    max_supported_version=i16(METADATA_VERSION_LEVEL),
+                ),
+            ),
+            rack=None,
+            log_dirs=(broker.directory_id,),
+        )
+        response = await self._attempt(endpoint, request)
+        if isinstance(response, Outcome):
+            return response
+        return Outcome("ok", response.broker_epoch)
+
+    async def heartbeat(
+        self,
+        endpoint: Endpoint,
+        broker: FakeBroker,
+        epoch: int,
+        metadata_offset: int,
+        *,
+        want_fence: bool = False,
+        want_shut_down: bool = False,
+    ) -> Outcome:
+        """Send a heartbeat. The value is `{"caught_up", "fenced", "shut_down"}`."""
+        request = BrokerHeartbeatRequest(
+            broker_id=BrokerId(broker.broker_id),
+            broker_epoch=i64(epoch),
+            current_metadata_offset=i64(metadata_offset),
+            want_fence=want_fence,
+            want_shut_down=want_shut_down,
+        )
+        response = await self._attempt(endpoint, request)
+        if isinstance(response, Outcome):
+            return response
+        told = {
+            "caught_up": response.is_caught_up,
+            "fenced": response.is_fenced,
+            "shut_down": response.should_shut_down,
+        }
+        return Outcome("ok", told)
+
+    async def allocate_producer_ids(
+        self, endpoint: Endpoint, broker: FakeBroker, epoch: int
+    ) -> Outcome:
+        """Ask for a block of producer ids. The value is `[first id, length]`."""
+        request = AllocateProducerIdsRequest(
+            broker_id=BrokerId(broker.broker_id), broker_epoch=i64(epoch)
+        )
+        response = await self._attempt(endpoint, request)
+        if isinstance(response, Outcome):
+            return response
+        return Outcome("ok", [response.producer_id_start, response.producer_id_len])
+
+    async def _attempt(self, endpoint: Endpoint, request: object) -> Any:
+        """Return a response without an error, or the Outcome of everything else."""
+        try:
+            response = await self._client.call(endpoint, request, self._timeout_ms)
+        except CallFailed as failed:
+            return Outcome("fail" if failed.definite else "info", error=failed.failure.value)
+        error = response.error_code
+        if error is ErrorCode.none:
+            return response
+        return Outcome("fail" if is_definite(error) else "info", error=error.name)

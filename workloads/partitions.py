@@ -1,0 +1,138 @@
+"""Workload `partitions`: topics that grow by one partition at a time, as counters.
+
+An increment is CreatePartitions for the next partition with one assignment, which a controller
+refuses unless exactly one partition is added: so an acknowledged increment added one, a refused one
+none, whoever else was growing the topic. A read is the number of partitions beyond the first,
+described on the CLIENT listener of the active controller, which has confirmed its leadership. So
+every topic is a linearizable counter; and nothing ever lowers it.
+
+A process remembers how many partitions it saw last and guesses that there are still as many; after
+a refusal it looks again. A topic that does not exist is created first and counts zero.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from random import Random
+from typing import Any
+
+from checkers.registry import CheckSpec
+from cluster.client import Outcome
+from workloads.base import (
+    ClientContext,
+    Completion,
+    Op,
+    Option,
+    Role,
+    WorkloadClient,
+    WorkloadKind,
+    completion,
+)
+from workloads.target import Target
+
+OPTIONS = {
+    "topics": Option(16, "how many topics there are", 1, 10_000),
+    "growth_fraction": Option(0.5, "share of operations that are increments", 0.01, 0.99),
+}
+
+
+@dataclass(frozen=True, slots=True)
+class Partitions:
+    """The workload with its options."""
+
+    topics: int
+    growth_fraction: float
+    name: str = "partitions"
+
+    def topic(self, number: int) -> str:
+        """Name of a topic, e.g. `p03`."""
+        return f"p{number:0{len(str(self.topics - 1))}}"
+
+    def operations(self, worker: int, random: Random, role: Role) -> Iterator[Op]:
+        """Increment and read random topics."""
+        del worker  # nothing that a worker sends carries its number
+        fractions = {Role.READER: 0.0, Role.WRITER: 1.0, Role.MIXED: self.growth_fraction}
+        while True:
+            topic = self.topic(random.randrange(self.topics))
+            yield Op("increment" if random.random() < fractions[role] else "read", topic)
+
+    def final_operations(self) -> Sequence[Op]:
+        """Read every topic once more."""
+        return tuple(Op("read", self.topic(number)) for number in range(self.topics))
+
+    def client(self, context: ClientContext) -> WorkloadClient:
+        """Make a client for one process."""
+        return PartitionsClient(context)
+
+    def checks(self) -> tuple[CheckSpec, ...]:
+        """Every topic is a linearizable counter."""
+        return (CheckSpec("linearizable", {"model": "counter"}),)
+
+
+class PartitionsClient:
+    """One process's client."""
+
+    def __init__(self, context: ClientContext) -> None:
+        self._context = context
+        self._target = Target(context)
+        self._counts: dict[str, int] = {}
+
+    async def invoke(self, op: Op) -> Completion:
+        """Perform a read or an increment."""
+        assert op.key is not None, "topics have names"
+        node = self._target.choose()
+        if op.f == "read":
+            outcome = await self._read(node, op.key)
+        else:
+            assert op.f == "increment", f"partitions know no {op.f}"
+            outcome = await self._increment(node, op.key)
+        self._target.learn(node, outcome)
+        return completion(outcome, node)
+
+    async def _read(self, node: str, topic: str) -> Outcome:
+        context = self._context
+        found = await context.client.describe_topic(
+            context.endpoint(node, "CLIENT"), topic, timeout_ms=context.timeout_ms
+        )
+        if found.type != "ok":
+            return found
+        count = 0 if found.value is None else found.value["partitions"]
+        self._counts[topic] = count
+        return Outcome("ok", max(0, count - 1))
+
+    async def _increment(self, node: str, topic: str) -> Outcome:
+        context = self._context
+        controller = context.endpoint(node, "CONTROLLER")
+        if self._counts.get(topic) is None:
+            found = await self._read(node, topic)
+            if found.type != "ok":
+                return Outcome("fail", error=found.error)  # nothing was asked for yet
+        if self._counts[topic] == 0:
+            made = await context.client.create_topic(
+                controller, topic, timeout_ms=context.timeout_ms
+            )
+            if made.type != "ok":
+                del self._counts[topic]
+                return Outcome("fail", error=made.error)  # the first partition counts nothing
+            self._counts[topic] = 1
+        count = self._counts.pop(topic)
+        outcome = await context.client.create_partition(
+            controller, topic, count, controller.node_id, timeout_ms=context.timeout_ms
+        )
+        if outcome.type == "ok":
+            self._counts[topic] = count + 1
+        return outcome
+
+    async def close(self) -> None:
+        """Nothing is held."""
+
+
+def create(options: Mapping[str, Any]) -> Partitions:
+    """Make the workload from validated options."""
+    return Partitions(topics=options["topics"], growth_fraction=options["growth_fraction"])
+
+
+KIND = WorkloadKind(
+    "partitions", "topics grow partition by partition; linearizable counters", OPTIONS, create
+)

@@ -1,0 +1,108 @@
+"""Workload `unique-ids`: blocks of producer ids, disjoint and growing.
+
+Every worker is a fake broker, which registers with the active controller and asks it for one block
+after another. No id may be given twice, and a block given later lies above every block given
+before, because each allocation is one record of the metadata log (KIP-730). Blocks may be lost on
+the way to who asked for them, so gaps are allowed.
+
+A worker's broker has the same incarnation for the whole run: registering again is harmless, and
+gives the epoch that it has. It never sends a heartbeat and so stays fenced; ids are given to it all
+the same, as Kafka does.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from random import Random
+from typing import Any
+
+from checkers.registry import CheckSpec
+from cluster.broker_client import BrokerClient, FakeBroker
+from cluster.client import Outcome
+from workloads.base import (
+    ClientContext,
+    Completion,
+    Op,
+    Option,
+    Role,
+    WorkloadClient,
+    WorkloadKind,
+    completion,
+)
+from workloads.target import Target
+
+KEY = "producer-ids"
+FIRST_BROKER_ID = 1_000
+"""Fake brokers are numbered from here, so that no node is taken for one."""
+OPTIONS: dict[str, Option] = {}
+
+
+@dataclass(frozen=True, slots=True)
+class UniqueIds:
+    """The workload; it has no options."""
+
+    name: str = "unique-ids"
+
+    def operations(self, worker: int, random: Random, role: Role) -> Iterator[Op]:
+        """Ask for one block after another, whatever the role."""
+        del worker, random, role
+        while True:
+            yield Op("allocate", KEY)
+
+    def final_operations(self) -> Sequence[Op]:
+        """Ask for one more: it must lie above all."""
+        return (Op("allocate", KEY),)
+
+    def client(self, context: ClientContext) -> WorkloadClient:
+        """Make a client for one process."""
+        return UniqueIdsClient(context)
+
+    def checks(self) -> tuple[CheckSpec, ...]:
+        """Blocks do not overlap and grow in real time."""
+        return (CheckSpec("linearizable", {"model": "producer-ids"}),)
+
+
+class UniqueIdsClient:
+    """One process's client."""
+
+    def __init__(self, context: ClientContext) -> None:
+        self._context = context
+        self._target = Target(context)
+        self._client = BrokerClient(context.client, context.timeout_ms)
+        self._broker = FakeBroker(FIRST_BROKER_ID + context.worker)
+        self._epoch: int | None = None
+
+    async def invoke(self, op: Op) -> Completion:
+        """Ask for a block, in the name of this worker's broker."""
+        assert op.f == "allocate", f"unique ids know no {op.f}"
+        node = self._target.choose()
+        outcome = await self._allocate(node)
+        self._target.learn(node, outcome)
+        return completion(outcome, node)
+
+    async def _allocate(self, node: str) -> Outcome:
+        controller = self._context.endpoint(node, "CONTROLLER")
+        if self._epoch is None:
+            registered = await self._client.register(controller, self._broker)
+            if registered.type != "ok":
+                return Outcome("fail", error=registered.error)  # no id was asked for yet
+            self._epoch = registered.value
+        outcome = await self._client.allocate_producer_ids(controller, self._broker, self._epoch)
+        if outcome.error == "stale_broker_epoch":
+            self._epoch = None
+        return outcome
+
+    async def close(self) -> None:
+        """Nothing is held: the registration stays."""
+
+
+def create(options: Mapping[str, Any]) -> UniqueIds:
+    """Make the workload."""
+    del options
+    return UniqueIds()
+
+
+KIND = WorkloadKind(
+    "unique-ids", "blocks of producer ids for fake brokers; disjoint and growing", OPTIONS, create
+)
