@@ -12,11 +12,12 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any, Final
 
+from cluster.broker.lifecycle import BrokerLifecycleManager, LifecycleConfig
 from cluster.config import BROKER_ROLE, NodeConfig
 from cluster.controller.apis import ControllerApis
 from cluster.controller.cluster_info import ClusterInfo
 from cluster.controller.controller import QuorumController
-from cluster.controller.feature_control import features_of
+from cluster.controller.feature_control import SUPPORTED, features_of
 from cluster.controller.pending import ControllerSettings
 from cluster.forwarding import forward, is_for_controller
 from cluster.kraft.client import RaftClient
@@ -24,7 +25,7 @@ from cluster.kraft.config import RaftConfig
 from cluster.kraft.messages import RaftRequest
 from cluster.kraft.voters import VoterSet
 from cluster.log.log import Log, LogConfig
-from cluster.ports import Clock, Disk, Network, Random, Trace
+from cluster.ports import Clock, Disk, Failure, Network, Random, Trace
 from cluster.protocol.features import Features
 
 METADATA_DIRECTORY: Final = "__cluster_metadata-0"
@@ -98,14 +99,28 @@ class Node:
                     config.metadata_log_max_record_bytes_between_snapshots
                 ),
                 max_snapshot_interval_ms=config.metadata_log_max_snapshot_interval_ms,
+                broker_session_timeout_ms=config.broker_session_timeout_ms,
             ),
         )
         self.raft.register(self.controller)
         self._apis = ControllerApis(self.controller, self.raft, cluster_info(config), seams.random)
+        self.lifecycle: BrokerLifecycleManager | None = None
+        if BROKER_ROLE in config.process_roles and config.kraftprobe_broker_registration:
+            self.lifecycle = BrokerLifecycleManager(
+                lifecycle_config(config, directory_id),
+                seams.clock,
+                seams.random,
+                seams.trace,
+                self._ask_controller,
+                lambda: self.controller.image.offset,
+                self.raft.fail,
+            )
 
     def start(self) -> None:
         """Take part in the quorum. Raises QuorumStateError."""
         self.raft.start()
+        if self.lifecycle is not None:
+            self.lifecycle.start()
 
     def handle(self, listener: str, message: Any, reply: Callable[[object], None]) -> None:
         """Answer a request that arrived on a listener (`cluster.protocol.server`)."""
@@ -126,7 +141,24 @@ class Node:
 
     def shutdown(self, timeout_ms: float, done: Callable[[], None]) -> None:
         """Hand leadership over and stop, within `timeout_ms`; then call `done`."""
-        self.raft.shutdown(timeout_ms, done)
+        lifecycle = self.lifecycle
+        if lifecycle is None:
+            self.raft.shutdown(timeout_ms, done)
+        else:
+            half_ms = timeout_ms / 2
+            lifecycle.begin_controlled_shutdown(half_ms, lambda: self.raft.shutdown(half_ms, done))
+
+    def _ask_controller(
+        self, request: object, timeout_ms: float, on_reply: Callable[[Any], None]
+    ) -> None:
+        """Send what this node's broker asks to the active controller, wherever that is."""
+        endpoint = self.raft.leader_endpoint()
+        if self.raft.leader_and_epoch.leader_id == self._config.node_id:
+            self._apis.handle(self._config.controller_listener_names[0], request, on_reply)
+        elif endpoint is None:
+            on_reply(Failure.NOT_SENT)
+        else:
+            self._forwarding.request(endpoint, request, timeout_ms, on_reply)
 
     def _disk_failed(self, error: OSError) -> None:
         self.raft.fail(error)
@@ -149,6 +181,24 @@ def raft_config(config: NodeConfig, directory_id: uuid.UUID) -> RaftConfig:
         fetch_snapshot_max_bytes=config.controller_quorum_fetch_snapshot_max_bytes,
         metadata_max_retention_bytes=config.metadata_max_retention_bytes,
         metadata_max_retention_ms=config.metadata_max_retention_ms,
+    )
+
+
+def lifecycle_config(config: NodeConfig, directory_id: uuid.UUID) -> LifecycleConfig:
+    """Return what a node's broker registers."""
+    return LifecycleConfig(
+        broker_id=config.node_id,
+        cluster_id=config.cluster_id,
+        listeners=tuple(
+            (listener.name, listener.host, listener.port)
+            for listener in config.advertised_listeners
+            if listener.name not in config.controller_listener_names
+        ),
+        log_dirs=(directory_id,),
+        features=tuple((one.name, one.min_level, one.max_level) for one in SUPPORTED),
+        heartbeat_interval_ms=config.broker_heartbeat_interval_ms,
+        session_timeout_ms=config.broker_session_timeout_ms,
+        initial_registration_timeout_ms=config.initial_broker_registration_timeout_ms,
     )
 
 

@@ -66,6 +66,11 @@ class NodeConfig:
     controller_quorum_retry_backoff_ms: int
     controller_quorum_fetch_max_bytes: int
     controller_quorum_fetch_snapshot_max_bytes: int
+    broker_heartbeat_interval_ms: int
+    broker_session_timeout_ms: int
+    initial_broker_registration_timeout_ms: int
+    kraftprobe_broker_registration: bool
+    """Whether the broker role registers itself; else brokers are those of the configuration."""
     kraftprobe_routes: Mapping[int, tuple[str, int]]
     """Where to dial a peer, by its id, instead of at its own address."""
     kraftprobe_brokers: tuple[Endpoint, ...]
@@ -99,6 +104,12 @@ def _text(text: str) -> str:
     if not text:
         raise _ValueError("must not be empty")
     return text
+
+
+def _boolean(text: str) -> bool:
+    if text not in {"true", "false"}:
+        raise _ValueError(f"expected true or false, not {text!r}")
+    return text == "true"
 
 
 def _path(text: str) -> Path:
@@ -192,6 +203,10 @@ _KEYS: Final[Mapping[str, tuple[Callable[[str], Any], Any]]] = {
     "controller.quorum.retry.backoff.ms": (_whole_number(0), 20),
     "controller.quorum.fetch.max.bytes": (_whole_number(1), 1 << 20),
     "controller.quorum.fetch.snapshot.max.bytes": (_whole_number(1), 1 << 20),
+    "broker.heartbeat.interval.ms": (_whole_number(1), 2000),
+    "broker.session.timeout.ms": (_whole_number(1), 9000),
+    "initial.broker.registration.timeout.ms": (_whole_number(1), 60_000),
+    "kraftprobe.broker.registration": (_boolean, False),
     "kraftprobe.routes": (_routes, {}),
     "kraftprobe.brokers": (_endpoints, ()),
     "kraftprobe.trace.file": (_path, None),

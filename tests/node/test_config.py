@@ -155,3 +155,17 @@ def test_a_file_that_cannot_be_read_is_told(tmp_path):
     (tmp_path / "binary").write_bytes(b"\xff\xfe\0")
     with pytest.raises(ConfigError, match="binary: is not UTF-8 text"):
         load_config(tmp_path / "binary")
+
+
+def test_the_broker_role_has_kafkas_defaults_and_registers_only_when_told_to():
+    config = parse_config(text(), "f")
+    assert config.broker_heartbeat_interval_ms == 2_000
+    assert config.broker_session_timeout_ms == 9_000
+    assert config.initial_broker_registration_timeout_ms == 60_000
+    assert config.kraftprobe_broker_registration is False
+    told = parse_config(text(**{"kraftprobe.broker.registration": "true"}), "f")
+    assert told.kraftprobe_broker_registration is True
+    with pytest.raises(
+        ConfigError, match=r"kraftprobe.broker.registration: expected true or false"
+    ):
+        parse_config(text(**{"kraftprobe.broker.registration": "yes"}), "f")
