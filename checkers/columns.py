@@ -127,16 +127,20 @@ class Columns:
                 range(len(self))[rows] if isinstance(rows, slice) else np.arange(len(self))[rows]
             )
             rest = Rest(*([getattr(rest, name)[i] for i in which] for name in Rest.__slots__))
-        return replace(self, **arrays, rest=rest, _cache=self._cache)
+        cache = {name: self._cache[name] for name in ("codes",) if name in self._cache}
+        return replace(self, **arrays, rest=rest, _cache=cache)
 
     def by_key(self) -> tuple[NDArray[np.intp] | None, Int64s]:
         """Return (rows in order of key, or None where they are; where each key begins and ends)."""
         if len(self.keys) == 1:
             return None, np.array([0, len(self)], np.int64)
-        small = len(self.keys) < 1 << 16
-        order = np.argsort(self.key.astype(np.uint16) if small else self.key, kind="stable")
-        bounds = np.searchsorted(self.key[order], np.arange(len(self.keys) + 1))
-        return order, bounds.astype(np.int64)
+        if "by_key" not in self._cache:
+            small = len(self.keys) < 1 << 16
+            order = np.argsort(self.key.astype(np.uint16) if small else self.key, kind="stable")
+            sizes = np.bincount(self.key, minlength=len(self.keys))
+            self._cache["by_key"] = order, np.concatenate([[0], np.cumsum(sizes)]).astype(np.int64)
+        found: tuple[NDArray[np.intp], Int64s] = self._cache["by_key"]
+        return found
 
     def parts(self) -> list[Columns]:
         """Split by key, keys in order of their codes; keys without operations are left out."""

@@ -64,6 +64,25 @@ class Encoded:
             self.initial,
         )
 
+    def select(self, keys: Int64s) -> Encoded:
+        """Return some groups, in their order."""
+        sizes = np.diff(self.bounds)
+        wanted = np.zeros(len(sizes), np.bool_)
+        wanted[keys] = True
+        kept = np.repeat(wanted, sizes)
+        bounds = np.concatenate([[0], np.cumsum(sizes[wanted])]).astype(np.int64)
+        return Encoded(
+            self.rows[kept],
+            bounds,
+            self.code[kept],
+            self.a[kept],
+            self.b[kept],
+            self.info[kept],
+            self.invoke_ns[kept],
+            self.complete_ns[kept],
+            self.initial,
+        )
+
 
 def encodable(model: Model) -> bool:
     """Tell whether histories of this model become integers; a subclass may mean anything."""
@@ -73,39 +92,29 @@ def encodable(model: Model) -> bool:
 def encode(columns: Columns, model: Model) -> Encoded:
     """Encode a history. Raises HistoryError for an operation that the model does not know."""
     assert encodable(model)
-    kv = isinstance(model, KeyValue)
-    order, bounds = columns.by_key()
-    if order is not None:
-        columns = columns.take(order)
     code = _codes(columns, model)
     info = columns.type == INFO
     write, cas = code == WRITE, code == CAS
     a = np.where(code == READ, columns.output, columns.expected).astype(np.int64)
     b = np.where(write | cas, columns.input, IMPOSSIBLE).astype(np.int64)
-    if kv:
+    if isinstance(model, KeyValue):
         a, b = _hashed(columns, code)
     else:
         idle = cas & (a == b)
         code[idle & info] = -1
         code[idle & ~info] = READ
         _drop_useless(columns, code, a, b, info)
-    initial = state_code(columns, model, model.init())
-    kept = np.flatnonzero(code >= 0)
-    whole = len(kept) == len(code)
-    if not whole:
-        bounds = np.searchsorted(kept, bounds).astype(np.int64)
-        code, a, b, info = code[kept], a[kept], b[kept], info[kept]
+    order, bounds = columns.by_key()
+    kept = code >= 0
     begin, end = columns.invoke_ns, columns.complete_ns
+    initial = state_code(columns, model, model.init())
+    if order is None and kept.all():
+        return Encoded(np.arange(len(code)), bounds, code, a, b, info, begin, end, initial)
+    in_order = kept if order is None else kept[order]
+    rows = np.flatnonzero(in_order) if order is None else order[in_order]
+    bounds = np.concatenate([[0], np.cumsum(in_order)])[bounds].astype(np.int64)
     return Encoded(
-        kept if order is None else order[kept],
-        bounds,
-        code,
-        a,
-        b,
-        info,
-        begin if whole else begin[kept],
-        end if whole else end[kept],
-        initial,
+        rows, bounds, code[rows], a[rows], b[rows], info[rows], begin[rows], end[rows], initial
     )
 
 

@@ -20,7 +20,7 @@ from checkers.run_input import Cancelled, never
 from checkers.verdict import CheckResult, Status
 from checkers.window import shrink
 
-__all__ = ["ALGORITHMS", "NAME", "check_key", "judge", "validate", "verify"]
+__all__ = ["ALGORITHMS", "NAME", "check_key", "finish", "judge", "validate", "verify"]
 
 NAME = "linearizable"
 TIME_LIMIT_S = 60.0
@@ -79,11 +79,24 @@ def judge(
         chosen, outcome = dispatch(operations, prepared, algorithm, budget)
     except BudgetExceededError as error:
         chosen, outcome = algorithm or "none", Outcome(Status.UNKNOWN, f"{error} met at the start")
-    if outcome.window is not None and chosen in _SHRUNK:
-        smaller = shrink(operations, prepared, outcome.window, budget.part(SHRINK_TIME_S))
+    return finish(operations, prepared, chosen, outcome, budget)
+
+
+def finish(
+    operations: Sequence[Operation],
+    model: Model,
+    algorithm: str,
+    outcome: Outcome,
+    budget: Budget,
+) -> CheckResult:
+    """Make a window small, have the proof verified, and tell the result.
+
+    `model` was prepared for `operations`, those of one key.
+    """
+    if outcome.window is not None and algorithm in _SHRUNK:
+        smaller = shrink(operations, model, outcome.window, budget.part(SHRINK_TIME_S))
         outcome = replace(outcome, window=smaller)
-    outcome = _verified(operations, prepared, outcome)
-    return _result(operations, outcome, chosen)
+    return _result(operations, _verified(operations, model, outcome), algorithm)
 
 
 def _verified(operations: Sequence[Operation], model: Model, outcome: Outcome) -> Outcome:

@@ -1,0 +1,213 @@
+"""Linearizability of a history in columns: all keys together where that is possible.
+
+The same dispatch as for operations (`checkers.dispatch`), but near-linear algorithms run once over
+all keys, easy keys are searched in one call of the kernel, and orders are verified in columns. Only
+what is hard or wrong becomes objects: a key that fails goes through `checkers.linearizable`, which
+makes its window small and has it verified.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from itertools import pairwise
+from typing import Any
+
+import numpy as np
+
+from checkers import chains, linearizable
+from checkers.certificate import RefusedError
+from checkers.clusters import Judged, unique_keys
+from checkers.columns import Columns, Int64s
+from checkers.dispatch import raced_outcome
+from checkers.encoding import Encoded, encodable, encode
+from checkers.kernels import Kernels, load
+from checkers.kernels.drive import FOUND, warm
+from checkers.models import Model, Register, relevant
+from checkers.outcome import Budget, Outcome
+from checkers.race import race
+from checkers.replay import verify_orders
+from checkers.run_input import Cancelled, never
+from checkers.verdict import CheckResult, Status
+
+_STEPS_EACH = 8
+"""Steps for each operation of a key, before it counts as hard."""
+_BATCH_BYTES_MAX = 1 << 26
+
+
+def judge_columns(
+    columns: Columns,
+    model: Model,
+    *,
+    algorithm: str | None = None,
+    time_limit_s: float = linearizable.TIME_LIMIT_S,
+    memory_limit_mb: float = linearizable.MEMORY_LIMIT_MB,
+    cancelled: Cancelled = never,
+    certificates: bool = True,
+) -> list[CheckResult]:
+    """Judge each key of a history; the limits hold for each key.
+
+    `certificates=False` leaves the orders of right keys out of the results, after they were
+    verified: they are long. Windows are always there. Raises HistoryError as `linearizable.judge`.
+    """
+    limits: dict[str, Any] = {
+        "time_limit_s": time_limit_s,
+        "memory_limit_mb": memory_limit_mb,
+        "cancelled": cancelled,
+    }
+    kernels = load()
+    if algorithm is not None or not encodable(model):
+        return [
+            linearizable.judge(part.operations(), model, algorithm=algorithm, **limits)
+            for part in columns.parts()
+        ]
+    run = _Columns(columns, model, kernels, certificates=certificates)
+    run.unique()
+    run.easy()
+    return list(run.results(limits))
+
+
+class _Columns:
+    def __init__(
+        self, columns: Columns, model: Model, kernels: Kernels | None, *, certificates: bool
+    ) -> None:
+        self.columns = columns
+        self.model = model
+        self.kernels = kernels
+        self.certificates = certificates
+        self.encoded = encode(columns, model)
+        self.keys = len(self.encoded.bounds) - 1
+        self.algorithm: dict[int, str] = {}
+        """Of each key that is proved right."""
+        self.explored: dict[int, int] = {}
+        self.orders: list[Int64s] = []
+        """Rows in order, of the keys proved right."""
+        self.wrong: set[int] = set()
+
+    def unique(self) -> None:
+        """Judge the keys whose values are unique."""
+        if not isinstance(self.model, Register):
+            return
+        count = len(self.columns.values)
+        chosen = np.flatnonzero(unique_keys(self.encoded, count))
+        if not len(chosen):
+            return
+        part = self.encoded.select(chosen) if len(chosen) < self.keys else self.encoded
+        judged = chains.judge(part, count)
+        if judged is not None:
+            self._take(part, chosen, judged)
+
+    def _take(self, part: Encoded, chosen: Int64s, judged: Judged) -> None:
+        name = "zones" if type(self.model) is Register else "chains"
+        bad = sorted(judged.wrong.keys() | judged.undecided)
+        order = judged.order
+        if bad:
+            right = np.ones(len(chosen), np.bool_)
+            right[bad] = False
+            order = order[np.repeat(right, np.diff(part.bounds))[order]]
+        self.orders.append(part.rows[order])
+        self.wrong.update(int(chosen[k]) for k in judged.wrong)
+        left_out = set(bad)
+        for k, key in enumerate(chosen.tolist()):
+            if k not in left_out:
+                self.algorithm[key] = name
+
+    def easy(self) -> None:
+        """Search what is left for a few steps each, in one call."""
+        left = [k for k in range(self.keys) if k not in self.algorithm and k not in self.wrong]
+        if self.kernels is None or len(left) < 2:
+            return
+        warm(self.kernels, "wgl")
+        part = self.encoded.select(np.array(left)) if len(left) < self.keys else self.encoded
+        order = np.empty(len(part.code), np.int64)
+        told = np.empty((len(left), 3), np.int64)
+        self.kernels.wgl.run_keys(
+            *(part.bounds, part.code, part.a, part.b, part.info, part.invoke_ns, part.complete_ns),
+            *(part.initial, _STEPS_EACH, _BATCH_BYTES_MAX, order, told),
+        )
+        found = told[:, 0] == FOUND
+        ends = np.where(found, told[:, 1], 0)
+        inside = np.arange(len(order)) - np.repeat(part.bounds[:-1], np.diff(part.bounds))
+        filled = inside < np.repeat(ends, np.diff(part.bounds))
+        self.orders.append(part.rows[order[filled]])
+        for k in np.flatnonzero(found).tolist():
+            self.algorithm[left[k]] = "wgl"
+            self.explored[left[k]] = int(told[k, 2])
+
+    def results(self, limits: dict[str, Any]) -> Iterator[CheckResult]:
+        """Verify what is proved, judge what is left, and give every key its result."""
+        refused = self._refused()
+        order = np.concatenate(self.orders) if self.orders else np.empty(0, np.int64)
+        places = self._places(order)
+        key_rows, bounds = self.columns.by_key()
+        for k, (low, high) in enumerate(pairwise(bounds.tolist())):
+            if low == high:
+                continue
+            if refused is None and k in self.algorithm:
+                yield self._right(k, high - low, order[slice(*places[k])])
+                continue
+            rows = slice(low, high) if key_rows is None else key_rows[low:high]
+            part = self.columns.take(rows)
+            if refused is None and k not in self.wrong and self.kernels is not None:
+                yield self._searched(k, part, limits)
+            else:
+                yield linearizable.judge(part.operations(), self.model, **limits)
+
+    def _refused(self) -> str | None:
+        """Return why the orders are refused; everything is judged singly then."""
+        if not self.orders:
+            return None
+        order = np.concatenate(self.orders)
+        try:
+            if isinstance(self.model, Register):
+                proved = np.zeros(len(self.columns.keys), np.bool_)
+                proved[list(self.algorithm)] = True
+                verify_orders(self.columns, self.model, order, proved[self.columns.key])
+            else:
+                return "strings are verified as operations"
+        except RefusedError as error:
+            return str(error)
+        return None
+
+    def _places(self, order: Int64s) -> dict[int, tuple[int, int]]:
+        if not len(order):
+            return dict.fromkeys(self.algorithm, (0, 0))
+        key = self.columns.key[order]
+        cuts = np.flatnonzero(np.concatenate([[True], key[1:] != key[:-1], [True]])).tolist()
+        found = {int(key[low]): (low, high) for low, high in pairwise(cuts)}
+        return {k: found.get(k, (0, 0)) for k in self.algorithm}
+
+    def _right(self, k: int, operations: int, order: Int64s) -> CheckResult:
+        proof = {"linearization": self.columns.index[order].tolist()} if self.certificates else None
+        return CheckResult(
+            linearizable.NAME,
+            Status.PASS,
+            f"linearizable: {len(order)} of {operations} operations placed in order",
+            key=self.columns.keys[k],
+            algorithm=self.algorithm[k],
+            operations=operations,
+            certificate=proof,
+            statistics={"explored": self.explored.get(k, 0)},
+        )
+
+    def _searched(self, k: int, part: Columns, limits: dict[str, Any]) -> CheckResult:
+        """Race over one hard key."""
+        assert self.kernels is not None
+        budget = Budget(
+            limits["time_limit_s"], int(limits["memory_limit_mb"] * (1 << 20)), limits["cancelled"]
+        )
+        encoded = self.encoded.part(k)
+        raced = race(self.kernels, encoded, [encoded.initial], budget)
+        if raced.status is Status.PASS and isinstance(self.model, Register):
+            assert raced.order is not None
+            rows = encoded.rows[raced.order]
+            try:
+                verify_orders(self.columns, self.model, rows, self.columns.key == k)
+            except RefusedError:
+                return linearizable.judge(part.operations(), self.model, **limits)
+            self.algorithm[k], self.explored[k] = raced.algorithm, raced.explored
+            return self._right(k, len(part), rows)
+        operations = part.operations()
+        model = self.model.prepare(operations)
+        kept = relevant(operations, model)
+        outcome: Outcome = raced_outcome(raced, encoded, self.columns.index, kept, model)
+        return linearizable.finish(operations, model, raced.algorithm, outcome, budget)

@@ -1,0 +1,86 @@
+"""Orders verified in columns: what `checkers.certificate.verify_order` does, for arrays.
+
+Knows the columns and the three meanings of a register's functions, and none of the algorithms. The
+orders of all keys stand one behind another; rows are in order of invocation. Checked for each key:
+every operation that must be placed is, once, and none that must not; nothing stands behind an
+operation that was invoked after it had completed; every read and compare-and-set meets the value
+that it tells. O(n).
+"""
+
+from __future__ import annotations
+
+import numpy as np
+from numpy.typing import NDArray
+
+from checkers.certificate import RefusedError
+from checkers.columns import FAIL, INFO, OK, Bools, Columns, Int64s
+from checkers.models import Register
+from checkers.models.registers import CAS_REFUSED
+
+
+def verify_orders(
+    columns: Columns, model: Register, order: NDArray[np.integer], judged: Bools | None = None
+) -> None:
+    """Accept the orders of many keys of a register; RefusedError says what is wrong.
+
+    `order`: rows, grouped by key. `judged`: for each row whether its key is among them; None: all.
+    """
+    read, write, cas = (columns.f == columns.function(f) for f in ("read", "write", "cas"))
+    told = [error is None or error in CAS_REFUSED for error in columns.errors]
+    ok, info = columns.type == OK, columns.type == INFO
+    refused = cas & (columns.type == FAIL) & np.array(told, np.bool_)[columns.error]
+    must = (ok & (read | write | cas)) | refused
+    if judged is not None:
+        must &= judged
+    placed = np.bincount(order, minlength=len(columns))
+    if len(placed) > len(columns) or np.any(placed > 1):
+        raise RefusedError("the order holds an operation twice or one that is not in the history")
+    if np.any((placed == 0) & must):
+        row = int(np.argmax((placed == 0) & must))
+        raise RefusedError(f"operation {columns.index[row]} is missing in the order")
+    may = must | (info & (write | cas))
+    if not np.all(may[order]):
+        raise RefusedError("the order holds an operation that did not happen")
+    _verify_times(columns, order)
+    _verify_values(columns, model, order, (read[order], write[order], cas[order], refused[order]))
+
+
+def _verify_times(columns: Columns, order: NDArray[np.integer]) -> None:
+    end, key = columns.complete_ns[order], columns.key[order]
+    starts = np.flatnonzero(np.concatenate([[True], key[1:] != key[:-1]])) if len(key) else key
+    if len(starts) != len(np.unique(key[starts])):
+        raise RefusedError("the orders of two keys are mixed")
+    # Rows stand in order of invocation, so the latest invocation so far is that of the largest row;
+    # within each key, hence the rows of a key are lifted above all of the key before it.
+    segment = np.cumsum(np.concatenate([[0], key[1:] != key[:-1]]))[: len(key)] * len(columns)
+    latest = columns.invoke_ns[np.maximum.accumulate(segment + order) - segment]
+    if np.any(end < latest):
+        row = int(order[np.argmax(end < latest)])
+        raise RefusedError(
+            f"operation {columns.index[row]} had completed before one placed earlier"
+        )
+
+
+def _verify_values(
+    columns: Columns,
+    model: Register,
+    order: NDArray[np.integer],
+    kinds: tuple[Bools, Bools, Bools, Bools],
+) -> None:
+    read, write, cas, refused = kinds
+    key = columns.key[order]
+    position = np.arange(len(order))
+    effect = write | (cas & ~refused)
+    last = np.maximum.accumulate(np.where(effect, position, -1))
+    before = np.concatenate([[-1], last[:-1]])[: len(order)]
+    first = np.concatenate([[True], key[1:] != key[:-1]])[: len(order)]
+    start = np.maximum.accumulate(np.where(first, position, 0))
+    state: Int64s = np.where(
+        before >= start, columns.input[order][before], columns.code(model.initial)
+    )
+    met = np.where(read, columns.output[order] == state, True)  # noqa: FBT003  (an array of truth)
+    expected = columns.expected[order]
+    met &= np.where(cas, (expected == state) != refused, True)  # noqa: FBT003
+    if not np.all(met):
+        row = int(order[np.argmax(~met)])
+        raise RefusedError(f"the model refuses operation {columns.index[row]} at its place")
