@@ -122,7 +122,14 @@ class _Columns:
         told = np.empty((len(left), 3), np.int64)
         self.kernels.wgl.run_keys(
             *(part.bounds, part.code, part.a, part.b, part.info, part.invoke_ns, part.complete_ns),
-            *(part.initial, _STEPS_EACH, _BATCH_BYTES_MAX, order, told),
+            *(
+                self.kernels.wgl.table_of(part.viable),
+                part.initial,
+                _STEPS_EACH,
+                _BATCH_BYTES_MAX,
+                order,
+                told,
+            ),
         )
         found = told[:, 0] == FOUND
         ends = np.where(found, told[:, 1], 0)

@@ -14,6 +14,7 @@ from __future__ import annotations
 
 from collections.abc import Hashable
 from dataclasses import dataclass
+from itertools import pairwise
 
 import numpy as np
 from numpy.typing import NDArray
@@ -27,6 +28,9 @@ READ, WRITE, CAS, NOT, APPEND = range(5)
 
 IMPOSSIBLE = -1
 """A state that never is."""
+
+DEAD = -2
+"""The state of every string of which no read shows an extension."""
 
 _PRIMES = (2**31 - 1, 2**31 - 19)
 _BASES = (1_000_003, 1_500_450_271)
@@ -47,6 +51,8 @@ class Encoded:
     invoke_ns: Int64s
     complete_ns: Int64s
     initial: int
+    viable: Int64s
+    """States that can still be seen: of appended strings, the prefixes of all that was read."""
 
     def part(self, k: int) -> Encoded:
         """Return one group as a history of its own."""
@@ -62,6 +68,7 @@ class Encoded:
             self.invoke_ns[cut],
             self.complete_ns[cut],
             self.initial,
+            self.viable,
         )
 
     def select(self, keys: Int64s) -> Encoded:
@@ -81,6 +88,7 @@ class Encoded:
             self.invoke_ns[kept],
             self.complete_ns[kept],
             self.initial,
+            self.viable,
         )
 
 
@@ -97,8 +105,13 @@ def encode(columns: Columns, model: Model) -> Encoded:
     write, cas = code == WRITE, code == CAS
     a = np.where(code == READ, columns.output, columns.expected).astype(np.int64)
     b = np.where(write | cas, columns.input, IMPOSSIBLE).astype(np.int64)
+    viable = np.zeros(0, np.int64)
     if isinstance(model, KeyValue):
         a, b = _hashed(columns, code)
+        viable = _prefixes(
+            [str(columns.values[c]) for c in np.unique(columns.output[code == READ])]
+        )
+        b[write & ~np.isin(b, viable)] = DEAD
     else:
         idle = cas & (a == b)
         code[idle & info] = -1
@@ -109,12 +122,13 @@ def encode(columns: Columns, model: Model) -> Encoded:
     begin, end = columns.invoke_ns, columns.complete_ns
     initial = state_code(columns, model, model.init())
     if order is None and kept.all():
-        return Encoded(np.arange(len(code)), bounds, code, a, b, info, begin, end, initial)
+        return Encoded(np.arange(len(code)), bounds, code, a, b, info, begin, end, initial, viable)
     in_order = kept if order is None else kept[order]
     rows = np.flatnonzero(in_order) if order is None else order[in_order]
     bounds = np.concatenate([[0], np.cumsum(in_order)])[bounds].astype(np.int64)
     return Encoded(
-        rows, bounds, code[rows], a[rows], b[rows], info[rows], begin[rows], end[rows], initial
+        *(rows, bounds, code[rows], a[rows], b[rows], info[rows], begin[rows], end[rows]),
+        *(initial, viable),
     )
 
 
@@ -181,16 +195,35 @@ def _hash(text: str) -> tuple[int, int]:
     return value, factor
 
 
-_POWERS: dict[int, Int64s] = {}
+def _prefixes(texts: list[str]) -> Int64s:
+    """Return the hashes of all prefixes of the texts, each once."""
+    texts = sorted(set(texts))
+    longest = [text for text, next_one in pairwise([*texts, ""]) if not next_one.startswith(text)]
+    found = [np.zeros(1, np.int64)]
+    for text in longest:
+        points = np.frombuffer(text.encode("utf-32-le", "surrogatepass"), np.uint32).astype(
+            np.int64
+        )
+        hashes = np.zeros(len(points), np.int64)
+        for prime, base in zip(_PRIMES, _BASES, strict=True):
+            powers = _powers(prime, base, len(points))[: len(points)][::-1]
+            inverse = _powers(prime, pow(base, -1, prime), len(points))[: len(points)][::-1]
+            sums = np.cumsum((points + 1) * powers % prime) % prime
+            hashes = hashes << 31 | sums * inverse % prime
+        found.append(hashes)
+    return np.unique(np.concatenate(found))
+
+
+_POWERS: dict[tuple[int, int], Int64s] = {}
 
 
 def _powers(prime: int, base: int, count: int) -> Int64s:
-    known = _POWERS.get(prime)
+    known = _POWERS.get((prime, base))
     if known is None or len(known) < count:
         powers = [1]
         for _ in range(max(64, 2 * count)):
             powers.append(powers[-1] * base % prime)
-        known = _POWERS[prime] = np.array(powers, np.int64)
+        known = _POWERS[prime, base] = np.array(powers, np.int64)
     return known
 
 

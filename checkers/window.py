@@ -70,7 +70,7 @@ def _move_beginning(
     Steps back from the end in doubling strides, since late beginnings are cheap to try, then
     bisects within the last stride.
     """
-    if model.reachable([]) is None:
+    if model.states_at(operations, 0) is None:
         return window
     cuts = sorted({known[index].invoke_ns for index in window.operations})
     fails_from, allows_from, stride = 0, len(cuts), 1

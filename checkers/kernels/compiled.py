@@ -23,6 +23,8 @@ thrown away."""
 
 PRIME_1, PRIME_2 = 2**31 - 1, 2**31 - 19
 LOW_BITS = 2**31 - 1
+DEAD = -2
+"""State of a string of which no read shows an extension."""
 
 
 def jit(function: Function) -> Function:
@@ -34,8 +36,20 @@ def jit(function: Function) -> Function:
 
 
 @jit
-def step(code, a, b, state):
-    """Apply an operation: (legal, state after it)."""
+def mix(x):
+    """Scatter an integer over 64 bits (splitmix64, Steele, Lea and Flood 2014)."""
+    z = np.uint64(x) + np.uint64(0x9E3779B97F4A7C15)
+    z = (z ^ (z >> np.uint64(30))) * np.uint64(0xBF58476D1CE4E5B9)
+    z = (z ^ (z >> np.uint64(27))) * np.uint64(0x94D049BB133111EB)
+    return z ^ (z >> np.uint64(31))
+
+
+@jit
+def step(code, a, b, state, viable):
+    """Apply an operation: (legal, state after it).
+
+    A string of which no read shows an extension is as good as any other such: DEAD.
+    """
     if code == READ:
         return state == a, state
     if code == WRITE:
@@ -47,16 +61,31 @@ def step(code, a, b, state):
     # APPEND: two polynomial hashes, h(s + t) = h(s) * base ** len(t) + h(t), 31 bits each.
     high = ((state >> 31) * (b >> 31) + (a >> 31)) % PRIME_1
     low = ((state & LOW_BITS) * (b & LOW_BITS) + (a & LOW_BITS)) % PRIME_2
-    return True, (high << 31) | low
+    after = (high << 31) | low
+    if state == DEAD:
+        return True, state
+    mask = len(viable) - 1
+    at = np.int64(mix(after)) & mask
+    while viable[at] != -1:
+        if viable[at] == after:
+            return True, after
+        at = (at + 1) & mask
+    return True, np.int64(DEAD)
 
 
 @jit
-def mix(x):
-    """Scatter an integer over 64 bits (splitmix64, Steele, Lea and Flood 2014)."""
-    z = np.uint64(x) + np.uint64(0x9E3779B97F4A7C15)
-    z = (z ^ (z >> np.uint64(30))) * np.uint64(0xBF58476D1CE4E5B9)
-    z = (z ^ (z >> np.uint64(27))) * np.uint64(0x94D049BB133111EB)
-    return z ^ (z >> np.uint64(31))
+def table_of(hashes):
+    """Return hashes as an open-addressed table of -1 and hashes; a power of two long."""
+    slots = 2
+    while slots < 2 * len(hashes):
+        slots *= 2
+    table = np.full(slots, -1, np.int64)
+    for value in hashes:
+        at = np.int64(mix(value)) & (slots - 1)
+        while table[at] != -1 and table[at] != value:
+            at = (at + 1) & (slots - 1)
+        table[at] = value
+    return table
 
 
 @jit

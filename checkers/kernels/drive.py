@@ -50,6 +50,7 @@ class WglRun:
         self._kernel = kernels.wgl
         self._encoded = encoded
         self._states = list(states)
+        self._viable = kernels.wgl.table_of(encoded.viable)
         self._furthest = -1
         self._blocked = -1
         self._explored_before = 0
@@ -77,7 +78,8 @@ class WglRun:
         """Go on; a search that found nothing goes on from the next state, if there is one."""
         e = self._encoded
         self.status, self._memo = self._kernel.run(
-            e.code, e.a, e.b, e.info, self._search, self._memo, steps, bytes_max
+            *(e.code, e.a, e.b, e.info, self._viable),
+            *(self._search, self._memo, steps, bytes_max),
         )
         self._note_furthest()
         if self.status == NONE and self._states:
@@ -170,7 +172,7 @@ def warm(kernels: Kernels, algorithm: str) -> None:
     if algorithm in _WARM:
         return
     none, nothing = np.zeros(0, np.int64), np.zeros(0, np.bool_)
-    empty = Encoded(none, none, none.astype(np.int8), none, none, nothing, none, none, 0)
+    empty = Encoded(none, none, none.astype(np.int8), none, none, nothing, none, none, 0, none)
     run: Run = WglRun(kernels, empty, [0])
     if algorithm == "frontier":
         run = FrontierRun(kernels, empty, [0], 16)

@@ -8,6 +8,8 @@ What differs from the plain one:
   FAIL would then be refused.
 - An indeterminate operation is not followed by a plain write: without it the rest is the same.
   What was placed last (indeterminate or not) is therefore part of a configuration.
+- Of strings that are appended to, all that no read shows an extension of are one state: nothing
+  will be seen before the next plain write. Indeterminate operations do not lead there.
 - It works in chunks: `run` returns after so many steps and goes on where it stopped, so that
   somebody can look at clock and memory in between.
 """
@@ -17,6 +19,7 @@ from __future__ import annotations
 import numpy as np
 
 from checkers.kernels.compiled import (
+    DEAD,
     FOUND,
     MEMORY,
     NONE,
@@ -29,11 +32,16 @@ from checkers.kernels.compiled import (
     lay_out,
     mix,
     step,
+    table_of,
     where,
 )
 
+__all__ = ["begin", "run", "run_keys", "table_of"]
+
+
 DEPTH, STATE, FLAG, LAST, FRESH, COUNT = 0, 1, 2, 3, 4, 5
 FURTHEST, BLOCKED, BLOCKED_STATE, EXPLORED, PURE_END, SIZE = 6, 7, 8, 9, 10, 12
+_PUT_KEY, _UNSEEN_KEY = 1 << 35, 1 << 36
 _INDETERMINATE_KEY = 1 << 40
 """Candidates are tried by rank of their return, indeterminate ones after all others."""
 
@@ -120,12 +128,13 @@ def _zobrist(i, which):
 
 
 @jit
-def run(code, a, b, info, search, memo, steps, bytes_max):
+def run(code, a, b, info, viable, search, memo, steps, bytes_max):
     """Go on for at most `steps` steps; returns (status, memo, which may be a larger one)."""
     _, call, ret, following, previous, members, starts, used, stack, control, hashes, _ = search
     n = len(code)
     head = 2 * n
     class_count = len(starts) - 1
+    strings = len(viable) > 2
     depth, state, flag = control[DEPTH], control[STATE], control[FLAG]
     last, fresh, count = control[LAST], control[FRESH], control[COUNT]
     furthest, explored = control[FURTHEST], control[EXPLORED]
@@ -145,12 +154,16 @@ def run(code, a, b, info, search, memo, steps, bytes_max):
                 chosen = entry
                 break
             effect = c != READ and c != NOT  # noqa: PLR1714  (Numba has no sets of constants)
-            if effect and ret[entry] > last and ret[entry] < best:
-                if not (flag == 1 and c == WRITE):
-                    legal, _after = step(c, a[entry], b[entry], state)
-                    if legal:
-                        best = np.int64(ret[entry])
-                        chosen = entry
+            if effect and not (flag == 1 and c == WRITE):
+                legal, after = step(c, a[entry], b[entry], state, viable)
+                # Of strings, what goes on from what is there is tried first, and what is never
+                # seen again last.
+                key = np.int64(ret[entry]) + (_UNSEEN_KEY if after == DEAD else 0)
+                if strings and c == WRITE:
+                    key += _PUT_KEY
+                if legal and last < key < best:
+                    best = key
+                    chosen = entry
             entry = following[entry]
         if entry == head:
             status = FOUND
@@ -171,14 +184,15 @@ def run(code, a, b, info, search, memo, steps, bytes_max):
                     if place < starts[k + 1]:
                         i = members[place]
                         if call[i] < rank and not (flag == 1 and code[i] == WRITE):
-                            legal, after = step(code[i], a[i], b[i], state)
-                            if legal and after != state:
+                            legal, after = step(code[i], a[i], b[i], state, viable)
+                            changes = after != state and after != DEAD  # noqa: PLR1714  (see above)
+                            if legal and changes:
                                 best = np.int64(key)
                                 chosen = i
                                 break
         fresh = 0
         if chosen >= 0:
-            _legal, after = step(code[chosen], a[chosen], b[chosen], state)
+            _legal, after = step(code[chosen], a[chosen], b[chosen], state, viable)
             new_flag = 1 if info[chosen] else 0
             new_one = one ^ _zobrist(chosen, 0)
             new_two = two ^ _zobrist(chosen, 1)
@@ -246,7 +260,7 @@ def run(code, a, b, info, search, memo, steps, bytes_max):
 
 @jit
 def run_keys(
-    bounds, code, a, b, info, invoke, complete, initial, steps_each, bytes_max, order, told
+    bounds, code, a, b, info, invoke, complete, viable, initial, steps_each, bytes_max, order, told
 ):
     """Search many keys, each for a few steps for each operation; for what is easy.
 
@@ -270,6 +284,7 @@ def run_keys(
             a[low:high],
             b[low:high],
             info[low:high],
+            viable,
             search,
             search[11],
             steps,

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Container, Hashable, Iterable
+from collections.abc import Container, Hashable, Iterable, Sequence
 from dataclasses import replace
 from typing import Any
 
@@ -39,6 +39,33 @@ class KeyValue(Model):
     def has_effect(self, operation: Operation) -> bool:
         """Everything but a get."""
         return operation.f != "get"
+
+    def states_at(self, operations: Sequence[Operation], from_ns: int) -> list[State]:
+        """List what later gets show to have been there, and one string that they do not extend.
+
+        A string that no get of the window extends is like any other such: nothing that is got
+        tells them apart. One that some get extends ends where some text ends, or is the initial.
+        """
+        got = {
+            o.output
+            for o in operations
+            if o.f == "get" and o.invoke_ns >= from_ns and isinstance(o.output, str)
+        }
+        texts = {_text(o) for o in operations if self.has_effect(o)} | {self.initial}
+        lengths = sorted({len(text) for text in texts})
+        states = {self.initial}
+        for output in sorted(got):
+            ends = range(len(output) + 1)
+            states |= {
+                output[:end]
+                for end in ends
+                for length in lengths
+                if length <= end and output[end - length : end] in texts
+            }
+        unseen = "\0"
+        while any(output.startswith(unseen) for output in got):
+            unseen += "\0"
+        return [*sorted(states), unseen]
 
 
 class GrowingSet(Model):
