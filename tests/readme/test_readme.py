@@ -14,6 +14,8 @@ SHORTER = {
     "make run": " ARGS='--duration 25 --seed 3 --runs {folder}/made'",
     ".venv/bin/kraftprobe run --mutant M15": " --campaign quick --duration 25 --seed 1",
     ".venv/bin/kraftprobe run --campaign quick --seed 7": " --duration 25",
+    ".venv/bin/python -m benchmarks.sim": " --runs 1 --seconds 20",
+    ".venv/bin/python -m benchmarks.wire": " --frames 2000",
     ".venv/bin/python -m benchmarks.node": " --clients 2 --seconds 1 --repeats 1 --failovers 1",
 }
 EXIT_CODES = {".venv/bin/kraftprobe run --mutant M15": 1}
@@ -22,6 +24,7 @@ RUN_BY = {"make test": "this very test run"}
 
 
 def commands() -> list[str]:
+    """All commands, in the README's order: later ones use what earlier ones made."""
     blocks = re.findall(
         r"^```\n(.*?)^```", (ROOT / "README.md").read_text(), re.DOTALL | re.MULTILINE
     )
