@@ -15,7 +15,7 @@ from typing import Any
 import numpy as np
 
 from checkers import chains, linearizable
-from checkers.certificate import RefusedError
+from checkers.certificate import RefusedError, verify_order
 from checkers.clusters import Judged, unique_keys
 from checkers.columns import Columns, Int64s
 from checkers.dispatch import raced_outcome
@@ -170,10 +170,17 @@ class _Columns:
                 proved[list(self.algorithm)] = True
                 verify_orders(self.columns, self.model, order, proved[self.columns.key])
             else:
-                return "strings are verified as operations"
+                self._verify_singly(order)
         except RefusedError as error:
             return str(error)
         return None
+
+    def _verify_singly(self, order: Int64s) -> None:
+        rows, bounds = self.columns.by_key()
+        for k, (low, high) in self._places(order).items():
+            cut = slice(bounds[k], bounds[k + 1])
+            operations = self.columns.take(cut if rows is None else rows[cut]).operations()
+            verify_order(operations, self.model, self.columns.index[order[low:high]].tolist())
 
     def _places(self, order: Int64s) -> dict[int, tuple[int, int]]:
         if not len(order):

@@ -11,7 +11,7 @@ also "no value". The argument of a `cas`, a pair, is taken apart: `expected` and
 
 from __future__ import annotations
 
-from collections.abc import Hashable, Iterator, Sequence
+from collections.abc import Callable, Hashable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from itertools import pairwise
 from typing import Any, overload
@@ -58,12 +58,17 @@ class Integers(Sequence[Value]):
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Rest:
-    """The fields that no algorithm on columns reads; None where nothing was told."""
+    """The fields that no algorithm on columns reads, looked up one by one where they are wanted."""
 
-    node: Sequence[str | None]
-    offset: Sequence[int | None]
-    epoch: Sequence[int | None]
-    end_index: Sequence[int | None]
+    lookup: Callable[[int], tuple[str | None, int | None, int | None, int | None]]
+    """Row of the source -> node, offset, epoch, end_index."""
+    rows: NDArray[Any]
+    """Rows of the source."""
+
+    def fields(self, row: int) -> dict[str, Any]:
+        """Return the fields of a row by name."""
+        node, offset, epoch, end_index = self.lookup(int(self.rows[row]))
+        return {"node": node, "offset": offset, "epoch": epoch, "end_index": end_index}
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -121,12 +126,7 @@ class Columns:
     def take(self, rows: NDArray[Any] | slice) -> Columns:
         """Return some rows, in the order given; tables are shared."""
         arrays = {name: getattr(self, name)[rows] for name in _ARRAYS}
-        rest = self.rest
-        if rest is not None:
-            which = (
-                range(len(self))[rows] if isinstance(rows, slice) else np.arange(len(self))[rows]
-            )
-            rest = Rest(*([getattr(rest, name)[i] for i in which] for name in Rest.__slots__))
+        rest = None if self.rest is None else replace(self.rest, rows=self.rest.rows[rows])
         cache = {name: self._cache[name] for name in ("codes",) if name in self._cache}
         return replace(self, **arrays, rest=rest, _cache=cache)
 
@@ -155,8 +155,7 @@ class Columns:
         given = self.values[self.input[row]]
         if self.expected[row] != NO_PAIR:
             given = [self.values[self.expected[row]], given]
-        rest = self.rest
-        told = {} if rest is None else {name: getattr(rest, name)[row] for name in Rest.__slots__}
+        told = {} if self.rest is None else self.rest.fields(row)
         return Operation(
             index=int(self.index[row]),
             process=process if process >= 0 else self.names[-1 - process],
@@ -216,8 +215,11 @@ def from_operations(operations: Sequence[Operation]) -> Columns:
             *(0 if o.output is None else values.code(o.output), errors.code(o.error)),
             *(o.invoke_ns, o.complete_ns),
         )
-    told = any(o.node or o.offset is not None or o.end_index is not None for o in operations)
-    rest = Rest(*([getattr(o, name) for o in operations] for name in Rest.__slots__))
+    kept = list(operations)
+    rest = Rest(
+        lambda row: (kept[row].node, kept[row].offset, kept[row].epoch, kept[row].end_index),
+        np.arange(len(kept)),
+    )
     types = [np.int64, np.int64, np.int8, np.int16, *[np.int32] * 5, np.int64, np.int64]
     arrays = {
         name: np.ascontiguousarray(rows[:, i].astype(types[i])) for i, name in enumerate(_ARRAYS)
@@ -229,7 +231,7 @@ def from_operations(operations: Sequence[Operation]) -> Columns:
         values=values.items,
         errors=tuple(errors.items),
         names=tuple(names.items),
-        rest=rest if told else None,
+        rest=rest,
     )
 
 

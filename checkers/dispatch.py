@@ -34,11 +34,10 @@ from checkers.verdict import Status
 
 ALGORITHMS = ("zones", "chains", *RULE_NAMES, "frontier", "wgl")
 
-_PLAIN_OPERATIONS_MAX = 40
-_COLD_OPERATIONS_MAX = 300
-"""Up to so many operations plain Python is tried first: always, and while nothing is compiled."""
-_PLAIN_EXPLORED_MAX = 5_000
-"""How many configurations that may take."""
+_PLAIN = (40, 300)
+_PLAIN_COLD = (300, 5_000)
+"""Up to so many operations plain Python is tried first, for so many configurations: always, and
+while nothing is compiled in this process."""
 _ZONES_PLAIN_MAX = 300
 """Up to so many operations objects are faster than arrays."""
 _TURN_FACTOR = 4
@@ -164,9 +163,9 @@ def search(
         algorithms = [name for name in algorithms if name != "frontier"]
     kernels = load() if encodable(model) else None
     cold = not any(is_warm(name) for name in algorithms)
-    plain_max = _COLD_OPERATIONS_MAX if cold else _PLAIN_OPERATIONS_MAX
-    if kernels is not None and len(kept) <= plain_max:
-        found = _plain_turn(kept, model, budget, initial, algorithms[0], _PLAIN_EXPLORED_MAX)
+    operations_max, explored_max = _PLAIN_COLD if cold else _PLAIN
+    if kernels is not None and len(kept) <= operations_max:
+        found = _plain_turn(kept, model, budget, initial, algorithms[0], explored_max)
         if found is not None:
             return algorithms[0], found
     if kernels is None:
@@ -247,7 +246,7 @@ def _plain(
         outcome = _plain_turn(kept, model, budget, initial, algorithms[0], 1 << 62)
         assert outcome is not None
         return algorithms[0], outcome
-    explored_max = 4 * len(kept) + _PLAIN_EXPLORED_MAX
+    explored_max = 4 * len(kept) + 5_000
     while True:
         for algorithm in algorithms:
             outcome = _plain_turn(kept, model, budget, initial, algorithm, explored_max)

@@ -2,9 +2,9 @@
 
 Depth first (`wgl`) finds an order fast where almost any way leads to one, and dies of many
 concurrent operations; the frontier does not care about concurrency, and dies of many distinct
-indeterminate ones. Which it will be cannot be known beforehand. So both get turns, each turn four
-times as long as the one before: the time is at most a small multiple of what the better one alone
-takes. The frontier begins narrow, which can only find orders, and is tried wider when it dies out.
+indeterminate ones. Which it will be cannot be known beforehand. So both get turns, each longer than
+the one before: the time is at most a small multiple of what the better one alone takes. The
+frontier begins narrow, which can only find orders, and is tried wider when it dies out.
 
 Turns are counted in steps, never in seconds: who wins does not depend on the machine. Between
 chunks of some milliseconds the budget is looked at: time, memory, cancellation.
@@ -40,7 +40,8 @@ _CHUNK = {"wgl": 20_000, "frontier": 400}
 """Steps between two looks at the budget; some milliseconds."""
 _FIRST_TURN = {"wgl": (8, 2_000), "frontier": (1, 200)}
 """Steps of the first turn: so many for each operation, and so many more."""
-_TURN_FACTOR = 4
+_TURN_FACTOR, _STUCK_FACTOR = 4, 2
+"""How much longer the next turn is: of one that got further in the history, or did not."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -129,8 +130,7 @@ class _Runner:
 
     def turn(self, budget: Budget, bytes_max: int) -> int:
         """Go on for one turn; DIED does not come out."""
-        left, status = self._turn, RUNNING
-        self._turn *= _TURN_FACTOR
+        left, status, before = self._turn, RUNNING, self.reached()
         while left > 0 and status == RUNNING:
             budget.spend()
             if self.run is None:
@@ -142,6 +142,7 @@ class _Runner:
                 self._furthest = self.blocked()
                 self._explored_before += self.run.explored
                 self.run, status = None, RUNNING
+        self._turn *= _TURN_FACTOR if self.reached() > before else _STUCK_FACTOR
         return status
 
 

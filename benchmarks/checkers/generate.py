@@ -1,7 +1,7 @@
 """Histories that are right by construction, or wrong in one place.
 
-A simulated register does one operation at a time, each at a random moment between its invocation and
-its completion; `c` clients invoke one operation after another. An indeterminate operation took
+A simulated register does one operation at a time, each at a random moment between its invocation
+and its completion; `c` clients invoke one operation after another. An indeterminate operation took
 effect within the duration it would have had, or never; its client goes on under a new process
 number. A wrong history has one read changed so that no order can explain it.
 """
@@ -11,9 +11,10 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 import numpy as np
+from numba import njit
 
-from checkers.columns import FAIL, INFO, NO_PAIR, OK, Columns, Integers
-from checkers.history import INFINITY_NS
+from checkers.columns import FAIL, INFO, NO_PAIR, OK, Columns, Integers, from_operations
+from checkers.history import INFINITY_NS, EventType, Operation
 
 READ, WRITE, CAS = 0, 1, 2
 
@@ -59,7 +60,9 @@ def _intervals(shape, rng):
     each = -(-shape.operations // shape.clients)
     gaps = rng.integers(1, 1_000, (shape.clients, each))
     lengths = rng.integers(100, 10_000, (shape.clients, each))
-    begin = np.cumsum(gaps + lengths, axis=1) - lengths + rng.integers(0, 10_000, (shape.clients, 1))
+    begin = (
+        np.cumsum(gaps + lengths, axis=1) - lengths + rng.integers(0, 10_000, (shape.clients, 1))
+    )
     client = np.repeat(np.arange(shape.clients), each)
     begin, lengths = begin.ravel(), lengths.ravel()
     order = np.argsort(begin, kind="stable")[: shape.operations]
@@ -85,7 +88,7 @@ def _registers(shape, rng):
     kind[(f == CAS) & ~done] = FAIL
     kind[info] = INFO
     if shape.bad:
-        _spoil(shape, f, kind, key, made, seen, begin, end)
+        _spoil(f, kind, key, made, seen, begin, end)
     count = n + 8
     complete = np.where(info, INFINITY_NS, end)
     return Columns(
@@ -110,29 +113,31 @@ def _run(order, key, f, made, expected, hit, lost, unique):
     """Apply in order of the points: what each read saw, what each cas compared with, whether it
     was done. A cas of one of a few values compares with any of them, as Jepsen's does; one of
     values that are all different, with what is there in half of the cases."""
-    n = len(order)
-    seen, done = np.full(n, -1), np.zeros(n, bool)
-    f_, key_, made_, hit_, lost_ = (x.tolist() for x in (f, key, made, hit, lost))
-    expected_, seen_, done_ = expected.tolist(), seen.tolist(), done.tolist()
+    seen, done = np.full(len(order), -1), np.zeros(len(order), np.bool_)
+    _apply(order, key, f, made, expected, hit, lost, unique, seen, done)
+    return seen, expected, done
+
+
+@njit(cache=True)
+def _apply(order, key, f, made, expected, hit, lost, unique, seen, done):
     state, older, at = -1, -1, -1
-    for i in order.tolist():
-        if key_[i] != at:
-            state, older, at = -1, -1, key_[i]
-        if f_[i] == READ:
-            seen_[i] = state
+    for i in order:
+        if key[i] != at:
+            state, older, at = -1, -1, key[i]
+        if f[i] == READ:
+            seen[i] = state
             continue
         before = state
-        if f_[i] == CAS:
-            if hit_[i]:
-                expected_[i] = state
+        if f[i] == CAS:
+            if hit[i]:
+                expected[i] = state
             elif unique:
-                expected_[i] = older
-            if state != expected_[i]:
+                expected[i] = older
+            if state != expected[i]:
                 continue
-            done_[i] = True
-        if not lost_[i]:
-            state, older = made_[i], before
-    return np.array(seen_), np.array(expected_), np.array(done_)
+            done[i] = True
+        if not lost[i]:
+            state, older = made[i], before
 
 
 def _processes(client, info, clients):
@@ -146,7 +151,7 @@ def _processes(client, info, clients):
     return process
 
 
-def _spoil(shape, f, kind, key, made, seen, begin, end):
+def _spoil(f, kind, key, made, seen, begin, end):
     """Change one read late in the history to a value that had surely been overwritten."""
     n = len(f)
     for i in range(int(0.9 * n), n):
@@ -168,9 +173,6 @@ def _spoil(shape, f, kind, key, made, seen, begin, end):
 
 
 def _strings(shape, rng):
-    from checkers.columns import from_operations
-    from checkers.history import EventType, Operation
-
     client, begin, point, end = _intervals(shape, rng)
     n = len(begin)
     key = rng.integers(0, shape.keys, n)

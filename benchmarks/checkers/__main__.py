@@ -1,0 +1,142 @@
+"""`python -m benchmarks.checkers [--quick]`: tables of times, memory and ratios, in one run.
+
+Each history is made once, judged here in a process of its own, then by Porcupine in another; times
+are medians of wall and of processor time (Porcupine has several threads; on a machine that others use
+as well, wall time says little). Where there is no Go, its columns stay empty.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import math
+import os
+import platform
+import subprocess
+import sys
+import tempfile
+import time
+from pathlib import Path
+from statistics import median
+
+from benchmarks.checkers import corpus, peer
+from benchmarks.checkers.generate import Shape, generate
+from benchmarks.checkers.judge import save
+from benchmarks.checkers.rows import GROWTH, TABLE, spread
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(prog="python -m benchmarks.checkers")
+    parser.add_argument("--quick", action="store_true", help="a few minutes: the first table only")
+    parser.add_argument("--limit", type=float, default=30.0, help="seconds for each row")
+    parser.add_argument("--memory", type=float, default=6.0, help="GB for Porcupine")
+    parser.add_argument("--without-peer", action="store_true", help="do not run Porcupine")
+    parser.add_argument("--only", nargs="*", help="names of rows")
+    options = parser.parse_args()
+    os.nice(5)
+    with tempfile.TemporaryDirectory() as name:
+        _report(options, Path(name))
+
+
+def _report(options: argparse.Namespace, folder: Path) -> None:
+    binary = None if options.without_peer else peer.build(folder)
+    told = "without Porcupine"
+    if binary is not None:
+        told = (
+            f"Porcupine {peer.version(folder)}, limits {options.limit:g} s, {options.memory:g} GB"
+        )
+    print(f"CPython {platform.python_version()}, {os.cpu_count()} cores, {told}")
+    print(f"load average at the start: {peer.load_average():.1f}\n")
+    if not options.only:
+        _corpus(folder, binary)
+    rows = TABLE if options.quick else spread()
+    print(
+        "| history | verdict | ms | cpu ms | peak MB | algorithm "
+        "| Porcupine | ms | cpu ms | peak MB | ratio | of cpu |"
+    )
+    print("|---" * 12 + "|")
+    for shape in rows:
+        if not options.only or shape.name in options.only:
+            _row(shape, folder, binary, options)
+    if not options.only:
+        _growth(folder, options, powers=3 if options.quick else 4)
+    print(f"\nload average at the end: {peer.load_average():.1f}")
+
+
+def _corpus(folder: Path, binary: Path | None) -> None:
+    histories = corpus.histories(folder)
+    ours = corpus.ours(histories)
+    theirs = corpus.theirs(histories, binary, folder) if binary else {}
+    print("| corpus | histories | ms | worst | Porcupine ms | worst | ratio |")
+    print("|---|---|---|---|---|---|---|")
+    for group in ("etcd", "kv"):
+        names = [name for name in ours if name.startswith(group)]
+        mine = [ours[name] for name in names]
+        line = f"| {group} | {len(names)} | {sum(mine):.1f} | {max(mine):.1f} |"
+        if theirs:
+            its = [theirs[name] for name in names]
+            line += f" {sum(its):.1f} | {max(its):.1f} | {sum(its) / sum(mine):.1f} |"
+        print(line)
+    print(flush=True)
+
+
+def _judged(shape: Shape, folder: Path, limit_s: float) -> dict:
+    columns = generate(shape)
+    save(columns, folder / "columns")
+    command = [sys.executable, "-m", "benchmarks.checkers.judge", str(folder / "columns")]
+    done = subprocess.run(
+        [*command, shape.model, str(limit_s)], capture_output=True, text=True, check=False
+    )
+    if done.returncode:
+        return {
+            "verdict": done.stderr.strip().splitlines()[-1],
+            "times_ms": [math.nan],
+            "cpu_ms": [math.nan],
+        }
+    return json.loads(done.stdout)
+
+
+def _row(shape: Shape, folder: Path, binary: Path | None, options: argparse.Namespace) -> None:
+    told = _judged(shape, folder, options.limit)
+    wall, cpu = median(told["times_ms"]), median(told["cpu_ms"])
+    known = told["verdict"] in ("PASS", "FAIL")
+    algorithms = ", ".join(told.get("algorithms", []))
+    line = f"| {shape.name} | {told['verdict']} | {wall:.1f} | {cpu:.1f} "
+    line += f"| {told.get('peak_mb')} | {algorithms} |"
+    if binary is not None:
+        peer.export(generate(shape), folder / "history.txt")
+        run = peer.judge(binary, folder / "history.txt", options.limit, options.memory)
+        if run.time_ms is not None and run.cpu_ms is not None:
+            line += f" {run.verdict} | {run.time_ms:.1f} | {run.cpu_ms:.1f} | {run.peak_mb} |"
+            line += f" {run.time_ms / wall:.1f} | {run.cpu_ms / cpu:.1f} |" if known else " | |"
+            line += " DISAGREE" if known and run.verdict != told["verdict"] else ""
+        else:
+            line += f" {run.verdict} | | | {run.peak_mb or ''} |"
+            late = run.verdict == "?" and known
+            line += f" > {1e3 * options.limit / wall:.0f} | |" if late else " | |"
+    print(line, flush=True)
+
+
+def _growth(folder: Path, options: argparse.Namespace, powers: int) -> None:
+    print("\n| growth, cpu | " + " | ".join(f"10^{4 + i}" for i in range(powers)) + " | exponent |")
+    print("|---" * (powers + 2) + "|")
+    for shapes in GROWTH:
+        times = []
+        for shape in shapes[:powers]:
+            told = _judged(shape, folder, options.limit)
+            assert told["verdict"] == "PASS", told
+            times.append(median(told["cpu_ms"]))
+        logs = [
+            (math.log10(s.operations), math.log10(t)) for s, t in zip(shapes, times, strict=False)
+        ]
+        mean_x, mean_y = (sum(v) / len(logs) for v in zip(*logs, strict=True))
+        slope = sum((x - mean_x) * (y - mean_y) for x, y in logs)
+        slope /= sum((x - mean_x) ** 2 for x, _ in logs)
+        shown = " | ".join(f"{t:.1f} ms" for t in times)
+        print(f"| {', '.join(told['algorithms'])} | {shown} | {slope:.2f} |", flush=True)
+
+
+if __name__ == "__main__":
+    begun = time.monotonic()
+    main()
+    print(f"took {time.monotonic() - begun:.0f} s")

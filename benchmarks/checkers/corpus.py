@@ -1,0 +1,68 @@
+"""The public corpus, all histories of it one after another, by both."""
+
+from __future__ import annotations
+
+import json
+import tarfile
+import time
+from pathlib import Path
+from statistics import median
+
+from benchmarks.checkers import peer
+from checkers import load_history, pair
+from checkers.columnar import judge_columns
+from checkers.columns import Columns, from_operations
+from checkers.kernels import load
+from checkers.kernels.drive import warm
+from checkers.models import model_named
+
+ARCHIVE = Path(__file__).parents[2] / "tests" / "data" / "histories" / "porcupine.tar.gz"
+MODELS = {"cas-register": "cas-register", "kv-append": "kv"}
+
+
+def histories(folder: Path) -> list[tuple[str, str, bool, Columns]]:
+    """(name, model, is it right, columns) of every judged history."""
+    with tarfile.open(ARCHIVE) as archive:
+        archive.extractall(folder, filter="data")
+    expected = json.loads((folder / "expected.json").read_text())
+    return [
+        (name, MODELS[told["model"]], told["valid"], columns_of(folder / told["file"]))
+        for name, told in sorted(expected.items())
+        if told["valid"] is not None
+    ]
+
+
+def columns_of(path: Path) -> Columns:
+    return from_operations(pair(load_history(path)))
+
+
+def ours(all_: list[tuple[str, str, bool, Columns]]) -> dict[str, float]:
+    """Milliseconds by name, medians of five, compiled searches warm; verdicts are asserted."""
+    kernels = load()
+    for algorithm in ("wgl", "frontier") if kernels is not None else ():
+        warm(kernels, algorithm)
+    times = {}
+    for name, model, right, columns in all_:
+        taken = []
+        for _ in range(5):
+            begun = time.perf_counter()
+            results = judge_columns(columns, model_named(model), certificates=False)
+            taken.append(1e3 * (time.perf_counter() - begun))
+        statuses = {result.status.value for result in results}
+        assert (statuses == {"PASS"}) == right, name
+        times[name] = median(taken)
+    return times
+
+
+def theirs(
+    all_: list[tuple[str, str, bool, Columns]], binary: Path, folder: Path
+) -> dict[str, float]:
+    """The same by Porcupine."""
+    times = {}
+    for name, _, right, columns in all_:
+        peer.export(columns, folder / "history.txt")
+        run = peer.judge(binary, folder / "history.txt", 30, 4)
+        assert (run.verdict == "PASS") == right, name
+        assert run.time_ms is not None
+        times[name] = run.time_ms
+    return times

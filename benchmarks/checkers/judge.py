@@ -1,0 +1,68 @@
+"""One history judged in a process of its own, so that its peak of memory is its own.
+
+`python -m benchmarks.checkers.judge FILE MODEL SECONDS` prints one JSON object. The file is what
+`save` wrote. Times are of `judge_columns`: from columns to verdicts, orders verified, windows made
+small and verified; without the long lists of operation numbers that a certificate is stored as.
+"""
+
+from __future__ import annotations
+
+import json
+import pickle
+import resource
+import sys
+import time
+from collections import Counter
+from pathlib import Path
+
+from checkers.columnar import judge_columns
+from checkers.columns import Columns
+from checkers.kernels import load
+from checkers.kernels.drive import warm
+from checkers.models import model_named
+
+REPEATS = 5
+
+
+def save(columns: Columns, path: Path) -> None:
+    with path.open("wb") as out:
+        pickle.dump(columns, out, protocol=5)
+
+
+def main() -> None:
+    path, model, limit = sys.argv[1:]
+    with Path(path).open("rb") as stored:
+        columns = pickle.load(stored)  # written by this benchmark a moment ago
+    begun = time.perf_counter()
+    kernels = load()
+    if kernels is not None:
+        warm(kernels, "wgl")
+        warm(kernels, "frontier")
+    warm_s = time.perf_counter() - begun
+    before_mb = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss // 1024
+    times: list[float] = []
+    cpu: list[float] = []
+    while len(times) < REPEATS and sum(times) < 3_000:
+        begun, cpu_begun = time.perf_counter(), time.process_time()
+        results = judge_columns(
+            columns, model_named(model), time_limit_s=float(limit), certificates=False
+        )
+        times.append(1e3 * (time.perf_counter() - begun))
+        cpu.append(1e3 * (time.process_time() - cpu_begun))
+    statuses = Counter(result.status.value for result in results)
+    worst = next(s for s in ("FAIL", "UNKNOWN", "PASS") if statuses[s])
+    told = {
+        "verdict": worst if worst != "UNKNOWN" else "?",
+        "times_ms": times,
+        "cpu_ms": cpu,
+        "peak_mb": resource.getrusage(resource.RUSAGE_SELF).ru_maxrss // 1024,
+        "before_mb": before_mb,
+        "warm_s": warm_s,
+        "algorithms": sorted({result.algorithm or "-" for result in results}),
+        "summary": next(r.summary for r in results if r.status.value == worst),
+    }
+    print(json.dumps(told))
+
+
+if __name__ == "__main__":
+    main()
