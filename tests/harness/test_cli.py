@@ -9,7 +9,7 @@ import pytest
 from click.testing import CliRunner
 
 from checkers.history import Event, EventType
-from harness import running
+from harness import places, running
 from harness.cli import main
 from harness.commands import run as run_command
 from harness.running import repeat_command
@@ -194,7 +194,7 @@ def test_a_seed_is_drawn_where_none_is_told():
 _RUN = """
 import sys
 sys.path.insert(0, {root!r})
-from harness import running
+from harness import places, running
 from harness.cli import main
 from tests.harness.fake_cluster import FakeCluster
 
@@ -204,7 +204,7 @@ class NoSpark:
     def __exit__(self, *_): pass
 
 running.WarmSession = NoSpark
-running.LocalBackend = lambda *_: FakeCluster()
+places.LocalBackend = lambda *_: FakeCluster()
 main(["run", "--duration", "60", "--runs", {runs!r}])
 """
 
@@ -245,7 +245,7 @@ def test_a_run_whose_cluster_does_not_start_is_one_line_and_no_verdict(tmp_path,
             pass
 
     monkeypatch.setattr(running, "WarmSession", NoSpark)
-    monkeypatch.setattr(running, "LocalBackend", lambda *_: FakeCluster(fail_up=True))
+    monkeypatch.setattr(places, "LocalBackend", lambda *_: FakeCluster(fail_up=True))
     result = kraftprobe("run", "--runs", tmp_path)
     assert result.exit_code == 2
     assert result.stderr.splitlines()[-1] == "kraftprobe: port 9092 is taken"
