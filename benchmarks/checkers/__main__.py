@@ -1,8 +1,8 @@
 """`python -m benchmarks.checkers [--quick]`: tables of times, memory and ratios, in one run.
 
 Each history is made once, judged here in a process of its own, then by Porcupine in another; times
-are medians of wall and of processor time (Porcupine has several threads; on a machine that others use
-as well, wall time says little). Where there is no Go, its columns stay empty.
+are medians of wall and of processor time (Porcupine has several threads; on a machine that others
+use as well, wall time says little). Where there is no Go, its columns stay empty.
 """
 
 from __future__ import annotations
