@@ -206,6 +206,26 @@ def zones(layout: Layout, judged: Judged) -> Zones:
     return Zones(f, s, effective)
 
 
+@dataclass(slots=True, eq=False)
+class Chains:
+    """Clusters linked by compare-and-sets that took effect."""
+
+    used: NDArray[np.intp]
+    """Clusters whose value ever was there."""
+    root: Int64s | None
+    """Of each cluster: the first one of its chain; None when each is its own."""
+    depth: Int64s
+    f: Int64s
+    """Of each root: of the whole chain; of other clusters meaningless."""
+    s: Int64s
+    successor: Int64s
+    """Of each cluster: one whose cas follows it, -1: none."""
+
+    def witnesses(self, layout: Layout, cluster: int) -> list[int]:
+        """Return the operations that make f and s of a cluster, and show that it took effect."""
+        return witnesses(layout, self.successor, cluster)
+
+
 def conflicts(f: Int64s, s: Int64s) -> NDArray[np.int64]:
     """Return pairs of groups that must each come before the other, at least one for each key.
 
@@ -226,3 +246,32 @@ def conflicts(f: Int64s, s: Int64s) -> NDArray[np.int64]:
     inside = (at >= 0) & (f[backward] < ends[np.maximum(at, 0)])
     contained = np.stack([forward[at[inside]], backward[inside]], axis=1)
     return np.concatenate([np.stack([forward[overlap], forward[overlap + 1]], axis=1), contained])
+
+
+def _extremes(layout: Layout, cluster: int) -> list[int]:
+    """Return the maker of a cluster and the operations that make its f and s."""
+    rows = layout.reads[layout.read_cluster == cluster].tolist()
+    if cluster < len(layout.makers):
+        rows.append(int(layout.makers[cluster]))
+    if not rows:
+        return []
+    first = min(rows, key=lambda row: (layout.end[row], row))
+    last = max(rows, key=lambda row: (layout.begin[row], row))
+    if cluster >= len(layout.makers):
+        return [last]  # the initial value was there before everything
+    return sorted({int(layout.makers[cluster]), first, last})
+
+
+def witnesses(layout: Layout, successor: Int64s, cluster: int) -> list[int]:
+    """Return `_extremes`; of an indeterminate maker that nobody read also those of what follows."""
+    rows = set(_extremes(layout, cluster))
+    seen = {cluster}
+    while cluster < len(layout.makers) and len(successor):
+        if not layout.info[layout.makers[cluster]] or np.any(layout.read_cluster == cluster):
+            break
+        cluster = int(successor[cluster])
+        if cluster < 0 or cluster in seen:
+            break
+        seen.add(cluster)
+        rows.update(_extremes(layout, cluster))
+    return sorted(rows)

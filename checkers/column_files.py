@@ -77,7 +77,7 @@ def load_columns(path: str | Path, *, independent: bool = False) -> Columns:
 
 
 def _parsed(data: bytes) -> pa.Table:
-    marked, count = _PLAIN.subn(rb'"\1":"' + _MARK.encode() + rb'\2"', data)
+    marked, count = _PLAIN.subn(rb'"\1":"\\u0001\2"', data)
     plain = data.count(b'"value":"') + data.count(b'"process":"')
     if count + plain != data.count(b'"value":') + data.count(b'"process":'):
         raise _NotPlainError("nested values")

@@ -50,6 +50,7 @@ from __future__ import annotations
 
 from collections.abc import Hashable, Iterable, Sequence
 from dataclasses import dataclass, field, replace
+from sys import getsizeof
 from typing import NamedTuple
 
 from checkers.history import EventType, Operation
@@ -58,8 +59,8 @@ from checkers.models.registers import cas_pair
 from checkers.outcome import Budget, BudgetExceededError, Outcome, Window
 from checkers.verdict import Status
 
-_BYTES = 1_000
-"""Of one configuration with its sets and its placement."""
+_BYTES = 500
+"""Of one configuration with its placement, without its sets."""
 _SPEND_EVERY = 64
 
 
@@ -137,6 +138,7 @@ class _Frontier:
         self.explored_max = explored_max
         self.explored = 0
         self.truncated = False
+        self._used_bytes = 0
         self.operations = [_plain(o) for o in model.useful(operations)]
         self.blocked: int | None = None
         self._returns = [
@@ -194,13 +196,14 @@ class _Frontier:
         resource = self.operations[i].f == "write"
         done: list[_Configuration] = []
         waiting: list[_Configuration] = []
+        self._used_bytes = 200 * self.explored  # placements of before
         for c in frontier:
             self._sort_in(c, i, done, waiting, resource=resource)
         at = 0
         while at < len(waiting):
             c = waiting[at]
             at += 1
-            self._spend(len(waiting) + len(done))
+            self._spend()
             for following in self._following(c, event):
                 self._sort_in(following, i, done, waiting, resource=resource)
         return done
@@ -217,11 +220,16 @@ class _Frontier:
         if i in c.owed or (resource and i not in c.spent):
             if not any(other.dominates(c) for other in waiting):
                 waiting.append(c)
+                self._weigh(c)
         if i not in c.owed:
             gone = replace(c, spent=c.spent - {i})
             if not any(other.dominates(gone) for other in done):
                 done[:] = [other for other in done if not gone.dominates(other)]
                 done.append(gone)
+                self._weigh(gone)
+
+    def _weigh(self, c: _Configuration) -> None:
+        self._used_bytes += _BYTES + getsizeof(c.owed) + getsizeof(c.spent)
 
     def _following(self, c: _Configuration, event: int) -> Iterable[_Configuration]:
         """Place one operation more, in every way that differs."""
@@ -261,12 +269,12 @@ class _Frontier:
         self.truncated = True
         return sorted(frontier, key=_Configuration.cost)[: self.width_max]
 
-    def _spend(self, kept: int) -> None:
+    def _spend(self) -> None:
         self.explored += 1
         if self.explored_max is not None and self.explored > self.explored_max:
             raise BudgetExceededError(f"limit of {self.explored_max} configurations")
         if self.explored % _SPEND_EVERY == 0:
-            self.budget.spend(_BYTES * kept)
+            self.budget.spend(self._used_bytes)
 
     def _woven(self, last: _Placed | None) -> list[int]:
         """Return the whole order: the placements, and between them what they met on the way.

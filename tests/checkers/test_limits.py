@@ -1,0 +1,132 @@
+"""A history on which every search explodes ends in UNKNOWN, in bounds, and the next key is judged."""
+
+import json
+import os
+import subprocess
+import sys
+from random import Random
+
+import pytest
+
+from checkers import Status, check
+from checkers.columnar import judge_columns
+from checkers.columns import from_operations
+from checkers.linearizable import judge
+from checkers.models import model_named
+from tests.checkers.histories import op, read, write
+
+
+def explosion(size=400, key=None):
+    """All compare-and-sets concurrent, and a read of what none of them makes."""
+    rnd = Random(3)
+    first = [write(0, 0, 0, 1, key=key), read(1, 0, 2, 3, key=key)]
+    cas = [
+        op(i, "cas", (10, 1000 + i), input=[rnd.randrange(12), rnd.randrange(12)], key=key)
+        for i in range(2, size - 1)
+    ]
+    return [*first, *cas, read(size, 99, 10, 2000, key=key)]
+
+
+@pytest.mark.parametrize("algorithm", ["wgl", "frontier", None])
+def test_400_operations_that_explode_end_in_unknown(algorithm):
+    operations = explosion()
+    assert len(operations) == 400
+    model = model_named("cas-register")
+    result = judge(operations, model, algorithm=algorithm, time_limit_s=0.3)
+    assert result.status is Status.UNKNOWN
+    assert "limit of 0.3 s met after" in result.summary
+    assert result.statistics["proved_ns"] >= 3
+    assert algorithm in (None, result.algorithm)
+
+
+@pytest.mark.parametrize("algorithm", ["wgl", "frontier"])
+def test_they_end_at_their_memory_limit_too(algorithm):
+    result = judge(explosion(), model_named("cas-register"), algorithm=algorithm, memory_limit_mb=4)
+    assert result.status is Status.UNKNOWN
+    assert "memory limit of 4 MB met" in result.summary
+
+
+def test_the_same_run_goes_on_to_the_next_key():
+    operations = [*explosion(key="a"), write(900, 1, 0, 1, key="b"), read(901, 1, 2, 3, key="b")]
+    result = check(operations, "cas-register", time_limit_s=0.2)
+    assert result.statistics["by_status"]["UNKNOWN"] == 1
+    assert result.statistics["by_status"]["PASS"] == 1
+    columns = judge_columns(
+        from_operations(operations), model_named("cas-register"), time_limit_s=0.2
+    )
+    assert [r.status for r in columns] == [Status.UNKNOWN, Status.PASS]
+
+
+def test_a_race_can_be_cancelled():
+    asked = []
+
+    def cancelled():
+        asked.append(1)
+        return len(asked) > 5
+
+    result = judge(explosion(), model_named("cas-register"), cancelled=cancelled)
+    assert (result.status, "cancellation" in result.summary) == (Status.UNKNOWN, True)
+    assert len(asked) == 6
+
+
+MEASURE = """
+import json, resource, sys
+from tests.checkers.test_limits import explosion
+from checkers.linearizable import judge
+from checkers.models import model_named
+model = model_named("cas-register")
+judge(explosion(), model, algorithm=sys.argv[1], memory_limit_mb=1)
+peak_mb = lambda: resource.getrusage(resource.RUSAGE_SELF).ru_maxrss // 1024
+before = peak_mb()
+told = judge(explosion(), model, algorithm=sys.argv[1], memory_limit_mb=48, time_limit_s=4)
+print(json.dumps([before, peak_mb(), told.status, told.summary]))
+"""
+
+
+@pytest.mark.parametrize("algorithm", ["wgl", "frontier"])
+@pytest.mark.parametrize("numba", ["1", "0"])
+def test_the_memory_that_is_really_used_stays_near_the_limit(algorithm, numba):
+    done = subprocess.run(
+        [sys.executable, "-c", MEASURE, algorithm],
+        capture_output=True,
+        text=True,
+        check=True,
+        env={**os.environ, "KRAFTPROBE_NUMBA": numba},
+    )
+    before_mb, after_mb, status, summary = json.loads(done.stdout)
+    assert (status, "limit" in summary) == ("UNKNOWN", True)
+    assert after_mb - before_mb < 2 * 48
+
+
+WITHOUT = """
+import sys
+sys.modules["numba"] = None
+from random import Random
+from checkers import kernels
+from checkers.columnar import judge_columns
+from checkers.columns import from_operations
+from checkers.linearizable import judge
+from checkers.models import model_named
+from tests.checkers.histories import random_history
+from tests.checkers.oracle import is_linearizable
+from tests.checkers.test_searches import crowd
+assert kernels.load() is None
+for seed in range(150):
+    for kind in ("register", "cas-register", "unique-cas-register", "kv"):
+        operations, _ = random_history(Random(seed), kind, size_max=6)
+        name = kind.removeprefix("unique-")
+        truth = "PASS" if is_linearizable(operations, name) else "FAIL"
+        assert judge(operations, model_named(name)).status == truth
+        (told,) = judge_columns(from_operations(operations), model_named(name))
+        assert told.status == truth
+for seed in range(5):
+    told = judge(crowd(Random(seed), 60, 6, 3), model_named("cas-register"))
+    assert told.status in ("PASS", "FAIL") and told.algorithm in ("wgl", "frontier")
+print("fine")
+"""
+
+
+def test_everything_works_without_numba():
+    command = [sys.executable, "-c", WITHOUT]
+    done = subprocess.run(command, capture_output=True, text=True, check=False)
+    assert (done.stdout, done.stderr) == ("fine\n", "")
