@@ -4,8 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from pathlib import Path
+from typing import Any
 
 from checkers import linearizable
+from checkers.column_files import load_columns
+from checkers.columnar import judge_columns
+from checkers.columns import Columns
+from checkers.encoding import encodable
 from checkers.formats import load_history
 from checkers.history import Event, Operation, pair
 from checkers.models import Model, model_named
@@ -13,8 +18,8 @@ from checkers.registry import merge
 from checkers.run_input import Cancelled, never
 from checkers.verdict import CheckResult
 
-History = str | Path | Iterable[Event | Operation]
-"""A history file, the events of one, or operations."""
+History = str | Path | Columns | Iterable[Event | Operation]
+"""A history file, columns, the events of one, or operations."""
 
 
 def check(
@@ -31,7 +36,7 @@ def check(
 
     The history is split by `model.partition` and each part judged by itself, within the limits
     (which hold for each part). One part gives its own result with its certificate; several are
-    merged (`checkers.registry.merge`). `algorithm` (zones, wgl, or a rule's name) overrides the
+    merged (`checkers.registry.merge`). `algorithm` (`checkers.dispatch.ALGORITHMS`) overrides the
     choice; `independent` is for Jepsen histories whose values are [key value] tuples.
 
     Raises HistoryError for a file or history that is not well formed, or has operations that the
@@ -42,17 +47,19 @@ def check(
         raise ValueError(f"unknown algorithm {algorithm!r}")
     if not (time_limit_s > 0 and memory_limit_mb > 0):
         raise ValueError("limits must be above 0")
-    results = [
-        linearizable.judge(
-            part,
-            chosen,
-            algorithm=algorithm,
-            time_limit_s=time_limit_s,
-            memory_limit_mb=memory_limit_mb,
-            cancelled=cancelled,
-        )
-        for part in chosen.partition(_operations(history, independent=independent))
-    ]
+    limits: dict[str, Any] = {
+        "algorithm": algorithm,
+        "time_limit_s": time_limit_s,
+        "memory_limit_mb": memory_limit_mb,
+        "cancelled": cancelled,
+    }
+    if isinstance(history, str | Path) and encodable(chosen):
+        history = load_columns(history, independent=independent)
+    if isinstance(history, Columns):
+        results = judge_columns(history, chosen, **limits)
+    else:
+        parts = chosen.partition(_operations(history, independent=independent))
+        results = [linearizable.judge(part, chosen, **limits) for part in parts]
     return results[0] if len(results) == 1 else merge(linearizable.NAME, results)
 
 

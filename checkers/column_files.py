@@ -12,7 +12,6 @@ the slow way through `checkers.formats` and `checkers.history.pair`, which name 
 from __future__ import annotations
 
 import json
-import re
 from collections.abc import Callable, Iterable
 from pathlib import Path
 from typing import Any
@@ -39,9 +38,10 @@ from checkers.formats import load_history
 from checkers.history import INFINITY_NS, NEMESIS, HistoryError, pair
 
 _MARK = "\\u0001"
-_PLAIN = re.compile(
-    rb'"(process|value)":(-?\d+(?:\.\d+)?(?:[eE][+-]?\d+)?|null|true|false|\[[^\[\]{}"]*\])(?=[,}])'
-)
+_PLAIN = r'"(process|value)":(-?(?:0|[1-9]\d*)(?:\.\d+)?(?:[eE][+-]?\d+)?|null|true|false|\[[^\[\]{}"]*\])'
+_MARKED = r'"\1":"\\u0001\2"'
+_MARKED_MORE_BYTES = 8
+"""What marking adds to each: the mark and two quotes."""
 _SCHEMA = pa.schema(
     [
         *(pa.field(name, pa.int64()) for name in ("index", "time_ns", "offset", "epoch")),
@@ -77,7 +77,9 @@ def load_columns(path: str | Path, *, independent: bool = False) -> Columns:
 
 
 def _parsed(data: bytes) -> pa.Table:
-    marked, count = _PLAIN.subn(rb'"\1":"\\u0001\2"', data)
+    whole = pa.array([data], pa.large_binary())
+    marked = pc.replace_substring_regex(whole, pattern=_PLAIN, replacement=_MARKED)[0].as_buffer()
+    count = (marked.size - len(data)) // _MARKED_MORE_BYTES
     plain = data.count(b'"value":"') + data.count(b'"process":"')
     if count + plain != data.count(b'"value":') + data.count(b'"process":'):
         raise _NotPlainError("nested values")
@@ -219,6 +221,16 @@ def _loaded(text: str | None, table: pa.Table) -> Any:
 def _values(table: pa.Table, name: str = "value") -> tuple[Int64s, list[Any], NDArray[np.int64]]:
     """Return (code of each row, values, and of each pair the codes of its two)."""
     codes, texts = _coded(table, name)
+    bare = 0 if "run" in table.column_names else 1
+    numbers = [text[bare:] for text in texts if text is not None]
+    if all(map(str.isdecimal, numbers)) and (
+        not bare or all(text is None or text[0] == "\x01" for text in texts)
+    ):
+        # Whole numbers only: different texts are different values, and none is a pair.
+        translate = np.cumsum([text is not None for text in texts] or [False])
+        translate[[text is None for text in texts] or [False]] = 0
+        pairs = np.full((len(numbers) + 1, 2), -1, np.int64)
+        return translate[codes], [None, *map(int, numbers)], pairs
     known = Table([None])
     translate, pairs = _translated((_loaded(text, table) for text in texts), known)
     return translate[codes], known.items, pairs

@@ -152,9 +152,9 @@ class Columns:
     def operation(self, row: int) -> Operation:
         """Return one row as an object."""
         process = int(self.process[row])
-        given = self.values[self.input[row]]
+        given = self.values[int(self.input[row])]
         if self.expected[row] != NO_PAIR:
-            given = [self.values[self.expected[row]], given]
+            given = [self.values[int(self.expected[row])], given]
         told = {} if self.rest is None else self.rest.fields(row)
         return Operation(
             index=int(self.index[row]),
@@ -162,7 +162,7 @@ class Columns:
             f=self.functions[self.f[row]],
             key=self.keys[self.key[row]],
             input=given,
-            output=self.values[self.output[row]],
+            output=self.values[int(self.output[row])],
             type=KINDS[self.type[row]],
             invoke_ns=int(self.invoke_ns[row]),
             complete_ns=int(self.complete_ns[row]),

@@ -65,6 +65,7 @@ def test_a_table_of_integers_takes_no_room():
     table = Integers(10**9)
     assert (table[0], table[1], table[10**9], len(table)) == (None, 0, 10**9 - 1, 10**9 + 1)
     columns = replace(from_operations([write(0, 0, 0, 1)]), values=table)
+    assert type(replace(columns, input=columns.input + 3).operation(0).input) is int
     assert (columns.code(5), columns.code(None), columns.code(-1), columns.code("5")) == (
         6,
         0,
@@ -148,6 +149,8 @@ def test_a_journal_read_into_columns_is_what_pairing_makes_of_it(kind, tmp_path)
             '{"index":0,"time_ns":1,"process":1,"type":"invoke","f":"r","x":1}\n',
             "unknown field 'x'",
         ),
+        ('{"index":0,"time_ns":1,"process":1,"type":"invoke","f":"w","value":007}\n', "not whole"),
+        ('{"index":0,"time_ns":1,"process":1,"type":"invoke","f":"w","value":5x}\n', "not whole"),
         ('{"index":0,"time_ns":-1,"process":1,"type":"invoke","f":"read"}\n', "has time -1 ns"),
         (
             (
