@@ -38,7 +38,8 @@ from checkers.formats import load_history
 from checkers.history import INFINITY_NS, NEMESIS, HistoryError, pair
 
 _MARK = "\\u0001"
-_PLAIN = r'"(process|value)":(-?(?:0|[1-9]\d*)(?:\.\d+)?(?:[eE][+-]?\d+)?|null|true|false|\[[^\[\]{}"]*\])'
+_NUMBER = r"-?(?:0|[1-9]\d*)(?:\.\d+)?(?:[eE][+-]?\d+)?"
+_PLAIN = rf'"(process|value)":({_NUMBER}|null|true|false|\[[^\[\]{{}}"]*\])'
 _MARKED = r'"\1":"\\u0001\2"'
 _MARKED_MORE_BYTES = 8
 """What marking adds to each: the mark and two quotes."""
