@@ -16,23 +16,15 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Literal, Protocol
 
+from cluster.backends.abilities import Abilities
+from cluster.backends.terms import BackendError, Link, Probe
 from cluster.ports import Endpoint, Network
-
-Link = tuple[str, str]
-"""(source node, target node): the bytes that travel from source to target, whoever dialled."""
 
 Listener = Literal["CONTROLLER", "CLIENT"]
 """CONTROLLER serves peers and controller APIs; CLIENT is the broker-type listener."""
 
 RUN_LABEL = "KRAFTPROBE_RUN"
 """Environment variable that marks everything a run creates; its value is the run id."""
-
-
-class BackendError(Exception):
-    """The environment cannot do what was asked; the message is one line for a person.
-
-    Examples: a port is taken, a node ended while it started, a folder cannot be written.
-    """
 
 
 class NodeState(enum.StrEnum):
@@ -42,17 +34,6 @@ class NodeState(enum.StrEnum):
     PAUSED = "paused"
     DEAD = "dead"
     """Never started, ended or killed."""
-
-
-@dataclass(frozen=True, slots=True)
-class Probe:
-    """Whether something can work here, found out by trying; for `kraftprobe doctor`."""
-
-    possible: bool
-    reason: str = ""
-    """Why not; or a caveat."""
-    remedy: str = ""
-    """The exact command or change that would make it possible, where there is one."""
 
 
 class Ability(enum.StrEnum):
@@ -204,5 +185,25 @@ class Backend(Protocol):
         Connections answer in order, so clients that must not wait for each other need their own.
         """
 
+    def abilities(self) -> Abilities:
+        """What else this place can do to its nodes; the same objects at every call."""
+
     def node_folder(self, node: str) -> Path:
         """Locate the node's folder in the run: stdout.log, trace.jsonl, configuration, data."""
+
+
+__all__ = [
+    "RUN_LABEL",
+    "Abilities",
+    "Ability",
+    "Backend",
+    "BackendError",
+    "ClientNetwork",
+    "Death",
+    "Link",
+    "LinkMeasure",
+    "Listener",
+    "NodeState",
+    "Probe",
+    "ProcessIdentity",
+]

@@ -15,6 +15,7 @@ from pathlib import Path
 
 from cluster.backends import localprobe
 from cluster.backends.base import (
+    Abilities,
     Ability,
     BackendError,
     ClientNetwork,
@@ -79,6 +80,7 @@ class LocalBackend:
         self._processes: dict[str, list[NodeProcess]] = {node: [] for node in self.nodes}
         self._locks = {node: asyncio.Lock() for node in self.nodes}
         self._down = False
+        self._abilities = Abilities()
 
     async def probe(self, ability: Ability) -> Probe:
         """Try it with a process and a proxy of its own."""
@@ -222,6 +224,10 @@ class LocalBackend:
     def client_network(self) -> ClientNetwork:
         """See `Backend.client_network`."""
         return TcpNetwork()
+
+    def abilities(self) -> Abilities:
+        """See `Backend.abilities`."""
+        return self._abilities
 
     def node_folder(self, node: str) -> Path:
         """See `Backend.node_folder`."""

@@ -22,6 +22,7 @@ from pathlib import Path, PurePath
 from typing import Any
 
 from cluster.backends.base import (
+    Abilities,
     Ability,
     BackendError,
     ClientNetwork,
@@ -137,6 +138,7 @@ class SimBackend:
         self.nodes = self.world.names
         self.run_id = run_id
         self.clock = SimClock(self.world.scheduler)
+        self._abilities = Abilities()
         self._run_folder = run_folder
         self._down = False
 
@@ -310,6 +312,10 @@ class SimBackend:
     def client_network(self) -> ClientNetwork:
         """See `Backend.client_network`."""
         return SimClientNetwork(self.world.mesh)
+
+    def abilities(self) -> Abilities:
+        """See `Backend.abilities`."""
+        return self._abilities
 
     def node_folder(self, node: str) -> Path:
         """See `Backend.node_folder`. A name only, when nothing is to be written."""

@@ -1,0 +1,212 @@
+"""What a place can do to its nodes beyond starting, killing and cutting: one protocol an ability.
+
+A backend hands out an ability object where it can carry it and None where it cannot; a fault asks
+for the ability and never for the place. The simulated world carries them in its own seams; real
+places carry them by kernel means (spec/faults.md) run through a `Host`.
+
+Every verb acts at once, is idempotent, and raises `BackendError` with one line where the place
+refuses. What is in force is remembered by the ability, so that a node that is started again, or a
+container whose namespaces were lost, gets back what its fault prescribes.
+"""
+
+from __future__ import annotations
+
+import enum
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import PurePath
+from typing import Protocol
+
+from cluster.backends.terms import Link, Probe
+
+
+@dataclass(frozen=True, slots=True)
+class Completed:
+    """What a command in a host did."""
+
+    exit_code: int
+    stdout: bytes
+    stderr: bytes
+
+
+class Host(Protocol):
+    """The surroundings of one node: its addresses, files and processes, as the node sees them.
+
+    Outlives the node's process; kernel state that a fault sets (packet filter, queueing, mounts)
+    belongs to the host.
+    """
+
+    node: str
+    address: str
+    """Where peers reach the node; loopback when the host has no network of its own."""
+    interface: str | None
+    """The network interface towards the peers; None when the host has no network of its own."""
+    folder: PurePath
+    """The node's folder, as paths are inside the host."""
+
+    async def run(
+        self, command: Sequence[str], *, stdin: bytes = b"", timeout_s: float = 10.0
+    ) -> Completed:
+        """Run a command inside the host with the privilege that the place gives its faults.
+
+        Raises BackendError when it cannot be run at all or does not end in time (it is then
+        killed); a non-zero exit code is the caller's to judge.
+        """
+
+    async def pid(self) -> int | None:
+        """Name the node's live process by its number inside the host; None when there is none."""
+
+
+@dataclass(frozen=True, slots=True)
+class LinkShape:
+    """How a directed link misbehaves; the default is a perfect one."""
+
+    loss: float = 0.0
+    """Share of packets that vanish, 0 to 1."""
+    delay_ms: float = 0.0
+    jitter_ms: float = 0.0
+    """Uniform, plus or minus, about the delay."""
+    reorder: float = 0.0
+    """Share of packets that overtake those before them."""
+    duplicate: float = 0.0
+    """Share of packets that arrive twice."""
+    rate_kbit_s: float | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class ShapeMeasure:
+    """What a probe from source to target saw. None: could not be measured here."""
+
+    round_trip_ms: float | None
+    """Median."""
+    lost: float | None
+    """Share of probes without an answer."""
+    rate_kbit_s: float | None = None
+
+
+class Shaping(Protocol):
+    """Links that lose, delay, reorder, duplicate and throttle packets."""
+
+    async def probe(self, shape: LinkShape) -> Probe:
+        """Try each part of the shape in a throw-away place."""
+
+    async def shape(self, links: Mapping[Link, LinkShape]) -> None:
+        """Give these links a shape; the perfect one removes it."""
+
+    def shaped(self) -> Mapping[Link, LinkShape]:
+        """What is in force."""
+
+    async def measure(self, link: Link) -> ShapeMeasure:
+        """Send probes from the link's source to its target, as packets travel now."""
+
+
+@dataclass(frozen=True, slots=True)
+class ClockSetting:
+    """What a node's wall clock shows beside the true time; the monotonic clock is never faked."""
+
+    offset_ms: float = 0.0
+    rate: float = 1.0
+    """Seconds that it shows to have passed in a true second; 1 is no drift."""
+
+
+@dataclass(frozen=True, slots=True)
+class ClockMeasure:
+    """What a program with the node's surroundings reads, less what the harness reads."""
+
+    wall_offset_ms: float
+    monotonic_offset_ms: float
+    """Since the ability last looked; 0 unless the fault leaks into the monotonic clock."""
+
+
+class Clocks(Protocol):
+    """Wall clocks that jump, skew, drift and strobe. The host's own clock is never touched."""
+
+    async def probe(self) -> Probe:
+        """Fake a clock for a throw-away program and read it."""
+
+    async def set(self, node: str, setting: ClockSetting) -> None:
+        """Let the node, running or started later, see this clock from now on."""
+
+    async def measure(self, node: str) -> ClockMeasure:
+        """Read the clock that the node's live process sees."""
+
+
+class DiskFault(enum.StrEnum):
+    """What a node's disk can be told to do. Parameters in brackets."""
+
+    STALL = "stall"
+    """Writes and fsyncs wait until the heal."""
+    SLOW = "slow"
+    """Each write and fsync takes longer [`delay_ms`]."""
+    FULL = "full"
+    """ENOSPC for every write that would grow a file."""
+    FSYNC_ERROR = "fsync-error"
+    """EIO from the next fsyncs [`count`]; what they should have kept is lost."""
+    WRITE_ERROR = "write-error"
+    """EIO from the next writes [`count`]."""
+    TORN_WRITE = "torn-write"
+    """At the next power loss the last un-fsynced write survives by half."""
+
+
+@dataclass(frozen=True, slots=True)
+class DiskMeasure:
+    """What a small write and fsync beside the node's data met."""
+
+    write_ms: float | None
+    fsync_ms: float | None
+    """None: did not come back within the time-out."""
+    error: str | None
+    """The errno's name: "ENOSPC", "EIO", ...; None when both succeeded or hang."""
+
+
+class Disks(Protocol):
+    """Disks that stall, slow down, fill up, fail, lose what was not fsynced, and rot."""
+
+    async def probe(self, fault: DiskFault | None) -> Probe:
+        """Try it on a throw-away disk; None: power loss and damage."""
+
+    async def set(self, node: str, fault: DiskFault, parameters: Mapping[str, float]) -> None:
+        """Let the node's disk misbehave so; faults of several kinds may be in force at once."""
+
+    async def clear(self, node: str, fault: DiskFault) -> None:
+        """End that fault; what waits goes on."""
+
+    async def measure(self, node: str, timeout_s: float = 0.5) -> DiskMeasure:
+        """Write and fsync a file of the toolkit's own on the node's disk."""
+
+    async def power_loss(self, node: str) -> Mapping[str, int]:
+        """Kill the node and lose every byte, name and length that was not fsynced.
+
+        Answers what was lost: {"bytes": ..., "files": ...}. The node stays dead.
+        """
+
+    async def damage(self, node: str, kind: str, at: Mapping[str, float]) -> Mapping[str, object]:
+        """Damage the files of a dead node: "bit-flip", "truncate", "wipe"; answers what and where.
+
+        `at` says where as fractions (0 to 1) of the files' list and of the file's length.
+        """
+
+
+class Limits(Protocol):
+    """Limits of the operating system on a node's live process."""
+
+    async def probe(self, name: str) -> Probe:
+        """Try it on a throw-away process; name is "descriptors" or "file-size"."""
+
+    async def set(self, node: str, name: str, value: int | None) -> None:
+        """Set the soft limit; None gives back what the process had at its start."""
+
+    async def measure(self, node: str, name: str) -> int:
+        """Read the limit now in force."""
+
+
+@dataclass(frozen=True, slots=True)
+class Abilities:
+    """What one backend carries; None for what it cannot, with the reason in `missing`."""
+
+    shaping: Shaping | None = None
+    clocks: Clocks | None = None
+    disks: Disks | None = None
+    limits: Limits | None = None
+    missing: Mapping[str, str] = field(default_factory=dict)
+    """Field name -> one line that says why this place cannot carry it, ever."""

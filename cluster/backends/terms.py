@@ -1,0 +1,26 @@
+"""Words that backends, their abilities and faults share."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+Link = tuple[str, str]
+"""(source node, target node): the bytes that travel from source to target, whoever dialled."""
+
+
+class BackendError(Exception):
+    """The environment cannot do what was asked; the message is one line for a person.
+
+    Examples: a port is taken, a node ended while it started, a folder cannot be written.
+    """
+
+
+@dataclass(frozen=True, slots=True)
+class Probe:
+    """Whether something can work here, found out by trying; for `kraftprobe doctor`."""
+
+    possible: bool
+    reason: str = ""
+    """Why not; or a caveat."""
+    remedy: str = ""
+    """The exact command or change that would make it possible, where there is one."""
