@@ -54,25 +54,21 @@ def judge_columns(
         "memory_limit_mb": memory_limit_mb,
         "cancelled": cancelled,
     }
-    kernels = load()
     if algorithm is not None or not encodable(model):
         return [
             linearizable.judge(part.operations(), model, algorithm=algorithm, **limits)
             for part in columns.parts()
         ]
-    run = _Columns(columns, model, kernels, certificates=certificates)
+    run = _Columns(columns, model, certificates=certificates)
     run.unique()
     run.easy()
     return list(run.results(limits))
 
 
 class _Columns:
-    def __init__(
-        self, columns: Columns, model: Model, kernels: Kernels | None, *, certificates: bool
-    ) -> None:
+    def __init__(self, columns: Columns, model: Model, *, certificates: bool) -> None:
         self.columns = columns
         self.model = model
-        self.kernels = kernels
         self.certificates = certificates
         self.encoded = encode(columns, model)
         self.keys = len(self.encoded.bounds) - 1
@@ -114,16 +110,17 @@ class _Columns:
     def easy(self) -> None:
         """Search what is left for a few steps each, in one call."""
         left = [k for k in range(self.keys) if k not in self.algorithm and k not in self.wrong]
-        if self.kernels is None or len(left) < 2:
+        kernels = load() if len(left) > 1 else None
+        if kernels is None:
             return
-        warm(self.kernels, "wgl")
+        warm(kernels, "wgl")
         part = self.encoded.select(np.array(left)) if len(left) < self.keys else self.encoded
         order = np.empty(len(part.code), np.int64)
         told = np.empty((len(left), 3), np.int64)
-        self.kernels.wgl.run_keys(
+        kernels.wgl.run_keys(
             *(part.bounds, part.code, part.a, part.b, part.info, part.invoke_ns, part.complete_ns),
             *(
-                self.kernels.wgl.table_of(part.viable),
+                kernels.wgl.table_of(part.viable),
                 part.initial,
                 _STEPS_EACH,
                 _BATCH_BYTES_MAX,
@@ -154,8 +151,9 @@ class _Columns:
                 continue
             rows = slice(low, high) if key_rows is None else key_rows[low:high]
             part = self.columns.take(rows)
-            if refused is None and k not in self.wrong and self.kernels is not None:
-                yield self._searched(k, part, limits)
+            kernels = load() if refused is None and k not in self.wrong else None
+            if kernels is not None:
+                yield self._searched(kernels, k, part, limits)
             else:
                 yield linearizable.judge(part.operations(), self.model, **limits)
 
@@ -203,14 +201,15 @@ class _Columns:
             statistics={"explored": self.explored.get(k, 0)},
         )
 
-    def _searched(self, k: int, part: Columns, limits: dict[str, Any]) -> CheckResult:
+    def _searched(
+        self, kernels: Kernels, k: int, part: Columns, limits: dict[str, Any]
+    ) -> CheckResult:
         """Race over one hard key."""
-        assert self.kernels is not None
         budget = Budget(
             limits["time_limit_s"], int(limits["memory_limit_mb"] * (1 << 20)), limits["cancelled"]
         )
         encoded = self.encoded.part(k)
-        raced = race(self.kernels, encoded, [encoded.initial], budget)
+        raced = race(kernels, encoded, [encoded.initial], budget)
         if raced.status is Status.PASS and isinstance(self.model, Register):
             assert raced.order is not None
             rows = encoded.rows[raced.order]

@@ -78,13 +78,14 @@ model = model_named("cas-register")
 judge(explosion(), model, algorithm=sys.argv[1], memory_limit_mb=1)
 peak_mb = lambda: resource.getrusage(resource.RUSAGE_SELF).ru_maxrss // 1024
 before = peak_mb()
-told = judge(explosion(), model, algorithm=sys.argv[1], memory_limit_mb=48, time_limit_s=4)
+told = judge(explosion(), model, algorithm=sys.argv[1], memory_limit_mb=48, time_limit_s=3)
 print(json.dumps([before, peak_mb(), told.status, told.summary]))
 """
 
 
-@pytest.mark.parametrize("algorithm", ["wgl", "frontier"])
-@pytest.mark.parametrize("numba", ["1", "0"])
+@pytest.mark.parametrize(
+    ("algorithm", "numba"), [("wgl", "1"), ("frontier", "1"), ("frontier", "0"), ("wgl", "0")]
+)
 def test_the_memory_that_is_really_used_stays_near_the_limit(algorithm, numba):
     done = subprocess.run(
         [sys.executable, "-c", MEASURE, algorithm],

@@ -20,7 +20,7 @@ from checkers.verdict import Status
 from tests.checkers.histories import FAIL, INFO, OK, op, random_history, read, write
 from tests.checkers.oracle import is_linearizable
 
-CASES = 1_000
+CASES = 700
 REGISTERS = ["register", "cas-register", "unique-register", "unique-cas-register"]
 
 
@@ -74,7 +74,7 @@ def test_the_verdict_is_that_of_brute_force(kind, name):
         outcome = SEARCHES[name](relevant(operations, model), model)
         assert proved(operations, model, outcome) == truth, (seed, operations)
         seen[truth] += 1
-    assert min(seen[True], seen[False]) > 100
+    assert min(seen[True], seen[False]) > 60
 
 
 def crowd(rnd, size, clients, values):
@@ -109,7 +109,7 @@ def crowd(rnd, size, clients, values):
 
 def test_all_searches_agree_on_crowded_histories():
     seen = Counter()
-    for seed in range(150):
+    for seed in range(120):
         rnd = Random(seed)
         operations = crowd(rnd, rnd.randint(10, 40), rnd.randint(2, 6), rnd.randint(2, 4))
         model = model_named("cas-register").prepare(operations)
@@ -120,7 +120,7 @@ def test_all_searches_agree_on_crowded_histories():
         for outcome in verdicts.values():
             proved(operations, model, outcome)
         seen[statuses.pop()] += 1
-    assert min(seen[Status.PASS], seen[Status.FAIL]) > 20
+    assert min(seen[Status.PASS], seen[Status.FAIL]) > 15
 
 
 def test_a_narrow_frontier_finds_orders_but_refutes_nothing():
