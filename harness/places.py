@@ -4,13 +4,15 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-from collections.abc import Callable, Coroutine, Iterator
+from collections.abc import Callable, Coroutine, Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 from cluster.backends.base import Backend
+from cluster.backends.hosted import HostedBackend
 from cluster.backends.local import LocalBackend
+from cluster.backends.netns.provider import NetnsProvider
 from cluster.backends.sim import loop
 from cluster.backends.sim.backend import SimBackend
 from cluster.backends.sim.scheduler import Scheduler
@@ -43,15 +45,27 @@ def place_of(plan: Plan, system: KraftSystem, run_folder: Path) -> Iterator[Plac
         with _simulated(plan, run_folder) as place:
             yield place
     else:
-        yield _local(plan, system, run_folder)
+        yield Place(
+            REAL_BACKENDS[plan.backend](plan, system, run_folder),
+            lambda: LoopClock(asyncio.get_running_loop()),
+            lambda work, on_signal: run_interruptible(work(), on_signal),
+        )
 
 
-def _local(plan: Plan, system: KraftSystem, run_folder: Path) -> Place:
-    return Place(
-        LocalBackend(system, run_folder, plan.nodes, run_folder.name),
-        lambda: LoopClock(asyncio.get_running_loop()),
-        lambda work, on_signal: run_interruptible(work(), on_signal),
-    )
+def _local(plan: Plan, system: KraftSystem, run_folder: Path) -> Backend:
+    return LocalBackend(system, run_folder, plan.nodes, run_folder.name)
+
+
+def _netns(plan: Plan, system: KraftSystem, run_folder: Path) -> Backend:
+    provider = NetnsProvider(run_folder, run_folder.name)
+    return HostedBackend(provider, system, run_folder, plan.nodes, run_folder.name)
+
+
+REAL_BACKENDS: Mapping[str, Callable[[Plan, KraftSystem, Path], Backend]] = {
+    "local": _local,
+    "netns": _netns,
+}
+"""How to make the backends whose time is the real one, by the names of `harness.plan.BACKENDS`."""
 
 
 @contextlib.contextmanager

@@ -36,13 +36,21 @@ class Host(Protocol):
     belongs to the host.
     """
 
-    node: str
-    address: str
-    """Where peers reach the node; loopback when the host has no network of its own."""
-    interface: str | None
-    """The network interface towards the peers; None when the host has no network of its own."""
-    folder: PurePath
-    """The node's folder, as paths are inside the host."""
+    @property
+    def node(self) -> str:
+        """Its node's name."""
+
+    @property
+    def address(self) -> str:
+        """Where peers reach the node; loopback when the host has no network of its own."""
+
+    @property
+    def interface(self) -> str | None:
+        """The network interface towards the peers; None when the host has no network of its own."""
+
+    @property
+    def folder(self) -> PurePath:
+        """The node's folder, as paths are inside the host."""
 
     async def run(
         self, command: Sequence[str], *, stdin: bytes = b"", timeout_s: float = 10.0

@@ -10,8 +10,9 @@ import tempfile
 from pathlib import Path
 
 from cluster.backends.base import Ability, BackendError, NodeState, Probe
+from cluster.backends.lifecycle import Incarnation
 from cluster.backends.linkproxy import HOST, LinkProxies
-from cluster.backends.processes import NodeProcess
+from cluster.backends.processes import LocalProcess
 from cluster.ports import Endpoint
 
 _SLEEP = (sys.executable, "-I", "-S", "-c", "import time; time.sleep(60)")
@@ -32,19 +33,20 @@ async def probe(ability: Ability) -> Probe:
 
 
 async def _probe_process(folder: Path, *, signals: bool) -> Probe:
-    process = await NodeProcess.start(_SLEEP, folder, {}, folder / "stdout.log")
+    process = Incarnation(await LocalProcess.start(_SLEEP, folder, {}, folder / "stdout.log"))
     try:
         if signals:
             for number, state in (
                 (signal.SIGSTOP, NodeState.PAUSED),
                 (signal.SIGCONT, NodeState.RUNNING),
             ):
-                process.send(number)
+                await process.send(number)
                 if not await process.wait_state(state, _TIMEOUT_S):
-                    reason = f"a process is {process.state()} after {number.name}, not {state}"
+                    seen = await process.state()
+                    reason = f"a process is {seen} after {number.name}, not {state}"
                     return Probe(possible=False, reason=reason)
     finally:
-        process.send(signal.SIGKILL)
+        await process.send(signal.SIGKILL)
         died = await process.wait_ended(_TIMEOUT_S)
     if not died:
         return Probe(possible=False, reason="a process does not die of SIGKILL")

@@ -17,6 +17,7 @@ import os
 import signal
 import subprocess
 import sys
+import time
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -31,7 +32,7 @@ PROCESSES_FILE = "processes.jsonl"
 _PROC = Path("/proc")
 _PAUSED_STATES = "Tt"
 _DEAD_STATES = "ZXx"
-_POLL_S = 0.002
+_KILL_TIMEOUT_S = 2.0
 _TAIL_LINES = 8
 _TAIL_BYTES = 4096
 
@@ -128,8 +129,8 @@ def read_recorded(run_folder: Path) -> Iterator[RecordedProcess]:
             continue
 
 
-class NodeProcess:
-    """One started node: how it is signalled, and how its end is understood."""
+class LocalProcess:
+    """A child of this process (`cluster.backends.hosts.StartedProcess`)."""
 
     def __init__(
         self, process: asyncio.subprocess.Process, identity: ProcessIdentity | None, output: Path
@@ -137,17 +138,11 @@ class NodeProcess:
         self._process = process
         self._identity = identity
         self._output = output
-        self._asked: set[signal.Signals] = set()
-        self.last_output: tuple[str, ...] = ()
-        """Once it has ended: the last lines that it wrote."""
-        self.ended_s = 0.0
-        """Once it has ended: when that was noticed, on the event loop's clock."""
-        self.ended = asyncio.get_running_loop().create_task(self._wait())
 
     @classmethod
     async def start(
         cls, command: Sequence[str], folder: Path, environment: Mapping[str, str], output: Path
-    ) -> NodeProcess:
+    ) -> LocalProcess:
         """Start it in a session of its own, where the terminal's Ctrl-C does not reach it.
 
         stdout and stderr are appended to `output`. Raises BackendError.
@@ -177,61 +172,55 @@ class NodeProcess:
         """As from `waitpid`, None while it lives."""
         return self._process.returncode
 
-    @property
-    def ended_unasked(self) -> bool:
-        """Whether it is dead, and not in the way that it was asked to die.
-
-        A node that was asked to stop and crashes while doing so counts; so does one that had
-        crashed by itself before a SIGKILL could reach it.
-        """
-        code = self._process.returncode
-        if code is None:
-            return False
-        killed = signal.SIGKILL in self._asked and code == -signal.SIGKILL
-        stopped = signal.SIGTERM in self._asked and code in (0, -signal.SIGTERM)
-        return not (killed or stopped)
-
-    def state(self) -> NodeState:
+    def state_now(self) -> NodeState:
         """Ask the kernel."""
         if self._process.returncode is not None or self._identity is None:
             return NodeState.DEAD
         return state_of(self._identity)
 
-    def send(self, number: signal.Signals) -> None:
+    async def state(self) -> NodeState:
+        """Ask the kernel."""
+        return self.state_now()
+
+    async def send(self, number: signal.Signals) -> None:
         """Signal it if it lives.
 
         Not through `Process.send_signal`: up to CPython 3.12.4 that polls first, and may so take
         the exit status away from the watcher, which then reports 255.
         """
-        self._asked.add(number)
+        self._signal(number)
+
+    async def wait(self) -> int:
+        """Wait for its end."""
+        return await self._process.wait()
+
+    async def output_tail(self) -> tuple[str, ...]:
+        """Read the last lines of its output."""
+        return tail_of(self._output)
+
+    def kill_now(self) -> None:
+        """SIGKILL it and see it dead, without the event loop."""
+        self._signal(signal.SIGKILL)
+        deadline = time.monotonic() + _KILL_TIMEOUT_S
+        while self.state_now() is not NodeState.DEAD and time.monotonic() < deadline:
+            time.sleep(0.001)
+
+    def _signal(self, number: signal.Signals) -> None:
         if self._process.returncode is None:
             with contextlib.suppress(ProcessLookupError):  # gone; the watcher will tell how
                 os.kill(self._process.pid, number)
 
-    async def wait_ended(self, timeout_s: float) -> bool:
-        """Wait for its end; False when it still lives after that time."""
-        done, _ = await asyncio.wait([self.ended], timeout=timeout_s)
-        return bool(done)
 
-    async def wait_state(self, state: NodeState, timeout_s: float) -> bool:
-        """Wait until the kernel shows this state; False when it does not in that time."""
-        deadline = asyncio.get_running_loop().time() + timeout_s
-        while self.state() is not state:
-            if asyncio.get_running_loop().time() >= deadline:
-                return False
-            await asyncio.sleep(_POLL_S)
-        return True
-
-    async def _wait(self) -> None:
-        await self._process.wait()
-        self.ended_s = asyncio.get_running_loop().time()
-        self.last_output = _tail(self._output)  # now, before a next incarnation appends its own
-
-
-def _tail(path: Path) -> tuple[str, ...]:
+def tail_of(output: Path) -> tuple[str, ...]:
+    """Read the last few lines of a file; none when it cannot be read."""
     try:
-        with path.open("rb") as file:
-            file.seek(max(0, path.stat().st_size - _TAIL_BYTES))
-            return tuple(file.read().decode(errors="replace").splitlines()[-_TAIL_LINES:])
+        with output.open("rb") as file:
+            file.seek(max(0, output.stat().st_size - _TAIL_BYTES))
+            return last_lines(file.read())
     except OSError:
         return ()
+
+
+def last_lines(data: bytes) -> tuple[str, ...]:
+    """Return the last few lines of what a process wrote."""
+    return tuple(data[-_TAIL_BYTES:].decode(errors="replace").splitlines()[-_TAIL_LINES:])

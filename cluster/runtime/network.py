@@ -19,8 +19,9 @@ from __future__ import annotations
 
 import asyncio
 import enum
+import socket
 from collections import deque
-from collections.abc import Callable, Mapping
+from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import dataclass
 from typing import Any, Final
 
@@ -37,6 +38,8 @@ MAX_WAITING: Final = 10_000
 """Requests that may wait for one destination; more of them fail as NOT_SENT."""
 
 Address = tuple[str, int]
+Connect = Callable[[Endpoint], Awaitable[socket.socket]]
+"""Opens a connection to an endpoint, as a non-blocking socket; raises OSError."""
 
 
 class _State(enum.Enum):
@@ -69,13 +72,18 @@ class TcpNetwork:
     """Connections from one node or client to others. Make it on the running loop; close it.
 
     `routes` replaces the address of a node by its id, which is how a proxy stands in a link.
+    `connect` dials where this process has no route of its own.
     """
 
     def __init__(
-        self, routes: Mapping[int, Address] | None = None, client_id: str = "kraftprobe"
+        self,
+        routes: Mapping[int, Address] | None = None,
+        client_id: str = "kraftprobe",
+        connect: Connect | None = None,
     ) -> None:
         self._loop = asyncio.get_running_loop()
         self._routes = dict(routes or {})
+        self._connect = connect
         self._client_id = client_id
         self._peers: dict[Endpoint, _Peer] = {}
         self._closed = False
@@ -93,8 +101,10 @@ class TcpNetwork:
             return
         peer = self._peers.get(destination)
         if peer is None:
-            address = self._routes.get(destination.node_id, (destination.host, destination.port))
-            peer = self._peers[destination] = _Peer(self._loop, address, self._client_id)
+            route = self._routes.get(destination.node_id)
+            dialled = Endpoint(destination.node_id, *route) if route else destination
+            peer = _Peer(self._loop, dialled, self._client_id, self._connect)
+            self._peers[destination] = peer
         peer.submit(message, timeout_ms, on_reply)
 
     def close(self) -> None:
@@ -107,9 +117,16 @@ class TcpNetwork:
 class _Peer:
     """One destination: its connection, and the requests that wait for it or for answers."""
 
-    def __init__(self, loop: asyncio.AbstractEventLoop, address: Address, client_id: str) -> None:
+    def __init__(
+        self,
+        loop: asyncio.AbstractEventLoop,
+        endpoint: Endpoint,
+        client_id: str,
+        dial: Connect | None,
+    ) -> None:
         self._loop = loop
-        self._address = address
+        self._endpoint = endpoint
+        self._dial = dial
         self._client_id = client_id
         self._state = _State.IDLE
         self._waiting: deque[_Call] = deque()
@@ -261,10 +278,18 @@ class _Peer:
         self._connecting = self._loop.create_task(self._open())
 
     async def _open(self) -> None:
-        host, port = self._address
         connection = self._opening = PeerConnection(self._loop, self, self._client_id)
         try:
-            await self._loop.create_connection(lambda: connection, host, port)
+            if self._dial is None:
+                host, port = self._endpoint.host, self._endpoint.port
+                await self._loop.create_connection(lambda: connection, host, port)
+            else:
+                dialled = await self._dial(self._endpoint)
+                try:
+                    await self._loop.create_connection(lambda: connection, sock=dialled)
+                except BaseException:
+                    dialled.close()  # asyncio closes what it made, not what it was given
+                    raise
         except (OSError, UnicodeError):
             self._connecting = None
             self._connection_over()

@@ -25,6 +25,8 @@ class Placement:
     run_id: str
     folder: PurePath
     """Absolute; the node's working folder, where its files, output, trace and data go."""
+    interpreter: str
+    """Python there, able to import what this process can."""
     client: Endpoint
     """Where its broker-type listener listens."""
     controller: Endpoint

@@ -5,7 +5,6 @@ from __future__ import annotations
 import base64
 import hashlib
 import struct
-import sys
 from collections.abc import Iterable, Mapping
 from pathlib import PurePath
 
@@ -99,10 +98,10 @@ class KraftSystem:
         }
 
     def command(self, node: Placement) -> tuple[str, ...]:
-        """Run the node with the interpreter that runs the harness."""
+        """Run the node with the interpreter of its place."""
         mutant = () if self.mutant is None else ("--mutant", self.mutant)
         config = str(node.folder / "server.properties")
-        return (sys.executable, "-m", "cluster.node", "--config", config, *mutant)
+        return (node.interpreter, "-m", "cluster.node", "--config", config, *mutant)
 
     def environment(self, node: Placement) -> Mapping[str, str]:  # noqa: ARG002  (contract)
         """Let output reach the log before a kill can lose it."""

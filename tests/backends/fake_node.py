@@ -1,7 +1,7 @@
 """A program that stands in for a node: answers every length-prefixed frame with itself.
 
 Frames that begin with b"exit" end it with that code, b"fail" in the configuration ends it at once.
-Run as `python fake_node.py CONFIG`; CONFIG is JSON {"ports": [...], "mode": ...}.
+Run as `python fake_node.py CONFIG`; CONFIG is JSON {"listeners": [[host, port], ...], "mode": ...}.
 """
 
 import json
@@ -47,10 +47,10 @@ def main():
     else:
         signal.signal(signal.SIGTERM, lambda *_: sys.exit(0))
     selector = selectors.DefaultSelector()
-    for port in config["ports"]:
+    for host, port in config["listeners"]:
         listener = socket.socket()
         listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
-        listener.bind(("127.0.0.1", port))
+        listener.bind((host, port))
         listener.listen(128)
         selector.register(listener, selectors.EVENT_READ, None)
     while True:

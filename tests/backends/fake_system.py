@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import sys
 from pathlib import Path
 
 PROGRAM = Path(__file__).with_name("fake_node.py")
@@ -23,11 +22,13 @@ class FakeSystem:
         self.mode = mode
 
     def files(self, node):
-        config = {"ports": [node.client.port, node.controller.port], "mode": self.mode}
+        listeners = [(node.client.host, node.client.port)]
+        listeners += [(node.controller.host, node.controller.port)]
+        config = {"listeners": listeners, "mode": self.mode}
         return {"config.json": json.dumps(config)}
 
     def command(self, node):
-        return (sys.executable, "-I", "-S", str(PROGRAM), str(node.folder / "config.json"))
+        return (node.interpreter, "-I", "-S", str(PROGRAM), str(node.folder / "config.json"))
 
     def environment(self, node):
         return {}

@@ -19,6 +19,7 @@ def placement(run_id: str = "run-1") -> Placement:
         node_id=1,
         run_id=run_id,
         folder=PurePosixPath("/runs/r/nodes/n1"),
+        interpreter="/usr/bin/python3",
         client=Endpoint(1, "127.0.0.1", 11001),
         controller=Endpoint(1, "127.0.0.1", 11002),
         voters=(Endpoint(1, "127.0.0.1", 11002), Endpoint(2, "127.0.0.1", 11004)),

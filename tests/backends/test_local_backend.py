@@ -209,7 +209,7 @@ def test_down_lets_a_paused_node_end_gracefully(tmp_path: Path):
         await backend.up()
         await backend.pause("n1")
         await backend.down()
-        assert backend._processes["n1"][0].exit_code == 0
+        assert backend._incarnations["n1"][0].exit_code == 0
 
     asyncio.run(body())
 

@@ -10,6 +10,7 @@ incarnation), so that one thing more or less in one place does not change what a
 from __future__ import annotations
 
 import random
+import sys
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from pathlib import Path, PurePath
@@ -352,6 +353,7 @@ class SimWorld:
             node_id=self.nodes[name].node_id,
             run_id=run_id,
             folder=PurePath(root, name),
+            interpreter=sys.executable,
             client=self.endpoint(name, "CLIENT"),
             controller=self.endpoint(name, "CONTROLLER"),
             voters=tuple(self.endpoint(voter) for voter in self.names),

@@ -1,0 +1,199 @@
+"""Backends whose nodes live in hosts of their own: everything that does not depend on whose.
+
+See `cluster.backends.hosts` for what a provider brings. `netns`, `docker` and `ssh` are this class
+with another provider.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import socket
+from collections.abc import Awaitable, Callable, Iterable, Mapping
+from pathlib import Path
+
+from cluster.backends.abilities import Abilities, Host
+from cluster.backends.base import Ability, BackendError, Link, LinkMeasure, Probe
+from cluster.backends.hosts import NODE_OUTPUT, HostProvider, StartedProcess
+from cluster.backends.lifecycle import ProcessBackend
+from cluster.backends.linkprobe import LinkProber
+from cluster.backends.linkrules import LinkRules
+from cluster.backends.processes import labels
+from cluster.ports import Endpoint
+from cluster.systems.base import Placement, System
+
+MakeAbilities = Callable[["HostedBackend"], Abilities]
+
+
+class HostedBackend(ProcessBackend):
+    """See `cluster.backends.base.Backend`. Nothing happens before `up`.
+
+    `make_abilities` is called once, when the hosts are there (`hosts`); what it makes may add to
+    `before_start`, which is called before each start of a node.
+    """
+
+    def __init__(
+        self,
+        provider: HostProvider,
+        system: System,
+        run_folder: Path,
+        node_count: int,
+        run_id: str,
+        *,
+        make_abilities: MakeAbilities | None = None,
+    ) -> None:
+        super().__init__(system, run_folder, node_count, run_id)
+        self.name = provider.name
+        self.provider = provider
+        self.hosts: Mapping[str, Host] = {}
+        """By node, once `up` has made them."""
+        self._make_abilities = make_abilities
+        self._abilities = Abilities()
+        self._rules: LinkRules | None = None
+        self._prober: LinkProber | None = None
+        self._released = False
+        self.before_start.append(self._restore_host)
+
+    async def probe(self, ability: Ability) -> Probe:
+        """See `Backend.probe`."""
+        return await self.provider.probe(ability)
+
+    async def up(self) -> None:
+        """See `Backend.up`."""
+        try:
+            self._make_run_folder()
+            self.hosts = await self.provider.create(self.nodes)
+            assert set(self.hosts) == set(self.nodes), "a host for every node"
+            self._rules = LinkRules(self.hosts, self.run_id)
+            self._prober = LinkProber(self.provider, self.hosts, self.run_id)
+            if self._make_abilities is not None:
+                self._abilities = self._make_abilities(self)
+            await _all(self._rules.install(), self._prober.start(), self._configure())
+            await _all(*(self.start(node) for node in self.nodes))
+        except OSError as error:
+            await self.down()
+            raise BackendError(f"cannot start the cluster: {error}") from error
+        except BaseException:
+            await self.down()
+            raise
+
+    async def cut_links(self, links: Iterable[Link]) -> None:
+        """See `Backend.cut_links`."""
+        await self.rules.cut(links)
+
+    async def restore_links(self, links: Iterable[Link]) -> None:
+        """See `Backend.restore_links`."""
+        await self.rules.restore(links)
+
+    def links_cut(self) -> frozenset[Link]:
+        """See `Backend.links_cut`."""
+        return frozenset() if self._rules is None else self._rules.links_cut()
+
+    async def measure_link(self, link: Link, timeout_s: float = 0.5) -> LinkMeasure:
+        """See `Backend.measure_link`. The probes are packets of the nodes' hosts."""
+        by_source, by_target = await asyncio.gather(
+            self.prober.passes(link, timeout_s, as_answer=False),
+            self.prober.passes(link, timeout_s, as_answer=True),
+        )
+        return LinkMeasure(by_source, by_target, await self.rules.bytes_since_cut(link))
+
+    def abilities(self) -> Abilities:
+        """See `Backend.abilities`; without any before `up`."""
+        return self._abilities
+
+    @property
+    def rules(self) -> LinkRules:
+        """The hosts' packet filters."""
+        assert self._rules is not None, "the cluster is up"
+        return self._rules
+
+    @property
+    def prober(self) -> LinkProber:
+        """What measures links."""
+        assert self._prober is not None, "the cluster is up"
+        return self._prober
+
+    async def host_returned(self, node: str) -> None:
+        """Apply again what is in force in a node's host, which was lost and came back.
+
+        The start of a node does this by itself; a fault that loses hosts calls it at once, since
+        a host whose node is dead has links, too.
+        """
+        await self._restore_host(node)
+
+    # -- ProcessBackend --------------------------------------------------------------------------
+
+    async def _launch(self, node: str, environment: Mapping[str, str]) -> StartedProcess:
+        placement = self._placement(node)
+        return await self.provider.start(
+            node,
+            self.system.command(placement),
+            {**self.system.environment(placement), **environment, **labels(self.run_id)},
+            NODE_OUTPUT,
+        )
+
+    async def _connect(self, endpoint: Endpoint) -> socket.socket:
+        return await self.provider.connect(endpoint.host, endpoint.port)
+
+    async def _before_goodbye(self) -> None:
+        if self._rules is not None:
+            await self._rules.restore(self._rules.links_cut())  # or no leader could say goodbye
+
+    async def _release(self) -> None:
+        if self._released:
+            return
+        if self._prober is not None:
+            self._prober.stop_now()
+        self._released = True
+        try:
+            try:
+                await _all(
+                    *(self.provider.fetch(node, self.node_folder(node)) for node in self.hosts)
+                )
+            finally:
+                await self.provider.tear_down()
+        except asyncio.CancelledError:
+            self.provider.abandon()
+            raise
+
+    # -- parts -----------------------------------------------------------------------------------
+
+    async def _configure(self) -> None:
+        for node in self.nodes:
+            address, ports = self.hosts[node].address, self.provider.ports(node)
+            number = int(node[1:])
+            self._endpoints[node, "CLIENT"] = Endpoint(number, address, ports.client)
+            self._endpoints[node, "CONTROLLER"] = Endpoint(number, address, ports.controller)
+        rendered = {node: self.system.files(self._placement(node)) for node in self.nodes}
+        await _all(
+            *(
+                self.provider.put(node, {path: text.encode() for path, text in files.items()})
+                for node, files in rendered.items()
+            )
+        )
+
+    def _placement(self, node: str) -> Placement:
+        return Placement(
+            name=node,
+            node_id=int(node[1:]),
+            run_id=self.run_id,
+            folder=self.hosts[node].folder,
+            interpreter=self.provider.interpreter,
+            client=self.endpoint(node, "CLIENT"),
+            controller=self.endpoint(node, "CONTROLLER"),
+            voters=tuple(self.endpoint(voter, "CONTROLLER") for voter in self.nodes),
+            brokers=tuple(self.endpoint(broker, "CLIENT") for broker in self.nodes),
+            routes=(),
+        )
+
+    async def _restore_host(self, node: str) -> Mapping[str, str]:
+        await self.rules.ensure(node)
+        await self.prober.ensure(node)
+        return {}
+
+
+async def _all(*acts: Awaitable[object]) -> None:
+    """Wait for all of them, also when one fails; then raise what the first of them met."""
+    results = await asyncio.gather(*acts, return_exceptions=True)
+    for result in results:
+        if isinstance(result, BaseException):
+            raise result

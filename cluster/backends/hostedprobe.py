@@ -1,0 +1,74 @@
+"""Whether a provider of hosts can do its things here, tried with two hosts of its own."""
+
+from __future__ import annotations
+
+import signal
+import tempfile
+from collections.abc import Callable
+from pathlib import Path
+
+from cluster.backends.base import Ability, BackendError, NodeState, Probe
+from cluster.backends.hosts import HostProvider
+from cluster.backends.lifecycle import Incarnation
+from cluster.backends.linkprobe import LinkProber
+from cluster.backends.linkrules import LinkRules
+from cluster.backends.processes import labels
+
+MakeProvider = Callable[[Path, str], HostProvider]
+"""From a run folder and a run id."""
+
+_NODES = ("n1", "n2")
+_TIMEOUT_S = 5.0
+_SILENCE_S = 0.2
+
+
+async def probe(make: MakeProvider, ability: Ability) -> Probe:
+    """Try one ability; leaves nothing behind."""
+    with tempfile.TemporaryDirectory(prefix="kraftprobe-") as folder:
+        run_id = Path(folder).name
+        provider = make(Path(folder), run_id)
+        try:
+            if ability is Ability.LINKS:
+                return await _probe_links(provider, run_id)
+            return await _probe_process(provider, run_id, signals=ability is Ability.SIGNALS)
+        except (OSError, BackendError) as error:
+            return Probe(possible=False, reason=str(error))
+        finally:
+            await provider.tear_down()
+
+
+async def _probe_process(provider: HostProvider, run_id: str, *, signals: bool) -> Probe:
+    await provider.create(_NODES)
+    sleep = (provider.interpreter, "-I", "-S", "-c", "import time; time.sleep(60)")
+    process = Incarnation(await provider.start("n1", sleep, labels(run_id), "stdout.log"))
+    if signals:
+        for number, state in (
+            (signal.SIGSTOP, NodeState.PAUSED),
+            (signal.SIGCONT, NodeState.RUNNING),
+        ):
+            await process.send(number)
+            if not await process.wait_state(state, _TIMEOUT_S):
+                seen = await process.state()
+                reason = f"a process is {seen} after {number.name}, not {state}"
+                return Probe(possible=False, reason=reason)
+    await process.send(signal.SIGKILL)
+    if not await process.wait_ended(_TIMEOUT_S):
+        return Probe(possible=False, reason="a process does not die of SIGKILL")
+    return Probe(possible=True)
+
+
+async def _probe_links(provider: HostProvider, run_id: str) -> Probe:
+    hosts = await provider.create(_NODES)
+    rules, prober = LinkRules(hosts, run_id), LinkProber(provider, hosts, run_id)
+    await rules.install()
+    await prober.start()
+    link, back = ("n1", "n2"), ("n2", "n1")
+    seen = []
+    for cut in (False, True, False):
+        await (rules.cut if cut else rules.restore)([link])
+        there = await prober.passes(link, _SILENCE_S if cut else _TIMEOUT_S, as_answer=False)
+        seen.append((there, await prober.passes(back, _TIMEOUT_S, as_answer=True)))
+    await rules.remove()
+    if seen == [(True, True), (False, True), (True, True)]:
+        return Probe(possible=True)
+    return Probe(possible=False, reason=f"cutting n1->n2 shows wrong effects: {seen}")

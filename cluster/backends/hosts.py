@@ -1,0 +1,164 @@
+"""What a place must bring so that nodes can live in hosts of their own: the contract of providers.
+
+A *host* (`cluster.backends.abilities.Host`) is the surroundings of one node: an address, files, a
+network namespace, processes. A *provider* makes hosts and runs processes in them; namespaces,
+containers and machines behind ssh are three providers. Everything else (nodes' life, packet
+filters, probes of links, evidence, the whole of `Backend`) is `cluster.backends.hosted` and is the
+same for all of them:
+
+    HostedBackend(provider, system, run_folder, node_count, run_id)
+
+What a provider owes:
+
+- One host a node, each with an address that no other node has. Peers reach each other there and
+  nowhere else. The harness has another address than any node, so that no filter by a node's
+  address can touch its path.
+- The host outlives the node's process: killing the node loses no rule, mount or file. Where a host
+  itself can be lost and come back (a container restart), the provider's fault calls
+  `HostedBackend.host_returned(node)`; what is in force is then applied again.
+- `Host.run` runs with the privilege that the place gives its faults. It must find `nft` and
+  `provider.interpreter`; `tc` and `iptables` where links are to be shaped.
+- What is made carries the run's label (`cluster.backends.processes.labels` in the environment of
+  processes, the run id in names or labels of everything else) and is found by `kraftprobe cleanup`.
+- A signal at the harness's terminal reaches no process of a host.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import signal
+import socket
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Protocol
+
+from cluster.backends.abilities import Host
+from cluster.backends.base import Ability, NodeState, Probe, ProcessIdentity
+
+NODE_OUTPUT = "stdout.log"
+"""The output file of nodes, in their folders; every process with another one is a helper."""
+
+
+class StartedProcess(Protocol):
+    """One process that a provider started. Who asked what of it is not its business.
+
+    See `cluster.backends.lifecycle.Incarnation` for that.
+    """
+
+    @property
+    def identity(self) -> ProcessIdentity | None:
+        """Its pid as signals need it and a start time; None when it was gone at once."""
+
+    @property
+    def exit_code(self) -> int | None:
+        """As from `waitpid`: negative for the signal that ended it (docker's 137 is -9 here).
+
+        None while it lives.
+        """
+
+    async def state(self) -> NodeState:
+        """Ask the operating system of its host. Raises BackendError when that cannot be asked."""
+
+    async def send(self, number: signal.Signals) -> None:
+        """Signal this very process; nothing when it is dead. Raises BackendError."""
+
+    async def wait(self) -> int:
+        """Wait for its end, through lost connections to the host as well; returns `exit_code`.
+
+        Cancelled when the run ends. Several may wait at once.
+        """
+
+    async def output_tail(self) -> tuple[str, ...]:
+        """Return the last few lines of its output file; empty when it cannot be read."""
+
+    def kill_now(self) -> None:
+        """SIGKILL it without the event loop, for a harness in a hurry; best effort, never raises.
+
+        Blocks for as long as that takes, a few seconds at most, and returns with it dead if it can.
+        """
+
+
+@dataclass(frozen=True, slots=True)
+class HostPorts:
+    """Where things listen in one host, on its own address."""
+
+    client: int = 9092
+    controller: int = 9093
+    link_agent: int = 9094
+    """TCP for the harness's questions, UDP for probes (`cluster.backends.linkagent`)."""
+
+
+class HostProvider(Protocol):
+    """Makes one host for each node and runs processes there. Nothing happens before `create`."""
+
+    @property
+    def name(self) -> str:
+        """The backend's: "netns", "docker", "ssh"."""
+
+    @property
+    def interpreter(self) -> str:
+        """Python inside the hosts that can import `cluster` with its dependencies."""
+
+    async def probe(self, ability: Ability) -> Probe:
+        """Try it in a throw-away place, before `create` or without it."""
+
+    async def create(self, nodes: Sequence[str]) -> Mapping[str, Host]:
+        """Make a host for every node, ready for `put` and `start`, and the folders of the nodes.
+
+        Raises BackendError after it removed what it had made. Cancelled: `tear_down` follows.
+        """
+
+    def ports(self, node: str) -> HostPorts:
+        """Choose where the node listens; the default fits a host that nobody else uses."""
+
+    async def put(self, node: str, files: Mapping[str, bytes]) -> None:
+        """Write files, by path relative to the node's folder; parents are made. BackendError."""
+
+    async def start(
+        self, node: str, command: Sequence[str], environment: Mapping[str, str], output: str
+    ) -> StartedProcess:
+        """Start a process in the node's host, in its folder, in a session of its own.
+
+        `environment` comes over what processes there have anyway. stdout and stderr are appended to
+        `output`, a path relative to the folder. Returns as soon as it is started; raises
+        BackendError when it cannot be. Used for nodes (`output` is NODE_OUTPUT then, and
+        `Host.pid` names the latest such process) and for helpers beside them.
+        """
+
+    async def fetch(self, node: str, destination: Path) -> None:
+        """Let `destination`, on the harness's machine, hold the node's folder as it is now.
+
+        What was there of an earlier fetch is replaced. Nothing to do where both are one folder.
+        Called when the node's processes have ended, before `tear_down`. BackendError.
+        """
+
+    async def connect(self, host: str, port: int) -> socket.socket:
+        """Open a TCP connection from the harness to a host's address; non-blocking, OSError.
+
+        `plain_connect` where the harness's machine has a route there.
+        """
+
+    async def tear_down(self) -> None:
+        """End and remove everything that it made; idempotent, right after a failed `create` too."""
+
+    def abandon(self) -> None:
+        """Do what `tear_down` does, without the event loop, as far as a few seconds allow.
+
+        Called when `tear_down` is cancelled. Never raises; `kraftprobe cleanup` finds the rest.
+        """
+
+
+async def plain_connect(host: str, port: int) -> socket.socket:
+    """Connect as any program of this machine does. Raises OSError."""
+    loop = asyncio.get_running_loop()
+    family = socket.AF_INET6 if ":" in host else socket.AF_INET
+    connection = socket.socket(family, socket.SOCK_STREAM)
+    try:
+        connection.setblocking(False)  # noqa: FBT003  (takes no keyword)
+        connection.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+        await loop.sock_connect(connection, (host, port))
+    except BaseException:
+        connection.close()
+        raise
+    return connection

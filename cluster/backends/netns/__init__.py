@@ -1,0 +1,1 @@
+"""Backend `netns`: nodes in network namespaces of their own, without root and without Docker."""

@@ -1,0 +1,56 @@
+"""Holds the namespaces of a cluster open, and hands out sockets that live in them.
+
+Run as a script (standard library only) in a fresh network and mount namespace; the argument is the
+number of a socket that it inherited, the harness's. It says "ready" once it is there: before, its
+process is still in the namespaces of the harness. It makes one network namespace for each line
+"host" on that socket, held open by a child, and answers with the child's pid; for each "socket" it
+answers with a TCP socket of its own namespace, the hub's, as ancillary data: the harness, which is
+outside, connects through it to nodes.
+
+It ends when the harness closes the socket, in whatever way the harness ends; its children end with
+it. The namespaces are gone then, unless nodes still run in them.
+"""
+
+import ctypes
+import os
+import signal
+import socket
+import sys
+
+CLONE_NEWNET = 0x40000000
+PR_SET_PDEATHSIG = 1
+
+
+def hold(libc: ctypes.CDLL, keeper: int) -> int:
+    """Make a network namespace; returns the pid of the child that holds it open."""
+    ready, told = os.pipe()
+    child = os.fork()
+    if child == 0:
+        libc.prctl(PR_SET_PDEATHSIG, signal.SIGKILL)
+        made = libc.unshare(CLONE_NEWNET) == 0 and os.getppid() == keeper
+        os.write(told, b"1" if made else b"0")
+        while made:
+            signal.pause()
+        os._exit(1)
+    os.close(told)
+    made = os.read(ready, 1) == b"1"
+    os.close(ready)
+    return child if made else -1
+
+
+def serve(control: socket.socket) -> None:
+    """Answer one line after the other until the harness is gone."""
+    libc = ctypes.CDLL(None, use_errno=True)
+    with control, control.makefile("rb") as lines:
+        control.sendall(b"ready\n")
+        for line in lines:
+            if line == b"host\n":
+                control.sendall(b"%d\n" % hold(libc, os.getpid()))
+            elif line == b"socket\n":
+                with socket.socket(socket.AF_INET, socket.SOCK_STREAM) as one:
+                    socket.send_fds(control, [b"s"], [one.fileno()])
+
+
+if __name__ == "__main__":
+    signal.signal(signal.SIGINT, signal.SIG_IGN)
+    serve(socket.socket(fileno=int(sys.argv[1])))
