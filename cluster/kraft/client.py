@@ -15,6 +15,7 @@ from collections import deque
 from collections.abc import Callable, Sequence
 
 from cluster.kraft.config import RaftConfig
+from cluster.kraft.control_state import ControlState
 from cluster.kraft.core import RaftCore, nothing
 from cluster.kraft.inbound import InboundRequests, Reply
 from cluster.kraft.leader_state import Leader
@@ -30,6 +31,7 @@ from cluster.kraft.snapshot_store import SnapshotFile, SnapshotStore
 from cluster.kraft.snapshot_writer import SnapshotWriter
 from cluster.kraft.states import NEVER_MS, Candidate, Follower, Prospective, Resigned, Unattached
 from cluster.kraft.types import LeaderAndEpoch, NotLeaderError, RaftListener
+from cluster.log.control import ControlMessage, KRaftVersion
 from cluster.log.log import Log
 from cluster.log.types import OffsetAndEpoch
 from cluster.ports import Clock, Disk, Endpoint, Network, Random, Timer, Trace
@@ -60,11 +62,14 @@ class RaftClient:
         self._clock = clock
         self._on_fatal = on_fatal
         store = QuorumStateStore(disk, directory, self.fail)
-        self._quorum = QuorumState(config, store, clock, random, trace, self._resume)
+        control = ControlState(config.voters, config.listener_name)
+        snapshots = SnapshotStore(disk, directory, self.fail)
+        replicated = ReplicatedLog(log, snapshots, control)
+        self._quorum = QuorumState(config, store, clock, random, trace, self._resume, control)
         self._core = RaftCore(
             config,
             self._quorum,
-            ReplicatedLog(log, SnapshotStore(disk, directory, self.fail)),
+            replicated,
             clock,
             network,
             random,
@@ -98,6 +103,7 @@ class RaftClient:
         """Take up the persisted state and begin. Raises QuorumStateError."""
         assert not self._started
         self._started = True
+        self._core.take_up_voters()
         self._quorum.initialize(self._core.log.end, lambda: self._submit(self._initialized))
         self._submit(nothing)
 
@@ -106,8 +112,7 @@ class RaftClient:
         if core.log.durable_end_offset < core.log.end_offset:
             core.flush_log()
         core.feed_listeners()  # a snapshot at the log's start is committed whoever leads
-        alone = core.config.voters.is_only_voter(core.config.replica_key)
-        if alone and isinstance(state, Unattached | Follower | Resigned):
+        if self._quorum.is_only_voter and isinstance(state, Unattached | Follower | Resigned):
             core.become_prospective()
         elif isinstance(state, Candidate):
             core.lead_if_alone()
@@ -179,7 +184,16 @@ class RaftClient:
         def durable(written: SnapshotFile) -> None:
             self._submit(lambda: self._core.trace_snapshot(written, "created"))
 
-        return SnapshotWriter(file, last_contained_log_timestamp_ms, (), durable)
+        control = self._control_at(snapshot_id.offset - 1)
+        return SnapshotWriter(file, last_contained_log_timestamp_ms, control, durable)
+
+    def _control_at(self, offset: int) -> tuple[ControlMessage, ...]:
+        """What a snapshot tells of the voters that were in force at an offset (KIP-853)."""
+        control = self._core.log.control
+        version = control.kraft_version_at(offset)
+        if version < 1:
+            return ()  # they are configured, not recorded
+        return (KRaftVersion(version), control.voters_at(offset).to_record())
 
     @property
     def next_append_offset(self) -> int | None:
@@ -235,7 +249,7 @@ class RaftClient:
 
     def _add_reader(self, done: Callable[[bool], None]) -> None:
         core = self._core
-        alone = core.config.voters.is_only_voter(core.config.replica_key)
+        alone = self._quorum.is_only_voter
         if core.leader is None or alone or len(core.readers) >= WAITING_READERS_MAX:
             confirmed = core.leader is not None and alone
             self._clock.call_later(0, lambda: done(confirmed))
@@ -344,6 +358,7 @@ class RaftClient:
                 role="leader",
             )
             self._watch_commit(batch.base_offset, batch.last_offset, now_ms)
+        core.take_up_voters()
         core.flush_log()
         core.fetch_purgatory.reach(core.log.end_offset)
         return NEVER_MS
@@ -371,13 +386,17 @@ class RaftClient:
         return self._outbound.fetch_from_leader(state, now_ms)
 
     def _poll_candidate(self, state: Candidate, now_ms: float) -> float:
+        if not self._quorum.is_voter:
+            # The snapshot that was being loaded tells that others elect the leader now.
+            self._core.become_unattached(state.epoch + 1, nothing)
+            return now_ms
         if now_ms >= state.election_deadline_ms:
             self._core.become_prospective()
             return now_ms
         return self._outbound.send_votes(state, now_ms)
 
     def _poll_prospective(self, state: Prospective, now_ms: float) -> float:
-        if now_ms >= state.election_deadline_ms:
+        if now_ms >= state.election_deadline_ms or not self._quorum.is_voter:
             self._core.after_prospective_loss()
             return now_ms
         return self._outbound.send_votes(state, now_ms)
@@ -387,7 +406,7 @@ class RaftClient:
             self._core.become_prospective()
             return now_ms
         again_ms = self._outbound.fetch_from_bootstrap(now_ms)
-        return min(again_ms, state.election_deadline_ms)
+        return min(again_ms, state.election_deadline_ms if self._quorum.is_voter else NEVER_MS)
 
     def _poll_resigned(self, state: Resigned, now_ms: float) -> float:
         if now_ms >= state.election_deadline_ms:
@@ -398,8 +417,12 @@ class RaftClient:
 
     def _maybe_complete_shutdown(self, now_ms: float) -> bool:
         """Whether the graceful shutdown is over, which it may become now."""
-        core, state = self._core, self._quorum.state
-        if isinstance(state, Leader) and core.peers and now_ms < self._shutdown_deadline_ms:
+        state = self._quorum.state
+        if (
+            isinstance(state, Leader)
+            and state.remote_voters()
+            and now_ms < self._shutdown_deadline_ms
+        ):
             return False
         resigning = isinstance(state, Resigned) and bool(state.unacknowledged)
         if resigning and now_ms < self._shutdown_deadline_ms:

@@ -6,7 +6,9 @@ import uuid
 from dataclasses import dataclass, field
 
 from cluster.kraft.messages import ReplicaKey
-from cluster.kraft.voters import VoterSet
+from cluster.kraft.voters import DEFAULT_LISTENER, VoterSet, select_endpoint
+from cluster.log.control import VoterListener
+from cluster.ports import Endpoint
 
 MAX_FETCH_WAIT_MS = 500
 """KafkaRaftClient.MAX_FETCH_WAIT_MS: how long a leader may park a replica's Fetch."""
@@ -26,7 +28,17 @@ class RaftConfig:
     directory_id: uuid.UUID
     cluster_id: str
     voters: VoterSet
-    """The static voters of `controller.quorum.voters`."""
+    """The static voters of `controller.quorum.voters`; empty when the log alone tells them."""
+    local_listeners: tuple[VoterListener, ...] = ()
+    """This replica's controller listeners, as it wants others to know them."""
+    listener_name: str = DEFAULT_LISTENER
+    """By which of its listeners another controller is reached."""
+    bootstrap_servers: tuple[Endpoint, ...] = ()
+    """`controller.quorum.bootstrap.servers`: whom to ask who leads; their ids are -2, -3, ..."""
+    can_become_voter: bool = True
+    """Whether it has the controller role."""
+    auto_join: bool = False
+    """`controller.quorum.auto.join.enable`: an observer asks to be made a voter."""
     election_timeout_ms: int = 1000
     fetch_timeout_ms: int = 2000
     election_backoff_max_ms: int = 1000
@@ -45,6 +57,17 @@ class RaftConfig:
     def __post_init__(self) -> None:
         key = ReplicaKey(self.node_id, self.directory_id)
         object.__setattr__(self, "replica_key", key)
+
+    @property
+    def local_endpoint(self) -> Endpoint | None:
+        """Where this replica is reached, by its own word or by that of the static voters."""
+        found = select_endpoint(self.node_id, self.local_listeners, self.listener_name)
+        return self.voters.endpoint(self.node_id) if found is None else found
+
+    @property
+    def update_voter_period_ms(self) -> float:
+        """How often a follower looks whether the voter set describes it rightly."""
+        return 2.0 * self.fetch_timeout_ms
 
     @property
     def fetch_wait_ms(self) -> int:

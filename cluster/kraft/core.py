@@ -10,6 +10,7 @@ from collections.abc import Callable
 
 from cluster.kraft.accumulator import BatchAccumulator
 from cluster.kraft.config import RaftConfig
+from cluster.kraft.control_state import STATIC_OFFSET
 from cluster.kraft.leader_state import Leader
 from cluster.kraft.listeners import ListenerContext
 from cluster.kraft.messages import NO_NODE
@@ -20,7 +21,8 @@ from cluster.kraft.request_manager import RequestManager
 from cluster.kraft.snapshot_store import SnapshotFile
 from cluster.kraft.states import Candidate, Follower, Prospective, Unattached
 from cluster.kraft.types import IllegalStateError
-from cluster.log.control import LeaderChange, encode_control
+from cluster.kraft.voters import VoterSet
+from cluster.log.control import ControlMessage, KRaftVersion, LeaderChange, encode_control
 from cluster.ports import Clock, Endpoint, Network, Random, Trace
 
 Reader = tuple[int, Callable[[bool], None]]
@@ -54,11 +56,11 @@ class RaftCore:
         self.trace = trace
         self.submit = submit
         """Queue an event; it runs once no move is being persisted, and is followed by a poll."""
-        peers = tuple(v.endpoint for v in config.voters if v.key.id != config.node_id)
-        self.peers = peers
         self.requests = RequestManager(
-            peers, config.retry_backoff_ms, config.request_timeout_ms, random
+            (), config.retry_backoff_ms, config.request_timeout_ms, random
         )
+        self._known_voters: VoterSet | None = None
+        """What `take_up_voters` saw last."""
         self.fetch_purgatory = ThresholdPurgatory()
         self.append_purgatory = ThresholdPurgatory()
         self.listeners: list[ListenerContext] = []
@@ -82,10 +84,19 @@ class RaftCore:
         return isinstance(self.quorum.state, Leader | Follower)
 
     @property
+    def voters(self) -> VoterSet:
+        """The voters in force: the newest in the log, committed or not, else the configured."""
+        return self.log.control.voters
+
+    def endpoint_of(self, node_id: int) -> Endpoint | None:
+        """Where another controller listens, as the voters in force or the configuration tell."""
+        return self.voters.endpoint(node_id) or self.config.voters.endpoint(node_id)
+
+    @property
     def known_leader_endpoint(self) -> Endpoint | None:
         """Where the known leader of this epoch listens, to be named in responses."""
         endpoint = self.quorum.state.leader_endpoint
-        return endpoint or self.config.voters.endpoint(self.quorum.leader_id)
+        return endpoint or self.endpoint_of(self.quorum.leader_id)
 
     @property
     def high_watermark(self) -> int | None:
@@ -113,7 +124,7 @@ class RaftCore:
         self._move(move, self._stand_if_alone)
 
     def _stand_if_alone(self) -> None:
-        if self.config.voters.is_only_voter(self.config.replica_key):
+        if self.quorum.is_only_voter:
             self.become_candidate()
 
     def become_candidate(self) -> None:
@@ -122,7 +133,7 @@ class RaftCore:
 
     def lead_if_alone(self) -> None:
         """A candidate that is the only voter needs nobody's answer."""
-        if self.config.voters.is_only_voter(self.config.replica_key):
+        if self.quorum.is_only_voter:
             self.become_leader()
 
     def become_leader(self) -> None:
@@ -143,14 +154,31 @@ class RaftCore:
         assert leader is not None
         assert leader.epoch_start_offset == self.log.end_offset, "the log grew before the epoch"
         self.log.initialize_leader_epoch(leader.epoch)
-        change = LeaderChange(
-            leader_id=leader.leader_id,
-            voters=self.config.voters.ids,
-            granting_voters=leader.granting_voters,
+        leader.accumulator.append_control(
+            [encode_control(message) for message in self._epoch_start_messages(leader)],
+            self.clock.wall_ms(),
         )
-        leader.accumulator.append_control([encode_control(change)], self.clock.wall_ms())
         leader.update_local(self.log.durable_end_offset)
         self.trace("epoch-start", epoch=leader.epoch, offset=leader.epoch_start_offset)
+
+    def _epoch_start_messages(self, leader: Leader) -> list[ControlMessage]:
+        """What an epoch begins with (LeaderState.appendStartOfEpochControlRecords)."""
+        control = self.log.control
+        is_dynamic = control.kraft_version >= 1
+        messages: list[ControlMessage] = [
+            LeaderChange(
+                leader_id=leader.leader_id,
+                voters=self.voters.ids,
+                granting_voters=leader.granting_voters,
+                directory_ids=tuple((v.key.id, v.key.directory_id) for v in self.voters)
+                if is_dynamic
+                else (),
+            )
+        ]
+        if is_dynamic and control.voters_offset == STATIC_OFFSET:
+            # They are in this node's bootstrap checkpoint only, which is never replicated.
+            messages += [KRaftVersion(control.kraft_version), self.voters.to_record()]
+        return messages
 
     def become_resigned(self) -> None:
         """Give up leading, and tell the voters."""
@@ -202,7 +230,7 @@ class RaftCore:
             raise IllegalStateError(
                 f"told that {leader_id} leads epoch {epoch}, in which {quorum.leader_id} does"
             )
-        where = endpoint or self.config.voters.endpoint(leader_id)
+        where = endpoint or self.endpoint_of(leader_id)
         if epoch > quorum.epoch:
             if leader_id not in {NO_NODE, self.config.node_id} and where is not None:
                 self.become_follower(epoch, leader_id, where, then)
@@ -251,6 +279,9 @@ class RaftCore:
             replicas=leader.replica_offsets(),
         )
         self.log.update_high_watermark(offset)
+        if not leader.is_voter and self.log.control.voters_offset < offset:
+            # Its own removal is committed: by the new voters, who go on without it.
+            leader.resign_requested = True
         self.fetch_purgatory.reach_all()
         self.append_purgatory.reach(offset)
         self.feed_listeners()
@@ -263,6 +294,44 @@ class RaftCore:
         self.log.update_high_watermark(offset)
         self.feed_listeners()
 
+    # -- voters ----------------------------------------------------------------------------------
+
+    def take_up_voters(self) -> None:
+        """Act by the voters in force, if they changed: call it after each change of the log."""
+        voters, control = self.voters, self.log.control
+        if voters is self._known_voters:
+            return
+        is_first = self._known_voters is None
+        self._known_voters = voters
+        self.trace(
+            "voters",
+            offset=control.voters_offset,
+            kraft_version=control.kraft_version,
+            voters={str(v.key.id): str(v.key.directory_id) for v in voters},
+        )
+        self.requests.bootstrap = self._whom_to_ask()
+        if is_first:
+            return
+        # What is on its way was meant for a voter, or counted as one's answer, of the old set.
+        self.requests.reset_all()
+        leader = self.leader
+        if leader is None:
+            self.quorum.take_up_voters()
+        elif leader.update_voters(voters, self.clock.monotonic_ms()):
+            self.leader_high_watermark_moved(leader)
+
+    def _whom_to_ask(self) -> tuple[Endpoint, ...]:
+        """Who may know the leader: the voters, those configured, and the bootstrap servers."""
+        me, own = self.config.node_id, self.config.local_endpoint
+        known = {v.endpoint.node_id: v.endpoint for v in self.config.voters}
+        known |= {v.endpoint.node_id: v.endpoint for v in self.voters}
+        known.pop(me, None)
+        places = {(e.host, e.port) for e in known.values()}
+        if own is not None:
+            places.add((own.host, own.port))
+        servers = [e for e in self.config.bootstrap_servers if (e.host, e.port) not in places]
+        return (*(known[node_id] for node_id in sorted(known)), *servers)
+
     # -- snapshots -------------------------------------------------------------------------------
 
     def install_latest_snapshot(self) -> None:
@@ -273,6 +342,7 @@ class RaftCore:
         start = self.log.end
         self.trace("truncate-fully", start_offset=start.offset, epoch=start.epoch)
         self.trace("hw", epoch=self.quorum.epoch, offset=start.offset, role="follower")
+        self.take_up_voters()
         self.feed_listeners()
 
     def trace_snapshot(self, file: SnapshotFile, origin: str) -> None:

@@ -358,7 +358,7 @@ class InboundRequests:
         size_bytes, position = snapshots.size_bytes(snapshot_id), request.position
         if not 0 <= position < size_bytes:
             return replace(response, error=ErrorCode.position_out_of_range)
-        leader.count_snapshot_fetch(
+        leader.count_alive(
             ReplicaKey(request.replica_id, request.replica_directory_id),
             core.clock.monotonic_ms(),
         )
@@ -387,7 +387,7 @@ class InboundRequests:
             -1 if leader.high_watermark is None else leader.high_watermark,
             tuple(voters),
             tuple(_describe(state, None) for state in leader.observers.values()),
-            tuple(voter.endpoint for voter in core.config.voters),
+            tuple(voter.endpoint for voter in core.quorum.voters),
         )
 
 

@@ -13,11 +13,14 @@ from cluster.kraft.accumulator import BatchAccumulator
 from cluster.kraft.messages import NO_DIRECTORY, ReplicaKey
 from cluster.kraft.states import NEVER_MS
 from cluster.kraft.types import IllegalStateError
-from cluster.kraft.voters import VoterSet
+from cluster.kraft.voters import Voter, VoterSet
 from cluster.ports import Endpoint
 
 OBSERVER_SESSION_TIMEOUT_MS = 300_000
 """An observer that has not fetched for this long is forgotten (LeaderState.java)."""
+
+CAUGHT_UP_WINDOW_MS = 3_600_000
+"""Who is to become a voter must have fetched within this time (LeaderState.java)."""
 
 NEVER_FETCHED_MS = -NEVER_MS
 
@@ -63,6 +66,8 @@ class Leader:
     """Every voter, this node included when it is one."""
     _remote_voters: tuple[ReplicaState, ...] = field(init=False)
     _fetched_voters: dict[int, None] = field(default_factory=dict)
+    updated_voters: dict[int, Voter] = field(default_factory=dict)
+    """Under kraft.version 0: what voters told of themselves, for the upgrade (UpdateRaftVoter)."""
     voted_key: ClassVar[ReplicaKey | None] = None
 
     def __post_init__(self) -> None:
@@ -80,6 +85,50 @@ class Leader:
     def can_grant_vote(self, candidate: ReplicaKey, *, log_ok: bool, pre_vote: bool) -> bool:  # noqa: ARG002  (one signature for all states)
         """Never: who leads does not help to depose itself."""
         return False
+
+    @property
+    def is_voter(self) -> bool:
+        """Whether it is one of the voters; it leads on while its own removal is not committed."""
+        return self.voters.is_voter(self.local)
+
+    def update_voters(self, voters: VoterSet, now_ms: float) -> bool:
+        """Lead another voter set from now on. Returns whether the high watermark moved.
+
+        Who stays, or was an observer, keeps its progress: it is the same replica (LeaderState.
+        updateVoterAndObserverStates). The high watermark never goes back, and advances only by
+        what a majority of the new set holds.
+        """
+        before, self.voters = self.replicas, voters
+        self.replicas = {voter.key.id: self._state_in(voter.key, before) for voter in voters}
+        for state in before.values():
+            if not voters.is_voter(state.key) and state.key.id != self.local.id:
+                self.observers[state.key] = state
+        self._remote_voters = tuple(
+            state for id_, state in self.replicas.items() if id_ != self.local.id
+        )
+        self._fetched_voters = {
+            id_: None for id_ in self._fetched_voters if self.replicas.get(id_) is before.get(id_)
+        }
+        if self.check_quorum_deadline_ms == NEVER_MS or voters.is_only_voter(self.local):
+            self.check_quorum_deadline_ms = self._next_check_quorum_deadline(now_ms)
+        return self._maybe_advance_high_watermark()
+
+    def _state_in(self, key: ReplicaKey, before: dict[int, ReplicaState]) -> ReplicaState:
+        """What is known of a replica that is a voter now."""
+        known = before.get(key.id)
+        if known is not None and known.key.directory_id in (NO_DIRECTORY, key.directory_id):
+            known.key = key
+            return known
+        return self.observers.pop(key, None) or ReplicaState(key)
+
+    def is_caught_up(self, key: ReplicaKey, now_ms: float) -> bool:
+        """Whether a replica fetches, and held all of the log once (isReplicaCaughtUp)."""
+        state = self.observers.get(key)
+        return (
+            state is not None
+            and state.last_caught_up_ms > NEVER_FETCHED_MS
+            and now_ms - state.last_fetch_ms < CAUGHT_UP_WINDOW_MS
+        )
 
     def remote_voters(self) -> tuple[ReplicaState, ...]:
         """The other voters, ascending by id."""
@@ -152,15 +201,15 @@ class Leader:
     def committed_candidate(self) -> int | None:
         """The largest offset that a majority of the voters hold durably.
 
-        Voters' end offsets in descending order, at index n // 2: so many plus one hold at least
-        that. A voter not heard of yet counts lowest. The leader counts once, and only as a voter.
+        Voters' end offsets in descending order, that of the last of a majority: so many hold it.
+        A voter not heard of yet counts lowest. The leader counts once, and only as a voter.
         """
         offsets = sorted(
             (-1 if state.end_offset is None else state.end_offset)
             for state in self.replicas.values()
         )
         offsets.reverse()
-        offset = offsets[len(offsets) // 2]
+        offset = offsets[self.voters.majority - 1]
         return None if offset < 0 else offset
 
     def _maybe_advance_high_watermark(self) -> bool:
@@ -192,15 +241,15 @@ class Leader:
             return NEVER_MS  # KAFKA-16144: who is alone has its majority always
         return now_ms + self.check_quorum_timeout_ms
 
-    def count_snapshot_fetch(self, key: ReplicaKey, now_ms: float) -> None:
-        """Count a FetchSnapshot: its sender is alive and follows, however long it loads."""
+    def count_alive(self, key: ReplicaKey, now_ms: float) -> None:
+        """Count a FetchSnapshot or UpdateRaftVoter: its sender is alive and follows."""
         if key.id != self.local.id and self.voters.is_voter(key):
             self._count_for_check_quorum(key.id, now_ms)
 
     def _count_for_check_quorum(self, voter_id: int, now_ms: float) -> None:
         """Begin a new period once a majority, the leader included if it votes, was heard of."""
         self._fetched_voters[voter_id] = None
-        needed = self.voters.majority - (1 if self.voters.is_voter(self.local) else 0)
+        needed = self.voters.majority - (1 if self.is_voter else 0)
         if len(self._fetched_voters) >= needed:
             self._fetched_voters.clear()
             self.check_quorum_deadline_ms = self._next_check_quorum_deadline(now_ms)
@@ -214,7 +263,7 @@ class Leader:
             for id_, state in self.replicas.items()
         )
         confirmed.reverse()
-        return confirmed[len(confirmed) // 2]
+        return confirmed[self.voters.majority - 1]
 
     # -- resignation -----------------------------------------------------------------------------
 

@@ -117,15 +117,15 @@ class OutboundRequests:
             return again_ms
         for voter_id in state.election.unrecorded:
             if core.requests.is_ready(voter_id, now_ms):
-                endpoint = core.config.voters.endpoint(voter_id)
-                assert endpoint is not None
+                endpoint = core.voters.endpoint(voter_id)
+                assert endpoint is not None, "an election among others than the voters"
                 self._send_vote(endpoint, pre_vote=isinstance(state, Prospective))
             again_ms = min(again_ms, core.requests.ready_at_ms(voter_id))
         return again_ms
 
     def _send_vote(self, endpoint: Endpoint, *, pre_vote: bool) -> None:
         core = self._core
-        voter = core.config.voters.key(endpoint.node_id)
+        voter = core.voters.key(endpoint.node_id)
         end = core.log.end
         request = VoteRequest(
             core.config.cluster_id,
@@ -151,6 +151,8 @@ class OutboundRequests:
         wanted = Prospective if pre_vote else Candidate
         if not isinstance(state, Prospective | Candidate) or not isinstance(state, wanted):
             return
+        if not state.election.is_voter(voter_id):
+            return  # it was asked when it was a voter
         state.election.record(voter_id, granted=response.vote_granted)
         if isinstance(state, Prospective):
             if state.election.is_won:
@@ -190,7 +192,7 @@ class OutboundRequests:
 
     def _send_begin(self, leader: Leader, replica: ReplicaState, now_ms: float) -> None:
         core = self._core
-        endpoint = core.config.voters.endpoint(replica.key.id)
+        endpoint = core.voters.endpoint(replica.key.id)
         assert endpoint is not None
         replica.begin_sent_ms = now_ms
         # The response proves that the voter had not left this epoch when it answered, which was
@@ -225,7 +227,7 @@ class OutboundRequests:
         """Tell voters that have not heard of the resignation; returns when to try again."""
         core = self._core
         again_ms = state.election_deadline_ms
-        for voter_id in state.unacknowledged:
+        for voter_id in tuple(state.unacknowledged):
             if core.requests.is_ready(voter_id, now_ms):
                 self._send_end(state, voter_id)
             again_ms = min(again_ms, core.requests.ready_at_ms(voter_id))
@@ -233,8 +235,10 @@ class OutboundRequests:
 
     def _send_end(self, state: Resigned, voter_id: int) -> None:
         core = self._core
-        endpoint = core.config.voters.endpoint(voter_id)
-        assert endpoint is not None
+        endpoint = core.voters.endpoint(voter_id)
+        if endpoint is None:
+            state.unacknowledged.pop(voter_id)  # no voter any more, as a loaded snapshot told
+            return
 
         def answered(_: EndQuorumEpochResponse) -> None:
             if core.quorum.state is state:
@@ -334,6 +338,7 @@ class OutboundRequests:
         elif response.diverging_epoch is not None:
             end_offset = core.log.truncate_to_end_offset(response.diverging_epoch)
             core.trace("truncate", end_offset=end_offset, epoch=response.diverging_epoch.epoch)
+            core.take_up_voters()
         elif response.records and not self._append(response.records, state):
             return
         state.fetch_deadline_ms = core.clock.monotonic_ms() + core.config.fetch_timeout_ms
@@ -362,6 +367,7 @@ class OutboundRequests:
                 last_offset=core.log.end_offset - 1,
                 role="follower",
             )
+            core.take_up_voters()
             core.flush_log()
         return True
 

@@ -15,12 +15,14 @@ from typing import NoReturn
 
 from cluster.kraft.accumulator import BatchAccumulator
 from cluster.kraft.config import RaftConfig
+from cluster.kraft.control_state import ControlState
 from cluster.kraft.election import EpochElection
 from cluster.kraft.leader_state import Leader
 from cluster.kraft.messages import NO_NODE, OffsetAndEpoch, ReplicaKey
 from cluster.kraft.quorum_state_store import ElectionState, QuorumStateStore, encode
 from cluster.kraft.states import NEVER_MS, Candidate, Follower, Prospective, Resigned, Unattached
 from cluster.kraft.types import IllegalStateError, LeaderAndEpoch
+from cluster.kraft.voters import VoterSet
 from cluster.ports import Clock, Endpoint, Random, Trace
 
 EpochState = Unattached | Prospective | Candidate | Leader | Follower | Resigned
@@ -39,8 +41,13 @@ class QuorumState:
         random: Random,
         trace: Trace,
         resume: Callable[[Then], None],
+        control: ControlState,
     ) -> None:
-        """`resume` runs a continuation as part of the event that began the move."""
+        """`resume` runs a continuation as part of the event that began the move.
+
+        `control` tells the voters that are in force, at any time.
+        """
+        self._control = control
         self._resume = resume
         self._config = config
         self._store = store
@@ -48,12 +55,25 @@ class QuorumState:
         self._random = random
         self._trace = trace
         self._persisted: bytes | None = None
-        self.is_voter = config.voters.is_voter(config.replica_key)
-        """Whether this replica is one of the voters."""
         self.busy = False
         self.state: EpochState = Unattached(0, NEVER_MS)
 
     # -- what it is ------------------------------------------------------------------------------
+
+    @property
+    def voters(self) -> VoterSet:
+        """The newest voter set in the log, else the configured one."""
+        return self._control.voters
+
+    @property
+    def is_voter(self) -> bool:
+        """Whether this replica is one of the voters, as far as its log tells."""
+        return self.voters.is_voter(self._config.replica_key)
+
+    @property
+    def is_only_voter(self) -> bool:
+        """Whether this replica decides alone."""
+        return self.voters.is_only_voter(self._config.replica_key)
 
     @property
     def epoch(self) -> int:
@@ -79,8 +99,9 @@ class QuorumState:
 
     def random_election_timeout_ms(self) -> float:
         """T + rand(0..T); never for an observer."""
-        if not self.is_voter:
-            return NEVER_MS
+        return self._random_timeout_ms() if self.is_voter else NEVER_MS
+
+    def _random_timeout_ms(self) -> float:
         timeout_ms = self._config.election_timeout_ms
         return timeout_ms + self._random.randrange(0, timeout_ms + 1)
 
@@ -94,7 +115,7 @@ class QuorumState:
         me = self._config.replica_key
         voted = persisted.voted_key
         state: EpochState
-        leader = self._config.voters.endpoint(persisted.leader_id)
+        leader = self.voters.endpoint(persisted.leader_id)
         if persisted.epoch < log_end.epoch:
             # The file was lost or is older than the log: records of that epoch prove that it began,
             # but not whom this replica voted for in it, and it may have led it.
@@ -109,7 +130,7 @@ class QuorumState:
         ):
             # Without a known leader only: a candidate that then followed another keeps its vote in
             # the file, and must not stand again in an epoch whose leader it knows.
-            election = EpochElection(self._config.voters.ids)
+            election = EpochElection(self.voters.ids)
             election.record(me.id, granted=True)
             state = Candidate(persisted.epoch, deadline, election, me)
         elif persisted.leader_id != NO_NODE and leader is not None:
@@ -117,12 +138,13 @@ class QuorumState:
             state = Follower(
                 persisted.epoch, persisted.leader_id, leader, fetch_deadline, persisted.voted_key
             )
+            state.update_voter_due_ms = now + self._config.update_voter_period_ms
         else:
             state = Unattached(persisted.epoch, deadline, persisted.leader_id, voted)
         self._durably(state, then)
 
     def _names_me(self, key: ReplicaKey) -> bool:
-        return self._config.voters.is_voter(key) and (
+        return self.is_voter and (
             key.directory_id.int == 0 or key.directory_id == self._config.directory_id
         )
 
@@ -169,11 +191,11 @@ class QuorumState:
             self._refuse("Prospective", state.epoch)
         if isinstance(state, Resigned):
             # Only a single voter goes this way, at its start, and it votes for nobody else.
-            if not self._config.voters.is_only_voter(self._config.replica_key):
+            if not self.is_only_voter:
                 self._refuse("Prospective", state.epoch)
         if not self.is_voter:
             self._refuse("Prospective as an observer", state.epoch)
-        election = EpochElection(self._config.voters.ids)
+        election = EpochElection(self.voters.ids)
         election.record(self._config.node_id, granted=True)
         deadline = self._clock.monotonic_ms() + self.random_election_timeout_ms()
         endpoint = state.leader_endpoint
@@ -196,7 +218,7 @@ class QuorumState:
         """Raise the epoch and vote for itself."""
         if not isinstance(self.state, Prospective):
             self._refuse("Candidate", self.state.epoch + 1)
-        election = EpochElection(self._config.voters.ids)
+        election = EpochElection(self.voters.ids)
         election.record(self._config.node_id, granted=True)
         deadline = self._clock.monotonic_ms() + self.random_election_timeout_ms()
         self._durably(Candidate(self.epoch + 1, deadline, election, self._config.replica_key), then)
@@ -209,8 +231,8 @@ class QuorumState:
         leader = Leader(
             epoch=state.epoch,
             local=self._config.replica_key,
-            leader_endpoint=self._config.voters.endpoint(self._config.node_id),
-            voters=self._config.voters,
+            leader_endpoint=self._config.local_endpoint,
+            voters=self.voters,
             granting_voters=state.election.granting,
             epoch_start_offset=epoch_start_offset,
             accumulator=accumulator,
@@ -236,8 +258,10 @@ class QuorumState:
                 )
             voted = state.voted_key
         self._check_epoch("Follower", epoch)
-        deadline = self._clock.monotonic_ms() + self._config.fetch_timeout_ms
-        self._durably(Follower(epoch, leader_id, endpoint, deadline, voted), then)
+        now = self._clock.monotonic_ms()
+        follower = Follower(epoch, leader_id, endpoint, now + self._config.fetch_timeout_ms, voted)
+        follower.update_voter_due_ms = now + self._config.update_voter_period_ms
+        self._durably(follower, then)
 
     def to_resigned(self) -> None:
         """Give up the leadership of the current epoch."""
@@ -248,10 +272,25 @@ class QuorumState:
 
     def _resigned(self, epoch: int, successors: tuple[ReplicaKey, ...]) -> Resigned:
         me = self._config.node_id
-        others = {id_: None for id_ in self._config.voters.ids if id_ != me}
-        deadline = self._clock.monotonic_ms() + self.random_election_timeout_ms()
-        endpoint = self._config.voters.endpoint(me)
+        others = {id_: None for id_ in self.voters.ids if id_ != me}
+        # Also who is no voter any more leaves the epoch that it led.
+        deadline = self._clock.monotonic_ms() + self._random_timeout_ms()
+        endpoint = self._config.local_endpoint
         return Resigned(epoch, me, deadline, others, successors, endpoint)
+
+    def take_up_voters(self) -> None:
+        """The voter set changed: let the current state fit the new one.
+
+        Only who follows or leads changes its log, but a snapshot that was being installed may
+        arrive in the midst of an election: that one is counted anew, among the new voters.
+        """
+        state = self.state
+        if isinstance(state, Prospective | Candidate):
+            state.election = EpochElection(self.voters.ids)
+            if self.is_voter:
+                state.election.record(self._config.node_id, granted=True)
+        elif isinstance(state, Unattached):
+            state.election_deadline_ms = self._kept_deadline()
 
     # -- how a move happens ----------------------------------------------------------------------
 
@@ -263,8 +302,8 @@ class QuorumState:
         """
         now = self._clock.monotonic_ms()
         state = self.state
-        if isinstance(state, Unattached | Prospective | Candidate | Resigned):
-            if state.election_deadline_ms > now:
+        if self.is_voter and isinstance(state, Unattached | Prospective | Candidate | Resigned):
+            if now < state.election_deadline_ms < NEVER_MS:
                 return state.election_deadline_ms
         return now + self.random_election_timeout_ms()
 
@@ -281,8 +320,8 @@ class QuorumState:
         assert not self.busy, "a move while another is being persisted"
         content = encode(
             ElectionState(state.epoch, state.leader_id, state.voted_key),
-            self._config.voters.ids,
-            version=0,
+            self.voters.ids,
+            version=self._control.kraft_version,
         )
         if content == self._persisted:
             self._enter(state)

@@ -14,12 +14,16 @@ from __future__ import annotations
 from collections.abc import Callable
 from enum import Enum
 
+from cluster.kraft.control_state import ControlState
 from cluster.kraft.messages import OffsetAndEpoch
 from cluster.kraft.snapshot_store import SnapshotFile, SnapshotStore
 from cluster.kraft.types import IllegalStateError
 from cluster.log.log import Log
-from cluster.log.records import parse_header, split_batches
+from cluster.log.records import BatchHeader, parse_header, split_batches
 from cluster.log.snapshot import BOOTSTRAP_ID, CorruptSnapshotError, Snapshot
+
+CONTROL_READ_BYTES = 8 * 1024 * 1024
+"""How much of the log is read at once for its control records."""
 
 
 class Validity(Enum):
@@ -34,12 +38,31 @@ class Validity(Enum):
 class ReplicatedLog:
     """The log of one metadata partition. The high watermark is exclusive."""
 
-    def __init__(self, log: Log, snapshots: SnapshotStore) -> None:
-        """Make log and snapshots fit each other. Raises CorruptSnapshotError, OSError."""
+    def __init__(
+        self, log: Log, snapshots: SnapshotStore, control: ControlState | None = None
+    ) -> None:
+        """Make log and snapshots fit each other. Raises CorruptSnapshotError, OSError.
+
+        `control` is made to tell what is in force at the log's end, and kept so.
+        """
         self._log = log
         self.snapshots = snapshots
+        self.control = ControlState() if control is None else control
+        """Voters and kraft.version, as of the log end."""
         self.high_watermark = log.start_offset
         self._fit_snapshots()
+        self._read_control()
+
+    def _read_control(self) -> None:
+        """Take up all control records: the latest snapshot's, and those of the log behind it."""
+        latest = self.snapshots.latest
+        self.control.load(None if latest is None else self.snapshots.read(latest))
+        offset = self.start_offset if latest is None else latest.offset
+        while offset < self.end_offset:
+            batches = list(split_batches(self.read(offset, CONTROL_READ_BYTES)))
+            assert batches, f"nothing to read at {offset}, below the log end"
+            self.control.appended(batches)
+            offset = batches[-1][0].next_offset
 
     def _fit_snapshots(self) -> None:
         start = self._log.start_offset
@@ -90,6 +113,7 @@ class ReplicatedLog:
     def append_as_leader(self, batch: bytes) -> None:
         """Append one batch that this leader encoded for the current log end."""
         self._log.append(batch)
+        self.control.appended(split_batches(batch))
 
     def append_as_follower(self, records: bytes, epoch: int) -> bool:
         """Append fetched batches up to the first of an epoch above `epoch`; CRCs are checked.
@@ -98,13 +122,14 @@ class ReplicatedLog:
         leader this replica does not know yet (KAFKA-18723). Returns whether anything was appended.
         Raises CorruptBatchError; then nothing was appended.
         """
-        accepted: list[bytes] = []
+        accepted: list[tuple[BatchHeader, bytes]] = []
         for header, batch in split_batches(records):  # the log verifies what it appends
             if header.partition_leader_epoch > epoch:
                 break
-            accepted.append(batch)
+            accepted.append((header, batch))
         if accepted:
-            self._log.append(b"".join(accepted))
+            self._log.append(b"".join(batch for _, batch in accepted))
+            self.control.appended(accepted)
         return bool(accepted)
 
     def read(self, offset: int, max_bytes: int) -> bytes:
@@ -169,6 +194,7 @@ class ReplicatedLog:
                 f"told to truncate to {offset}, below the high watermark {self.high_watermark}"
             )
         self._log.truncate_to(offset)
+        self.control.truncated(offset)
         return offset
 
     def update_high_watermark(self, offset: int) -> None:
@@ -238,6 +264,7 @@ class ReplicatedLog:
                 f"{latest} is not in this log, which is committed up to {self.high_watermark}"
             )
         self._log.truncate_fully_and_start_at(latest.offset)
+        self.control.load(self.snapshots.read(latest))
         self.high_watermark = latest.offset
         self._forget_snapshots_before(latest, now_ms)
         return True
@@ -257,6 +284,7 @@ class ReplicatedLog:
         if offset <= self.start_offset:
             return False
         self._log.delete_before(offset)
+        self.control.forget_before(offset)
         self._forget_snapshots_before(snapshot_id, now_ms)
         return True
 

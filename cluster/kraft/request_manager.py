@@ -33,7 +33,8 @@ class RequestManager:
         request_timeout_ms: float,
         random: Random,
     ) -> None:
-        self._bootstrap = bootstrap
+        self.bootstrap = bootstrap
+        """Whom to ask who leads."""
         self._retry_backoff_ms = retry_backoff_ms
         self._request_timeout_ms = request_timeout_ms
         self._random = random
@@ -85,7 +86,7 @@ class RequestManager:
         """A random bootstrap server that may be asked; None while anything is in flight."""
         if self.has_any_in_flight(now_ms):
             return None
-        ready = [e for e in self._bootstrap if self.is_ready(e.node_id, now_ms)]
+        ready = [e for e in self.bootstrap if self.is_ready(e.node_id, now_ms)]
         return self._random.choice(ready) if ready else None
 
     def bootstrap_ready_at_ms(self) -> float:
@@ -95,7 +96,7 @@ class RequestManager:
         ]
         if in_flight:
             return max(in_flight)
-        return min((self.ready_at_ms(e.node_id) for e in self._bootstrap), default=math.inf)
+        return min((self.ready_at_ms(e.node_id) for e in self.bootstrap), default=math.inf)
 
     def on_request_sent(self, node_id: int, now_ms: float) -> int:
         """Note a request; returns its correlation id, unique for this manager."""

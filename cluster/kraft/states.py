@@ -90,6 +90,10 @@ class Follower:
     has_fetched_from_leader: bool = False
     fetching_snapshot: SnapshotFile | None = None
     """What it downloads instead of fetching, until it is whole (KIP-630)."""
+    update_voter_due_ms: float = field(default=0.0, compare=False)
+    """When to look next whether the voter set describes this replica rightly (KIP-853)."""
+    has_updated_leader: bool = False
+    """The leader of this epoch took this replica's UpdateRaftVoter."""
 
     def can_grant_vote(self, candidate: ReplicaKey, *, log_ok: bool, pre_vote: bool) -> bool:  # noqa: ARG002  (one signature for all states)
         """Who hears from its leader grants nothing, else a disturbed server would depose it."""

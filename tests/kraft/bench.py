@@ -9,6 +9,7 @@ from cluster.backends.sim.disk import MemoryDisk
 from cluster.backends.sim.scheduler import Scheduler
 from cluster.kraft.accumulator import BatchAccumulator
 from cluster.kraft.config import RaftConfig
+from cluster.kraft.control_state import ControlState
 from cluster.kraft.election import EpochElection
 from cluster.kraft.leader_state import Leader
 from cluster.kraft.messages import OffsetAndEpoch, ReplicaKey
@@ -65,6 +66,7 @@ class Bench:
             random.Random(1),
             lambda event, /, **fields: self.traced.append((event, fields)),
             lambda continuation: continuation(),
+            ControlState(self.config.voters),
         )
 
     def initialize(self, offset=0, epoch=0):
