@@ -6,6 +6,9 @@ Compares what the plan expected (`expectations`) with what the journal says happ
 - `faults`: each named fault was injected at least once and verified to bite;
 - `leader_changes`: at least as often another node was seen to lead than before.
 
+`skipped` names faults that the user had wanted and that could not work there, `nothing_left` says
+that these were all: then nothing that was asked for has been tried.
+
 Short of any of these: UNDER-EXERCISED, naming each. It never FAILs: nothing wrong was seen.
 """
 
@@ -25,7 +28,10 @@ KNOWN = ("min_operations", "faults", "leader_changes")
 
 
 def validate(options: Mapping[str, Any]) -> None:
-    """Raise ValueError when an expectation is unknown or not of its type."""
+    """Raise ValueError when an expectation is unknown or an option is not of its type."""
+    skipped = options.get("skipped", [])
+    if not isinstance(skipped, list) or not all(isinstance(fault, str) for fault in skipped):
+        raise ValueError(f"option 'skipped' cannot be {skipped!r}")
     expectations = options.get("expectations") or {}
     for name, value in expectations.items():
         if name not in KNOWN:
@@ -58,8 +64,14 @@ def check(run: RunInput, options: Mapping[str, Any], cancelled: Cancelled = neve
     if changes < wanted_changes:
         told = f"the leader changed {changes} times, {wanted_changes} were expected"
         anomalies.append({"kind": "too-few-leader-changes", "explanation": told})
+    skipped = [str(fault) for fault in options.get("skipped", [])]
+    if skipped and options.get("nothing_left"):
+        told = f"every fault that was asked for was skipped: {', '.join(skipped)}"
+        anomalies.append({"kind": "nothing-left", "explanation": told})
     faults = ", ".join(f"{fault} {count}" for fault, count in sorted(verified.items()))
     good = f"{ok} operations ok, faults that bit: {faults or 'none'}, {changes} leader changes"
+    if skipped:
+        good += f"; SKIPPED as impossible there: {', '.join(skipped)}"
     return CheckResult(
         NAME,
         Status.UNDER_EXERCISED if anomalies else Status.PASS,
@@ -71,6 +83,7 @@ def check(run: RunInput, options: Mapping[str, Any], cancelled: Cancelled = neve
             "faults_verified": dict(sorted(verified.items())),
             "faults_tried": dict(sorted(tried.items())),
             "leader_changes": changes,
+            "skipped": skipped,
         },
     )
 

@@ -23,6 +23,7 @@ from harness.errors import (
     EXIT_INTERRUPTED,
     EXIT_USAGE,
     EXPECTED,
+    ImpossibleError,
     one_line,
     save_traceback,
 )
@@ -62,6 +63,8 @@ class _Commands(click.Group):
         except (KeyboardInterrupt, click.Abort, _Interrupted):
             click.echo("kraftprobe: interrupted", err=True)
             sys.exit(EXIT_INTERRUPTED)
+        except ImpossibleError as error:
+            _fail(*error.lines)
         except (*EXPECTED, OSError) as error:
             _fail(one_line(error))
         except Exception as error:  # noqa: BLE001  (the last place that can tell it in one line)
@@ -69,8 +72,9 @@ class _Commands(click.Group):
         sys.exit(code if isinstance(code, int) else 0)
 
 
-def _fail(message: str) -> NoReturn:
-    click.echo(f"kraftprobe: {' '.join(message.split())}", err=True)
+def _fail(*messages: str) -> NoReturn:
+    for message in messages:
+        click.echo(f"kraftprobe: {' '.join(message.split())}", err=True)
     sys.exit(EXIT_USAGE)
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import traceback
+from collections.abc import Sequence
 from datetime import UTC, datetime
 from pathlib import Path
 from tempfile import gettempdir
@@ -23,6 +24,14 @@ from workloads.registry import WorkloadError
 
 class UsageError(Exception):
     """What was asked for cannot be done; one line says why."""
+
+
+class ImpossibleError(UsageError):
+    """A plan asks for what cannot work here; one line for each of its faults."""
+
+    def __init__(self, lines: Sequence[str]) -> None:
+        super().__init__("; ".join(lines))
+        self.lines = tuple(lines)
 
 
 EXPECTED = (

@@ -42,7 +42,8 @@ def tell(results: RunResults) -> None:
         click.echo(f"  {status} {check.checker}: {_line(check.summary)}")
     counts = results.statistics.get("operations", 0)
     suffix = f" (MUTANT {mutant}: a deliberately faulty node)" if mutant else ""
-    verdict = click.style(results.status.value, fg=_COLOURS[results.status], bold=True)
+    colour = "yellow" if results.skipped and results.status is Status.PASS else None
+    verdict = click.style(results.verdict, fg=colour or _COLOURS[results.status], bold=True)
     click.echo(f"{verdict} {results.run}: {counts} operations{suffix}")
 
 

@@ -19,7 +19,7 @@ from cluster.backends.sim.scheduler import Scheduler
 from cluster.mutants import applied
 from cluster.ports import Clock
 from cluster.runtime.clock import LoopClock
-from cluster.systems.kraft import KraftSystem
+from cluster.systems.base import System
 from harness.interrupt import run_interruptible, sigterm_interrupts
 from harness.plan import Plan
 
@@ -39,7 +39,7 @@ class Place:
 
 
 @contextlib.contextmanager
-def place_of(plan: Plan, system: KraftSystem, run_folder: Path) -> Iterator[Place]:
+def place_of(plan: Plan, system: System, run_folder: Path) -> Iterator[Place]:
     """Prepare the place that the plan names; nothing is started yet."""
     if plan.backend == "sim":
         with _simulated(plan, run_folder) as place:
@@ -52,16 +52,16 @@ def place_of(plan: Plan, system: KraftSystem, run_folder: Path) -> Iterator[Plac
         )
 
 
-def _local(plan: Plan, system: KraftSystem, run_folder: Path) -> Backend:
+def _local(plan: Plan, system: System, run_folder: Path) -> Backend:
     return LocalBackend(system, run_folder, plan.nodes, run_folder.name)
 
 
-def _netns(plan: Plan, system: KraftSystem, run_folder: Path) -> Backend:
+def _netns(plan: Plan, system: System, run_folder: Path) -> Backend:
     provider = NetnsProvider(run_folder, run_folder.name)
     return HostedBackend(provider, system, run_folder, plan.nodes, run_folder.name)
 
 
-REAL_BACKENDS: Mapping[str, Callable[[Plan, KraftSystem, Path], Backend]] = {
+REAL_BACKENDS: Mapping[str, Callable[[Plan, System, Path], Backend]] = {
     "local": _local,
     "netns": _netns,
 }

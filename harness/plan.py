@@ -19,6 +19,7 @@ anything starts. What is wrong is told in one line that names the key, and the n
 | `operation_timeout_ms` | after which an operation is indeterminate | 800 |
 | `faults` | kinds of fault that must come | kill, pause, partition |
 | `schedule` | options (`quiet_s`, `fault_s`: [least, most]) or a list of entries | random |
+| `skipped` | what an earlier run had to leave out, never written by hand | none |
 | `expectations` | `min_operations`, `faults`, `leader_changes`, else UNDER-EXERCISED | by rate |
 """
 
@@ -80,6 +81,19 @@ NUMBERS: Mapping[str, Number] = {
 
 
 @dataclass(frozen=True, slots=True)
+class Skipped:
+    """A fault that was asked for and left out, since it cannot work where the plan runs."""
+
+    fault: str
+    reason: str
+    remedy: str = ""
+
+    def to_json(self) -> dict[str, Any]:
+        """Render it as plans and results hold it."""
+        return {"fault": self.fault, "reason": self.reason, "remedy": self.remedy}
+
+
+@dataclass(frozen=True, slots=True)
 class Plan:
     """A plan whose every part was checked. Made by `from_document`."""
 
@@ -98,6 +112,7 @@ class Plan:
     faults: tuple[str, ...]
     schedule: tuple[Entry, ...]
     expectations: Mapping[str, Any] = field(default_factory=dict)
+    skipped: tuple[Skipped, ...] = ()
 
     @property
     def node_names(self) -> tuple[str, ...]:
@@ -123,6 +138,7 @@ class Plan:
             "faults": list(self.faults),
             "schedule": [entry.to_json() for entry in self.schedule],
             "expectations": dict(self.expectations),
+            "skipped": [one.to_json() for one in self.skipped],
         }
 
 
@@ -151,7 +167,7 @@ def read_document(path: Path) -> dict[str, Any]:
 def from_document(document: Mapping[str, Any]) -> Plan:
     """Complete and check a plan. Raises PlanError with one line."""
     known = [*NUMBERS, "campaign", "backend", "workload", "workload_options", "node_settings"]
-    known += ["mutant", "faults", "schedule", "expectations"]
+    known += ["mutant", "faults", "schedule", "expectations", "skipped"]
     for key in document:
         if key not in known and key not in _DERIVED:
             raise PlanError(unknown("plan key", key, known))
@@ -182,6 +198,7 @@ def from_document(document: Mapping[str, Any]) -> Plan:
         faults=faults,
         schedule=schedule,
         expectations=_expectations(document, faults, numbers),
+        skipped=_skipped(document.get("skipped", [])),
     )
 
 
@@ -278,6 +295,19 @@ def _expectations(
         else:
             told[key] = _whole(f"expectations.{key}", value, 0, 10**9)
     return told
+
+
+def _skipped(rows: Any) -> tuple[Skipped, ...]:
+    good = isinstance(rows, list) and all(
+        isinstance(row, dict)
+        and {"fault"} <= row.keys() <= {"fault", "reason", "remedy"}
+        and all(isinstance(value, str) for value in row.values())
+        for row in rows
+    )
+    if not good:
+        raise PlanError("skipped must be a list of tables of a fault, a reason and a remedy")
+    found = [Skipped(row["fault"], row.get("reason", ""), row.get("remedy", "")) for row in rows]
+    return tuple({one.fault: one for one in found}.values())
 
 
 def _settings(document: Mapping[str, Any]) -> dict[str, int]:

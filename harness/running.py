@@ -58,12 +58,20 @@ def checks_for(plan: Plan) -> tuple[CheckSpec, ...]:
         *plan.workload.checks(),
         CheckSpec("log-agreement"),
         CheckSpec("election-safety"),
-        CheckSpec("exercised", {"expectations": dict(plan.expectations)}),
+        CheckSpec("exercised", _expected(plan)),
         CheckSpec("statistics"),
     )
     for spec in specs:
         find_check(spec)
     return specs
+
+
+def _expected(plan: Plan) -> dict[str, Any]:
+    options: dict[str, Any] = {"expectations": dict(plan.expectations)}
+    if plan.skipped:
+        options["skipped"] = [one.fault for one in plan.skipped]
+        options["nothing_left"] = not plan.faults and not plan.schedule
+    return options
 
 
 def run_name(now: datetime, seed: int) -> str:
@@ -111,6 +119,8 @@ def perform(request: Request, now: datetime) -> int:
     display.say(f"run {store.folder}")
     if plan.mutant is not None:
         display.say(f"MUTANT {plan.mutant}: the nodes are deliberately faulty")
+    for one in plan.skipped:
+        display.say(f"SKIPPED {one.fault}: it cannot work here: {one.reason}")
     with WarmSession(Spark(request.spark_master)) as warm:
         _run_cluster(plan, store, display)
         with sigterm_interrupts():

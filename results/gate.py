@@ -2,7 +2,8 @@
 
 What does not pass: any other verdict; a run that nobody judged, or whose results are damaged; a
 run whose plan, journal or evidence is not what was judged; a run of a mutant, even when it passed,
-for it says nothing about a release; and no runs at all.
+for it says nothing about a release; a run that left out faults as impossible where it ran, unless
+whoever opens the gate says that these may be missing; and no runs at all.
 """
 
 from __future__ import annotations
@@ -12,7 +13,7 @@ from dataclasses import dataclass
 
 from checkers.verdict import EXIT_CODES, Status, worst
 from results.files import StoreError
-from results.model import RunResults
+from results.model import RunResults, skipped_faults
 from results.store import RunStore
 
 _USAGE = 2
@@ -50,15 +51,19 @@ class GateDecision:
         return (*(entry.line for entry in self.entries), last)
 
 
-def gate(runs: Sequence[RunStore]) -> GateDecision:
-    """Decide over stored runs. The exit code is that of the worst; of no runs at all it is 2."""
-    entries = tuple(_judge_run(store) for store in runs)
+def gate(runs: Sequence[RunStore], *, allow_skipped: bool = False) -> GateDecision:
+    """Decide over stored runs. The exit code is that of the worst; of no runs at all it is 2.
+
+    `allow_skipped`: runs that left out faults as impossible may pass, and are told to have done so;
+    otherwise such a PASS is as good as UNDER-EXERCISED.
+    """
+    entries = tuple(_judge_run(store, allow_skipped=allow_skipped) for store in runs)
     if not entries:
         return GateDecision((), _USAGE)
     return GateDecision(entries, EXIT_CODES[worst(entry.status for entry in entries)])
 
 
-def _judge_run(store: RunStore) -> GateEntry:
+def _judge_run(store: RunStore, *, allow_skipped: bool) -> GateEntry:
     name = f"{store.folder.parent.name}/{store.folder.name}"
     try:
         results = store.read_results()
@@ -73,7 +78,10 @@ def _judge_run(store: RunStore) -> GateEntry:
         status = worst((results.status, Status.UNKNOWN))
         return GateEntry(name, status, f"{name}: {results.status}, but {refusal}")
     if results.status is Status.PASS:
-        return GateEntry(name, Status.PASS, f"{name}: PASS")
+        if results.skipped and not allow_skipped:
+            told = f"{name}: {results.verdict}: it was not tried with these (--allow-skipped)"
+            return GateEntry(name, Status.UNDER_EXERCISED, told)
+        return GateEntry(name, Status.PASS, f"{name}: {results.verdict}")
     told = next(
         (
             f"{c.checker}: {_one_line(c.summary)}"
@@ -96,6 +104,8 @@ def _refusal(store: RunStore, results: RunResults) -> str | None:
         )
     if results.run != store.folder.name:
         return f"its results are those of run {_one_line(results.run)}"
+    if results.skipped != skipped_faults(plan):
+        return "its results and its plan name different faults as skipped"
     found = store.input_digests(plan)
     changed = sorted(
         name

@@ -2,7 +2,8 @@
 
 A check that FAILs is a failure. UNKNOWN and UNDER-EXERCISED are errors: no system takes a test
 case for passed that has an error, which is what they must never be taken for. A run without any
-check has one test case, in error.
+check has one test case, in error. Every fault that was left out as impossible is a skipped test case,
+and the suite's name says so.
 """
 
 from __future__ import annotations
@@ -33,16 +34,19 @@ def render_junit(results: RunResults) -> bytes:
     errors = sum(check.status not in (Status.FAIL, Status.PASS) for check in checks)
     mutant = results.plan.get("mutant")
     name = f"{results.plan.get('campaign', 'history')}/{results.run}"
-    counts = {"tests": str(len(checks)), "failures": str(failures), "errors": str(errors)}
+    tests = len(checks) + len(results.skipped)
+    counts = {"tests": str(tests), "failures": str(failures), "errors": str(errors)}
+    title = f"mutant {mutant}: {name}" if mutant else name
+    title += f" WITHOUT {', '.join(results.skipped)}" if results.skipped else ""
     duration_s = f"{float(results.judging.get('duration_s', 0.0)):.3f}"
     suites = ET.Element("testsuites", counts)
     suite = ET.SubElement(
         suites,
         "testsuite",
         {
-            "name": _clean(f"mutant {mutant}: {name}" if mutant else name),
+            "name": _clean(title),
             **counts,
-            "skipped": "0",
+            "skipped": str(len(results.skipped)),
             "time": duration_s,
             "timestamp": str(results.judging.get("at", "")).removesuffix("Z"),
         },
@@ -54,6 +58,8 @@ def render_junit(results: RunResults) -> bytes:
             ET.SubElement(properties, "property", {"name": field, "value": value})
     for check in checks:
         _add_case(suite, check, name)
+    for row, fault in zip(results.plan.get("skipped") or (), results.skipped, strict=False):
+        _add_skipped(suite, fault, row, name)
     ET.indent(suites, " ")
     document: bytes = ET.tostring(suites, encoding="utf-8", xml_declaration=True)
     return document + b"\n"
@@ -75,6 +81,13 @@ def _add_case(suite: ET.Element, check: CheckResult, class_name: str) -> None:
         for anomaly in check.anomalies
     ]
     told.text = _clean("\n".join(lines) or check.summary)
+
+
+def _add_skipped(suite: ET.Element, fault: str, row: object, class_name: str) -> None:
+    attributes = {"classname": _clean(class_name), "name": _clean(f"fault {fault}"), "time": "0"}
+    case = ET.SubElement(suite, "testcase", attributes)
+    reason = row.get("reason") if isinstance(row, dict) else ""
+    ET.SubElement(case, "skipped", {"message": _clean(f"it cannot work there: {reason}")})
 
 
 def _clean(text: str) -> str:

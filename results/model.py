@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Mapping
 from dataclasses import asdict, dataclass, field
 from typing import Any
 
@@ -22,6 +23,7 @@ PLAN_FIELDS = (
     "duration_s",
     "faults",
     "expectations",
+    "skipped",
     "versions",
     "command",
 )
@@ -48,11 +50,24 @@ class RunResults:
     judging: dict[str, Any] = field(default_factory=dict)
     """When and how long: {"at": UTC time, "duration_s": float}. Not part of the judgement."""
 
+    @property
+    def skipped(self) -> tuple[str, ...]:
+        """Faults that the plan had asked for and the run left out as impossible there."""
+        return skipped_faults(self.plan)
+
+    @property
+    def verdict(self) -> str:
+        """The verdict for a person: a PASS that left something out is not called a PASS alone."""
+        if not self.skipped:
+            return str(self.status)
+        return f"{self.status} WITHOUT {', '.join(self.skipped)}"
+
     def to_json(self) -> dict[str, Any]:
         """Return the document of results.json."""
         document = {
             "version": VERSION,
             "status": str(self.status),
+            "verdict": self.verdict,
             "run": self.run,
             "plan": self.plan,
             "checks": [asdict(check) for check in self.checks],
@@ -91,6 +106,15 @@ class RunResults:
         if results.status is not worst(check.status for check in checks):
             raise StoreError("the results contradict themselves: status and checks do not agree")
         return results
+
+
+def skipped_faults(plan: Mapping[str, Any]) -> tuple[str, ...]:
+    """Name the faults that a plan says were skipped; what is malformed counts as skipped, too."""
+    rows = plan.get("skipped") or []
+    if not isinstance(rows, list):
+        return ("something that the plan does not name",)
+    names = (row.get("fault") if isinstance(row, dict) else row for row in rows)
+    return tuple(" ".join(str(name).split())[:100] for name in names)
 
 
 def check_from_json(fields: dict[str, Any]) -> CheckResult:

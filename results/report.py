@@ -105,6 +105,7 @@ def render(
             recoveries=_recoveries(figures, spans),
             facts=_facts(results, plan, spans, events, duration_ns),
             warnings=_warnings(results, events),
+            skipped=_skipped(results),
             spans=spans[:_ROWS_MAX],
             spans_left_out=max(0, len(spans) - _ROWS_MAX),
             chart=_chart(events, operations, nodes),
@@ -153,7 +154,8 @@ def _headline(results: RunResults, ordered: Sequence[CheckResult]) -> str:
     if results.status is Status.PASS:
         operations = results.statistics.get("operations", 0)
         return (
-            f"{_count(len(ordered), 'check')} over {operations:,} operations found nothing wrong."
+            f"{_count(len(ordered), 'check')} over {operations:,} operations found nothing wrong"
+            + (f", but without {', '.join(results.skipped)}." if results.skipped else ".")
         )
     return f"{ordered[0].checker}: {ordered[0].summary}"
 
@@ -171,6 +173,17 @@ def _warnings(results: RunResults, events: Sequence[Event]) -> list[str]:
     if "final-reads" not in {name for name, _ in phases(events)}:
         told.append("The run was cut short: it never came to its final reads.")
     return told
+
+
+def _skipped(results: RunResults) -> list[tuple[str, str, str]]:
+    """Return fault, reason and remedy of what was left out as impossible."""
+    rows = results.plan.get("skipped") or []
+    told = [row if isinstance(row, dict) else {} for row in rows] if isinstance(rows, list) else []
+    told += [{}] * (len(results.skipped) - len(told))
+    return [
+        (fault, str(row.get("reason", "")), str(row.get("remedy", "")))
+        for fault, row in zip(results.skipped, told, strict=True)
+    ]
 
 
 def _facts(

@@ -20,6 +20,7 @@ from cluster.backends.base import RUN_LABEL, NodeState, ProcessIdentity
 from cluster.backends.processes import (
     HARNESS_LABEL,
     PROCESSES_FILE,
+    TRIAL,
     RecordedProcess,
     identify,
     read_recorded,
@@ -44,15 +45,15 @@ class Leftover:
 def find_leftovers(runs: Path | None = None, run_id: str | None = None) -> list[Leftover]:
     """List the live processes of dead harnesses, ordered by run and pid.
 
-    `runs`: only runs with a folder below this one (or that are this one); None: all on this
-    machine that carry labels. `run_id`: only this run, and even if its harness lives.
+    `runs`: only runs with a folder below this one (or that are this one), and throw-away clusters
+    of probes, whose folders are nowhere; None: all on this machine that carry labels. `run_id`: only this run, and even if its harness lives.
     """
     folders = [] if runs is None else _run_folders(runs)
     recorded = {folder: tuple(read_recorded(folder)) for folder in folders}
     here = {process.run_id for processes in recorded.values() for process in processes}
     found: dict[ProcessIdentity, str] = {}
     for labelled_run, harness, identity in _labelled_processes():
-        if runs is not None and labelled_run not in here:
+        if runs is not None and labelled_run not in here and not labelled_run.startswith(TRIAL):
             continue
         if labelled_run == run_id or (run_id is None and _is_dead(harness)):
             found[identity] = labelled_run

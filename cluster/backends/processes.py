@@ -29,6 +29,9 @@ HARNESS_LABEL = "KRAFTPROBE_HARNESS"
 
 PROCESSES_FILE = "processes.jsonl"
 
+TRIAL = "trial-"
+"""Begins the run id of a throw-away cluster, which no folder of runs knows of."""
+
 _PROC = Path("/proc")
 _PAUSED_STATES = "Tt"
 _DEAD_STATES = "ZXx"

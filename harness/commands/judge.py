@@ -116,9 +116,14 @@ def report(run_folder: Path) -> int:
 
 @click.command()
 @click.argument("run_folders", type=_PATH, metavar="RUN...", nargs=-1, required=True)
-def gate(run_folders: tuple[Path, ...]) -> int:
+@click.option(
+    "--allow-skipped",
+    is_flag=True,
+    help="Let runs pass that left out faults as impossible (run --skip-impossible).",
+)
+def gate(run_folders: tuple[Path, ...], *, allow_skipped: bool) -> int:
     """Pass only if every run passed. Exit code: that of the worst verdict."""
-    decision = decide([RunStore(folder) for folder in run_folders])
+    decision = decide([RunStore(folder) for folder in run_folders], allow_skipped=allow_skipped)
     for line in decision.lines:
         click.echo(line)
     return decision.exit_code

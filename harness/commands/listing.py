@@ -58,7 +58,7 @@ def _run_cells(store: RunStore) -> list[str]:
     except StoreError:
         return [name, "?", "?", "?", "?", "damaged plan"]
     try:
-        verdict = str(store.read_results().status)
+        verdict = store.read_results().verdict
     except StoreError:
         verdict = "not judged" if not store.results_path.exists() else "damaged results"
     cells = [str(plan.get(key, "?")) for key in ("workload", "nodes", "seed")]

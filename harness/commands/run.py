@@ -12,7 +12,8 @@ import click
 
 from harness.campaigns import load
 from harness.commands.options import runs_option, spark_option
-from harness.plan import from_document, read_document
+from harness.plan import read_document
+from harness.possible import settle
 from harness.running import Request, own_arguments, perform, repeat_command
 
 DEFAULT_CAMPAIGN = "smoke"
@@ -35,16 +36,23 @@ _SEED_MAX = 2**31
     metavar="FILE",
     help="Scripted schedule: a plan file with a list of [[schedule]] entries.",
 )
+@click.option(
+    "--skip-impossible",
+    is_flag=True,
+    help="Leave out faults that cannot work here; verdict and report name them.",
+)
 @click.option("--mutant", metavar="M", help="Run a deliberately faulty node, to test the alarm.")
 @runs_option
 @spark_option
 @click.option("--no-report", is_flag=True, help="Write no report.html.")
-def run(runs: Path, spark_master: str | None, *, no_report: bool, **asked: Any) -> int:
+def run(
+    runs: Path, spark_master: str | None, *, no_report: bool, skip_impossible: bool, **asked: Any
+) -> int:
     """Run a campaign: cluster up, clients and faults, heal, judge, report.
 
     Exit code: 0 PASS, 1 FAIL, 2 usage or environment, 3 UNKNOWN, 4 UNDER-EXERCISED.
     """
-    plan = from_document(compose(asked))
+    plan = settle(compose(asked), skip=skip_impossible)
     request = Request(
         plan=plan,
         runs=runs,

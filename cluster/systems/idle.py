@@ -1,0 +1,66 @@
+"""A node that does nothing but answer: what a throw-away cluster is made of.
+
+Whether a place can be hurt in some way is best found out where the place is up. This system starts
+in some 20 ms, imports nothing but the standard library, writes no data and echoes what it is sent.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from pathlib import PurePath
+
+from cluster.systems.base import Placement
+
+_PROGRAM = """
+import asyncio, sys
+
+async def echo(reader, writer):
+    try:
+        while data := await reader.read(4096):
+            writer.write(data)
+    except ConnectionError:
+        pass
+    writer.close()
+
+async def main():
+    places = zip(sys.argv[1::2], sys.argv[2::2])
+    servers = [await asyncio.start_server(echo, host, int(port)) for host, port in places]
+    await asyncio.gather(*(server.serve_forever() for server in servers))
+
+asyncio.run(main())
+"""
+
+
+class IdleSystem:
+    """See `cluster.systems.base.System`."""
+
+    name = "idle"
+    mutant = None
+    ping = b"?"
+    stop_timeout_s = 2.0
+
+    def files(self, node: Placement) -> Mapping[str, str]:  # noqa: ARG002  (contract)
+        """It needs none."""
+        return {}
+
+    def command(self, node: Placement) -> tuple[str, ...]:
+        """Listen at both endpoints."""
+        listeners = (node.client, node.controller)
+        addresses = (part for one in listeners for part in (one.host, str(one.port)))
+        return (node.interpreter, "-I", "-S", "-c", _PROGRAM, *addresses)
+
+    def environment(self, node: Placement) -> Mapping[str, str]:  # noqa: ARG002  (contract)
+        """It needs none."""
+        return {}
+
+    def data_folder(self, folder: PurePath) -> PurePath:
+        """It has no data; faults of disks find an empty folder here."""
+        return folder / "data"
+
+    def log_folder(self, folder: PurePath) -> PurePath:
+        """See `data_folder`."""
+        return self.data_folder(folder)
+
+    def trace_file(self, folder: PurePath) -> PurePath | None:  # noqa: ARG002  (contract)
+        """It writes none."""
+        return None

