@@ -30,7 +30,7 @@ when the checker itself dies. The last argument is a callable that says whether 
 | `log-agreement` | evidence | |
 | `election-safety` | evidence | |
 | `monitor` | run | |
-| `exercised` | run | `expectations`: the plan's |
+| `exercised` | run | `expectations`: the plan's; `skipped`: faults left out as impossible |
 | `statistics` | run | `bucket_ms` |
 
 Unknown limits (None) mean the defaults of `checkers.linearizable`.
@@ -198,7 +198,12 @@ _CHECKS: tuple[Check, ...] = (
     RunCheck(election.NAME, "evidence", {}, (), election.check, _nothing),
     RunCheck(monitor.NAME, "run", {}, (), monitor.check, _nothing),
     RunCheck(
-        exercised.NAME, "run", {"expectations": dict}, (), exercised.check, exercised.validate
+        exercised.NAME,
+        "run",
+        {"expectations": dict, "skipped": list, "nothing_left": bool},
+        (),
+        exercised.check,
+        exercised.validate,
     ),
     RunCheck(statistics.NAME, "run", {"bucket_ms": int}, (), statistics.check, statistics.validate),
 )

@@ -58,9 +58,7 @@ def without(
     left["skipped"] = [one.to_json() for one in (*plan.skipped, *skipped)]
     expectations = dict(document.get("expectations", {}))
     if "faults" in expectations:
-        expectations["faults"] = [
-            kind for kind in expectations["faults"] if kind not in impossible
-        ]
+        expectations["faults"] = [kind for kind in expectations["faults"] if kind not in impossible]
     if not left["faults"]:
         expectations["leader_changes"] = 0
     left["expectations"] = expectations

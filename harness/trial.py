@@ -1,9 +1,9 @@
 """Whether faults can work on a backend here, found out by trying, before a campaign starts.
 
-A fault's probe may need the place to be up: a rule can only be tried where there is a namespace to
-try it in. So what cannot be told of a backend that is down is asked again on a throw-away cluster of
-nodes that do nothing (`cluster.systems.idle`), in a temporary folder and under a label of its own,
-which is taken down again. No node of a campaign is ever touched by a probe.
+A fault's probe may need the place to be up: a rule can only be tried where there is a namespace.
+So what cannot be told of a backend that is down is asked again on a throw-away cluster of nodes
+that do nothing (`cluster.systems.idle`), in a temporary folder and under a label of its own, which
+is taken down again. No node of a campaign is ever touched by a probe.
 """
 
 from __future__ import annotations
@@ -25,7 +25,6 @@ from nemeses.base import Injection
 from nemeses.registry import fault_named
 
 _Act = Callable[[Backend], Awaitable[None]]
-_Ask = Callable[[], Awaitable[Probe]]
 
 _NODES_MAX = 3
 """Enough for every probe: a leader, and others to cut it off from."""
@@ -77,7 +76,7 @@ def try_backend(plan: Plan, kinds: Sequence[str]) -> Tried:
 
     async def ask(backend: Backend) -> None:
         for ability in Ability:
-            abilities[ability.value] = await _bounded(lambda one=ability: backend.probe(one))
+            abilities[ability.value] = await _bounded(backend.probe(ability))
 
     try:
         _try(plan, ask, up=False)
@@ -112,13 +111,13 @@ def _try(plan: Plan, act: _Act, *, up: bool) -> None:
 
 async def _probe_all(backend: Backend, kinds: Sequence[str]) -> dict[str, Probe]:
     view = TrialView(backend)
-    return {kind: await _bounded(lambda one=kind: fault_named(one).probe(view)) for kind in kinds}
+    return {kind: await _bounded(fault_named(kind).probe(view)) for kind in kinds}
 
 
-async def _bounded(ask: _Ask) -> Probe:
+async def _bounded(asking: Awaitable[Probe]) -> Probe:
     try:
         async with asyncio.timeout(PROBE_BOUND_S):
-            return await ask()
+            return await asking
     except TimeoutError:
         return Probe(possible=False, reason=f"the probe took longer than {PROBE_BOUND_S:g} s")
     except Exception as error:  # noqa: BLE001  (whatever a probe meets says that it cannot work)

@@ -2,8 +2,8 @@
 
 A check that FAILs is a failure. UNKNOWN and UNDER-EXERCISED are errors: no system takes a test
 case for passed that has an error, which is what they must never be taken for. A run without any
-check has one test case, in error. Every fault that was left out as impossible is a skipped test case,
-and the suite's name says so.
+check has one test case, in error. Each fault that was left out as impossible is a skipped test
+case, and the suite's name says so.
 """
 
 from __future__ import annotations

@@ -46,7 +46,8 @@ def find_leftovers(runs: Path | None = None, run_id: str | None = None) -> list[
     """List the live processes of dead harnesses, ordered by run and pid.
 
     `runs`: only runs with a folder below this one (or that are this one), and throw-away clusters
-    of probes, whose folders are nowhere; None: all on this machine that carry labels. `run_id`: only this run, and even if its harness lives.
+    of probes, which have none; None: all on this machine that carry labels. `run_id`: only this
+    run, and even if its harness lives.
     """
     folders = [] if runs is None else _run_folders(runs)
     recorded = {folder: tuple(read_recorded(folder)) for folder in folders}

@@ -35,7 +35,7 @@ class IdleSystem:
     """See `cluster.systems.base.System`."""
 
     name = "idle"
-    mutant = None
+    mutant: str | None = None
     ping = b"?"
     stop_timeout_s = 2.0
 

@@ -9,10 +9,14 @@ import pytest
 from click.testing import CliRunner
 
 from checkers.history import Event, EventType
-from harness import places, running
+from cluster.backends.base import Probe
+from harness import doctor, places, running
 from harness.cli import main
 from harness.commands import run as run_command
+from harness.plan import BACKENDS
 from harness.running import repeat_command
+from harness.trial import Tried
+from nemeses.registry import FAULTS
 from results.journal import JournalWriter
 from tests.harness.fake_cluster import FakeCluster
 
@@ -162,9 +166,38 @@ def test_list_of_no_runs_says_so(tmp_path):
 def test_doctor_tells_its_findings_as_json():
     result = kraftprobe("doctor", "--json")
     assert result.exit_code == 0, result.output
-    findings = json.loads(result.stdout)
-    assert all(finding["possible"] for finding in findings)
-    assert any(finding["what"].startswith("backend local") for finding in findings)
+    found = json.loads(result.stdout)
+    assert found["can_run"]
+    assert set(found["backends"]) == set(BACKENDS)
+    for name in ("local", "sim"):
+        assert found["backends"][name]["possible"]
+    for backend in found["backends"].values():
+        assert set(backend["faults"]) == set(FAULTS)
+        assert set(backend["abilities"]) == {"processes", "signals", "links"}
+    for fault in ("kill", "pause", "restart", "partition"):
+        assert found["backends"]["local"]["faults"][fault]["possible"]
+
+
+def test_doctor_shows_every_fault_and_the_command_that_brings_what_is_missing(monkeypatch):
+    missing = Probe(possible=False, reason="nft not found", remedy="apt install nftables")
+    works = Probe(possible=True)
+    faults = {name: missing if name == "partition" else works for name in FAULTS}
+    monkeypatch.setattr(doctor, "try_backend", lambda *_: Tried(works, {"links": missing}, faults))
+    result = kraftprobe("doctor", "--backend", "local")
+    assert result.exit_code == 0
+    rows = {row.split()[0]: row.split()[1:] for row in result.stdout.splitlines() if row.strip()}
+    assert rows["fault"] == ["local"]
+    assert (rows["kill"], rows["partition"]) == (["yes"], ["NO"])
+    told = "backend local: links, partition: nft not found (remedy: apt install nftables)"
+    assert result.stdout.splitlines()[-1] == told
+
+
+def test_doctor_ends_in_2_where_no_campaign_can_run(monkeypatch):
+    nowhere = Tried(Probe(possible=False, reason="no processes here"), {}, {})
+    monkeypatch.setattr(doctor, "try_backend", lambda *_: nowhere)
+    result = kraftprobe("doctor", "--backend", "local")
+    assert result.exit_code == 2
+    assert result.stdout.splitlines()[-1] == "backend local: no processes here"
 
 
 def test_cleanup_of_nothing_says_so(tmp_path):

@@ -1,0 +1,249 @@
+"""A plan whose faults cannot work is refused, or runs without them and never hides it."""
+
+import json
+
+import pytest
+from click.testing import CliRunner
+
+from checkers.registry import CheckSpec
+from cluster.backends.base import Ability, BackendError, Probe
+from cluster.backends.cleanup import find_leftovers
+from cluster.backends.processes import TRIAL
+from harness import places, running, trial
+from harness.cli import main
+from harness.errors import ImpossibleError
+from harness.plan import from_document
+from harness.possible import settle
+from harness.trial import try_backend, try_faults
+from tests.harness.fake_cluster import FakeCluster
+
+NO_NFT = Probe(possible=False, reason="nft not found", remedy="apt install nftables")
+
+
+class Crippled(FakeCluster):
+    """Cannot cut links: not before it is up, and then only if `later`."""
+
+    later = False
+
+    def __init__(self, *_, **options):
+        super().__init__(**options)
+        self.was_up = False
+
+    async def up(self):
+        await super().up()
+        self.was_up = True
+
+    async def probe(self, ability):
+        if ability is Ability.LINKS and not (self.was_up and self.later):
+            return NO_NFT
+        return Probe(possible=True)
+
+
+class CutsWhenUp(Crippled):
+    later = True
+
+
+class Broken(Crippled):
+    async def probe(self, ability):
+        raise ZeroDivisionError("oops")
+
+
+class NoSpark:
+    def __init__(self, *_):
+        pass
+
+    def __enter__(self):
+        return self
+
+    def __exit__(self, *_):
+        pass
+
+    def get(self):
+        return None
+
+
+def on(monkeypatch, cluster):
+    monkeypatch.setattr(places, "LocalBackend", cluster)
+
+
+def document(**changes):
+    return {"campaign": "c", "seed": 1, "duration_s": 60, **changes}
+
+
+def test_a_plan_that_can_run_is_left_as_it_is(monkeypatch):
+    on(monkeypatch, lambda *_: FakeCluster())
+    asked = document(faults=["kill", "partition"])
+    assert settle(asked, skip=False) == from_document(asked)
+
+
+def test_what_only_shows_when_the_place_is_up_is_tried_there(monkeypatch):
+    on(monkeypatch, CutsWhenUp)
+    assert try_faults(from_document(document()), ["partition"])["partition"].possible
+
+
+def test_an_impossible_fault_is_told_with_reason_and_remedy(monkeypatch):
+    on(monkeypatch, Crippled)
+    with pytest.raises(ImpossibleError) as refused:
+        settle(document(faults=["kill", "partition"]), skip=False)
+    assert refused.value.lines == (
+        "partition cannot work on backend local: nft not found (remedy: apt install nftables)",
+        "nothing was started; --skip-impossible runs the rest",
+    )
+
+
+def test_a_probe_that_fails_counts_as_impossible(monkeypatch):
+    on(monkeypatch, Broken)
+    with pytest.raises(ImpossibleError, match="kill cannot work on backend local: oops"):
+        settle(document(faults=["kill"]), skip=False)
+
+
+def test_skipping_draws_a_schedule_of_what_is_left(monkeypatch):
+    on(monkeypatch, Crippled)
+    plan = settle(document(faults=["kill", "partition"]), skip=True)
+    assert plan.faults == ("kill",)
+    assert {entry.fault for entry in plan.schedule} == {"kill"}
+    assert plan.expectations["faults"] == ["kill"]
+    assert [(one.fault, one.reason) for one in plan.skipped] == [("partition", "nft not found")]
+
+
+def test_skipping_takes_single_entries_out_of_a_script(monkeypatch):
+    on(monkeypatch, Crippled)
+    script = [
+        {"at_s": 1, "fault": "partition", "for_s": 2},
+        {"at_s": 5, "fault": "kill", "for_s": 2},
+    ]
+    plan = settle(document(schedule=script), skip=True)
+    assert [(entry.at_s, entry.fault) for entry in plan.schedule] == [(5, "kill")]
+
+
+def test_a_stored_plan_remembers_what_was_skipped(monkeypatch):
+    on(monkeypatch, Crippled)
+    plan = settle(document(faults=["kill", "partition"]), skip=True)
+    again = from_document(json.loads(json.dumps(plan.to_json())))
+    assert again.skipped == plan.skipped
+
+
+def test_a_backend_where_no_node_can_run_carries_no_fault(monkeypatch):
+    class Down(FakeCluster):
+        async def probe(self, ability):
+            return NO_NFT
+
+    on(monkeypatch, lambda *_: Down())
+    tried = try_backend(from_document(document()), ["kill", "pause"])
+    assert tried.backend == NO_NFT
+    assert tried.faults == {"kill": NO_NFT, "pause": NO_NFT}
+
+
+def test_a_backend_that_does_not_come_up_says_why(monkeypatch):
+    class Fails(Crippled):
+        async def up(self):
+            raise BackendError("no room left")
+
+    on(monkeypatch, Fails)
+    assert try_backend(from_document(document()), ["partition"]).backend.reason == "no room left"
+
+
+@pytest.mark.cluster
+def test_a_throw_away_cluster_really_runs_and_leaves_nothing(tmp_path, monkeypatch):
+    monkeypatch.setenv("TMPDIR", str(tmp_path))
+    monkeypatch.setattr("tempfile.tempdir", None)
+    seen = []
+
+    async def look(backend):
+        seen.extend([await backend.state(node) for node in backend.nodes])
+        assert (await backend.measure_link(("n1", "n2"))).works
+
+    trial._try(from_document(document()), look, up=True)
+    assert seen == ["running"] * 3
+    assert list(tmp_path.iterdir()) == []
+    assert not [one for one in find_leftovers(tmp_path) if one.run_id.startswith(TRIAL)]
+
+
+def kraftprobe(*arguments):
+    return CliRunner().invoke(main, [str(one) for one in arguments], prog_name="kraftprobe")
+
+
+def test_the_command_line_refuses_before_anything_starts(monkeypatch, tmp_path):
+    on(monkeypatch, Crippled)
+    result = kraftprobe("run", "--faults", "kill,partition", "--runs", tmp_path / "runs")
+    assert result.exit_code == 2
+    lines = result.stderr.splitlines()
+    assert len(lines) == 2
+    assert lines[0].startswith("kraftprobe: partition cannot work on backend local: nft not found")
+    assert not (tmp_path / "runs").exists()
+
+
+@pytest.fixture(scope="module")
+def partial_run(tmp_path_factory):
+    """A whole short run of fake nodes in which partitions were skipped."""
+    runs = tmp_path_factory.mktemp("partial")
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(running, "WarmSession", NoSpark)
+        on(patch, Crippled)
+        patch.setattr(running, "checks_for", fast_checks)
+        plan = runs / "plan.toml"
+        plan.write_text(
+            'faults = ["partition"]\nduration_s = 3\n[[schedule]]\nat_s = 0.5\nfault = "kill"\n'
+            'for_s = 1\n[[schedule]]\nat_s = 2\nfault = "partition"\nfor_s = 0.5\n'
+            "[expectations]\nmin_operations = 5\nleader_changes = 0\n"
+        )
+        result = kraftprobe("run", "--campaign", plan, "--runs", runs, "--skip-impossible")
+    (folder,) = (runs / "plan").iterdir()
+    return result, folder
+
+
+def fast_checks(plan):
+    """Fake nodes leave no logs: judge by the journal alone."""
+    return (CheckSpec("exercised", running._expected(plan)),)
+
+
+def test_a_pass_that_skipped_something_is_told_as_such(partial_run):
+    result, folder = partial_run
+    assert result.exit_code == 0, result.stderr
+    assert "SKIPPED partition: it cannot work here: nft not found" in result.stderr
+    verdict = result.stdout.splitlines()[-2]
+    assert verdict.startswith(f"PASS WITHOUT partition {folder.name}")
+    assert "SKIPPED as impossible there: partition" in result.stdout
+
+
+def test_the_stored_results_name_what_was_skipped(partial_run):
+    results = json.loads((partial_run[1] / "results.json").read_text())
+    assert results["verdict"] == "PASS WITHOUT partition"
+    assert [row["fault"] for row in results["plan"]["skipped"]] == ["partition"]
+
+
+def test_the_report_names_what_was_skipped_beside_the_verdict(partial_run):
+    page = (partial_run[1] / "report.html").read_text()
+    assert '<header class="verdict pass partial">' in page
+    assert "WITHOUT partition" in page
+    assert "nft not found (remedy: apt install nftables)" in page
+
+
+def test_the_junit_file_has_a_skipped_test_case(partial_run):
+    text = (partial_run[1] / "junit.xml").read_text()
+    assert 'skipped="1"' in text
+    assert '<skipped message="it cannot work there: nft not found" />' in text
+    assert "WITHOUT partition" in text
+
+
+def test_the_gate_opens_for_it_only_when_told_to(partial_run):
+    folder = partial_run[1]
+    closed = kraftprobe("gate", folder)
+    assert closed.exit_code == 4
+    assert "PASS WITHOUT partition: it was not tried with these" in closed.stdout
+    opened = kraftprobe("gate", "--allow-skipped", folder)
+    assert opened.exit_code == 0
+    assert "PASS WITHOUT partition" in opened.stdout
+
+
+def test_a_run_of_which_nothing_is_left_is_under_exercised(monkeypatch, tmp_path):
+    monkeypatch.setattr(running, "WarmSession", NoSpark)
+    monkeypatch.setattr(running, "checks_for", fast_checks)
+    on(monkeypatch, Crippled)
+    plan = tmp_path / "plan.toml"
+    plan.write_text('duration_s = 1\n[[schedule]]\nat_s = 0.5\nfault = "partition"\n')
+    result = kraftprobe(
+        *("run", "--campaign", plan, "--runs", tmp_path, "--skip-impossible", "--no-report")
+    )
+    assert result.exit_code == 4, result.stderr
+    assert "every fault that was asked for was skipped: partition" in result.stdout
