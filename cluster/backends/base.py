@@ -172,7 +172,7 @@ class Backend(Protocol):
     async def measure_link(self, link: Link, timeout_s: float = 0.5) -> LinkMeasure:
         """Try whether bytes pass from the link's source to its target, in that direction only.
 
-        Needs both nodes running: where one is not, nothing answers and nothing seems to pass.
+        Both nodes must run: what is seen of a link of a dead or paused node depends on the place.
         Silence takes the whole time-out to establish.
         """
 

@@ -31,7 +31,13 @@ from cluster.backends.hosts import NODE_OUTPUT, HostPorts
 from cluster.backends.netns import keeper
 from cluster.backends.netns.running import run_command
 from cluster.backends.netns.trees import mounted_below, unpack
-from cluster.backends.processes import LocalProcess, RecordedProcess, labels, record_process
+from cluster.backends.processes import (
+    LocalProcess,
+    RecordedProcess,
+    labels,
+    record_process,
+    tail_of,
+)
 
 HUB_ADDRESS = "10.0.0.254"
 _PREFIX = 24
@@ -40,6 +46,7 @@ INTERFACE = "eth0"
 _TOOLS = ("unshare", "nsenter", "ip", "nft")
 _PACKAGES = {"unshare": "util-linux", "nsenter": "util-linux", "ip": "iproute2", "nft": "nftables"}
 _KEEPER_TIMEOUT_S = 10.0
+_CAP_NET_ADMIN, _CAP_SYS_ADMIN = 12, 21
 _ENTER_FOLDER = 'cd "$0" && exec "$@"'
 
 
@@ -77,7 +84,7 @@ class NetnsProvider:
     def __init__(self, run_folder: Path, run_id: str) -> None:
         self.run_id = run_id
         self._run_folder = run_folder.absolute()
-        self._privileged = os.geteuid() == 0
+        self._privileged = may_make_namespaces()
         self._keeper: asyncio.subprocess.Process | None = None
         self._control: socket.socket | None = None
         self._talking = asyncio.Lock()
@@ -196,16 +203,18 @@ class NetnsProvider:
         try:
             user = () if self._privileged else ("--user", "--map-root-user")
             program = str(Path(keeper.__file__))
-            self._keeper = await asyncio.create_subprocess_exec(
-                *("unshare", *user, "--net", "--mount", "--"),
-                *(sys.executable, "-I", "-S", program, str(theirs.fileno())),
-                env={**os.environ, **labels(self.run_id)},
-                stdin=asyncio.subprocess.DEVNULL,
-                stdout=asyncio.subprocess.DEVNULL,
-                stderr=asyncio.subprocess.PIPE,
-                pass_fds=(theirs.fileno(),),
-                start_new_session=True,
-            )
+            self._run_folder.mkdir(parents=True, exist_ok=True)
+            with self._output().open("ab") as output:
+                self._keeper = await asyncio.create_subprocess_exec(
+                    *("unshare", *user, "--net", "--mount", "--"),
+                    *(sys.executable, "-I", "-S", program, str(theirs.fileno())),
+                    env={**os.environ, **labels(self.run_id)},
+                    stdin=asyncio.subprocess.DEVNULL,
+                    stdout=output,
+                    stderr=output,
+                    pass_fds=(theirs.fileno(),),
+                    start_new_session=True,
+                )
         except OSError as error:
             ours.close()
             raise BackendError(f"cannot start unshare: {error}") from error
@@ -248,7 +257,10 @@ class NetnsProvider:
         command = (*inside, "ip", "-batch", "-")
         done = await run_command(command, environment, batch.encode(), _KEEPER_TIMEOUT_S)
         if done.exit_code != 0:
-            raise BackendError(f"namespaces cannot be connected: {_first_line(done)}")
+            told = _first_line(done)
+            if "not permitted" in told:  # AppArmor grants a user namespace, and nothing inside
+                raise BackendError(refusal(told))
+            raise BackendError(f"namespaces cannot be connected: {told}")
 
     async def _ask(self, line: bytes) -> bytes:
         loop = asyncio.get_running_loop()
@@ -261,7 +273,8 @@ class NetnsProvider:
             except (OSError, TimeoutError):
                 answer = b""
         if not answer:
-            raise BackendError(await self._why_no_keeper())
+            told = tail_of(self._output())
+            raise BackendError(refusal(told[-1] if told else "the keeper of them is gone"))
         return answer
 
     async def _socket(self) -> socket.socket:
@@ -278,14 +291,8 @@ class NetnsProvider:
             raise ConnectionError("the keeper of the namespaces is gone")
         return socket.socket(fileno=numbers[0])
 
-    async def _why_no_keeper(self) -> str:
-        assert self._keeper is not None, "started"
-        assert self._keeper.stderr is not None, "a pipe"
-        with contextlib.suppress(TimeoutError):
-            async with asyncio.timeout(1):
-                told = (await self._keeper.stderr.read()).decode(errors="replace").strip()
-                return refusal(told.splitlines()[-1] if told else "it says nothing")
-        return "the keeper of the namespaces does not answer"
+    def _output(self) -> Path:
+        return self._run_folder / "netns.log"
 
 
 _HUB_SETUP = (
@@ -321,23 +328,33 @@ async def _readable(one: socket.socket) -> None:
 
 def refusal(told: str) -> str:
     """Say in one line that this machine lets its users make no namespaces, and what would help."""
-    remedy = ""
-    for name, bad in _SWITCHES.items():
-        path = Path("/proc/sys", *name.split("/"))
+    remedies = []
+    for switch, (forbids, allows) in _SWITCHES.items():
         with contextlib.suppress(OSError):
-            if path.read_text().strip() == bad:
-                key = name.replace("/", ".")
-                good = {"0": "1" if "clone" in name else "15000", "1": "0"}[bad]
-                remedy = f"; as root: sysctl -w {key}={good}"
-    return f"this machine does not let this user make namespaces: {told}{remedy}"
+            if (_SYSCTL / switch.replace(".", "/")).read_text().strip() == forbids:
+                remedies.append(f"; as root: sysctl -w {switch}={allows}")
+    line = f"this machine does not let this user make namespaces: {told}"
+    return line + "".join(remedies)
 
 
+_SYSCTL = Path("/proc/sys")
 _SWITCHES = {
-    "kernel/unprivileged_userns_clone": "0",
-    "user/max_user_namespaces": "0",
-    "kernel/apparmor_restrict_unprivileged_userns": "1",
+    "kernel.unprivileged_userns_clone": ("0", "1"),
+    "user.max_user_namespaces": ("0", "15000"),
+    "kernel.apparmor_restrict_unprivileged_userns": ("1", "0"),
 }
-"""Switches of distributions, and the value that forbids it."""
+"""Switches of distributions: the value that forbids namespaces to users, one that allows them."""
+
+
+def may_make_namespaces() -> bool:
+    """Whether this process needs no user namespace: it has CAP_SYS_ADMIN and CAP_NET_ADMIN."""
+    try:
+        status = Path("/proc/self/status").read_text()
+    except OSError:
+        return False
+    effective = next(line for line in status.splitlines() if line.startswith("CapEff:"))
+    capabilities = int(effective.split()[1], 16)
+    return all(capabilities >> number & 1 for number in (_CAP_NET_ADMIN, _CAP_SYS_ADMIN))
 
 
 def _refuse_without_tools() -> None:

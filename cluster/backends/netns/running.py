@@ -32,6 +32,6 @@ async def run_command(
     finally:
         if process.returncode is None:
             process.kill()
-            await process.wait()
+            await process.communicate()  # to the end of its pipes, so that they are closed
     assert process.returncode is not None, "it has ended"
     return Completed(process.returncode, stdout, stderr)
