@@ -12,7 +12,7 @@ from cluster.backends.hosts import HostProvider
 from cluster.backends.lifecycle import Incarnation
 from cluster.backends.linkprobe import LinkProber
 from cluster.backends.linkrules import LinkRules
-from cluster.backends.processes import labels
+from cluster.backends.processes import TRIAL, labels
 
 MakeProvider = Callable[[Path, str], HostProvider]
 """From a run folder and a run id."""
@@ -25,7 +25,7 @@ _SILENCE_S = 0.2
 async def probe(make: MakeProvider, ability: Ability) -> Probe:
     """Try one ability; leaves nothing behind."""
     with tempfile.TemporaryDirectory(prefix="kraftprobe-") as folder:
-        run_id = Path(folder).name
+        run_id = TRIAL + Path(folder).name
         provider = make(Path(folder), run_id)
         try:
             if ability is Ability.LINKS:

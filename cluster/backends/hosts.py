@@ -87,6 +87,8 @@ class HostPorts:
     controller: int = 9093
     link_agent: int = 9094
     """TCP for the harness's questions, UDP for probes (`cluster.backends.linkagent`)."""
+    link_shaper: int = 9095
+    """TCP for the harness's orders (`cluster.backends.linkshaper`)."""
 
 
 class HostProvider(Protocol):
@@ -116,14 +118,21 @@ class HostProvider(Protocol):
         """Write files, by path relative to the node's folder; parents are made. BackendError."""
 
     async def start(
-        self, node: str, command: Sequence[str], environment: Mapping[str, str], output: str
+        self,
+        node: str,
+        command: Sequence[str],
+        environment: Mapping[str, str],
+        output: str,
+        *,
+        privileged: bool = False,
     ) -> StartedProcess:
         """Start a process in the node's host, in its folder, in a session of its own.
 
         `environment` comes over what processes there have anyway. stdout and stderr are appended to
         `output`, a path relative to the folder. Returns as soon as it is started; raises
         BackendError when it cannot be. Used for nodes (`output` is NODE_OUTPUT then, and
-        `Host.pid` names the latest such process) and for helpers beside them.
+        `Host.pid` names the latest such process) and for helpers beside them; `privileged` ones
+        need what `Host.run` may do.
         """
 
     async def fetch(self, node: str, destination: Path) -> None:

@@ -125,7 +125,13 @@ class NetnsProvider:
             raise BackendError(f"{node}: {error}") from error
 
     async def start(
-        self, node: str, command: Sequence[str], environment: Mapping[str, str], output: str
+        self,
+        node: str,
+        command: Sequence[str],
+        environment: Mapping[str, str],
+        output: str,
+        *,
+        privileged: bool = False,  # noqa: ARG002  (all are root of their namespaces)
     ) -> LocalProcess:
         """See `HostProvider.start`."""
         host = self._hosts[node]
