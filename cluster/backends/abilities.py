@@ -15,7 +15,7 @@ import enum
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import PurePath
-from typing import Protocol
+from typing import Any, Protocol
 
 from cluster.backends.terms import Link, Probe
 
@@ -63,6 +63,26 @@ class Host(Protocol):
 
     async def pid(self) -> int | None:
         """Name the node's live process by its number inside the host; None when there is none."""
+
+
+class Surroundings(Protocol):
+    """What an ability must have in place before a node starts: a clock's file, a disk's mount.
+
+    A backend calls `prepare` before every start of a node, and gives the node's process what it
+    answers; `relax` before it stops all nodes, and `release` when they have ended.
+    """
+
+    async def prepare(self, node: str) -> Mapping[str, str]:
+        """Put it in place where it is not, and name the variables of the node's environment.
+
+        Raises BackendError.
+        """
+
+    async def relax(self) -> None:
+        """End every fault in force, as the nodes are to stop now. Idempotent; never raises."""
+
+    async def release(self) -> None:
+        """Take everything away, the node's files in place. Idempotent; never raises."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -115,6 +135,8 @@ class ClockSetting:
     offset_ms: float = 0.0
     rate: float = 1.0
     """Seconds that it shows to have passed in a true second; 1 is no drift."""
+    period_ms: float | None = None
+    """Strobe: it shows the offset and the true time in turn, each for this long."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -123,7 +145,7 @@ class ClockMeasure:
 
     wall_offset_ms: float
     monotonic_offset_ms: float
-    """Since the ability last looked; 0 unless the fault leaks into the monotonic clock."""
+    """0 unless the fault leaks into the monotonic clock."""
 
 
 class Clocks(Protocol):
@@ -167,11 +189,22 @@ class DiskMeasure:
     """The errno's name: "ENOSPC", "EIO", ...; None when both succeeded or hang."""
 
 
+class Damage(enum.StrEnum):
+    """What may befall the files of a dead node behind its back."""
+
+    BIT_FLIP = "bit-flip"
+    """The lowest bit of one byte is another."""
+    TRUNCATE = "truncate"
+    """A file ends at a byte, and what followed is gone."""
+    WIPE = "wipe"
+    """Every file is gone: another disk, empty."""
+
+
 class Disks(Protocol):
     """Disks that stall, slow down, fill up, fail, lose what was not fsynced, and rot."""
 
-    async def probe(self, fault: DiskFault | None) -> Probe:
-        """Try it on a throw-away disk; None: power loss and damage."""
+    async def probe(self, fault: DiskFault | Damage | None) -> Probe:
+        """Try it on a throw-away disk; None: power loss."""
 
     async def set(self, node: str, fault: DiskFault, parameters: Mapping[str, float]) -> None:
         """Let the node's disk misbehave so; faults of several kinds may be in force at once."""
@@ -182,17 +215,30 @@ class Disks(Protocol):
     async def measure(self, node: str, timeout_s: float = 0.5) -> DiskMeasure:
         """Write and fsync a file of the toolkit's own on the node's disk."""
 
-    async def power_loss(self, node: str) -> Mapping[str, int]:
+    async def hits(self, node: str) -> Mapping[DiskFault, int]:
+        """Tell how many calls of the node each kind has hit since it was last set."""
+
+    async def power_loss(
+        self, node: str, *, held_ms: float = 0.0, torn: bool = False
+    ) -> Mapping[str, Any]:
         """Kill the node and lose every byte, name and length that was not fsynced.
 
-        Answers what was lost: {"bytes": ..., "files": ...}. The node stays dead.
+        `held_ms`: for so long before, no fsync comes back, so that there is something to lose.
+        `torn`: of the last un-fsynced write the first half survives, and so do writes before it.
+        Answers what was lost: {"bytes": ..., "files": ..., ...}. The node stays dead.
         """
 
-    async def damage(self, node: str, kind: str, at: Mapping[str, float]) -> Mapping[str, object]:
-        """Damage the files of a dead node: "bit-flip", "truncate", "wipe"; answers what and where.
+    async def files(self, node: str) -> Mapping[str, int]:
+        """List the node's files: path below its data folder -> size in bytes, sorted."""
 
-        `at` says where as fractions (0 to 1) of the files' list and of the file's length.
-        """
+    async def read(self, node: str, path: str) -> bytes:
+        """Read one of them whole."""
+
+    async def damage(self, node: str, kind: Damage, path: str = "", position: int = 0) -> None:
+        """Damage the files of a dead node, and keep aside what they held. WIPE needs no path."""
+
+    async def restore(self, node: str) -> int:
+        """Undo all damage to a dead node's files, as from a copy; answers how many there were."""
 
 
 class Limits(Protocol):

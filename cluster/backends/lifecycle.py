@@ -13,6 +13,7 @@ import socket
 from collections.abc import Awaitable, Callable, Mapping
 from pathlib import Path
 
+from cluster.backends.abilities import Surroundings
 from cluster.backends.base import (
     BackendError,
     ClientNetwork,
@@ -123,6 +124,7 @@ class ProcessBackend:
         self.nodes = tuple(f"n{number}" for number in range(1, node_count + 1))
         self.before_start: list[BeforeStart] = []
         """What abilities want done before each start of a node, in this order."""
+        self._surroundings: list[Surroundings] = []
         self._run_folder = run_folder.absolute()
         self._endpoints: dict[tuple[str, Listener], Endpoint] = {}
         self._incarnations: dict[str, list[Incarnation]] = {node: [] for node in self.nodes}
@@ -147,19 +149,30 @@ class ProcessBackend:
         """Give back what held the nodes, which are dead."""
         raise NotImplementedError
 
+    def surround(self, surroundings: Surroundings) -> None:
+        """Put this in place before each start of a node, and take it away at the end."""
+        self._surroundings.append(surroundings)
+        self.before_start.append(surroundings.prepare)
+
     # -- Backend ---------------------------------------------------------------------------------
 
     async def down(self) -> None:
         """See `Backend.down`."""
         self._down = True
         try:
+            for surroundings in self._surroundings:
+                await surroundings.relax()  # or no node could bring to disk what it has
             with contextlib.suppress(BackendError):
                 await self._before_goodbye()
             with contextlib.suppress(BackendError):  # nodes that cannot be asked are killed
                 await self._ask_all_to_end()
         finally:
             self._kill_all()
-            await self._release()
+            try:
+                for surroundings in self._surroundings:
+                    await surroundings.release()
+            finally:
+                await self._release()
         ends = [one.ended for started in self._incarnations.values() for one in started]
         if ends:
             await asyncio.wait(ends, timeout=_KILL_TIMEOUT_S)

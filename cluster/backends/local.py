@@ -10,7 +10,7 @@ import asyncio
 import itertools
 import socket
 import sys
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Collection, Iterable, Iterator, Mapping
 from pathlib import Path
 
 from cluster.backends import localprobe
@@ -25,6 +25,9 @@ from cluster.backends.base import (
 from cluster.backends.hosts import StartedProcess, plain_connect
 from cluster.backends.lifecycle import ProcessBackend
 from cluster.backends.linkproxy import HOST, LinkProxies
+from cluster.backends.localhost import LocalHost
+from cluster.backends.machine.equip import Need, equip
+from cluster.backends.machine.programs import Machine
 from cluster.backends.nodeports import NodePorts
 from cluster.backends.processes import LocalProcess, RecordedProcess, labels, record_process
 from cluster.ports import Endpoint
@@ -37,7 +40,7 @@ class LocalBackend(ProcessBackend):
     """See `cluster.backends.base.Backend`. Nothing happens before `up`.
 
     `first_port`: nodes use first_port, first_port + 1, ... (client and controller listener of n1,
-    then of n2, ...) instead of free ports.
+    then of n2, ...) instead of free ports. `needs`: see `cluster.backends.machine.equip`.
     """
 
     name = "local"
@@ -50,12 +53,20 @@ class LocalBackend(ProcessBackend):
         run_id: str,
         *,
         first_port: int | None = None,
+        needs: Collection[Need] = (),
     ) -> None:
         super().__init__(system, run_folder, node_count, run_id)
         self._first_port = first_port
         self._ports = NodePorts(HOST)
         self._proxies = LinkProxies(self.nodes, self.endpoint)
-        self._abilities = Abilities()
+        environment = labels(run_id)
+        machines = {
+            node: Machine(
+                LocalHost(node, self.node_folder(node), environment, self.process), sys.executable
+            )
+            for node in self.nodes
+        }
+        self._abilities = equip(self, machines, needs)
 
     async def probe(self, ability: Ability) -> Probe:
         """Try it with a process and a proxy of its own."""

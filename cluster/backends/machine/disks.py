@@ -1,0 +1,298 @@
+"""Disks that fail, over a `Host`: a FUSE filesystem over each node's data folder, and damage.
+
+`prepare` mounts `cluster.backends.machine.faultfs` over the data folder before the node's first
+start; it stays for all incarnations. `release` unmounts, and the files are where they always were.
+Damage to files needs no mount: it is done to a dead node's folder, through the mount where there
+is one, and what it replaced is kept beside.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import json
+from collections.abc import Awaitable, Callable, Mapping
+from pathlib import PurePath
+from typing import Any
+
+from cluster.backends.abilities import Damage, DiskFault, DiskMeasure
+from cluster.backends.base import BackendError, NodeState, Probe
+from cluster.backends.machine import damage
+from cluster.backends.machine.mounts import mount_label, mounts, unmount
+from cluster.backends.machine.programs import Machine, run_program
+from cluster.backends.processes import labels, own_identity
+
+HOLD = "hold"
+CATCH_S = 1.5
+"""How long a power loss waits for something un-fsynced to be there, so that it loses something."""
+_MOUNT_TIMEOUT_S = 15.0
+_POLL_S = 0.01
+
+_ASK = """
+import os, socket
+os.chdir(argument["state"])
+connection = socket.socket(socket.AF_UNIX)
+connection.settimeout(5)
+connection.connect("control")
+with connection, connection.makefile("rwb") as stream:
+    stream.write(json.dumps(argument["request"]).encode() + b"\\n")
+    stream.flush()
+    answer(json.loads(stream.readline()))
+"""
+_MEASURE = """
+import errno, os, time
+path = os.path.join(argument["folder"], ".kraftprobe-measure")
+told = {"write_ms": None, "fsync_ms": None, "error": None}
+def tell():
+    print(json.dumps(told), flush=True)
+try:
+    file = os.open(path, os.O_RDWR | os.O_CREAT | os.O_TRUNC, 0o644)
+    begun = time.monotonic()
+    os.write(file, b"measure")
+    told["write_ms"] = (time.monotonic() - begun) * 1e3
+    tell()
+    begun = time.monotonic()
+    os.fsync(file)
+    told["fsync_ms"] = (time.monotonic() - begun) * 1e3
+    os.close(file)
+except OSError as error:
+    told["error"] = errno.errorcode.get(error.errno, str(error.errno))
+tell()
+try:
+    os.unlink(path)
+except OSError:
+    pass
+"""
+_CANARY = """
+import os
+path = os.path.join(argument["folder"], ".kraftprobe-canary")
+if argument["do"] == "plant":
+    file = os.open(path, os.O_RDWR | os.O_CREAT | os.O_TRUNC, 0o644)
+    os.write(file, b"kept")
+    os.fsync(file)
+    folder = os.open(argument["folder"], os.O_RDONLY)
+    os.fsync(folder)
+    os.write(file, b"lost")
+    answer("")
+else:
+    with open(path, "rb") as file:
+        found = file.read().decode()
+    os.unlink(path)
+    answer(found)
+"""
+
+Kill = Callable[[str], Awaitable[None]]
+State = Callable[[str], Awaitable[NodeState]]
+
+
+class FuseDisks:
+    """See `cluster.backends.abilities.Disks` and `Surroundings`.
+
+    `hosts`: where the filesystems are mounted and looked at: a node's own host, or the machine
+    around it where the node's place shows what is mounted outside. `folders`: the data folders
+    there. `kill` and `state` are the backend's.
+    """
+
+    def __init__(
+        self,
+        hosts: Mapping[str, Machine],
+        folders: Mapping[str, PurePath],
+        run_id: str,
+        kill: Kill,
+        state: State,
+    ) -> None:
+        self._hosts = hosts
+        self._folders = folders
+        self._run_id = run_id
+        self._kill = kill
+        self._state = state
+        self._mounted: set[str] = set()
+        self._locks = {node: asyncio.Lock() for node in hosts}
+
+    # -- Surroundings ----------------------------------------------------------------------------
+
+    async def prepare(self, node: str) -> Mapping[str, str]:
+        """See `Surroundings.prepare`."""
+        if node not in self._mounted:
+            await self._mount(self._hosts[node], self._folders[node], node)
+            self._mounted.add(node)
+        return {}
+
+    async def relax(self) -> None:
+        """See `Surroundings.relax`."""
+        for node in sorted(self._mounted):
+            with contextlib.suppress(BackendError):  # a filesystem that is gone stalls nobody
+                await self._tell(node, {"verb": "clear"})
+
+    async def release(self) -> None:
+        """See `Surroundings.release`."""
+        try:
+            for node in sorted(self._mounted):
+                with contextlib.suppress(BackendError):  # what stays is found by its label
+                    await self._unmount(self._hosts[node], self._folders[node])
+        except asyncio.CancelledError:
+            for mount in [one for one in mounts() if one.run_id == self._run_id]:
+                unmount(mount)
+            raise
+        self._mounted.clear()
+
+    async def _mount(self, host: Machine, folder: PurePath, node: str) -> None:
+        await self._checked(host, ["mkdir", "-p", str(folder)])
+        label = mount_label(self._run_id, own_identity(), node)
+        variables = [f"{name}={value}" for name, value in labels(self._run_id).items()]
+        await self._checked(
+            host,
+            ["env", *variables, host.interpreter, "-m", "cluster.backends.machine.faultfs"]
+            + [str(folder), str(_state_folder(folder)), label],
+        )
+
+    async def _unmount(self, host: Machine, folder: PurePath) -> None:
+        await self._ask(host, folder, {"verb": "end"})
+        done = await host.run(["umount", str(folder)])
+        if done.exit_code != 0:
+            done = await host.run(["fusermount3", "-u", str(folder)])
+        if done.exit_code != 0:
+            await self._checked(host, ["umount", "-l", str(folder)])
+
+    async def _checked(self, host: Machine, command: list[str]) -> None:
+        done = await host.run(command, timeout_s=_MOUNT_TIMEOUT_S)
+        if done.exit_code != 0:
+            told = done.stderr.decode(errors="replace").strip().splitlines()
+            raise BackendError(f"{host.node}: {told[-1] if told else command}")
+
+    # -- Disks -----------------------------------------------------------------------------------
+
+    async def probe(self, fault: DiskFault | Damage | None) -> Probe:
+        """See `Disks.probe`: mounts over a throw-away folder and fills that disk."""
+        if isinstance(fault, Damage):
+            return Probe(possible=True)
+        host = next(iter(self._hosts.values()))
+        folder = host.folder / "probe-disk"
+        try:
+            await self._mount(host, folder, "probe")
+            try:
+                request = {"verb": "set", "fault": DiskFault.FULL}
+                await self._ask(host, folder, request)
+                error = (await self._measured(host, folder, 2.0)).error
+            finally:
+                await self._unmount(host, folder)
+                await host.run(["rmdir", str(folder)])
+        except BackendError as refusal:
+            remedy = "a machine with /dev/fuse and libfuse3: apt-get install fuse3"
+            return Probe(possible=False, reason=str(refusal), remedy=remedy)
+        if error != "ENOSPC":
+            return Probe(possible=False, reason=f"a full disk answered {error}")
+        return Probe(possible=True)
+
+    async def set(self, node: str, fault: DiskFault, parameters: Mapping[str, float]) -> None:
+        """See `Disks.set`."""
+        assert fault is not DiskFault.TORN_WRITE, "that is a way to lose power"
+        request = {"verb": "set", "fault": fault, "parameters": dict(parameters)}
+        await self._tell(node, request)
+
+    async def clear(self, node: str, fault: DiskFault) -> None:
+        """See `Disks.clear`."""
+        await self._tell(node, {"verb": "clear", "fault": fault})
+
+    async def measure(self, node: str, timeout_s: float = 0.5) -> DiskMeasure:
+        """See `Disks.measure`."""
+        return await self._measured(self._hosts[node], self._folders[node], timeout_s)
+
+    async def hits(self, node: str) -> Mapping[DiskFault, int]:
+        """See `Disks.hits`."""
+        told = await self._tell(node, {"verb": "status"})
+        return {DiskFault(name): n for name, n in told["hits"].items() if name != HOLD}
+
+    async def power_loss(
+        self, node: str, *, held_ms: float = 0.0, torn: bool = False
+    ) -> Mapping[str, Any]:
+        """See `Disks.power_loss`. Fsyncs are held until something un-fsynced is there."""
+        host, folder = self._hosts[node], self._folders[node]
+        await run_program(host, _CANARY, {"folder": str(folder), "do": "plant"})
+        canary_bytes = len(b"lost")
+        await self._tell(node, {"verb": "set", "fault": HOLD})
+        try:
+            loop = asyncio.get_running_loop()
+            deadline_s = loop.time() + max(CATCH_S, held_ms / 1000)
+            while loop.time() < deadline_s:
+                told = await self._tell(node, {"verb": "status"})
+                if told["dirty_bytes"] > canary_bytes:
+                    break
+                await asyncio.sleep(_POLL_S)
+            await asyncio.sleep(held_ms / 1000)
+            await self._kill(node)
+            lost = await self._tell(node, {"verb": "power-loss", "torn": torn})
+        finally:
+            await self._tell(node, {"verb": "clear", "fault": HOLD})
+        found = await run_program(host, _CANARY, {"folder": str(folder), "do": "look"})
+        if found not in ("kept", "keptlo"):
+            raise BackendError(f"{node}: the power loss left {found!r} of a canary")
+        return {
+            "bytes": max(0, lost["bytes"] - canary_bytes),
+            "files": max(0, lost["files"] - 1),
+            "torn": lost["torn"],
+        }
+
+    async def files(self, node: str) -> Mapping[str, int]:
+        """See `Disks.files`."""
+        return dict(await self._damage(node, "list"))
+
+    async def read(self, node: str, path: str) -> bytes:
+        """See `Disks.read`."""
+        return bytes.fromhex(await self._damage(node, "read", path=path))
+
+    async def damage(self, node: str, kind: Damage, path: str = "", position: int = 0) -> None:
+        """See `Disks.damage`."""
+        await self._refuse_alive(node)
+        await self._damage(node, kind, path=path, position=position)
+
+    async def restore(self, node: str) -> int:
+        """See `Disks.restore`."""
+        await self._refuse_alive(node)
+        return int(await self._damage(node, "restore"))
+
+    # -- parts -----------------------------------------------------------------------------------
+
+    async def _refuse_alive(self, node: str) -> None:
+        if await self._state(node) is not NodeState.DEAD:
+            raise BackendError(f"{node} is alive: only a dead node's files can be damaged")
+
+    async def _damage(self, node: str, verb: str, **told: Any) -> Any:
+        folder = self._folders[node]
+        saved = folder.parent / f".{folder.name}-saved"
+        argument = {"folder": str(folder), "saved": str(saved), "verb": verb, **told}
+        return await run_program(self._hosts[node], damage.SOURCE, argument)
+
+    async def _tell(self, node: str, request: Mapping[str, Any]) -> dict[str, Any]:
+        if node not in self._mounted:
+            raise BackendError(f"{node} was not started on a disk that can fail")
+        async with self._locks[node]:
+            return await self._ask(self._hosts[node], self._folders[node], request)
+
+    async def _ask(
+        self, host: Machine, folder: PurePath, request: Mapping[str, Any]
+    ) -> dict[str, Any]:
+        argument = {"state": str(_state_folder(folder)), "request": request}
+        told: dict[str, Any] = await run_program(host, _ASK, argument)
+        if "error" in told:
+            raise BackendError(f"{host.node}: the filesystem: {told['error']}")
+        return told
+
+    async def _measured(self, host: Machine, folder: PurePath, timeout_s: float) -> DiskMeasure:
+        script = f"import json\nargument = {json.dumps({'folder': str(folder)})}\n{_MEASURE}"
+        # `timeout` of coreutils ends it, and what it had written until then is told.
+        command = ["timeout", "-s", "KILL", f"{timeout_s + 0.5:.3f}", host.interpreter]
+        done = await host.run([*command, "-I", "-S", "-c", script], timeout_s=timeout_s + 10)
+        lines = done.stdout.decode().splitlines()
+        told = json.loads(lines[-1]) if lines else {}
+        limit_ms = timeout_s * 1000
+        times = (told.get("write_ms"), told.get("fsync_ms"))
+        write_ms, fsync_ms = (None if ms is None or ms > limit_ms else float(ms) for ms in times)
+        return DiskMeasure(write_ms, fsync_ms, told.get("error"))
+
+
+def _state_folder(folder: PurePath) -> PurePath:
+    return folder.parent / f".{folder.name}-disk"
+
+
+

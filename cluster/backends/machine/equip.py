@@ -1,0 +1,50 @@
+"""Give a backend of processes the abilities of its machines: clocks, disks, limits."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Collection, Mapping
+from dataclasses import replace
+from pathlib import PurePath
+from typing import Literal
+
+from cluster.backends.abilities import Abilities
+from cluster.backends.lifecycle import ProcessBackend
+from cluster.backends.machine.clocks import FakedClocks, library
+from cluster.backends.machine.disks import FuseDisks
+from cluster.backends.machine.limits import ProcessLimits
+from cluster.backends.machine.programs import Machine
+
+Need = Literal["clocks", "disks"]
+"""What must be in place before nodes start, if a fault of the plan is to use it."""
+
+
+def equip(
+    backend: ProcessBackend,
+    machines: Mapping[str, Machine],
+    needs: Collection[Need],
+    *,
+    disk_machines: Mapping[str, Machine] | None = None,
+    abilities: Abilities | None = None,
+    clock_library: Callable[[], PurePath | None] = library,
+) -> Abilities:
+    """Add to `abilities` what the operating system of these machines can do.
+
+    `needs`: what the nodes are to be started with; without it an ability can be probed and not
+    used. `disk_machines`: where data folders are mounted, unless in the nodes' own hosts.
+    """
+    mounted = machines if disk_machines is None else disk_machines
+    clocks = FakedClocks(machines, clock_library())
+    disks = FuseDisks(
+        mounted,
+        {node: backend.system.data_folder(one.folder) for node, one in mounted.items()},
+        backend.run_id,
+        backend.kill,
+        backend.state,
+    )
+    if "clocks" in needs:
+        backend.surround(clocks)
+    if "disks" in needs:
+        backend.surround(disks)
+    return replace(
+        abilities or Abilities(), clocks=clocks, disks=disks, limits=ProcessLimits(machines)
+    )

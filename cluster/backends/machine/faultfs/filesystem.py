@@ -1,0 +1,172 @@
+"""The FUSE side: every call goes through the gate, is told to the bookkeeping, and passed on.
+
+Reads are never held: a node whose disk stalls must go on answering. Nor are changes of names, which
+would hold the kernel's lock of the folder. Kernel caches of attributes and names are off and reads
+are direct, since a power loss changes files behind the kernel's back; a program that maps files into
+memory for writing cannot run on it.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import threading
+from collections.abc import Iterator
+from typing import Any
+
+import mfusepy
+
+from cluster.backends.machine.faultfs.faults import Call, Faults
+from cluster.backends.machine.faultfs.volatile import Volatile
+
+OWN_PREFIX = ".kraftprobe-"
+"""Files of the toolkit's own in the root: for measuring."""
+
+_STAT = ("st_mode", "st_nlink", "st_uid", "st_gid", "st_size", "st_ino", "st_blocks")
+_TIMES = ("atime", "mtime", "ctime")
+
+
+class FaultFilesystem(mfusepy.Operations):  # type: ignore[misc]  # the package has no types
+    """Passes on to the folder `root`; see the module."""
+
+    use_ns = True
+
+    def __init__(self, root: str, volatile: Volatile, faults: Faults) -> None:
+        self._root = root
+        self._volatile = volatile
+        self._faults = faults
+        self.guard = threading.RLock()
+        """Held around a change and its bookkeeping, and around a power loss."""
+
+    def getattr(self, path: str, fh: int | None = None) -> dict[str, Any]:
+        """See fuse(4); so are all below."""
+        stat = os.fstat(fh) if fh is not None else os.lstat(self._below(path))
+        told = {name: getattr(stat, name) for name in _STAT}
+        return told | {f"st_{name}": getattr(stat, f"st_{name}_ns") for name in _TIMES}
+
+    def readdir(self, path: str, fh: int) -> list[str]:  # noqa: ARG002
+        return [".", "..", *sorted(os.listdir(self._below(path)))]  # noqa: PTH208  (names)
+
+    def open(self, path: str, flags: int) -> int:
+        descriptor = self._descriptor(path, flags)
+        if flags & os.O_TRUNC:
+            try:
+                self.truncate(path, 0, descriptor)
+            except OSError:
+                os.close(descriptor)
+                raise
+        return descriptor
+
+    def _descriptor(self, path: str, flags: int) -> int:
+        # To remember what a write replaces it must be read; positions come from the kernel.
+        kept = flags & ~(os.O_APPEND | os.O_TRUNC | os.O_CREAT | os.O_EXCL | os.O_DIRECT)
+        if flags & os.O_ACCMODE == os.O_WRONLY:
+            kept = kept & ~os.O_ACCMODE | os.O_RDWR
+        return os.open(self._below(path), kept)
+
+    def create(self, path: str, mode: int, fi: int | None = None) -> int:  # noqa: ARG002
+        with self._change("create", path, path):
+            return os.open(self._below(path), os.O_RDWR | os.O_CREAT, mode)
+
+    def read(self, path: str, size: int, offset: int, fh: int) -> bytes:  # noqa: ARG002
+        return os.pread(fh, size, offset)
+
+    def write(self, path: str, data: bytes, offset: int, fh: int) -> int:
+        grows = offset + len(data) > os.fstat(fh).st_size
+        with self._change("grow" if grows else "write", path):
+            self._volatile.will_write(fh, offset, len(data))
+            return os.pwrite(fh, data, offset)
+
+    def truncate(self, path: str, length: int, fh: int | None = None) -> int:
+        with self._change("write", path), self._opened(path, fh) as descriptor:
+            self._volatile.will_truncate(descriptor, length)
+            os.ftruncate(descriptor, length)
+        return 0
+
+    def fsync(self, path: str, datasync: int, fh: int) -> int:
+        try:
+            with self._change("fsync", path):
+                (os.fdatasync if datasync else os.fsync)(fh)
+                self._volatile.synced(fh)
+        except OSError as error:
+            if error.errno == mfusepy.errno.EIO:
+                with self.guard:
+                    self._volatile.lose(fh)
+            raise
+        return 0
+
+    def fsyncdir(self, path: str, datasync: int, fh: int) -> int:  # noqa: ARG002
+        with self._change("fsync", path):
+            descriptor = os.open(self._below(path), os.O_RDONLY | os.O_DIRECTORY)
+            try:
+                os.fsync(descriptor)
+            finally:
+                os.close(descriptor)
+            self._volatile.synced_folder(path.strip("/"))
+        return 0
+
+    def rename(self, old: str, new: str) -> int:
+        with self._change("removal", old, old, new):  # a full disk has room for another name
+            os.replace(self._below(old), self._below(new))  # noqa: PTH105  (plain strings)
+        return 0
+
+    def unlink(self, path: str) -> int:
+        with self._change("removal", path, path):
+            os.unlink(self._below(path))  # noqa: PTH108  (plain strings)
+        return 0
+
+    def mkdir(self, path: str, mode: int) -> int:
+        with self._change("create", path):
+            os.mkdir(self._below(path), mode)  # noqa: PTH102  (plain strings)
+        return 0
+
+    def rmdir(self, path: str) -> int:
+        with self._change("removal", path):
+            os.rmdir(self._below(path))  # noqa: PTH106  (plain strings)
+        return 0
+
+    def chmod(self, path: str, mode: int) -> int:
+        os.chmod(self._below(path), mode)  # noqa: PTH101  (plain strings)
+        return 0
+
+    def chown(self, path: str, uid: int, gid: int) -> int:
+        os.chown(self._below(path), uid, gid)
+        return 0
+
+    def utimens(self, path: str, times: tuple[int, int] | None = None) -> int:
+        os.utime(self._below(path), ns=times)
+        return 0
+
+    def statfs(self, path: str) -> dict[str, int]:
+        stat = os.statvfs(self._below(path))
+        names = ("bavail", "bfree", "blocks", "bsize", "favail", "ffree", "files", "frsize")
+        return {f"f_{name}": getattr(stat, f"f_{name}") for name in (*names, "namemax")}
+
+    def flush(self, path: str, fh: int) -> int:  # noqa: ARG002
+        return 0
+
+    def release(self, path: str, fh: int) -> int:  # noqa: ARG002
+        os.close(fh)
+        return 0
+
+    @contextlib.contextmanager
+    def _change(self, call: Call, path: str, *names: str) -> Iterator[None]:
+        """Pass the gate, then hold the lock; `names` are those that will be given or taken."""
+        own = path.startswith(f"/{OWN_PREFIX}")
+        self._faults.pass_gate(call, mfusepy.fuse_get_context()[2], own=own)
+        with self.guard:
+            if names:
+                self._volatile.will_change_names(*(name.strip("/") for name in names))
+            yield
+
+    @contextlib.contextmanager
+    def _opened(self, path: str, fh: int | None) -> Iterator[int]:
+        descriptor = os.open(self._below(path), os.O_RDWR) if fh is None else fh
+        try:
+            yield descriptor
+        finally:
+            if fh is None:
+                os.close(descriptor)
+
+    def _below(self, path: str) -> str:
+        return self._root + path

@@ -1,0 +1,231 @@
+"""What of a folder's files is not yet durable, and how to lose it.
+
+Changes go to the backing files at once; what they replaced is remembered until the fsync that
+makes them durable. A power loss puts everything back:
+
+- a file's bytes and length, to what they were at its last fsync;
+- a folder's names, to what they were at the folder's last fsync: a file that was created since
+  vanishes with all its synced content, a rename or a removal is undone.
+
+These are the terms of `cluster.ports.Disk` and of the simulated disk: POSIX promises no more, though
+many file systems keep more. Folders themselves count as durable at once. A removed file that a
+power loss may bring back is kept by a link in a folder beside, the graveyard, on the same device.
+
+Inodes are named by number: the graveyard's link keeps a number from being used again while it is
+remembered here.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+
+
+@dataclass(slots=True)
+class _Undo:
+    """One write or truncation: from `offset` on the bytes were `old`, the file `size` long."""
+
+    offset: int
+    old: bytes
+    size: int
+    new_bytes: int
+    order: int
+
+
+@dataclass(frozen=True, slots=True)
+class Lost:
+    """What a power loss took."""
+
+    bytes: int
+    """Written and not fsynced."""
+    files: int
+    """With changed content, or that vanished or came back."""
+    torn_path: str = ""
+    """File whose last write survived by half."""
+
+
+@dataclass(slots=True)
+class _Folder:
+    """Names that are durable, by inode, of a folder that changed since its last fsync."""
+
+    names: dict[str, int] = field(default_factory=dict)
+
+
+class Volatile:
+    """Bookkeeping over the folder `root` (any path or a name relative to the working folder).
+
+    Not thread-safe: the caller holds a lock around each call together with the change it tells of.
+    """
+
+    def __init__(self, root: str, graveyard: str) -> None:
+        self._root = root
+        self._graveyard = graveyard
+        self._files: dict[int, list[_Undo]] = {}
+        self._folders: dict[str, _Folder] = {}
+        self._buried: set[int] = set()
+        self._order = 0
+
+    @property
+    def dirty_bytes(self) -> int:
+        """Bytes that were written and not fsynced."""
+        return sum(undo.new_bytes for undos in self._files.values() for undo in undos)
+
+    # -- told before a change --------------------------------------------------------------------
+
+    def will_write(self, descriptor: int, offset: int, size: int) -> None:
+        """A write of so many bytes comes."""
+        stat = os.fstat(descriptor)
+        old = os.pread(descriptor, size, offset) if offset < stat.st_size else b""
+        self._remember(stat.st_ino, _Undo(offset, old, stat.st_size, size, 0))
+
+    def will_truncate(self, descriptor: int, size: int) -> None:
+        """The file will have another length."""
+        stat = os.fstat(descriptor)
+        old = os.pread(descriptor, max(0, stat.st_size - size), size)
+        self._remember(stat.st_ino, _Undo(size, old, stat.st_size, 0, 0))
+
+    def will_change_names(self, *paths: str) -> None:
+        """Names of files below root will be made, removed or given to other files."""
+        for path in paths:
+            folder = os.path.dirname(path)
+            if folder not in self._folders:
+                self._folders[folder] = _Folder(self._names_now(folder))
+            with contextlib.suppress(FileNotFoundError):
+                self._bury(self._below(path))
+
+    # -- told after an fsync ---------------------------------------------------------------------
+
+    def synced(self, descriptor: int) -> None:
+        """A file's content is durable."""
+        self._files.pop(os.fstat(descriptor).st_ino, None)
+
+    def synced_folder(self, folder: str) -> None:
+        """A folder's names are durable."""
+        self._folders.pop(folder, None)
+        self._unbury()
+
+    # -- losses ----------------------------------------------------------------------------------
+
+    def lose(self, descriptor: int) -> int:
+        """Put one file back to its last fsync, as where an fsync failed; returns bytes lost."""
+        undos = self._files.pop(os.fstat(descriptor).st_ino, [])
+        _roll_back(descriptor, undos)
+        return sum(undo.new_bytes for undo in undos)
+
+    def power_loss(self, *, torn: bool = False) -> Lost:
+        """Put everything back; with `torn` the newest un-fsynced write survives by half."""
+        last = max((u.order for undos in self._files.values() for u in undos), default=0)
+        lost_bytes, changed = self.dirty_bytes, set(self._files)
+        changed |= self._restore_names()
+        torn_path = ""
+        for path in self._all_files():
+            with _opened(self._below(path)) as descriptor:
+                undos = self._files.pop(os.fstat(descriptor).st_ino, [])
+                if torn and undos and undos[-1].order == last:
+                    torn_path = path
+                    undo = undos[-1]
+                    kept = undo.new_bytes // 2
+                    lost_bytes -= sum(u.new_bytes for u in undos[:-1]) + kept
+                    _tear(descriptor, undo, kept)
+                else:
+                    _roll_back(descriptor, undos)
+        self._files.clear()
+        self._unbury()
+        return Lost(lost_bytes, len(changed), torn_path)
+
+    def forget(self) -> None:
+        """Count everything as durable, as before an orderly unmount."""
+        self._files.clear()
+        self._folders.clear()
+        self._unbury()
+
+    # -- names -----------------------------------------------------------------------------------
+
+    def _restore_names(self) -> set[int]:
+        """Give every changed folder its durable names; returns the inodes that this concerned."""
+        changed: set[int] = set()
+        for folder in self._folders:  # first keep all, for a name may have moved between folders
+            for name in self._names_now(folder):
+                self._bury(self._below(_join(folder, name)))
+        for folder, durable in self._folders.items():
+            now = self._names_now(folder)
+            for name, inode in now.items():
+                if durable.names.get(name) != inode:
+                    os.unlink(self._below(_join(folder, name)))  # noqa: PTH108  (plain strings)
+                    changed.add(inode)
+            for name, inode in durable.names.items():
+                if now.get(name) != inode:
+                    os.link(f"{self._graveyard}/{inode}", self._below(_join(folder, name)))
+                    changed.add(inode)
+        self._folders.clear()
+        return changed
+
+    def _names_now(self, folder: str) -> dict[str, int]:
+        with os.scandir(self._below(folder)) as entries:
+            return {e.name: e.inode() for e in entries if e.is_file(follow_symlinks=False)}
+
+    def _all_files(self) -> list[str]:
+        found = []
+        for folder, _, names in os.walk(self._root):
+            relative = os.path.relpath(folder, self._root)
+            found += [_join("" if relative == "." else relative, name) for name in names]
+        return sorted(found)
+
+    def _bury(self, path: str) -> None:
+        inode = os.stat(path).st_ino  # noqa: PTH116  (plain strings)
+        if inode not in self._buried:
+            os.link(path, f"{self._graveyard}/{inode}")
+            self._buried.add(inode)
+
+    def _unbury(self) -> None:
+        """Forget removed files that no power loss brings back any more."""
+        needed = {inode for folder in self._folders.values() for inode in folder.names.values()}
+        for inode in sorted(self._buried - needed):
+            path = f"{self._graveyard}/{inode}"
+            if os.stat(path).st_nlink == 1:  # noqa: PTH116  (plain strings)
+                self._files.pop(inode, None)  # its number may be used again
+            os.unlink(path)  # noqa: PTH108  (plain strings)
+            self._buried.remove(inode)
+
+    def _below(self, path: str) -> str:
+        return f"{self._root}/{path}" if path else self._root
+
+    def _remember(self, inode: int, undo: _Undo) -> None:
+        self._order += 1
+        undo.order = self._order
+        self._files.setdefault(inode, []).append(undo)
+
+
+def _roll_back(descriptor: int, undos: list[_Undo]) -> None:
+    for undo in reversed(undos):
+        os.ftruncate(descriptor, undo.size)
+        _write_at(descriptor, undo.old, undo.offset)
+
+
+def _tear(descriptor: int, undo: _Undo, kept: int) -> None:
+    """Leave the first `kept` bytes of a write, and what was there before behind them."""
+    new = os.pread(descriptor, kept, undo.offset)
+    _roll_back(descriptor, [undo])
+    _write_at(descriptor, new, undo.offset)
+
+
+def _write_at(descriptor: int, data: bytes, offset: int) -> None:
+    view = memoryview(data)
+    while view:
+        written = os.pwrite(descriptor, view, offset)
+        view, offset = view[written:], offset + written
+
+
+@contextlib.contextmanager
+def _opened(path: str) -> Iterator[int]:
+    descriptor = os.open(path, os.O_RDWR)
+    try:
+        yield descriptor
+    finally:
+        os.close(descriptor)
+
+
+def _join(folder: str, name: str) -> str:
+    return f"{folder}/{name}" if folder else name

@@ -1,0 +1,99 @@
+"""Limits on a live process by prlimit(2): open files and file size."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+from cluster.backends.base import BackendError, Probe
+from cluster.backends.machine.programs import Machine, run_program
+
+LIMITS = {"descriptors": "RLIMIT_NOFILE", "file-size": "RLIMIT_FSIZE"}
+"""Names that plans use -> the kernel's."""
+
+_SET = """
+import resource
+number = getattr(resource, argument["limit"])
+soft, hard = resource.prlimit(argument["pid"], number)
+value = argument["value"]
+if value is not None:
+    wanted = value if hard == resource.RLIM_INFINITY else min(value, hard)
+    resource.prlimit(argument["pid"], number, (wanted, hard))
+now = resource.prlimit(argument["pid"], number)[0]
+answer([soft, now])
+"""
+
+_TRY = """
+import errno, os, resource
+number = getattr(resource, argument["limit"])
+resource.prlimit(0, number, (argument["value"], resource.getrlimit(number)[1]))
+error = ""
+try:
+    if argument["limit"] == "RLIMIT_NOFILE":
+        held = [os.open("/dev/null", os.O_RDONLY) for _ in range(64)]
+    else:
+        import signal, tempfile
+        signal.signal(signal.SIGXFSZ, signal.SIG_IGN)
+        with tempfile.TemporaryFile() as file:
+            os.write(file.fileno(), b"x")
+except OSError as caught:
+    error = errno.errorcode[caught.errno]
+answer(error)
+"""
+
+INFINITE = -1
+"""RLIM_INFINITY, as Python tells it."""
+
+
+class ProcessLimits:
+    """See `cluster.backends.abilities.Limits`."""
+
+    def __init__(self, hosts: Mapping[str, Machine]) -> None:
+        self._hosts = hosts
+        self._first: dict[tuple[str, int, str], int] = {}
+        """(node, pid, limit) -> soft limit before the first change of this process."""
+
+    async def probe(self, name: str) -> Probe:
+        """Let a throw-away process run into the limit."""
+        host = next(iter(self._hosts.values()))
+        value, wanted = (24, "EMFILE") if name == "descriptors" else (0, "EFBIG")
+        try:
+            error = await run_program(host, _TRY, {"limit": _kernel_name(name), "value": value})
+        except BackendError as refusal:
+            return Probe(possible=False, reason=str(refusal))
+        if error != wanted:
+            return Probe(possible=False, reason=f"a process over its limit saw {error or 'none'}")
+        return Probe(possible=True)
+
+    async def set(self, node: str, name: str, value: int | None) -> None:
+        """See `Limits.set`. Nothing happens where there is no process, or it has its own limit."""
+        pid = await self._hosts[node].pid()
+        if pid is None:
+            if value is None:
+                return
+            raise BackendError(f"{node} is dead: it has no limits")
+        key = (node, pid, name)
+        if value is None:
+            first = self._first.pop(key, None)
+            if first is not None:
+                await self._prlimit(node, pid, name, first)
+            return
+        before, _ = await self._prlimit(node, pid, name, value)
+        self._first.setdefault(key, before)
+
+    async def measure(self, node: str, name: str) -> int:
+        """See `Limits.measure`; -1 is no limit."""
+        pid = await self._hosts[node].pid()
+        if pid is None:
+            raise BackendError(f"{node} is dead: it has no limits")
+        return (await self._prlimit(node, pid, name, None))[1]
+
+    async def _prlimit(self, node: str, pid: int, name: str, value: int | None) -> tuple[int, int]:
+        argument = {"limit": _kernel_name(name), "pid": pid, "value": value}
+        before, now = await run_program(self._hosts[node], _SET, argument)
+        return int(before), int(now)
+
+
+def _kernel_name(name: str) -> str:
+    if name not in LIMITS:
+        raise BackendError(f"there is no limit {name!r}: {', '.join(LIMITS)}")
+    return LIMITS[name]

@@ -1,0 +1,69 @@
+"""The mounts that runs put over their nodes' data folders: labelled, found and removed.
+
+A mount is a run's when the kernel's table shows the toolkit's type and a label
+`kraftprobe#<run id>#<harness pid>:<its start time>#<node>` as its source. Nothing else is touched.
+"""
+
+from __future__ import annotations
+
+import re
+import shutil
+import subprocess
+import sys
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+
+from cluster.backends.base import ProcessIdentity
+
+FUSE_TYPE = "fuse.kraftprobe"
+_LABEL = re.compile(r"kraftprobe#([^#]+)#(\d+):([^#]+)#([^#]+)")
+_TIMEOUT_S = 10.0
+
+
+@dataclass(frozen=True, slots=True)
+class Mount:
+    """One mount of a run."""
+
+    run_id: str
+    harness: ProcessIdentity
+    node: str
+    folder: Path
+
+
+def mount_label(run_id: str, harness: ProcessIdentity, node: str) -> str:
+    """Name a mount so that it is known whose it is."""
+    assert "#" not in run_id, "a run's name has no number sign"
+    return f"kraftprobe#{run_id}#{harness.pid}:{harness.started}#{node}"
+
+
+def mounts() -> Iterator[Mount]:
+    """List the mounts of runs on this machine."""
+    if sys.platform != "linux":
+        return
+    for line in Path("/proc/self/mountinfo").read_text(encoding="utf-8").splitlines():
+        before, _, after = line.partition(" - ")
+        kind, source = after.split(" ")[:2]
+        found = _LABEL.fullmatch(_plain(source))
+        if kind == FUSE_TYPE and found:
+            run_id, pid, started, node = found.groups()
+            folder = Path(_plain(before.split(" ")[4]))
+            yield Mount(run_id, ProcessIdentity(int(pid), started), node, folder)
+
+
+def unmount(mount: Mount) -> bool:
+    """Unmount it, at once and whoever uses it; whether it is gone. What lies below reappears."""
+    for command in (["umount", "-l", str(mount.folder)], ["fusermount3", "-uz", str(mount.folder)]):
+        if mount not in set(mounts()):
+            return True
+        program = shutil.which(command[0])
+        if program is not None:
+            subprocess.run(  # noqa: S603  (names are ours)
+                [program, *command[1:]], check=False, capture_output=True, timeout=_TIMEOUT_S
+            )
+    return mount not in set(mounts())
+
+
+def _plain(text: str) -> str:
+    """Undo the octal escapes of the kernel's tables."""
+    return re.sub(r"\\(\d{3})", lambda found: chr(int(found.group(1), 8)), text)
