@@ -1,5 +1,7 @@
 """Find and end what a killed harness left behind, and nothing else.
 
+Processes are ended here; `abandoned_mounts` lists the mounts, which are taken away after them.
+
 A process belongs to a run if it carries the run's label in its environment, or if the run
 recorded its pid and start time. It is a leftover when the harness that started it is dead; while
 the harness lives its run is a campaign like any other, and is touched only when it is named.
@@ -17,6 +19,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from cluster.backends.base import RUN_LABEL, NodeState, ProcessIdentity
+from cluster.backends.machine.mounts import Mount, mounts
 from cluster.backends.processes import (
     HARNESS_LABEL,
     PROCESSES_FILE,
@@ -63,6 +66,20 @@ def find_leftovers(runs: Path | None = None, run_id: str | None = None) -> list[
             found[process.identity] = process.run_id
     order = sorted(found, key=lambda identity: (found[identity], identity.pid))
     return [Leftover(found[identity], identity, _command(identity.pid)) for identity in order]
+
+
+def abandoned_mounts(runs: Path | None = None, run_id: str | None = None) -> list[Mount]:
+    """List the mounts of dead harnesses, chosen as `find_leftovers` chooses processes."""
+    return [
+        mount
+        for mount in mounts()
+        if (mount.run_id == run_id or (run_id is None and _is_dead(mount.harness)))
+        and (
+            runs is None
+            or mount.folder.is_relative_to(runs.absolute())
+            or mount.run_id.startswith(TRIAL)
+        )
+    ]
 
 
 def clean(leftovers: Iterable[Leftover]) -> list[Leftover]:

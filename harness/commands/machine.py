@@ -8,7 +8,8 @@ from pathlib import Path
 import click
 from rich.console import Console
 
-from cluster.backends.cleanup import clean, find_leftovers
+from cluster.backends.cleanup import abandoned_mounts, clean, find_leftovers
+from cluster.backends.machine.mounts import unmount
 from harness.commands.options import runs_option
 from harness.doctor import examine, shortcomings, table, told
 from harness.errors import EXIT_USAGE
@@ -49,14 +50,22 @@ def doctor(*, as_json: bool, backends: tuple[str, ...]) -> int:
 @click.option("--run", "run_id", metavar="ID", help="Only this run, even if its harness lives.")
 @click.option("--all", "everywhere", is_flag=True, help="Runs of every folder on this machine.")
 def cleanup(runs: Path, run_id: str | None, *, everywhere: bool) -> int:
-    """End the processes that killed runs left behind, and nothing else."""
-    leftovers = find_leftovers(None if everywhere else runs, run_id)
+    """End the processes and mounts that killed runs left behind, and nothing else."""
+    where = None if everywhere else runs
+    leftovers = find_leftovers(where, run_id)
     for leftover in leftovers:
         command = leftover.command or "?"
         click.echo(f"ending {leftover.identity.pid} of run {leftover.run_id}: {command}")
     remaining = clean(leftovers)
     for leftover in remaining:
         click.echo(f"kraftprobe: process {leftover.identity.pid} does not end", err=True)
-    if not leftovers:
+    mounts = abandoned_mounts(where, run_id)
+    staying = []
+    for mount in mounts:
+        click.echo(f"unmounting {mount.folder} of run {mount.run_id}")
+        if not unmount(mount):
+            staying.append(mount)
+            click.echo(f"kraftprobe: {mount.folder} stays mounted", err=True)
+    if not (leftovers or mounts):
         click.echo("nothing was left behind")
-    return EXIT_USAGE if remaining else 0
+    return EXIT_USAGE if remaining or staying else 0

@@ -1,8 +1,8 @@
 """Wall clocks that lie, by libfaketime: the host's own clock is never touched.
 
 The node is started with the library preloaded and a file that says how far its wall clock is off;
-the file is read at every look at the clock (5 us), so it may be rewritten at any time. CLOCK_MONOTONIC
-stays true: with a faked one CPython's waits hang. Works for programs on glibc, x86-64.
+the file is read at every look at the clock (5 us), so it may be rewritten at any time. The
+monotonic clock stays true: with a faked one CPython's waits hang. Needs glibc on x86-64.
 
 What is shown is `+OFFSET x1`; drift and strobe are many small steps (`clockwork`).
 """
@@ -31,7 +31,8 @@ faked = True
 if argument["pid"] is not None:
     root = "/proc/%d/" % argument["pid"]
     pairs = open(root + "environ", "rb").read().split(b"\\0")
-    environ = {os.fsdecode(k): os.fsdecode(v) for k, _, v in (p.partition(b"=") for p in pairs) if k}
+    pairs = (os.fsdecode(pair).partition("=") for pair in pairs)
+    environ = {name: value for name, _, value in pairs if name}
     faked = "libfaketime" in open(root + "maps").read()
 environ.update(argument["environment"])
 look = "import time; print(time.time_ns(), time.monotonic_ns())"
@@ -84,6 +85,11 @@ def library() -> Path | None:
         return None
     path = Path(found.origin).parent / "vendor/libfaketime/src/libfaketime.so.1"
     return path if path.exists() else None
+
+
+def _clockwork() -> str:
+    """Return the helper's source: the host need not have this package's files."""
+    return Path(clockwork.__file__).read_text(encoding="utf-8")
 
 
 def variables(library_path: PurePath, file: PurePath) -> dict[str, str]:
@@ -186,8 +192,7 @@ class FakedClocks:
         host = self._hosts[node]
         period_ms = 0.0 if setting.period_ms is None else setting.period_ms
         words = (setting.offset_ms, setting.rate, period_ms)
-        source = Path(clockwork.__file__).read_text(encoding="utf-8")
-        command = [host.interpreter, "-I", "-S", "-c", source, str(self._file(node))]
+        command = [host.interpreter, "-I", "-S", "-c", _clockwork(), str(self._file(node))]
         command += [repr(float(word)) for word in words]
         self._helpers[node] = await run_program(host, _START, {"command": command})
 

@@ -14,8 +14,10 @@ STEP_S = 0.02
 
 
 def show(path: str, offset_s: float) -> None:
-    """Let the clock of this file show an offset: written beside and renamed, or a reader may see
-    half a line, of which libfaketime ends the process."""
+    """Let the clock of this file show an offset.
+
+    Written beside and renamed: libfaketime ends a process that reads half a line.
+    """
     beside = f"{path}.{os.getpid()}"
     with open(beside, "w", encoding="ascii") as file:  # noqa: PTH123  (no import that costs time)
         file.write(f"{offset_s:+.6f} x1\n")

@@ -53,7 +53,8 @@ elif verb == "read":
 elif verb == "bit-flip":
     path, position = argument["path"], argument["position"]
     data = bytearray(whole(path))
-    keep({"path": path, "position": position, "size": len(data)}, bytes(data[position:position + 1]))
+    old = bytes(data[position:position + 1])
+    keep({"path": path, "position": position, "size": len(data)}, old)
     file = os.open(os.path.join(folder, path), os.O_RDWR)
     os.pwrite(file, bytes([data[position] ^ 1]), position)
     os.fsync(file)
@@ -78,7 +79,8 @@ elif verb == "wipe":
             shutil.rmtree(os.path.join(folder, name))
     answer(None)
 elif verb == "restore":
-    numbers = sorted({name.split(".")[0] for name in os.listdir(saved)}) if os.path.isdir(saved) else []
+    numbers = os.listdir(saved) if os.path.isdir(saved) else []
+    numbers = sorted({name.split(".")[0] for name in numbers})
     wiped = False
     for number in reversed(numbers):
         with open(os.path.join(saved, number + ".json")) as file:
@@ -92,10 +94,11 @@ elif verb == "restore":
         if line["size"] is None:
             data = old
         else:
-            data = whole(line["path"]) if os.path.exists(os.path.join(folder, line["path"])) else b""
+            there = os.path.exists(os.path.join(folder, line["path"]))
+            data = whole(line["path"]) if there else b""
             after = line["position"] + len(old)
-            data = data[:line["position"]].ljust(line["position"], b"\\0") + old + data[after:]
-            data = data[:line["size"]] if len(data) > line["size"] and after == line["size"] else data
+            rest = data[after:] if after < line["size"] else b""
+            data = data[:line["position"]].ljust(line["position"], b"\\0") + old + rest
         put(line["path"], data)
     shutil.rmtree(saved, ignore_errors=True)
     answer(len(numbers))

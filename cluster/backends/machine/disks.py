@@ -142,8 +142,10 @@ class FuseDisks:
         variables = [f"{name}={value}" for name, value in labels(self._run_id).items()]
         await self._checked(
             host,
-            ["env", *variables, host.interpreter, "-m", "cluster.backends.machine.faultfs"]
-            + [str(folder), str(_state_folder(folder)), label],
+            [
+                *("env", *variables, host.interpreter, "-m", "cluster.backends.machine.faultfs"),
+                *(str(folder), str(_state_folder(folder)), label),
+            ],
         )
 
     async def _unmount(self, host: Machine, folder: PurePath) -> None:
@@ -293,6 +295,3 @@ class FuseDisks:
 
 def _state_folder(folder: PurePath) -> PurePath:
     return folder.parent / f".{folder.name}-disk"
-
-
-

@@ -24,17 +24,17 @@ answer([soft, now])
 
 _TRY = """
 import errno, os, resource
+import signal, tempfile
 number = getattr(resource, argument["limit"])
+file = tempfile.TemporaryFile()
+signal.signal(signal.SIGXFSZ, signal.SIG_IGN)
 resource.prlimit(0, number, (argument["value"], resource.getrlimit(number)[1]))
 error = ""
 try:
     if argument["limit"] == "RLIMIT_NOFILE":
         held = [os.open("/dev/null", os.O_RDONLY) for _ in range(64)]
     else:
-        import signal, tempfile
-        signal.signal(signal.SIGXFSZ, signal.SIG_IGN)
-        with tempfile.TemporaryFile() as file:
-            os.write(file.fileno(), b"x")
+        os.write(file.fileno(), b"x")
 except OSError as caught:
     error = errno.errorcode[caught.errno]
 answer(error)

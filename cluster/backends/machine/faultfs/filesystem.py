@@ -1,10 +1,11 @@
 """The FUSE side: every call goes through the gate, is told to the bookkeeping, and passed on.
 
-Reads are never held: a node whose disk stalls must go on answering. Nor are changes of names, which
-would hold the kernel's lock of the folder. Kernel caches of attributes and names are off and reads
-are direct, since a power loss changes files behind the kernel's back; a program that maps files into
-memory for writing cannot run on it.
+Reads are never held: a node whose disk stalls must go on answering. Nor are changes of names,
+which would hold the kernel's lock of the folder. Kernel caches of attributes and names are off and
+reads are direct, since a power loss changes files behind the kernel's back; a program that maps
+files into memory for writing cannot run on it.
 """
+# ruff: noqa: D102 - what each call means is told by fuse(4) and its name
 
 from __future__ import annotations
 
@@ -39,7 +40,6 @@ class FaultFilesystem(mfusepy.Operations):  # type: ignore[misc]  # the package 
         """Held around a change and its bookkeeping, and around a power loss."""
 
     def getattr(self, path: str, fh: int | None = None) -> dict[str, Any]:
-        """See fuse(4); so are all below."""
         stat = os.fstat(fh) if fh is not None else os.lstat(self._below(path))
         told = {name: getattr(stat, name) for name in _STAT}
         return told | {f"st_{name}": getattr(stat, f"st_{name}_ns") for name in _TIMES}
@@ -134,7 +134,10 @@ class FaultFilesystem(mfusepy.Operations):  # type: ignore[misc]  # the package 
         return 0
 
     def utimens(self, path: str, times: tuple[int, int] | None = None) -> int:
-        os.utime(self._below(path), ns=times)
+        if times is None:
+            os.utime(self._below(path))
+        else:
+            os.utime(self._below(path), ns=times)
         return 0
 
     def statfs(self, path: str) -> dict[str, int]:

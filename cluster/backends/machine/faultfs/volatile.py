@@ -7,9 +7,10 @@ makes them durable. A power loss puts everything back:
 - a folder's names, to what they were at the folder's last fsync: a file that was created since
   vanishes with all its synced content, a rename or a removal is undone.
 
-These are the terms of `cluster.ports.Disk` and of the simulated disk: POSIX promises no more, though
-many file systems keep more. Folders themselves count as durable at once. A removed file that a
-power loss may bring back is kept by a link in a folder beside, the graveyard, on the same device.
+These are the terms of `cluster.ports.Disk` and of the simulated disk: POSIX promises no more,
+though many file systems keep more. Folders themselves count as durable at once. A removed file
+that a power loss may bring back is kept by a link in a folder beside, the graveyard, on the
+same device.
 
 Inodes are named by number: the graveyard's link keeps a number from being used again while it is
 remembered here.
@@ -89,7 +90,7 @@ class Volatile:
     def will_change_names(self, *paths: str) -> None:
         """Names of files below root will be made, removed or given to other files."""
         for path in paths:
-            folder = os.path.dirname(path)
+            folder = path.rpartition("/")[0]
             if folder not in self._folders:
                 self._folders[folder] = _Folder(self._names_now(folder))
             with contextlib.suppress(FileNotFoundError):
