@@ -15,6 +15,7 @@ from checkers.formats import load_history
 from checkers.history import Event, Operation, pair
 from checkers.models import Model, model_named
 from checkers.registry import merge
+from checkers.rules.arrays import array_rule_for
 from checkers.run_input import Cancelled, never
 from checkers.verdict import CheckResult
 
@@ -53,7 +54,8 @@ def check(
         "memory_limit_mb": memory_limit_mb,
         "cancelled": cancelled,
     }
-    if isinstance(history, str | Path) and encodable(chosen):
+    columnar = encodable(chosen) or array_rule_for(chosen) is not None
+    if isinstance(history, str | Path) and columnar:
         history = load_columns(history, independent=independent)
     if isinstance(history, Columns):
         results = judge_columns(history, chosen, **limits)

@@ -15,23 +15,26 @@ from typing import Any
 import numpy as np
 
 from checkers import chains, linearizable
-from checkers.certificate import RefusedError, verify_order
+from checkers.certificate import RefusedError
 from checkers.clusters import Judged, unique_keys
 from checkers.columns import Columns, Int64s
 from checkers.dispatch import raced_outcome
 from checkers.encoding import Encoded, encodable, encode
 from checkers.kernels import Kernels, load
 from checkers.kernels.drive import FOUND, warm
-from checkers.models import Model, Register, relevant
+from checkers.models import KeyValue, Model, Register, relevant
 from checkers.outcome import Budget, Outcome
 from checkers.race import race
 from checkers.replay import verify_orders
+from checkers.rules.arrays import array_rule_for
 from checkers.run_input import Cancelled, never
 from checkers.verdict import CheckResult, Status
 
 _STEPS_EACH = 8
 """Steps for each operation of a key, before it counts as hard."""
 _BATCH_BYTES_MAX = 1 << 26
+_ARRAYS_MIN = 200
+"""From so many operations of a key on arrays are faster than objects."""
 
 
 def judge_columns(
@@ -56,13 +59,55 @@ def judge_columns(
     }
     if algorithm is not None or not encodable(model):
         return [
-            linearizable.judge(part.operations(), model, algorithm=algorithm, **limits)
+            _arranged(part, model, algorithm, certificates=certificates)
+            or linearizable.judge(part.operations(), model, algorithm=algorithm, **limits)
             for part in columns.parts()
         ]
     run = _Columns(columns, model, certificates=certificates)
     run.unique()
     run.easy()
     return list(run.results(limits))
+
+
+def _arranged(
+    part: Columns, model: Model, algorithm: str | None, *, certificates: bool
+) -> CheckResult | None:
+    """Return PASS where a rule in columns finds an order that is accepted, else None."""
+    rule = array_rule_for(model)
+    if rule is None or algorithm not in (None, rule.name) or len(part) < _ARRAYS_MIN:
+        return None
+    order = rule.arrange(part)
+    if order is None:
+        return None
+    try:
+        rule.verify(part, order)
+    except RefusedError:
+        return None
+    return _passed(part, order, part.keys[part.key[0]], rule.name, certificates=certificates)
+
+
+def _passed(
+    columns: Columns,
+    order: Int64s,
+    key: str | None,
+    algorithm: str,
+    *,
+    certificates: bool,
+    operations: int | None = None,
+    explored: int | None = None,
+) -> CheckResult:
+    """Tell of one key that the order, rows of the columns, was accepted."""
+    count = len(columns) if operations is None else operations
+    return CheckResult(
+        linearizable.NAME,
+        Status.PASS,
+        f"linearizable: {len(order)} of {count} operations placed in order",
+        key=key,
+        algorithm=algorithm,
+        operations=count,
+        certificate={"linearization": columns.index[order].tolist()} if certificates else None,
+        statistics={"explored": len(order) if explored is None else explored},
+    )
 
 
 class _Columns:
@@ -163,22 +208,13 @@ class _Columns:
             return None
         order = np.concatenate(self.orders)
         try:
-            if isinstance(self.model, Register):
-                proved = np.zeros(len(self.columns.keys), np.bool_)
-                proved[list(self.algorithm)] = True
-                verify_orders(self.columns, self.model, order, proved[self.columns.key])
-            else:
-                self._verify_singly(order)
+            assert isinstance(self.model, Register | KeyValue)
+            proved = np.zeros(len(self.columns.keys), np.bool_)
+            proved[list(self.algorithm)] = True
+            verify_orders(self.columns, self.model, order, proved[self.columns.key])
         except RefusedError as error:
             return str(error)
         return None
-
-    def _verify_singly(self, order: Int64s) -> None:
-        rows, bounds = self.columns.by_key()
-        for k, (low, high) in self._places(order).items():
-            cut = slice(bounds[k], bounds[k + 1])
-            operations = self.columns.take(cut if rows is None else rows[cut]).operations()
-            verify_order(operations, self.model, self.columns.index[order[low:high]].tolist())
 
     def _places(self, order: Int64s) -> dict[int, tuple[int, int]]:
         if not len(order):
@@ -189,16 +225,14 @@ class _Columns:
         return {k: found.get(k, (0, 0)) for k in self.algorithm}
 
     def _right(self, k: int, operations: int, order: Int64s) -> CheckResult:
-        proof = {"linearization": self.columns.index[order].tolist()} if self.certificates else None
-        return CheckResult(
-            linearizable.NAME,
-            Status.PASS,
-            f"linearizable: {len(order)} of {operations} operations placed in order",
-            key=self.columns.keys[k],
-            algorithm=self.algorithm[k],
+        return _passed(
+            self.columns,
+            order,
+            self.columns.keys[k],
+            self.algorithm[k],
+            certificates=self.certificates,
             operations=operations,
-            certificate=proof,
-            statistics={"explored": self.explored.get(k, 0)},
+            explored=self.explored.get(k, 0),
         )
 
     def _searched(
@@ -210,11 +244,16 @@ class _Columns:
         )
         encoded = self.encoded.part(k)
         raced = race(kernels, encoded, [encoded.initial], budget)
-        if raced.status is Status.PASS and isinstance(self.model, Register):
+        if raced.status is Status.PASS:
             assert raced.order is not None
+            assert isinstance(self.model, Register | KeyValue)
             rows = encoded.rows[raced.order]
+            by_key, bounds = self.columns.by_key()
+            inside = (
+                rows if by_key is None else np.searchsorted(by_key[slice(*bounds[k : k + 2])], rows)
+            )
             try:
-                verify_orders(self.columns, self.model, rows, self.columns.key == k)
+                verify_orders(part, self.model, inside)
             except RefusedError:
                 return linearizable.judge(part.operations(), self.model, **limits)
             self.algorithm[k], self.explored[k] = raced.algorithm, raced.explored

@@ -12,9 +12,10 @@ explain nothing: a cas [a, a]; a write or cas of a value that no read and no cas
 
 from __future__ import annotations
 
-from collections.abc import Hashable
+from bisect import bisect_right
+from collections.abc import Hashable, Sequence
 from dataclasses import dataclass
-from itertools import pairwise
+from itertools import accumulate, pairwise
 
 import numpy as np
 from numpy.typing import NDArray
@@ -111,7 +112,9 @@ def encode(columns: Columns, model: Model) -> Encoded:
         viable = _prefixes(
             [str(columns.values[c]) for c in np.unique(columns.output[code == READ])]
         )
-        b[write & ~np.isin(b, viable)] = DEAD
+        written = np.flatnonzero(write)
+        place = np.minimum(np.searchsorted(viable, b[written]), len(viable) - 1)
+        b[written[viable[place] != b[written]]] = DEAD
     else:
         idle = cas & (a == b)
         code[idle & info] = -1
@@ -136,7 +139,7 @@ def state_code(columns: Columns, model: Model, state: Hashable) -> int:
     """Return the integer of a state; one that no operation names is IMPOSSIBLE, and fits none."""
     if isinstance(model, KeyValue):
         assert isinstance(state, str)
-        return _hash(state)[0]
+        return _hash(state)
     return columns.code(state)
 
 
@@ -159,8 +162,10 @@ def _codes(columns: Columns, model: Model) -> Int8s:
     if CAS in names.values():
         wrong |= ((code == CAS) | (code == NOT)) & (columns.expected == NO_PAIR)
     if isinstance(model, KeyValue):
-        texts = np.array([isinstance(value, str) for value in columns.values], np.bool_)
-        wrong |= ((code == WRITE) | (code == APPEND)) & ~texts[columns.input]
+        effect = np.flatnonzero((code == WRITE) | (code == APPEND))
+        given = [columns.values[c] for c in columns.input[effect].tolist()]
+        texts = np.array([kind is str for kind in map(type, given)], np.bool_)
+        wrong[effect[~texts]] = True
     if wrong.any():
         model.step(model.init(), columns.operation(int(np.argmax(wrong))))
         raise AssertionError("the model takes an operation that the encoding does not")
@@ -184,15 +189,51 @@ def _drop_useless(columns: Columns, code: Int8s, a: Int64s, b: Int64s, info: Boo
     code[candidates[~useful]] = -1
 
 
-def _hash(text: str) -> tuple[int, int]:
-    """Return (hash, base to the power of the length), each two residues in one integer."""
-    points = np.frombuffer(text.encode("utf-32-le", "surrogatepass"), np.uint32).astype(np.int64)
-    value = factor = 0
+_BATCH = 1 << 20
+"""Characters that are hashed together; more would take more memory and no less time."""
+
+
+def _hash(text: str) -> int:
+    hashes, _ = _hashes([text])
+    return int(hashes[0])
+
+
+def _hashes(texts: Sequence[str]) -> tuple[Int64s, Int64s]:
+    """Return (hash, base to the power of the length) of each, each two residues in one integer.
+
+    h(s) is the sum of (c + 1) * base ** (what is behind c). All texts stand one behind another, so
+    that sums up to each place, of (c + 1) / base ** place, give the hash of any part.
+    """
+    if len(texts) > 1 and sum(map(len, texts)) > _BATCH:
+        half = len(texts) // 2
+        parts = _hashes(texts[:half]), _hashes(texts[half:])
+        return np.concatenate([h for h, _ in parts]), np.concatenate([f for _, f in parts])
+    points, ends = _points(texts)
+    lengths = np.diff(ends)
+    hashes, factors = np.zeros(len(texts), np.int64), np.zeros(len(texts), np.int64)
     for prime, base in zip(_PRIMES, _BASES, strict=True):
         powers = _powers(prime, base, len(points) + 1)
-        hashed = int(((points + 1) * powers[: len(points)][::-1] % prime).sum()) % prime
-        value, factor = value << 31 | hashed, factor << 31 | int(powers[len(points)])
-    return value, factor
+        sums = _sums(points, prime, base)
+        part = (sums[ends[1:]] - sums[ends[:-1]]) % prime * powers[np.maximum(ends[1:] - 1, 0)]
+        hashes = hashes << 31 | part % prime
+        factors = factors << 31 | powers[lengths]
+    return hashes, factors
+
+
+def _points(texts: Sequence[str]) -> tuple[Int64s, Int64s]:
+    """Return (code points of all texts, where each begins; one more than texts)."""
+    joined = "".join(texts).encode("utf-32-le", "surrogatepass")
+    ends = np.zeros(len(texts) + 1, np.int64)
+    np.cumsum(np.fromiter(map(len, texts), np.int64, len(texts)), out=ends[1:])
+    return np.frombuffer(joined, np.uint32).astype(np.int64), ends
+
+
+def _sums(points: Int64s, prime: int, base: int) -> Int64s:
+    """Return the sums of (c + 1) / base ** place before each place, modulo the prime."""
+    inverse = _powers(prime, pow(base, -1, prime), len(points))[: len(points)]
+    sums = np.zeros(len(points) + 1, np.int64)
+    np.cumsum((points + 1) * inverse % prime, out=sums[1:])
+    return sums % prime
 
 
 def _prefixes(texts: list[str]) -> Int64s:
@@ -200,38 +241,50 @@ def _prefixes(texts: list[str]) -> Int64s:
     texts = sorted(set(texts))
     longest = [text for text, next_one in pairwise([*texts, ""]) if not next_one.startswith(text)]
     found = [np.zeros(1, np.int64)]
-    for text in longest:
-        points = np.frombuffer(text.encode("utf-32-le", "surrogatepass"), np.uint32).astype(
-            np.int64
-        )
-        hashes = np.zeros(len(points), np.int64)
-        for prime, base in zip(_PRIMES, _BASES, strict=True):
-            powers = _powers(prime, base, len(points))[: len(points)][::-1]
-            inverse = _powers(prime, pow(base, -1, prime), len(points))[: len(points)][::-1]
-            sums = np.cumsum((points + 1) * powers % prime) % prime
-            hashes = hashes << 31 | sums * inverse % prime
-        found.append(hashes)
+    while longest:
+        count = 1 + bisect_right(list(accumulate(map(len, longest))), _BATCH)
+        found.append(_all_prefixes(longest[:count]))
+        longest = longest[count:]
     return np.unique(np.concatenate(found))
+
+
+def _all_prefixes(texts: Sequence[str]) -> Int64s:
+    points, ends = _points(texts)
+    lengths = np.diff(ends)
+    begin = np.repeat(ends[:-1], lengths)
+    inside = np.arange(len(points)) - begin
+    hashes = np.zeros(len(points), np.int64)
+    for prime, base in zip(_PRIMES, _BASES, strict=True):
+        powers = _powers(prime, base, len(points) + 1)
+        sums = _sums(points, prime, base)
+        part = (sums[1:] - sums[begin]) % prime * powers[begin + inside] % prime
+        hashes = hashes << 31 | part
+    return hashes
 
 
 _POWERS: dict[tuple[int, int], Int64s] = {}
 
 
 def _powers(prime: int, base: int, count: int) -> Int64s:
-    known = _POWERS.get((prime, base))
-    if known is None or len(known) < count:
-        powers = [1]
-        for _ in range(max(64, 2 * count)):
-            powers.append(powers[-1] * base % prime)
-        known = _POWERS[prime, base] = np.array(powers, np.int64)
+    """Return powers from 0 on, at least `count` of them, by doubling what is known."""
+    known = _POWERS.get((prime, base), np.ones(1, np.int64))
+    while len(known) < count:
+        known = np.concatenate([known, known * pow(base, len(known), prime) % prime])
+    _POWERS[prime, base] = known
     return known
 
 
 def _hashed(columns: Columns, code: Int8s) -> tuple[Int64s, Int64s]:
+    used = np.zeros(len(columns.values), np.bool_)
+    used[columns.input] = True
+    used[columns.output] = True
+    wanted = np.flatnonzero(used).tolist()
+    texts = [columns.values[code] for code in wanted]
+    kept = [kind is str for kind in map(type, texts)]
+    hashes, factors = _hashes([text for text, kept_ in zip(texts, kept, strict=True) if kept_])
     values = np.full((len(columns.values), 2), IMPOSSIBLE, np.int64)
-    for i, value in enumerate(columns.values):
-        if isinstance(value, str):
-            values[i] = _hash(value)
+    at = np.array(wanted, np.int64)[kept]
+    values[at, 0], values[at, 1] = hashes, factors
     read = code == READ
     a = np.where(read, values[columns.output, 0], values[columns.input, 0])
     b = np.where(code == WRITE, values[columns.input, 0], values[columns.input, 1])

@@ -1,10 +1,10 @@
 """Orders verified in columns: what `checkers.certificate.verify_order` does, for arrays.
 
-Knows the columns and the three meanings of a register's functions, and none of the algorithms. The
-orders of all keys stand one behind another; rows are in order of invocation. Checked for each key:
-every operation that must be placed is, once, and none that must not; nothing stands behind an
-operation that was invoked after it had completed; every read and compare-and-set meets the value
-that it tells. O(n).
+Knows the columns and what the functions of registers and of strings that are appended to mean, and
+none of the algorithms. The orders of all keys stand one behind another; rows are in order of
+invocation. Checked for each key: every operation that must be placed is, once, and none that must
+not; nothing stands behind an operation that was invoked after it had completed; every read and
+compare-and-set meets the value that it tells. O(n).
 """
 
 from __future__ import annotations
@@ -14,38 +14,83 @@ from numpy.typing import NDArray
 
 from checkers.certificate import RefusedError
 from checkers.columns import FAIL, INFO, OK, Bools, Columns, Int64s
-from checkers.models import Register
+from checkers.models import KeyValue, Register
 from checkers.models.registers import CAS_REFUSED
 
 
 def verify_orders(
-    columns: Columns, model: Register, order: NDArray[np.integer], judged: Bools | None = None
+    columns: Columns,
+    model: Register | KeyValue,
+    order: NDArray[np.integer],
+    judged: Bools | None = None,
 ) -> None:
-    """Accept the orders of many keys of a register; RefusedError says what is wrong.
+    """Accept the orders of many keys of a register or string; RefusedError says what is wrong.
 
     `order`: rows, grouped by key. `judged`: for each row whether its key is among them; None: all.
     """
+    if isinstance(model, KeyValue):
+        read, effect = (
+            np.isin(columns.f, [columns.function(f) for f in functions])
+            for functions in (("get",), ("put", "append"))
+        )
+        must = (columns.type == OK) & (read | effect)
+        _verify_placed(columns, order, must, effect, judged)
+        _verify_strings(columns, model, order)
+        return
     read, write, cas = (columns.f == columns.function(f) for f in ("read", "write", "cas"))
     told = [error is None or error in CAS_REFUSED for error in columns.errors]
-    ok, info = columns.type == OK, columns.type == INFO
     refused = cas & (columns.type == FAIL) & np.array(told, np.bool_)[columns.error]
-    must = (ok & (read | write | cas)) | refused
+    must = ((columns.type == OK) & (read | write | cas)) | refused
+    _verify_placed(columns, order, must, write | cas, judged)
+    _verify_values(columns, model, order, (read[order], write[order], cas[order], refused[order]))
+
+
+def _verify_placed(
+    columns: Columns,
+    order: NDArray[np.integer],
+    must: Bools,
+    effect: Bools,
+    judged: Bools | None,
+) -> None:
+    """Everything that `must` is there once, and besides only what is indeterminate with effect."""
     if judged is not None:
-        must &= judged
+        must = must & judged
     placed = np.bincount(order, minlength=len(columns))
     if len(placed) > len(columns) or np.any(placed > 1):
         raise RefusedError("the order holds an operation twice or one that is not in the history")
     if np.any((placed == 0) & must):
         row = int(np.argmax((placed == 0) & must))
         raise RefusedError(f"operation {columns.index[row]} is missing in the order")
-    may = must | (info & (write | cas))
+    may = must | ((columns.type == INFO) & effect)
     if not np.all(may[order]):
         raise RefusedError("the order holds an operation that did not happen")
-    _verify_times(columns, order)
-    _verify_values(columns, model, order, (read[order], write[order], cas[order], refused[order]))
+    verify_times(columns, order)
 
 
-def _verify_times(columns: Columns, order: NDArray[np.integer]) -> None:
+def _verify_strings(columns: Columns, model: KeyValue, order: NDArray[np.integer]) -> None:
+    """Replay gets, puts and appends; strings are compared as they are."""
+    put, append = columns.function("put"), columns.function("append")
+    values, state, at = columns.values, model.initial, -1
+    steps = zip(
+        *(column[order].tolist() for column in (columns.key, columns.f)),
+        *(column[order].tolist() for column in (columns.input, columns.output)),
+        strict=True,
+    )
+    for place, (key, f, given, shown) in enumerate(steps):
+        if key != at:
+            state, at = model.initial, key
+        if f in (put, append):
+            text = values[given]
+            if not isinstance(text, str):
+                raise RefusedError(f"operation {columns.index[order[place]]} has no text")
+            state = text if f == put else state + text
+        elif values[shown] != state:
+            row = int(order[place])
+            raise RefusedError(f"the model refuses operation {columns.index[row]} at its place")
+
+
+def verify_times(columns: Columns, order: NDArray[np.integer]) -> None:
+    """Accept orders, grouped by key, in which nothing stands behind what it precedes."""
     end, key = columns.complete_ns[order], columns.key[order]
     starts = np.flatnonzero(np.concatenate([[True], key[1:] != key[:-1]])) if len(key) else key
     if len(starts) != len(np.unique(key[starts])):

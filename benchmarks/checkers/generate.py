@@ -55,7 +55,7 @@ def generate(shape: Shape) -> Columns:
     return _strings(shape, rng) if shape.kind == "kv" else _registers(shape, rng)
 
 
-def _intervals(shape, rng):
+def intervals(shape, rng):
     """(client, invoke, point, complete), in order of invocation; all times distinct per client."""
     each = -(-shape.operations // shape.clients)
     gaps = rng.integers(1, 1_000, (shape.clients, each))
@@ -72,7 +72,7 @@ def _intervals(shape, rng):
 
 
 def _registers(shape, rng):
-    client, begin, point, end = _intervals(shape, rng)
+    client, begin, point, end = intervals(shape, rng)
     n = len(begin)
     key = rng.integers(0, shape.keys, n).astype(np.int32)
     f = rng.integers(0, 2 if shape.kind == "r" else 3, n).astype(np.int16)
@@ -173,7 +173,7 @@ def _spoil(f, kind, key, made, seen, begin, end):
 
 
 def _strings(shape, rng):
-    client, begin, point, end = _intervals(shape, rng)
+    client, begin, point, end = intervals(shape, rng)
     n = len(begin)
     key = rng.integers(0, shape.keys, n)
     f = rng.choice(["get", "append", "put"], n, p=[0.5, 0.45, 0.05]).tolist()

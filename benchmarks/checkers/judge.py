@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import json
 import pickle
-import resource
 import sys
 import time
 from collections import Counter
@@ -30,6 +29,12 @@ def save(columns: Columns, path: Path) -> None:
         pickle.dump(replace(columns, rest=None), out, protocol=5)
 
 
+def _peak_mb() -> int:
+    """Peak of this process since it began; `ru_maxrss` would count that of its parent as well."""
+    status = Path("/proc/self/status").read_text()
+    return int(next(line for line in status.splitlines() if "VmHWM" in line).split()[1]) // 1024
+
+
 def main() -> None:
     path, model, limit = sys.argv[1:]
     with Path(path).open("rb") as stored:
@@ -41,6 +46,7 @@ def main() -> None:
             fresh, model_named(model), time_limit_s=float(limit), certificates=False
         )
 
+    loaded_mb = _peak_mb()
     begun = time.perf_counter()
     judged()  # compiles what is needed, or loads it
     warm_s = time.perf_counter() - begun
@@ -57,7 +63,8 @@ def main() -> None:
         "verdict": worst if worst != "UNKNOWN" else "?",
         "times_ms": times,
         "cpu_ms": cpu,
-        "peak_mb": resource.getrusage(resource.RUSAGE_SELF).ru_maxrss // 1024,
+        "peak_mb": _peak_mb(),
+        "loaded_mb": loaded_mb,
         "warm_s": warm_s,
         "algorithms": sorted({result.algorithm or "-" for result in results}),
         "summary": next(r.summary for r in results if r.status.value == worst),

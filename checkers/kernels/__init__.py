@@ -21,6 +21,7 @@ class Kernels(NamedTuple):
 
     wgl: ModuleType
     frontier: ModuleType
+    orders: ModuleType
 
 
 SWITCH = "KRAFTPROBE_NUMBA"
@@ -32,9 +33,10 @@ def _import() -> Kernels | None:
     try:
         wgl = import_module("checkers.kernels.wgl")  # here, since numba takes 0.4 s to import
         frontier = import_module("checkers.kernels.frontier")
+        orders = import_module("checkers.kernels.orders")
     except ImportError:
         return None
-    return Kernels(wgl, frontier)
+    return Kernels(wgl, frontier, orders)
 
 
 def load() -> Kernels | None:

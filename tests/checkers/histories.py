@@ -223,3 +223,5 @@ WORLDS = {
     "config": ConfigWorld,
     "topics": TopicsWorld,
 }
+FIRST_WORLDS = tuple(WORLDS)
+"""Without those that other files add, whichever is imported first."""

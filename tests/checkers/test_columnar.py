@@ -107,12 +107,13 @@ def accepts(verifier, *arguments):
     return True
 
 
-def test_the_two_verifiers_agree():
+@pytest.mark.parametrize("name", ["cas-register", "kv"])
+def test_the_two_verifiers_agree(name):
     seen = Counter()
     for seed in range(800):
         rnd = Random(seed)
-        operations, _ = random_history(rnd, "cas-register", size_max=rnd.randint(1, 4))
-        columns, model = from_operations(operations), model_named("cas-register")
+        operations, _ = random_history(rnd, name, size_max=rnd.randint(1, 4))
+        columns, model = from_operations(operations), model_named(name)
         rows = rnd.sample(range(len(columns)), rnd.randint(0, len(columns)))
         if rnd.random() < 0.7:
             rows.sort()

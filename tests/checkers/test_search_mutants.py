@@ -15,7 +15,7 @@ from checkers import chains, clusters, encoding, frontier, race, refused
 from checkers.columnar import judge_columns
 from checkers.columns import from_operations
 from checkers.kernels import load
-from checkers.models import KeyValue, model_named, relevant
+from checkers.models import model_named, relevant
 from checkers.outcome import Budget
 from checkers.verdict import Status
 from tests.checkers.histories import FAIL, op, random_history, write
@@ -200,10 +200,12 @@ def takes_every_string_for_unseen(patch):
 
 
 @mutant
-def begins_windows_of_strings_at_the_empty_one(patch):
-    patch.setattr(KeyValue, "states_at", lambda self, operations, from_ns: [""])
-    patch.setattr("checkers.certificate.verify_window", lambda *arguments: None)
-    patch.setattr(KeyValue, "step", lambda self, state, o: (o.f != "get", state))
+def hashes_strings_by_their_length(patch):
+    def hashes(texts):
+        lengths = np.array([len(text) for text in texts], np.int64)
+        return lengths, lengths
+
+    patch.setattr(encoding, "_hashes", hashes)
 
 
 def test_the_battery_finds_nothing_in_a_sound_checker():
