@@ -91,16 +91,22 @@ def _verify_strings(columns: Columns, model: KeyValue, order: NDArray[np.integer
 
 def verify_times(columns: Columns, order: NDArray[np.integer]) -> None:
     """Accept orders, grouped by key, in which nothing stands behind what it precedes."""
-    end, key = columns.complete_ns[order], columns.key[order]
-    starts = np.flatnonzero(np.concatenate([[True], key[1:] != key[:-1]])) if len(key) else key
-    if len(starts) != len(np.unique(key[starts])):
-        raise RefusedError("the orders of two keys are mixed")
     # Rows stand in order of invocation, so the latest invocation so far is that of the largest row;
     # within each key, hence the rows of a key are lifted above all of the key before it.
-    segment = np.cumsum(np.concatenate([[0], key[1:] != key[:-1]]))[: len(key)] * len(columns)
-    latest = columns.invoke_ns[np.maximum.accumulate(segment + order) - segment]
-    if np.any(end < latest):
-        row = int(order[np.argmax(end < latest)])
+    if len(columns.keys) == 1:
+        highest = np.maximum.accumulate(order)
+    else:
+        key = columns.key[order]
+        changes = key[1:] != key[:-1]
+        if 1 + np.count_nonzero(changes) != np.count_nonzero(np.bincount(key)) and len(key):
+            raise RefusedError("the orders of two keys are mixed")
+        lift = np.zeros(len(order), np.int64)
+        np.cumsum(changes, out=lift[1:])
+        lift *= len(columns)
+        highest = np.maximum.accumulate(lift + order) - lift
+    early = columns.complete_ns[order] < columns.invoke_ns[highest]
+    if np.any(early):
+        row = int(order[np.argmax(early)])
         raise RefusedError(
             f"operation {columns.index[row]} had completed before one placed earlier"
         )
@@ -113,19 +119,21 @@ def _verify_values(
     kinds: tuple[Bools, Bools, Bools, Bools],
 ) -> None:
     read, write, cas, refused = kinds
-    key = columns.key[order]
     position = np.arange(len(order))
     effect = write | (cas & ~refused)
-    last = np.maximum.accumulate(np.where(effect, position, -1))
-    before = np.concatenate([[-1], last[:-1]])[: len(order)]
-    first = np.concatenate([[True], key[1:] != key[:-1]])[: len(order)]
-    start = np.maximum.accumulate(np.where(first, position, 0))
-    state: Int64s = np.where(
-        before >= start, columns.input[order][before], columns.code(model.initial)
-    )
-    met = np.where(read, columns.output[order] == state, True)  # noqa: FBT003  (an array of truth)
-    expected = columns.expected[order]
-    met &= np.where(cas, (expected == state) != refused, True)  # noqa: FBT003
-    if not np.all(met):
-        row = int(order[np.argmax(~met)])
+    # The last effect before each position, in the order of its own key.
+    before = np.full(len(order), -1, np.int64)
+    np.maximum.accumulate(np.where(effect, position, -1)[:-1], out=before[1:])
+    start = np.zeros(len(order), np.int64)
+    if len(columns.keys) > 1:
+        key = columns.key[order]
+        start[1:] = np.where(key[1:] != key[:-1], position[1:], 0)
+        np.maximum.accumulate(start, out=start)
+    state: Int64s = columns.input[order[before]]
+    state[before < start] = columns.code(model.initial)
+    wrong = read & (columns.output[order] != state)
+    if np.any(cas):
+        wrong |= cas & ((columns.expected[order] == state) == refused)
+    if np.any(wrong):
+        row = int(order[np.argmax(wrong)])
         raise RefusedError(f"the model refuses operation {columns.index[row]} at its place")
