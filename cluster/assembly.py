@@ -13,12 +13,16 @@ from dataclasses import dataclass
 from typing import Any, Final
 
 from cluster.broker.lifecycle import BrokerLifecycleManager, LifecycleConfig
-from cluster.config import BROKER_ROLE, NodeConfig
+from cluster.config import BROKER_ROLE, CONTROLLER_ROLE, NodeConfig
 from cluster.controller.apis import ControllerApis
 from cluster.controller.cluster_info import ClusterInfo
 from cluster.controller.controller import QuorumController
 from cluster.controller.feature_control import SUPPORTED, features_of
 from cluster.controller.pending import ControllerSettings
+from cluster.controller.registration_manager import (
+    ControllerRegistrationConfig,
+    ControllerRegistrationManager,
+)
 from cluster.forwarding import forward, is_for_controller
 from cluster.kraft.client import RaftClient
 from cluster.kraft.config import RaftConfig
@@ -105,7 +109,18 @@ class Node:
         self.raft.register(self.controller)
         self._apis = ControllerApis(self.controller, self.raft, cluster_info(config), seams.random)
         self.lifecycle: BrokerLifecycleManager | None = None
-        if BROKER_ROLE in config.process_roles and config.kraftprobe_broker_registration:
+        self.registration: ControllerRegistrationManager | None = None
+        registers = config.kraftprobe_registration
+        if CONTROLLER_ROLE in config.process_roles and registers:
+            self.registration = ControllerRegistrationManager(
+                registration_config(config),
+                seams.clock,
+                seams.random,
+                seams.trace,
+                self._ask_controller,
+                lambda: self.controller.image.state,
+            )
+        if BROKER_ROLE in config.process_roles and registers:
             self.lifecycle = BrokerLifecycleManager(
                 lifecycle_config(config, directory_id),
                 seams.clock,
@@ -119,6 +134,8 @@ class Node:
     def start(self) -> None:
         """Take part in the quorum. Raises QuorumStateError."""
         self.raft.start()
+        if self.registration is not None:
+            self.registration.start()
         if self.lifecycle is not None:
             self.lifecycle.start()
 
@@ -141,6 +158,8 @@ class Node:
 
     def shutdown(self, timeout_ms: float, done: Callable[[], None]) -> None:
         """Hand leadership over and stop, within `timeout_ms`; then call `done`."""
+        if self.registration is not None:
+            self.registration.stop()
         lifecycle = self.lifecycle
         if lifecycle is None:
             self.raft.shutdown(timeout_ms, done)
@@ -184,6 +203,19 @@ def raft_config(config: NodeConfig, directory_id: uuid.UUID) -> RaftConfig:
     )
 
 
+def registration_config(config: NodeConfig) -> ControllerRegistrationConfig:
+    """Return what a node's controller registers."""
+    return ControllerRegistrationConfig(
+        controller_id=config.node_id,
+        listeners=tuple(
+            (listener.name, listener.host, listener.port)
+            for listener in config.advertised_listeners
+            if listener.name in config.controller_listener_names
+        ),
+        features=tuple((one.name, one.min_level, one.max_level) for one in SUPPORTED),
+    )
+
+
 def lifecycle_config(config: NodeConfig, directory_id: uuid.UUID) -> LifecycleConfig:
     """Return what a node's broker registers."""
     return LifecycleConfig(
@@ -205,12 +237,14 @@ def lifecycle_config(config: NodeConfig, directory_id: uuid.UUID) -> LifecycleCo
 def cluster_info(config: NodeConfig) -> ClusterInfo:
     """Return what clients are told of the cluster.
 
-    Until brokers register, a node knows of the others' client listeners only what
-    `kraftprobe.brokers` says; without it, it names itself.
+    Where nodes register themselves, brokers are those that did. Else a node knows of the others'
+    client listeners only what `kraftprobe.brokers` says; without it, it names itself.
     """
     brokers = config.kraftprobe_brokers
     own = config.advertised(controller=False)
-    if not brokers and BROKER_ROLE in config.process_roles and own is not None:
+    if config.kraftprobe_registration:
+        brokers = ()
+    elif not brokers and own is not None:
         brokers = (own,)
     return ClusterInfo(
         cluster_id=config.cluster_id,

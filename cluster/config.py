@@ -69,12 +69,12 @@ class NodeConfig:
     broker_heartbeat_interval_ms: int
     broker_session_timeout_ms: int
     initial_broker_registration_timeout_ms: int
-    kraftprobe_broker_registration: bool
-    """Whether the broker role registers itself; else brokers are those of the configuration."""
+    kraftprobe_registration: bool
+    """Whether brokers and controllers register themselves; else brokers are the configured ones."""
     kraftprobe_routes: Mapping[int, tuple[str, int]]
     """Where to dial a peer, by its id, instead of at its own address."""
     kraftprobe_brokers: tuple[Endpoint, ...]
-    """Client listeners of all brokers, by node id, until brokers register themselves."""
+    """Client listeners of all brokers, by node id, as long as no broker is registered."""
     kraftprobe_trace_file: Path | None
 
     def advertised(self, controller: bool) -> Endpoint | None:  # noqa: FBT001 - the type of listener
@@ -139,8 +139,8 @@ def _roles(text: str) -> frozenset[str]:
     for role in roles:
         if role not in {CONTROLLER_ROLE, BROKER_ROLE}:
             raise _ValueError(unknown("role", role, (CONTROLLER_ROLE, BROKER_ROLE)))
-    if CONTROLLER_ROLE not in roles:
-        raise _ValueError("must name controller; a node that is a broker only cannot run yet")
+    if len(set(roles)) != len(roles):
+        raise _ValueError("a role is named twice")
     return frozenset(roles)
 
 
@@ -206,7 +206,7 @@ _KEYS: Final[Mapping[str, tuple[Callable[[str], Any], Any]]] = {
     "broker.heartbeat.interval.ms": (_whole_number(1), 2000),
     "broker.session.timeout.ms": (_whole_number(1), 9000),
     "initial.broker.registration.timeout.ms": (_whole_number(1), 60_000),
-    "kraftprobe.broker.registration": (_boolean, False),
+    "kraftprobe.registration": (_boolean, True),
     "kraftprobe.routes": (_routes, {}),
     "kraftprobe.brokers": (_endpoints, ()),
     "kraftprobe.trace.file": (_path, None),
@@ -266,19 +266,42 @@ def _properties(text: str, source: str) -> dict[str, str]:
 def _contradiction(config: NodeConfig) -> str | None:
     """Return what is wrong with values that are right by themselves, None when nothing is."""
     names = [listener.name for listener in config.listeners]
-    for name in config.controller_listener_names:
-        if name not in names:
-            return f"controller.listener.names: {unknown('listener', name, names)}"
     for listener in config.advertised_listeners:
         if listener.name not in names:
             return f"advertised.listeners: {unknown('listener', listener.name, names)}"
     is_broker = BROKER_ROLE in config.process_roles
+    if CONTROLLER_ROLE in config.process_roles:
+        problem = _controller_contradiction(config, names)
+    else:
+        problem = _broker_contradiction(config, names)
+    if problem is not None:
+        return problem
     if is_broker and config.advertised(controller=False) is None:
         return "listeners: a broker needs a listener that is not in controller.listener.names"
     if not is_broker and config.advertised(controller=False) is not None:
         return "listeners: without the role broker all must be in controller.listener.names"
+    return None
+
+
+def _controller_contradiction(config: NodeConfig, names: list[str]) -> str | None:
+    for name in config.controller_listener_names:
+        if name not in names:
+            return f"controller.listener.names: {unknown('listener', name, names)}"
     if config.advertised(controller=True) is None:
         return "advertised.listeners: the controller listener is missing"
     if config.node_id not in {voter.node_id for voter in config.controller_quorum_voters}:
         return f"controller.quorum.voters: node.id {config.node_id} is not among them"
+    return None
+
+
+def _broker_contradiction(config: NodeConfig, names: list[str]) -> str | None:
+    for name in config.controller_listener_names:
+        if name in names:
+            return f"listeners: without the role controller {name} must not be among them"
+    if config.node_id in {voter.node_id for voter in config.controller_quorum_voters}:
+        return (
+            f"controller.quorum.voters: node.id {config.node_id} is one of them, but no controller"
+        )
+    if not config.kraftprobe_registration:
+        return "kraftprobe.registration: a node that is a broker only must register"
     return None

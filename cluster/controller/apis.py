@@ -35,7 +35,7 @@ from cluster.controller.error_responses import (
     metadata_error,
 )
 from cluster.controller.raft import Raft
-from cluster.controller.registrations import client_endpoints
+from cluster.controller.registrations import client_endpoints, controller_endpoints
 from cluster.controller.topic_changes import create_partitions, delete_topics
 from cluster.controller.topic_creation import create_topics
 from cluster.errors import ErrorCode
@@ -159,12 +159,29 @@ class ControllerApis:
         self, listener: str, request: MetadataRequest, _error: ErrorCode, _message: str | None
     ) -> MetadataResponse:
         state = self._controller.image.state
-        return describe_metadata(request, state, self._cluster, listener, self._other_leader_id())
+        controller_id = self._controller_to_name(listener)
+        return describe_metadata(request, state, self._cluster, listener, controller_id)
 
-    def _other_leader_id(self) -> int:
-        """Return the leader that this node knows, unless it is itself: that needs confirmation."""
+    def _controller_to_name(self, listener: str) -> int:
+        """Return whom clients shall take for the controller: never this node, if it is one.
+
+        The leader that this node knows, if clients can reach it; else, as in Kafka, any live
+        broker, which forwards. A broker that is alone names itself, which no controller does
+        without a confirmation.
+        """
+        own_id = self._raft.node_id
         leader_id = self._raft.leader_and_epoch.leader_id
-        return NO_NODE if leader_id == self._raft.node_id else leader_id
+        if leader_id in {own_id, NO_NODE}:
+            return NO_NODE
+        endpoints = client_endpoints(self._controller.image.state, self._cluster, listener)
+        alive = [endpoint.node_id for endpoint, _ in endpoints]
+        others = [broker for broker in alive if broker != own_id]
+        if leader_id in others or not alive:
+            return leader_id
+        if others:
+            return self._random.choice(others)
+        is_controller = own_id in {one.node_id for one in self._cluster.controllers}
+        return leader_id if is_controller else own_id
 
     def _describe_cluster(
         self, listener: str, request: DescribeClusterRequest, reply: Reply
@@ -172,8 +189,11 @@ class ControllerApis:
         to_controller = listener == self._cluster.controller_listener
         leader_id = self._raft.leader_and_epoch.leader_id
         if to_controller:
-            endpoints = [(endpoint, False) for endpoint in self._cluster.controllers]
+            state = self._controller.image.state
+            endpoints = [(one, False) for one in controller_endpoints(state, self._cluster)]
         else:
+            if leader_id != self._raft.node_id:
+                leader_id = self._controller_to_name(listener)
             endpoints = [
                 (endpoint, broker is not None and broker.fenced)
                 for endpoint, broker in client_endpoints(

@@ -110,6 +110,21 @@ def client_endpoints(
     return tuple(found)
 
 
+def controller_endpoints(state: MetadataState, cluster: ClusterInfo) -> tuple[Endpoint, ...]:
+    """Return where controllers are reached: as they registered, else as the voters are configured.
+
+    A controller that registered with no listener of the right name is told as configured, too.
+    """
+    found = {endpoint.node_id: endpoint for endpoint in cluster.controllers}
+    for controller_id in sorted(state.controllers.keys()):
+        record = state.controllers.get(controller_id)
+        assert record is not None
+        for endpoint in record.end_points:
+            if endpoint.name == cluster.controller_listener:
+                found[controller_id] = Endpoint(controller_id, endpoint.host, endpoint.port)
+    return tuple(found[controller_id] for controller_id in sorted(found))
+
+
 def _endpoint(listeners: tuple[RecordEndpoint, ...], name: str) -> RecordEndpoint | None:
     named = [endpoint for endpoint in listeners if endpoint.name == name]
     return next(iter(named or listeners), None)

@@ -12,6 +12,8 @@ from cluster.names import unknown
 from cluster.ports import Endpoint
 from cluster.systems.base import Placement
 
+REGISTRATION = "kraftprobe.registration"
+
 NODE_SETTINGS: Mapping[str, int] = {
     "controller.quorum.election.timeout.ms": 1000,  # Kafka's own
     "controller.quorum.election.backoff.max.ms": 1000,  # Kafka's own
@@ -27,6 +29,10 @@ NODE_SETTINGS: Mapping[str, int] = {
     "metadata.max.retention.bytes": 100 * 1024 * 1024,  # Kafka's own
     "metadata.max.retention.ms": 7 * 24 * 3_600_000,  # Kafka's own
     "controller.quorum.fetch.snapshot.max.bytes": 1024 * 1024,  # Kafka's own
+    "broker.heartbeat.interval.ms": 2000,  # Kafka's own
+    "broker.session.timeout.ms": 9000,  # Kafka's own
+    "initial.broker.registration.timeout.ms": 2**31 - 1,  # Kafka: 60000; a fault may last longer
+    REGISTRATION: 1,  # 0: brokers are the configured ones, all of them alive
 }
 """What a campaign's nodes are configured with unless the plan says otherwise.
 
@@ -93,6 +99,7 @@ class KraftSystem:
                 f"{route.node_id}={route.host}:{route.port}" for route in node.routes
             )
         properties.update(self.node_settings)
+        properties[REGISTRATION] = "true" if self.node_settings[REGISTRATION] else "false"
         return {
             "server.properties": "".join(f"{key}={value}\n" for key, value in properties.items())
         }

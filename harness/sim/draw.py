@@ -17,7 +17,7 @@ from random import Random
 from typing import Any
 
 from cluster.backends.sim.settings import SimSettings
-from cluster.systems.kraft import NODE_SETTINGS
+from cluster.systems.kraft import NODE_SETTINGS, REGISTRATION
 from harness.sim.fragments import FRAGMENTS, Draw, strand
 from harness.sim.kinds import MESSAGE_TYPES
 from harness.sim.scenario import Bounds, Condition, Load, Scenario, Step, Strand
@@ -104,6 +104,7 @@ def _settings(random: Random) -> dict[str, int]:
         "controller.quorum.fetch.max.bytes": random.choice((1, 1, 300, 4096, 8 << 20)),
         "metadata.log.segment.bytes": random.choice((1024, 4096, 1 << 20)),
         "metadata.max.idle.interval.ms": random.choice((0, 100, 500, 2000)),
+        REGISTRATION: 0,
     }
     return told
 

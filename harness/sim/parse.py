@@ -16,7 +16,7 @@ from typing import Any, TypeVar
 from cluster.backends.sim.settings import SimSettingError, SimSettings
 from cluster.mutants import UnknownMutantError, find
 from cluster.names import unknown
-from cluster.systems.kraft import KraftSystem, SettingError
+from cluster.systems.kraft import REGISTRATION, KraftSystem, SettingError
 from harness.sim.errors import ScenarioError
 from harness.sim.kinds import KINDS, MESSAGE_TYPES, TARGETS, Kind, Option
 from harness.sim.scenario import (
@@ -272,7 +272,8 @@ def _settings(told: Mapping[str, Any]) -> Mapping[str, int]:
         KraftSystem(told)
     except SettingError as error:
         raise ScenarioError(str(error)) from error
-    return dict(told)
+    # A schedule was written for the messages that it names; who wants brokers says so.
+    return {REGISTRATION: 0, **told}
 
 
 def _mutant(told: Any) -> str | None:

@@ -14,6 +14,7 @@ MINIMAL = {
     "controller.quorum.voters": "3@h3:9093,2@h2:9093",
     "metadata.log.dir": "/data/metadata",
 }
+BROKER_ONLY = {"process__roles": "broker", "node__id": "4", "listeners": "CLIENT://h:9092"}
 
 
 def text(**changes):
@@ -64,6 +65,17 @@ def test_comments_blank_lines_and_space_are_allowed():
     assert config == parse_config(text(), "f")
 
 
+def test_a_node_may_be_a_broker_only_or_a_controller_only():
+    broker = parse_config(text(**BROKER_ONLY), "f")
+    assert broker.process_roles == {"broker"}
+    assert broker.advertised(controller=False) == Endpoint(4, "h", 9092)
+    assert broker.advertised(controller=True) is None
+    controller = parse_config(
+        text(process__roles="controller", listeners="CONTROLLER://h:9093"), "f"
+    )
+    assert controller.advertised(controller=False) is None
+
+
 def test_advertised_listeners_are_where_a_node_is_reached():
     advertised = "CLIENT://outside:19092,CONTROLLER://inside:19093"
     config = parse_config(text(advertised__listeners=advertised), "f")
@@ -106,7 +118,7 @@ def test_an_unknown_key_is_told_with_the_nearest():
         ("node.id", "", "not ''"),
         ("cluster.id", "", "must not be empty"),
         ("process.roles", "controler", "did you mean 'controller'?"),
-        ("process.roles", "broker", "must name controller"),
+        ("process.roles", "broker,broker", "a role is named twice"),
         ("listeners", "127.0.0.1:9092", "expected NAME://host:port"),
         ("listeners", "CLIENT://127.0.0.1", "expected host:port"),
         ("listeners", "CLIENT://h:0", "1 to 65535"),
@@ -135,6 +147,10 @@ def test_a_bad_value_is_told_with_its_key(key, value, told):
         ({"listeners": "CONTROLLER://h:1"}, "a broker needs a listener"),
         ({"process__roles": "controller"}, "without the role broker"),
         ({"node__id": "9"}, "node.id 9 is not among them"),
+        ({"process__roles": "broker"}, "without the role controller CONTROLLER must not be"),
+        ({**BROKER_ONLY, "node__id": "2"}, "node.id 2 is one of them, but no controller"),
+        ({**BROKER_ONLY, "kraftprobe__registration": "false"}, "a broker only must register"),
+        ({**BROKER_ONLY, "listeners": "CONTROLLER://h:1"}, "CONTROLLER must not be among them"),
     ],
 )
 def test_values_that_contradict_each_other_are_told(changes, told):
@@ -157,15 +173,13 @@ def test_a_file_that_cannot_be_read_is_told(tmp_path):
         load_config(tmp_path / "binary")
 
 
-def test_the_broker_role_has_kafkas_defaults_and_registers_only_when_told_to():
+def test_the_broker_role_has_kafkas_defaults_and_registers_unless_told_not_to():
     config = parse_config(text(), "f")
     assert config.broker_heartbeat_interval_ms == 2_000
     assert config.broker_session_timeout_ms == 9_000
     assert config.initial_broker_registration_timeout_ms == 60_000
-    assert config.kraftprobe_broker_registration is False
-    told = parse_config(text(**{"kraftprobe.broker.registration": "true"}), "f")
-    assert told.kraftprobe_broker_registration is True
-    with pytest.raises(
-        ConfigError, match=r"kraftprobe.broker.registration: expected true or false"
-    ):
-        parse_config(text(**{"kraftprobe.broker.registration": "yes"}), "f")
+    assert config.kraftprobe_registration is True
+    told = parse_config(text(**{"kraftprobe.registration": "false"}), "f")
+    assert told.kraftprobe_registration is False
+    with pytest.raises(ConfigError, match=r"kraftprobe.registration: expected true or false"):
+        parse_config(text(**{"kraftprobe.registration": "yes"}), "f")

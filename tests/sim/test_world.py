@@ -1,5 +1,7 @@
 """What a simulated world does to messages, disks, clocks and processes."""
 
+from types import SimpleNamespace
+
 import pytest
 
 from cluster.backends.base import BackendError, NodeState
@@ -304,3 +306,15 @@ def test_time_that_stands_still_is_an_error():
     again()
     with pytest.raises(BusyLoopError):
         scheduler.run_for(1)
+
+
+def test_time_ends_where_it_is_told_although_what_is_due_belongs_to_a_stopped_process():
+    scheduler, ran = Scheduler(), []
+    stopped = SimpleNamespace(runs=False, alive=True, backlog=[], die=None)
+    scheduler.call_later(10.0, lambda: ran.append("stopped"), stopped)
+    scheduler.call_later(1e9, lambda: ran.append("much later"))
+    scheduler.run_for(100.0)
+    assert not scheduler.run_until(lambda: bool(ran), 100.0)
+    assert ran == []
+    assert len(stopped.backlog) == 1
+    assert scheduler.now_ms < 1e9

@@ -7,6 +7,7 @@ schedules needs to wrap a callback, which would cost more than the queue itself.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable
 from heapq import heappop, heappush
 from typing import Any, Protocol
@@ -83,10 +84,14 @@ class Scheduler:
             heappop(queue)
         return queue[0][0] if queue else None
 
-    def step(self) -> bool:
-        """Run the next callback; False when there is none. Raises what one without owner raises."""
+    def step(self, end_ms: float = math.inf) -> bool:
+        """Run the next callback that is due by `end_ms`; False when there is none.
+
+        Raises what one without owner raises. What is due of stopped owners only goes to their
+        backlogs, so what comes after it may be due much later: each is compared with `end_ms`.
+        """
         queue = self._queue
-        while queue:
+        while queue and queue[0][0] <= end_ms:
             due_ms, _, callback, owner = heappop(queue)
             if callback is None:
                 continue
@@ -114,19 +119,14 @@ class Scheduler:
     def run_for(self, duration_ms: float) -> None:
         """Run everything that is due within the next `duration_ms`, then stand there."""
         end_ms = self.now_ms + duration_ms
-        while True:
-            due_ms = self.next_due_ms
-            if due_ms is None or due_ms > end_ms:
-                break
-            self.step()
+        while self.step(end_ms):
+            pass
         self.now_ms = end_ms
 
     def run_until(self, condition: Callable[[], bool], timeout_ms: float) -> bool:
         """Run until `condition` holds, for at most `timeout_ms`; returns whether it does."""
         end_ms = self.now_ms + timeout_ms
         while not condition():
-            due_ms = self.next_due_ms
-            if due_ms is None or due_ms > end_ms:
+            if not self.step(end_ms):
                 return condition()
-            self.step()
         return True
