@@ -1,0 +1,1 @@
+"""Backend `docker`: nodes in containers of an engine on this machine."""

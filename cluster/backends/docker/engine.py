@@ -1,0 +1,142 @@
+"""The engine on this machine: reached through the docker SDK, with errors that a person can use."""
+
+from __future__ import annotations
+
+import asyncio
+import functools
+import os
+from collections.abc import Callable, Mapping
+from pathlib import Path
+from typing import Any, ParamSpec, TypeVar
+
+import docker
+from docker.errors import APIError, DockerException, ImageNotFound, NotFound
+from requests.exceptions import ConnectionError as RequestsConnectionError
+from requests.exceptions import RequestException, Timeout
+
+from cluster.backends.base import BackendError
+
+P = ParamSpec("P")
+T = TypeVar("T")
+
+RUN_LABEL = "kraftprobe.run"
+"""Label of every container and network: the run's id."""
+HARNESS_LABEL = "kraftprobe.harness"
+"""Label beside it: `<pid>:<start time>` of the harness that made it."""
+FOLDER_LABEL = "kraftprobe.folder"
+"""Label beside it: the run folder."""
+NODE_LABEL = "kraftprobe.node"
+
+LEAST_API = "1.41"
+"""Engine 20.10, the oldest that this was tried with."""
+_TIMEOUT_S = 60
+_CONNECTIONS = 64
+_REASON_MAX = 300
+
+EngineErrors = (DockerException, RequestException, OSError)
+"""What the SDK raises when the engine refuses, is gone, or was never there."""
+
+__all__ = [
+    "APIError",
+    "EngineErrors",
+    "ImageNotFound",
+    "NotFound",
+    "connect",
+    "engine_expected",
+    "in_thread",
+    "reason",
+]
+
+
+def connect() -> docker.DockerClient:
+    """Connect to the engine that DOCKER_HOST or the default socket names.
+
+    Raises BackendError with one line that says what to do.
+    """
+    try:
+        client = docker.DockerClient.from_env(timeout=_TIMEOUT_S, max_pool_size=_CONNECTIONS)
+    except EngineErrors as error:
+        raise BackendError(_unreachable(error)) from error
+    try:
+        version = client.version()
+    except EngineErrors as error:
+        client.close()
+        raise BackendError(_unreachable(error)) from error
+    shortcoming = unfit(version)
+    if shortcoming:
+        client.close()
+        raise BackendError(shortcoming)
+    return client
+
+
+def unfit(version: Mapping[str, Any]) -> str:
+    """Say in one line what an engine that answers this to `version` lacks; empty: nothing."""
+    api = str(version.get("ApiVersion", "0"))
+    if _numbers(api) < _numbers(LEAST_API):
+        return (
+            f"the docker engine {version.get('Version')} is too old: backend docker needs API "
+            f"{LEAST_API} (engine 20.10), this one has {api}; update it, or use --backend netns"
+        )
+    if version.get("Os") != "linux":
+        return "backend docker needs an engine for Linux containers"
+    return ""
+
+
+async def in_thread(act: Callable[P, T], *args: P.args, **kwargs: P.kwargs) -> T:
+    """Call the SDK in a thread; what it raises becomes a BackendError with one line.
+
+    A cancelled caller leaves the call to end by itself, so whoever makes things looks for them
+    by their label and not by what a call returned.
+    """
+    try:
+        return await asyncio.get_running_loop().run_in_executor(
+            None, functools.partial(act, *args, **kwargs)
+        )
+    except EngineErrors as error:
+        raise BackendError(reason(error)) from error
+
+
+def reason(error: BaseException) -> str:
+    """Say in one line what the engine refused, and what to do where that is known."""
+    told = str(error)
+    if isinstance(error, APIError) and error.explanation:
+        told = str(error.explanation)
+    told = " ".join(told.split())[:_REASON_MAX] or type(error).__name__
+    if "no space left on device" in told.lower():
+        return f"docker: {told}; make room: docker system prune, or move the engine's data-root"
+    if "docker-init" in told:
+        return f"docker: {told}; the engine lacks its init: install tini (Debian: docker.io)"
+    if isinstance(error, Timeout):
+        return f"the docker engine did not answer within {_TIMEOUT_S:g} s"
+    if isinstance(error, RequestsConnectionError):
+        return _unreachable(error)
+    return f"docker: {told}"
+
+
+def _unreachable(error: BaseException) -> str:
+    told = " ".join(str(error).split())
+    if "PermissionError" in told or "Permission denied" in told:
+        return (
+            "permission denied at the docker engine's socket: add yourself to the group docker "
+            "(sudo usermod -aG docker $USER, then log in again), or use --backend netns"
+        )
+    if "FileNotFoundError" in told or "No such file" in told:
+        return (
+            "no docker engine runs here (its socket does not exist): install and start one "
+            "(Debian: sudo apt install docker.io), or use --backend netns"
+        )
+    if "ConnectionRefused" in told or "Connection refused" in told:
+        return (
+            "nobody answers at the docker engine's socket: start it "
+            "(sudo systemctl start docker), or use --backend netns"
+        )
+    return f"the docker engine cannot be reached: {told[:_REASON_MAX]}"
+
+
+def _numbers(version: str) -> tuple[int, ...]:
+    return tuple(int(part) for part in version.split(".") if part.isdecimal())
+
+
+def engine_expected() -> bool:
+    """Whether the user names an engine or one has its socket in the usual place."""
+    return "DOCKER_HOST" in os.environ or Path("/var/run/docker.sock").exists()

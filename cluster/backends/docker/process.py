@@ -1,0 +1,160 @@
+"""A process that an exec started in a container, watched from outside of it.
+
+The engine runs on this machine, so a container's processes are processes here, under other
+numbers: what the kernel says of one is read in /proc, its end is told by a pidfd, and the engine is
+asked only for the exit code. Signals go straight to it where this user may send them (root), else
+through the container.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import os
+import signal
+import time
+from pathlib import Path
+from typing import Any
+
+import docker
+
+from cluster.backends.abilities import Host
+from cluster.backends.base import BackendError, NodeState, ProcessIdentity
+from cluster.backends.docker.engine import in_thread
+from cluster.backends.processes import identify, state_of, tail_of
+
+_PROC = Path("/proc")
+_CODE_TIMEOUT_S = 5.0
+_CODE_POLL_S = 0.01
+_KILL_TIMEOUT_S = 2.0
+_SIGNALLED = 128
+_LOST = -signal.SIGKILL
+
+
+class ExecProcess:
+    """See `cluster.backends.hosts.StartedProcess`."""
+
+    def __init__(
+        self, client: docker.DockerClient, exec_id: str, pid: int, host: Host, output: Path
+    ) -> None:
+        self._client = client
+        self._exec_id = exec_id
+        self._host = host
+        self._output = output
+        self._identity = identify(pid) if pid else None
+        self._pidfd = _handle(self._identity)
+        self._exit_code: int | None = None
+        self.inner_pid = None if self._identity is None else inner_pid(pid)
+        """Its number inside the container."""
+        self._ended = asyncio.get_running_loop().create_task(self._watch())
+
+    @property
+    def identity(self) -> ProcessIdentity | None:
+        """Its number on this machine."""
+        return self._identity
+
+    @property
+    def exit_code(self) -> int | None:
+        """As from `waitpid`: 137 of the engine is -9 here."""
+        return self._exit_code
+
+    def state_now(self) -> NodeState:
+        """Ask the kernel."""
+        return NodeState.DEAD if self._identity is None else state_of(self._identity)
+
+    async def state(self) -> NodeState:
+        """Ask the kernel."""
+        return self.state_now()
+
+    async def send(self, number: signal.Signals) -> None:
+        """Signal it, if it lives."""
+        try:
+            self._signal(number)
+        except PermissionError:
+            done = await self._host.run(("kill", f"-{int(number)}", str(self.inner_pid)))
+            if done.exit_code != 0 and self.state_now() is not NodeState.DEAD:
+                told = done.stderr.decode(errors="replace").strip()
+                raise BackendError(f"{self._host.node} cannot be signalled: {told}") from None
+
+    async def wait(self) -> int:
+        """Wait for its end."""
+        return await asyncio.shield(self._ended)
+
+    async def output_tail(self) -> tuple[str, ...]:
+        """Read the last lines of its output."""
+        return tail_of(self._output)
+
+    def kill_now(self) -> None:
+        """SIGKILL it and see it dead, without the event loop."""
+        with contextlib.suppress(PermissionError):  # then the container ends with it
+            self._signal(signal.SIGKILL)
+            deadline = time.monotonic() + _KILL_TIMEOUT_S
+            while self.state_now() is not NodeState.DEAD and time.monotonic() < deadline:
+                time.sleep(0.001)
+
+    def _signal(self, number: signal.Signals) -> None:
+        if self._pidfd >= 0 and self._exit_code is None:
+            with contextlib.suppress(ProcessLookupError):
+                signal.pidfd_send_signal(self._pidfd, number)
+
+    async def _watch(self) -> int:
+        try:
+            if self._pidfd >= 0:
+                await _readable(self._pidfd)
+            self._exit_code = await self._code()
+        finally:
+            if self._pidfd >= 0:
+                os.close(self._pidfd)
+                self._pidfd = -1
+        return self._exit_code
+
+    async def _code(self) -> int:
+        """Ask the engine until it knows. An engine that forgot a container's execs knew of a kill.
+
+        Nothing but the loss of the container itself makes it forget: removed, or killed whole.
+        """
+        deadline = time.monotonic() + _CODE_TIMEOUT_S
+        while time.monotonic() < deadline:
+            try:
+                told = await in_thread(self._inspect)
+            except BackendError:
+                return _LOST
+            if not told["Running"] and told["ExitCode"] is not None:
+                code = int(told["ExitCode"])
+                return code if code <= _SIGNALLED else _SIGNALLED - code
+            await asyncio.sleep(_CODE_POLL_S)
+        return _LOST
+
+    def _inspect(self) -> dict[str, Any]:
+        return dict(self._client.api.exec_inspect(self._exec_id))
+
+
+def inner_pid(pid: int) -> int | None:
+    """Translate a number of this machine into the one inside the container; None when gone."""
+    with contextlib.suppress(OSError, StopIteration):
+        lines = (_PROC / str(pid) / "status").read_text().splitlines()
+        return int(next(line for line in lines if line.startswith("NSpid:")).split()[-1])
+    return None
+
+
+def _handle(identity: ProcessIdentity | None) -> int:
+    if identity is None:
+        return -1
+    try:
+        handle = os.pidfd_open(identity.pid)
+    except ProcessLookupError:
+        return -1
+    if identify(identity.pid) != identity:
+        os.close(handle)
+        return -1
+    return handle
+
+
+async def _readable(handle: int) -> None:
+    loop = asyncio.get_running_loop()
+    ready = asyncio.Event()
+    loop.add_reader(handle, ready.set)
+    try:
+        await ready.wait()
+    finally:
+        loop.remove_reader(handle)

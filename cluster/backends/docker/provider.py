@@ -1,0 +1,304 @@
+"""Hosts as containers of an engine on this machine.
+
+    harness --- bridge of the run's own network, .1 of a free private subnet
+                   |             |             |
+              .11 n1        .12 n2        .13 n3        one container each
+
+A container's first process is an init with `sleep infinity`; the node is started beside it by
+`docker exec`, so that the network namespace, its rules and the clock's files outlive the node. It
+has the engine's usual capabilities and NET_ADMIN, which its packet filter needs, and no more. The
+node's folder is mounted from the run folder, at the same path, so that its files are here as it
+writes them; the node's code is mounted from where the harness has it, read-only.
+
+dockerd lets nothing be forwarded but what it has rules for; containers of one network are among it.
+
+Everything is labelled with the run, its folder and its harness; `leftovers` finds it by that.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import os
+import socket
+from collections.abc import Awaitable, Callable, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path, PurePath
+
+import docker
+from docker.models.containers import Container
+from docker.types import LogConfig, Mount
+
+from cluster.backends.abilities import Completed, Host
+from cluster.backends.base import Ability, BackendError, NodeState, Probe
+from cluster.backends.docker import engine, rootfs
+from cluster.backends.docker.channel import Channel
+from cluster.backends.docker.dependencies import PACKAGE
+from cluster.backends.docker.engine import EngineErrors, in_thread
+from cluster.backends.docker.image import Say, ensure_image
+from cluster.backends.docker.leftovers import remove_run
+from cluster.backends.docker.network import Network, make_network
+from cluster.backends.docker.process import ExecProcess, inner_pid
+from cluster.backends.hosts import NODE_OUTPUT, HostPorts, plain_connect
+from cluster.backends.processes import labels, own_identity
+
+INTERFACE = "eth0"
+CODE = PurePath("/opt/kraftprobe/code/cluster")
+_INTO_FOLDER = 'cd "$1" || exit; out="$2"; shift 2; exec "$@" >>"$out" 2>&1'
+_STOP_TIMEOUT_S = 5.0
+
+PrepareFolder = Callable[[str, Path], Awaitable[None]]
+"""Called with a node's name and its folder on this machine before its container is made: what is
+mounted there by then is seen inside."""
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class DockerHost:
+    """One node's container (`cluster.backends.abilities.Host`)."""
+
+    node: str
+    address: str
+    interface: str | None
+    folder: PurePath
+    container: Container
+    channel: Channel
+    provider: DockerProvider
+
+    async def run(
+        self, command: Sequence[str], *, stdin: bytes = b"", timeout_s: float = 10.0
+    ) -> Completed:
+        """Run it in the container as its root, over the persistent channel."""
+        return await self.channel.run(command, stdin, timeout_s)
+
+    async def pid(self) -> int | None:
+        """Name the node's process by its number in the container."""
+        process = self.provider.node_process(self.node)
+        if process is None or process.state_now() is NodeState.DEAD:
+            return None
+        return process.inner_pid
+
+
+class DockerProvider:
+    """See `cluster.backends.hosts.HostProvider`."""
+
+    name = "docker"
+    interpreter = str(rootfs.INTERPRETER)
+
+    def __init__(
+        self,
+        run_folder: Path,
+        run_id: str,
+        *,
+        say: Say = lambda _: None,
+        prepare_folder: PrepareFolder | None = None,
+    ) -> None:
+        self.run_id = run_id
+        self._run_folder = run_folder.absolute()
+        self._say = say
+        self._prepare_folder = prepare_folder
+        self._client: docker.DockerClient | None = None
+        self._hosts: dict[str, DockerHost] = {}
+        self._started: list[ExecProcess] = []
+        self._nodes: dict[str, ExecProcess] = {}
+        self._probed: dict[Ability, Probe] = {}
+
+    async def probe(self, ability: Ability) -> Probe:
+        """See `HostProvider.probe`; each ability is tried once."""
+        from cluster.backends.hostedprobe import probe  # noqa: PLC0415  (it makes providers)
+
+        if ability not in self._probed:
+            self._probed[ability] = await probe(
+                lambda folder, run_id: DockerProvider(folder, run_id, say=self._say), ability
+            )
+        return self._probed[ability]
+
+    async def create(self, nodes: Sequence[str]) -> Mapping[str, Host]:
+        """See `HostProvider.create`. Builds the image first where the engine lacks it."""
+        try:
+            self._client = await asyncio.get_running_loop().run_in_executor(None, engine.connect)
+            image = await ensure_image(self._client, self._say)
+            network = await in_thread(
+                make_network, self._client, f"kraftprobe-{self.run_id}", self._labels()
+            )
+            hosts = await asyncio.gather(*(self._make_host(image, network, n) for n in nodes))
+            self._hosts = dict(zip(nodes, hosts, strict=True))
+            await asyncio.gather(*(in_thread(host.container.start) for host in hosts))
+            await asyncio.gather(*(self._seen(host) for host in hosts))
+        except BaseException:
+            await self.tear_down()
+            raise
+        return dict(self._hosts.items())
+
+    def ports(self, node: str) -> HostPorts:  # noqa: ARG002  (contract)
+        """See `HostProvider.ports`."""
+        return HostPorts()
+
+    async def put(self, node: str, files: Mapping[str, bytes]) -> None:
+        """See `HostProvider.put`."""
+        folder = Path(self._hosts[node].folder)
+        try:
+            for path, content in files.items():
+                (folder / path).parent.mkdir(parents=True, exist_ok=True)
+                (folder / path).write_bytes(content)
+        except OSError as error:
+            raise BackendError(f"{node}: {error}") from error
+
+    async def start(
+        self, node: str, command: Sequence[str], environment: Mapping[str, str], output: str
+    ) -> ExecProcess:
+        """See `HostProvider.start`."""
+        host = self._hosts[node]
+        words = ["sh", "-c", _INTO_FOLDER, "sh", str(host.folder), output, *command]
+        exec_id, pid = await in_thread(self._exec, host.container, words, environment)
+        process = ExecProcess(self._connected(), exec_id, pid, host, Path(host.folder) / output)
+        self._started.append(process)
+        if output == NODE_OUTPUT:
+            self._nodes[node] = process
+        return process
+
+    async def fetch(self, node: str, destination: Path) -> None:
+        """Give the files, which are here already, to the user of the harness."""
+        host = self._hosts[node]
+        assert Path(host.folder) == destination, "the node's folder is mounted from the run folder"
+        if os.geteuid() != 0 and await in_thread(self._is_running, host.container):
+            owner = f"{os.geteuid()}:{os.getegid()}"
+            done = await host.run(("chown", "-R", owner, str(host.folder)), timeout_s=60)
+            if done.exit_code != 0:
+                told = done.stderr.decode(errors="replace").strip()
+                raise BackendError(f"{node}: its files cannot be read: {told}")
+
+    async def connect(self, host: str, port: int) -> socket.socket:
+        """Connect over the bridge, which this machine has an address on."""
+        return await plain_connect(host, port)
+
+    async def tear_down(self) -> None:
+        """See `HostProvider.tear_down`."""
+        for host in self._hosts.values():
+            await host.channel.close()
+        if self._client is not None:
+            client, self._client = self._client, None
+            await in_thread(_remove_all, client, self.run_id)
+        for process in self._started:
+            await process.wait()
+
+    def abandon(self) -> None:
+        """See `HostProvider.abandon`."""
+        if self._client is not None:
+            client, self._client = self._client, None
+            with contextlib.suppress(*EngineErrors):
+                _remove_all(client, self.run_id)
+
+    def node_process(self, node: str) -> ExecProcess | None:
+        """The latest process of a node."""
+        return self._nodes.get(node)
+
+    # -- containers that are lost and come back --------------------------------------------------
+
+    async def lose(self, node: str) -> None:
+        """Kill the whole container: its processes, its network namespace and what is set there."""
+        host = self._hosts[node]
+        await in_thread(self._kill, host.container)
+
+    async def bring_back(self, node: str) -> None:
+        """Start the container again, with the address and the files that it had."""
+        host = self._hosts[node]
+        await host.channel.close()
+        await in_thread(host.container.start)
+        await self._seen(host)
+
+    async def is_there(self, node: str) -> bool:
+        """Whether the engine says that the node's container runs."""
+        return await in_thread(self._is_running, self._hosts[node].container)
+
+    # -- parts -----------------------------------------------------------------------------------
+
+    def _labels(self) -> dict[str, str]:
+        harness = own_identity()
+        return {
+            engine.RUN_LABEL: self.run_id,
+            engine.HARNESS_LABEL: f"{harness.pid}:{harness.started}",
+            engine.FOLDER_LABEL: str(self._run_folder),
+        }
+
+    def _connected(self) -> docker.DockerClient:
+        if self._client is None:
+            raise BackendError("the containers are gone")
+        return self._client
+
+    async def _make_host(self, image: str, network: Network, node: str) -> DockerHost:
+        folder = self._run_folder / "nodes" / node
+        folder.mkdir(parents=True, exist_ok=True)
+        if self._prepare_folder is not None:
+            await self._prepare_folder(node, folder)
+        container = await in_thread(self._create, image, network, node, folder)
+        channel = Channel(self._connected(), str(container.id), node)
+        return DockerHost(node, network.address(node), INTERFACE, folder, container, channel, self)
+
+    def _create(self, image: str, network: Network, node: str, folder: Path) -> Container:
+        client = self._connected()
+        fixed = client.api.create_endpoint_config(ipv4_address=network.address(node))
+        return client.containers.create(
+            image,
+            ["sleep", "infinity"],
+            name=f"kraftprobe-{self.run_id}-{node}",
+            hostname=node,
+            init=True,
+            cap_add=["NET_ADMIN"],
+            environment=labels(self.run_id),
+            labels={**self._labels(), engine.NODE_LABEL: node},
+            log_config=LogConfig(type="none"),
+            mounts=[
+                Mount(str(folder), str(folder), type="bind"),
+                Mount(str(CODE), str(PACKAGE), type="bind", read_only=True),
+            ],
+            network=network.name,
+            networking_config={network.name: fixed},
+        )
+
+    def _exec(
+        self, container: Container, command: Sequence[str], environment: Mapping[str, str]
+    ) -> tuple[str, int]:
+        """Start a process in the container; answers the exec's id and the process's number here."""
+        api = self._connected().api
+        created = api.exec_create(
+            str(container.id),
+            list(command),
+            environment=dict(environment),
+            stdout=False,
+            stderr=False,
+        )
+        exec_id = str(created["Id"])
+        api.exec_start(exec_id, detach=True)
+        return exec_id, int(api.exec_inspect(exec_id)["Pid"] or 0)
+
+    async def _seen(self, host: DockerHost) -> None:
+        """Make sure that the container's processes can be watched from here."""
+        pid = await in_thread(self._first_process, host.container)
+        if inner_pid(pid) != 1:
+            raise BackendError(
+                "the docker engine's processes cannot be seen from here: run the harness on the "
+                "engine's own machine, outside of any container"
+            )
+
+    @staticmethod
+    def _first_process(container: Container) -> int:
+        container.reload()
+        return int(container.attrs["State"]["Pid"])
+
+    @staticmethod
+    def _is_running(container: Container) -> bool:
+        container.reload()
+        return bool(container.attrs["State"]["Running"])
+
+    @staticmethod
+    def _kill(container: Container) -> None:
+        container.kill()
+        container.wait(timeout=_STOP_TIMEOUT_S)
+
+
+def _remove_all(client: docker.DockerClient, run_id: str) -> None:
+    """Remove every container and network of the run, found by its label, and hang up."""
+    try:
+        remove_run(client, run_id)
+    finally:
+        client.close()
