@@ -9,7 +9,10 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+import click
+
 from cluster.backends.base import Backend
+from cluster.backends.docker.provider import DockerProvider
 from cluster.backends.hosted import HostedBackend
 from cluster.backends.local import LocalBackend
 from cluster.backends.netns.provider import NetnsProvider
@@ -61,9 +64,19 @@ def _netns(plan: Plan, system: System, run_folder: Path) -> Backend:
     return HostedBackend(provider, system, run_folder, plan.nodes, run_folder.name)
 
 
+def _docker(plan: Plan, system: System, run_folder: Path) -> Backend:
+    provider = DockerProvider(run_folder, run_folder.name, say=_say)
+    return HostedBackend(provider, system, run_folder, plan.nodes, run_folder.name)
+
+
+def _say(line: str) -> None:
+    click.echo(line, err=True)
+
+
 REAL_BACKENDS: Mapping[str, Callable[[Plan, System, Path], Backend]] = {
     "local": _local,
     "netns": _netns,
+    "docker": _docker,
 }
 """How to make the backends whose time is the real one, by the names of `harness.plan.BACKENDS`."""
 

@@ -8,7 +8,7 @@ anything starts. What is wrong is told in one line that names the key, and the n
 |---|---|---|
 | `campaign` | name; runs are stored below it | file name |
 | `workload`, `workload_options` | what clients do | `register` |
-| `backend` | `local` (processes), `netns` (network namespaces), `sim` (virtual time) | `local` |
+| `backend` | `local` (processes), `netns` (namespaces), `docker`, `sim` (virtual time) | `local` |
 | `nodes` | how many | 3 |
 | `node_settings` | Kafka configuration keys for every node | none |
 | `mutant` | a faulty variant of the node | none |
@@ -44,7 +44,7 @@ from workloads.base import Workload
 from workloads.registry import WorkloadError, workload_named
 
 VERSION = 1
-BACKENDS = ("local", "netns", "sim")
+BACKENDS = ("local", "netns", "docker", "sim")
 _DERIVED = frozenset({"version", "run", "system", "checks", "versions", "command"})
 """Keys of a stored plan that are computed anew when it is run again."""
 _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,63}")

@@ -8,7 +8,10 @@ from pathlib import Path
 import click
 from rich.console import Console
 
+from cluster.backends.base import BackendError
 from cluster.backends.cleanup import abandoned_mounts, clean, find_leftovers
+from cluster.backends.docker.engine import connect, engine_expected
+from cluster.backends.docker.leftovers import find_things, remove_things
 from cluster.backends.machine.mounts import unmount
 from harness.commands.options import runs_option
 from harness.doctor import examine, shortcomings, table, told
@@ -50,7 +53,10 @@ def doctor(*, as_json: bool, backends: tuple[str, ...]) -> int:
 @click.option("--run", "run_id", metavar="ID", help="Only this run, even if its harness lives.")
 @click.option("--all", "everywhere", is_flag=True, help="Runs of every folder on this machine.")
 def cleanup(runs: Path, run_id: str | None, *, everywhere: bool) -> int:
-    """End the processes and mounts that killed runs left behind, and nothing else."""
+    """Take away what killed runs left behind, and nothing else.
+
+    Processes, containers and networks of containers, mounts.
+    """
     where = None if everywhere else runs
     leftovers = find_leftovers(where, run_id)
     for leftover in leftovers:
@@ -59,6 +65,7 @@ def cleanup(runs: Path, run_id: str | None, *, everywhere: bool) -> int:
     remaining = clean(leftovers)
     for leftover in remaining:
         click.echo(f"kraftprobe: process {leftover.identity.pid} does not end", err=True)
+    things, stubborn = _clean_containers(where, run_id)
     mounts = abandoned_mounts(where, run_id)
     staying = []
     for mount in mounts:
@@ -66,6 +73,27 @@ def cleanup(runs: Path, run_id: str | None, *, everywhere: bool) -> int:
         if not unmount(mount):
             staying.append(mount)
             click.echo(f"kraftprobe: {mount.folder} stays mounted", err=True)
-    if not (leftovers or mounts):
+    if not (leftovers or things or mounts):
         click.echo("nothing was left behind")
-    return EXIT_USAGE if remaining or staying else 0
+    return EXIT_USAGE if remaining or stubborn or staying else 0
+
+
+def _clean_containers(runs: Path | None, run_id: str | None) -> tuple[int, int]:
+    """Remove what runs left in the docker engine; how many there were, and how many stay."""
+    if not engine_expected():
+        return 0, 0
+    try:
+        client = connect()
+    except BackendError as error:
+        click.echo(f"kraftprobe: containers were not looked at: {error}", err=True)
+        return 0, 0
+    try:
+        things = find_things(client, runs, run_id)
+        for thing in things:
+            click.echo(f"removing {thing.kind} {thing.name} of run {thing.run_id}")
+        staying = remove_things(client, things)
+    finally:
+        client.close()
+    for thing in staying:
+        click.echo(f"kraftprobe: {thing.kind} {thing.name} stays", err=True)
+    return len(things), len(staying)

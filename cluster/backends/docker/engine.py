@@ -5,7 +5,8 @@ from __future__ import annotations
 import asyncio
 import functools
 import os
-from collections.abc import Callable, Mapping
+import socket
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any, ParamSpec, TypeVar
 
@@ -29,6 +30,7 @@ NODE_LABEL = "kraftprobe.node"
 
 LEAST_API = "1.41"
 """Engine 20.10, the oldest that this was tried with."""
+_USUAL_SOCKET = Path("/var/run/docker.sock")
 _TIMEOUT_S = 60
 _CONNECTIONS = 64
 _REASON_MAX = 300
@@ -49,28 +51,45 @@ __all__ = [
 
 
 def connect() -> docker.DockerClient:
-    """Connect to the engine that DOCKER_HOST or the default socket names.
+    """Connect to the engine at the socket that DOCKER_HOST names, or the usual one.
 
     Raises BackendError with one line that says what to do.
     """
     try:
+        _knock(_socket_path())
         client = docker.DockerClient.from_env(timeout=_TIMEOUT_S, max_pool_size=_CONNECTIONS)
     except EngineErrors as error:
         raise BackendError(_unreachable(error)) from error
     try:
-        version = client.version()
+        shortcoming = unfit(client.version(), client.info().get("SecurityOptions") or ())
     except EngineErrors as error:
         client.close()
         raise BackendError(_unreachable(error)) from error
-    shortcoming = unfit(version)
     if shortcoming:
         client.close()
         raise BackendError(shortcoming)
     return client
 
 
-def unfit(version: Mapping[str, Any]) -> str:
-    """Say in one line what an engine that answers this to `version` lacks; empty: nothing."""
+def _socket_path() -> Path:
+    asked = os.environ.get("DOCKER_HOST", "")
+    if asked and not asked.startswith("unix://"):
+        raise BackendError(
+            f"backend docker needs an engine on this machine, behind a socket, not {asked} "
+            "(DOCKER_HOST): run the harness there"
+        )
+    return Path(asked.removeprefix("unix://")) if asked else _USUAL_SOCKET
+
+
+def _knock(path: Path) -> None:
+    """Try the socket first: what the SDK says of it hides the reason. Raises OSError."""
+    with socket.socket(socket.AF_UNIX) as knocking:
+        knocking.settimeout(_TIMEOUT_S)
+        knocking.connect(str(path))
+
+
+def unfit(version: Mapping[str, Any], security: Sequence[str] = ()) -> str:
+    """Say in one line what an engine of this version and security lacks; empty: nothing."""
     api = str(version.get("ApiVersion", "0"))
     if _numbers(api) < _numbers(LEAST_API):
         return (
@@ -79,6 +98,11 @@ def unfit(version: Mapping[str, Any]) -> str:
         )
     if version.get("Os") != "linux":
         return "backend docker needs an engine for Linux containers"
+    if any("rootless" in option for option in security):
+        return (
+            "this docker engine is rootless, and its containers' addresses cannot be reached: "
+            "use the machine's own engine, or --backend netns, which needs no privilege"
+        )
     return ""
 
 
@@ -114,22 +138,22 @@ def reason(error: BaseException) -> str:
 
 
 def _unreachable(error: BaseException) -> str:
-    told = " ".join(str(error).split())
-    if "PermissionError" in told or "Permission denied" in told:
+    if isinstance(error, PermissionError):
         return (
             "permission denied at the docker engine's socket: add yourself to the group docker "
             "(sudo usermod -aG docker $USER, then log in again), or use --backend netns"
         )
-    if "FileNotFoundError" in told or "No such file" in told:
+    if isinstance(error, FileNotFoundError):
         return (
-            "no docker engine runs here (its socket does not exist): install and start one "
+            f"no docker engine runs here ({_socket_path()} does not exist): install and start one "
             "(Debian: sudo apt install docker.io), or use --backend netns"
         )
-    if "ConnectionRefused" in told or "Connection refused" in told:
+    if isinstance(error, ConnectionRefusedError):
         return (
             "nobody answers at the docker engine's socket: start it "
             "(sudo systemctl start docker), or use --backend netns"
         )
+    told = " ".join(str(error).split())
     return f"the docker engine cannot be reached: {told[:_REASON_MAX]}"
 
 
@@ -139,4 +163,4 @@ def _numbers(version: str) -> tuple[int, ...]:
 
 def engine_expected() -> bool:
     """Whether the user names an engine or one has its socket in the usual place."""
-    return "DOCKER_HOST" in os.environ or Path("/var/run/docker.sock").exists()
+    return "DOCKER_HOST" in os.environ or _USUAL_SOCKET.exists()

@@ -33,11 +33,14 @@ def find_things(
 ) -> list[LeftThing]:
     """List what dead harnesses left, containers before networks.
 
-    `runs`, `run_id`: as in `cluster.backends.cleanup.find_leftovers`. Raises what the SDK raises.
+    `runs`, `run_id`: as in `cluster.backends.cleanup.find_leftovers`. Raises BackendError.
     """
     found = []
-    containers = client.api.containers(all=True, filters={"label": engine.RUN_LABEL})
-    networks = client.api.networks(filters={"label": engine.RUN_LABEL})
+    try:
+        containers = client.api.containers(all=True, filters={"label": engine.RUN_LABEL})
+        networks = client.api.networks(filters={"label": engine.RUN_LABEL})
+    except EngineErrors as error:
+        raise BackendError(engine.reason(error)) from error
     for kind, things in (("container", containers), ("network", networks)):
         for thing in things:
             marks: Mapping[str, str] = thing.get("Labels") or {}

@@ -144,7 +144,13 @@ class DockerProvider:
             raise BackendError(f"{node}: {error}") from error
 
     async def start(
-        self, node: str, command: Sequence[str], environment: Mapping[str, str], output: str
+        self,
+        node: str,
+        command: Sequence[str],
+        environment: Mapping[str, str],
+        output: str,
+        *,
+        privileged: bool = False,  # noqa: ARG002  (all are root of their containers)
     ) -> ExecProcess:
         """See `HostProvider.start`."""
         host = self._hosts[node]

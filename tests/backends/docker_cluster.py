@@ -1,0 +1,44 @@
+"""Containers with fake nodes; as a program, RUN_FOLDER RUN_ID: bring two up and wait to be killed."""
+
+from __future__ import annotations
+
+import asyncio
+import sys
+from pathlib import Path
+
+from fake_system import PROGRAM, FakeSystem
+
+from cluster.backends.docker.provider import DockerProvider
+from cluster.backends.hosted import HostedBackend
+
+
+class CarriedSystem(FakeSystem):
+    """The fake node, whose program is put beside its configuration: a container sees no tests."""
+
+    def files(self, node):
+        return {**super().files(node), PROGRAM.name: PROGRAM.read_text()}
+
+    def command(self, node):
+        words = (str(node.folder / name) for name in (PROGRAM.name, "config.json"))
+        return (node.interpreter, "-I", "-S", *words)
+
+
+def docker_backend(folder: Path, count: int, run_id: str, mode: str = "") -> HostedBackend:
+    provider = DockerProvider(folder, run_id)
+    return HostedBackend(provider, CarriedSystem(mode), folder, count, run_id)
+
+
+async def hold(folder: Path, run_id: str) -> None:
+    backend = docker_backend(folder, 2, run_id)
+    try:
+        await backend.up()
+        await backend.pause("n2")
+        sys.stdout.write("up\n")
+        sys.stdout.flush()
+        await asyncio.sleep(600)
+    finally:
+        await backend.down()
+
+
+if __name__ == "__main__":
+    asyncio.run(hold(Path(sys.argv[1]), sys.argv[2]))

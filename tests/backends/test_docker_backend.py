@@ -1,0 +1,265 @@
+"""Backend docker with fake nodes: real containers on a network of their own."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import secrets
+import subprocess
+import sys
+from collections.abc import Awaitable, Callable, Iterator
+from pathlib import Path
+
+import docker
+import pytest
+from docker_cluster import docker_backend
+from fake_system import frame
+from waiting import eventually
+
+from cluster.backends.base import Ability, BackendError, Death, NodeState
+from cluster.backends.docker import engine
+from cluster.backends.docker.image import IMAGE_LABEL, ensure_image
+from cluster.backends.docker.leftovers import find_things, remove_things
+from cluster.backends.docker.provider import DockerProvider
+from cluster.backends.hosted import HostedBackend
+
+HARNESS = Path(__file__).with_name("docker_cluster.py")
+NET_ADMIN = 1 << 12
+OF_ANY_CONTAINER = 0xA80425FB
+"""The engine's usual capabilities."""
+
+
+@pytest.fixture(scope="module")
+def client() -> Iterator[docker.DockerClient]:
+    """An engine with the image; skipped where there is none, which CI must have."""
+    try:
+        client = engine.connect()
+    except BackendError as error:
+        if os.environ.get("CI") == "true":
+            pytest.fail(f"CI has no docker engine: {error}")
+        pytest.skip(str(error))
+    asyncio.run(ensure_image(client, print))
+    yield client
+    client.close()
+
+
+@pytest.fixture
+def run_id() -> str:
+    return f"test-{secrets.token_hex(4)}"
+
+
+@pytest.fixture
+def with_containers(client: docker.DockerClient, tmp_path: Path, run_id: str):
+    def run(body: Callable[[HostedBackend], Awaitable[None]], node_count: int = 2) -> None:
+        async def whole() -> None:
+            backend = docker_backend(tmp_path, node_count, run_id)
+            try:
+                await backend.up()
+                await body(backend)
+            finally:
+                await backend.down()
+
+        asyncio.run(whole())
+        assert find_things(client, None, run_id) == []
+
+    return run
+
+
+async def ask(backend: HostedBackend, node: str, payload: bytes, listener="CONTROLLER") -> bytes:
+    endpoint = backend.endpoint(node, listener)
+    connection = await backend.provider.connect(endpoint.host, endpoint.port)
+    loop = asyncio.get_running_loop()
+    with connection:
+        await loop.sock_sendall(connection, frame(payload))
+        return (await loop.sock_recv(connection, 65536))[4:]
+
+
+def test_nodes_live_die_pause_and_stop_as_anywhere(with_containers):
+    async def body(backend: HostedBackend) -> None:
+        for node in backend.nodes:
+            assert await ask(backend, node, b"hi", "CLIENT") == b"hi"
+            assert await ask(backend, node, b"hi") == b"hi"
+        before = await backend.process("n1")
+        inner = await backend.hosts["n1"].pid()
+        assert before is not None
+        assert inner is not None
+        told = await backend.hosts["n1"].run(("cat", f"/proc/{inner}/cmdline"))
+        assert b"fake_node.py" in told.stdout
+        await backend.kill("n1")
+        assert await backend.state("n1") is NodeState.DEAD
+        assert await backend.hosts["n1"].pid() is None
+        await backend.start("n1")
+        assert await backend.process("n1") != before
+        await backend.pause("n2")
+        assert await backend.state("n2") is NodeState.PAUSED
+        await backend.resume("n2")
+        assert await backend.state("n2") is NodeState.RUNNING
+        await backend.stop("n1")
+        assert await backend.state("n1") is NodeState.DEAD
+        assert backend.unexpected_deaths() == ()
+        await ask(backend, "n2", b"exit7")
+        await eventually(backend.unexpected_deaths)
+        assert backend.unexpected_deaths() == (Death("n2", 0, 7, ("told to exit",)),)
+
+    with_containers(body)
+
+
+def test_the_exit_code_of_a_signal_from_outside_is_told_as_waitpid_does(with_containers):
+    async def body(backend: HostedBackend) -> None:
+        inner = await backend.hosts["n1"].pid()
+        assert (await backend.hosts["n1"].run(("kill", "-9", str(inner)))).exit_code == 0
+        await eventually(backend.unexpected_deaths)
+        assert [death.exit_code for death in backend.unexpected_deaths()] == [-9]
+
+    with_containers(body, node_count=1)
+
+
+def test_a_cut_link_is_silent_in_its_own_direction_and_the_harness_passes(with_containers):
+    async def body(backend: HostedBackend) -> None:
+        link, back = ("n1", "n2"), ("n2", "n1")
+        assert (await backend.measure_link(link)).works, (
+            "containers of one network reach each other"
+        )
+        await backend.cut_links([link])
+        assert (await backend.measure_link(link, 0.2)).silent
+        assert (await backend.measure_link(back)).works
+        await backend.cut_links([back])
+        assert await ask(backend, "n2", b"hi") == b"hi"
+        await backend.restore_links([link, back])
+        assert (await backend.measure_link(link)).works
+
+    with_containers(body)
+
+
+def test_a_container_that_was_killed_comes_back_with_the_rules_that_were_in_force(with_containers):
+    async def body(backend: HostedBackend) -> None:
+        provider = backend.provider
+        assert isinstance(provider, DockerProvider)
+        link = ("n1", "n2")
+        await backend.cut_links([link])
+        table = ("nft", "list", "set", "inet", backend.rules._table, "dropped")
+        rules = (await backend.hosts["n2"].run(table)).stdout
+        assert backend.hosts["n1"].address in rules.decode()
+        backend.expect_kill("n2")
+        await provider.lose("n2")
+        assert not await provider.is_there("n2")
+        await backend.kill("n2")
+        assert await backend.state("n2") is NodeState.DEAD
+        await provider.bring_back("n2")
+        assert (await backend.hosts["n2"].run(table)).exit_code != 0, "its namespace is a new one"
+        await backend.host_returned("n2")
+        assert (await backend.hosts["n2"].run(table)).stdout == rules
+        await backend.start("n2")
+        assert await ask(backend, "n2", b"hi") == b"hi"
+        assert (await backend.measure_link(link, 0.2)).silent
+        assert (await backend.measure_link(("n2", "n1"))).works
+        assert backend.unexpected_deaths() == ()
+
+    with_containers(body)
+
+
+def test_a_container_may_filter_packets_and_not_set_the_clock(with_containers):
+    async def body(backend: HostedBackend) -> None:
+        host = backend.hosts["n1"]
+        status = (await host.run(("cat", "/proc/self/status"))).stdout.decode()
+        bounding = next(line for line in status.splitlines() if line.startswith("CapBnd:"))
+        assert int(bounding.split()[1], 16) == OF_ANY_CONTAINER | NET_ADMIN
+        done = await host.run(("date", "-s", "2020-01-01"))
+        assert done.exit_code != 0
+        assert b"not permitted" in done.stderr
+
+    with_containers(body, node_count=1)
+
+
+def test_commands_run_beside_each_other_and_end_in_time(with_containers):
+    async def body(backend: HostedBackend) -> None:
+        host = backend.hosts["n1"]
+        slow = asyncio.create_task(host.run(("sleep", "60"), timeout_s=1.0))
+        done = await host.run(("cat",), stdin=b"through a pipe")
+        assert (done.exit_code, done.stdout) == (0, b"through a pipe")
+        assert (await host.run(("sh", "-c", "echo no >&2; exit 3"))).exit_code == 3
+        with pytest.raises(BackendError, match="n1: no end within 1 s"):
+            await slow
+        with pytest.raises(BackendError, match="n1: nonsense: No such file"):
+            await host.run(("nonsense",))
+        assert b"sleep\x0060" not in (await host.run(("sh", "-c", "cat /proc/*/cmdline"))).stdout
+
+    with_containers(body, node_count=1)
+
+
+def test_what_a_killed_harness_left_is_found_and_removed_and_a_living_run_is_not(
+    client: docker.DockerClient, tmp_path: Path, run_id: str
+):
+    killed, living = tmp_path / "killed", tmp_path / "living"
+    command = [sys.executable, str(HARNESS), str(killed), run_id]
+    with subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as harness:
+        assert harness.stdout is not None
+        assert harness.stdout.readline() == "up\n"
+        assert find_things(client, tmp_path) == [], "its harness lives"
+        harness.kill()
+        harness.wait()
+
+    async def body() -> None:
+        backend = docker_backend(living, 1, f"{run_id}-living")
+        try:
+            await backend.up()
+            assert find_things(client, living) == []
+            left = find_things(client, tmp_path)
+            kinds = [(thing.run_id, thing.kind) for thing in left]
+            assert kinds == [(run_id, "container")] * 2 + [(run_id, "network")]
+            assert remove_things(client, left) == []
+            assert find_things(client, tmp_path) == []
+            assert await ask(backend, "n1", b"hi") == b"hi"
+        finally:
+            await backend.down()
+
+    asyncio.run(body())
+    assert find_things(client, None, run_id) == []
+
+
+def test_a_cancelled_up_leaves_nothing(client: docker.DockerClient, tmp_path: Path, run_id: str):
+    async def body() -> None:
+        task = asyncio.create_task(docker_backend(tmp_path, 2, run_id).up())
+        await eventually(lambda: find_things(client, None, run_id))
+        task.cancel()
+        with pytest.raises(asyncio.CancelledError):
+            await task
+
+    asyncio.run(body())
+    assert find_things(client, None, run_id) == []
+
+
+def test_a_node_that_does_not_start_is_one_clear_error_and_nothing_is_left(
+    client: docker.DockerClient, tmp_path: Path, run_id: str
+):
+    async def body() -> None:
+        with pytest.raises(BackendError, match="n1 ended with 1 as it started: this node does"):
+            await docker_backend(tmp_path, 1, run_id, mode="fail").up()
+
+    asyncio.run(body())
+    assert find_things(client, None, run_id) == []
+
+
+def test_the_image_is_made_once_and_another_base_is_another_image(
+    client: docker.DockerClient, monkeypatch: pytest.MonkeyPatch
+):
+    said: list[str] = []
+    tag = asyncio.run(ensure_image(client, said.append))
+    assert said == []
+    labels = client.images.get(tag).labels
+    assert labels[IMAGE_LABEL] == tag.partition(":")[2]
+    monkeypatch.setenv("KRAFTPROBE_DOCKER_BASE", tag)  # as a user names a base of his own
+    other = asyncio.run(ensure_image(client, said.append))
+    try:
+        assert other != tag
+        assert [line.split()[0] for line in said] == ["building", "built"]
+    finally:
+        client.images.remove(other)
+
+
+@pytest.mark.parametrize("ability", list(Ability))
+def test_every_ability_works_on_this_machine(
+    client: docker.DockerClient, tmp_path: Path, ability: Ability
+):
+    probe = asyncio.run(DockerProvider(tmp_path, "probe").probe(ability))
+    assert probe.possible, probe.reason
