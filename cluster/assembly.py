@@ -28,6 +28,8 @@ from cluster.kraft.client import RaftClient
 from cluster.kraft.config import RaftConfig
 from cluster.kraft.messages import RaftRequest
 from cluster.kraft.voters import VoterSet
+from cluster.kraft_version import is_kraft_version_update, update_kraft_version
+from cluster.log.control import VoterListener
 from cluster.log.log import Log, LogConfig
 from cluster.ports import Clock, Disk, Failure, Network, Random, Trace
 from cluster.protocol.features import Features
@@ -107,7 +109,9 @@ class Node:
             ),
         )
         self.raft.register(self.controller)
-        self._apis = ControllerApis(self.controller, self.raft, cluster_info(config), seams.random)
+        self._apis = ControllerApis(
+            self.controller, self.raft, cluster_info(config, self.raft), seams.random
+        )
         self.lifecycle: BrokerLifecycleManager | None = None
         self.registration: ControllerRegistrationManager | None = None
         registers = config.kraftprobe_registration
@@ -149,12 +153,14 @@ class Node:
                 return
         if isinstance(message, RaftRequest):
             self.raft.handle(message, reply)
+        elif is_kraft_version_update(message):
+            update_kraft_version(self.raft, message, reply)
         else:
             self._apis.handle(listener, message, reply)
 
     def features(self) -> Features:
         """Tell what ApiVersions says of features on this node's listeners."""
-        return features_of(self.controller.image)
+        return features_of(self.controller.image, self.raft.kraft_version)
 
     def shutdown(self, timeout_ms: float, done: Callable[[], None]) -> None:
         """Hand leadership over and stop, within `timeout_ms`; then call `done`."""
@@ -190,6 +196,14 @@ def raft_config(config: NodeConfig, directory_id: uuid.UUID) -> RaftConfig:
         directory_id=directory_id,
         cluster_id=config.cluster_id,
         voters=VoterSet.of(config.controller_quorum_voters),
+        local_listeners=tuple(
+            VoterListener(listener.name, listener.host, listener.port)
+            for listener in config.advertised_listeners
+            if listener.name in config.controller_listener_names
+        ),
+        listener_name=config.controller_listener_names[0],
+        bootstrap_servers=config.controller_quorum_bootstrap_servers,
+        auto_join=config.controller_quorum_auto_join_enable,
         election_timeout_ms=config.controller_quorum_election_timeout_ms,
         fetch_timeout_ms=config.controller_quorum_fetch_timeout_ms,
         election_backoff_max_ms=config.controller_quorum_election_backoff_max_ms,
@@ -234,7 +248,7 @@ def lifecycle_config(config: NodeConfig, directory_id: uuid.UUID) -> LifecycleCo
     )
 
 
-def cluster_info(config: NodeConfig) -> ClusterInfo:
+def cluster_info(config: NodeConfig, raft: RaftClient) -> ClusterInfo:
     """Return what clients are told of the cluster.
 
     Where nodes register themselves, brokers are those that did. Else a node knows of the others'
@@ -250,5 +264,6 @@ def cluster_info(config: NodeConfig) -> ClusterInfo:
         cluster_id=config.cluster_id,
         brokers=brokers,
         controllers=config.controller_quorum_voters,
+        voters=lambda: tuple(voter.endpoint for voter in raft.voters),
         controller_listener=config.controller_listener_names[0],
     )

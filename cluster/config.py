@@ -50,7 +50,10 @@ class NodeConfig:
     """Equal to `listeners` when not given."""
     controller_listener_names: tuple[str, ...]
     controller_quorum_voters: tuple[Endpoint, ...]
-    """By node id."""
+    """The static voters by node id; empty when the log tells them (KIP-853)."""
+    controller_quorum_bootstrap_servers: tuple[Endpoint, ...]
+    """Whom to ask who leads; they are called -2, -3, ... as their ids are not known."""
+    controller_quorum_auto_join_enable: bool
     metadata_log_dir: Path
     metadata_log_segment_bytes: int
     metadata_log_max_record_bytes_between_snapshots: int
@@ -178,6 +181,12 @@ def _routes(text: str) -> dict[int, tuple[str, int]]:
     return _by_id(text, "=", "id=host:port") if text else {}
 
 
+def _servers(text: str) -> tuple[Endpoint, ...]:
+    return tuple(
+        Endpoint(-2 - index, *_host_and_port(item)) for index, item in enumerate(_items(text))
+    )
+
+
 _REQUIRED: Final = object()
 
 _KEYS: Final[Mapping[str, tuple[Callable[[str], Any], Any]]] = {
@@ -187,7 +196,9 @@ _KEYS: Final[Mapping[str, tuple[Callable[[str], Any], Any]]] = {
     "listeners": (_listeners, _REQUIRED),
     "advertised.listeners": (_listeners, None),
     "controller.listener.names": (_names, _REQUIRED),
-    "controller.quorum.voters": (_endpoints, _REQUIRED),
+    "controller.quorum.voters": (_endpoints, ()),
+    "controller.quorum.bootstrap.servers": (_servers, ()),
+    "controller.quorum.auto.join.enable": (_boolean, False),
     "metadata.log.dir": (_path, _REQUIRED),
     "metadata.log.segment.bytes": (_whole_number(1024), 1 << 30),
     "metadata.log.max.record.bytes.between.snapshots": (_whole_number(1), 20 * 1024 * 1024),
@@ -289,8 +300,15 @@ def _controller_contradiction(config: NodeConfig, names: list[str]) -> str | Non
             return f"controller.listener.names: {unknown('listener', name, names)}"
     if config.advertised(controller=True) is None:
         return "advertised.listeners: the controller listener is missing"
-    if config.node_id not in {voter.node_id for voter in config.controller_quorum_voters}:
-        return f"controller.quorum.voters: node.id {config.node_id} is not among them"
+    return _quorum_contradiction(config)
+
+
+def _quorum_contradiction(config: NodeConfig) -> str | None:
+    if config.controller_quorum_voters:
+        if config.node_id not in {voter.node_id for voter in config.controller_quorum_voters}:
+            return f"controller.quorum.voters: node.id {config.node_id} is not among them"
+    elif not config.controller_quorum_bootstrap_servers:
+        return "neither controller.quorum.bootstrap.servers nor controller.quorum.voters is given"
     return None
 
 

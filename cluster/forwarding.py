@@ -21,6 +21,12 @@ from cluster.controller.error_responses import (
 )
 from cluster.errors import ErrorCode
 from cluster.kraft.messages import DescribeQuorumRequest, DescribeQuorumResponse
+from cluster.kraft.voter_messages import (
+    AddVoterRequest,
+    AddVoterResponse,
+    RemoveVoterRequest,
+    RemoveVoterResponse,
+)
 from cluster.ports import Endpoint, Failure, Network
 from cluster.protocol.messages import (
     NO_THROTTLE,
@@ -53,6 +59,8 @@ _ERROR_RESPONSES: Final[dict[type[Any], Callable[[Any, ErrorCode, str | None], A
     DescribeQuorumRequest: lambda _request, error, _message: DescribeQuorumResponse(
         error, -1, -1, -1, top_level_error=error
     ),
+    AddVoterRequest: lambda _request, error, message: AddVoterResponse(error, message),
+    RemoveVoterRequest: lambda _request, error, message: RemoveVoterResponse(error, message),
 }
 
 
@@ -67,6 +75,8 @@ def forward(
     """Send a request on to the leader's controller listener, and its answer back."""
     timeout = getattr(message, "timeout", None)
     timeout_ms = DEFAULT_TIMEOUT_MS if timeout is None else timeout.total_seconds() * 1000
+    if isinstance(message, AddVoterRequest):
+        timeout_ms = message.timeout_ms
     answered = False
 
     def on_reply(response: object) -> None:

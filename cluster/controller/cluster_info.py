@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
 
 from cluster.ports import Endpoint
@@ -15,12 +16,19 @@ class ClusterInfo:
     brokers: tuple[Endpoint, ...]
     """Every node with the broker role, at its advertised client listener."""
     controllers: tuple[Endpoint, ...] = ()
-    """Every voter, at its controller listener."""
+    """Every configured voter, at its controller listener."""
+    voters: Callable[[], tuple[Endpoint, ...]] | None = None
+    """The voters in force, where raft is there to tell them."""
     controller_listener: str = "CONTROLLER"
     num_partitions: int = 1
     """num.partitions"""
     default_replication_factor: int = 1
     """default.replication.factor"""
+
+    @property
+    def live_controllers(self) -> tuple[Endpoint, ...]:
+        """Every voter, at its controller listener."""
+        return self.controllers if self.voters is None else self.voters()
 
     @property
     def broker_ids(self) -> tuple[int, ...]:

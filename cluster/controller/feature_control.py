@@ -14,6 +14,7 @@ from cluster.controller.image import MetadataImage
 from cluster.controller.records import MetadataRecord
 from cluster.controller.records.system import FeatureLevelRecord
 from cluster.controller.state import MetadataState
+from cluster.kraft.voters import MAX_KRAFT_VERSION, MIN_KRAFT_VERSION
 from cluster.protocol.features import Features, FinalizedFeature, SupportedFeature
 
 KRAFT_VERSION = "kraft.version"
@@ -22,17 +23,18 @@ SUPPORTED: Final = (
     # We write newer records than a lower level allows, and know of no higher one.
     SupportedFeature(METADATA_VERSION, METADATA_VERSION_LEVEL, METADATA_VERSION_LEVEL),
     SupportedFeature(ELIGIBLE_LEADER_REPLICAS, 0, ELIGIBLE_LEADER_REPLICAS_MAX),
-    SupportedFeature(KRAFT_VERSION, 0, 0),  # voters are static
+    SupportedFeature(KRAFT_VERSION, MIN_KRAFT_VERSION, MAX_KRAFT_VERSION),
 )
 
 
-def features_of(image: MetadataImage) -> Features:
-    """Return what clients are told; finalized is what the committed metadata says.
+def features_of(image: MetadataImage, kraft_version: int = 0) -> Features:
+    """Return what clients are told; finalized is what the committed metadata and raft say.
 
     As in Kafka a `kraft.version` of 0 is not named among the finalized features.
     """
     features = image.state.features
     levels = [(name, features.get(name)) for name in sorted(features.keys())]
+    levels = sorted([*levels, (KRAFT_VERSION, kraft_version)])
     finalized = tuple(FinalizedFeature(name, level) for name, level in levels if level)
     return Features(SUPPORTED, finalized, image.offset if finalized else -1)
 

@@ -14,6 +14,7 @@ import math
 from collections import deque
 from collections.abc import Callable, Sequence
 
+from cluster.errors import ErrorCode
 from cluster.kraft.config import RaftConfig
 from cluster.kraft.control_state import ControlState
 from cluster.kraft.core import RaftCore, nothing
@@ -26,11 +27,13 @@ from cluster.kraft.outbound import OutboundRequests
 from cluster.kraft.purgatory import Outcome
 from cluster.kraft.quorum_state import EpochState, QuorumState
 from cluster.kraft.quorum_state_store import QuorumStateStore
+from cluster.kraft.reconfiguration import Reconfiguration
 from cluster.kraft.replicated_log import ReplicatedLog
 from cluster.kraft.snapshot_store import SnapshotFile, SnapshotStore
 from cluster.kraft.snapshot_writer import SnapshotWriter
 from cluster.kraft.states import NEVER_MS, Candidate, Follower, Prospective, Resigned, Unattached
 from cluster.kraft.types import LeaderAndEpoch, NotLeaderError, RaftListener
+from cluster.kraft.voters import VoterSet
 from cluster.log.control import ControlMessage, KRaftVersion
 from cluster.log.log import Log
 from cluster.log.types import OffsetAndEpoch
@@ -83,7 +86,8 @@ class RaftClient:
             clock,
             trace,
         )
-        self._inbound = InboundRequests(self._core)
+        self._voters = Reconfiguration(self._core)
+        self._inbound = InboundRequests(self._core, self._voters)
         self._outbound = OutboundRequests(self._core)
         self._events: deque[Callable[[], None]] = deque()
         self._running = False
@@ -237,6 +241,22 @@ class RaftClient:
 
         self._submit(request)
 
+    @property
+    def voters(self) -> VoterSet:
+        """The voters in force, as far as this replica's log tells."""
+        return self._core.voters
+
+    @property
+    def kraft_version(self) -> int:
+        """The finalized kraft.version, likewise."""
+        return self._core.log.control.kraft_version
+
+    def upgrade_kraft_version(
+        self, level: int, done: Callable[[ErrorCode, str | None], None], *, validate_only: bool
+    ) -> None:
+        """Raise kraft.version; `done` is told the error, or none once it is committed."""
+        self._submit(lambda: self._voters.upgrade(level, done, validate_only=validate_only))
+
     def confirm_leadership(self, done: Callable[[bool], None]) -> None:
         """Find out whether this replica still leads, as of some time after this call.
 
@@ -336,9 +356,20 @@ class RaftClient:
         if core.shutting_down or state.resign_requested or now_ms >= state.check_quorum_deadline_ms:
             core.become_resigned()
             return now_ms
+        change_ms = self._maybe_expire_change(now_ms)
         drain_ms = self._maybe_append_batches(state, now_ms)
         begin_ms = self._outbound.send_begin_quorum_epoch(state, now_ms)
-        return min(drain_ms, begin_ms, state.check_quorum_deadline_ms)
+        return min(change_ms, drain_ms, begin_ms, state.check_quorum_deadline_ms)
+
+    def _maybe_expire_change(self, now_ms: float) -> float:
+        """End a change of the voters that takes too long; returns when one will."""
+        pending = self._core.pending_change
+        if pending is None:
+            return NEVER_MS
+        if now_ms < pending.deadline_ms:
+            return pending.deadline_ms
+        pending.finish(ErrorCode.request_timed_out, "The change is not finished in time.")
+        return NEVER_MS
 
     def _maybe_append_batches(self, state: Leader, now_ms: float) -> float:
         """Append what has lingered long enough; returns when more is due."""

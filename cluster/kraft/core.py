@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
+from cluster.errors import ErrorCode
 from cluster.kraft.accumulator import BatchAccumulator
 from cluster.kraft.config import RaftConfig
 from cluster.kraft.control_state import STATIC_OFFSET
@@ -31,6 +32,34 @@ Reader = tuple[int, Callable[[bool], None]]
 
 def nothing() -> None:
     """A continuation with nothing left to do."""
+
+
+class PendingChange:
+    """A change of the voter set that was begun and has not ended (KIP-853)."""
+
+    __slots__ = ("_core", "_finish", "deadline_ms", "epoch", "is_appended")
+
+    def __init__(
+        self,
+        core: RaftCore,
+        epoch: int,
+        deadline_ms: float,
+        finish: Callable[[ErrorCode, str | None], None],
+    ) -> None:
+        self._core = core
+        self._finish: Callable[[ErrorCode, str | None], None] | None = finish
+        self.epoch = epoch
+        self.deadline_ms = deadline_ms
+        self.is_appended = False
+        """Its VotersRecord is on its way to the log: it may be committed whatever is answered."""
+
+    def finish(self, error: ErrorCode, message: str | None) -> None:
+        """Answer who asked, once."""
+        if self._core.pending_change is self:
+            self._core.pending_change = None
+        finish, self._finish = self._finish, None
+        if finish is not None:
+            finish(error, message)
 
 
 class RaftCore:
@@ -64,6 +93,7 @@ class RaftCore:
         self.fetch_purgatory = ThresholdPurgatory()
         self.append_purgatory = ThresholdPurgatory()
         self.listeners: list[ListenerContext] = []
+        self.pending_change: PendingChange | None = None
         self.readers: list[Reader] = []
         self.latest_read = 0
         self.shutting_down = False
@@ -206,6 +236,7 @@ class RaftCore:
                 self.fetch_purgatory.lose_all()
                 self.append_purgatory.lose_all()
                 self._fail_readers()
+                self._fail_change()
             self.notify_leader()
             then()
 
@@ -215,6 +246,23 @@ class RaftCore:
         readers, self.readers = self.readers, []
         for _, done in readers:
             done(False)  # noqa: FBT003  (the answer itself)
+
+    def _fail_change(self) -> None:
+        if self.pending_change is not None:
+            error = ErrorCode.not_leader_or_follower
+            self.pending_change.finish(error, "The leadership was lost.")
+
+    def leader_only_error(self, epoch: int) -> ErrorCode:
+        """Why this node does not answer what only the leader of an epoch can."""
+        if epoch < self.quorum.epoch:
+            return ErrorCode.fenced_leader_epoch
+        if epoch > self.quorum.epoch:
+            return ErrorCode.unknown_leader_epoch
+        if self.leader is None:
+            return ErrorCode.not_leader_or_follower
+        if self.shutting_down:
+            return ErrorCode.broker_not_available
+        return ErrorCode.none
 
     def maybe_transition(
         self, leader_id: int, epoch: int, endpoint: Endpoint | None, then: Then

@@ -35,8 +35,10 @@ from cluster.kraft.messages import (
     VoteResponse,
 )
 from cluster.kraft.purgatory import Outcome
+from cluster.kraft.reconfiguration import Reconfiguration
 from cluster.kraft.replicated_log import Validity
 from cluster.kraft.states import Follower, Prospective, Unattached
+from cluster.kraft.voter_messages import AddVoterRequest, RemoveVoterRequest, UpdateVoterRequest
 from cluster.log.snapshot import BOOTSTRAP_ID
 
 Reply = Callable[[RaftResponse], None]
@@ -48,8 +50,9 @@ FOREIGN = ErrorCode.inconsistent_cluster_id
 class InboundRequests:
     """Answers each request once, now or later; never when this node dies first."""
 
-    def __init__(self, core: RaftCore) -> None:
+    def __init__(self, core: RaftCore, voters: Reconfiguration) -> None:
         self._core = core
+        self._voters = voters
 
     def handle(self, request: RaftRequest, reply: Reply) -> None:
         """Handle one request of another replica or of a client."""
@@ -66,6 +69,8 @@ class InboundRequests:
                 reply(self._describe_quorum())
             case FetchSnapshotRequest():
                 reply(self._fetch_snapshot(request))
+            case AddVoterRequest() | RemoveVoterRequest() | UpdateVoterRequest():
+                self._voters.handle(request, reply)
 
     # -- elections -------------------------------------------------------------------------------
 
@@ -294,19 +299,7 @@ class InboundRequests:
             or request.replica_id == self._core.config.node_id
         ):
             return ErrorCode.invalid_request
-        return self._leader_only_error(request.current_leader_epoch)
-
-    def _leader_only_error(self, epoch: int) -> ErrorCode:
-        core = self._core
-        if epoch < core.quorum.epoch:
-            return ErrorCode.fenced_leader_epoch
-        if epoch > core.quorum.epoch:
-            return ErrorCode.unknown_leader_epoch
-        if core.leader is None:
-            return ErrorCode.not_leader_or_follower
-        if core.shutting_down:
-            return ErrorCode.broker_not_available
-        return ErrorCode.none
+        return self._core.leader_only_error(request.current_leader_epoch)
 
     def _fetch_error(self, error: ErrorCode) -> FetchResponse:
         core = self._core
@@ -346,7 +339,7 @@ class InboundRequests:
         )
         if self._is_foreign(request.cluster_id):
             return replace(response, top_level_error=FOREIGN)
-        error = self._leader_only_error(request.current_leader_epoch)
+        error = self._core.leader_only_error(request.current_leader_epoch)
         leader = core.leader
         if error is not ErrorCode.none or leader is None:
             return replace(response, error=error)

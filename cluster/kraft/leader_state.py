@@ -66,6 +66,8 @@ class Leader:
     """Every voter, this node included when it is one."""
     _remote_voters: tuple[ReplicaState, ...] = field(init=False)
     _fetched_voters: dict[int, None] = field(default_factory=dict)
+    last_change_offset: int = -1
+    """The last VotersRecord that this leader gave to its accumulator."""
     updated_voters: dict[int, Voter] = field(default_factory=dict)
     """Under kraft.version 0: what voters told of themselves, for the upgrade (UpdateRaftVoter)."""
     voted_key: ClassVar[ReplicaKey | None] = None

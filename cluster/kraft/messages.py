@@ -15,6 +15,7 @@ import uuid
 from dataclasses import dataclass
 
 from cluster.errors import ErrorCode
+from cluster.kraft.voter_messages import VoterRequest, VoterResponse
 from cluster.log.types import OffsetAndEpoch
 from cluster.ports import Endpoint
 
@@ -235,6 +236,7 @@ RaftRequest = (
     | FetchRequest
     | FetchSnapshotRequest
     | DescribeQuorumRequest
+    | VoterRequest
 )
 RaftResponse = (
     VoteResponse
@@ -243,4 +245,5 @@ RaftResponse = (
     | FetchResponse
     | FetchSnapshotResponse
     | DescribeQuorumResponse
+    | VoterResponse
 )

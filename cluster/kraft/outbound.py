@@ -28,6 +28,8 @@ from cluster.kraft.messages import (
 from cluster.kraft.snapshot_fetch import START_OVER, SnapshotFetch
 from cluster.kraft.states import NEVER_MS, Candidate, Follower, Prospective, Resigned
 from cluster.kraft.types import IllegalStateError
+from cluster.kraft.voter_messages import UpdateVoterRequest, UpdateVoterResponse
+from cluster.kraft.voter_updates import VoterUpdates
 from cluster.log.records import CorruptBatchError
 from cluster.ports import Endpoint, Failure
 
@@ -38,6 +40,7 @@ Response = TypeVar(
     EndQuorumEpochResponse,
     FetchResponse,
     FetchSnapshotResponse,
+    UpdateVoterResponse,
 )
 
 
@@ -47,6 +50,7 @@ class OutboundRequests:
     def __init__(self, core: RaftCore) -> None:
         self._core = core
         self._snapshots = SnapshotFetch(core)
+        self._updates = VoterUpdates(core)
         self._begin_interval_ms = core.config.begin_quorum_epoch_interval_ms
 
     # -- sending ---------------------------------------------------------------------------------
@@ -90,7 +94,9 @@ class OutboundRequests:
         core = self._core
         if response.leader_epoch < core.quorum.epoch:
             return  # of an epoch that we have left
-        if response.error is ErrorCode.invalid_request:
+        if response.error is ErrorCode.invalid_request and not isinstance(
+            response, UpdateVoterResponse
+        ):
             raise IllegalStateError(f"a peer called our request invalid: {response}")
         same_epoch = response.leader_epoch == core.quorum.epoch
         usable = same_epoch and (response.error is ErrorCode.none or response.error in START_OVER)
@@ -266,7 +272,9 @@ class OutboundRequests:
         if core.requests.has_any_in_flight(now_ms):
             return min(deadline_ms, core.requests.bootstrap_ready_at_ms())
         if not is_lost and core.requests.is_ready(state.leader_id, now_ms):
-            if state.fetching_snapshot is None:
+            if self._updates.maybe_send(state, now_ms, self._send_update_voter):
+                pass  # a Fetch follows its answer
+            elif state.fetching_snapshot is None:
                 self._send_fetch(state.leader_endpoint)
             else:
                 self._send_fetch_snapshot(state)
@@ -283,6 +291,16 @@ class OutboundRequests:
         state = core.quorum.state
         download = state.fetching_snapshot if isinstance(state, Follower) else None
         return core.is_installing_snapshot or (download is not None and download.frozen)
+
+    def _send_update_voter(
+        self,
+        request: UpdateVoterRequest,
+        answered: Callable[[UpdateVoterResponse], None],
+        failed: Callable[[Failure], None],
+    ) -> None:
+        endpoint = self._core.known_leader_endpoint
+        assert endpoint is not None, "a follower knows where its leader is"
+        self._send(endpoint, request, UpdateVoterResponse, answered, failed)
 
     def _send_fetch_snapshot(self, state: Follower) -> None:
         endpoint = state.leader_endpoint

@@ -39,6 +39,9 @@ class ApiKey(enum.IntEnum):
     UNREGISTER_BROKER = 64
     ALLOCATE_PRODUCER_IDS = 67
     CONTROLLER_REGISTRATION = 70
+    ADD_RAFT_VOTER = 80
+    REMOVE_RAFT_VOTER = 81
+    UPDATE_RAFT_VOTER = 82
 
 
 @dataclass(frozen=True, slots=True)
@@ -79,13 +82,15 @@ SERVED: Final[Mapping[ApiKey, VersionRange]] = {
     ApiKey.UNREGISTER_BROKER: VersionRange(0, 0),
     ApiKey.ALLOCATE_PRODUCER_IDS: VersionRange(0, 0),
     ApiKey.CONTROLLER_REGISTRATION: VersionRange(0, 0),
+    ApiKey.ADD_RAFT_VOTER: VersionRange(0, 1),
+    ApiKey.REMOVE_RAFT_VOTER: VersionRange(0, 0),
+    ApiKey.UPDATE_RAFT_VOTER: VersionRange(0, 0),
 }
 """What a node can read and answer."""
 
 SPOKEN: Final[Mapping[ApiKey, VersionRange]] = {
     **SERVED,
     ApiKey.FETCH: VersionRange(17, 18),  # below 17 a replica cannot tell its directory id
-    ApiKey.API_VERSIONS: VersionRange(0, 3),  # 3 is the highest that every broker since 2.4 reads
 }
 """What a node or client of ours sends."""
 
@@ -108,6 +113,8 @@ _ADMIN = (
     ApiKey.DESCRIBE_CLUSTER,
     ApiKey.UPDATE_FEATURES,
     ApiKey.UNREGISTER_BROKER,
+    ApiKey.ADD_RAFT_VOTER,
+    ApiKey.REMOVE_RAFT_VOTER,
 )
 _PEER = (
     ApiKey.FETCH,
@@ -120,6 +127,7 @@ _PEER = (
     ApiKey.BROKER_HEARTBEAT,
     ApiKey.ALLOCATE_PRODUCER_IDS,
     ApiKey.CONTROLLER_REGISTRATION,
+    ApiKey.UPDATE_RAFT_VOTER,
 )
 
 

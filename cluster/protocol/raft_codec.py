@@ -18,7 +18,8 @@ from cluster.kraft.messages import (
     FetchSnapshotRequest,
     VoteRequest,
 )
-from cluster.protocol import raft_election_codec, raft_fetch_codec
+from cluster.kraft.voter_messages import AddVoterRequest, RemoveVoterRequest, UpdateVoterRequest
+from cluster.protocol import raft_election_codec, raft_fetch_codec, raft_voter_codec
 from cluster.protocol.apis import ApiKey
 from cluster.protocol.raft_schema import RaftCodec, Refused
 
@@ -33,6 +34,9 @@ CODECS: Final[Mapping[ApiKey, RaftCodec]] = {
         raft_fetch_codec.FETCH,
         raft_fetch_codec.FETCH_SNAPSHOT,
         raft_fetch_codec.DESCRIBE_QUORUM,
+        raft_voter_codec.ADD_VOTER,
+        raft_voter_codec.REMOVE_VOTER,
+        raft_voter_codec.UPDATE_VOTER,
     )
 }
 
@@ -43,5 +47,8 @@ REQUEST_KEYS: Final[Mapping[type[Any], ApiKey]] = {
     FetchRequest: ApiKey.FETCH,
     FetchSnapshotRequest: ApiKey.FETCH_SNAPSHOT,
     DescribeQuorumRequest: ApiKey.DESCRIBE_QUORUM,
+    AddVoterRequest: ApiKey.ADD_RAFT_VOTER,
+    RemoveVoterRequest: ApiKey.REMOVE_RAFT_VOTER,
+    UpdateVoterRequest: ApiKey.UPDATE_RAFT_VOTER,
 }
 """Which API each flat request is of."""

@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from typing import Any, Final, Protocol, cast
 
 from cluster.errors import ErrorCode
-from cluster.protocol.apis import SPOKEN, ApiKey, VersionRange
+from cluster.protocol.apis import ApiKey, VersionRange
 from cluster.protocol.codec import (
     MalformedError,
     correlation_id_of,
@@ -21,6 +21,8 @@ _ASK_VERSIONS: Final = ApiVersionsRequest(
     client_software_name="kraftprobe", client_software_version="1"
 )
 _VERSIONS_CORRELATION_ID: Final = 0
+_ASKED_VERSION: Final = 3
+"""The highest that every broker since 2.4 reads: another would cost a round trip."""
 
 
 class ConnectionOwner(Protocol):
@@ -54,7 +56,7 @@ class PeerConnection(asyncio.Protocol):
         self._splitter = FrameSplitter()
         self._transport: asyncio.Transport | None = None
         self._paused = False
-        self._asked_version = SPOKEN[ApiKey.API_VERSIONS].highest
+        self._asked_version = _ASKED_VERSION
         self._versions_known = False
 
     @property

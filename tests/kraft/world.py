@@ -5,21 +5,38 @@ from __future__ import annotations
 import random
 import uuid
 from dataclasses import dataclass, field
+from types import SimpleNamespace
 
 from cluster.backends.sim.disk import MemoryDisk
 from cluster.backends.sim.network import NodeNetwork, SimNetwork
 from cluster.backends.sim.scheduler import Scheduler
+from cluster.errors import ErrorCode
 from cluster.kraft.client import RaftClient
 from cluster.kraft.config import RaftConfig
 from cluster.kraft.leader_state import Leader
 from cluster.kraft.states import Follower
 from cluster.kraft.types import CommittedBatch, LeaderAndEpoch
 from cluster.kraft.voters import VoterSet
+from cluster.log.control import VoterListener
 from cluster.log.log import Log, LogConfig
 from cluster.ports import Endpoint
+from cluster.protocol.messages import ApiVersionsRequest
 
 DIRECTORY = "__cluster_metadata-0"
 FOR_LONG_MS = 1_000_000
+
+
+def listeners_of(node_id):
+    return (VoterListener("CONTROLLER", "n", 9000 + node_id),)
+
+
+def versions_of(lowest, highest):
+    return SimpleNamespace(
+        error_code=ErrorCode.none,
+        supported_features=(
+            SimpleNamespace(name="kraft.version", min_version=lowest, max_version=highest),
+        ),
+    )
 
 
 class Listener:
@@ -83,8 +100,12 @@ class Node:
     fatal: BaseException | None = None
     paused: bool = False
     backlog: list = field(default_factory=list)
+    directory_id: uuid.UUID = field(init=False)
+    versions: object = field(default_factory=lambda: versions_of(0, 1))
+    """What it answers ApiVersions with."""
 
     def __post_init__(self):
+        self.directory_id = uuid.UUID(int=1000 + self.node_id)
         call_later = self.world.scheduler.call_later
         self.disk = MemoryDisk(
             lambda delay_ms, done: call_later(delay_ms, lambda: self.gate(done)), self.sync_ms
@@ -128,9 +149,11 @@ class Node:
                 raise AssertionError(f"node {self.node_id} died") from error
 
         log = Log.open(self.disk, DIRECTORY, LogConfig(segment_bytes=world.segment_bytes), on_fatal)
+        if world.dynamic:
+            settings = {"local_listeners": listeners_of(self.node_id), **settings}
         config = RaftConfig(
             self.node_id,
-            uuid.UUID(int=1000 + self.node_id),
+            self.directory_id,
             "cluster",
             world.voters,
             **{**world.settings, **settings},
@@ -151,10 +174,24 @@ class Node:
         client = self.client
 
         def handle(request, reply):
+            if isinstance(request, ApiVersionsRequest):
+                self.gate(lambda: is_alive() and reply(self.versions))
+                return
             self.gate(lambda: is_alive() and client.handle(request, reply))
 
         world.network.handlers[self.node_id] = handle
         client.start()
+
+    def wipe(self) -> None:
+        """Lose the disk: what starts next is another replica with the same id."""
+        self.crash()
+        self.directory_id = uuid.UUID(int=self.directory_id.int + 1000)
+        self.__dict__["disk"] = MemoryDisk(
+            lambda delay_ms, done: self.world.scheduler.call_later(
+                delay_ms, lambda: self.gate(done)
+            ),
+            self.sync_ms,
+        )
 
     def crash(self, keep="any") -> None:
         """Kill -9 and power loss in one."""
@@ -210,6 +247,8 @@ class World:
         self.scheduler = Scheduler()
         self.settings = settings
         self.segment_bytes = segment_bytes
+        self.dynamic = False
+        """Nodes tell where they listen, as voters in the log need (KIP-853)."""
         self.fatal_is_error = True
         self.observe = None
         self.network = SimNetwork(

@@ -255,7 +255,9 @@ class Process:
         service = self._services.get(port)
         if service is None:
             assert self.node is not None
-            service = self._services[port] = WireService(LISTENER_OF[port], self.node)
+            service = self._services[port] = WireService(
+                LISTENER_OF[port], self.node, self.node.features
+            )
         return service
 
     def trace(self, event: str, /, **fields: Any) -> None:

@@ -11,6 +11,7 @@ from typing import Any
 
 from cluster.protocol.apis import LISTENER_APIS, SPOKEN, ApiKey, ListenerType
 from cluster.protocol.codec import api_key_of, read_response, write_request
+from cluster.protocol.features import Features
 from cluster.protocol.server import ListenerService, RequestHandler
 
 _SIZE_BYTES = 4
@@ -20,9 +21,11 @@ _CONTROLLER = "CONTROLLER"
 class WireService:
     """See the module."""
 
-    def __init__(self, listener: str, handler: RequestHandler) -> None:
+    def __init__(
+        self, listener: str, handler: RequestHandler, features: Callable[[], Features]
+    ) -> None:
         kind = ListenerType.CONTROLLER if listener == _CONTROLLER else ListenerType.BROKER
-        self._service = ListenerService(listener, kind, handler)
+        self._service = ListenerService(listener, kind, handler, features)
         self._apis = LISTENER_APIS[kind]
         self._correlation_id = 0
 
