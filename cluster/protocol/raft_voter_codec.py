@@ -115,7 +115,7 @@ def _read_update_request(k: Any) -> UpdateVoterRequest:
 
 
 def _write_update_response(m: UpdateVoterResponse) -> Any:
-    where = {}
+    where: dict[str, Any] = {"host": "", "port": 0}  # nobody listens there: not known
     if m.leader_endpoint is not None:
         where = {"host": m.leader_endpoint.host, "port": m.leader_endpoint.port}
     leader = _update_response.CurrentLeader(

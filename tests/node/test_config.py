@@ -96,9 +96,24 @@ def test_an_ipv6_address_is_written_in_brackets():
     assert parse_config(text(listeners=listeners), "f").listeners[0].host == "::1"
 
 
-@pytest.mark.parametrize("key", MINIMAL)
+@pytest.mark.parametrize("key", [key for key in MINIMAL if key != "controller.quorum.voters"])
 def test_a_missing_key_is_named(key):
     assert error(**{key.replace(".", "__"): None}) == f"server.properties: {key} is missing"
+
+
+def test_without_static_voters_somebody_must_be_known_to_ask():
+    told = error(controller__quorum__voters=None)
+    assert told == (
+        "server.properties: neither controller.quorum.bootstrap.servers nor "
+        "controller.quorum.voters is given"
+    )
+    servers = {"controller__quorum__bootstrap__servers": "a:1,b:2"}
+    config = parse_config(text(controller__quorum__voters=None, **servers), "f")
+    assert config.controller_quorum_voters == ()
+    assert config.controller_quorum_bootstrap_servers == (
+        Endpoint(-2, "a", 1),
+        Endpoint(-3, "b", 2),
+    )
 
 
 def test_an_unknown_key_is_told_with_the_nearest():

@@ -245,7 +245,7 @@ def test_api_versions_tells_what_the_listener_serves(version):
             [
                 ("metadata.version", 30, 30),
                 ("eligible.leader.replicas.version", 0, 1),
-                ("kraft.version", 0, 0),
+                ("kraft.version", 0, 1),
             ],
             [("metadata.version", 30, 30)],
         ),
