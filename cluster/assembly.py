@@ -203,6 +203,7 @@ def raft_config(config: NodeConfig, directory_id: uuid.UUID) -> RaftConfig:
         ),
         listener_name=config.controller_listener_names[0],
         bootstrap_servers=config.controller_quorum_bootstrap_servers,
+        can_become_voter=CONTROLLER_ROLE in config.process_roles,
         auto_join=config.controller_quorum_auto_join_enable,
         election_timeout_ms=config.controller_quorum_election_timeout_ms,
         fetch_timeout_ms=config.controller_quorum_fetch_timeout_ms,

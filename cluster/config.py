@@ -280,6 +280,8 @@ def _contradiction(config: NodeConfig) -> str | None:
     for listener in config.advertised_listeners:
         if listener.name not in names:
             return f"advertised.listeners: {unknown('listener', listener.name, names)}"
+    if not (config.controller_quorum_voters or config.controller_quorum_bootstrap_servers):
+        return "neither controller.quorum.bootstrap.servers nor controller.quorum.voters is given"
     is_broker = BROKER_ROLE in config.process_roles
     if CONTROLLER_ROLE in config.process_roles:
         problem = _controller_contradiction(config, names)
@@ -300,15 +302,9 @@ def _controller_contradiction(config: NodeConfig, names: list[str]) -> str | Non
             return f"controller.listener.names: {unknown('listener', name, names)}"
     if config.advertised(controller=True) is None:
         return "advertised.listeners: the controller listener is missing"
-    return _quorum_contradiction(config)
-
-
-def _quorum_contradiction(config: NodeConfig) -> str | None:
-    if config.controller_quorum_voters:
-        if config.node_id not in {voter.node_id for voter in config.controller_quorum_voters}:
-            return f"controller.quorum.voters: node.id {config.node_id} is not among them"
-    elif not config.controller_quorum_bootstrap_servers:
-        return "neither controller.quorum.bootstrap.servers nor controller.quorum.voters is given"
+    voters = {voter.node_id for voter in config.controller_quorum_voters}
+    if voters and config.node_id not in voters:
+        return f"controller.quorum.voters: node.id {config.node_id} is not among them"
     return None
 
 

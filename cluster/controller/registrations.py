@@ -115,7 +115,7 @@ def controller_endpoints(state: MetadataState, cluster: ClusterInfo) -> tuple[En
 
     A controller that registered with no listener of the right name is told as configured, too.
     """
-    found = {endpoint.node_id: endpoint for endpoint in cluster.controllers}
+    found = {endpoint.node_id: endpoint for endpoint in cluster.live_controllers}
     for controller_id in sorted(state.controllers.keys()):
         record = state.controllers.get(controller_id)
         assert record is not None
