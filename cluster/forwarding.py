@@ -15,9 +15,12 @@ from typing import Any, Final
 
 from cluster.controller.error_responses import (
     alter_configs_error,
+    alter_reassignments_error,
     create_partitions_error,
     create_topics_error,
     delete_topics_error,
+    elect_leaders_error,
+    list_reassignments_error,
 )
 from cluster.errors import ErrorCode
 from cluster.kraft.messages import DescribeQuorumRequest, DescribeQuorumResponse
@@ -30,10 +33,13 @@ from cluster.kraft.voter_messages import (
 from cluster.ports import Endpoint, Failure, Network
 from cluster.protocol.messages import (
     NO_THROTTLE,
+    AlterPartitionReassignmentsRequest,
     CreatePartitionsRequest,
     CreateTopicsRequest,
     DeleteTopicsRequest,
+    ElectLeadersRequest,
     IncrementalAlterConfigsRequest,
+    ListPartitionReassignmentsRequest,
     UnregisterBrokerRequest,
     UnregisterBrokerResponse,
     UpdateFeaturesRequest,
@@ -50,6 +56,9 @@ _ERROR_RESPONSES: Final[dict[type[Any], Callable[[Any, ErrorCode, str | None], A
     DeleteTopicsRequest: delete_topics_error,
     CreatePartitionsRequest: create_partitions_error,
     IncrementalAlterConfigsRequest: alter_configs_error,
+    ElectLeadersRequest: elect_leaders_error,
+    AlterPartitionReassignmentsRequest: alter_reassignments_error,
+    ListPartitionReassignmentsRequest: list_reassignments_error,
     UnregisterBrokerRequest: lambda _request, error, message: UnregisterBrokerResponse(
         throttle_time=NO_THROTTLE, error_code=error, error_message=message
     ),

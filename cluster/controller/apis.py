@@ -1,7 +1,8 @@
 """Requests for the controller and for the metadata, by type (ControllerApis, partly KafkaApis).
 
-- CreateTopics, DeleteTopics, CreatePartitions, IncrementalAlterConfigs: by the active controller,
-  on whichever listener; every other node answers NOT_CONTROLLER.
+- CreateTopics, DeleteTopics, CreatePartitions, IncrementalAlterConfigs, ElectLeaders,
+  AlterPartitionReassignments: by the active controller, on whichever listener; every other node
+  answers NOT_CONTROLLER. ListPartitionReassignments is a confirmed read there.
 - DescribeConfigs: on the controller listener a confirmed read, or NOT_CONTROLLER; on the client
   listener this node's image.
 - Metadata: on the controller listener a confirmed read, or NOT_CONTROLLER; on the client listener a
@@ -26,15 +27,23 @@ from cluster.controller.cluster_info import ClusterInfo
 from cluster.controller.configuration_control import incremental_alter_configs
 from cluster.controller.controller import QuorumController
 from cluster.controller.describe import describe_cluster, describe_configs, describe_metadata
+from cluster.controller.elections import elect_leaders
 from cluster.controller.error_responses import (
     alter_configs_error,
+    alter_reassignments_error,
     create_partitions_error,
     create_topics_error,
     delete_topics_error,
     describe_configs_error,
+    elect_leaders_error,
+    list_reassignments_error,
     metadata_error,
 )
 from cluster.controller.raft import Raft
+from cluster.controller.reassignment import (
+    alter_partition_reassignments,
+    list_partition_reassignments,
+)
 from cluster.controller.registrations import client_endpoints, controller_endpoints
 from cluster.controller.topic_changes import create_partitions, delete_topics
 from cluster.controller.topic_creation import create_topics
@@ -42,12 +51,15 @@ from cluster.errors import ErrorCode
 from cluster.kraft.messages import NO_NODE
 from cluster.ports import Random
 from cluster.protocol.messages import (
+    AlterPartitionReassignmentsRequest,
     CreatePartitionsRequest,
     CreateTopicsRequest,
     DeleteTopicsRequest,
     DescribeClusterRequest,
     DescribeConfigsRequest,
+    ElectLeadersRequest,
     IncrementalAlterConfigsRequest,
+    ListPartitionReassignmentsRequest,
     MetadataRequest,
     MetadataResponse,
 )
@@ -75,6 +87,9 @@ class ControllerApis:
             DeleteTopicsRequest: self._delete_topics,
             CreatePartitionsRequest: self._create_partitions,
             IncrementalAlterConfigsRequest: self._alter_configs,
+            ElectLeadersRequest: self._elect_leaders,
+            AlterPartitionReassignmentsRequest: self._alter_reassignments,
+            ListPartitionReassignmentsRequest: self._list_reassignments,
             DescribeConfigsRequest: self._describe_configs,
             MetadataRequest: self._metadata,
             DescribeClusterRequest: self._describe_cluster,
@@ -122,6 +137,34 @@ class ControllerApis:
             lambda state: incremental_alter_configs(request, state, self._cluster),
             partial(alter_configs_error, request),
             DEFAULT_API_TIMEOUT_MS,
+            reply,
+        )
+
+    def _elect_leaders(self, _listener: str, request: ElectLeadersRequest, reply: Reply) -> None:
+        self._controller.append_write_event(
+            lambda state: elect_leaders(request, state),
+            partial(elect_leaders_error, request),
+            request.timeout.total_seconds() * 1000,
+            reply,
+        )
+
+    def _alter_reassignments(
+        self, _listener: str, request: AlterPartitionReassignmentsRequest, reply: Reply
+    ) -> None:
+        self._controller.append_write_event(
+            lambda state: alter_partition_reassignments(request, state, self._cluster),
+            partial(alter_reassignments_error, request),
+            request.timeout.total_seconds() * 1000,
+            reply,
+        )
+
+    def _list_reassignments(
+        self, _listener: str, request: ListPartitionReassignmentsRequest, reply: Reply
+    ) -> None:
+        self._controller.append_read_event(
+            lambda state: list_partition_reassignments(request, state),
+            partial(list_reassignments_error, request),
+            request.timeout.total_seconds() * 1000,
             reply,
         )
 

@@ -6,6 +6,8 @@ from cluster.errors import ErrorCode
 from cluster.protocol.messages import (
     NO_THROTTLE,
     AlterConfigsResourceResponse,
+    AlterPartitionReassignmentsRequest,
+    AlterPartitionReassignmentsResponse,
     BrokerId,
     CreatableTopicResult,
     CreatePartitionsRequest,
@@ -19,8 +21,14 @@ from cluster.protocol.messages import (
     DescribeConfigsRequest,
     DescribeConfigsResponse,
     DescribeConfigsResult,
+    ElectLeadersPartitionResult,
+    ElectLeadersRequest,
+    ElectLeadersResponse,
+    ElectLeadersTopicResult,
     IncrementalAlterConfigsRequest,
     IncrementalAlterConfigsResponse,
+    ListPartitionReassignmentsRequest,
+    ListPartitionReassignmentsResponse,
     MetadataRequest,
     MetadataResponse,
     MetadataResponseTopic,
@@ -126,4 +134,44 @@ def metadata_error(
             for item in request.topics or ()
         ),
         error_code=error,
+    )
+
+
+def elect_leaders_error(
+    request: ElectLeadersRequest, error: ErrorCode, message: str | None
+) -> ElectLeadersResponse:
+    """Return the error at the top, which version 0 lacks, and for every partition asked about."""
+    return ElectLeadersResponse(
+        throttle_time=NO_THROTTLE,
+        error_code=error,
+        replica_election_results=tuple(
+            ElectLeadersTopicResult(
+                topic=topic.topic,
+                partition_result=tuple(
+                    ElectLeadersPartitionResult(
+                        partition_id=index, error_code=error, error_message=message
+                    )
+                    for index in dict.fromkeys(topic.partitions)
+                ),
+            )
+            for topic in request.topic_partitions or ()
+        ),
+    )
+
+
+def alter_reassignments_error(
+    _request: AlterPartitionReassignmentsRequest, error: ErrorCode, message: str | None
+) -> AlterPartitionReassignmentsResponse:
+    """Return the error at the top."""
+    return AlterPartitionReassignmentsResponse(
+        throttle_time=NO_THROTTLE, error_code=error, error_message=message, responses=()
+    )
+
+
+def list_reassignments_error(
+    _request: ListPartitionReassignmentsRequest, error: ErrorCode, message: str | None
+) -> ListPartitionReassignmentsResponse:
+    """Return the error at the top."""
+    return ListPartitionReassignmentsResponse(
+        throttle_time=NO_THROTTLE, error_code=error, error_message=message, topics=()
     )

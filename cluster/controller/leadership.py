@@ -17,7 +17,7 @@ from cluster.controller.records.broker import (
     UnregisterBrokerRecord,
 )
 from cluster.controller.records.topic import NO_LEADER
-from cluster.controller.registrations import is_active, partitions
+from cluster.controller.registrations import default_directory, is_active, partitions
 from cluster.controller.state import (
     BrokerRegistration,
     ConfigResource,
@@ -47,7 +47,7 @@ def builder(
     """Return the builder of a partition's change, under the configuration of its topic."""
     topic = state.topics.get(key[0])
     assert topic is not None, f"partition {key} without its topic"
-    unclean = _topic_config(state, topic.name, UNCLEAN_LEADER_ELECTION) == "true"
+    unclean = is_unclean_election_enabled(state, topic.name)
     options: dict[str, object] = {"election": Election.UNCLEAN if unclean else Election.ONLINE}
     return PartitionChangeBuilder(
         topic_id=topic.id,
@@ -56,8 +56,14 @@ def builder(
         is_acceptable=is_acceptable,
         min_isr=min_insync_replicas(state, topic.name),
         elr_enabled=is_elr_enabled(state),
+        directory_of=lambda replica: default_directory(state, replica),
         **{**options, **wanted},  # type: ignore[arg-type]  # fields of the builder, by their names
     )
+
+
+def is_unclean_election_enabled(state: MetadataState, topic: str) -> bool:
+    """Tell whether a topic may get a leader that is not in sync without anybody asking for it."""
+    return _topic_config(state, topic, UNCLEAN_LEADER_ELECTION) == "true"
 
 
 def min_insync_replicas(state: MetadataState, topic: str) -> int:

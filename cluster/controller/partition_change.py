@@ -30,7 +30,7 @@ from cluster.controller.records.topic import (
     NO_RECOVERY_STATE_CHANGE,
     PartitionChangeRecord,
 )
-from cluster.controller.state import PartitionRegistration
+from cluster.controller.state import UNASSIGNED_DIRECTORY, PartitionRegistration
 
 RECOVERED = 0
 RECOVERING = 1
@@ -51,7 +51,8 @@ class _Target:
 
     isr: tuple[int, ...]
     replicas: tuple[int, ...]
-    reassigned: bool = False
+    adding: tuple[int, ...] = ()
+    removing: tuple[int, ...] = ()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -70,6 +71,12 @@ class PartitionChangeBuilder:
     """The ISR wanted; None: as it is."""
     recovery_state: int | None = None
     unclean_shutdown: frozenset[int] = frozenset()
+    replicas: tuple[int, ...] | None = None
+    """The replicas wanted, those to be removed last; None: as they are. So `adding`, `removing`."""
+    adding: tuple[int, ...] | None = None
+    removing: tuple[int, ...] | None = None
+    directory_of: Callable[[int], uuid.UUID] = lambda _replica: UNASSIGNED_DIRECTORY
+    """Where a broker puts a replica that it did not have."""
 
     def build(self) -> PartitionChangeRecord | None:
         """Return the record of the change, None when nothing changes."""
@@ -94,9 +101,11 @@ class PartitionChangeBuilder:
             isr=_changed(old.isr, isr),
             leader=leader if leader != old.leader or removed else NO_LEADER_CHANGE,
             replicas=_changed(old.replicas, target.replicas),
-            removing_replicas=() if target.reassigned and old.removing_replicas else None,
-            adding_replicas=() if target.reassigned and old.adding_replicas else None,
-            directories=self._directories(target.replicas) if removed else None,
+            removing_replicas=_changed(old.removing_replicas, target.removing),
+            adding_replicas=_changed(old.adding_replicas, target.adding),
+            directories=self._directories(target.replicas)
+            if set(old.replicas) != set(target.replicas)
+            else None,
             leader_recovery_state=recovery
             if recovery != old.leader_recovery_state
             else NO_RECOVERY_STATE_CHANGE,
@@ -110,13 +119,15 @@ class PartitionChangeBuilder:
         """Return what is wanted, with the reassignment completed when the ISR allows it."""
         old = self.partition
         isr = old.isr if self.isr is None else self.isr
-        if not old.adding_replicas and not old.removing_replicas:
-            return _Target(isr, old.replicas)
-        left_isr = tuple(r for r in isr if r not in old.removing_replicas)
-        if not left_isr or not set(old.adding_replicas) <= set(left_isr):
-            return _Target(isr, old.replicas)
-        left = tuple(r for r in old.replicas if r not in old.removing_replicas)
-        return _Target(left_isr, left, reassigned=True)
+        replicas = old.replicas if self.replicas is None else self.replicas
+        adding = old.adding_replicas if self.adding is None else self.adding
+        removing = old.removing_replicas if self.removing is None else self.removing
+        if not adding and not removing:
+            return _Target(isr, replicas)
+        left_isr = tuple(r for r in isr if r not in removing)
+        if not left_isr or not set(adding) <= set(left_isr):
+            return _Target(isr, replicas, adding, removing)
+        return _Target(left_isr, tuple(r for r in replicas if r not in removing))
 
     def _elect(self, target: _Target, elr: tuple[int, ...]) -> tuple[int, bool]:
         """Return the leader, -1 for none, and whether records may be lost with it."""
@@ -166,7 +177,7 @@ class PartitionChangeBuilder:
         if len(old.directories) != len(old.replicas):
             return None
         by_replica = dict(zip(old.replicas, old.directories, strict=True))
-        return tuple(by_replica[replica] for replica in replicas)
+        return tuple(by_replica.get(one) or self.directory_of(one) for one in replicas)
 
 
 def _changed(old: tuple[int, ...], new: tuple[int, ...]) -> tuple[int, ...] | None:

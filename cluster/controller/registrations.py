@@ -52,6 +52,11 @@ def is_active(state: MetadataState, broker_id: int) -> bool:
     return broker is not None and not broker.fenced and not broker.in_controlled_shutdown
 
 
+def is_acceptable(state: MetadataState, broker_id: int) -> bool:
+    """Tell whether a broker may lead: an active one, or any of a static cluster."""
+    return is_static(state) or is_active(state, broker_id)
+
+
 def is_offline(state: MetadataState, broker_id: int) -> bool:
     """Tell whether clients are told that a replica on this broker cannot be reached."""
     if is_static(state):

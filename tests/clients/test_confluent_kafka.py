@@ -22,10 +22,12 @@ TIMEOUT_S = 20
 def admin(nodes):
     client = AdminClient({"bootstrap.servers": nodes.bootstrap, "log_level": 0})
     deadline = time.monotonic() + TIMEOUT_S
-    while client.list_topics(timeout=TIMEOUT_S).controller_id < 0:
-        assert time.monotonic() < deadline, "no leader"
+    while True:
+        metadata = client.list_topics(timeout=TIMEOUT_S)
+        if metadata.controller_id >= 0 and len(metadata.brokers) == len(nodes.client_ports):
+            return client
+        assert time.monotonic() < deadline, f"{metadata.brokers}, led by {metadata.controller_id}"
         time.sleep(0.05)
-    return client
 
 
 def result(futures):
@@ -89,7 +91,11 @@ def test_configs_are_set_appended_to_subtracted_from_deleted_and_described(admin
 
 
 def test_the_cluster_is_described(admin, nodes):
+    def brokers():
+        cluster = admin.describe_cluster().result(TIMEOUT_S)
+        return {node.id: node.port for node in cluster.nodes}
+
+    eventually(brokers, nodes.client_ports)
     cluster = admin.describe_cluster().result(TIMEOUT_S)
     assert cluster.cluster_id == "test-cluster"
-    assert {node.id: node.port for node in cluster.nodes} == nodes.client_ports
     assert cluster.controller.id in nodes.client_ports

@@ -26,8 +26,11 @@ pytestmark = [
 def admin(nodes):
     client = KafkaAdminClient(bootstrap_servers=nodes.bootstrap)
     deadline = time.monotonic() + 20
-    while client.describe_cluster()["controller_id"] < 0:
-        assert time.monotonic() < deadline, "no leader"
+    while True:
+        cluster = client.describe_cluster()
+        if cluster["controller_id"] >= 0 and len(cluster["brokers"]) == len(nodes.client_ports):
+            break
+        assert time.monotonic() < deadline, cluster
         time.sleep(0.05)
     yield client
     client.close()
@@ -86,11 +89,13 @@ def test_a_config_is_altered_and_described(admin):
 
 
 def test_the_cluster_is_described(admin, nodes):
+    def brokers():
+        return {b["broker_id"]: b["port"] for b in admin.describe_cluster()["brokers"]}
+
+    eventually(brokers, nodes.client_ports)
     cluster = admin.describe_cluster()
     assert cluster["cluster_id"] == "test-cluster"
-    brokers = {b["broker_id"]: b["port"] for b in cluster["brokers"]}
-    assert brokers == nodes.client_ports
-    assert cluster["controller_id"] in brokers
+    assert cluster["controller_id"] in nodes.client_ports
 
 
 def test_the_metadata_quorum_is_described_whichever_broker_is_asked(nodes):
