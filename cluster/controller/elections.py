@@ -88,10 +88,10 @@ def _asked(request: ElectLeadersRequest, state: MetadataState) -> Iterable[Asked
             for index in item.partitions:
                 yield item.topic, int(index)
         return
-    for (topic_id, index), _ in partitions(state):
+    for (topic_id, number), _ in partitions(state):
         topic = state.topics.get(topic_id)
         assert topic is not None
-        yield topic.name, index
+        yield topic.name, number
 
 
 def _elect(
