@@ -12,7 +12,7 @@ from typing import Any
 import click
 
 from cluster.backends.base import Backend
-from cluster.backends.docker.provider import DockerProvider
+from cluster.backends.docker.backend import DockerBackend
 from cluster.backends.hosted import HostedBackend
 from cluster.backends.local import LocalBackend
 from cluster.backends.netns.provider import NetnsProvider
@@ -65,8 +65,7 @@ def _netns(plan: Plan, system: System, run_folder: Path) -> Backend:
 
 
 def _docker(plan: Plan, system: System, run_folder: Path) -> Backend:
-    provider = DockerProvider(run_folder, run_folder.name, say=_say)
-    return HostedBackend(provider, system, run_folder, plan.nodes, run_folder.name)
+    return DockerBackend(system, run_folder, plan.nodes, run_folder.name, say=_say)
 
 
 def _say(line: str) -> None:

@@ -6,6 +6,7 @@
 | pause             | yes     | no: it would not be its own pause  | no: nothing is left to pause|
 | restart           | yes     | yes, by SIGKILL                    | no: starting it would undo  |
 | restart, graceful | yes     | no: SIGTERM waits for the resume   | the fault that killed it    |
+| container-kill    | yes     | yes: it needs no cooperation       | no: as of a restart         |
 | partition         | yes     | yes                                | yes: a link outlives a node |
 
 The heals are legal in every state: each undoes what is left of its own fault, and no more.
@@ -21,6 +22,7 @@ GRACEFUL_RESTART = "restart, graceful"
 
 _REFUSALS: Mapping[tuple[str, NodeState], str] = {
     ("kill", NodeState.DEAD): "it is dead already",
+    ("container-kill", NodeState.DEAD): "it is dead, and starting it is for the heal of its kill",
     ("pause", NodeState.PAUSED): "it is paused already",
     ("pause", NodeState.DEAD): "it is dead",
     ("restart", NodeState.DEAD): "it is dead, and starting it is for the heal of what killed it",

@@ -6,11 +6,12 @@ from collections.abc import Mapping
 
 from cluster.names import unknown
 from nemeses.base import Fault, ParameterError, Parameters
+from nemeses.containers import ContainerKill
 from nemeses.partition import Partition
 from nemeses.processes import Kill, Pause, Restart
 
 FAULTS: Mapping[str, Fault] = {
-    fault.name: fault for fault in (Kill(), Pause(), Restart(), Partition())
+    fault.name: fault for fault in (Kill(), Pause(), Restart(), ContainerKill(), Partition())
 }
 
 

@@ -254,6 +254,25 @@ class Limits(Protocol):
         """Read the limit now in force."""
 
 
+class HostLoss(Protocol):
+    """Hosts that can be lost with every process and rule in them, and come back."""
+
+    async def probe(self) -> Probe:
+        """Lose a throw-away host and see it come back."""
+
+    async def lose(self, node: str) -> None:
+        """Kill the node's host: its processes and its network are gone, its files stay.
+
+        The node is dead then, as of a SIGKILL that was asked for.
+        """
+
+    async def bring_back(self, node: str) -> None:
+        """Start the host again, and apply again what is in force there; the node stays dead."""
+
+    async def is_there(self, node: str) -> bool:
+        """Whether the host runs now."""
+
+
 @dataclass(frozen=True, slots=True)
 class Abilities:
     """What one backend carries; None for what it cannot, with the reason in `missing`."""
@@ -262,5 +281,6 @@ class Abilities:
     clocks: Clocks | None = None
     disks: Disks | None = None
     limits: Limits | None = None
+    hosts: HostLoss | None = None
     missing: Mapping[str, str] = field(default_factory=dict)
     """Field name -> one line that says why this place cannot carry it, ever."""

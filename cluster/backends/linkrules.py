@@ -19,6 +19,7 @@ from collections.abc import Awaitable, Callable, Iterable, Mapping
 
 from cluster.backends.abilities import Host
 from cluster.backends.base import BackendError, Link
+from cluster.backends.terms import HostAwayError
 
 _Act = Callable[[str, list[str]], Awaitable[None]]
 
@@ -161,7 +162,10 @@ class LinkRules:
         )
 
     async def _nft(self, node: str, script: str) -> None:
-        done = await self._hosts[node].run(("nft", "-f", "-"), stdin=script.encode())
+        try:
+            done = await self._hosts[node].run(("nft", "-f", "-"), stdin=script.encode())
+        except HostAwayError:
+            return  # nothing reaches it, and `ensure` writes the table when it returns
         if done.exit_code != 0:
             told = done.stderr.decode(errors="replace").strip().splitlines() or ["no message"]
             raise BackendError(f"{node}: nft refused: {told[0]}")

@@ -15,6 +15,10 @@ class BackendError(Exception):
     """
 
 
+class HostAwayError(BackendError):
+    """The node's host is lost for now; what is in force there is applied when it returns."""
+
+
 @dataclass(frozen=True, slots=True)
 class Probe:
     """Whether something can work here, found out by trying; for `kraftprobe doctor`."""

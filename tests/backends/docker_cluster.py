@@ -8,8 +8,7 @@ from pathlib import Path
 
 from fake_system import PROGRAM, FakeSystem
 
-from cluster.backends.docker.provider import DockerProvider
-from cluster.backends.hosted import HostedBackend
+from cluster.backends.docker.backend import DockerBackend
 
 
 class CarriedSystem(FakeSystem):
@@ -18,14 +17,18 @@ class CarriedSystem(FakeSystem):
     def files(self, node):
         return {**super().files(node), PROGRAM.name: PROGRAM.read_text()}
 
+    def data_folder(self, folder):
+        return folder / "data"
+
     def command(self, node):
         words = (str(node.folder / name) for name in (PROGRAM.name, "config.json"))
         return (node.interpreter, "-I", "-S", *words)
 
 
-def docker_backend(folder: Path, count: int, run_id: str, mode: str = "") -> HostedBackend:
-    provider = DockerProvider(folder, run_id)
-    return HostedBackend(provider, CarriedSystem(mode), folder, count, run_id)
+def docker_backend(
+    folder: Path, count: int, run_id: str, mode: str = "", needs=()
+) -> DockerBackend:
+    return DockerBackend(CarriedSystem(mode), folder, count, run_id, needs=needs)
 
 
 async def hold(folder: Path, run_id: str) -> None:

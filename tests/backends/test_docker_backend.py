@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import os
+import random
 import secrets
 import subprocess
 import sys
@@ -16,12 +17,17 @@ from docker_cluster import docker_backend
 from fake_system import frame
 from waiting import eventually
 
+from cluster.backends.abilities import ClockSetting, DiskFault
 from cluster.backends.base import Ability, BackendError, Death, NodeState
 from cluster.backends.docker import engine
 from cluster.backends.docker.image import IMAGE_LABEL, ensure_image
 from cluster.backends.docker.leftovers import find_things, remove_things
 from cluster.backends.docker.provider import DockerProvider
 from cluster.backends.hosted import HostedBackend
+from cluster.backends.machine.mounts import mounts
+from nemeses.base import Injection
+from nemeses.drive import heal, heal_all, inject
+from nemeses.registry import fault_named
 
 HARNESS = Path(__file__).with_name("docker_cluster.py")
 NET_ADMIN = 1 << 12
@@ -156,6 +162,104 @@ def test_a_container_that_was_killed_comes_back_with_the_rules_that_were_in_forc
         assert backend.unexpected_deaths() == ()
 
     with_containers(body)
+
+
+class View:
+    """What a fault sees: n2 leads."""
+
+    def __init__(self, backend: HostedBackend) -> None:
+        self.backend = backend
+        self.random = random.Random(7)
+        self.active: list[Injection] = []
+
+    async def leader(self) -> str | None:
+        return "n2"
+
+
+def test_partitions_and_the_loss_of_a_container_compose(with_containers):
+    async def body(backend: HostedBackend) -> None:
+        view = View(backend)
+        links = {("n1", "n2"), ("n2", "n1")}
+        lost = await inject(view, "container-kill", {"targets": "leader"})
+        assert lost.verified, lost.detail
+        assert lost.detail["containers"] == {"n2": False}
+        assert await backend.state("n2") is NodeState.DEAD
+        cut = await inject(view, "partition", {"shape": "isolate-leader"})
+        assert cut.applied, "links may be cut while a host is away"
+        back = await heal(view, lost)
+        assert back.verified, back.detail
+        assert back.detail["still_cut"] == ["n1->n2", "n2->n1"]
+        for link in links:
+            assert (await backend.measure_link(link, 0.2)).silent
+
+        again = await inject(view, "container-kill", {"targets": "leader"})
+        assert again.verified, again.detail
+        assert (await heal(view, cut)).verified
+        assert backend.links_cut() == frozenset()
+        back = await heal(view, again)
+        assert back.verified, back.detail
+        for link in links:
+            assert (await backend.measure_link(link)).works
+
+        await inject(view, "container-kill", {"targets": "leader"})
+        view.active.clear()  # as if it had been cancelled
+        assert [one.verified for one in await heal_all(view)] == [True]
+        assert await ask(backend, "n2", b"hi") == b"hi"
+        assert backend.unexpected_deaths() == ()
+
+    with_containers(body)
+
+
+def test_the_loss_of_a_container_is_probed_in_a_container_of_its_own(with_containers):
+    async def body(backend: HostedBackend) -> None:
+        before = await backend.process("n1")
+        probe = await fault_named("container-kill").probe(View(backend))
+        assert probe.possible, probe.reason
+        assert await backend.process("n1") == before
+
+    with_containers(body, node_count=1)
+
+
+def test_clocks_disks_and_limits_of_a_node_in_a_container(
+    client: docker.DockerClient, tmp_path: Path, run_id: str
+):
+    async def body() -> None:
+        backend = docker_backend(tmp_path, 1, run_id, needs=("clocks", "disks"))
+        try:
+            await backend.up()
+            abilities = backend.abilities()
+            clocks, disks, limits = abilities.clocks, abilities.disks, abilities.limits
+            assert clocks is not None
+            assert limits is not None
+            await clocks.set("n1", ClockSetting(offset_ms=60_000))
+            seen = await clocks.measure("n1")
+            assert abs(seen.wall_offset_ms - 60_000) < 1000
+            assert abs(seen.monotonic_offset_ms) < 100
+            await limits.set("n1", "descriptors", 99)
+            assert await limits.measure("n1", "descriptors") == 99
+            if os.geteuid() != 0:
+                assert disks is None
+                return
+            assert disks is not None
+            data = str(backend.hosts["n1"].folder / "data")
+            await disks.set("n1", DiskFault.FULL, {})
+            full = await backend.hosts["n1"].run(("sh", "-c", f"echo much >{data}/file"))
+            assert b"No space left on device" in full.stderr
+            await disks.clear("n1", DiskFault.FULL)
+            await backend.kill("n1")
+            hosts = abilities.hosts
+            assert hosts is not None
+            await hosts.lose("n1")
+            await disks.set("n1", DiskFault.FULL, {})
+            await hosts.bring_back("n1")
+            full = await backend.hosts["n1"].run(("sh", "-c", f"echo much >{data}/file"))
+            assert b"No space left on device" in full.stderr, "the mount is there again"
+        finally:
+            await backend.down()
+
+    asyncio.run(body())
+    assert find_things(client, None, run_id) == []
+    assert [one for one in mounts() if one.run_id == run_id] == []
 
 
 def test_a_container_may_filter_packets_and_not_set_the_clock(with_containers):

@@ -41,6 +41,7 @@ from cluster.backends.docker.network import Network, make_network
 from cluster.backends.docker.process import ExecProcess, inner_pid
 from cluster.backends.hosts import NODE_OUTPUT, HostPorts, plain_connect
 from cluster.backends.processes import labels, own_identity
+from cluster.backends.terms import HostAwayError
 
 INTERFACE = "eth0"
 CODE = PurePath("/opt/kraftprobe/code/cluster")
@@ -68,6 +69,8 @@ class DockerHost:
         self, command: Sequence[str], *, stdin: bytes = b"", timeout_s: float = 10.0
     ) -> Completed:
         """Run it in the container as its root, over the persistent channel."""
+        if self.provider.is_away(self.node):
+            raise HostAwayError(f"{self.node}: its container is away")
         return await self.channel.run(command, stdin, timeout_s)
 
     async def pid(self) -> int | None:
@@ -100,6 +103,7 @@ class DockerProvider:
         self._hosts: dict[str, DockerHost] = {}
         self._started: list[ExecProcess] = []
         self._nodes: dict[str, ExecProcess] = {}
+        self._away: set[str] = set()
         self._probed: dict[Ability, Probe] = {}
 
     async def probe(self, ability: Ability) -> Probe:
@@ -202,8 +206,8 @@ class DockerProvider:
 
     async def lose(self, node: str) -> None:
         """Kill the whole container: its processes, its network namespace and what is set there."""
-        host = self._hosts[node]
-        await in_thread(self._kill, host.container)
+        self._away.add(node)
+        await in_thread(self._kill, self._hosts[node].container)
 
     async def bring_back(self, node: str) -> None:
         """Start the container again, with the address and the files that it had."""
@@ -211,6 +215,11 @@ class DockerProvider:
         await host.channel.close()
         await in_thread(host.container.start)
         await self._seen(host)
+        self._away.discard(node)
+
+    def is_away(self, node: str) -> bool:
+        """Whether `lose` was called last."""
+        return node in self._away
 
     async def is_there(self, node: str) -> bool:
         """Whether the engine says that the node's container runs."""
