@@ -89,17 +89,32 @@ def check(run: RunInput, options: Mapping[str, Any], cancelled: Cancelled = neve
 
 
 def _injections(events: Sequence[Event]) -> tuple[Counter[str], Counter[str]]:
-    """Count the injections of each fault: (verified to bite, all that completed)."""
+    """Count the injections of each fault: (verified to bite, all that completed).
+
+    One that was found at its heal to have ended by itself did not bite.
+    """
     verified: Counter[str] = Counter()
     tried: Counter[str] = Counter()
+    entries: set[object] = set()
     for event in events:
         if event.process != NEMESIS or event.type is EventType.INVOKE:
             continue
         value = event.value if isinstance(event.value, dict) else {}
         if value.get("phase") == "inject":
             tried[event.f] += 1
-            verified[event.f] += event.type is EventType.OK and value.get("verified") is True
+            bit = event.type is EventType.OK and value.get("verified") is True
+            verified[event.f] += bit
+            if bit:
+                entries.add(value.get("entry"))
+        elif value.get("phase") == "heal" and _ended_early(value) and value.get("entry") in entries:
+            verified[event.f] -= 1
+            entries.discard(value.get("entry"))
     return verified + Counter(), tried
+
+
+def _ended_early(value: Mapping[str, Any]) -> bool:
+    detail = value.get("detail")
+    return isinstance(detail, dict) and bool(detail.get("ended_early"))
 
 
 def _leader_changes(events: Sequence[Event]) -> int:

@@ -36,7 +36,7 @@ class Injection:
     detail: Mapping[str, Any] = field(default_factory=dict)
     """What was measured and how; `reason` when not verified."""
     links: tuple[Link, ...] = ()
-    """Directed links that it cuts, sorted."""
+    """Directed links that it cuts or shapes, sorted."""
     applied: bool = False
     """Whether anything was done that has to be healed. Stays True if it did not bite."""
 
@@ -78,7 +78,7 @@ class Fault(Protocol):
 
     @property
     def name(self) -> str:
-        """Name it as plans do: "kill", "pause", "restart", "partition"."""
+        """Name it as plans do: "kill", "pause", "partition", ..."""
 
     def check(self, parameters: Parameters, nodes: tuple[str, ...]) -> None:
         """Refuse parameters that it does not know, before anything starts: ParameterError."""

@@ -10,6 +10,7 @@ from __future__ import annotations
 from collections.abc import Awaitable
 from dataclasses import replace
 
+from cluster.backends.abilities import LinkShape
 from cluster.backends.base import NodeState
 from nemeses.base import Injection, Parameters, View, refused
 from nemeses.registry import fault_named
@@ -79,6 +80,11 @@ async def _sweep(view: View) -> tuple[Injection, ...]:
     if cut := sorted(backend.links_cut()):
         nodes = ",".join(sorted({node for link in cut for node in link}))
         await undo(nodes, "links were cut", backend.restore_links(cut))
+    shaping = backend.abilities().shaping
+    if shaping is not None and (shaped := sorted(shaping.shaped())):
+        nodes = ",".join(sorted({node for link in shaped for node in link}))
+        perfect = dict.fromkeys(shaped, LinkShape())
+        await undo(nodes, "links were shaped", shaping.shape(perfect))
     for node in backend.nodes:
         state = await backend.state(node)
         if state is NodeState.PAUSED:

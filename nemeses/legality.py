@@ -8,6 +8,7 @@
 | restart, graceful | yes     | no: SIGTERM waits for the resume   | the fault that killed it    |
 | container-kill    | yes     | yes: it needs no cooperation       | no: as of a restart         |
 | partition         | yes     | yes                                | yes: a link outlives a node |
+| loss, delay, reorder, duplicate, bandwidth | yes | yes            | yes, for the same reason    |
 
 The heals are legal in every state: each undoes what is left of its own fault, and no more.
 """

@@ -7,12 +7,20 @@ from collections.abc import Mapping
 from cluster.names import unknown
 from nemeses.base import Fault, ParameterError, Parameters
 from nemeses.containers import ContainerKill
+from nemeses.links import LINK_FAULTS
 from nemeses.partition import Partition
 from nemeses.processes import Kill, Pause, Restart
 
-FAULTS: Mapping[str, Fault] = {
-    fault.name: fault for fault in (Kill(), Pause(), Restart(), ContainerKill(), Partition())
-}
+_ALL: tuple[Fault, ...] = (
+    Kill(),
+    Pause(),
+    Restart(),
+    ContainerKill(),
+    Partition(),
+    *LINK_FAULTS.values(),
+)
+
+FAULTS: Mapping[str, Fault] = {fault.name: fault for fault in _ALL}
 
 
 def fault_named(name: str) -> Fault:

@@ -108,8 +108,17 @@ class ShapeMeasure:
     round_trip_ms: float | None
     """Median."""
     lost: float | None
-    """Share of probes without an answer."""
+    """Share of probes that did not arrive."""
+    spread_ms: float | None = None
+    """Over which the middle nine tenths of the round trips spread."""
+    duplicated: float | None = None
+    """Share of probes that arrived twice."""
+    overtaking: float | None = None
+    """Share of probes that arrived before one that was sent earlier."""
     rate_kbit_s: float | None = None
+    """At which a burst arrived; measured where a rate is in force."""
+    probes: int = 0
+    """How many the shares are of."""
 
 
 class Shaping(Protocol):

@@ -18,6 +18,7 @@ from cluster.backends.lifecycle import ProcessBackend
 from cluster.backends.linkprobe import LinkProber
 from cluster.backends.linkrules import LinkRules
 from cluster.backends.processes import labels
+from cluster.backends.shaping import HostShaping
 from cluster.ports import Endpoint
 from cluster.systems.base import Placement, System
 
@@ -27,8 +28,8 @@ MakeAbilities = Callable[["HostedBackend"], Abilities]
 class HostedBackend(ProcessBackend):
     """See `cluster.backends.base.Backend`. Nothing happens before `up`.
 
-    `make_abilities` is called once, when the hosts are there (`hosts`); what it makes may add to
-    `before_start`, which is called before each start of a node.
+    `make_abilities` is called once, when the hosts are there (`hosts`, `shaping`); what it makes
+    may add to `before_start`, which is called before each start of a node.
     """
 
     def __init__(
@@ -48,6 +49,8 @@ class HostedBackend(ProcessBackend):
         """By node, once `up` has made them."""
         self._make_abilities = make_abilities
         self._abilities = Abilities()
+        self.shaping: HostShaping | None = None
+        """Links that lose and delay, once `up` has made the hosts."""
         self._rules: LinkRules | None = None
         self._prober: LinkProber | None = None
         self._released = False
@@ -65,6 +68,9 @@ class HostedBackend(ProcessBackend):
             assert set(self.hosts) == set(self.nodes), "a host for every node"
             self._rules = LinkRules(self.hosts, self.run_id)
             self._prober = LinkProber(self.provider, self.hosts, self.run_id)
+            self.shaping = HostShaping(self.provider, self.hosts, self.run_id, self._prober)
+            self.before_start.append(self.shaping.ensure)
+            self._abilities = Abilities(shaping=self.shaping)
             if self._make_abilities is not None:
                 self._abilities = self._make_abilities(self)
             await _all(self._rules.install(), self._prober.start(), self._configure())
@@ -118,7 +124,8 @@ class HostedBackend(ProcessBackend):
         The start of a node does this by itself; a fault that loses hosts calls it at once, since
         a host whose node is dead has links, too.
         """
-        await self._restore_host(node)
+        for prepare in self.before_start:
+            await prepare(node)
 
     # -- ProcessBackend --------------------------------------------------------------------------
 
@@ -135,14 +142,21 @@ class HostedBackend(ProcessBackend):
         return await self.provider.connect(endpoint.host, endpoint.port)
 
     async def _before_goodbye(self) -> None:
-        if self._rules is not None:
-            await self._rules.restore(self._rules.links_cut())  # or no leader could say goodbye
+        # Or no leader could say goodbye; and hosts that outlive the run keep nothing of it.
+        try:
+            if self.shaping is not None:
+                await self.shaping.remove()
+        finally:
+            if self._rules is not None:
+                await self._rules.remove()
 
     async def _release(self) -> None:
         if self._released:
             return
+        if self.shaping is not None:
+            self.shaping.stop_now()
         if self._prober is not None:
-            self._prober.stop_now()
+            self._prober.agents.stop_now()
         self._released = True
         try:
             try:
@@ -187,7 +201,7 @@ class HostedBackend(ProcessBackend):
 
     async def _restore_host(self, node: str) -> Mapping[str, str]:
         await self.rules.ensure(node)
-        await self.prober.ensure(node)
+        await self.prober.agents.ensure(node)
         return {}
 
 

@@ -10,33 +10,31 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import itertools
-import json
 import random
-import secrets
 import statistics
 from collections.abc import Mapping
 from dataclasses import dataclass
-from pathlib import Path
 from typing import Any
 
 from cluster.backends import linkagent
-from cluster.backends.abilities import Host, ShapeMeasure
-from cluster.backends.base import BackendError, Link, NodeState
-from cluster.backends.hosts import HostProvider, StartedProcess
-from cluster.backends.processes import labels
+from cluster.backends.abilities import Host, LinkShape, ShapeMeasure
+from cluster.backends.base import BackendError, Link
+from cluster.backends.helpers import ASK_TIMEOUT_S, Helpers
+from cluster.backends.hosts import HostProvider
 
-_PROGRAM = "linkagent.py"
-_SOURCE = Path(linkagent.__file__).read_bytes()
-_OUTPUT = "linkagent.log"
-_READY_TIMEOUT_S = 15.0
-_ASK_TIMEOUT_S = 5.0
-_POLL_S = 0.02
 _GAP_MS = 20.0
 _SMALL_BYTES = 64
-_SHAPE_PROBES = 100
-_SHAPE_GAP_MS = 5.0
-_LINGER_MS = 600.0
-"""How long an answer may take to count as one; a longer round trip counts as lost."""
+_LARGE_BYTES = 1200
+_HEADERS_BYTES = 28
+"""Of IP and UDP, which count as bits on the wire."""
+_PROBES = 200
+_PROBES_MAX = 2000
+_EXPECTED_EVENTS = 20
+"""Packets that should meet what is rare, so that none at all cannot be chance: e ** -20."""
+_PROBE_GAP_MS = 2.0
+_LINGER_MS = 300.0
+_BURST_S = 0.5
+"""About as long as a burst that measures a rate takes on the wire."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -62,47 +60,40 @@ class Arrivals:
         return (len(self.sequences) - len(set(self.sequences))) / self.sent
 
     @property
-    def overtaken(self) -> float:
-        """Share of packets that arrived after one that was sent later."""
-        latest, behind = -1, 0
-        for sequence in self.sequences:
-            behind += sequence < latest
-            latest = max(latest, sequence)
-        return behind / self.sent
+    def overtaking(self) -> float:
+        """Share of packets that arrived before one that was sent earlier."""
+        earliest, ahead = self.sent, 0
+        for sequence in reversed(self.sequences):
+            ahead += sequence > earliest
+            earliest = min(earliest, sequence)
+        return ahead / self.sent
+
+    def rate_kbit_s(self, size_bytes: int) -> float | None:
+        """Bits that arrived between the first packet and the last, by time."""
+        if len(self.at_ms) < 2 or self.at_ms[-1] <= 0:
+            return None
+        return (len(self.at_ms) - 1) * size_bytes * 8 / self.at_ms[-1]
 
 
 class LinkProber:
     """One agent in every host, and the questions to them. `start` first."""
 
     def __init__(self, provider: HostProvider, hosts: Mapping[str, Host], run_id: str) -> None:
-        self._provider = provider
         self._hosts = dict(hosts)
-        self._run_id = run_id
-        self._token = secrets.token_hex(16)
-        self._agents: dict[str, StartedProcess] = {}
         self._numbers = itertools.count(random.getrandbits(48))
+        self.agents = Helpers(
+            provider,
+            hosts,
+            run_id,
+            linkagent,
+            "KRAFTPROBE_LINK_AGENT",
+            lambda ports: ports.link_agent,
+            ping={"do": "seen", "probe": 0, "wait_ms": 0},
+        )
 
     async def start(self) -> None:
         """Start every agent and wait until they answer. Raises BackendError."""
-        await asyncio.gather(*(self.ensure(node) for node in self._hosts))
-
-    async def ensure(self, node: str) -> None:
-        """Start the node's agent if it does not run."""
-        agent = self._agents.get(node)
-        if agent is not None and await agent.state() is not NodeState.DEAD:
-            return
-        await self._provider.put(node, {_PROGRAM: _SOURCE})
-        port = self._provider.ports(node).link_agent
-        told = {"address": self._hosts[node].address, "port": port, "token": self._token}
-        environment = {"KRAFTPROBE_LINK_AGENT": json.dumps(told), **labels(self._run_id)}
-        command = (self._provider.interpreter, "-I", "-S", _PROGRAM)
-        self._agents[node] = await self._provider.start(node, command, environment, _OUTPUT)
-        await self._wait_ready(node, self._agents[node])
-
-    def stop_now(self) -> None:
-        """Kill the agents without the event loop."""
-        for agent in self._agents.values():
-            agent.kill_now()
+        await asyncio.gather(*(self.agents.ensure(node) for node in self._hosts))
 
     async def passes(self, link: Link, timeout_s: float, *, as_answer: bool) -> bool:
         """Send packets over the link until one arrives, or the time is over.
@@ -111,14 +102,15 @@ class LinkProber:
         to a request of the target's (from its known port to a fresh one).
         """
         source, target = link
-        source_port, target_port = 0, self._port(target)
+        source_port, target_port = 0, self.agents.port(target)
         if as_answer:
-            source_port = self._port(source)
-            target_port = int((await self._ask(target, {"do": "open"}))["port"])
+            source_port = self.agents.port(source)
+            target_port = int((await self.agents.ask(target, {"do": "open"}))["port"])
         probe = next(self._numbers)
         count = max(1, int(timeout_s * 1000 / _GAP_MS))
         request = self._sending(target, target_port, probe, count, _GAP_MS, source_port)
-        sending = asyncio.ensure_future(self._ask(source, request, timeout_s + _ASK_TIMEOUT_S))
+        asking = self.agents.ask(source, request, timeout_s + ASK_TIMEOUT_S)
+        sending = asyncio.ensure_future(asking)
         try:
             seen = await self._seen(target, probe, timeout_s)
         finally:
@@ -128,15 +120,15 @@ class LinkProber:
         return bool(seen)
 
     async def arrivals(
-        self, link: Link, count: int = _SHAPE_PROBES, gap_ms: float = _SHAPE_GAP_MS
+        self, link: Link, count: int, gap_ms: float, linger_ms: float, size_bytes: int
     ) -> Arrivals:
         """Send that many packets over the link and see what becomes of each."""
         source, target = link
         probe = next(self._numbers)
-        request = self._sending(target, self._port(target), probe, count, gap_ms, 0)
-        request["linger_ms"] = _LINGER_MS
-        takes_s = (count * gap_ms + _LINGER_MS) / 1000
-        answer = await self._ask(source, request, 3 * takes_s + _ASK_TIMEOUT_S)
+        request = self._sending(target, self.agents.port(target), probe, count, gap_ms, 0)
+        request |= {"linger_ms": linger_ms, "size": size_bytes}
+        takes_s = (count * gap_ms + linger_ms) / 1000
+        answer = await self.agents.ask(source, request, 3 * takes_s + ASK_TIMEOUT_S)
         seen = await self._seen(target, probe, 0.0)
         return Arrivals(
             sent=count,
@@ -145,14 +137,28 @@ class LinkProber:
             round_trips_ms=tuple(float(trip) for _, trip in answer["answers"]),
         )
 
-    async def shape(self, link: Link) -> ShapeMeasure:
-        """Measure loss, and the round trip there and back over the opposite link."""
-        arrivals = await self.arrivals(link)
-        trips = arrivals.round_trips_ms
-        return ShapeMeasure(statistics.median(trips) if trips else None, arrivals.lost)
+    async def shape(self, link: Link, expected: LinkShape, back: LinkShape) -> ShapeMeasure:
+        """Measure a link of which this is expected; round trips come back over the opposite one.
 
-    def _port(self, node: str) -> int:
-        return self._provider.ports(node).link_agent
+        Enough packets are sent that a rare event shows, and waited for as long as a delay needs.
+        """
+        travel_ms = sum(2 * (one.delay_ms + one.jitter_ms) for one in (expected, back))
+        linger_ms = _LINGER_MS + travel_ms
+        if expected.rate_kbit_s is not None:
+            bits = (_LARGE_BYTES + _HEADERS_BYTES) * 8
+            count = int(min(_PROBES, max(8, expected.rate_kbit_s * 1000 * _BURST_S / bits)))
+            wire_ms = count * bits / expected.rate_kbit_s
+            burst = await self.arrivals(link, count, 0.0, linger_ms + wire_ms, _LARGE_BYTES)
+            rate = burst.rate_kbit_s(_LARGE_BYTES + _HEADERS_BYTES)
+            return _measured(burst, rate)
+        rarest = min(
+            (p for p in (expected.loss, expected.duplicate, expected.reorder) if p), default=1.0
+        )
+        count = int(min(_PROBES_MAX, max(_PROBES, _EXPECTED_EVENTS / rarest)))
+        # Packets close to one another share their jitter, as none overtakes another.
+        gap_ms = max(_PROBE_GAP_MS, expected.jitter_ms / 5)
+        probe = await self.arrivals(link, count, gap_ms, linger_ms, _SMALL_BYTES)
+        return _measured(probe, None)
 
     def _sending(
         self, target: str, port: int, probe: int, count: int, gap_ms: float, from_port: int
@@ -170,43 +176,20 @@ class LinkProber:
 
     async def _seen(self, node: str, probe: int, wait_s: float) -> list[tuple[int, int]]:
         request = {"do": "seen", "probe": probe, "wait_ms": wait_s * 1000}
-        seen: list[tuple[int, int]] = (await self._ask(node, request, wait_s + _ASK_TIMEOUT_S))[
-            "seen"
-        ]
+        answer = await self.agents.ask(node, request, wait_s + ASK_TIMEOUT_S)
+        seen: list[tuple[int, int]] = answer["seen"]
         return seen
 
-    async def _ask(
-        self, node: str, request: Mapping[str, Any], timeout_s: float = _ASK_TIMEOUT_S
-    ) -> Any:
-        """Ask an agent over the harness's own path. Raises BackendError."""
-        line = json.dumps({**request, "token": self._token}).encode() + b"\n"
-        try:
-            async with asyncio.timeout(timeout_s):
-                connection = await self._provider.connect(
-                    self._hosts[node].address, self._port(node)
-                )
-                reader, writer = await asyncio.open_connection(sock=connection)
-                try:
-                    writer.write(line)
-                    answer = await reader.readline()
-                finally:
-                    writer.close()
-            return json.loads(answer)
-        except (OSError, TimeoutError, ValueError) as error:
-            reason = str(error) or type(error).__name__
-            raise BackendError(f"the link agent of {node} does not answer: {reason}") from error
 
-    async def _wait_ready(self, node: str, agent: StartedProcess) -> None:
-        loop = asyncio.get_running_loop()
-        deadline = loop.time() + _READY_TIMEOUT_S
-        while True:
-            try:
-                await self._ask(node, {"do": "seen", "probe": 0, "wait_ms": 0})
-            except BackendError as error:
-                dead = await agent.state() is NodeState.DEAD
-                if dead or loop.time() >= deadline:
-                    tail = " | ".join(await agent.output_tail()) or str(error)
-                    raise BackendError(f"the link agent of {node} did not start: {tail}") from error
-                await asyncio.sleep(_POLL_S)
-            else:
-                return
+def _measured(arrivals: Arrivals, rate_kbit_s: float | None) -> ShapeMeasure:
+    trips = sorted(arrivals.round_trips_ms)
+    edge = len(trips) // 20
+    return ShapeMeasure(
+        round_trip_ms=statistics.median(trips) if trips else None,
+        lost=arrivals.lost,
+        spread_ms=trips[-1 - edge] - trips[edge] if trips else None,
+        duplicated=arrivals.duplicated,
+        overtaking=arrivals.overtaking,
+        rate_kbit_s=rate_kbit_s,
+        probes=arrivals.sent,
+    )

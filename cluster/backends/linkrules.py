@@ -86,7 +86,8 @@ class LinkRules:
         return _counted(listed.stdout, self._hosts[source].address)
 
     async def remove(self) -> None:
-        """Take the tables away; for hosts that outlive the run."""
+        """Take the tables away, and with them every cut."""
+        self._cut.clear()
         await asyncio.gather(*(self._drop_table(node) for node in self._hosts))
 
     # -- transactions ----------------------------------------------------------------------------

@@ -34,6 +34,9 @@ from cluster.ports import Endpoint
 from cluster.systems.base import Placement, System
 
 _IN_USE = "in use"  # strerror(EADDRINUSE), as every system words it
+_MISSING = {
+    "shaping": "links between processes of one machine carry bytes, no packets: try --backend netns"
+}
 
 
 class LocalBackend(ProcessBackend):
@@ -66,7 +69,7 @@ class LocalBackend(ProcessBackend):
             )
             for node in self.nodes
         }
-        self._abilities = equip(self, machines, needs)
+        self._abilities = equip(self, machines, needs, abilities=Abilities(missing=_MISSING))
 
     async def probe(self, ability: Ability) -> Probe:
         """Try it with a process and a proxy of its own."""

@@ -7,11 +7,13 @@ import json
 import os
 import subprocess
 import sys
-from collections.abc import Awaitable, Callable
+import tempfile
+from collections.abc import Awaitable, Callable, Iterator
 from pathlib import Path
 
 import pytest
-from fake_system import FakeSystem, frame
+from fake_system import frame
+from netns_world import netns_backend, require_namespaces
 from waiting import eventually
 
 from cluster.backends.base import Ability, BackendError, Death, NodeState
@@ -26,15 +28,7 @@ HARNESS = Path(__file__).with_name("netns_cluster.py")
 
 @pytest.fixture(scope="module", autouse=True)
 def namespaces() -> None:
-    """Skip where this machine makes no namespaces; CI must."""
-    probe = asyncio.run(NetnsProvider(Path("/nowhere"), "probe").probe(Ability.LINKS))
-    if not probe.possible and os.environ.get("CI") != "true":
-        pytest.skip(probe.reason)
-    assert probe.possible, probe.reason
-
-
-def netns_backend(folder: Path, count: int, run_id: str = "run-1", mode: str = "") -> HostedBackend:
-    return HostedBackend(NetnsProvider(folder, run_id), FakeSystem(mode), folder, count, run_id)
+    require_namespaces()
 
 
 @pytest.fixture
@@ -152,7 +146,7 @@ def test_rules_and_agents_that_a_host_lost_are_there_again_when_its_node_starts(
         await backend.cut_links([link])
         gone = ("nft", "delete", "table", "inet", backend.rules._table)
         assert (await backend.hosts["n2"].run(gone)).exit_code == 0
-        backend.prober._agents["n2"].kill_now()
+        backend.prober.agents._running["n2"].kill_now()
         await backend.kill("n2")
         await backend.start("n2")
         assert (await backend.measure_link(link, 0.2)).silent
@@ -228,22 +222,28 @@ def test_after_kill_9_of_the_harness_cleanup_ends_the_nodes_and_with_them_the_na
     assert find_leftovers(tmp_path) == []
 
 
-def test_it_works_for_a_user_without_any_privilege(tmp_path: Path):
+@pytest.fixture
+def everybodys() -> Iterator[Path]:
+    """A folder that every user may use, unlike pytest's own."""
+    with tempfile.TemporaryDirectory(prefix="kraftprobe-test-") as folder:
+        Path(folder).chmod(0o777)
+        yield Path(folder)
+
+
+def test_it_works_for_a_user_without_any_privilege(everybodys: Path):
     tests, repository = HARNESS.parent, HARNESS.parents[2]
     packages = [path for path in sys.path if path.endswith("site-packages")]
     path = os.pathsep.join([str(repository), str(tests), *packages])
     if os.geteuid() == 0:
         as_nobody = ["setpriv", "--reuid=65534", "--regid=65534", "--clear-groups"]
         as_nobody += ["--inh-caps=-all", "--bounding-set=-all"]
-        for folder in (tmp_path, *tmp_path.parents[:2]):
-            folder.chmod(0o777)
         interpreter = interpreter_for_everybody(as_nobody)
     else:
         as_nobody, interpreter = [], sys.executable
-    command = [*as_nobody, interpreter, str(HARNESS), str(tmp_path), "run-1", "check"]
-    environment = {**os.environ, "PYTHONPATH": path, "HOME": str(tmp_path)}
+    command = [*as_nobody, interpreter, str(HARNESS), str(everybodys), "run-1", "check"]
+    environment = {**os.environ, "PYTHONPATH": path, "HOME": str(everybodys)}
     done = subprocess.run(
-        command, capture_output=True, text=True, env=environment, check=False, cwd=tmp_path
+        command, capture_output=True, text=True, env=environment, check=False, cwd=everybodys
     )
     assert done.returncode == 0, done.stderr
     told = json.loads(done.stdout)

@@ -147,6 +147,26 @@ def test_a_run_that_fell_short_is_under_exercised(expectations, kind):
     assert [anomaly["kind"] for anomaly in result.anomalies] == [kind]
 
 
+@pytest.mark.parametrize(
+    ("detail", "status"),
+    [({}, Status.PASS), ({"ended_early": ["nothing is lost"]}, Status.UNDER_EXERCISED)],
+)
+def test_a_fault_that_had_ended_when_it_was_healed_did_not_bite(detail, status):
+    told = {"verified": True, "entry": 0}
+    rows = [
+        ("nemesis", EventType.OK, "loss", {"phase": "inject", **told}),
+        ("nemesis", EventType.OK, "loss", {"phase": "heal", **told, "detail": detail}),
+        (0, EventType.INVOKE, "read", None),
+        (0, EventType.OK, "read", None),
+    ]
+    events = [
+        Event(index, index, process, kind, f, None, value)
+        for index, (process, kind, f, value) in enumerate(rows)
+    ]
+    spec = CheckSpec("exercised", {"expectations": {"faults": ["loss"]}})
+    assert run_check(spec, RunInput(events, pair(events))).status is status
+
+
 def test_a_run_without_operations_is_never_exercised():
     result = run_check(CheckSpec("exercised"), RunInput([], []))
     assert result.status is Status.UNDER_EXERCISED

@@ -9,6 +9,7 @@ import asyncio
 import uuid
 from types import SimpleNamespace
 
+from cluster.backends.abilities import Abilities
 from cluster.backends.base import (
     BackendError,
     Death,
@@ -113,6 +114,9 @@ class FakeCluster:
     async def restore_links(self, links):
         self.cut -= set(links)
         self._settle()
+
+    def abilities(self) -> Abilities:
+        return Abilities()
 
     def links_cut(self):
         return frozenset(self.cut)

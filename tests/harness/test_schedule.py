@@ -12,7 +12,7 @@ from harness.schedule import Entry, RandomSchedule, ScheduleError, draw, steps
 from nemeses.registry import FAULTS
 
 NODES = ("n1", "n2", "n3")
-KINDS = tuple(FAULTS)
+KINDS = ("kill", "pause", "restart", "partition")
 
 
 def schedule(seed=1, kinds=KINDS, duration_s=60.0, options=None):
@@ -51,7 +51,7 @@ def test_each_kind_is_aimed_at_the_leader_first(seed):
 @given(st.integers(0, 2**32))
 @settings(max_examples=50, deadline=None)
 def test_parameters_are_ones_that_the_fault_takes(seed):
-    for entry in schedule(seed, duration_s=200):
+    for entry in schedule(seed, tuple(FAULTS), duration_s=200):
         FAULTS[entry.fault].check(entry.parameters, NODES)
 
 

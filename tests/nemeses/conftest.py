@@ -10,6 +10,7 @@ import pytest
 sys.path.append(str(Path(__file__).parents[1] / "backends"))
 
 from fake_system import FakeSystem
+from netns_world import netns_backend, require_namespaces
 from stub_view import StubView
 
 from cluster.backends.local import LocalBackend
@@ -22,6 +23,25 @@ def with_view(tmp_path: Path):
     def run(body: Callable[[StubView], Awaitable[None]], node_count: int = 3) -> None:
         async def whole() -> None:
             backend = LocalBackend(FakeSystem(), tmp_path, node_count, "run-1")
+            try:
+                await backend.up()
+                await body(StubView(backend))
+            finally:
+                await backend.down()
+
+        asyncio.run(whole())
+
+    return run
+
+
+@pytest.fixture
+def with_hosts_view(tmp_path: Path):
+    """Run an async test body on a view of fake nodes in hosts of their own (backend netns)."""
+    require_namespaces()
+
+    def run(body: Callable[[StubView], Awaitable[None]], node_count: int = 3) -> None:
+        async def whole() -> None:
+            backend = netns_backend(tmp_path, node_count)
             try:
                 await backend.up()
                 await body(StubView(backend))

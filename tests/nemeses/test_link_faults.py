@@ -1,0 +1,154 @@
+"""Faults of links on real packets between fake nodes in namespaces: bite, are measured, heal."""
+
+from __future__ import annotations
+
+import pytest
+
+from cluster.backends.abilities import LinkShape
+from cluster.backends.shapes import PERFECT
+from nemeses.base import ParameterError
+from nemeses.drive import heal, heal_all, inject
+from nemeses.links import LINK_FAULTS
+from nemeses.registry import FAULTS, check_fault
+
+NODES = ("n1", "n2", "n3")
+QUICK = {
+    "loss": {"percent": 30},
+    "delay": {"delay_ms": 60, "jitter_ms": 30},
+    "reorder": {"percent": 30},
+    "duplicate": {"percent": 30},
+    "bandwidth": {"kbit_s": 500},
+}
+
+
+@pytest.mark.parametrize("name", sorted(LINK_FAULTS))
+def test_a_link_fault_bites_in_its_direction_only_and_heals(with_hosts_view, name):
+    async def body(view) -> None:
+        parameters = {"targets": "leader", "direction": "outgoing", **QUICK[name]}
+        injected = await inject(view, name, parameters)
+        assert injected.verified, injected.detail
+        assert injected.links == (("n2", "n1"), ("n2", "n3"))
+        shaping = view.backend.abilities().shaping
+        assert set(shaping.shaped()) == set(injected.links)
+        other = await shaping.measure(("n1", "n3"))
+        assert (other.lost, other.duplicated) == (0.0, 0.0)
+        healed = await heal(view, injected)
+        assert healed.verified, healed.detail
+        assert "ended_early" not in healed.detail, healed.detail
+        assert shaping.shaped() == {}
+        assert view.active == []
+        assert (await heal(view, injected)).verified, "heal is idempotent"
+
+    with_hosts_view(body)
+
+
+def test_a_fault_that_ends_by_itself_is_told_at_its_heal(with_hosts_view):
+    async def body(view) -> None:
+        injected = await inject(view, "delay", {"targets": "leader", "delay_ms": 80})
+        assert injected.verified
+        view.backend.shaping.stop_now()
+        healed = await heal(view, injected)
+        assert healed.verified, healed.detail
+        assert "round trip of 160 ms asked" in healed.detail["ended_early"][0]
+
+    with_hosts_view(body, node_count=2)
+
+
+def test_a_shape_that_does_not_take_effect_is_not_verified(with_hosts_view):
+    async def body(view) -> None:
+        shaping = view.backend.shaping
+
+        async def nothing(node: str) -> None:
+            """Pretend."""
+
+        shaping.reapply, reapply = nothing, shaping.reapply
+        injected = await inject(view, "loss", {"targets": "all"})
+        assert injected.applied
+        assert not injected.verified
+        assert "loss 20.0% asked, 0.0% seen" in injected.detail["reason"]
+        shaping.reapply = reapply
+        assert (await heal(view, injected)).verified
+
+    with_hosts_view(body, node_count=2)
+
+
+def test_faults_of_links_compose_with_each_other_and_with_a_cut_and_survive_a_restart(
+    with_hosts_view,
+):
+    async def body(view) -> None:
+        shaping = view.backend.shaping
+        link = ("n1", "n2")
+        loss = await inject(view, "loss", {"targets": "node:n1", "percent": 30})
+        delay = await inject(view, "delay", {"targets": "all", "delay_ms": 50})
+        assert loss.verified, loss.detail
+        assert delay.verified, delay.detail
+        assert shaping.shaped()[link] == LinkShape(loss=0.3, delay_ms=50.0)
+        killed = await inject(view, "kill", {"targets": "node:n1"})
+        assert (await heal(view, killed)).verified
+        cut = await inject(view, "partition", {"shape": "halves"})
+        assert cut.detail["leaking"] == []
+        assert (await heal(view, cut)).verified
+        assert (await heal(view, loss)).verified
+        assert shaping.shaped()[link] == LinkShape(delay_ms=50.0)
+        left = await heal(view, delay)
+        assert left.verified, left.detail
+        assert "ended_early" not in left.detail
+        assert shaping.shaped() == {}
+
+    with_hosts_view(body, node_count=2)
+
+
+def test_a_sweep_removes_shapes_that_no_injection_accounts_for(with_hosts_view):
+    async def body(view) -> None:
+        shaping = view.backend.shaping
+        await shaping.shape({("n1", "n2"): LinkShape(loss=0.5)})
+        (swept,) = await heal_all(view)
+        assert (swept.fault, swept.targets, swept.verified) == ("sweep", ("n1,n2",), True)
+        assert shaping.shaped() == {}
+        assert (await shaping.measure(("n1", "n2"))).lost == 0.0
+
+    with_hosts_view(body, node_count=2)
+
+
+def test_a_perfect_shape_changes_nothing(with_hosts_view):
+    async def body(view) -> None:
+        shaping = view.backend.shaping
+        await shaping.shape({("n1", "n2"): PERFECT})
+        assert shaping.shaped() == {}
+
+    with_hosts_view(body, node_count=2)
+
+
+@pytest.mark.parametrize("name", sorted(LINK_FAULTS))
+def test_a_place_without_packets_refuses_and_says_why(with_view, name):
+    async def body(view) -> None:
+        probe = await FAULTS[name].probe(view)
+        assert not probe.possible
+        assert "--backend netns" in probe.reason
+        refused = await inject(view, name, {})
+        assert not refused.applied
+        assert refused.detail["reason"] == probe.reason
+
+    with_view(body, node_count=2)
+
+
+@pytest.mark.parametrize(
+    ("name", "parameters", "reason"),
+    [
+        ("loss", {"percent": 0}, "percent of loss must be from 1 to 90, not 0"),
+        ("loss", {"percent": True}, "percent of loss must be a number, not True"),
+        ("loss", {"procent": 5}, "did you mean 'percent'"),
+        ("loss", {"direction": "out"}, "unknown direction 'out'"),
+        ("delay", {"delay_ms": 10, "jitter_ms": 20}, "jitter_ms of delay must not be above"),
+        ("bandwidth", {"targets": "leaders"}, "did you mean 'leader'"),
+    ],
+)
+def test_what_a_plan_cannot_mean_is_one_clear_line(name, parameters, reason):
+    with pytest.raises(ParameterError, match=reason):
+        check_fault(name, parameters, NODES)
+
+
+def test_one_node_has_no_links_to_shape():
+    with pytest.raises(ParameterError, match="at least 2 nodes"):
+        check_fault("loss", {}, ("n1",))
+    assert FAULTS["loss"].options(("n1",)) == ()
