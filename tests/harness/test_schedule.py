@@ -12,16 +12,18 @@ from harness.schedule import Entry, RandomSchedule, ScheduleError, draw, steps
 from nemeses.registry import FAULTS
 
 NODES = ("n1", "n2", "n3")
-KINDS = ("kill", "pause", "restart", "partition")
+KINDS = tuple(FAULTS)
+ROOMY_S = 30.0 + 6 * len(KINDS)
+"""Enough for every kind to come once, with time to spare."""
 
 
-def schedule(seed=1, kinds=KINDS, duration_s=60.0, options=None):
+def schedule(seed=1, kinds=KINDS, duration_s=ROOMY_S, options=None):
     return draw(seed, kinds, duration_s, NODES, options or RandomSchedule())
 
 
 @given(
     st.integers(0, 2**32),
-    st.lists(st.sampled_from(KINDS), min_size=1, unique=True),
+    st.lists(st.sampled_from(KINDS), min_size=1, max_size=4, unique=True),
     st.floats(28, 300),
 )
 @settings(max_examples=150, deadline=None)
@@ -51,7 +53,7 @@ def test_each_kind_is_aimed_at_the_leader_first(seed):
 @given(st.integers(0, 2**32))
 @settings(max_examples=50, deadline=None)
 def test_parameters_are_ones_that_the_fault_takes(seed):
-    for entry in schedule(seed, tuple(FAULTS), duration_s=200):
+    for entry in schedule(seed, duration_s=3 * ROOMY_S):
         FAULTS[entry.fault].check(entry.parameters, NODES)
 
 
