@@ -13,6 +13,7 @@ from itertools import pairwise
 from typing import Any
 
 import numpy as np
+from numpy.typing import NDArray
 
 from checkers import chains, linearizable
 from checkers.certificate import RefusedError
@@ -66,6 +67,7 @@ def judge_columns(
     run = _Columns(columns, model, certificates=certificates)
     run.unique()
     run.easy()
+    run.verify()
     return list(run.results(limits))
 
 
@@ -123,6 +125,8 @@ class _Columns:
         self.orders: list[Int64s] = []
         """Rows in order, of the keys proved right."""
         self.wrong: set[int] = set()
+        self.refused: str | None = None
+        """Why the orders are not accepted; everything is judged singly then."""
 
     def unique(self) -> None:
         """Judge the keys whose values are unique."""
@@ -183,29 +187,34 @@ class _Columns:
             self.explored[left[k]] = int(told[k, 2])
 
     def results(self, limits: dict[str, Any]) -> Iterator[CheckResult]:
-        """Verify what is proved, judge what is left, and give every key its result."""
-        refused = self._refused()
+        """Judge what is not proved, and give every key its result."""
+        refused = self.refused
         order = np.concatenate(self.orders) if self.orders else np.empty(0, np.int64)
         places = self._places(order)
-        key_rows, bounds = self.columns.by_key()
+        _, bounds = self.columns.by_key()
         for k, (low, high) in enumerate(pairwise(bounds.tolist())):
             if low == high:
                 continue
             if refused is None and k in self.algorithm:
                 yield self._right(k, high - low, order[slice(*places[k])])
                 continue
-            rows = slice(low, high) if key_rows is None else key_rows[low:high]
-            part = self.columns.take(rows)
+            part = self.columns.take(self._rows(k))
             kernels = load() if refused is None and k not in self.wrong else None
             if kernels is not None:
                 yield self._searched(kernels, k, part, limits)
             else:
                 yield linearizable.judge(part.operations(), self.model, **limits)
 
-    def _refused(self) -> str | None:
-        """Return why the orders are refused; everything is judged singly then."""
+    def _rows(self, k: int) -> slice | NDArray[np.intp]:
+        """Return the rows of a key, which grow."""
+        rows, bounds = self.columns.by_key()
+        cut = slice(int(bounds[k]), int(bounds[k + 1]))
+        return cut if rows is None else rows[cut]
+
+    def verify(self) -> None:
+        """Have the orders verified."""
         if not self.orders:
-            return None
+            return
         order = np.concatenate(self.orders)
         try:
             assert isinstance(self.model, Register | KeyValue)
@@ -213,8 +222,7 @@ class _Columns:
             proved[list(self.algorithm)] = True
             verify_orders(self.columns, self.model, order, proved[self.columns.key])
         except RefusedError as error:
-            return str(error)
-        return None
+            self.refused = str(error)
 
     def _places(self, order: Int64s) -> dict[int, tuple[int, int]]:
         if not len(order):
@@ -248,10 +256,8 @@ class _Columns:
             assert raced.order is not None
             assert isinstance(self.model, Register | KeyValue)
             rows = encoded.rows[raced.order]
-            by_key, bounds = self.columns.by_key()
-            inside = (
-                rows if by_key is None else np.searchsorted(by_key[slice(*bounds[k : k + 2])], rows)
-            )
+            mine = self._rows(k)
+            inside = rows - mine.start if isinstance(mine, slice) else np.searchsorted(mine, rows)
             try:
                 verify_orders(part, self.model, inside)
             except RefusedError:

@@ -73,7 +73,9 @@ class Rest:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Columns:
-    """Operations in order of invocation. Arrays have one entry for each, tables one for each code.
+    """Operations in order of invocation, at least within each key.
+
+    Arrays have one entry for each, tables one for each code.
 
     Only `check_columns` looks whether the columns are well formed; constructors call it.
     """
@@ -135,19 +137,22 @@ class Columns:
         if len(self.keys) == 1:
             return None, np.array([0, len(self)], np.int64)
         if "by_key" not in self._cache:
-            small = len(self.keys) < 1 << 16
-            order = np.argsort(self.key.astype(np.uint16) if small else self.key, kind="stable")
+            order = None
+            if np.any(self.key[1:] < self.key[:-1]):
+                small = len(self.keys) < 1 << 16
+                order = np.argsort(self.key.astype(np.uint16) if small else self.key, kind="stable")
             sizes = np.bincount(self.key, minlength=len(self.keys))
             self._cache["by_key"] = order, np.concatenate([[0], np.cumsum(sizes)]).astype(np.int64)
-        found: tuple[NDArray[np.intp], Int64s] = self._cache["by_key"]
+        found: tuple[NDArray[np.intp] | None, Int64s] = self._cache["by_key"]
         return found
 
     def parts(self) -> list[Columns]:
         """Split by key, keys in order of their codes; keys without operations are left out."""
         order, bounds = self.by_key()
-        if order is None:
+        if len(self.keys) == 1:
             return [self]
-        return [self.take(order[begin:end]) for begin, end in pairwise(bounds) if begin < end]
+        cuts = [slice(begin, end) for begin, end in pairwise(bounds.tolist()) if begin < end]
+        return [self.take(cut if order is None else order[cut]) for cut in cuts]
 
     def operation(self, row: int) -> Operation:
         """Return one row as an object."""

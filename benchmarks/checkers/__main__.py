@@ -19,16 +19,19 @@ import time
 from pathlib import Path
 from statistics import median
 
-from benchmarks.checkers import corpus, peer
+from benchmarks.checkers import corpus, peer, targets
 from benchmarks.checkers.generate import Shape, generate
+from benchmarks.checkers.generate_types import generate_typed
 from benchmarks.checkers.judge import save
 from benchmarks.checkers.rows import GROWTH, TABLE, spread
+from checkers.columns import Columns
+from checkers.rules.log import LogColumns
 
 
 def main() -> None:
     parser = argparse.ArgumentParser(prog="python -m benchmarks.checkers")
     parser.add_argument("--quick", action="store_true", help="a few minutes: the first table only")
-    parser.add_argument("--limit", type=float, default=30.0, help="seconds for each row")
+    parser.add_argument("--limit", type=float, default=20.0, help="seconds for each row")
     parser.add_argument("--memory", type=float, default=6.0, help="GB for Porcupine")
     parser.add_argument("--without-peer", action="store_true", help="do not run Porcupine")
     parser.add_argument("--only", nargs="*", help="names of rows")
@@ -49,17 +52,20 @@ def _report(options: argparse.Namespace, folder: Path) -> None:
     print(f"load average at the start: {peer.load_average():.1f}\n")
     if not options.only:
         _corpus(folder, binary)
-    rows = TABLE if options.quick else spread()
+    shapes = TABLE if options.quick else spread()
     print(
         "| history | verdict | ms | cpu ms | peak MB | algorithm "
         "| Porcupine | ms | cpu ms | peak MB | ratio | of cpu |"
     )
     print("|---" * 12 + "|")
-    for shape in rows:
-        if not options.only or shape.name in options.only:
-            _row(shape, folder, binary, options)
-    if not options.only:
-        _growth(folder, options, powers=3 if options.quick else 4)
+    rows = {
+        shape.name: _row(shape, folder, binary, options)
+        for shape in shapes
+        if not options.only or shape.name in options.only
+    }
+    growth = {} if options.only else _growth(folder, options, powers=3 if options.quick else 4)
+    print("\n| wanted | measured | met |\n|---|---|---|")
+    print("\n".join(targets.told(rows, growth)))
     print(f"\nload average at the end: {peer.load_average():.1f}")
 
 
@@ -69,8 +75,8 @@ def _corpus(folder: Path, binary: Path | None) -> None:
     theirs = corpus.theirs(histories, binary, folder) if binary else {}
     print("| corpus | histories | ms | worst | Porcupine ms | worst | ratio |")
     print("|---|---|---|---|---|---|---|")
-    for group in ("etcd", "kv"):
-        names = [name for name in ours if name.startswith(group)]
+    for group in ("etcd", "kv", "all"):
+        names = [name for name in ours if name.startswith(group) or group == "all"]
         mine = [ours[name] for name in names]
         line = f"| {group} | {len(names)} | {sum(mine):.1f} | {max(mine):.1f} |"
         if theirs:
@@ -80,60 +86,68 @@ def _corpus(folder: Path, binary: Path | None) -> None:
     print(flush=True)
 
 
-def _judged(shape: Shape, folder: Path, limit_s: float) -> dict:
-    columns = generate(shape)
+def _judged(columns: Columns | LogColumns, model: str, folder: Path, limit_s: float) -> dict:
     save(columns, folder / "columns")
     command = [sys.executable, "-m", "benchmarks.checkers.judge", str(folder / "columns")]
     done = subprocess.run(
-        [*command, shape.model, str(limit_s)], capture_output=True, text=True, check=False
+        [*command, model, str(limit_s)], capture_output=True, text=True, check=False
     )
     if done.returncode:
-        return {
-            "verdict": done.stderr.strip().splitlines()[-1],
-            "times_ms": [math.nan],
-            "cpu_ms": [math.nan],
-        }
+        raise SystemExit(f"judging died: {done.stderr[-2000:]}")
     return json.loads(done.stdout)
 
 
-def _row(shape: Shape, folder: Path, binary: Path | None, options: argparse.Namespace) -> None:
-    told = _judged(shape, folder, options.limit)
+def _row(shape: Shape, folder: Path, binary: Path | None, options: argparse.Namespace) -> dict:
+    columns = generate(shape)
+    told = _judged(columns, shape.model, folder, options.limit)
     wall, cpu = median(told["times_ms"]), median(told["cpu_ms"])
     known = told["verdict"] in ("PASS", "FAIL")
-    algorithms = ", ".join(told.get("algorithms", []))
     line = f"| {shape.name} | {told['verdict']} | {wall:.1f} | {cpu:.1f} "
-    line += f"| {told.get('peak_mb')} | {algorithms} |"
+    line += f"| {told['peak_mb']} | {', '.join(told['algorithms'])} |"
+    ratio = None
     if binary is not None:
-        peer.export(generate(shape), folder / "history.txt")
+        peer.export(columns, folder / "history.txt")
         run = peer.judge(binary, folder / "history.txt", options.limit, options.memory)
         if run.time_ms is not None and run.cpu_ms is not None:
+            ratio = run.cpu_ms / cpu if known else None
             line += f" {run.verdict} | {run.time_ms:.1f} | {run.cpu_ms:.1f} | {run.peak_mb} |"
-            line += f" {run.time_ms / wall:.1f} | {run.cpu_ms / cpu:.1f} |" if known else " | |"
+            line += f" {run.time_ms / wall:.1f} | {ratio:.1f} |" if known else " | |"
             line += " DISAGREE" if known and run.verdict != told["verdict"] else ""
         else:
             line += f" {run.verdict} | | | {run.peak_mb or ''} |"
             late = run.verdict == "?" and known
             line += f" > {1e3 * options.limit / wall:.0f} | |" if late else " | |"
     print(line, flush=True)
+    return {"known": known, "cpu": cpu, "peak_mb": told["peak_mb"], "ratio": ratio}
 
 
-def _growth(folder: Path, options: argparse.Namespace, powers: int) -> None:
+def _growth(
+    folder: Path, options: argparse.Namespace, powers: int
+) -> dict[str, tuple[list[float], float]]:
+    """Measure (a) to (e): processor times by size, and the exponent, by least squares."""
     print("\n| growth, cpu | " + " | ".join(f"10^{4 + i}" for i in range(powers)) + " | exponent |")
     print("|---" * (powers + 2) + "|")
-    for shapes in GROWTH:
+    found = {}
+    for name, shapes in GROWTH.items():
         times = []
         for shape in shapes[:powers]:
-            told = _judged(shape, folder, options.limit)
+            made = generate(shape) if isinstance(shape, Shape) else generate_typed(shape)
+            told = _judged(made, shape.model, folder, options.limit)
             assert told["verdict"] == "PASS", told
+            assert len(told["algorithms"]) == 1, told
             times.append(median(told["cpu_ms"]))
-        logs = [
-            (math.log10(s.operations), math.log10(t)) for s, t in zip(shapes, times, strict=False)
-        ]
-        mean_x, mean_y = (sum(v) / len(logs) for v in zip(*logs, strict=True))
-        slope = sum((x - mean_x) * (y - mean_y) for x, y in logs)
-        slope /= sum((x - mean_x) ** 2 for x, _ in logs)
+        slope = _slope([math.log10(s.operations) for s in shapes[:powers]], times)
         shown = " | ".join(f"{t:.1f} ms" for t in times)
-        print(f"| {', '.join(told['algorithms'])} | {shown} | {slope:.2f} |", flush=True)
+        print(f"| {name} ({told['algorithms'][0]}) | {shown} | {slope:.2f} |", flush=True)
+        found[name] = times, slope
+    return found
+
+
+def _slope(sizes: list[float], times: list[float]) -> float:
+    logs = [math.log10(t) for t in times]
+    mean_x, mean_y = sum(sizes) / len(sizes), sum(logs) / len(logs)
+    slope = sum((x - mean_x) * (y - mean_y) for x, y in zip(sizes, logs, strict=True))
+    return slope / sum((x - mean_x) ** 2 for x in sizes)
 
 
 if __name__ == "__main__":

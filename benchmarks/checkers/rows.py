@@ -5,6 +5,7 @@ from __future__ import annotations
 from itertools import product
 
 from benchmarks.checkers.generate import Shape
+from benchmarks.checkers.generate_types import FUNCTIONS, Typed
 
 U = None
 
@@ -34,10 +35,12 @@ TABLE = (
 )
 """`--quick`: every row of the first measurements."""
 
-GROWTH = tuple(
-    tuple(Shape(kind, 100, 10**power, U) for power in (4, 5, 6, 7)) for kind in ("r", "c")
-)
-"""For the exponents: zones, and chains."""
+POWERS = (4, 5, 6, 7)
+GROWTH: dict[str, tuple[Shape | Typed, ...]] = {
+    "register": tuple(Shape("r", 100, 10**power, U) for power in POWERS),
+    "cas-register": tuple(Shape("c", 100, 10**power, U) for power in POWERS),
+} | {model: tuple(Typed(model, 10**power) for power in POWERS) for model in FUNCTIONS}
+"""For the exponents."""
 
 
 def spread() -> list[Shape]:

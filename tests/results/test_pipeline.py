@@ -7,6 +7,7 @@ import pytest
 from factory import DEFAULT_CHECKS, NODES, make_run
 
 from checkers.certificates import verify_lines
+from checkers.formats import load_history
 from checkers.history import HistoryError, pair
 from checkers.models import model_named
 from checkers.registry import CheckError, CheckSpec, RunInput, judged_operations
@@ -181,6 +182,31 @@ def test_a_truncated_lone_file_is_refused(tmp_path):
     store.journal_path.write_bytes(store.journal_path.read_bytes()[:-10])
     with pytest.raises(HistoryError, match=r"history\.jsonl: line \d+"):
         judge_file(store.journal_path, [REGISTER])
+
+
+def test_a_lone_file_of_another_model_is_refused(tmp_path):
+    store = make_run(tmp_path, duration_s=6)
+    spec = CheckSpec("linearizable", {"model": "queue"})
+    with pytest.raises(
+        HistoryError, match=r"history\.jsonl: operation \d+: the model 'queue' has no"
+    ):
+        judge_file(store.journal_path, [spec])
+
+
+def test_certificates_that_cannot_be_written_are_told_by_their_name(tmp_path):
+    store = make_run(tmp_path, duration_s=6)
+    with pytest.raises(OSError, match=r"nowhere/proof'$"):
+        judge_file(store.journal_path, [REGISTER], certificates=tmp_path / "nowhere" / "proof")
+
+
+def test_the_certificates_of_a_lone_file_are_accepted(tmp_path):
+    store = make_run(tmp_path, duration_s=30, stale_reads=1)
+    results = judge_file(store.journal_path, [REGISTER], certificates=tmp_path / "proof")
+    lines = (tmp_path / "proof").read_text().splitlines()
+    operations = pair(load_history(store.journal_path))
+    assert verify_lines(lines, operations, model_named("register")) == []
+    assert results.statistics["operations"] == len(operations)
+    assert len(lines) == results.statistics["keys"]
 
 
 def test_a_mutant_is_named_in_the_results(tmp_path):
