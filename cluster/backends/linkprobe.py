@@ -11,13 +11,12 @@ import asyncio
 import contextlib
 import itertools
 import random
-import statistics
 from collections.abc import Mapping
-from dataclasses import dataclass
 from typing import Any
 
 from cluster.backends import linkagent
 from cluster.backends.abilities import Host, LinkShape, ShapeMeasure
+from cluster.backends.arrivals import PROBES, Arrivals, measure_of, probes_for
 from cluster.backends.base import BackendError, Link
 from cluster.backends.helpers import ASK_TIMEOUT_S, Helpers
 from cluster.backends.hosts import HostProvider
@@ -27,52 +26,10 @@ _SMALL_BYTES = 64
 _LARGE_BYTES = 1200
 _HEADERS_BYTES = 28
 """Of IP and UDP, which count as bits on the wire."""
-_PROBES = 200
-_PROBES_MAX = 2000
-_EXPECTED_EVENTS = 20
-"""Packets that should meet what is rare, so that none at all cannot be chance: e ** -20."""
 _PROBE_GAP_MS = 2.0
 _LINGER_MS = 300.0
 _BURST_S = 0.5
 """About as long as a burst that measures a rate takes on the wire."""
-
-
-@dataclass(frozen=True, slots=True)
-class Arrivals:
-    """What one probe's packets met on their link."""
-
-    sent: int
-    sequences: tuple[int, ...]
-    """Of the packets in their order of arrival; a duplicate is there twice."""
-    at_ms: tuple[float, ...]
-    """When each arrived, after the first."""
-    round_trips_ms: tuple[float, ...]
-    """Of the packets whose answers came back."""
-
-    @property
-    def lost(self) -> float:
-        """Share of packets that did not arrive."""
-        return 1.0 - len(set(self.sequences)) / self.sent
-
-    @property
-    def duplicated(self) -> float:
-        """Share of packets that arrived more than once."""
-        return (len(self.sequences) - len(set(self.sequences))) / self.sent
-
-    @property
-    def overtaking(self) -> float:
-        """Share of packets that arrived before one that was sent earlier."""
-        earliest, ahead = self.sent, 0
-        for sequence in reversed(self.sequences):
-            ahead += sequence > earliest
-            earliest = min(earliest, sequence)
-        return ahead / self.sent
-
-    def rate_kbit_s(self, size_bytes: int) -> float | None:
-        """Bits that arrived between the first packet and the last, by time."""
-        if len(self.at_ms) < 2 or self.at_ms[-1] <= 0:
-            return None
-        return (len(self.at_ms) - 1) * size_bytes * 8 / self.at_ms[-1]
 
 
 class LinkProber:
@@ -146,19 +103,16 @@ class LinkProber:
         linger_ms = _LINGER_MS + travel_ms
         if expected.rate_kbit_s is not None:
             bits = (_LARGE_BYTES + _HEADERS_BYTES) * 8
-            count = int(min(_PROBES, max(8, expected.rate_kbit_s * 1000 * _BURST_S / bits)))
+            count = int(min(PROBES, max(8, expected.rate_kbit_s * 1000 * _BURST_S / bits)))
             wire_ms = count * bits / expected.rate_kbit_s
             burst = await self.arrivals(link, count, 0.0, linger_ms + wire_ms, _LARGE_BYTES)
             rate = burst.rate_kbit_s(_LARGE_BYTES + _HEADERS_BYTES)
-            return _measured(burst, rate)
-        rarest = min(
-            (p for p in (expected.loss, expected.duplicate, expected.reorder) if p), default=1.0
-        )
-        count = int(min(_PROBES_MAX, max(_PROBES, _EXPECTED_EVENTS / rarest)))
+            return measure_of(burst, rate)
+        count = probes_for(expected)
         # Packets close to one another share their jitter, as none overtakes another.
         gap_ms = max(_PROBE_GAP_MS, expected.jitter_ms / 5)
         probe = await self.arrivals(link, count, gap_ms, linger_ms, _SMALL_BYTES)
-        return _measured(probe, None)
+        return measure_of(probe, None)
 
     def _sending(
         self, target: str, port: int, probe: int, count: int, gap_ms: float, from_port: int
@@ -179,17 +133,3 @@ class LinkProber:
         answer = await self.agents.ask(node, request, wait_s + ASK_TIMEOUT_S)
         seen: list[tuple[int, int]] = answer["seen"]
         return seen
-
-
-def _measured(arrivals: Arrivals, rate_kbit_s: float | None) -> ShapeMeasure:
-    trips = sorted(arrivals.round_trips_ms)
-    edge = len(trips) // 20
-    return ShapeMeasure(
-        round_trip_ms=statistics.median(trips) if trips else None,
-        lost=arrivals.lost,
-        spread_ms=trips[-1 - edge] - trips[edge] if trips else None,
-        duplicated=arrivals.duplicated,
-        overtaking=arrivals.overtaking,
-        rate_kbit_s=rate_kbit_s,
-        probes=arrivals.sent,
-    )

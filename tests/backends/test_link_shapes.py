@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from cluster.backends.abilities import LinkShape, ShapeMeasure
-from cluster.backends.linkprobe import Arrivals
+from cluster.backends.arrivals import Arrivals
 from cluster.backends.linkshaper import Wire
 from cluster.backends.shapes import PERFECT, combine, left_effects, missing_effects
 

@@ -34,10 +34,12 @@ from cluster.backends.base import (
     Probe,
     ProcessIdentity,
 )
+from cluster.backends.shapes import PERFECT
 from cluster.backends.sim.mesh import Mesh, Reply
 from cluster.backends.sim.process import WALL_ORIGIN_MS
 from cluster.backends.sim.scheduler import Entry, Scheduler
 from cluster.backends.sim.settings import SimSettings
+from cluster.backends.sim.shaping import SimShaping
 from cluster.backends.sim.world import NodeEvidence, SimWorld
 from cluster.ports import Endpoint, Failure
 
@@ -138,7 +140,8 @@ class SimBackend:
         self.nodes = self.world.names
         self.run_id = run_id
         self.clock = SimClock(self.world.scheduler)
-        self._abilities = Abilities()
+        self._shaping = SimShaping(self.world.mesh, self.nodes)
+        self._abilities = Abilities(shaping=self._shaping)
         self._run_folder = run_folder
         self._down = False
 
@@ -165,6 +168,7 @@ class SimBackend:
         if not self._down:
             self._down = True
             await self.restore_links(self.links_cut())
+            await self._shaping.shape(dict.fromkeys(self._shaping.shaped(), PERFECT))
             self.world.mesh.end_rules()
             for node in self.nodes:
                 self.world.nodes[node].disk.resume()

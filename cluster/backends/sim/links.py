@@ -7,6 +7,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import Any, Literal
 
+from cluster.backends.abilities import LinkShape
 from cluster.backends.sim.scheduler import Owner, Scheduler
 from cluster.backends.sim.settings import SimSettings, Span
 
@@ -14,6 +15,9 @@ Action = Literal["hold", "drop", "delay", "duplicate"]
 
 CLIENT_PREFIX = "c"
 """Names of harness clients begin with it; no link fault but a rule that names them meets them."""
+
+OVERTAKEN_MS = 10.0
+"""What a message takes that others are to overtake, on a link without a delay."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -117,6 +121,7 @@ class LinkState:
         "loss",
         "low_ms",
         "passed",
+        "shape",
         "slow_ms",
         "slow_probability",
         "source",
@@ -137,6 +142,8 @@ class LinkState:
         self.duplication = 0.0 if self.is_client else settings.duplication
         self.extra_ms = 0.0
         """A delay spike, while it lasts."""
+        self.shape: LinkShape | None = None
+        """What a fault makes of the link, over all that it is by itself."""
         self.cut = False
         self.kept: list[Transit] = []
         """Messages that wait for the link to be restored."""
@@ -144,8 +151,32 @@ class LinkState:
         """Messages that went over it since it was last cut or restored."""
         self.stream = random.Random(f"{seed}/link/{source}/{target}")
 
+    @property
+    def loss_now(self) -> float:
+        """Share of raft messages that it loses, by itself or by a fault."""
+        return self.loss if self.shape is None else max(self.loss, self.shape.loss)
+
+    @property
+    def duplication_now(self) -> float:
+        """Share of raft messages that it delivers twice, by itself or by a fault."""
+        return (
+            self.duplication if self.shape is None else max(self.duplication, self.shape.duplicate)
+        )
+
     def latency(self) -> float:
         """Draw how long one message takes, in ms."""
+        return self._own_latency() + (0.0 if self.shape is None else self._travel(self.shape))
+
+    def _travel(self, shape: LinkShape) -> float:
+        """Draw how much longer a shaped link takes; what overtakes takes no longer."""
+        if shape.reorder and self.stream.random() < shape.reorder:
+            return 0.0
+        delay_ms = shape.delay_ms or (OVERTAKEN_MS if shape.reorder else 0.0)
+        if not shape.jitter_ms:
+            return delay_ms
+        return max(0.0, delay_ms + self.stream.uniform(-shape.jitter_ms, shape.jitter_ms))
+
+    def _own_latency(self) -> float:
         draw = self.stream.random
         if self.slow_probability and draw() < self.slow_probability:
             return self.extra_ms + self.slow_ms[0] + draw() * (self.slow_ms[1] - self.slow_ms[0])

@@ -229,10 +229,11 @@ class Mesh:
             if link.stream.random() < self.settings.cut_keeps:
                 link.kept.append(Transit(self.scheduler, link, message, deliver, owner))
             return
-        if (link.loss or link.duplication) and _is_raft(message):
-            if link.loss and link.stream.random() < link.loss:
+        loss, duplication = link.loss_now, link.duplication_now
+        if (loss or duplication) and _is_raft(message):
+            if loss and link.stream.random() < loss:
                 return
-            if link.duplication and link.stream.random() < link.duplication:
+            if duplication and link.stream.random() < duplication:
                 self.scheduler.call_later(link.latency() + delay_ms, deliver, owner)
         link.passed += 1
         self.scheduler.call_later(link.latency() + delay_ms, deliver, owner)
@@ -258,8 +259,17 @@ class Mesh:
     ) -> None:
         """Send a message that means nothing, to see whether one passes."""
         link = self.link(source, target)
-        if not link.cut and not (link.loss and link.stream.random() < link.loss):
+        loss = link.loss_now
+        if not link.cut and not (loss and link.stream.random() < loss):
             self.scheduler.call_later(link.latency(), arrived, owner)
+
+    def fates(self, source: str, target: str) -> list[float]:
+        """Draw when a raft message that sets out now would arrive, in ms; twice, once or never."""
+        link = self.link(source, target)
+        if link.cut or (link.loss_now and link.stream.random() < link.loss_now):
+            return []
+        duplicated = bool(link.duplication_now) and link.stream.random() < link.duplication_now
+        return [link.latency() for _ in range(2 if duplicated else 1)]
 
     # What faults do.
 

@@ -1,0 +1,83 @@
+"""Faults of links in the simulated world: they bite, are measured, heal, and repeat exactly."""
+
+from __future__ import annotations
+
+import random
+
+import pytest
+
+from cluster.backends.abilities import LinkShape
+from cluster.backends.sim import loop
+from cluster.backends.sim.backend import SimBackend
+from cluster.backends.sim.scheduler import Scheduler
+from nemeses.base import Injection
+from nemeses.drive import heal, inject
+
+
+class View:
+    def __init__(self, backend: SimBackend) -> None:
+        self.backend = backend
+        self.random = random.Random(3)
+        self.active: list[Injection] = []
+
+    async def leader(self) -> str:
+        return "n2"
+
+
+def run(body, nodes: int = 3) -> list[object]:
+    """Run an async test body on a view of a simulated cluster; returns what it collects."""
+    scheduler = Scheduler()
+    backend = SimBackend(nodes, 5, "run", scheduler=scheduler)
+    told: list[object] = []
+
+    async def whole() -> None:
+        try:
+            await backend.up()
+            await body(View(backend), told)
+        finally:
+            await backend.down()
+
+    loop.run(whole(), scheduler)
+    assert backend.unexpected_deaths() == ()
+    assert backend.abilities().shaping.shaped() == {}
+    return told
+
+
+@pytest.mark.parametrize("name", ["delay", "duplicate", "loss", "reorder"])
+def test_a_link_fault_bites_heals_and_repeats_exactly(name):
+    async def body(view: View, told: list[object]) -> None:
+        assert (await view.backend.abilities().shaping.probe(LinkShape(loss=0.1))).possible
+        injected = await inject(view, name, {"targets": "leader", "direction": "incoming"})
+        assert injected.verified, injected.detail
+        assert injected.links == (("n1", "n2"), ("n3", "n2"))
+        clean = await view.backend.abilities().shaping.measure(("n1", "n3"))
+        assert (clean.lost, clean.duplicated) == (0.0, 0.0)
+        assert clean.round_trip_ms < 3
+        healed = await heal(view, injected)
+        assert healed.verified, healed.detail
+        assert "ended_early" not in healed.detail
+        told += [injected, healed]
+
+    assert run(body) == run(body)
+
+
+def test_delays_add_up_over_both_directions():
+    async def body(view: View, told: list[object]) -> None:
+        shaping = view.backend.abilities().shaping
+        both = LinkShape(delay_ms=40.0)
+        await shaping.shape({("n1", "n2"): both, ("n2", "n1"): both})
+        told.append((await shaping.measure(("n1", "n2"))).round_trip_ms)
+
+    (round_trip_ms,) = run(body)
+    assert 80 < round_trip_ms < 83
+
+
+def test_a_rate_cannot_be_put_on_messages_without_a_size():
+    async def body(view: View, told: list[object]) -> None:
+        told.append(await inject(view, "bandwidth", {}))
+        told.append(await view.backend.abilities().shaping.probe(LinkShape(rate_kbit_s=100.0)))
+
+    refused, probe = run(body)
+    assert not refused.applied
+    assert "have no size: try --backend netns" in refused.detail["reason"]
+    assert not probe.possible
