@@ -10,7 +10,7 @@ from __future__ import annotations
 import uuid
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Any, Final
+from typing import Any, Final, Literal
 
 from cluster.broker.lifecycle import BrokerLifecycleManager, LifecycleConfig
 from cluster.config import BROKER_ROLE, CONTROLLER_ROLE, NodeConfig
@@ -34,6 +34,7 @@ from cluster.log.log import Log, LogConfig
 from cluster.ports import Clock, Disk, Failure, Network, Random, Trace
 from cluster.protocol.features import Features
 
+NodeSignal = Literal["resign", "snapshot"]
 METADATA_DIRECTORY: Final = "__cluster_metadata-0"
 
 
@@ -162,6 +163,16 @@ class Node:
         """Tell what ApiVersions says of features on this node's listeners."""
         return features_of(self.controller.image, self.raft.kraft_version)
 
+    def signalled(self, what: NodeSignal) -> None:
+        """Do at once what an operator asks a running node for.
+
+        "resign": give up leading, if this node leads. "snapshot": snapshot what it has replayed.
+        """
+        if what == "resign":
+            self.raft.resign(self.raft.leader_and_epoch.epoch)
+        else:
+            self.controller.request_snapshot()
+
     def shutdown(self, timeout_ms: float, done: Callable[[], None]) -> None:
         """Hand leadership over and stop, within `timeout_ms`; then call `done`."""
         if self.registration is not None:
@@ -215,6 +226,7 @@ def raft_config(config: NodeConfig, directory_id: uuid.UUID) -> RaftConfig:
         fetch_snapshot_max_bytes=config.controller_quorum_fetch_snapshot_max_bytes,
         metadata_max_retention_bytes=config.metadata_max_retention_bytes,
         metadata_max_retention_ms=config.metadata_max_retention_ms,
+        log_clean_interval_ms=config.kraftprobe_log_clean_interval_ms,
     )
 
 

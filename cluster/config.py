@@ -78,6 +78,8 @@ class NodeConfig:
     """Where to dial a peer, by its id, instead of at its own address."""
     kraftprobe_brokers: tuple[Endpoint, ...]
     """Client listeners of all brokers, by node id, as long as no broker is registered."""
+    kraftprobe_log_clean_interval_ms: int
+    """How often snapshots and log are cleaned; a constant in Kafka."""
     kraftprobe_trace_file: Path | None
 
     def advertised(self, controller: bool) -> Endpoint | None:  # noqa: FBT001 - the type of listener
@@ -220,6 +222,7 @@ _KEYS: Final[Mapping[str, tuple[Callable[[str], Any], Any]]] = {
     "kraftprobe.registration": (_boolean, True),
     "kraftprobe.routes": (_routes, {}),
     "kraftprobe.brokers": (_endpoints, ()),
+    "kraftprobe.log.clean.interval.ms": (_whole_number(1), 60_000),
     "kraftprobe.trace.file": (_path, None),
 }
 

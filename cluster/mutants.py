@@ -14,7 +14,7 @@ import difflib
 from collections.abc import Iterator
 from contextlib import contextmanager
 
-from cluster import mutant_catalogue, mutant_snapshots
+from cluster import mutant_catalogue, mutant_snapshots, mutant_voters
 from cluster.mutations import Mutant, Patch
 
 __all__ = ["MUTANTS", "Mutant", "Patch", "UnknownMutantError", "applied", "apply", "find"]
@@ -58,7 +58,8 @@ def applied(mutant_id: str) -> Iterator[Mutant]:
 MUTANTS: dict[str, Mutant] = {
     mutant.id: mutant
     for mutant in sorted(
-        (*mutant_catalogue.ALL, *mutant_snapshots.ALL), key=lambda mutant: mutant.id
+        (*mutant_catalogue.ALL, *mutant_snapshots.ALL, *mutant_voters.ALL),
+        key=lambda mutant: mutant.id,
     )
 }
 """By id, in order."""

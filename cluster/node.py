@@ -1,5 +1,7 @@
 """`python -m cluster.node --config FILE`: a node in the real world.
 
+SIGUSR1 makes a leader resign, SIGUSR2 makes a node snapshot its metadata.
+
 Exit codes: 0 after SIGTERM or SIGINT, 1 when an invariant broke, a disk failed or the stored state
 is unusable, 2 when the configuration or the machine does not allow a start (bad key, port taken,
 folder in use or not writable). Each but 0 comes with one line on stderr.
@@ -25,7 +27,7 @@ from typing import Any, Final, NoReturn
 import click
 
 from cluster import mutants
-from cluster.assembly import Node, Seams
+from cluster.assembly import Node, NodeSignal, Seams
 from cluster.config import ConfigError, NodeConfig, load_config
 from cluster.kraft.quorum_state_store import QuorumStateError
 from cluster.log.log import CorruptLogError
@@ -44,6 +46,11 @@ EXIT_USAGE: Final = 2
 SHUTDOWN_TIMEOUT_MS: Final = 5000.0
 _RAFT_SHUTDOWN_MS: Final = 4000.0
 """What raft may take of it; the rest is for closing files."""
+_SIGNALS: Final[dict[signal.Signals, NodeSignal]] = {
+    signal.SIGUSR1: "resign",
+    signal.SIGUSR2: "snapshot",
+}
+"""What an operator, or a fault, asks a running node for."""
 _NO_DESCRIPTORS: Final = frozenset({errno.EMFILE, errno.ENFILE, errno.ENOBUFS, errno.ENOMEM})
 
 
@@ -91,6 +98,8 @@ class _Process:
         """Start, serve until a signal, stop. Raises _CannotStart."""
         for number in (signal.SIGTERM, signal.SIGINT):
             self._loop.add_signal_handler(number, self._stop)
+        for number, what in _SIGNALS.items():
+            self._loop.add_signal_handler(number, self._signalled, what)
         disk = self._open_disk()
         seed = random.SystemRandom()
         directory_id = await self._directory_id(disk, seed)
@@ -139,6 +148,10 @@ class _Process:
         self._stopping = True
         self._loop.call_later(SHUTDOWN_TIMEOUT_MS / 1000.0, self._stop_now)
         self._node.shutdown(_RAFT_SHUTDOWN_MS, self._stopped.set)
+
+    def _signalled(self, what: NodeSignal) -> None:
+        if self._node is not None and not self._stopping:
+            self._node.signalled(what)
 
     def _stop_now(self) -> None:
         # Neither raft nor the disk came back in time; nothing that counts depends on them.

@@ -133,6 +133,12 @@ class QuorumController:
         if self._snapshots.is_due:
             self._queue.append(self._on_snapshot_due)
 
+    def request_snapshot(self) -> None:
+        """Snapshot the committed image soon, if it holds what no snapshot does."""
+        self._snapshots.request()
+        if self._snapshots.is_due:
+            self._queue.append(self._on_snapshot_due)
+
     def _on_snapshot_due(self) -> None:
         if self._queue.is_idle:  # else at the next commit
             self._snapshots.generate()

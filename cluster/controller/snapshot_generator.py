@@ -60,6 +60,11 @@ class SnapshotGenerator:
         self._bytes = 0
         self._since_ms = clock.monotonic_ms()
         self._is_writing = False
+        self._is_asked = False
+
+    def request(self) -> None:
+        """Let the next be due now, if there is anything that no snapshot holds."""
+        self._is_asked = True
 
     def on_commit(self, batches: Sequence[CommittedBatch]) -> None:
         """Count replayed batches."""
@@ -68,6 +73,7 @@ class SnapshotGenerator:
     def on_load(self) -> None:
         """Begin to count anew: there is a snapshot as new as the image."""
         self._bytes = 0
+        self._is_asked = False
         self._since_ms = self._clock.monotonic_ms()
 
     @property
@@ -77,7 +83,7 @@ class SnapshotGenerator:
             return False
         age_ms = self._clock.monotonic_ms() - self._since_ms
         is_old = 0 < self._max_interval_ms <= age_ms
-        return self._bytes >= self._max_bytes or is_old
+        return self._is_asked or self._bytes >= self._max_bytes or is_old
 
     def generate(self) -> None:
         """Begin a snapshot of the image as it is now, if one is due still."""

@@ -22,7 +22,7 @@ from cluster.kraft.inbound import InboundRequests, Reply
 from cluster.kraft.leader_state import Leader
 from cluster.kraft.listeners import ListenerContext
 from cluster.kraft.log_cleaner import LogCleaner
-from cluster.kraft.messages import DescribeQuorumRequest, RaftRequest
+from cluster.kraft.messages import DescribeQuorumRequest, RaftRequest, ReplicaKey
 from cluster.kraft.outbound import OutboundRequests
 from cluster.kraft.purgatory import Outcome
 from cluster.kraft.quorum_state import EpochState, QuorumState
@@ -83,6 +83,7 @@ class RaftClient:
             self._core.log,
             config.metadata_max_retention_bytes,
             config.metadata_max_retention_ms,
+            config.log_clean_interval_ms,
             clock,
             trace,
         )
@@ -240,6 +241,16 @@ class RaftClient:
                 leader.resign_requested = True
 
         self._submit(request)
+
+    @property
+    def replica_key(self) -> ReplicaKey:
+        """This replica's identity."""
+        return self._core.config.replica_key
+
+    @property
+    def voters_offset(self) -> int:
+        """The offset of the record that tells the voters in force; -1 when none in the log does."""
+        return self._core.log.control.voters_offset
 
     @property
     def voters(self) -> VoterSet:

@@ -49,6 +49,8 @@ class RaftConfig:
     fetch_snapshot_max_bytes: int = 1024 * 1024
     metadata_max_retention_bytes: int = 100 * 1024 * 1024
     metadata_max_retention_ms: int = 7 * 24 * 3600 * 1000
+    log_clean_interval_ms: int = 60_000
+    """KafkaRaftClient's interval of its cleaner."""
     max_fetch_wait_ms: int = MAX_FETCH_WAIT_MS
     max_batch_size_bytes: int = MAX_BATCH_SIZE_BYTES
     replica_key: ReplicaKey = field(init=False, repr=False, compare=False)

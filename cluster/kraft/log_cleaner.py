@@ -12,9 +12,6 @@ from cluster.kraft.replicated_log import ReplicatedLog
 from cluster.log.types import OffsetAndEpoch
 from cluster.ports import Clock, Trace
 
-CLEAN_INTERVAL_MS = 60_000.0
-"""KafkaRaftClient's interval of its cleaner."""
-
 
 class LogCleaner:
     """Polled by the raft client."""
@@ -24,22 +21,24 @@ class LogCleaner:
         log: ReplicatedLog,
         retention_bytes: int,
         retention_ms: int,
+        interval_ms: float,
         clock: Clock,
         trace: Trace,
     ) -> None:
+        self._interval_ms = interval_ms
         self._log = log
         self._retention_bytes = retention_bytes
         self._retention_ms = retention_ms
         self._clock = clock
         self._trace = trace
-        self._due_ms = clock.monotonic_ms() + CLEAN_INTERVAL_MS
+        self._due_ms = clock.monotonic_ms() + self._interval_ms
 
     def poll(self, now_ms: float) -> float:
         """Clean when it is time; returns when it will be again."""
         if now_ms >= self._due_ms:
             self._log.snapshots.remove_deleted(now_ms)
             self.clean(now_ms)
-            self._due_ms = now_ms + CLEAN_INTERVAL_MS
+            self._due_ms = now_ms + self._interval_ms
         return self._due_ms
 
     def clean(self, now_ms: float) -> None:

@@ -37,6 +37,8 @@ class Placement:
     """Broker-type listeners of all nodes, itself included, by node id."""
     routes: tuple[Endpoint, ...]
     """Where it must dial each peer instead of at the peer's own address; empty: nowhere else."""
+    bootstrap: tuple[Endpoint, ...] = ()
+    """Whom it asks who leads when there are no `voters`: it joins a quorum as an observer."""
 
 
 class System(Protocol):

@@ -29,6 +29,7 @@ NODE_SETTINGS: Mapping[str, int] = {
     "metadata.max.retention.bytes": 100 * 1024 * 1024,  # Kafka's own
     "metadata.max.retention.ms": 7 * 24 * 3_600_000,  # Kafka's own
     "controller.quorum.fetch.snapshot.max.bytes": 1024 * 1024,  # Kafka's own
+    "kraftprobe.log.clean.interval.ms": 60_000,  # a constant in Kafka
     "broker.heartbeat.interval.ms": 2000,  # Kafka's own
     "broker.session.timeout.ms": 9000,  # Kafka's own
     "initial.broker.registration.timeout.ms": 2**31 - 1,  # Kafka: 60000; a fault may last longer
@@ -89,11 +90,15 @@ class KraftSystem:
             "listeners": listeners,
             "advertised.listeners": listeners,
             "controller.listener.names": "CONTROLLER",
-            "controller.quorum.voters": _endpoint_list(node.voters),
             "kraftprobe.brokers": _endpoint_list(node.brokers),
             "metadata.log.dir": self.data_folder(node.folder),
             "kraftprobe.trace.file": self.trace_file(node.folder),
         }
+        if node.voters:
+            properties["controller.quorum.voters"] = _endpoint_list(node.voters)
+        else:
+            servers = ",".join(f"{e.host}:{e.port}" for e in node.bootstrap)
+            properties["controller.quorum.bootstrap.servers"] = servers
         if node.routes:
             properties["kraftprobe.routes"] = ",".join(
                 f"{route.node_id}={route.host}:{route.port}" for route in node.routes

@@ -54,6 +54,10 @@ _APPLY: Mapping[str, Apply] = {
     "clock_rate": lambda effects, nodes, _, told: effects.clock_rate(nodes, told["rate"]),
     "clock_jump": lambda effects, nodes, _, told: effects.clock_jump(nodes, told["jump_ms"]),
     "bit_rot": _bit_rot,
+    "voters": lambda effects, nodes, _, told: effects.change_voters(nodes, told["change"]),
+    "wipe": lambda effects, nodes, _, told: effects.wipe(nodes, told["down_ms"], told["repair_ms"]),
+    "resign": lambda effects, nodes, *_: effects.resign(nodes),
+    "snapshot": lambda effects, nodes, *_: effects.snapshot(nodes),
     "heal": lambda effects, *_: effects.heal(),
 }
 

@@ -18,6 +18,7 @@ from typing import Any
 
 from cluster.backends.sim.settings import SimSettings
 from cluster.systems.kraft import NODE_SETTINGS, REGISTRATION
+from harness.sim.draw_voters import with_snapshots, with_voters
 from harness.sim.fragments import FRAGMENTS, Draw, strand
 from harness.sim.kinds import MESSAGE_TYPES
 from harness.sim.scenario import Bounds, Condition, Load, Scenario, Step, Strand
@@ -70,7 +71,7 @@ def draw(
     drawn_ms = unit_ms * random.uniform(15, 45)
     length_ms = round(drawn_ms) if duration_ms is None else duration_ms
     load = _load(random, unit_ms)
-    return Scenario(
+    plain = Scenario(
         seed=seed,
         name=f"swarm-{seed}",
         nodes=nodes,
@@ -84,6 +85,7 @@ def draw(
             liveness_ms=round(20_000 + 40 * unit_ms), events_max=_events_max(float(length_ms))
         ),
     )
+    return with_snapshots(with_voters(plain, unit_ms), unit_ms)
 
 
 def _events_max(duration_ms: float) -> int:

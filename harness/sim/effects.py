@@ -19,6 +19,7 @@ from cluster.backends.sim.disk import Keep
 from cluster.backends.sim.mesh import MessageMatch, Rule
 from cluster.backends.sim.world import SimWorld
 from cluster.log.records import parse_header
+from harness.sim.reconfigure import Reconfigurer
 from harness.sim.watch import Watch
 
 Undo = Callable[[], None]
@@ -38,6 +39,8 @@ class Effects:
     """(node, incarnation) that may die by itself: its disk was made to fail."""
     lost: set[str] = field(default_factory=set)
     """Nodes whose files were damaged: they must refuse to start, and are not started again."""
+    voters: Reconfigurer = field(init=False)
+    """Makes changes of the voter set."""
     _cuts: Counter[Link] = field(default_factory=Counter)
     _groups: list[Group] = field(default_factory=list)
     _stalls: Counter[str] = field(default_factory=Counter)
@@ -45,6 +48,37 @@ class Effects:
     _rates: dict[str, float] = field(default_factory=dict)
     """What each clock's rate was before any fault."""
     _undone_late: list[Undo] = field(default_factory=list)
+
+    def __post_init__(self) -> None:
+        self.voters = Reconfigurer(self.world, self.watch)
+
+    # -- voters ----------------------------------------------------------------------------------
+
+    def change_voters(self, nodes: Sequence[str], change: str) -> None:
+        """Have an operator change the voters; it goes on by itself until it is committed."""
+        if change == "upgrade":
+            self.voters.upgrade()
+        for node in nodes:
+            if change == "add":
+                self.voters.add(node)
+            elif change == "remove":
+                self.voters.remove(node)
+
+    def wipe(self, nodes: Sequence[str], down_ms: float, repair_ms: float) -> None:
+        """Lose the disk of one node, where a quorum is expected to survive that."""
+        for node in nodes:
+            if node not in self.lost and self.voters.wipe(node, down_ms, repair_ms):
+                return
+
+    def resign(self, nodes: Sequence[str]) -> None:
+        """Have leaders give up, as SIGUSR1 does."""
+        for node in nodes:
+            self.world.signal(node, "resign")
+
+    def snapshot(self, nodes: Sequence[str]) -> None:
+        """Have nodes snapshot, as SIGUSR2 does."""
+        for node in nodes:
+            self.world.signal(node, "snapshot")
 
     # -- processes -------------------------------------------------------------------------------
 
@@ -285,6 +319,7 @@ class Effects:
         for node in self.world.names:
             self.world.resume(node)
             self.start((node,))
+        self.voters.repair()
 
 
 _HEADER_BYTES = 61

@@ -19,6 +19,10 @@
 | `clock_rate` | timers run `rate` times as fast | `rate` | true again |
 | `clock_jump` | the wall clock jumps `jump_ms` | `jump_ms` | nothing |
 | `bit_rot` | one bit of `file` (log, quorum-state) flips while the node is down | `file`, `at` (0 to 1) | nothing |
+| `voters` | `change`: `upgrade` kraft.version to 1, or `add` or `remove` the targets as voters | `change` | nothing |
+| `wipe` | a node's disk is lost, it starts `down_ms` later with an empty one; who was a voter is replaced `repair_ms` later | `down_ms`, `repair_ms` | the replacement |
+| `resign` | nodes that lead give up leading | | nothing |
+| `snapshot` | nodes snapshot what they have replayed | | nothing |
 | `heal` | everything is undone, all nodes run | | nothing |
 | `cast` | gives nodes names: `{"A": "leader", "B": "follower"}` | `names` | |
 | `op` | a client asks `targets` (or the supposed leader) for `f`, `key`, `value` | `id`, `f`, `key`, `value`, `worker` | |
@@ -51,6 +55,7 @@ MESSAGE_TYPES = (
     "FetchRequest",
     "FetchResponse",
 )
+CHANGES = ("upgrade", "add", "remove")
 FILES = ("log", "quorum-state")
 
 
@@ -135,6 +140,16 @@ _ALL = (
             "down_ms": Option(_NUMBER, 50.0, most=600_000),
         },
     ),
+    Kind("voters", needs_targets=False, options={"change": Option(str, "upgrade", CHANGES)}),
+    Kind(
+        "wipe",
+        options={
+            "down_ms": Option(_NUMBER, 50.0, most=600_000),
+            "repair_ms": Option(_NUMBER, 2_000.0, most=600_000),
+        },
+    ),
+    Kind("resign"),
+    Kind("snapshot"),
     Kind("heal", needs_targets=False),
     Kind("cast", needs_targets=False, options={"names": Option(dict, None)}, is_fault=False),
     Kind(

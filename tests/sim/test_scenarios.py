@@ -12,8 +12,8 @@ from harness.sim.runner import run_scenario
 FOLDER = Path(harness.sim.__file__).parent / "scenarios"
 SCRIPTS = {path.stem: read_scenario(path) for path in sorted(FOLDER.iterdir())}
 WANTED = {
-    "M01", "M02", "M03", "M04", "M06", "M09", "M10", "M11", "M13", "M15", "M17", "M19", "M21",
-    "M22", "M23", "M25", "M31", "M32",
+    "M01", "M02", "M03", "M04", "M06", "M09", "M10", "M11", "M13", "M15", "M16", "M17", "M19", "M21",
+    "M22", "M23", "M25", "M29", "M30", "M31", "M32",
 }  # fmt: skip
 
 

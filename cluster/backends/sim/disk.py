@@ -178,6 +178,11 @@ class MemoryDisk:
         """Take changes again, for the next process."""
         self._powered = True
 
+    def wipe(self) -> None:
+        """Be empty, as a new disk is; only between `power_off` and `power_on`."""
+        assert not self._powered, "a disk is replaced while its node is off"
+        self._folders = {"": _Folder()}
+
     def stall(self) -> None:
         """Let no sync complete until `resume`."""
         self._stalled = True

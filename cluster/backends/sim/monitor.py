@@ -7,7 +7,9 @@ changed. It looks into nodes (their logs, their disks) but never changes them.
 | property | says | source |
 |---|---|---|
 | election-safety | one leader an epoch, whoever believes in it | NeverTwoLeadersInSameEpoch |
-| elected-by-majority | who leads has the votes of a majority | Raft, section 5.2 |
+| elected-by-majority | who leads has the votes of a majority of its voters | Raft, section 5.2 |
+| one-voter-change | voter sets that follow each other differ by one voter | Ongaro's thesis, 4.1 |
+| change-after-commit | voters change once epoch start and last change are committed | Ongaro 2015 |
 | one-vote | a voter votes for one candidate an epoch, whatever befalls it | KIP-595 |
 | durable-vote | a vote, an epoch, a leader is on the disk before anybody hears of it | KIP-595 |
 | monotonic-epoch | no node's epoch decreases | RaftEventSimulationTest 2 |
@@ -40,6 +42,12 @@ from dataclasses import dataclass
 from crc32c import crc32c
 
 from cluster.assembly import METADATA_DIRECTORY
+from cluster.backends.sim.electorate import (
+    Electorate,
+    VotersInForce,
+    difference,
+    voters_of,
+)
 from cluster.backends.sim.hooks import TraceFields
 from cluster.backends.sim.process import Process
 from cluster.backends.sim.shadow import Batch, ShadowLog, read_from
@@ -79,8 +87,8 @@ class SafetyMonitor:
         """What was below any high watermark, ever."""
         self.leader_of: dict[int, str] = {}
         """Who led each epoch, as anybody said."""
-        self.votes: dict[tuple[str, int], str] = {}
-        """(voter, epoch) -> whom it voted for."""
+        self.electorate = Electorate()
+        """Who may vote, and who voted for whom."""
         self.leader_high_watermark = 0
         self._world = world
         self._on_violation = on_violation
@@ -92,8 +100,10 @@ class SafetyMonitor:
         """Who had the snapshot of an id first, and its checksum."""
         self._epochs: dict[str, int] = {}
         self._epoch_starts: dict[int, int] = {}
-        self._majority = len(world.names) // 2 + 1
         self._checks: dict[str, Callable[[str, Process, TraceFields], None]] = {
+            "start": self._started,
+            "voters": self._voters,
+            "voter-change": self._voter_change,
             "recovered": self._recovered,
             "state": self._state,
             "vote": self._vote,
@@ -173,15 +183,19 @@ class SafetyMonitor:
             self.violated("election-safety", told, known, leader)
 
     def _votes(self, name: str, epoch: int, candidate: str) -> None:
-        known = self.votes.setdefault((name, epoch), candidate)
+        known = self.electorate.voted(name, epoch, candidate)
         if known != candidate:
             told = f"{name} voted for {known} and for {candidate} in epoch {epoch}"
             self.violated("one-vote", told, name)
 
     def _check_elected(self, name: str, epoch: int) -> None:
-        granting = [v for v in self._world.names if self.votes.get((v, epoch)) == name]
-        if len(granting) < self._majority:
-            told = f"{name} leads epoch {epoch} with the votes of {', '.join(granting) or 'nobody'}"
+        voters = self.electorate.members(name)
+        granting = self.electorate.granting(name, epoch)
+        if len(granting) < voters.majority:
+            told = (
+                f"{name} leads epoch {epoch} with the votes of {', '.join(granting) or 'nobody'} "
+                f"among {', '.join(voters.directories) or 'nobody'}"
+            )
             self.violated("elected-by-majority", told, name)
 
     def _check_file(self, name: str, epoch: int, leader_id: int, voted_id: int, state: str) -> None:
@@ -228,6 +242,33 @@ class SafetyMonitor:
         if self.logs[name].batches[:needed] != self.committed[:needed]:
             told = f"{name} leads epoch {epoch} without all that was committed before it"
             self.violated("leader-completeness", told, name)
+
+    # -- voters ----------------------------------------------------------------------------------
+
+    def _started(self, name: str, process: Process, fields: TraceFields) -> None:
+        del process
+        if self.electorate.started(name, str(fields["directory_id"])):
+            # Its disk was wiped: it is another replica, which promised and held nothing yet.
+            self.logs[name] = ShadowLog()
+            self._epochs.pop(name, None)
+
+    def _voters(self, name: str, process: Process, fields: TraceFields) -> None:
+        del process
+        self.electorate.in_force[name] = VotersInForce(voters_of(fields), fields["offset"])
+
+    def _voter_change(self, name: str, process: Process, fields: TraceFields) -> None:
+        del process
+        before, epoch = self.electorate.members(name), fields["epoch"]
+        after = voters_of(fields)
+        if difference(before.directories, after) > 1:
+            told = f"{name} goes from {', '.join(before.directories)} to {', '.join(after)}"
+            self.violated("one-voter-change", told, name)
+        needed = max(before.offset, self._epoch_starts.get(epoch, 0))
+        if needed >= self.committed_end:
+            told = (
+                f"{name} changes the voters in epoch {epoch} while offset {needed} is not committed"
+            )
+            self.violated("change-after-commit", told, name)
 
     # -- logs ------------------------------------------------------------------------------------
 
@@ -354,15 +395,19 @@ class SafetyMonitor:
 
     def _check_leader_commit(self, name: str, epoch: int, offset: int, position: int) -> None:
         batch = self.logs[name].batches[position]
+        voters = self.electorate.members(name)
         holders = [
             voter
-            for voter, log in self.logs.items()
-            if log.holds(position, batch) and self.durable_end(voter) >= offset
+            for voter in voters.directories
+            if self.electorate.is_member(name, voter)
+            and self.logs[voter].holds(position, batch)
+            and self.durable_end(voter) >= offset
         ]
-        if len(holders) < self._majority:
+        if len(holders) < voters.majority:
             told = (
                 f"{name} commits up to {offset} in epoch {epoch}, "
-                f"which is durable on {', '.join(holders) or 'no node'} only"
+                f"which is durable on {', '.join(holders) or 'none'} only "
+                f"of its voters {', '.join(voters.directories)}"
             )
             self.violated("majority-durable", told, name)
         if epoch == max(self.leader_of, default=epoch):

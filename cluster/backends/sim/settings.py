@@ -47,6 +47,9 @@ class SimSettings:
     power_loss: str = "any"
     """What a kill keeps of unsynced changes: "any" prefix of each file's, the last one torn,
     "nothing", or "everything" (the process dies, the kernel lives)."""
+    observers: int = 0
+    """How many nodes, the last ones, are not among the voters at first. They and who lost its disk
+    are configured with `controller.quorum.bootstrap.servers` (KIP-853)."""
     wire: bool = False
     """Encode and decode every message with `cluster.protocol`, as real nodes do."""
     trace_in_memory: bool = True

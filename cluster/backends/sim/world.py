@@ -16,6 +16,7 @@ from dataclasses import dataclass
 from pathlib import Path, PurePath
 from typing import Literal
 
+from cluster.assembly import NodeSignal
 from cluster.backends.base import BackendError, Death, NodeState
 from cluster.backends.sim.disk import Keep, MemoryDisk
 from cluster.backends.sim.hooks import TraceFields, TraceMatch, Trigger
@@ -165,7 +166,11 @@ class SimWorld:
         for name, node in self.nodes.items():
             self._endpoints[name, "CONTROLLER"] = Endpoint(node.node_id, name, CONTROLLER_PORT)
             self._endpoints[name, "CLIENT"] = Endpoint(node.node_id, name, CLIENT_PORT)
-        self._configs = {name: self._config(name, run_id, root) for name in self.names}
+        assert self.settings.observers < node_count, "a cluster has a voter"
+        self._static = self.names[: node_count - self.settings.observers]
+        """The voters of the configuration."""
+        self._place = (run_id, root)
+        self._configs = {name: self._config(name) for name in self.names}
         self._ready: dict[str, list[Callable[[str | None], None]]] = {}
         self._pids = 0
 
@@ -225,6 +230,19 @@ class SimWorld:
             node.process.halt()
             self._ended(node, keep or self.settings.power_loss, "was killed")  # type: ignore[arg-type]  # validated
 
+    def wipe(self, name: str) -> None:
+        """Replace the disk of a dead node, which is another replica when it starts again.
+
+        It is told whom to ask and no voters, as an operator must: by its old configuration it would
+        take itself for a voter that it is not. Raises BackendError when it is not dead.
+        """
+        node = self.nodes[name]
+        if node.state is not NodeState.DEAD:
+            raise BackendError(f"the disk of {name} cannot be replaced: it is {node.state}")
+        node.disk.wipe()
+        node.is_rotten = False
+        self._configs[name] = self._config(name, is_static=False)
+
     def stop(self, name: str, done: Callable[[], None] | None = None) -> None:
         """SIGTERM: a graceful end, after which nothing is lost; `done` when it is over."""
         node = self.nodes[name]
@@ -255,6 +273,15 @@ class SimWorld:
         process = self.nodes[name].process
         if process is not None and process.alive and not process.runs:
             process.resume()
+
+    def signal(self, name: str, what: NodeSignal) -> None:
+        """SIGUSR1 ("resign") or SIGUSR2 ("snapshot"); nothing happens to a dead or stopped node."""
+        process = self.nodes[name].process
+        if process is not None and process.alive and process.runs and process.node is not None:
+            try:
+                process.node.signalled(what)
+            except Exception as error:  # noqa: BLE001  (as in `Process.serve`)
+                process.die(error)
 
     def _died(self, process: Process, reason: str) -> None:
         node = self.nodes[process.name]
@@ -347,7 +374,8 @@ class SimWorld:
                 target.parent.mkdir(parents=True, exist_ok=True)
                 target.write_bytes(content)
 
-    def _config(self, name: str, run_id: str, root: str) -> NodeConfig:
+    def _config(self, name: str, *, is_static: bool = True) -> NodeConfig:
+        run_id, root = self._place
         placement = Placement(
             name=name,
             node_id=self.nodes[name].node_id,
@@ -356,7 +384,10 @@ class SimWorld:
             interpreter=sys.executable,
             client=self.endpoint(name, "CLIENT"),
             controller=self.endpoint(name, "CONTROLLER"),
-            voters=tuple(self.endpoint(voter) for voter in self.names),
+            voters=tuple(self.endpoint(voter) for voter in self._static)
+            if is_static and name in self._static
+            else (),
+            bootstrap=tuple(self.endpoint(other) for other in self.names if other != name),
             brokers=tuple(self.endpoint(broker, "CLIENT") for broker in self.names),
             routes=(),
         )

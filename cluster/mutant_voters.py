@@ -1,0 +1,56 @@
+"""The mutants of reconfiguration: what they do wrong, in code (see `cluster.mutants`)."""
+
+from __future__ import annotations
+
+from cluster.kraft.inbound import InboundRequests
+from cluster.kraft.leader_state import Leader
+from cluster.kraft.messages import NO_NODE, ReplicaKey
+from cluster.kraft.reconfiguration import Reconfiguration
+from cluster.kraft.voters import VoterSet
+from cluster.mutations import Mutant, Patch
+
+
+def _m16_half(self: Leader) -> int | None:
+    # Half of the voters are a majority only of an odd number.
+    offsets = sorted(-1 if s.end_offset is None else s.end_offset for s in self.replicas.values())
+    offsets.reverse()
+    offset = offsets[(len(offsets) + 1) // 2 - 1]
+    return None if offset < 0 else offset
+
+
+def _m29_at_any_time(self: Reconfiguration, leader: Leader) -> None:
+    del self, leader
+
+
+def _m30_by_id(self: VoterSet, key: ReplicaKey) -> bool:
+    return key.id in self
+
+
+def _m30_addressed_by_id(self: InboundRequests, voter_id: int, directory_id: object) -> bool:
+    del directory_id
+    return voter_id in (NO_NODE, self._core.config.node_id)
+
+
+ALL = (
+    Mutant(
+        "M16",
+        "takes half of an even number of voters for a majority",
+        "durability: two halves of four voters commit different records",
+        (Patch(Leader, "committed_candidate", _m16_half),),
+    ),
+    Mutant(
+        "M29",
+        "changes voters before the last change, or its own epoch's start, is committed",
+        "election safety: Ongaro's bug of single-server changes (2015)",
+        (Patch(Reconfiguration, "_check_may_begin", _m29_at_any_time),),
+    ),
+    Mutant(
+        "M30",
+        "knows voters by their id alone, whatever disk they have",
+        "durability: a voter with a new, empty disk votes for what was lost with the old one",
+        (
+            Patch(VoterSet, "is_voter", _m30_by_id),
+            Patch(InboundRequests, "_is_addressed", _m30_addressed_by_id),
+        ),
+    ),
+)

@@ -1,0 +1,187 @@
+"""What the swarm draws of voters that come and go, and of snapshots (see `harness.sim.draw`).
+
+Both have streams of their own, so that what a seed draws otherwise does not depend on them. About
+two seeds of five have voters in the log: one or two nodes more, an upgrade of kraft.version early,
+and then voters that are added, removed and wiped, among all that the seed has besides; shaped
+strands do the moves of the known bugs of reconfiguration in their order.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import replace
+from random import Random
+from typing import Any
+
+from harness.sim.scenario import Condition, Scenario, Step, Strand
+
+Strands = tuple[Strand, ...]
+
+_SNAPSHOT_SETTINGS = "metadata.log.max.record.bytes.between.snapshots"
+
+
+def with_voters(scenario: Scenario, unit_ms: float) -> Scenario:
+    """Draw whether a scenario's voters come and go, and how."""
+    random = Random(f"swarm/{scenario.seed}/voters")
+    if random.random() >= 0.4:
+        return scenario
+    observers = random.choice((0, 1, 1, 2))
+    nodes = scenario.nodes + observers
+    strands = [
+        # Rot takes a node for good, on whom a change of voters could depend.
+        strand
+        for strand in scenario.strands
+        if all(step.kind != "bit_rot" for step in strand.steps)
+    ]
+    at_ms = round(unit_ms * random.uniform(0.0, 0.5), 1)
+    strands.append(Strand(at_ms, (Step("voters", options={"change": "upgrade"}),)))
+    # Voters tell of themselves first, which takes twice the fetch time-out.
+    fetch_ms = float(scenario.settings["controller.quorum.fetch.timeout.ms"])
+    at_ms += 2.5 * fetch_ms + unit_ms * random.uniform(0.5, 2.0)
+    while at_ms < scenario.duration_ms - 0.5 * unit_ms:
+        if random.random() < 0.35:
+            make = random.choice(_SHAPED)
+            strands.append(Strand(round(at_ms, 1), tuple(make(random, unit_ms, nodes))))
+            at_ms += unit_ms * 4
+        else:
+            strands.append(Strand(round(at_ms, 1), (_plain(random, unit_ms, nodes),)))
+        at_ms += unit_ms * (0.3 + random.expovariate(0.5))
+    return replace(
+        scenario,
+        nodes=nodes,
+        world=replace(scenario.world, observers=observers),
+        strands=tuple(strands),
+    )
+
+
+def with_snapshots(scenario: Scenario, unit_ms: float) -> Scenario:
+    """Draw whether nodes snapshot often and clean their logs, and when they are told to."""
+    random = Random(f"swarm/{scenario.seed}/snapshots")
+    if random.random() >= 0.4:
+        return scenario
+    settings = {
+        **scenario.settings,
+        _SNAPSHOT_SETTINGS: random.choice((200, 1_000, 5_000)),
+        "metadata.log.segment.bytes": random.choice((1024, 1024, 4096)),
+        "metadata.max.retention.bytes": random.choice((0, 2_000, 100 << 20)),
+        "kraftprobe.log.clean.interval.ms": round(unit_ms * random.choice((0.5, 2.0, 10.0))),
+        "controller.quorum.fetch.snapshot.max.bytes": random.choice((100, 1_000, 1 << 20)),
+    }
+    strands = list(scenario.strands)
+    at_ms = unit_ms * random.uniform(1.0, 4.0)
+    while at_ms < scenario.duration_ms:
+        word = random.choice(("leader", "follower", "random", "all"))
+        steps = [Step("snapshot", targets=word)]
+        if random.random() < 0.4:
+            steps = [Step("cast", options={"names": {"S": word if word != "all" else "random"}})]
+            steps.append(Step("snapshot", targets="@S"))
+            keep = random.choice(("any", "nothing"))
+            moment = Condition(at="@S", event=random.choice(("snapshot", "flush", "hw")))
+            down_ms = round(unit_ms * random.uniform(0.05, 1.0), 1)
+            steps.append(
+                Step(
+                    "restart",
+                    targets="@S",
+                    until=moment,
+                    within_ms=unit_ms,
+                    options={"down_ms": down_ms, "keep": keep},
+                )
+            )
+        strands.append(Strand(round(at_ms, 1), tuple(steps)))
+        at_ms += unit_ms * (1.0 + random.expovariate(0.3))
+    return replace(scenario, settings=settings, strands=tuple(strands))
+
+
+_WORDS = ("leader", "follower", "follower", "random", "random")
+
+
+def _plain(random: Random, unit_ms: float, nodes: int) -> Step:
+    """One change at a random moment."""
+    kind = random.choice(("add", "add", "remove", "remove", "wipe", "resign"))
+    word = random.choice((*_WORDS, f"node:n{nodes}"))
+    if kind == "resign":
+        return Step("resign", targets="leader")
+    if kind == "wipe":
+        return Step("wipe", targets=word, options=_wipe(random, unit_ms))
+    return Step("voters", targets=word, options={"change": kind})
+
+
+def _wipe(random: Random, unit_ms: float) -> dict[str, Any]:
+    return {
+        "down_ms": round(unit_ms * random.choice((0.02, 0.3, 1.0)), 1),
+        "repair_ms": round(unit_ms * random.choice((0.5, 3.0, 8.0)), 1),
+    }
+
+
+def _cast(unit_ms: float, **names: str) -> Step:
+    until = Condition(established=True)
+    return Step("cast", until=until, within_ms=4 * unit_ms, options={"names": names})
+
+
+def _half(random: Random, unit_ms: float, nodes: int) -> list[Step]:
+    """A voter is added, and with the leader cut off from the others at the append."""
+    steps = [
+        _cast(unit_ms, D=f"node:n{nodes}", A="leader"),
+        Step("voters", targets="@D", options={"change": random.choice(("add", "add", "remove"))}),
+        Step(
+            "partition",
+            targets="@A,@D",
+            until=Condition(at="@A", event="voter-change"),
+            within_ms=2 * unit_ms,
+            for_ms=round(unit_ms * random.uniform(0.5, 3.0), 1),
+        ),
+    ]
+    if random.random() < 0.5:
+        steps.append(
+            Step(
+                "kill",
+                targets="@A",
+                after_ms=round(unit_ms * random.uniform(0.1, 1.0), 1),
+                for_ms=round(unit_ms * random.uniform(0.5, 2.0), 1),
+                options={"keep": random.choice(("any", "nothing"))},
+            )
+        )
+    return steps
+
+
+def _ongaro(random: Random, unit_ms: float, nodes: int) -> list[Step]:
+    """A change that stays with its leader, then another by the next leader at once."""
+    return [
+        _cast(unit_ms, E=f"node:n{nodes}", A="leader"),
+        Step("partition", targets="@A,@E", for_ms=round(unit_ms * random.uniform(1.5, 4.0), 1)),
+        Step("voters", targets="@E", options={"change": "add"}),
+        Step(
+            "cast",
+            until=Condition(at="all", event="epoch-start", epoch="later"),
+            within_ms=3 * unit_ms,
+            options={"names": {"B": "leader", "D": "follower"}},
+        ),
+        Step("voters", targets="@A", options={"change": "remove"}),
+        Step("cut", options={"links": "@B-@D"}, for_ms=round(unit_ms * random.uniform(0.5, 2), 1)),
+    ]
+
+
+def _wiped(random: Random, unit_ms: float, nodes: int) -> list[Step]:
+    """A voter that holds what only one other holds is wiped, and that other goes down."""
+    del nodes
+    span = round(unit_ms * random.uniform(0.3, 1.0), 1)
+    return [
+        _cast(unit_ms, A="leader", B="follower", C="follower"),
+        Step("partition", targets="@C"),
+        Step(
+            "wipe",
+            targets="@B",
+            after_ms=span,
+            options={"down_ms": round(0.02 * unit_ms, 1), "repair_ms": round(5 * unit_ms, 1)},
+        ),
+        Step(
+            "kill",
+            targets="@A",
+            for_ms=round(unit_ms * random.uniform(2.0, 4.0), 1),
+            options={"keep": "nothing"},
+        ),
+        Step("join", targets="@C"),
+    ]
+
+
+_SHAPED: tuple[Callable[[Random, float, int], list[Step]], ...] = (_half, _ongaro, _wiped)
