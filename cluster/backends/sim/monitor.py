@@ -98,6 +98,8 @@ class SafetyMonitor:
         """The batch that (base offset, epoch) stands for."""
         self._snapshots: dict[OffsetAndEpoch, tuple[str, int]] = {}
         """Who had the snapshot of an id first, and its checksum."""
+        self._wiped: dict[tuple[str, str], ShadowLog] = {}
+        """By node and directory: what was on disks that are gone."""
         self._epochs: dict[str, int] = {}
         self._epoch_starts: dict[int, int] = {}
         self._checks: dict[str, Callable[[str, Process, TraceFields], None]] = {
@@ -247,8 +249,10 @@ class SafetyMonitor:
 
     def _started(self, name: str, process: Process, fields: TraceFields) -> None:
         del process
+        before = self.electorate.directories.get(name, "")
         if self.electorate.started(name, str(fields["directory_id"])):
             # Its disk was wiped: it is another replica, which promised and held nothing yet.
+            self._wiped[name, before] = self.logs[name]
             self.logs[name] = ShadowLog()
             self._epochs.pop(name, None)
 
@@ -399,9 +403,7 @@ class SafetyMonitor:
         holders = [
             voter
             for voter in voters.directories
-            if self.electorate.is_member(name, voter)
-            and self.logs[voter].holds(position, batch)
-            and self.durable_end(voter) >= offset
+            if self._held_durably(name, voter, position, batch)
         ]
         if len(holders) < voters.majority:
             told = (
@@ -415,6 +417,19 @@ class SafetyMonitor:
                 told = f"{name}: {offset} after {self.leader_high_watermark}"
                 self.violated("monotonic-high-watermark", told, name)
             self.leader_high_watermark = offset
+
+    def _held_durably(self, leader: str, voter: str, position: int, batch: Batch) -> bool:
+        """Whether a voter in force at a leader has this batch on its disk, or had when it died."""
+        if self.electorate.is_member(leader, voter):
+            log, durable = self.logs[voter], self.durable_end(voter)
+        else:
+            # It was wiped since; what it had fsynced then, it may have told the leader.
+            directory = self.electorate.members(leader).directories[voter]
+            lost = self._wiped.get((voter, directory))
+            if lost is None:
+                return False
+            log, durable = lost, lost.durable
+        return log.holds(position, batch) and durable >= batch[1]
 
     # -- controller ------------------------------------------------------------------------------
 
