@@ -22,6 +22,7 @@ from cluster.protocol.messages import (
     BrokerRegistrationListener,
     BrokerRegistrationRequest,
     DescribeClusterRequest,
+    MetadataRequest,
     i8,
     i16,
     i64,
@@ -37,11 +38,11 @@ class FakeBroker:
     """A broker that is nothing but its registration. It can be reached nowhere."""
 
     broker_id: int
-    incarnation: int = 0
+    incarnation: int | str = 0
 
     @property
     def incarnation_id(self) -> uuid.UUID:
-        """The same for the same id and incarnation, so that registering again is harmless."""
+        """The same for the same id and incarnation: registering again is harmless."""
         return uuid.uuid5(uuid.NAMESPACE_OID, f"broker {self.broker_id} {self.incarnation}")
 
     @property
@@ -134,6 +135,24 @@ class BrokerClient:
         if isinstance(response, Outcome):
             return response
         return Outcome("ok", [response.producer_id_start, response.producer_id_len])
+
+    async def is_alive(self, endpoint: Endpoint, broker_id: int) -> Outcome:
+        """Ask whether clients are told of a broker, on a CLIENT listener.
+
+        As in `Client.describe_topic` only the answer of the active controller counts, which names
+        itself; any other is a `fail` with `not_controller`.
+        """
+        request = MetadataRequest(
+            topics=(),
+            allow_auto_topic_creation=False,
+            include_topic_authorized_operations=False,
+        )
+        response = await self._attempt(endpoint, request)
+        if isinstance(response, Outcome):
+            return response
+        if response.controller_id != endpoint.node_id:
+            return Outcome("fail", error=ErrorCode.not_controller.name)
+        return Outcome("ok", any(broker.node_id == broker_id for broker in response.brokers))
 
     async def _attempt(self, endpoint: Endpoint, request: object) -> Any:
         """Return a response without an error, or the Outcome of everything else."""

@@ -5,7 +5,7 @@ option `--mutant` alone and named in the node's trace, in the verdict and in the
 and what each breaks follow the literature's and Kafka's own bugs; `E..`, `R..` name known cases.
 
 Nothing in the node knows of its mutants: the faulty code is in `cluster.mutant_catalogue`
-and `cluster.mutant_snapshots` only.
+and the modules named `cluster.mutant_*` only.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ import difflib
 from collections.abc import Iterator
 from contextlib import contextmanager
 
-from cluster import mutant_catalogue, mutant_snapshots, mutant_voters
+from cluster import mutant_brokers, mutant_catalogue, mutant_snapshots, mutant_voters
 from cluster.mutations import Mutant, Patch
 
 __all__ = ["MUTANTS", "Mutant", "Patch", "UnknownMutantError", "applied", "apply", "find"]
@@ -55,11 +55,10 @@ def applied(mutant_id: str) -> Iterator[Mutant]:
             setattr(patch.owner, patch.name, value)
 
 
+_MODULES = (mutant_catalogue, mutant_snapshots, mutant_voters, mutant_brokers)
+
 MUTANTS: dict[str, Mutant] = {
     mutant.id: mutant
-    for mutant in sorted(
-        (*mutant_catalogue.ALL, *mutant_snapshots.ALL, *mutant_voters.ALL),
-        key=lambda mutant: mutant.id,
-    )
+    for mutant in sorted((one for module in _MODULES for one in module.ALL), key=lambda m: m.id)
 }
 """By id, in order."""

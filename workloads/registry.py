@@ -6,12 +6,20 @@ from collections.abc import Mapping
 from typing import Any
 
 from cluster.names import unknown
-from workloads import grow_set, partitions, register, topics, unique_ids
+from workloads import append, brokers, grow_set, partitions, register, topics, unique_ids
 from workloads.base import Option, Workload, WorkloadKind
 
 WORKLOADS: Mapping[str, WorkloadKind] = {
     kind.name: kind
-    for kind in (register.KIND, topics.KIND, grow_set.KIND, partitions.KIND, unique_ids.KIND)
+    for kind in (
+        register.KIND,
+        append.KIND,
+        topics.KIND,
+        grow_set.KIND,
+        partitions.KIND,
+        unique_ids.KIND,
+        brokers.KIND,
+    )
 }
 
 

@@ -7,6 +7,7 @@ from collections.abc import Callable
 from typing import Any
 
 from checkers.models.base import Model, NondeterministicModel, State, freeze, relevant
+from checkers.models.brokers import Broker
 from checkers.models.collections import GrowingSet, KeyValue
 from checkers.models.config import Config
 from checkers.models.counters import Counter, ProducerIds, UniqueIds
@@ -17,6 +18,7 @@ from checkers.models.topics import Topics
 
 __all__ = [
     "MODELS",
+    "Broker",
     "CasRegister",
     "Config",
     "Counter",
@@ -56,6 +58,7 @@ MODELS: dict[str, Callable[[], Model]] = {
         Config,
         ProducerIds,
         UniqueIds,
+        Broker,
     )
 }
 

@@ -106,6 +106,10 @@ class QuorumController:
         """Tell whether a read needs a majority's word before it is answered."""
         return True
 
+    def newest_state(self) -> MetadataState:
+        """Return what records are generated from: everything appended, committed or not (M42)."""
+        return self.speculative.state
+
     # RaftListener.
 
     def handle_commit(self, batches: Sequence[CommittedBatch]) -> None:
@@ -232,7 +236,7 @@ class QuorumController:
             pending.fail(ErrorCode.not_controller, NOT_CONTROLLER_MESSAGE)
             return
         try:
-            result = generate(self.speculative.state)
+            result = generate(self.newest_state())
             if not result.records:
                 self._defer_information(result.response, pending)
             else:

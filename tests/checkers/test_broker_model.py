@@ -1,0 +1,174 @@
+"""The model `broker`: what a right registration can look like, and what it cannot."""
+
+import random
+
+import pytest
+
+from checkers.dispatch import dispatch
+from checkers.history import INFINITY_NS, EventType, HistoryError, Operation
+from checkers.models import Broker, model_named
+from checkers.outcome import Budget
+from checkers.verdict import Status
+
+
+def operation(index, f, input_=None, output=None, kind=EventType.OK, at=None):
+    begin, end = at or (10 * index, 10 * index + 5)
+    return Operation(
+        index=index,
+        process=index,
+        f=f,
+        key="0",
+        input=input_,
+        output=output,
+        type=kind,
+        invoke_ns=begin,
+        complete_ns=INFINITY_NS if kind is EventType.INFO else end,
+    )
+
+
+def register(who, epoch):
+    return ("register", {"incarnation": who}, {"epoch": epoch})
+
+
+def heartbeat(who, epoch, fenced, behind=False):
+    return ("heartbeat", {"incarnation": who, "behind": behind}, {"epoch": epoch, "fenced": fenced})
+
+
+def fence(who, epoch, fenced=True):
+    return ("fence", {"incarnation": who, "behind": False}, {"epoch": epoch, "fenced": fenced})
+
+
+def read(alive):
+    return ("read", None, {"alive": alive})
+
+
+def first_illegal(*steps):
+    """Position of the first step that cannot follow those before it; None: all can."""
+    operations = [operation(index, *step) for index, step in enumerate(steps)]
+    wrong = Broker().replay(operations)
+    return None if wrong is None else wrong.index
+
+
+LIFE = (
+    read(alive=False),
+    register("a", 5),
+    read(alive=False),
+    heartbeat("a", 5, fenced=True, behind=True),
+    heartbeat("a", 5, fenced=False),
+    read(alive=True),
+    heartbeat("a", 5, fenced=False, behind=True),
+    register("a", 5),
+    read(alive=True),
+    fence("a", 5),
+    read(alive=False),
+    heartbeat("a", 5, fenced=False),
+    read(alive=False),  # its session ended
+    register("b", 9),
+    heartbeat("b", 9, fenced=False),
+    read(alive=True),
+)
+
+
+def test_a_whole_life_is_legal():
+    assert first_illegal(*LIFE) is None
+
+
+@pytest.mark.parametrize(
+    "wrong",
+    [
+        (register("a", 5), read(alive=True)),
+        (register("a", 5), register("a", 6)),
+        (register("a", 5), register("b", 5)),
+        (register("a", 5), register("b", 4)),
+        (register("a", 5), heartbeat("a", 6, fenced=False)),
+        (register("a", 5), heartbeat("a", 5, fenced=True)),
+        (register("a", 5), heartbeat("a", 5, fenced=False, behind=True)),
+        (register("a", 5), fence("a", 5, fenced=False)),
+        (register("a", 5), register("b", 9), heartbeat("a", 5, fenced=False)),
+        (register("a", 5), register("b", 9), fence("a", 5)),
+        (register("a", 5), heartbeat("a", 5, fenced=False), fence("a", 5), read(alive=True)),
+        (register("a", 5), heartbeat("a", 5, fenced=False), register("b", 9), read(alive=True)),
+        (read(alive=True),),
+        (heartbeat("a", 5, fenced=False),),
+    ],
+)
+def test_the_last_step_is_illegal(wrong):
+    assert first_illegal(*wrong) == len(wrong) - 1
+
+
+def test_a_broker_seen_fenced_stays_so_until_a_heartbeat():
+    steps = (register("a", 5), heartbeat("a", 5, fenced=False), read(alive=False), read(alive=True))
+    assert first_illegal(*steps) == 3
+
+
+def test_a_lost_registration_leaves_an_epoch_to_be_learnt_once():
+    model = Broker()
+    lost = operation(0, "register", {"incarnation": "a"}, None, EventType.INFO)
+    _, state = model.step(model.init(), lost)
+    for epoch, legal in ((7, True), (-1, False)):
+        told = operation(1, *register("a", epoch))
+        assert model.step(state, told)[0] is legal
+    _, known = model.step(state, operation(1, *register("a", 7)))
+    assert not model.step(known, operation(2, *register("a", 8)))[0]
+
+
+def test_a_lost_heartbeat_may_have_unfenced_and_one_behind_cannot():
+    before = [operation(0, *register("a", 5))]
+    shown = operation(2, *read(alive=True))
+    for behind, verdict in ((False, Status.PASS), (True, Status.FAIL)):
+        value = {"incarnation": "a", "behind": behind}
+        lost = operation(1, "heartbeat", value, None, EventType.INFO)
+        assert Broker().has_effect(lost) is not behind
+        outcome = dispatch([*before, lost, shown], Broker(), None, Budget())[1]
+        assert outcome.status is verdict
+
+
+def test_values_that_say_nothing_are_refused():
+    for broken in (
+        operation(0, "register", None, {"epoch": 1}),
+        operation(0, "register", {"incarnation": "a"}, None),
+        operation(0, "register", {"incarnation": "a"}, {"epoch": True}),
+        operation(0, "read", None, {"alive": 1}),
+    ):
+        with pytest.raises(HistoryError):
+            Broker().step(Broker().init(), broken)
+
+
+class Registry:
+    """A right controller for one broker, with sessions that end when the test says so."""
+
+    def __init__(self):
+        self.incarnation, self.epoch, self.fenced, self.clock = None, -1, True, 0
+
+    def perform(self, draw):
+        self.clock += draw.randrange(1, 4)
+        if draw.random() < 0.2:
+            self.fenced = True  # the session ended
+        who = draw.choice("abc")
+        f = draw.choice(("register", "heartbeat", "fence", "read"))
+        if f == "read":
+            return read(alive=not self.fenced)
+        if f == "register":
+            if who != self.incarnation:
+                self.incarnation, self.epoch, self.fenced = who, self.clock, True
+            return register(who, self.epoch)
+        if who != self.incarnation:
+            return None  # refused: shows nothing
+        behind = draw.random() < 0.5
+        if f == "fence":
+            self.fenced = True
+            return fence(who, self.epoch)
+        if not behind:
+            self.fenced = False
+        return heartbeat(who, self.epoch, self.fenced, behind)
+
+
+@pytest.mark.parametrize("seed", range(30))
+def test_whatever_a_right_controller_answers_is_legal(seed):
+    draw, registry = random.Random(seed), Registry()
+    steps = [step for _ in range(200) if (step := registry.perform(draw)) is not None]
+    assert first_illegal(*steps) is None
+
+
+def test_the_model_is_known_by_its_name():
+    assert type(model_named("broker")) is Broker

@@ -1,0 +1,91 @@
+"""Workloads `append` and `brokers`: what they ask for, what they conclude, and what they find."""
+
+import itertools
+
+import pytest
+
+from checkers.dispatch import dispatch
+from checkers.history import EventType, pair
+from checkers.models import model_named
+from checkers.outcome import Budget
+from checkers.verdict import Status
+from cluster import mutants
+from cluster.client import CLUSTER_RESOURCE, Outcome
+from tests.sim.quorums import campaign
+from tests.workloads.test_workloads import ops, perform
+from workloads.append import elements
+from workloads.base import Op
+from workloads.registry import workload_named
+
+PLAN = {
+    "node_settings": {"broker.session.timeout.ms": 1500, "broker.heartbeat.interval.ms": 400},
+    "faults": ["kill", "partition"],
+}
+
+
+def test_a_list_is_read_as_its_elements():
+    done, calls, _ = perform("append", Op("read", "l0"), Outcome("ok", "w0.1,w3.0"))
+    assert (done[0].type, done[0].value) == (EventType.OK, ["w0.1", "w3.0"])
+    assert calls[0][0] == "read_config"
+    assert (elements(None), elements(""), elements("a")) == ([], [], ["a"])
+
+
+def test_an_element_is_appended_to_the_config_of_its_list():
+    done, calls, _ = perform("append", Op("append", "l0", "w0.1"), Outcome("ok", "w0.1"))
+    assert done[0].type is EventType.OK
+    name, _, resource, config, operation, value, _ = calls[0]
+    assert (name, resource, config) == ("alter_config", CLUSTER_RESOURCE, "kraftprobe.list.l0")
+    assert (operation, value) == ("append", "w0.1")
+
+
+def test_no_element_is_appended_twice():
+    appended = [op.value for worker in range(6) for op in ops("append", worker) if op.f == "append"]
+    assert len(set(appended)) == len(appended) > 100
+
+
+def test_a_broker_that_knows_no_epoch_sends_nothing():
+    value = {"incarnation": "w0.0", "behind": False}
+    done, calls, _ = perform("brokers", Op("heartbeat", "1", value))
+    assert (done[0].type, done[0].error) == (EventType.FAIL, "not-registered")
+    assert calls == []
+
+
+def test_workers_come_to_the_brokers_that_others_left_and_speak_for_old_incarnations():
+    streams = [ops("brokers", worker, seed=worker, count=2_000) for worker in (0, 1)]
+    stage = workload_named("brokers", {}).stage
+    at = [
+        {op.key for op in stream[k * stage : (k + 1) * stage]}
+        for stream, k in zip(streams, (1, 0), strict=True)
+    ]
+    assert at[0] == at[1]
+    spoken = [
+        (op.key, int(op.value["incarnation"].split(".")[1])) for op in streams[0] if op.f != "read"
+    ]
+    went_back = [
+        1
+        for (key, number), (other, after) in itertools.pairwise(sorted(spoken, key=lambda s: s[0]))
+        if key == other and after < number
+    ]
+    assert len(went_back) > 20
+
+
+def verdict(name, **plan):
+    """Run a campaign in simulated time; what the workload's own check says of its history."""
+    _, monitor, events, _ = campaign(seed=5, workload=name, **{**PLAN, **plan})
+    assert monitor.violations == []
+    (spec,) = workload_named(name, {}).checks()
+    model = model_named(spec.options["model"])
+    parts = model.partition([one for one in pair(events) if one.process != "nemesis"])
+    assert len(parts) == 8
+    assert all(len(part) > 40 for part in parts), "every key was used"
+    told = [dispatch(part, model.prepare(part), None, Budget())[1].status for part in parts]
+    if Status.FAIL in told:
+        return Status.FAIL
+    return Status.PASS if set(told) == {Status.PASS} else Status.UNKNOWN
+
+
+@pytest.mark.parametrize(("name", "mutant"), [("append", "M42"), ("brokers", "M41")])
+def test_the_true_node_passes_and_the_mutant_is_found(name, mutant):
+    assert verdict(name) is Status.PASS
+    with mutants.applied(mutant):
+        assert verdict(name) is Status.FAIL

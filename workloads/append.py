@@ -1,0 +1,131 @@
+"""Workload `append`: lists that grow at the end, IncrementalAlterConfigs APPEND read back whole.
+
+A list is one config, `kraftprobe.list.<key>`, of the brokers' cluster-wide default resource: a
+comma-separated value. APPEND makes the controller read the newest value, add an element and write
+the whole list anew; two of them that do not see each other lose an element. Reads go to the
+controller listener, where only the active controller answers, and only after it confirmed its
+leadership. So every key is a linearizable list.
+
+Every element is unique in the run (`w<worker>.<count>`), which makes every read tell the order of
+all appends before it: the check is near-linear (Kingsbury and Alvaro, Elle, 2020). Each append
+writes the whole list into the log, so long runs want more keys.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from random import Random
+from typing import Any
+
+from checkers.registry import CheckSpec
+from cluster.client import CLUSTER_RESOURCE, Outcome
+from workloads.base import (
+    ClientContext,
+    Completion,
+    Op,
+    Option,
+    Role,
+    WorkloadClient,
+    WorkloadKind,
+    completion,
+)
+from workloads.target import Target
+
+CONFIG_PREFIX = "kraftprobe.list."
+
+OPTIONS = {
+    "keys": Option(8, "how many lists there are", 1, 10_000),
+    "append_fraction": Option(0.5, "share of operations that are appends", 0.01, 0.99),
+}
+
+
+@dataclass(frozen=True, slots=True)
+class Append:
+    """The workload with its options."""
+
+    keys: int
+    append_fraction: float
+    name: str = "append"
+
+    def key(self, number: int) -> str:
+        """Name of a list, e.g. `l3`."""
+        return f"l{number:0{len(str(self.keys - 1))}}"
+
+    def operations(self, worker: int, random: Random, role: Role) -> Iterator[Op]:
+        """Read random lists and append to them; this worker appends `w<worker>.<count>`."""
+        fractions = {Role.READER: 0.0, Role.WRITER: 1.0, Role.MIXED: self.append_fraction}
+        count = 0
+        while True:
+            key = self.key(random.randrange(self.keys))
+            if random.random() < fractions[role]:
+                yield Op("append", key, f"w{worker}.{count}")
+                count += 1
+            else:
+                yield Op("read", key)
+
+    def final_operations(self) -> Sequence[Op]:
+        """Read every list once more."""
+        return tuple(Op("read", self.key(number)) for number in range(self.keys))
+
+    def client(self, context: ClientContext) -> WorkloadClient:
+        """Make a client for one process."""
+        return AppendClient(context)
+
+    def checks(self) -> tuple[CheckSpec, ...]:
+        """Every key is a linearizable list."""
+        return (CheckSpec("linearizable", {"model": "list-append"}),)
+
+
+class AppendClient:
+    """One process's client."""
+
+    def __init__(self, context: ClientContext) -> None:
+        self._context = context
+        self._target = Target(context)
+
+    async def invoke(self, op: Op) -> Completion:
+        """Perform a read or an append."""
+        assert op.key is not None, "lists have names"
+        context = self._context
+        node = self._target.choose()
+        endpoint = context.endpoint(node, "CONTROLLER")
+        config = CONFIG_PREFIX + op.key
+        if op.f == "append":
+            assert isinstance(op.value, str)
+            assert "," not in op.value, "one element"
+            outcome = await context.client.alter_config(
+                endpoint,
+                CLUSTER_RESOURCE,
+                config,
+                "append",
+                op.value,
+                timeout_ms=context.timeout_ms,
+            )
+        else:
+            assert op.f == "read", f"lists know no {op.f}"
+            outcome = await context.client.read_config(
+                endpoint, CLUSTER_RESOURCE, config, timeout_ms=context.timeout_ms
+            )
+            if outcome.type == "ok":
+                outcome = Outcome("ok", elements(outcome.value))
+        self._target.learn(node, outcome)
+        return completion(outcome, node, op.value)
+
+    async def close(self) -> None:
+        """Nothing is held."""
+
+
+def elements(value: str | None) -> list[str]:
+    """Split a config value as the controller does; an absent one is the empty list."""
+    return [element for element in (value or "").split(",") if element]
+
+
+def create(options: Mapping[str, Any]) -> Append:
+    """Make the workload from validated options."""
+    return Append(keys=options["keys"], append_fraction=options["append_fraction"])
+
+
+KIND = WorkloadKind(
+    "append", "elements appended to config lists and read back; linearizable lists", OPTIONS, create
+)

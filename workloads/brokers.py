@@ -1,0 +1,177 @@
+"""Workload `brokers`: fake brokers that register, send heartbeats, are fenced and replaced.
+
+Workers contend for a few broker ids, each in the name of incarnations of its own. An id belongs to
+the incarnation that registered last: a controller refuses another one as long as that one's session
+is good, and whatever an incarnation says once it was replaced (a *zombie*: it does not know). So
+that sessions end and incarnations come and go, every worker turns to the next group of ids after
+`stage` operations, so that another worker comes to the one that it left; when it comes back it uses
+a new incarnation now and then, and now and then speaks for the one before.
+
+A heartbeat says that the broker has all metadata, or that it has none; one that has none must not
+unfence a fenced broker. A read asks the active controller's CLIENT listener whether clients are
+told of the broker. What a client may see is the model `broker` (`checkers.models.brokers`).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from random import Random
+from typing import Any, Final
+
+from checkers.registry import CheckSpec
+from cluster.broker_client import BrokerClient, FakeBroker
+from cluster.client import Outcome
+from workloads.base import (
+    ClientContext,
+    Completion,
+    Op,
+    Option,
+    Role,
+    WorkloadClient,
+    WorkloadKind,
+    completion,
+)
+from workloads.target import Target
+
+FIRST_BROKER_ID: Final = 2_000
+"""Fake brokers are numbered from here, so that no node is taken for one."""
+CAUGHT_UP: Final = 2**62
+"""A metadata offset above all."""
+BEHIND: Final = 0
+
+OPTIONS = {
+    "brokers": Option(8, "how many broker ids there are", 1, 1_000),
+    "group": Option(2, "how many of them a worker uses at a time", 1, 1_000),
+    "stage": Option(30, "how many operations a worker stays with a group", 1, 100_000),
+    "read_fraction": Option(0.3, "share of operations that are reads", 0.01, 0.99),
+}
+
+
+@dataclass(frozen=True, slots=True)
+class Brokers:
+    """The workload with its options."""
+
+    brokers: int
+    group: int
+    stage: int
+    read_fraction: float
+    name: str = "brokers"
+
+    def operations(self, worker: int, random: Random, role: Role) -> Iterator[Op]:
+        """Register, keep alive, fence and look; `w<worker>.<n>` names an incarnation."""
+        fractions = {Role.READER: 1.0, Role.WRITER: 0.0, Role.MIXED: self.read_fraction}
+        incarnations: dict[int, int] = {}
+        count = 0
+        while True:
+            first = (worker + count // self.stage) * self.group
+            if count % self.stage == 0:
+                for offset in range(self.group):
+                    broker = (first + offset) % self.brokers
+                    known = incarnations.get(broker, 0)
+                    incarnations[broker] = known + (random.random() < 0.3)
+            broker = (first + random.randrange(self.group)) % self.brokers
+            number = incarnations[broker]
+            if number and random.random() < 0.25:
+                number -= 1
+            incarnation = f"w{worker}.{number}"
+            count += 1
+            if random.random() < fractions[role]:
+                yield Op("read", str(broker))
+            else:
+                yield _said(random, str(broker), incarnation)
+
+    def final_operations(self) -> Sequence[Op]:
+        """Look at every broker once more."""
+        return tuple(Op("read", str(broker)) for broker in range(self.brokers))
+
+    def client(self, context: ClientContext) -> WorkloadClient:
+        """Make a client for one process."""
+        return BrokersClient(context)
+
+    def checks(self) -> tuple[CheckSpec, ...]:
+        """Every broker id is a linearizable registration."""
+        return (CheckSpec("linearizable", {"model": "broker"}),)
+
+
+def _said(random: Random, broker: str, incarnation: str) -> Op:
+    choice = random.random()
+    if choice < 0.3:
+        return Op("register", broker, {"incarnation": incarnation})
+    behind = random.random() < 0.3
+    f = "fence" if choice < 0.45 else "heartbeat"
+    return Op(f, broker, {"incarnation": incarnation, "behind": behind})
+
+
+class BrokersClient:
+    """One process's client, which knows the epochs that it was told."""
+
+    def __init__(self, context: ClientContext) -> None:
+        self._context = context
+        self._target = Target(context)
+        self._client = BrokerClient(context.client, context.timeout_ms)
+        self._epochs: dict[tuple[str, str], int] = {}
+
+    async def invoke(self, op: Op) -> Completion:
+        """Perform one operation in the name of a broker."""
+        assert op.key is not None, "brokers have ids"
+        node = self._target.choose()
+        broker_id = FIRST_BROKER_ID + int(op.key)
+        if op.f == "read":
+            endpoint = self._context.endpoint(node, "CLIENT")
+            outcome = await self._client.is_alive(endpoint, broker_id)
+            if outcome.type == "ok":
+                outcome = Outcome("ok", {"alive": outcome.value})
+        else:
+            assert isinstance(op.value, dict)
+            incarnation = op.value["incarnation"]
+            broker = FakeBroker(broker_id, incarnation)
+            outcome = await self._speak(op, node, broker, (op.key, incarnation))
+        self._target.learn(node, outcome)
+        return completion(outcome, node, op.value)
+
+    async def _speak(
+        self, op: Op, node: str, broker: FakeBroker, identity: tuple[str, str]
+    ) -> Outcome:
+        controller = self._context.endpoint(node, "CONTROLLER")
+        if op.f == "register":
+            outcome = await self._client.register(controller, broker)
+            if outcome.type == "ok":
+                self._epochs[identity] = outcome.value
+                outcome = Outcome("ok", {"epoch": outcome.value})
+            return outcome
+        epoch = self._epochs.get(identity)
+        if epoch is None:
+            return Outcome("fail", error="not-registered")  # nothing was sent
+        assert isinstance(op.value, dict)
+        outcome = await self._client.heartbeat(
+            controller,
+            broker,
+            epoch,
+            BEHIND if op.value["behind"] else CAUGHT_UP,
+            want_fence=op.f == "fence",
+        )
+        if outcome.type == "ok":
+            return Outcome("ok", {"epoch": epoch, "fenced": outcome.value["fenced"]})
+        return outcome
+
+    async def close(self) -> None:
+        """Nothing is held: registrations stay until their sessions end."""
+
+
+def create(options: Mapping[str, Any]) -> Brokers:
+    """Make the workload from validated options."""
+    return Brokers(
+        brokers=options["brokers"],
+        group=min(options["group"], options["brokers"]),
+        stage=options["stage"],
+        read_fraction=options["read_fraction"],
+    )
+
+
+KIND = WorkloadKind(
+    "brokers",
+    "brokers register, send heartbeats, are fenced and replaced; linearizable registrations",
+    OPTIONS,
+    create,
+)
