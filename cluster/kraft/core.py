@@ -279,6 +279,9 @@ class RaftCore:
                 f"told that {leader_id} leads epoch {epoch}, in which {quorum.leader_id} does"
             )
         where = endpoint or self.endpoint_of(leader_id)
+        if leader_id == self.config.node_id and not quorum.is_voter:
+            # A replica with this id and another disk, lost since, led that epoch (KIP-853).
+            leader_id = NO_NODE
         if epoch > quorum.epoch:
             if leader_id not in {NO_NODE, self.config.node_id} and where is not None:
                 self.become_follower(epoch, leader_id, where, then)

@@ -6,7 +6,9 @@ import pytest
 
 from cluster.errors import ErrorCode
 from cluster.kraft.states import Follower
+from cluster.kraft.voters import VoterSet
 from cluster.log.control import VoterListener
+from cluster.ports import Endpoint
 from tests.kraft.dynamic import (
     add,
     add_request,
@@ -265,6 +267,26 @@ def test_a_wiped_voter_is_another_replica_until_it_is_replaced():
     assert ErrorCode.none == add(world, wiped)
     world.settle()
     assert wiped.client._quorum.is_voter
+
+
+def test_a_leader_that_lost_its_disk_hears_of_its_former_life_and_goes_on():
+    world, leader = dynamic_world()
+    lost = remove_request(leader)
+    world.voters = VoterSet(())
+    others = {
+        "bootstrap_servers": tuple(
+            Endpoint(n.node_id, "n", 9000 + n.node_id)
+            for n in world.nodes.values()
+            if n is not leader
+        )
+    }
+    world.commit(leader, "before")
+    leader.wipe()
+    leader.start(**others)
+    world.settle()
+    assert leader.fatal is None
+    assert ErrorCode.none == ask(world, world.elect(), lost)
+    assert ErrorCode.none == add(world, leader)
 
 
 def test_an_observer_joins_by_itself_and_replaces_its_lost_disk():
