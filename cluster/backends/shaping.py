@@ -24,6 +24,7 @@ from cluster.backends.hosts import HostProvider
 from cluster.backends.linkprobe import LinkProber
 from cluster.backends.linkrules import table_name
 from cluster.backends.shapes import PERFECT, missing_effects
+from cluster.backends.terms import HostAwayError
 
 _MARK = 0x6B70
 """Of packets that the shaper repeats, so that they are not queued again."""
@@ -117,19 +118,25 @@ class HostShaping:
     async def reapply(self, node: str) -> None:
         """Let a host's rules and its shaper be as the links prescribe. Raises BackendError."""
         async with self._locks[node]:
-            await self._lose(node)
-            orders = {
-                self._hosts[target].address: _order(shape)
-                for (source, target), shape in sorted(self._shapes.items())
-                if source == node and _needs_shaper(shape)
-            }
-            if orders or node in self._queued:
-                await self._shapers.ensure(node)
-                await self._shapers.ask(node, {"links": orders})
-                self._queued.add(node)
-                await self._queue_packets(node, tuple(orders))
-                if not orders:
-                    self._queued.discard(node)
+            try:
+                await self._reapply(node)
+            except HostAwayError:
+                return  # no packets come from it or reach it; `ensure` is called when it returns
+
+    async def _reapply(self, node: str) -> None:
+        await self._lose(node)
+        orders = {
+            self._hosts[target].address: _order(shape)
+            for (source, target), shape in sorted(self._shapes.items())
+            if source == node and _needs_shaper(shape)
+        }
+        if orders or node in self._queued:
+            await self._shapers.ensure(node)
+            await self._shapers.ask(node, {"links": orders})
+            self._queued.add(node)
+            await self._queue_packets(node, tuple(orders))
+            if not orders:
+                self._queued.discard(node)
 
     async def remove(self) -> None:
         """Take every rule away; for hosts that outlive the run. Raises BackendError."""

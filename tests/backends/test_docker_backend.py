@@ -17,7 +17,7 @@ from docker_cluster import docker_backend
 from fake_system import frame
 from waiting import eventually
 
-from cluster.backends.abilities import ClockSetting, DiskFault
+from cluster.backends.abilities import ClockSetting, DiskFault, LinkShape
 from cluster.backends.base import Ability, BackendError, Death, NodeState
 from cluster.backends.docker import engine
 from cluster.backends.docker.image import IMAGE_LABEL, ensure_image
@@ -180,6 +180,9 @@ def test_partitions_and_the_loss_of_a_container_compose(with_containers):
     async def body(backend: HostedBackend) -> None:
         view = View(backend)
         links = {("n1", "n2"), ("n2", "n1")}
+        shaping = backend.abilities().shaping
+        assert shaping is not None
+        await shaping.shape({("n2", "n1"): LinkShape(delay_ms=150)})
         lost = await inject(view, "container-kill", {"targets": "leader"})
         assert lost.verified, lost.detail
         assert lost.detail["containers"] == {"n2": False}
@@ -200,6 +203,9 @@ def test_partitions_and_the_loss_of_a_container_compose(with_containers):
         assert back.verified, back.detail
         for link in links:
             assert (await backend.measure_link(link)).works
+        slow = (await shaping.measure(("n2", "n1"))).round_trip_ms
+        assert slow is not None
+        assert slow > 140, "its packets are delayed again"
 
         await inject(view, "container-kill", {"targets": "leader"})
         view.active.clear()  # as if it had been cancelled

@@ -7,6 +7,7 @@ from collections.abc import Awaitable, Callable
 from pathlib import Path
 
 from cluster.backends.base import Backend
+from cluster.backends.docker.backend import DockerBackend
 from cluster.backends.local import LocalBackend
 from cluster.backends.sim import loop
 from cluster.backends.sim.backend import SimBackend
@@ -114,6 +115,19 @@ class LocalArm:
     def play(self, work: Callable[[Backend, Clock], Awaitable[None]], folder: Path, nodes: int):
         async def whole() -> None:
             backend = LocalBackend(KraftSystem(), folder, nodes, folder.name)
+            await work(backend, LoopClock(asyncio.get_running_loop()))
+
+        asyncio.run(whole())
+
+
+class DockerArm:
+    """Containers on a network of their own."""
+
+    name = "docker"
+
+    def play(self, work: Callable[[Backend, Clock], Awaitable[None]], folder: Path, nodes: int):
+        async def whole() -> None:
+            backend = DockerBackend(KraftSystem(), folder, nodes, folder.name)
             await work(backend, LoopClock(asyncio.get_running_loop()))
 
         asyncio.run(whole())

@@ -1,11 +1,15 @@
 """One plan file on every arm: same nodes, workloads, faults, interpreter, evidence and checkers."""
 
 import asyncio
+import os
+import secrets
 from pathlib import Path
 
 import pytest
 
 from checkers.verdict import Status
+from cluster.backends.base import BackendError
+from cluster.backends.docker import engine
 from cluster.systems.kraft import KraftSystem
 from harness import evidence
 from harness.campaign import Run, conduct
@@ -14,14 +18,33 @@ from harness.recorder import Recorder
 from harness.running import plan_document
 from results.pipeline import judge
 from results.store import RunStore
+from tests.conformance.arms import DockerArm
 
 PLAN = Path(__file__).parent / "plan.toml"
 
 
 @pytest.mark.parametrize("workload", ["register", "topics", "set"])
 def test_a_campaign_passes_on_every_arm(arm, workload, tmp_path):
+    passes(arm, workload, tmp_path)
+
+
+@pytest.mark.cluster
+def test_the_same_plan_passes_in_containers(tmp_path):
+    try:
+        engine.connect().close()
+    except BackendError as error:
+        if os.environ.get("CI") == "true":
+            pytest.fail(f"CI has no docker engine: {error}")
+        pytest.skip(str(error))
+    passes(DockerArm(), "register", tmp_path)
+
+
+def passes(arm, workload, tmp_path):
+    """Play the plan there; evidence and every check must be without fault."""
     plan = from_document(read_document(PLAN) | {"workload": workload})
-    store = RunStore.create(tmp_path, plan_document(plan, "run", "kraftprobe run"))
+    store = RunStore.create(
+        tmp_path, plan_document(plan, f"run-{secrets.token_hex(4)}", "kraftprobe run")
+    )
 
     with store.journal_writer() as journal:
 
