@@ -100,6 +100,8 @@ def told(probe: Probe) -> str:
     return (probe.reason or ("it works" if probe.possible else "its probe failed")) + remedy
 
 
+_NO_INVENTORY = "no hosts were named"
+_INVENTORY_REMEDY = "kraftprobe doctor --inventory FILE (docs/backends.md tells what it holds)"
 _ABILITIES = tuple(ability.value for ability in Ability)
 
 
@@ -116,8 +118,10 @@ def _probe_json(probe: Probe) -> dict[str, Any]:
 def _backend(name: str, inventory: str | None) -> Tried:
     document: dict[str, Any] = {"campaign": "doctor", "backend": name, "nodes": _NODES}
     document |= {"faults": [], "seed": 1}
-    if inventory is not None and name == "ssh":
-        document["inventory"] = inventory
+    if name == "ssh" and inventory is None:
+        nowhere = Probe(possible=False, reason=_NO_INVENTORY, remedy=_INVENTORY_REMEDY)
+        return Tried(nowhere, {}, dict.fromkeys(FAULTS, nowhere))
+    document["inventory"] = inventory
     return try_backend(from_document(document), tuple(FAULTS))
 
 

@@ -8,7 +8,8 @@ anything starts. What is wrong is told in one line that names the key, and the n
 |---|---|---|
 | `campaign` | name; runs are stored below it | file name |
 | `workload`, `workload_options` | what clients do | `register` |
-| `backend` | `local` (processes), `netns` (namespaces), `docker`, `sim` (virtual time) | `local` |
+| `backend` | where nodes run: `local`, `netns`, `docker`, `ssh`, `sim` (docs/backends.md) | `local` |
+| `inventory` | for `ssh`: file that names the hosts (`cluster.backends.ssh.inventory`) | none |
 | `nodes` | how many | 3 |
 | `node_settings` | Kafka configuration keys for every node | none |
 | `mutant` | a faulty variant of the node | none |
@@ -44,7 +45,7 @@ from workloads.base import Workload
 from workloads.registry import WorkloadError, workload_named
 
 VERSION = 1
-BACKENDS = ("local", "netns", "docker", "sim")
+BACKENDS = ("local", "netns", "docker", "ssh", "sim")
 _DERIVED = frozenset({"version", "run", "system", "checks", "versions", "command"})
 """Keys of a stored plan that are computed anew when it is run again."""
 _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,63}")
@@ -113,6 +114,8 @@ class Plan:
     schedule: tuple[Entry, ...]
     expectations: Mapping[str, Any] = field(default_factory=dict)
     skipped: tuple[Skipped, ...] = ()
+    inventory: Path | None = None
+    """Of the hosts of backend ssh."""
 
     @property
     def node_names(self) -> tuple[str, ...]:
@@ -126,6 +129,7 @@ class Plan:
             "campaign": self.campaign,
             "seed": self.seed,
             "backend": self.backend,
+            **({} if self.inventory is None else {"inventory": str(self.inventory)}),
             "nodes": self.nodes,
             "node_settings": dict(self.node_settings),
             "mutant": self.mutant,
@@ -167,7 +171,7 @@ def read_document(path: Path) -> dict[str, Any]:
 def from_document(document: Mapping[str, Any]) -> Plan:
     """Complete and check a plan. Raises PlanError with one line."""
     known = [*NUMBERS, "campaign", "backend", "workload", "workload_options", "node_settings"]
-    known += ["mutant", "faults", "schedule", "expectations", "skipped"]
+    known += ["mutant", "faults", "schedule", "expectations", "skipped", "inventory"]
     for key in document:
         if key not in known and key not in _DERIVED:
             raise PlanError(unknown("plan key", key, known))
@@ -199,6 +203,7 @@ def from_document(document: Mapping[str, Any]) -> Plan:
         schedule=schedule,
         expectations=_expectations(document, faults, numbers),
         skipped=_skipped(document.get("skipped", [])),
+        inventory=_inventory(document, backend),
     )
 
 
@@ -295,6 +300,17 @@ def _expectations(
         else:
             told[key] = _whole(f"expectations.{key}", value, 0, 10**9)
     return told
+
+
+def _inventory(document: Mapping[str, Any], backend: str) -> Path | None:
+    path = document.get("inventory")
+    if path is not None and not isinstance(path, str):
+        raise PlanError(f"inventory must be the path of a file, not {path!r}")
+    if backend == "ssh" and path is None:
+        raise PlanError("backend ssh needs an inventory of hosts: --inventory FILE")
+    if backend != "ssh" or path is None:
+        return None  # a plan may name one and be run elsewhere
+    return Path(path).absolute()
 
 
 def _skipped(rows: Any) -> tuple[Skipped, ...]:

@@ -13,6 +13,7 @@ from cluster.backends.cleanup import abandoned_mounts, clean, find_leftovers
 from cluster.backends.docker.engine import connect, engine_expected
 from cluster.backends.docker.leftovers import find_things, remove_things
 from cluster.backends.machine.mounts import unmount
+from cluster.backends.ssh.leftovers import abandoned_hosts, clean_host
 from harness.commands.options import runs_option
 from harness.doctor import examine, shortcomings, table, told
 from harness.errors import EXIT_USAGE
@@ -28,12 +29,13 @@ from harness.plan import BACKENDS
     multiple=True,
     help="Only this one; may be repeated.",
 )
-def doctor(*, as_json: bool, backends: tuple[str, ...]) -> int:
+@click.option("--inventory", metavar="FILE", help="Of the hosts of backend ssh.")
+def doctor(*, as_json: bool, backends: tuple[str, ...], inventory: str | None) -> int:
     """Say what works on this machine, each fault on each backend, found out by trying.
 
     Exit code 0 when campaigns can run on one of the backends here, else 2.
     """
-    found = examine(backends or BACKENDS)
+    found = examine(backends or BACKENDS, inventory)
     if as_json:
         click.echo(json.dumps(found.to_json(), indent=1))
     else:
@@ -73,9 +75,10 @@ def cleanup(runs: Path, run_id: str | None, *, everywhere: bool) -> int:
         if not unmount(mount):
             staying.append(mount)
             click.echo(f"kraftprobe: {mount.folder} stays mounted", err=True)
-    if not (leftovers or things or mounts):
+    hosts, unclean = _clean_hosts(runs, run_id)
+    if not (leftovers or things or mounts or hosts):
         click.echo("nothing was left behind")
-    return EXIT_USAGE if remaining or stubborn or staying else 0
+    return EXIT_USAGE if remaining or stubborn or staying or unclean else 0
 
 
 def _clean_containers(runs: Path | None, run_id: str | None) -> tuple[int, int]:
@@ -97,3 +100,17 @@ def _clean_containers(runs: Path | None, run_id: str | None) -> tuple[int, int]:
     for thing in staying:
         click.echo(f"kraftprobe: {thing.kind} {thing.name} stays", err=True)
     return len(things), len(staying)
+
+
+def _clean_hosts(runs: Path, run_id: str | None) -> tuple[int, int]:
+    """Clean the hosts behind ssh that runs used; how many there were, and how many stay unclean."""
+    hosts = list(abandoned_hosts(runs, run_id))
+    unclean = []
+    for host in hosts:
+        click.echo(f"cleaning {host.node} ({host.entry.where}) of run {host.run_id}")
+        if reason := clean_host(host):
+            click.echo(f"kraftprobe: {reason}", err=True)
+            unclean.append(host)
+    for stored in {host.stored for host in hosts} - {host.stored for host in unclean}:
+        stored.unlink()
+    return len(hosts), len(unclean)

@@ -24,6 +24,7 @@ _SEED_MAX = 2**31
 @click.option("--campaign", default=DEFAULT_CAMPAIGN, show_default=True, metavar="NAME|FILE")
 @click.option("--workload", metavar="NAME", help="What clients do.")
 @click.option("--backend", metavar="NAME", help="Where nodes run.")
+@click.option("--inventory", metavar="FILE", help="Of the hosts of backend ssh.")
 @click.option("--nodes", type=int, metavar="N")
 @click.option("--duration", "duration_s", type=float, metavar="S", help="Seconds with faults.")
 @click.option("--seed", type=int, metavar="N", help="Of schedule and operations.")
@@ -67,7 +68,16 @@ def compose(asked: Mapping[str, Any]) -> dict[str, Any]:
     """Lay what the command line says over the campaign's plan; draw a seed where none is told."""
     document = load(asked["campaign"])
     campaign = document.get("campaign")
-    for key in ("workload", "backend", "nodes", "duration_s", "seed", "rate_per_s", "concurrency"):
+    for key in (
+        "workload",
+        "backend",
+        "inventory",
+        "nodes",
+        "duration_s",
+        "seed",
+        "rate_per_s",
+        "concurrency",
+    ):
         if asked.get(key) is not None:
             document[key] = asked[key]
     if asked.get("mutant") is not None:

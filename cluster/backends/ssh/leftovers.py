@@ -1,0 +1,57 @@
+"""Hosts on which a killed harness left something: found by what its run folder says, and cleaned.
+
+A host cleans itself when no harness has spoken to it for `Inventory.grace_s`; this is for those who
+do not want to wait, and for hosts whose agent died, too.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+
+from cluster.backends.base import BackendError, NodeState
+from cluster.backends.processes import read_recorded, state_of
+from cluster.backends.ssh.inventory import HostEntry, Inventory
+
+HOSTS_FILE = "hosts.json"
+"""In the folder of a run that has something on hosts: its inventory."""
+
+
+@dataclass(frozen=True, slots=True)
+class AbandonedHost:
+    """A host on which a run may have left something."""
+
+    run_id: str
+    node: str
+    entry: HostEntry
+    inventory: Inventory
+    stored: Path
+    """The file that names it."""
+
+
+def abandoned_hosts(runs: Path, run_id: str | None = None) -> Iterator[AbandonedHost]:
+    """List the hosts of runs below `runs` whose harness is dead, or of this run whoever lives.
+
+    Raises BackendError when a stored inventory is damaged.
+    """
+    for stored in sorted({*runs.glob(HOSTS_FILE), *runs.glob(f"*/*/{HOSTS_FILE}")}):
+        folder = stored.parent.absolute()
+        recorded = list(read_recorded(folder))
+        harnesses = [one.identity for one in recorded if one.role == "harness"]
+        orphaned = all(state_of(identity) is NodeState.DEAD for identity in harnesses)
+        if folder.name == run_id or (run_id is None and orphaned):
+            inventory = Inventory.from_json(stored.read_text(encoding="utf-8"))
+            for number, entry in enumerate(inventory.hosts, 1):
+                yield AbandonedHost(folder.name, f"n{number}", entry, inventory, stored)
+
+
+def clean_host(host: AbandonedHost) -> str | None:
+    """Remove all that the run left on this host, and nothing else; says why if it cannot."""
+    from cluster.backends.ssh.provider import end_run  # noqa: PLC0415  (imports paramiko)
+
+    try:
+        end_run(host.entry, host.inventory, host.node, host.run_id)
+    except BackendError as error:
+        return str(error)
+    return None

@@ -1,0 +1,212 @@
+"""A host's agent at the end of an ssh connection that may be lost and come back.
+
+One channel stays open to the agent (`cluster.backends.ssh.agent`), so a request costs a round trip
+and no new process. Paramiko blocks: one thread reads, one writes; requests are futures that any
+thread or coroutine can wait for. When the connection is lost it is made again with growing pauses;
+requests under way are sent again and done once (the agent knows their numbers). When it does not
+come back in time (`Inventory.reconnect_s`), or the host now shows another key, every request fails
+with one line.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import json
+import queue
+import shlex
+import struct
+import threading
+import time
+from collections.abc import Callable, Sequence
+from concurrent.futures import Future
+from dataclasses import dataclass
+from typing import Any
+
+import paramiko
+
+from cluster.backends.ssh.connection import NotConnectedError, connect, open_channel
+from cluster.backends.ssh.inventory import HostEntry, Inventory
+from cluster.backends.terms import BackendError
+
+_PAUSE_S = 0.1
+_PAUSE_MAX_S = 2.0
+_LENGTHS = struct.Struct(">II")
+
+
+@dataclass(frozen=True, slots=True)
+class Answer:
+    """What the agent says to a request."""
+
+    fields: dict[str, Any]
+    payload: bytes
+
+
+@dataclass(slots=True)
+class _Request:
+    message: bytes
+    future: Future[Answer]
+
+
+class Session:
+    """See the module. `open` blocks; `call` is for coroutines, `call_now` for threads."""
+
+    def __init__(
+        self, node: str, entry: HostEntry, inventory: Inventory, relay: Sequence[str]
+    ) -> None:
+        self.node = node
+        self.who = f"host {node} ({entry.where})"
+        self.ended: Future[None] = Future()
+        """Done when the session was closed."""
+        self.reconnects = 0
+        """How often a lost connection was made again."""
+        self._entry = entry
+        self._inventory = inventory
+        self._relay = shlex.join(relay)
+        self._lock = threading.Lock()
+        self._waiting: dict[int, _Request] = {}
+        self._number = 0
+        self._writing: queue.SimpleQueue[bytes | None] = queue.SimpleQueue()
+        self._client: paramiko.SSHClient | None = None
+        self._channel: paramiko.Channel | None = None
+        self._closed = False
+        self._failure: BackendError | None = None
+
+    def open(self, client: paramiko.SSHClient) -> None:
+        """Join the agent over this connection, which is the session's from here on."""
+        self._join(client)
+        for act in (self._read_forever, self._write_forever):
+            threading.Thread(target=act, name=f"ssh-{self.node}", daemon=True).start()
+
+    async def call(
+        self, do: str, payload: bytes = b"", *, timeout_s: float | None = None, **fields: Any
+    ) -> Answer:
+        """Ask the agent. Raises BackendError when it refuses or the connection is lost."""
+        future = self._submit(do, payload, fields)
+        try:
+            async with asyncio.timeout(timeout_s):
+                return await asyncio.wrap_future(future)
+        except TimeoutError:
+            raise BackendError(f"{self.who} does not answer within {timeout_s:g} s") from None
+
+    def call_now(self, do: str, *, timeout_s: float, **fields: Any) -> Answer:
+        """Ask the agent without an event loop. Raises BackendError."""
+        try:
+            return self._submit(do, b"", fields).result(timeout_s)
+        except TimeoutError:
+            raise BackendError(f"{self.who} does not answer within {timeout_s:g} s") from None
+
+    def close(self) -> None:
+        """End the connection; what waits fails. Idempotent."""
+        self._closed = True
+        if not self.ended.done():
+            self.ended.set_result(None)
+        self._fail(BackendError(f"{self.who}: the connection was closed"))
+        self._writing.put(None)
+        if self._client is not None:
+            self._client.close()
+
+    # -- threads ---------------------------------------------------------------------------------
+
+    def _submit(self, do: str, payload: bytes, fields: dict[str, Any]) -> Future[Answer]:
+        future: Future[Answer] = Future()
+        with self._lock:
+            if self._failure is not None:
+                raise self._failure
+            self._number += 1
+            seen = min(self._waiting, default=self._number) - 1
+            header = json.dumps({"id": self._number, "seen": seen, "do": do, **fields}).encode()
+            message = _LENGTHS.pack(len(header), len(payload)) + header + payload
+            self._waiting[self._number] = _Request(message, future)
+            self._writing.put(message)
+        return future
+
+    def _write_forever(self) -> None:
+        while (message := self._writing.get()) is not None:
+            # What cannot be written is sent again once the reader has noticed and reconnected.
+            with contextlib.suppress(OSError, EOFError, paramiko.SSHException):
+                channel = self._channel
+                if channel is not None:
+                    channel.sendall(message)
+
+    def _read_forever(self) -> None:
+        while not self._closed:
+            try:
+                self._read_answers()
+            except (OSError, EOFError, paramiko.SSHException) as error:
+                if self._closed:
+                    return
+                try:
+                    self._reconnect(error)
+                except BackendError as failure:
+                    self._fail(failure)
+                    return
+
+    def _read_answers(self) -> None:
+        channel = self._channel
+        assert channel is not None, "joined"
+        while True:
+            header_bytes, payload_bytes = _LENGTHS.unpack(_exactly(channel.recv, _LENGTHS.size))
+            fields = json.loads(_exactly(channel.recv, header_bytes))
+            payload = _exactly(channel.recv, payload_bytes)
+            with self._lock:
+                request = self._waiting.pop(fields["id"], None)
+            if request is None or not request.future.set_running_or_notify_cancel():
+                continue
+            if "error" in fields:
+                refused = BackendError(f"{self.node}: {fields['error']}")
+                request.future.set_exception(refused)
+            else:
+                request.future.set_result(Answer(fields, payload))
+
+    def _reconnect(self, lost: BaseException) -> None:
+        """Connect again with growing pauses. Raises BackendError when that is hopeless."""
+        deadline_s, pause_s = time.monotonic() + self._inventory.reconnect_s, _PAUSE_S
+        reason = " ".join(str(lost).split()) or "the connection ended"
+        while not self._closed:
+            try:
+                self._join(connect(self._entry, self._inventory, self.node))
+            except NotConnectedError as error:
+                reason = str(error)
+                if error.final:
+                    raise
+            except (OSError, EOFError, paramiko.SSHException) as error:
+                reason = " ".join(str(error).split()) or type(error).__name__
+            else:
+                self.reconnects += 1
+                with self._lock:
+                    for request in self._waiting.values():
+                        self._writing.put(request.message)
+                return
+            if time.monotonic() + pause_s > deadline_s:
+                raise BackendError(
+                    f"{self.who}: the connection was lost and did not come back within "
+                    f"{self._inventory.reconnect_s:g} s: {reason}"
+                )
+            time.sleep(pause_s)
+            pause_s = min(2 * pause_s, _PAUSE_MAX_S)
+
+    def _join(self, client: paramiko.SSHClient) -> None:
+        if self._client is not None:
+            self._client.close()
+        self._client = client
+        self._channel = open_channel(client, self._relay)
+
+    def _fail(self, failure: BackendError) -> None:
+        with self._lock:
+            self._failure = self._failure or failure
+            waiting, self._waiting = self._waiting, {}
+        for request in waiting.values():
+            if request.future.set_running_or_notify_cancel():
+                request.future.set_exception(failure)
+
+
+def _exactly(receive: Callable[[int], bytes], count: int) -> bytes:
+    """Read that many bytes. Raises EOFError when the stream ends before."""
+    parts = bytearray()
+    while len(parts) < count:
+        part = receive(min(count - len(parts), 1 << 20))
+        if not part:
+            raise EOFError("the connection ended")
+        parts += part
+    return bytes(parts)

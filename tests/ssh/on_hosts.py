@@ -1,0 +1,86 @@
+"""What tests do over ssh, run as a script in the hub's namespace: SCENARIO INVENTORY."""
+
+import asyncio
+import sys
+import tempfile
+from pathlib import Path
+
+from cluster.backends.base import BackendError
+from cluster.backends.ssh.inventory import read_inventory
+from cluster.backends.ssh.provider import SshProvider
+
+NODES = ("n1", "n2", "n3")
+
+
+async def lost_and_found(provider):
+    """The caller ends all connections to n1 when it reads "running"."""
+    hosts = await provider.create(NODES)
+    folder = hosts["n1"].folder
+    command = ("sh", "-c", f"echo once >> {folder}.count; sleep 2; echo done")
+    process = await provider.start("n1", ("sleep", "60"), {}, "stdout.log")
+    running = asyncio.ensure_future(hosts["n1"].run(command))
+    await asyncio.sleep(0.5)
+    print("running", flush=True)
+    done = await running
+    counted = await hosts["n1"].run(("cat", f"{folder}.count"))
+    session = provider._sessions["n1"]
+    print(done.stdout.decode().strip(), counted.stdout.decode().split(), session.reconnects)
+    print(await process.state(), flush=True)
+    await process.send(9)
+    print(await process.wait())
+
+
+async def own_address(provider):
+    hosts = await provider.create(NODES)
+    for script in ("drop 10.0.0.254", "drop { 10.0.0.254, 10.0.0.2 }"):
+        try:
+            await hosts["n1"].run(("nft", "-f", "-"), stdin=script.encode())
+        except BackendError as error:
+            print(error)
+    print((await hosts["n1"].run(("nft", "add", "table", "inet", "x"))).exit_code)
+    await hosts["n1"].run(("nft", "delete", "table", "inet", "x"))
+
+
+async def files(provider):
+    hosts = await provider.create(("n1",))
+    await provider.put("n1", {"a/b.txt": b"\x00\xff", "c": b""})
+    for outside in ("../../../../etc/kraftprobe", "/etc/kraftprobe", "../n2/c"):
+        try:
+            await provider.put("n1", {outside: b"bad"})
+        except BackendError as error:
+            print("refused", error)
+    with tempfile.TemporaryDirectory() as folder:
+        await provider.fetch("n1", Path(folder))
+        print(names(folder))
+        print((Path(folder) / "a/b.txt").read_bytes())
+    print((await hosts["n1"].run(("sh", "-c", "exit 7"))).exit_code)
+    try:
+        await hosts["n1"].run(("sleep", "9"), timeout_s=0.2)
+    except BackendError as error:
+        print(error)
+
+
+def names(folder):
+    return sorted(path.name for path in Path(folder).rglob("*"))
+
+
+async def hold(provider):
+    await provider.create(NODES)
+    await provider.start("n1", ("sleep", "60"), {}, "stdout.log")
+    print("held", flush=True)
+    await asyncio.sleep(60)
+
+
+async def main(scenario, inventory):
+    with tempfile.TemporaryDirectory() as folder:
+        provider = SshProvider(read_inventory(Path(inventory)), Path(folder), f"trial-{scenario}")
+        try:
+            await globals()[scenario](provider)
+        except BackendError as error:
+            print(f"BackendError: {error}")
+        finally:
+            await provider.tear_down()
+
+
+if __name__ == "__main__":
+    asyncio.run(main(*sys.argv[1:]))

@@ -1,0 +1,99 @@
+"""Whole campaigns on hosts behind ssh, and what a killed one leaves there."""
+
+import json
+import time
+
+import pytest
+
+pytestmark = [pytest.mark.cluster]
+
+PLAN = """
+backend = "ssh"
+duration_s = 9
+rate_per_s = 60
+concurrency = 9
+seed = 4
+[expectations]
+min_operations = 60
+leader_changes = 1
+[[schedule]]
+at_s = 1
+fault = "partition"
+parameters = { shape = "isolate-leader" }
+for_s = 4
+[[schedule]]
+at_s = 6
+fault = "kill"
+parameters = { targets = "leader" }
+for_s = 2
+"""
+
+
+def start(lab, name, inventory):
+    plan = lab.folder / f"{name}.toml"
+    plan.write_text(PLAN)
+    return lab.kraftprobe(
+        *("run", "--campaign", plan, "--inventory", inventory, "--runs", lab.folder / "runs"),
+        *("--no-report", "--spark-master", "local[1]"),
+    )
+
+
+def wait_for_fault(lab, name):
+    """Wait until the campaign's first fault is in force; its run folder."""
+    deadline = time.monotonic() + 150
+    while time.monotonic() < deadline:
+        for journal in (lab.folder / "runs" / name).glob("*/history.jsonl"):
+            if '"verified":true' in journal.read_text():
+                return journal.parent
+        time.sleep(0.1)
+    raise AssertionError(f"{name}: no fault bit")
+
+
+@pytest.mark.spark
+def test_a_campaign_with_partition_and_kill_passes_and_leaves_nothing(lab):
+    process = start(lab, "whole", lab.inventory())
+    stdout, stderr = process.communicate(timeout=150)
+    assert process.returncode == 0, stdout + stderr
+    (run,) = (lab.folder / "runs/whole").iterdir()
+    verified = json.loads((run / "results.json").read_text())["checks"][4]["statistics"]
+    assert verified["faults_verified"] == {"kill": 1, "partition": 1}
+    for node in lab.nodes:
+        assert (run / "nodes" / node / "trace.jsonl").stat().st_size > 0
+        assert (run / "nodes" / node / "stdout.log").exists()
+    assert not (run / "hosts.json").exists()
+    assert lab.traces() == []
+
+
+def test_a_host_that_is_lost_for_good_ends_the_run_with_one_line(lab):
+    inventory = lab.inventory("short.toml", top="reconnect_s = 1\ngrace_s = 3")
+    process = start(lab, "lost", inventory)
+    wait_for_fault(lab, "lost")
+    lab.stop_sshd("n3")
+    try:
+        _, stderr = process.communicate(timeout=150)
+        assert process.returncode == 2, stderr
+        last = stderr.splitlines()[-1]
+        assert last.startswith("kraftprobe: ")
+        assert "host n3 (root@10.0.0.3:22): the connection was lost and did not come back" in last
+        assert "Traceback" not in stderr
+    finally:
+        lab.start_sshd("n3")
+    deadline = time.monotonic() + 20
+    while lab.labelled() and time.monotonic() < deadline:
+        time.sleep(0.2)
+    assert lab.labelled() == []
+
+
+def test_cleanup_restores_the_hosts_of_a_killed_harness(lab):
+    process = start(lab, "killed", lab.inventory())
+    run = wait_for_fault(lab, "killed")
+    process.kill()
+    process.communicate()
+    assert any("dropped" in one for one in lab.traces())
+    cleanup = lab.kraftprobe("cleanup", "--runs", lab.folder / "runs")
+    stdout, stderr = cleanup.communicate(timeout=60)
+    assert cleanup.returncode == 0, stderr
+    assert f"cleaning n1 (root@10.0.0.1:22) of run {run.name}" in stdout
+    assert lab.traces() == []
+    again = lab.kraftprobe("cleanup", "--runs", lab.folder / "runs")
+    assert again.communicate(timeout=60)[0] == "nothing was left behind\n"
