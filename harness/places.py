@@ -74,12 +74,12 @@ def _say(line: str) -> None:
 
 def _ssh(plan: Plan, system: System, run_folder: Path) -> Backend:
     # Paramiko takes a fifth of a second to import.
+    from cluster.backends.ssh.backend import SshBackend  # noqa: PLC0415
     from cluster.backends.ssh.inventory import read_inventory  # noqa: PLC0415
-    from cluster.backends.ssh.provider import SshProvider  # noqa: PLC0415
 
     assert plan.inventory is not None, "the plan was checked"
-    provider = SshProvider(read_inventory(plan.inventory), run_folder, run_folder.name)
-    return HostedBackend(provider, system, run_folder, plan.nodes, run_folder.name)
+    inventory = read_inventory(plan.inventory)
+    return SshBackend(inventory, system, run_folder, plan.nodes, run_folder.name)
 
 
 REAL_BACKENDS: Mapping[str, Callable[[Plan, System, Path], Backend]] = {

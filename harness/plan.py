@@ -8,7 +8,7 @@ anything starts. What is wrong is told in one line that names the key, and the n
 |---|---|---|
 | `campaign` | name; runs are stored below it | file name |
 | `workload`, `workload_options` | what clients do | `register` |
-| `backend` | where nodes run: `local`, `netns`, `docker`, `ssh`, `sim` (docs/backends.md) | `local` |
+| `backend` | where nodes run: `local`, `netns`, `docker`, `ssh` or `sim` | `local` |
 | `inventory` | for `ssh`: file that names the hosts (`cluster.backends.ssh.inventory`) | none |
 | `nodes` | how many | 3 |
 | `node_settings` | Kafka configuration keys for every node | none |
@@ -19,7 +19,7 @@ anything starts. What is wrong is told in one line that names the key, and the n
 | `concurrency` | client workers; the first ones are pinned to one node each | 15 |
 | `operation_timeout_ms` | after which an operation is indeterminate | 800 |
 | `faults` | kinds of fault that must come | kill, pause, partition |
-| `schedule` | options (`quiet_s`, `fault_s`: [least, most]) or a list of entries | random |
+| `schedule` | a list of entries, or options of a random one (`RandomSchedule`) | random |
 | `skipped` | what an earlier run had to leave out, never written by hand | none |
 | `expectations` | `min_operations`, `faults`, `leader_changes`, else UNDER-EXERCISED | by rate |
 """
@@ -271,16 +271,19 @@ def _random_options(scheduled: Any) -> RandomSchedule:
     if not isinstance(scheduled, dict):
         raise PlanError("schedule must be a table of options or a list of entries")
     ranges = {"quiet_s": RandomSchedule().quiet_s, "fault_s": RandomSchedule().fault_s}
+    nested = _bounded("schedule.nested", scheduled.get("nested", 0), 0, 1)
     for key, value in scheduled.items():
+        if key == "nested":
+            continue
         if key not in ranges:
-            raise PlanError(unknown("key of schedule", key, ranges))
+            raise PlanError(unknown("key of schedule", key, (*ranges, "nested")))
         if not isinstance(value, list) or len(value) != 2:
             raise PlanError(f"schedule.{key} must be [least, most] in seconds")
         low, high = (_bounded(f"schedule.{key}", part, 0.1, 86_400) for part in value)
         if low > high:
             raise PlanError(f"schedule.{key}: the least is above the most")
         ranges[key] = (low, high)
-    return RandomSchedule(**ranges)
+    return RandomSchedule(**ranges, nested=nested)
 
 
 def _expectations(

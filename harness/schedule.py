@@ -6,8 +6,12 @@ random; either way it is stored in the run's plan, so that a run can be repeated
 after the way of drawing has changed.
 
 A random schedule has quiet times between faults, in which the quorum can recover, and never two
-faults at a time. It holds every kind of fault that the plan names at least once; the first time a
-kind comes it is aimed at the leader, where the kind can be, since that is where most can break.
+faults at a time, unless it is told to nest: then some faults have another one inside, of another
+kind, which begins later and is healed before. Whether that may act on its node in the state that
+it finds is decided then (`nemeses.legality`); where it may not it is journaled as refused.
+
+It holds every kind of fault that the plan names at least once; the first time a kind comes it is
+aimed at the leader, where the kind can be, since that is where most can break.
 """
 
 from __future__ import annotations
@@ -58,6 +62,8 @@ class RandomSchedule:
     """Shortest and longest quiet time between two faults."""
     fault_s: tuple[float, float] = (4.0, 7.0)
     """Shortest and longest fault. A follower needs about 3 s to miss its leader and elect."""
+    nested: float = 0.0
+    """Share of faults that have another one inside, 0 to 1."""
 
 
 def draw(
@@ -101,7 +107,23 @@ def draw(
         parameters = _parameters(random, kind, nodes, aim_at_leader=kind not in seen)
         seen.add(kind)
         entries.append(Entry(round(at_s, 3), kind, parameters, round(for_s, 3)))
+        if options.nested and random.random() < options.nested:
+            entries += _inside(random, entries[-1], kinds, nodes)
         at_s += for_s + _between(random, options.quiet_s, slack)
+
+
+def _inside(
+    random: Random, outer: Entry, kinds: Sequence[str], nodes: tuple[str, ...]
+) -> list[Entry]:
+    """Draw a fault of another kind that begins and ends while the outer one is in force."""
+    others = [kind for kind in kinds if kind != outer.fault]
+    if not others:
+        return []
+    kind = random.choice(others)
+    at_s = outer.at_s + outer.for_s * random.uniform(0.15, 0.35)
+    for_s = outer.for_s * random.uniform(0.3, 0.5)
+    parameters = _parameters(random, kind, nodes, aim_at_leader=False)
+    return [Entry(round(at_s, 3), kind, parameters, round(for_s, 3))]
 
 
 def _between(random: Random, bounds: tuple[float, float], slack: float) -> float:

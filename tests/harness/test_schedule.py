@@ -99,3 +99,24 @@ def test_steps_heal_before_they_inject_at_the_same_moment():
 
 def test_a_fault_of_no_length_is_injected_before_it_is_healed():
     assert [s.verb for s in steps((Entry(1.0, "restart", {}, 0.0),))] == ["inject", "heal"]
+
+
+@given(st.integers(0, 2**32))
+@settings(max_examples=50, deadline=None)
+def test_a_nested_fault_is_of_another_kind_and_healed_before_the_outer_one(seed):
+    kinds = ("kill", "pause", "partition")
+    entries = schedule(seed, kinds, 120, RandomSchedule(nested=1.0))
+    outer, inner = entries[::2], entries[1::2]
+    assert len(outer) == len(inner)
+    for out, within in zip(outer, inner, strict=True):
+        assert within.fault != out.fault
+        assert out.at_s < within.at_s
+        assert within.at_s + within.for_s < out.at_s + out.for_s
+    for before, after in itertools.pairwise(outer):
+        assert after.at_s > before.at_s + before.for_s
+
+
+def test_one_kind_alone_cannot_nest():
+    entries = schedule(3, ("kill",), 60, RandomSchedule(nested=1.0))
+    for before, after in itertools.pairwise(entries):
+        assert after.at_s > before.at_s + before.for_s

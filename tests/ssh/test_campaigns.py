@@ -38,10 +38,11 @@ def start(lab, name, inventory):
     )
 
 
-def wait_for_fault(lab, name):
+def wait_for_fault(lab, name, process):
     """Wait until the campaign's first fault is in force; its run folder."""
     deadline = time.monotonic() + 150
     while time.monotonic() < deadline:
+        assert process.poll() is None, process.communicate()
         for journal in (lab.folder / "runs" / name).glob("*/history.jsonl"):
             if '"verified":true' in journal.read_text():
                 return journal.parent
@@ -67,7 +68,7 @@ def test_a_campaign_with_partition_and_kill_passes_and_leaves_nothing(lab):
 def test_a_host_that_is_lost_for_good_ends_the_run_with_one_line(lab):
     inventory = lab.inventory("short.toml", top="reconnect_s = 1\ngrace_s = 3")
     process = start(lab, "lost", inventory)
-    wait_for_fault(lab, "lost")
+    wait_for_fault(lab, "lost", process)
     lab.stop_sshd("n3")
     try:
         _, stderr = process.communicate(timeout=150)
@@ -86,7 +87,7 @@ def test_a_host_that_is_lost_for_good_ends_the_run_with_one_line(lab):
 
 def test_cleanup_restores_the_hosts_of_a_killed_harness(lab):
     process = start(lab, "killed", lab.inventory())
-    run = wait_for_fault(lab, "killed")
+    run = wait_for_fault(lab, "killed", process)
     process.kill()
     process.communicate()
     assert any("dropped" in one for one in lab.traces())

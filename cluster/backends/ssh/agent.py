@@ -20,6 +20,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import hashlib
 import io
 import json
 import os
@@ -323,16 +324,29 @@ def clean(folder: str, run: str, *, keep: bool = False) -> None:
             with contextlib.suppress(ProcessLookupError):
                 os.kill(pid, signal.SIGKILL)
         time.sleep(0.02)
-    table = "kraftprobe_" + "".join(c if c.isalnum() and c.isascii() else "_" for c in run)[:200]
-    if shutil.which("nft"):
-        script = f"add table inet {table}\ndelete table inet {table}\n"
-        subprocess.run(["nft", "-f", "-"], input=script.encode(), capture_output=True)
+    unfilter(run)
     for point in reversed(mounts_below(folder)):
         subprocess.run(["umount", "-l", point], capture_output=True)
     for device in loops_below(folder):
         subprocess.run(["losetup", "-d", device], capture_output=True)
     if not keep:
         shutil.rmtree(folder, ignore_errors=True)
+
+
+def unfilter(run: str) -> None:
+    """Take the run's packet filters away, as `linkrules` and `shaping` name them."""
+    table = "kraftprobe_" + "".join(c if c.isalnum() and c.isascii() else "_" for c in run)[:200]
+    if shutil.which("nft"):
+        listed = subprocess.run(["nft", "list", "tables", "inet"], capture_output=True, text=True)
+        for line in listed.stdout.splitlines():
+            name = line.split()[-1]
+            if name == table or name.startswith(table + "_shape_"):
+                subprocess.run(["nft", "delete", "table", "inet", name], capture_output=True)
+    chain = f"kraftprobe_{hashlib.sha256(run.encode()).hexdigest()[:12]}"
+    for tool in ("iptables", "ip6tables"):
+        if shutil.which(tool):
+            for words in (["-D", "OUTPUT", "-j", chain], ["-F", chain], ["-X", chain]):
+                subprocess.run([tool, "-w", "-t", "mangle", *words], capture_output=True)
 
 
 def shares_network(pid: int, own: str) -> bool:
