@@ -173,7 +173,9 @@ def test_doctor_tells_its_findings_as_json():
         assert found["backends"][name]["possible"]
     for backend in found["backends"].values():
         assert set(backend["faults"]) == set(FAULTS)
-        assert set(backend["abilities"]) == {"processes", "signals", "links"}
+    abilities = found["backends"]["local"]["abilities"]
+    assert set(abilities) == {"processes", "signals", "links"}
+    assert "--inventory FILE" in found["backends"]["ssh"]["remedy"]
     for fault in ("kill", "pause", "restart", "partition"):
         assert found["backends"]["local"]["faults"][fault]["possible"]
 
