@@ -7,4 +7,5 @@ from tests.clients.nodes import Nodes
 def nodes(tmp_path_factory):
     """Three live nodes for the whole session."""
     with Nodes(tmp_path_factory.mktemp("nodes")) as running:
+        running.wait_until_registered()
         yield running

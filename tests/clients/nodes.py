@@ -55,7 +55,8 @@ class Nodes:
 
     def trace(self, node: int) -> list[dict]:
         path = self.node_folder(node) / "trace.jsonl"
-        return [json.loads(line) for line in path.read_text().splitlines()]
+        whole, _, _ = path.read_text().rpartition("\n")  # its last line may be half written
+        return [json.loads(line) for line in whole.splitlines()]
 
     def stderr(self, node: int) -> str:
         return (self.node_folder(node) / "stderr").read_text()
@@ -101,6 +102,17 @@ class Nodes:
                     break
                 assert time.monotonic() < deadline, f"node {node} does not listen"
                 time.sleep(0.02)
+
+    def wait_until_registered(self) -> None:
+        """Wait until every broker has been unfenced."""
+        deadline = time.monotonic() + TIMEOUT_S
+        for node in self.client_ports:
+            while not any(
+                line["e"] == "broker-state" and line["state"] == "running"
+                for line in self.trace(node)
+            ):
+                assert time.monotonic() < deadline, f"broker {node} is not unfenced"
+                time.sleep(0.05)
 
     def __enter__(self) -> Self:
         for node in self.client_ports:
