@@ -15,7 +15,7 @@ import click
 from cluster.names import unknown
 from harness.commands.dump import log, snapshot
 from harness.commands.judge import check, gate, report
-from harness.commands.listing import list_
+from harness.commands.listing import campaign, list_
 from harness.commands.machine import cleanup, doctor
 from harness.commands.run import run
 from harness.commands.sim import replay, shrink, sim
@@ -102,6 +102,7 @@ for _command in (
     doctor,
     cleanup,
     list_,
+    campaign,
     log,
     snapshot,
 ):

@@ -16,6 +16,13 @@ def campaign_names() -> tuple[str, ...]:
     return tuple(sorted(path.stem for path in _FOLDER.glob("*.toml")))
 
 
+def text_of(name: str) -> str:
+    """Return a campaign's file as it is, to be copied and changed. Raises PlanError."""
+    if name not in campaign_names():
+        raise PlanError(unknown("campaign", name, campaign_names()))
+    return (_FOLDER / f"{name}.toml").read_text(encoding="utf-8")
+
+
 def load(name: str) -> dict[str, Any]:
     """Read the plan of a campaign by name, or of a file by path. Raises PlanError."""
     if name in campaign_names():

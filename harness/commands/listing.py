@@ -11,8 +11,9 @@ from rich.table import Table
 from rich.text import Text
 
 from cluster.mutants import MUTANTS
-from harness.campaigns import campaign_names, load
+from harness.campaigns import campaign_names, load, text_of
 from harness.commands.options import runs_option
+from harness.errors import UsageError
 from nemeses.registry import FAULTS
 from results.files import StoreError
 from results.store import RunStore, list_runs
@@ -36,7 +37,31 @@ def list_(kind: str, runs: Path) -> int:
         "mutants": lambda: [(mutant.id, mutant.title) for mutant in MUTANTS.values()],
     }
     for name, title in rows[kind]():
-        click.echo(f"{name:<12} {title}")
+        click.echo(f"{name:<14} {title}")
+    return 0
+
+
+@click.command()
+@click.argument("name", metavar="NAME")
+@click.option(
+    "--copy",
+    "target",
+    type=click.Path(path_type=Path, dir_okay=False),
+    metavar="FILE",
+    help="Write it there instead, to be changed and run; a file that exists is left as it is.",
+)
+def campaign(name: str, target: Path | None) -> int:
+    """Print a named campaign: a plan in TOML."""
+    text = text_of(name)
+    if target is None:
+        click.echo(text, nl=False)
+        return 0
+    try:
+        with target.open("x", encoding="utf-8") as file:
+            file.write(text)
+    except FileExistsError as error:
+        raise UsageError(f"{target} exists already") from error
+    click.echo(f"{target}: run it with kraftprobe run --campaign {target}")
     return 0
 
 

@@ -11,9 +11,10 @@ from click.testing import CliRunner
 from checkers.history import Event, EventType
 from cluster.backends.base import Probe
 from harness import doctor, places, running
+from harness.campaigns import campaign_names, load
 from harness.cli import main
 from harness.commands import run as run_command
-from harness.plan import BACKENDS
+from harness.plan import BACKENDS, from_document, read_document
 from harness.running import repeat_command
 from harness.trial import Tried
 from nemeses.registry import FAULTS
@@ -159,16 +160,44 @@ def test_list_tells_what_a_plan_can_name(kind):
     assert any(line.startswith(expected[kind]) for line in result.stdout.splitlines())
 
 
+def test_a_campaign_can_be_copied_and_is_the_same_plan(tmp_path):
+    copy = tmp_path / "mine.toml"
+    assert kraftprobe("campaign", "standard", "--copy", copy).exit_code == 0
+    assert copy.read_text() == kraftprobe("campaign", "standard").stdout
+    assert read_document(copy) == load("standard")
+
+
+def test_a_copy_never_replaces_a_file(tmp_path):
+    mine = tmp_path / "mine.toml"
+    mine.write_text("nodes = 3")
+    assert "exists already" in one_line_on_stderr(kraftprobe("campaign", "smoke", "--copy", mine))
+    assert mine.read_text() == "nodes = 3"
+
+
+def test_an_unknown_campaign_is_one_line():
+    assert "did you mean 'smoke'" in one_line_on_stderr(kraftprobe("campaign", "smok"))
+
+
+@pytest.mark.parametrize("name", campaign_names())
+def test_every_named_campaign_is_a_plan_that_gives_each_fault_its_turn(name):
+    plan = from_document({**load(name), "seed": 1})
+    assert plan.campaign == name
+    assert {entry.fault for entry in plan.schedule} == set(plan.faults)
+    assert set(plan.expectations["faults"]) == set(plan.faults)
+
+
 def test_list_of_no_runs_says_so(tmp_path):
     assert kraftprobe("list", "--runs", tmp_path).stdout == f"no runs in {tmp_path}\n"
 
 
 def test_doctor_tells_its_findings_as_json():
-    result = kraftprobe("doctor", "--json")
+    looked_at = ("local", "sim", "ssh")
+    asked = [word for backend in looked_at for word in ("--backend", backend)]
+    result = kraftprobe("doctor", "--json", *asked)
     assert result.exit_code == 0, result.output
     found = json.loads(result.stdout)
     assert found["can_run"]
-    assert set(found["backends"]) == set(BACKENDS)
+    assert set(found["backends"]) == set(looked_at) < set(BACKENDS)
     for name in ("local", "sim"):
         assert found["backends"][name]["possible"]
     for backend in found["backends"].values():
