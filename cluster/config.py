@@ -16,6 +16,14 @@ from typing import Any, Final
 
 from cluster.names import unknown
 from cluster.ports import Endpoint
+from cluster.protocol.frames import DEFAULT_MAX_FRAME_BYTES
+from cluster.security import settings as security_settings
+from cluster.security.settings import (
+    ListenerSecurity,
+    SecuritySettingsError,
+    listener_key,
+    parse_security,
+)
 
 CONTROLLER_ROLE: Final = "controller"
 BROKER_ROLE: Final = "broker"
@@ -81,6 +89,16 @@ class NodeConfig:
     kraftprobe_log_clean_interval_ms: int
     """How often snapshots and log are cleaned; a constant in Kafka."""
     kraftprobe_trace_file: Path | None
+    kraftprobe_metrics_listener: tuple[str, int] | None
+    socket_request_max_bytes: int
+    max_connections: int
+    """Of each listener."""
+    max_connections_per_ip: int
+    connections_max_idle_ms: int
+    kraftprobe_handshake_timeout_ms: int
+    kraftprobe_buffered_max_bytes: int
+    security: Mapping[str, ListenerSecurity]
+    """By listener."""
 
     def advertised(self, controller: bool) -> Endpoint | None:  # noqa: FBT001 - the type of listener
         """Return where this node is reached on its first listener of one type, if it has one."""
@@ -224,6 +242,13 @@ _KEYS: Final[Mapping[str, tuple[Callable[[str], Any], Any]]] = {
     "kraftprobe.brokers": (_endpoints, ()),
     "kraftprobe.log.clean.interval.ms": (_whole_number(1), 60_000),
     "kraftprobe.trace.file": (_path, None),
+    "kraftprobe.metrics.listener": (_host_and_port, None),
+    "socket.request.max.bytes": (_whole_number(1), DEFAULT_MAX_FRAME_BYTES),
+    "max.connections": (_whole_number(1), 1000),
+    "max.connections.per.ip": (_whole_number(1), 2**31 - 1),
+    "connections.max.idle.ms": (_whole_number(1), 600_000),
+    "kraftprobe.handshake.timeout.ms": (_whole_number(1), 10_000),
+    "kraftprobe.buffered.max.bytes": (_whole_number(1, 2**63 - 1), 4 * DEFAULT_MAX_FRAME_BYTES),
 }
 
 
@@ -253,7 +278,16 @@ def parse_config(text: str, source: str) -> NodeConfig:
             raise ConfigError(f"{source}: {key}: {error}") from error
     if values["advertised.listeners"] is None:
         values["advertised.listeners"] = values["listeners"]
-    config = NodeConfig(**{key.replace(".", "_"): value for key, value in values.items()})
+    try:
+        security = parse_security(
+            properties,
+            [listener.name for listener in values["listeners"]],
+            values["controller.listener.names"],
+        )
+    except SecuritySettingsError as error:
+        raise ConfigError(f"{source}: {error}") from error
+    fields = {key.replace(".", "_"): value for key, value in values.items()}
+    config = NodeConfig(**fields, security=security)
     problem = _contradiction(config)
     if problem is not None:
         raise ConfigError(f"{source}: {problem}")
@@ -269,8 +303,9 @@ def _properties(text: str, source: str) -> dict[str, str]:
         key, separator, value = (part.strip() for part in stripped.partition("="))
         if not separator:
             raise ConfigError(f"{source}: line {number}: expected key=value, not {stripped!r}")
-        if key not in _KEYS:
-            raise ConfigError(f"{source}: line {number}: {unknown('key', key, _KEYS)}")
+        if not (key in _KEYS or key in security_settings.KEYS or listener_key(key)):
+            known = [*_KEYS, *security_settings.KEYS]
+            raise ConfigError(f"{source}: line {number}: {unknown('key', key, known)}")
         if key in properties:
             raise ConfigError(f"{source}: line {number}: {key} is given twice")
         properties[key] = value

@@ -33,13 +33,14 @@ from cluster.kraft.quorum_state_store import QuorumStateError
 from cluster.log.log import CorruptLogError
 from cluster.meta_properties import MetaPropertiesError, load_or_format
 from cluster.ports import Trace
-from cluster.protocol.apis import ListenerType
-from cluster.protocol.server import ListenerService
 from cluster.runtime.clock import LoopClock
 from cluster.runtime.disk import DiskLockedError, FileDisk
+from cluster.runtime.listening import bindings, server_limits
 from cluster.runtime.network import TcpNetwork
-from cluster.runtime.server import Binding, TcpServer
+from cluster.runtime.server import TcpServer
 from cluster.runtime.trace import JsonLinesTrace, no_trace
+from cluster.security.client import ClientSecurity, client_security
+from cluster.security.settings import SecuritySettingsError
 
 EXIT_BROKEN: Final = 1
 EXIT_USAGE: Final = 2
@@ -111,9 +112,10 @@ class _Process:
             mutant=self._mutant,
         )
         client_id = f"raft-client-{self._config.node_id}"
-        network = TcpNetwork(self._config.kraftprobe_routes, client_id)
-        forwarding = TcpNetwork(self._config.kraftprobe_routes, f"forwarding-{client_id}")
-        server = TcpServer()
+        routes, to_peers = self._config.kraftprobe_routes, self._client_security()
+        network = TcpNetwork(routes, client_id, security=to_peers)
+        forwarding = TcpNetwork(routes, f"forwarding-{client_id}", security=to_peers)
+        server = TcpServer(server_limits(self._config))
         seams = Seams(
             LoopClock(self._loop),
             network,
@@ -202,25 +204,18 @@ class _Process:
 
     async def _bind(self, server: TcpServer, node: Node) -> None:
         try:
-            await server.bind(
-                [
-                    Binding(
-                        ListenerService(
-                            listener.name,
-                            ListenerType.CONTROLLER
-                            if listener.name in self._config.controller_listener_names
-                            else ListenerType.BROKER,
-                            node,
-                            node.features,
-                        ),
-                        listener.host,
-                        listener.port,
-                    )
-                    for listener in self._config.listeners
-                ]
-            )
+            await server.bind(bindings(self._config, node))
         except OSError as error:
             raise _CannotStart(f"listeners: {error.strerror or error}") from error
+        except SecuritySettingsError as error:
+            raise _CannotStart(str(error)) from error
+
+    def _client_security(self) -> ClientSecurity:
+        listener = self._config.controller_listener_names[0]
+        try:
+            return client_security(self._config.security[listener])
+        except SecuritySettingsError as error:
+            raise _CannotStart(str(error)) from error
 
     async def _serve(self, server: TcpServer) -> None:
         try:

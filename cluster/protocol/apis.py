@@ -20,10 +20,12 @@ class ApiKey(enum.IntEnum):
 
     FETCH = 1
     METADATA = 3
+    SASL_HANDSHAKE = 17
     API_VERSIONS = 18
     CREATE_TOPICS = 19
     DELETE_TOPICS = 20
     DESCRIBE_CONFIGS = 32
+    SASL_AUTHENTICATE = 36
     CREATE_PARTITIONS = 37
     ELECT_LEADERS = 43
     INCREMENTAL_ALTER_CONFIGS = 44
@@ -66,10 +68,12 @@ class VersionRange:
 SERVED: Final[Mapping[ApiKey, VersionRange]] = {
     ApiKey.FETCH: VersionRange(4, 18),
     ApiKey.METADATA: VersionRange(0, 13),
+    ApiKey.SASL_HANDSHAKE: VersionRange(1, 1),  # version 0 goes on with tokens without headers
     ApiKey.API_VERSIONS: VersionRange(0, 4),
     ApiKey.CREATE_TOPICS: VersionRange(2, 7),
     ApiKey.DELETE_TOPICS: VersionRange(1, 6),
     ApiKey.DESCRIBE_CONFIGS: VersionRange(1, 4),
+    ApiKey.SASL_AUTHENTICATE: VersionRange(0, 2),
     ApiKey.CREATE_PARTITIONS: VersionRange(0, 3),
     ApiKey.ELECT_LEADERS: VersionRange(0, 2),
     ApiKey.INCREMENTAL_ALTER_CONFIGS: VersionRange(0, 1),
@@ -109,7 +113,9 @@ class ListenerType(enum.Enum):
 
 
 _ADMIN = (
+    ApiKey.SASL_HANDSHAKE,
     ApiKey.API_VERSIONS,
+    ApiKey.SASL_AUTHENTICATE,
     ApiKey.CREATE_TOPICS,
     ApiKey.DELETE_TOPICS,
     ApiKey.DESCRIBE_CONFIGS,

@@ -23,11 +23,11 @@ class FrameError(Exception):
 class FrameSplitter:
     """Cuts a byte stream into frames, without their sizes, in order."""
 
-    __slots__ = ("_chunks", "_max_frame_bytes", "_pending_bytes", "_wanted_bytes")
+    __slots__ = ("_chunks", "_pending_bytes", "_wanted_bytes", "max_frame_bytes")
 
     def __init__(self, max_frame_bytes: int = DEFAULT_MAX_FRAME_BYTES) -> None:
         assert max_frame_bytes > 0
-        self._max_frame_bytes = max_frame_bytes
+        self.max_frame_bytes = max_frame_bytes
         self._chunks: list[bytes] = []
         self._pending_bytes = 0
         self._wanted_bytes = _SIZE.size
@@ -52,9 +52,9 @@ class FrameSplitter:
         self._wanted_bytes = _SIZE.size
         while len(stream) - position >= _SIZE.size:
             (size,) = _SIZE.unpack_from(stream, position)
-            if not 0 <= size <= self._max_frame_bytes:
+            if not 0 <= size <= self.max_frame_bytes:
                 self._pending_bytes = 0
-                raise FrameError(f"frame of {size} bytes, limit {self._max_frame_bytes}")
+                raise FrameError(f"frame of {size} bytes, limit {self.max_frame_bytes}")
             end = position + _SIZE.size + size
             if end > len(stream):
                 self._wanted_bytes = _SIZE.size + size

@@ -112,12 +112,16 @@ from kio.schema.metadata.v13.response import (
     MetadataResponsePartition,
     MetadataResponseTopic,
 )
+from kio.schema.sasl_authenticate.v2.request import SaslAuthenticateRequest
+from kio.schema.sasl_authenticate.v2.response import SaslAuthenticateResponse
+from kio.schema.sasl_handshake.v1.request import SaslHandshakeRequest
+from kio.schema.sasl_handshake.v1.response import SaslHandshakeResponse
 from kio.schema.types import BrokerId, ProducerId, TopicName
 from kio.schema.unregister_broker.v0.request import UnregisterBrokerRequest
 from kio.schema.unregister_broker.v0.response import UnregisterBrokerResponse
 from kio.schema.update_features.v2.request import FeatureUpdateKey, UpdateFeaturesRequest
 from kio.schema.update_features.v2.response import UpdateFeaturesResponse
-from kio.static.primitive import i8, i16, i32, i32Timedelta, i64, u16
+from kio.static.primitive import i8, i16, i32, i32Timedelta, i64, i64Timedelta, u16
 
 from cluster.errors import ErrorCode
 
@@ -202,6 +206,10 @@ __all__ = [
     "ReassignablePartitionResponse",
     "ReassignableTopic",
     "ReassignableTopicResponse",
+    "SaslAuthenticateRequest",
+    "SaslAuthenticateResponse",
+    "SaslHandshakeRequest",
+    "SaslHandshakeResponse",
     "SupportedFeatureKey",
     "TopicName",
     "UnregisterBrokerRequest",
@@ -213,6 +221,7 @@ __all__ = [
     "i32",
     "i32Timedelta",
     "i64",
+    "i64Timedelta",
     "milliseconds",
     "u16",
 ]

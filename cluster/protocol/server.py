@@ -1,15 +1,16 @@
 """A listener without its sockets: a request frame goes in, a response frame comes out, once.
 
-What is answered here needs no node: ApiVersions, and raft requests about another partition than the
-metadata partition. Everything else goes to the node's `RequestHandler`.
+What is answered here needs no node: ApiVersions, SASL requests out of place, and raft requests
+about another partition than the metadata partition. All else goes to the node's `RequestHandler`.
 """
 
 from __future__ import annotations
 
+import datetime as dt
 import re
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
-from typing import Any, Final, Protocol
+from typing import Any, ClassVar, Final, Protocol, cast
 
 from cluster.errors import ErrorCode
 from cluster.protocol.apis import LISTENER_APIS, ApiKey, ListenerType
@@ -21,12 +22,27 @@ from cluster.protocol.messages import (
     ApiVersionsRequest,
     ApiVersionsResponse,
     FinalizedFeatureKey,
+    SaslAuthenticateResponse,
+    SaslHandshakeResponse,
     SupportedFeatureKey,
     i16,
     i64,
+    i64Timedelta,
 )
 
 _SOFTWARE_NAME: Final = re.compile(r"[a-zA-Z0-9](?:[a-zA-Z0-9\-.]*[a-zA-Z0-9])?")
+_OUT_OF_PLACE: Final[Mapping[ApiKey, Any]] = {
+    ApiKey.SASL_HANDSHAKE: SaslHandshakeResponse(
+        error_code=ErrorCode.illegal_sasl_state, mechanisms=()
+    ),
+    ApiKey.SASL_AUTHENTICATE: SaslAuthenticateResponse(
+        error_code=ErrorCode.illegal_sasl_state,
+        error_message="SaslAuthenticate request received after successful authentication",
+        auth_bytes=b"",
+        session_lifetime=cast("i64Timedelta", dt.timedelta(0)),
+    ),
+}
+"""What SASL requests get where there is nothing to authenticate, or nothing any more."""
 
 
 class RequestHandler(Protocol):
@@ -49,6 +65,10 @@ class ListenerService:
     features: Callable[[], Features] = lambda: NO_FEATURES
     """Asked anew for each ApiVersions request."""
 
+    authenticated: ClassVar[bool] = True
+    over: ClassVar[bool] = False
+    max_frame_bytes: ClassVar[int | None] = None
+
     def serve(self, frame: bytes, respond: Callable[[bytes | None], None]) -> None:
         """Serve one request; `respond` gets the response frame, or None to close the connection.
 
@@ -58,6 +78,8 @@ class ListenerService:
         request = read_request(frame, LISTENER_APIS[self.type])
         if request.key is ApiKey.API_VERSIONS:
             respond(write_response(request, self._api_versions(request)))
+        elif request.key in _OUT_OF_PLACE:
+            respond(write_response(request, _OUT_OF_PLACE[request.key]))
         elif request.refusal is not None:
             respond(write_response(request, request.refusal))
         else:

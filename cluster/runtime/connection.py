@@ -1,4 +1,4 @@
-"""One client connection: asks for versions when it opens, then carries frames either way."""
+"""One client connection: asks for versions, proves who it is where it must, carries frames."""
 
 from __future__ import annotations
 
@@ -15,14 +15,21 @@ from cluster.protocol.codec import (
     write_request,
 )
 from cluster.protocol.frames import FrameError, FrameSplitter
-from cluster.protocol.messages import ApiVersionsRequest
+from cluster.protocol.messages import (
+    ApiVersionsRequest,
+    SaslAuthenticateRequest,
+    SaslHandshakeRequest,
+)
+from cluster.security.client import ClientSecurity
+from cluster.security.mechanisms import ClientExchange, SaslError
 
 _ASK_VERSIONS: Final = ApiVersionsRequest(
     client_software_name="kraftprobe", client_software_version="1"
 )
-_VERSIONS_CORRELATION_ID: Final = 0
 _ASKED_VERSION: Final = 3
 """The highest that every broker since 2.4 reads: another would cost a round trip."""
+_SETUP_CORRELATION_ID: Final = 0
+"""Of all requests that are sent, one after the other, before the owner's first."""
 
 
 class ConnectionOwner(Protocol):
@@ -48,7 +55,11 @@ class PeerConnection(asyncio.Protocol):
     """Tells its owner of responses and of its end, in the loop's callbacks."""
 
     def __init__(
-        self, loop: asyncio.AbstractEventLoop, owner: ConnectionOwner, client_id: str
+        self,
+        loop: asyncio.AbstractEventLoop,
+        owner: ConnectionOwner,
+        client_id: str,
+        security: ClientSecurity,
     ) -> None:
         self._loop = loop
         self._owner = owner
@@ -57,7 +68,11 @@ class PeerConnection(asyncio.Protocol):
         self._transport: asyncio.Transport | None = None
         self._paused = False
         self._asked_version = _ASKED_VERSION
-        self._versions_known = False
+        self._security = security
+        self._awaited = ApiKey.API_VERSIONS
+        self._versions: Mapping[int, VersionRange] = {}
+        self._exchange: ClientExchange | None = None
+        self._ready = False
 
     @property
     def writable(self) -> bool:
@@ -91,7 +106,7 @@ class PeerConnection(asyncio.Protocol):
                 if self._transport is None:
                     return
                 self._take(frame)
-        except (FrameError, MalformedError):
+        except (FrameError, MalformedError, SaslError):
             self._end()
         except Exception as error:  # noqa: BLE001 - asyncio would swallow an OSError of a callback
             self._loop.call_exception_handler(
@@ -113,7 +128,7 @@ class PeerConnection(asyncio.Protocol):
     def resume_writing(self) -> None:
         """Go on writing."""
         self._paused = False
-        if self._transport is not None and self._versions_known:
+        if self._transport is not None and self._ready:
             self._owner.writable_again()
 
     def _end(self) -> None:
@@ -121,20 +136,29 @@ class PeerConnection(asyncio.Protocol):
             self.abort()
             self._owner.connection_ended(self)
 
+    # --- setting up ---
+
+    def _ask(self, message: object, version: int) -> None:
+        self.write(write_request(message, version, _SETUP_CORRELATION_ID, self._client_id))
+
     def _ask_versions(self) -> None:
-        self.write(
-            write_request(
-                _ASK_VERSIONS, self._asked_version, _VERSIONS_CORRELATION_ID, self._client_id
-            )
-        )
+        self._ask(_ASK_VERSIONS, self._asked_version)
 
     def _take(self, frame: bytes) -> None:
         correlation_id = correlation_id_of(frame)
-        if self._versions_known:
+        if self._ready:
             self._owner.response(self, correlation_id, frame)
             return
-        if correlation_id != _VERSIONS_CORRELATION_ID:
+        if correlation_id != _SETUP_CORRELATION_ID:
             raise MalformedError("an answer before the one that was asked for")
+        if self._awaited is ApiKey.API_VERSIONS:
+            self._take_versions(frame)
+        elif self._awaited is ApiKey.SASL_HANDSHAKE:
+            self._take_handshake(frame)
+        else:
+            self._take_token(frame)
+
+    def _take_versions(self, frame: bytes) -> None:
         answer: Any = read_response(frame, ApiKey.API_VERSIONS, self._asked_version)
         if answer.error_code is ErrorCode.unsupported_version and self._asked_version > 0:
             self._asked_version = 0
@@ -142,7 +166,52 @@ class PeerConnection(asyncio.Protocol):
             return
         if answer.error_code is not ErrorCode.none:
             raise MalformedError(f"ApiVersions was answered with {answer.error_code.name}")
-        self._versions_known = True
-        self._owner.negotiated(
-            {k.api_key: VersionRange(k.min_version, k.max_version) for k in answer.api_keys}
+        self._versions = {
+            k.api_key: VersionRange(k.min_version, k.max_version) for k in answer.api_keys
+        }
+        self._exchange = self._security.begin()
+        if self._exchange is None:
+            self._set_up()
+            return
+        assert self._security.mechanism is not None
+        self._awaited = ApiKey.SASL_HANDSHAKE
+        version = self._agreed(ApiKey.SASL_HANDSHAKE)
+        self._ask(SaslHandshakeRequest(mechanism=self._security.mechanism), version)
+
+    def _take_handshake(self, frame: bytes) -> None:
+        answer: Any = read_response(
+            frame, ApiKey.SASL_HANDSHAKE, self._agreed(ApiKey.SASL_HANDSHAKE)
         )
+        if answer.error_code is not ErrorCode.none:
+            raise SaslError(f"SaslHandshake was answered with {answer.error_code.name}")
+        assert self._exchange is not None
+        self._awaited = ApiKey.SASL_AUTHENTICATE
+        self._send_token(self._exchange.first())
+
+    def _take_token(self, frame: bytes) -> None:
+        answer: Any = read_response(
+            frame, ApiKey.SASL_AUTHENTICATE, self._agreed(ApiKey.SASL_AUTHENTICATE)
+        )
+        if answer.error_code is not ErrorCode.none:
+            raise SaslError(f"SaslAuthenticate was answered with {answer.error_code.name}")
+        assert self._exchange is not None
+        token = self._exchange.next(answer.auth_bytes)
+        if token is None:
+            self._set_up()
+        else:
+            self._send_token(token)
+
+    def _send_token(self, token: bytes) -> None:
+        version = self._agreed(ApiKey.SASL_AUTHENTICATE)
+        self._ask(SaslAuthenticateRequest(auth_bytes=token), version)
+
+    def _agreed(self, key: ApiKey) -> int:
+        served = self._versions.get(key)
+        version = None if served is None else SPOKEN[key].highest_common(served)
+        if version is None:
+            raise SaslError(f"the peer serves no version of {key.name} that we speak")
+        return version
+
+    def _set_up(self) -> None:
+        self._ready = True
+        self._owner.negotiated(self._versions)

@@ -29,11 +29,12 @@ from cluster.ports import Endpoint, Failure
 from cluster.protocol.apis import SPOKEN, ApiKey, VersionRange
 from cluster.protocol.codec import UnwritableError, api_key_of, read_response, write_request
 from cluster.runtime.connection import PeerConnection
+from cluster.security.client import PLAINTEXT, ClientSecurity
 
 RECONNECT_BACKOFF_MS: Final = 50.0
 RECONNECT_BACKOFF_MAX_MS: Final = 500.0
 SETUP_TIMEOUT_MS: Final = 1000.0
-"""How long connecting and asking for versions may take together."""
+"""How long connecting, TLS, asking for versions and SASL may take together."""
 MAX_WAITING: Final = 10_000
 """Requests that may wait for one destination; more of them fail as NOT_SENT."""
 
@@ -73,6 +74,8 @@ class TcpNetwork:
 
     `routes` replaces the address of a node by its id, which is how a proxy stands in a link.
     `connect` dials where this process has no route of its own.
+    `security` is the same for all destinations. A peer that does not prove who it is, or does not
+    believe us, was NOT_SENT whatever waited.
     """
 
     def __init__(
@@ -80,11 +83,13 @@ class TcpNetwork:
         routes: Mapping[int, Address] | None = None,
         client_id: str = "kraftprobe",
         connect: Connect | None = None,
+        security: ClientSecurity = PLAINTEXT,
     ) -> None:
         self._loop = asyncio.get_running_loop()
         self._routes = dict(routes or {})
         self._connect = connect
         self._client_id = client_id
+        self._security = security
         self._peers: dict[Endpoint, _Peer] = {}
         self._closed = False
 
@@ -103,8 +108,14 @@ class TcpNetwork:
         if peer is None:
             route = self._routes.get(destination.node_id)
             dialled = Endpoint(destination.node_id, *route) if route else destination
-            peer = _Peer(self._loop, dialled, self._client_id, self._connect)
-            self._peers[destination] = peer
+            peer = self._peers[destination] = _Peer(
+                self._loop,
+                dialled,
+                destination.host,
+                self._client_id,
+                self._connect,
+                self._security,
+            )
         peer.submit(message, timeout_ms, on_reply)
 
     def close(self) -> None:
@@ -121,13 +132,17 @@ class _Peer:
         self,
         loop: asyncio.AbstractEventLoop,
         endpoint: Endpoint,
+        host_name: str,
         client_id: str,
         dial: Connect | None,
+        security: ClientSecurity,
     ) -> None:
         self._loop = loop
         self._endpoint = endpoint
+        self._host_name = host_name
         self._dial = dial
         self._client_id = client_id
+        self._security = security
         self._state = _State.IDLE
         self._waiting: deque[_Call] = deque()
         self._in_flight: dict[int, _Call] = {}
@@ -278,15 +293,24 @@ class _Peer:
         self._connecting = self._loop.create_task(self._open())
 
     async def _open(self) -> None:
-        connection = self._opening = PeerConnection(self._loop, self, self._client_id)
+        connection = self._opening = PeerConnection(
+            self._loop, self, self._client_id, self._security
+        )
+        tls = self._security.tls
+        # A proxy in the link has another address; the certificate is still the peer's.
+        name = None if tls is None else self._host_name
         try:
             if self._dial is None:
                 host, port = self._endpoint.host, self._endpoint.port
-                await self._loop.create_connection(lambda: connection, host, port)
+                await self._loop.create_connection(
+                    lambda: connection, host, port, ssl=tls, server_hostname=name
+                )
             else:
                 dialled = await self._dial(self._endpoint)
                 try:
-                    await self._loop.create_connection(lambda: connection, sock=dialled)
+                    await self._loop.create_connection(
+                        lambda: connection, sock=dialled, ssl=tls, server_hostname=name
+                    )
                 except BaseException:
                     dialled.close()  # asyncio closes what it made, not what it was given
                     raise

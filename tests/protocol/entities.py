@@ -26,6 +26,7 @@ _PRIMITIVES = {
     "uuid": st.none() | st.uuids().filter(lambda u: u != uuid.UUID(int=0)),
     "error_code": st.sampled_from(list(ErrorCode)),
     "timedelta_i32": st.integers(-(2**31), 2**31 - 1).map(lambda ms: dt.timedelta(milliseconds=ms)),
+    "timedelta_i64": st.integers(0, 2**40).map(lambda ms: dt.timedelta(milliseconds=ms)),
 }
 
 

@@ -347,22 +347,25 @@ def test_a_peer_that_announces_much_and_sends_little_costs_what_it_sent():
     run(body)
 
 
-def test_all_connections_together_hold_a_bounded_number_of_bytes():
+@pytest.mark.parametrize("greedy_comes_first", [True, False])
+def test_who_holds_most_is_hung_up_on_when_all_together_hold_too_much(greedy_comes_first):
     async def body():
         limits = {"max_frame_bytes": 10_000, "max_buffered_bytes": 15_000}
         async with (
             a_server(Echo(), **limits) as (server, port),
-            a_caller(port) as one,
-            a_caller(port) as two,
-            a_caller(port) as three,
+            a_caller(port) as greedy,
+            a_caller(port) as modest,
+            a_caller(port) as good,
         ):
-            one.writer.write(struct.pack(">i", 9000) + b"x" * 8000)
-            await until(lambda: server.buffered_bytes >= 8000)
-            two.writer.write(struct.pack(">i", 9000) + b"x" * 8000)
-            assert await two.is_hung_up()
-            three.send(1)
-            assert await three.correlation_id() == 1
+            sent = [(greedy, 9000), (modest, 7000)]
+            for caller, size in sent if greedy_comes_first else reversed(sent):
+                caller.writer.write(struct.pack(">i", 9500) + b"x" * size)
+                await until(lambda: server.connection_count == 3 and server.buffered_bytes >= 7000)
+            assert await greedy.is_hung_up()
+            good.send(1)
+            assert await good.correlation_id() == 1
             assert server.connection_count == 2
+            assert server.buffered_bytes == 7004
 
     run(body)
 

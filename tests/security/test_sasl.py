@@ -1,0 +1,209 @@
+"""The exchange, without sockets: tokens in, tokens out."""
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from cluster.errors import ErrorCode
+from cluster.kraft.messages import DescribeQuorumRequest, DescribeQuorumResponse
+from cluster.protocol.apis import ApiKey, ListenerType
+from cluster.protocol.bounds import MalformedError
+from cluster.protocol.codec import read_response, write_request
+from cluster.protocol.messages import (
+    ApiVersionsRequest,
+    SaslAuthenticateRequest,
+    SaslHandshakeRequest,
+)
+from cluster.protocol.server import ListenerService
+from cluster.security.authentication import Authenticator, SaslSession
+from cluster.security.jaas import Credentials
+from cluster.security.mechanisms import (
+    PlainServer,
+    SaslError,
+    ScramClientExchange,
+    ScramServer,
+    client_exchange,
+    scram_credential,
+)
+from cluster.security.settings import MECHANISMS, SaslSettings
+
+USERS = {"alice": "wonderland", "bob": "töpfer"}
+CREDENTIAL = {m: scram_credential(m, "wonderland") for m in MECHANISMS if m != "PLAIN"}
+AUTHENTICATOR = Authenticator(
+    SaslSettings(MECHANISMS, dict.fromkeys(MECHANISMS, USERS), None, None, 1000)
+)
+
+
+class Answers:
+    def handle(self, listener, message, reply):
+        reply(DescribeQuorumResponse(ErrorCode.none, 1, 3, 17))
+
+
+class Connection:
+    """One client's connection to a session, as frames."""
+
+    def __init__(self):
+        service = ListenerService("CLIENT", ListenerType.CONTROLLER, Answers())
+        self.session = SaslSession(service, AUTHENTICATOR)
+
+    def ask(self, message, key, version):
+        given = []
+        self.session.serve(write_request(message, version, 5, "test")[4:], given.append)
+        (frame,) = given
+        return read_response(frame[4:], key, version)
+
+    def versions(self):
+        request = ApiVersionsRequest(client_software_name="t", client_software_version="1")
+        return self.ask(request, ApiKey.API_VERSIONS, 3)
+
+    def handshake(self, mechanism):
+        return self.ask(SaslHandshakeRequest(mechanism=mechanism), ApiKey.SASL_HANDSHAKE, 1)
+
+    def token(self, token, version=2):
+        request = SaslAuthenticateRequest(auth_bytes=token)
+        return self.ask(request, ApiKey.SASL_AUTHENTICATE, version)
+
+    def quorum(self):
+        return self.ask(DescribeQuorumRequest(), ApiKey.DESCRIBE_QUORUM, 2)
+
+    def authenticate(self, mechanism, user, password):
+        assert self.handshake(mechanism).error_code is ErrorCode.none
+        exchange = client_exchange(mechanism, Credentials(user, password))
+        token = exchange.first()
+        while token is not None:
+            answer = self.token(token)
+            if answer.error_code is not ErrorCode.none:
+                return answer.error_code
+            token = exchange.next(answer.auth_bytes)
+        return ErrorCode.none
+
+
+@pytest.mark.parametrize("mechanism", MECHANISMS)
+@pytest.mark.parametrize("user", USERS)
+def test_who_knows_the_password_is_served(mechanism, user):
+    connection = Connection()
+    connection.versions()
+    assert connection.authenticate(mechanism, user, USERS[user]) is ErrorCode.none
+    assert connection.session.authenticated
+    assert connection.quorum().leader_id == 1
+
+
+@pytest.mark.parametrize("mechanism", MECHANISMS)
+@pytest.mark.parametrize(
+    ("user", "password"), [("alice", "wonderlan"), ("alice", "töpfer"), ("nobody", "x")]
+)
+def test_who_does_not_is_told_so_and_hung_up_on(mechanism, user, password):
+    connection = Connection()
+    error = connection.authenticate(mechanism, user, password)
+    assert error is ErrorCode.sasl_authentication_failed
+    assert connection.session.over
+    assert not connection.session.authenticated
+
+
+def test_a_mechanism_that_is_not_enabled_is_refused_with_those_that_are():
+    connection = Connection()
+    answer = connection.handshake("GSSAPI")
+    assert answer.error_code is ErrorCode.unsupported_sasl_mechanism
+    assert answer.mechanisms == MECHANISMS
+    assert connection.session.over
+
+
+def test_nothing_is_served_before_the_proof():
+    for steps in ([], ["versions"], ["handshake"]):
+        connection = Connection()
+        if "versions" in steps:
+            connection.versions()
+        if "handshake" in steps:
+            connection.handshake("PLAIN")
+        with pytest.raises(MalformedError):
+            connection.quorum()
+
+
+def test_a_token_before_its_mechanism_and_a_second_mechanism_end_the_connection():
+    with pytest.raises(MalformedError):
+        Connection().token(b"\0alice\0wonderland")
+    connection = Connection()
+    connection.handshake("PLAIN")
+    with pytest.raises(MalformedError):
+        connection.handshake("SCRAM-SHA-512")
+
+
+def test_frames_are_short_before_the_proof_only():
+    connection = Connection()
+    assert connection.session.max_frame_bytes == 1000
+    connection.authenticate("PLAIN", "alice", "wonderland")
+    assert connection.session.max_frame_bytes is None
+
+
+def test_sasl_after_the_proof_or_where_none_is_asked_for_is_an_illegal_state():
+    connection = Connection()
+    connection.authenticate("PLAIN", "alice", "wonderland")
+    assert connection.handshake("PLAIN").error_code is ErrorCode.illegal_sasl_state
+    assert connection.token(b"").error_code is ErrorCode.illegal_sasl_state
+    assert connection.quorum().leader_id == 1
+
+
+@pytest.mark.parametrize("version", [0, 1, 2])
+def test_each_version_of_authenticate_is_served(version):
+    connection = Connection()
+    connection.handshake("PLAIN")
+    assert connection.token(b"\0alice\0wonderland", version).error_code is ErrorCode.none
+
+
+@pytest.mark.parametrize(
+    "token",
+    [
+        b"",
+        b"\0alice",
+        b"\0\0",
+        b"\0alice\0",
+        b"\0nobody\0",
+        b"root\0alice\0wonderland",
+        b"\0alice\0wonderland\0",
+        b"\0alice\0\xff",
+    ],
+)
+def test_plain_refuses(token):
+    with pytest.raises(SaslError):
+        PlainServer(USERS).answer(token)
+
+
+def test_a_server_that_does_not_know_the_password_is_not_believed():
+    client = ScramClientExchange("SCRAM-SHA-256", Credentials("alice", "wonderland"))
+    impostor = ScramServer(
+        "SCRAM-SHA-256", {"alice": scram_credential("SCRAM-SHA-256", "looking glass")}.get
+    )
+    proof = client.next(impostor.answer(client.first()))
+    with pytest.raises(SaslError):
+        impostor.answer(proof)
+    with pytest.raises(SaslError):
+        client.next(b"v=c2lnbmF0dXJl")
+
+
+def test_a_server_that_asks_for_too_many_iterations_is_not_obeyed():
+    client = ScramClientExchange("SCRAM-SHA-256", Credentials("alice", "wonderland"))
+    nonce = client.first().decode().rpartition("r=")[2]
+    with pytest.raises(SaslError, match="iterations"):
+        client.next(f"r={nonce}x,s=QUJDREVGR0hJSktMTU5PUA==,i=1000000".encode())
+
+
+@settings(max_examples=200, deadline=None)
+@given(st.lists(st.binary(max_size=60) | st.text("nyp,=arscvi0A\0", max_size=40), max_size=3))
+def test_no_token_breaks_a_server(tokens):
+    for mechanism in MECHANISMS:
+        exchange = AUTHENTICATOR.begin(mechanism)
+        for token in tokens:
+            try:
+                exchange.answer(token if isinstance(token, bytes) else token.encode())
+            except SaslError:
+                break
+        assert exchange.user is None
+
+
+@settings(max_examples=100, deadline=None)
+@given(st.binary(max_size=60) | st.text("nyp,=arscvi0A\0", max_size=40).map(str.encode))
+def test_no_token_breaks_or_convinces_a_client(token):
+    client = ScramClientExchange("SCRAM-SHA-256", Credentials("alice", "wonderland"))
+    client.first()
+    with pytest.raises(SaslError):
+        client.next(token)
