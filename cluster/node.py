@@ -35,7 +35,10 @@ from cluster.meta_properties import MetaPropertiesError, load_or_format
 from cluster.ports import Trace
 from cluster.runtime.clock import LoopClock
 from cluster.runtime.disk import DiskLockedError, FileDisk
+from cluster.runtime.idle import IdleTime
 from cluster.runtime.listening import bindings, server_limits
+from cluster.runtime.metrics import MeteredTrace, NodeMetrics
+from cluster.runtime.metrics_endpoint import MetricsEndpoint
 from cluster.runtime.network import TcpNetwork
 from cluster.runtime.server import TcpServer
 from cluster.runtime.trace import JsonLinesTrace, no_trace
@@ -88,7 +91,10 @@ class _Process:
         self._config = config
         self._mutant = mutant
         self._loop = asyncio.get_running_loop()
-        self._trace = self._open_trace()
+        self._trace: Trace = self._open_trace()
+        self._metered: MeteredTrace | None = None
+        if config.kraftprobe_metrics_listener is not None:
+            self._trace = self._metered = MeteredTrace(self._trace)
         self._stopped = asyncio.Event()
         self._stopping = False
         self._node: Node | None = None
@@ -129,12 +135,15 @@ class _Process:
             await self._bind(server, node)
             node.start()
             await self._serve(server)
+            metrics = await self._serve_metrics(node, server)
         except (CorruptLogError, QuorumStateError) as error:
             self._trace("fatal", reason=str(error))
             raise _CannotStart(f"{self._config.metadata_log_dir}: {error}", EXIT_BROKEN) from error
         self._node = node
         _quiet_collector()
         await self._stopped.wait()
+        if metrics is not None:
+            metrics.close()
         server.close()
         network.close()
         forwarding.close()
@@ -222,6 +231,20 @@ class _Process:
             await server.serve()
         except OSError as error:
             raise _CannotStart(f"listeners: {error.strerror or error}") from error
+
+    async def _serve_metrics(self, node: Node, server: TcpServer) -> MetricsEndpoint | None:
+        address = self._config.kraftprobe_metrics_listener
+        if address is None:
+            return None
+        assert self._metered is not None
+        metrics = NodeMetrics(node, server, self._metered, IdleTime(self._loop))
+        endpoint = MetricsEndpoint(metrics.exposition)
+        try:
+            await endpoint.start(*address)
+        except OSError as error:
+            reason = error.strerror or error
+            raise _CannotStart(f"kraftprobe.metrics.listener: {reason}") from error
+        return endpoint
 
 
 def _quiet_collector() -> None:

@@ -32,6 +32,9 @@ class StateMap(Protocol[K, V]):
     def remove(self, key: K) -> None:
         """Forget a key; no error when it is absent."""
 
+    def __len__(self) -> int:
+        """How many keys have a value."""
+
     def keys(self) -> Iterator[K]:
         """Yield all keys, in an order that is the same on every replay of the same records."""
 

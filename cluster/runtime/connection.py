@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from typing import Any, Final, Protocol, cast
 
 from cluster.errors import ErrorCode
-from cluster.protocol.apis import ApiKey, VersionRange
+from cluster.protocol.apis import SPOKEN, ApiKey, VersionRange
 from cluster.protocol.codec import (
     MalformedError,
     correlation_id_of,

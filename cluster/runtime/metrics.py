@@ -111,7 +111,9 @@ class NodeMetrics:
         yield _states(trace.state if is_voter or trace.state == "Leader" else _OBSERVER)
         yield _gauge(_RAFT, "current_leader", "Id of the leader, -1: unknown", leader.leader_id)
         yield _gauge(_RAFT, "current_epoch", "Epoch of the quorum", leader.epoch)
-        yield _gauge(_RAFT, "current_vote", "Whom this epoch's vote went to, -1", trace.voted_id)
+        own_vote = trace.state in {"Candidate", "Leader"}
+        vote = raft.node_id if own_vote else trace.voted_id
+        yield _gauge(_RAFT, "current_vote", "Whom this epoch's vote went to, -1: nobody", vote)
         high_watermark = raft.high_watermark
         yield _gauge(
             _RAFT,
