@@ -114,7 +114,7 @@ def test_the_metadata_quorum_is_described_whichever_broker_is_asked(nodes):
 def test_supported_and_finalized_features_are_told(admin):
     eventually(lambda: "finalized" in admin.describe_features()["metadata.version"], expected=True)
     features = admin.describe_features()
-    assert features["kraft.version"] == {"supported": (0, 0)}
+    assert features["kraft.version"]["supported"] == (0, 1)
     version = features["metadata.version"]
     assert version["supported"] == version["finalized"] == (30, 30)
     assert version["finalized_epoch"] >= 0
