@@ -35,6 +35,7 @@ def main() -> None:
     parser.add_argument("--memory", type=float, default=6.0, help="GB for Porcupine")
     parser.add_argument("--without-peer", action="store_true", help="do not run Porcupine")
     parser.add_argument("--only", nargs="*", help="names of rows")
+    parser.add_argument("--growth", action="store_true", help="the exponents only")
     options = parser.parse_args()
     os.nice(5)
     with tempfile.TemporaryDirectory() as name:
@@ -42,7 +43,7 @@ def main() -> None:
 
 
 def _report(options: argparse.Namespace, folder: Path) -> None:
-    binary = None if options.without_peer else peer.build(folder)
+    binary = None if options.without_peer or options.growth else peer.build(folder)
     told = "without Porcupine"
     if binary is not None:
         told = (
@@ -50,7 +51,7 @@ def _report(options: argparse.Namespace, folder: Path) -> None:
         )
     print(f"CPython {platform.python_version()}, {os.cpu_count()} cores, {told}")
     print(f"load average at the start: {peer.load_average():.1f}\n")
-    if not options.only:
+    if not options.only and not options.growth:
         _corpus(folder, binary)
     shapes = TABLE if options.quick else spread()
     print(
@@ -61,7 +62,7 @@ def _report(options: argparse.Namespace, folder: Path) -> None:
     rows = {
         shape.name: _row(shape, folder, binary, options)
         for shape in shapes
-        if not options.only or shape.name in options.only
+        if not options.growth and (not options.only or shape.name in options.only)
     }
     growth = {} if options.only else _growth(folder, options, powers=3 if options.quick else 4)
     print("\n| wanted | measured | met |\n|---|---|---|")

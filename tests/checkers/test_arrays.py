@@ -1,6 +1,7 @@
 """Rules in columns: what brute force calls right they find an order for, and nothing else."""
 
 from collections import Counter
+from dataclasses import replace
 from random import Random
 
 import numpy as np
@@ -8,12 +9,13 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from checkers import Status, certificate, check, columnar
+from checkers import Status, certificate, check, columnar, replay_types
 from checkers.certificate import RefusedError, verify_order
 from checkers.columnar import judge_columns
 from checkers.columns import from_operations
-from checkers.models import model_named, relevant
-from checkers.rules import RULES
+from checkers.models import Stack, model_named, relevant
+from checkers.replay import verify_times
+from checkers.rules import RULES, arrays
 from checkers.rules.arrays import array_rule_for
 from checkers.verdict import CheckResult
 from tests.checkers.histories import FAIL, INFO, op
@@ -84,36 +86,103 @@ def test_no_counterexample_to_a_rule_in_columns_is_found(kind, rnd):
     compared(rnd, kind)
 
 
-@pytest.mark.parametrize("kind", [f"unique {name}" for name in TYPES] + ["any queue", "any stack"])
+VERIFIED = [f"unique {name}" for name in TYPES] + ["any queue", "any stack"]
+
+
+def accepted_by_both(kind, case):
+    """(does the plain verifier accept an order, does the one in columns), spoiled or not."""
+    rnd, name = Random(f"verify-{kind}-{case}"), kind.split()[1]
+    operations = draw(rnd, kind)
+    model = model_named(name).prepare(operations)
+    order = arranged(operations, name) or [o.index for o in relevant(operations, model)]
+    for _ in range(rnd.choice([0, 1, 1, 2])):
+        _spoil(rnd, order, operations)
+    return _accepted(operations, model, order)
+
+
+def _accepted(operations, model, order):
+    try:
+        verify_order(operations, model, order)
+        plain = True
+    except RefusedError:
+        plain = False
+    columns = from_operations(operations)
+    row_of = {int(index): row for row, index in enumerate(columns.index)}
+    rows = np.array([row_of[i] for i in order], np.int64)
+    try:
+        array_rule_for(model).verify(columns, rows)
+        mine, said = True, ""
+    except RefusedError as refusal:
+        mine, said = False, str(refusal)
+    # What is not plain enough is refused, and left to the plain verifier.
+    if plain and not mine and ("plain" in said or _beyond(operations, order)):
+        return plain, plain
+    return plain, mine
+
+
+@pytest.mark.parametrize("kind", VERIFIED)
 def test_the_verifier_in_columns_agrees_with_the_plain_one(kind):
     """On right orders, and on orders that were spoiled in one place or two."""
-    seen = Counter()
-    name = kind.split()[1]
-    for case in range(CASES):
-        rnd = Random(f"verify-{kind}-{case}")
-        operations = draw(rnd, kind)
-        columns = from_operations(operations)
-        model = model_named(name).prepare(operations)
-        order = arranged(operations, name) or [o.index for o in relevant(operations, model)]
-        for _ in range(rnd.choice([0, 1, 1, 2])):
-            _spoil(rnd, order, operations)
-        try:
-            verify_order(operations, model, order)
-            plain = True
-        except RefusedError:
-            plain = False
-        row_of = {int(index): row for row, index in enumerate(columns.index)}
-        try:
-            array_rule_for(model).verify(columns, np.array([row_of[i] for i in order], np.int64))
-            mine = True
-            said = ""
-        except RefusedError as refusal:
-            mine, said = False, str(refusal)
-        # What is not plain enough is refused, and left to the plain verifier.
-        assert mine == plain or "plain" in said or _beyond(operations, order), (operations, order)
-        assert plain or not mine, (operations, order)
-        seen[plain, mine] += 1
-    assert min(seen[True, True], seen[False, False]) > 100
+    seen = Counter(accepted_by_both(kind, case) for case in range(CASES))
+    assert seen.keys() == {(True, True), (False, False)}
+    assert min(seen.values()) > 100
+
+
+TWICE = [
+    op(0, "add", (0, 1), input=1),
+    op(1, "add", (0, 1), input=2),
+    op(2, "read", (2, 3), output=[1, 1]),
+]
+
+
+def test_no_verifier_lets_a_read_show_an_element_twice():
+    assert _accepted(TWICE, model_named("set"), [0, 1, 2]) == (False, False)
+
+
+def _accepts_where_nothing_is_met(patch):
+    patch.setattr(replay_types, "_verify_met", lambda *arguments: None)
+
+
+def _overlooks_real_time_in_columns(patch):
+    patch.setattr(replay_types, "verify_times", lambda *arguments: None)
+
+
+def _overlooks_what_is_missing_in_columns(patch):
+    patch.setattr(replay_types, "_verify_placed", lambda c, order, *_: verify_times(c, order))
+
+
+def _lets_a_read_repeat_an_element(patch):
+    patch.setattr(replay_types, "_repeats", lambda told: False)
+
+
+def _takes_a_stack_for_a_queue(patch):
+    liar = replay_types.verify_container("push", "pop", 0)
+    patch.setitem(arrays._RULES, Stack, replace(arrays._RULES[Stack], verify=liar))
+
+
+def _ignores_where_reads_of_a_log_begin(patch):
+    patch.setattr(replay_types, "starts", lambda columns, rows: np.zeros(len(rows), np.int64))
+
+
+FAULTS = [
+    _accepts_where_nothing_is_met,
+    _overlooks_real_time_in_columns,
+    _overlooks_what_is_missing_in_columns,
+    _lets_a_read_repeat_an_element,
+    _takes_a_stack_for_a_queue,
+    _ignores_where_reads_of_a_log_begin,
+]
+
+
+@pytest.mark.parametrize("fault", FAULTS, ids=lambda fault: fault.__name__.strip("_"))
+def test_a_fault_of_the_verifiers_is_noticed(fault, monkeypatch):
+    fault(monkeypatch)
+    try:
+        compared = [_accepted(TWICE, model_named("set"), [0, 1, 2])]
+        compared += [accepted_by_both(kind, case) for kind in VERIFIED for case in range(60)]
+    except IndexError:  # a verifier that dies is noticed as well
+        return
+    assert any(plain != mine for plain, mine in compared), "this fault would have gone unnoticed"
 
 
 def _beyond(operations, order):
