@@ -13,9 +13,8 @@ import click
 
 from cluster.backends.base import Backend
 from cluster.backends.docker.backend import DockerBackend
-from cluster.backends.hosted import HostedBackend
 from cluster.backends.local import LocalBackend
-from cluster.backends.netns.provider import NetnsProvider
+from cluster.backends.netns.backend import NetnsBackend
 from cluster.backends.sim import loop
 from cluster.backends.sim.backend import SimBackend
 from cluster.backends.sim.scheduler import Scheduler
@@ -60,8 +59,7 @@ def _local(plan: Plan, system: System, run_folder: Path) -> Backend:
 
 
 def _netns(plan: Plan, system: System, run_folder: Path) -> Backend:
-    provider = NetnsProvider(run_folder, run_folder.name)
-    return HostedBackend(provider, system, run_folder, plan.nodes, run_folder.name)
+    return NetnsBackend(system, run_folder, plan.nodes, run_folder.name)
 
 
 def _docker(plan: Plan, system: System, run_folder: Path) -> Backend:

@@ -1,0 +1,103 @@
+"""A short campaign of real nodes in namespaces: kill, a partition, a bad link; then Ctrl-C."""
+
+from __future__ import annotations
+
+import asyncio
+import signal
+import subprocess
+import sys
+import time
+import tomllib
+from pathlib import Path
+
+import pytest
+from netns_world import require_namespaces
+
+from checkers.verdict import Status
+from cluster.backends.cleanup import clean, find_leftovers
+from cluster.backends.netns.backend import NetnsBackend
+from cluster.runtime.clock import LoopClock
+from cluster.systems.kraft import KraftSystem
+from harness import evidence
+from harness.campaign import Run, conduct
+from harness.plan import from_document
+from harness.recorder import Recorder
+from harness.running import plan_document
+from results.pipeline import judge
+from results.store import RunStore
+
+KRAFTPROBE = str(Path(sys.executable).with_name("kraftprobe"))
+PLAN = """
+backend = "netns"
+nodes = 3
+duration_s = 12
+seed = 5
+rate_per_s = 60
+concurrency = 8
+
+[[schedule]]
+at_s = 1
+for_s = 2
+fault = "delay"
+parameters = { targets = "all", delay_ms = 40, jitter_ms = 20 }
+
+[[schedule]]
+at_s = 6
+for_s = 4
+fault = "partition"
+parameters = { shape = "one-way", direction = "leader-outgoing" }
+
+[[schedule]]
+at_s = 7
+for_s = 1
+fault = "kill"
+parameters = { targets = "followers" }
+"""
+
+
+@pytest.mark.cluster
+def test_a_campaign_with_real_network_faults_passes_and_leaves_nothing(tmp_path: Path):
+    require_namespaces()
+    plan = from_document({**tomllib.loads(PLAN), "campaign": "netns"})
+    store = RunStore.create(tmp_path, plan_document(plan, "run", "kraftprobe run"))
+
+    async def work() -> None:
+        backend = NetnsBackend(KraftSystem(), store.folder, plan.nodes, "run")
+        with store.journal_writer() as journal:
+            loop = asyncio.get_running_loop()
+            recorder = Recorder(journal, loop.time)
+            reads = await conduct(Run(plan, backend, recorder, LoopClock(loop)))
+        for read in reads.reads.values():
+            store.write_final_read(read)
+
+    asyncio.run(work())
+    assert evidence.collect(store, KraftSystem(), plan.node_names) == []
+    results = judge(store)
+    told = {check.checker: (check.status, check.summary) for check in results.checks}
+    assert results.status is Status.PASS, told
+    assert "faults that bit: delay 1, kill 1, partition 1" in told["exercised"][1]
+    faults = [
+        event for event in store.history().events if event.f in ("delay", "partition", "kill")
+    ]
+    assert {str(event.type) for event in faults} == {"invoke", "ok"}, faults
+    assert find_leftovers(tmp_path) == []
+
+
+@pytest.mark.cluster
+def test_ctrl_c_in_the_middle_of_a_fault_leaves_nothing(tmp_path: Path):
+    require_namespaces()
+    plan, runs = tmp_path / "netns.toml", tmp_path / "runs"
+    plan.write_text(PLAN)
+    command = [KRAFTPROBE, "run", "--campaign", str(plan), "--runs", str(runs), "--no-report"]
+    with subprocess.Popen(
+        command, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True
+    ) as run:
+        while not any('"delay"' in path.read_text() for path in runs.glob("*/*/history.jsonl")):
+            assert run.poll() is None, run.stdout.read()
+            time.sleep(0.05)
+        run.send_signal(signal.SIGINT)
+        told, _ = run.communicate(timeout=120)
+    assert run.returncode == 130, told
+    left = find_leftovers(runs)
+    clean(left)
+    assert left == []
