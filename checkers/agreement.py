@@ -6,7 +6,7 @@ From the nodes' final logs and their traces:
 - (offset, epoch) identifies a batch (Log Matching), committed or not;
 - below the high watermarks that two nodes announced their records are equal, in epoch, batch
   checksum and kind (State Machine Safety; `NoLogDivergence` of the public TLA+ specifications);
-- what any node announced as committed is in the final logs of a majority;
+- what any node announced as committed is in the final logs of a majority of the voters;
 - an epoch has at most one LeaderChange, of one leader;
 - no node truncates or appends below a high watermark that it announced;
 - a node's high watermark never decreases while it runs, and that of a leader never lies below one
@@ -150,15 +150,45 @@ def _not_on_majority(evidence: Evidence, committed: Mapping[str, int]) -> Iterat
     """Find the first announced offset that too few final logs still hold."""
     if any(node not in evidence.logs for node in evidence.nodes):
         return  # A missing log is told as missing; it could be the one that holds the record.
-    ends = sorted(_end(evidence, node) for node in evidence.nodes)
-    kept = ends[(len(ends) - 1) // 2] if ends else 0
     announcer = max(committed, key=lambda node: committed[node], default=None)
-    if announcer is not None and committed[announcer] > kept:
+    if announcer is None:
+        return
+    ends = {node: _end(evidence, node) for node in evidence.nodes}
+    kept = max(_kept(ends, voters) for voters in _electorates(evidence, announcer))
+    if committed[announcer] > kept:
         told = (
             f"{announcer} announced everything below {committed[announcer]} as committed, but a "
             f"majority of the final logs ends at {kept} or before"
         )
         yield {"kind": "committed-lost", "explanation": told, "node": announcer, "offset": kept}
+
+
+def _kept(ends: Mapping[str, int], voters: Sequence[str]) -> int:
+    """Return the offset that a majority of these voters' final logs reach."""
+    held = sorted((ends.get(voter, 0) for voter in voters), reverse=True)
+    return held[len(held) // 2] if held else 0
+
+
+def _electorates(evidence: Evidence, announcer: str) -> list[Sequence[str]]:
+    """Return the voter sets of which a majority may have committed the highest offset announced.
+
+    Voters may come and go (KIP-853), and a set is in force before it is committed: so it is that
+    which the announcer's log told when it announced, or one that any node learned of later. All
+    nodes, where no trace tells of voters.
+    """
+    found: list[Sequence[str]] = []
+    highest, current = -1, None
+    for event in evidence.traces.get(announcer, ()):
+        if event.event == "voters":
+            current = [f"n{voter_id}" for voter_id in event.fields["voters"]]
+            if highest >= 0:
+                found.append(current)
+        elif event.event == "hw" and int(event.fields["offset"]) > highest:
+            highest, found = int(event.fields["offset"]), [] if current is None else [current]
+    for trace in evidence.traces.values():
+        told = [event for event in trace if event.event == "voters"]
+        found += [[f"n{voter_id}" for voter_id in event.fields["voters"]] for event in told[-1:]]
+    return [voters for voters in found if voters] or [evidence.nodes]
 
 
 def _end(evidence: Evidence, node: str) -> int:

@@ -35,10 +35,15 @@ def _offsets(value: Any) -> bool:
     return isinstance(value, Mapping) and all(_whole(end) for end in value.values())
 
 
+def _directories(value: Any) -> bool:
+    return isinstance(value, Mapping) and all(_text(directory) for directory in value.values())
+
+
 _FIELDS: dict[str, dict[str, Callable[[Any], bool]]] = {
     "start": {"node_id": _whole},
     "state": {"epoch": _whole, "leader_id": _whole, "voted_id": _whole},
     "vote": {"epoch": _whole, "candidate_id": _whole, "pre_vote": _flag, "granted": _flag},
+    "voters": {"voters": _directories, "offset": _whole},
     "epoch-start": {"epoch": _whole},
     "claim": {"epoch": _whole},
     "append": {"base_offset": _whole},

@@ -259,3 +259,23 @@ def test_many_anomalies_of_one_node_are_counted_and_few_shown():
     result = run_check(CheckSpec("election-safety"), with_trace("n2", *[bad] * 100))
     assert len(result.anomalies) == 3
     assert result.statistics["repeated"] == {"fetched-before-fsync on n2": 100}
+
+
+@pytest.mark.parametrize(
+    ("voters", "expected"),
+    [
+        ({"1": "a"}, (Status.PASS, set())),
+        ({"1": "a", "2": "b"}, (Status.FAIL, {"committed-lost"})),
+        ({"1": "a", "2": "b", "3": "c"}, (Status.FAIL, {"committed-lost"})),
+    ],
+)
+def test_what_is_committed_is_kept_by_a_majority_of_the_voters_in_force(voters, expected):
+    short = {node: good_log(node)[:4] for node in ("n2", "n3")}
+    states = {node: {"leaderId": 1, "leaderEpoch": 1, "votedId": 1} for node in NODES}
+    told = ("voters", {"offset": 2, "kraft_version": 1, "voters": voters})
+    start, *rest = [(e.event, e.fields) for e in good_trace("n1")]
+    traces = {node: good_trace(node) for node in NODES} | {"n1": trace("n1", start, told, *rest)}
+    logs = {"n1": good_log("n1"), **short}
+    assert kinds("log-agreement", good_run(logs=logs, quorum_states=states, traces=traces)) == (
+        expected
+    )
