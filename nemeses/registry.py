@@ -10,6 +10,8 @@ from nemeses.containers import ContainerKill
 from nemeses.links import LINK_FAULTS
 from nemeses.partition import Partition
 from nemeses.processes import Kill, Pause, Restart
+from nemeses.requests import Resign, Snapshot
+from nemeses.voters import Voters
 
 _ALL: tuple[Fault, ...] = (
     Kill(),
@@ -18,6 +20,9 @@ _ALL: tuple[Fault, ...] = (
     ContainerKill(),
     Partition(),
     *LINK_FAULTS.values(),
+    Resign(),
+    Snapshot(),
+    Voters(),
 )
 
 FAULTS: Mapping[str, Fault] = {fault.name: fault for fault in _ALL}

@@ -15,7 +15,7 @@ import enum
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import PurePath
-from typing import Any, Protocol
+from typing import Any, Literal, Protocol
 
 from cluster.backends.terms import Link, Probe
 
@@ -263,6 +263,19 @@ class Limits(Protocol):
         """Read the limit now in force."""
 
 
+class Requests(Protocol):
+    """What an operator asks a running node for by a signal."""
+
+    async def send(self, node: str, what: Literal["resign", "snapshot"]) -> None:
+        """Have a leader resign (SIGUSR1), or a node snapshot its metadata (SIGUSR2).
+
+        Raises BackendError where there is no process to ask.
+        """
+
+    async def latest_snapshot(self, node: str) -> str:
+        """Name the newest checkpoint file of the node's metadata log; empty without one."""
+
+
 class HostLoss(Protocol):
     """Hosts that can be lost with every process and rule in them, and come back."""
 
@@ -291,5 +304,6 @@ class Abilities:
     disks: Disks | None = None
     limits: Limits | None = None
     hosts: HostLoss | None = None
+    requests: Requests | None = None
     missing: Mapping[str, str] = field(default_factory=dict)
     """Field name -> one line that says why this place cannot carry it, ever."""

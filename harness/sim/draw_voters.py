@@ -64,8 +64,9 @@ def with_snapshots(scenario: Scenario, unit_ms: float) -> Scenario:
         _SNAPSHOT_SETTINGS: random.choice((200, 1_000, 5_000)),
         "metadata.log.segment.bytes": random.choice((1024, 1024, 4096)),
         "metadata.max.retention.bytes": random.choice((0, 2_000, 100 << 20)),
-        "kraftprobe.log.clean.interval.ms": round(unit_ms * random.choice((0.5, 2.0, 10.0))),
-        "controller.quorum.fetch.snapshot.max.bytes": random.choice((100, 1_000, 1 << 20)),
+        # A snapshot must not be cleaned sooner than a follower can load it, piece by piece.
+        "kraftprobe.log.clean.interval.ms": round(unit_ms * random.choice((2.0, 4.0, 10.0))),
+        "controller.quorum.fetch.snapshot.max.bytes": random.choice((3_000, 20_000, 1 << 20)),
     }
     strands = list(scenario.strands)
     at_ms = unit_ms * random.uniform(1.0, 4.0)

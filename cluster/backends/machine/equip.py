@@ -13,6 +13,7 @@ from cluster.backends.machine.clocks import FakedClocks, library
 from cluster.backends.machine.disks import FuseDisks
 from cluster.backends.machine.limits import ProcessLimits
 from cluster.backends.machine.programs import Machine
+from cluster.backends.machine.signals import NodeSignals
 
 Need = Literal["clocks", "disks"]
 """What must be in place before nodes start, if a fault of the plan is to use it."""
@@ -46,5 +47,12 @@ def equip(
     if "disks" in needs:
         backend.surround(disks)
     return replace(
-        abilities or Abilities(), clocks=clocks, disks=disks, limits=ProcessLimits(machines)
+        abilities or Abilities(),
+        clocks=clocks,
+        disks=disks,
+        limits=ProcessLimits(machines),
+        requests=NodeSignals(
+            machines,
+            {node: backend.system.log_folder(one.folder) for node, one in machines.items()},
+        ),
     )

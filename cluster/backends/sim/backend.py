@@ -21,6 +21,7 @@ from collections.abc import Callable, Iterable, Mapping
 from pathlib import Path, PurePath
 from typing import Any
 
+from cluster.assembly import METADATA_DIRECTORY, NodeSignal
 from cluster.backends.base import (
     Abilities,
     Ability,
@@ -41,6 +42,7 @@ from cluster.backends.sim.scheduler import Entry, Scheduler
 from cluster.backends.sim.settings import SimSettings
 from cluster.backends.sim.shaping import SimShaping
 from cluster.backends.sim.world import NodeEvidence, SimWorld
+from cluster.log.snapshot import SUFFIX
 from cluster.ports import Endpoint, Failure
 
 READY_TIMEOUT_S = 30.0
@@ -105,6 +107,25 @@ class SimClientNetwork:
             told(Failure.DISCONNECTED)
 
 
+class SimRequests:
+    """See `cluster.backends.abilities.Requests`."""
+
+    def __init__(self, world: SimWorld) -> None:
+        self._world = world
+
+    async def send(self, node: str, what: NodeSignal) -> None:
+        """See `Requests.send`."""
+        state = self._world.nodes[node].state
+        if state is not NodeState.RUNNING:
+            raise BackendError(f"{node} cannot be asked: it is {state}")
+        self._world.signal(node, what)
+
+    async def latest_snapshot(self, node: str) -> str:
+        """See `Requests.latest_snapshot`."""
+        names = self._world.nodes[node].disk.list_directory(METADATA_DIRECTORY)
+        return max((name for name in names if name.endswith(SUFFIX)), default="")
+
+
 class SimBackend:
     """See `cluster.backends.base.Backend`. Nothing happens before `up`.
 
@@ -141,7 +162,7 @@ class SimBackend:
         self.run_id = run_id
         self.clock = SimClock(self.world.scheduler)
         self._shaping = SimShaping(self.world.mesh, self.nodes)
-        self._abilities = Abilities(shaping=self._shaping)
+        self._abilities = Abilities(shaping=self._shaping, requests=SimRequests(self.world))
         self._run_folder = run_folder
         self._down = False
 

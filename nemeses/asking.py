@@ -1,0 +1,72 @@
+"""Questions that a fault asks the nodes to see what it did: one request, one answer or none."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Awaitable, Callable
+from typing import TypeVar
+
+from cluster.errors import ErrorCode
+from cluster.kraft.messages import DescribeQuorumRequest, DescribeQuorumResponse
+from cluster.ports import Endpoint, Failure
+from nemeses.base import View
+
+ASK_TIMEOUT_MS = 1_000.0
+POLL_S = 0.1
+
+T = TypeVar("T")
+
+
+async def ask(
+    view: View, endpoint: Endpoint, message: object, timeout_ms: float = ASK_TIMEOUT_MS
+) -> object:
+    """Send one request on a connection of its own; a `Failure` when there is no response."""
+    future: asyncio.Future[object] = asyncio.get_running_loop().create_future()
+
+    def settle(reply: object) -> None:
+        if not future.done():
+            future.set_result(reply)
+
+    network = view.backend.client_network()
+    try:
+        network.request(endpoint, message, timeout_ms, settle)
+        async with asyncio.timeout(timeout_ms / 1000.0 + 1.0):
+            return await future
+    except TimeoutError:
+        return Failure.TIMED_OUT
+    finally:
+        network.close()
+
+
+async def describe(view: View, node: str) -> DescribeQuorumResponse | None:
+    """What a node says of the quorum; None when it does not lead or does not answer."""
+    answer = await ask(view, view.backend.endpoint(node, "CONTROLLER"), DescribeQuorumRequest())
+    if isinstance(answer, DescribeQuorumResponse) and answer.error is ErrorCode.none:
+        return answer
+    return None
+
+
+async def epoch_of(view: View, node: str) -> int:
+    """The epoch that a node is in, leader or not; -1 when it does not answer."""
+    answer = await ask(view, view.backend.endpoint(node, "CONTROLLER"), DescribeQuorumRequest())
+    return answer.leader_epoch if isinstance(answer, DescribeQuorumResponse) else -1
+
+
+async def leading(view: View) -> tuple[str, DescribeQuorumResponse] | None:
+    """The leader, and what it says of the quorum."""
+    leader = await view.leader()
+    told = None if leader is None else await describe(view, leader)
+    return None if leader is None or told is None else (leader, told)
+
+
+async def until(find: Callable[[], Awaitable[T | None]], timeout_s: float) -> T | None:
+    """Try again until something is found, or the time is over."""
+    try:
+        async with asyncio.timeout(timeout_s):
+            while True:
+                found = await find()
+                if found is not None:
+                    return found
+                await asyncio.sleep(POLL_S)
+    except TimeoutError:
+        return None

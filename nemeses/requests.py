@@ -1,0 +1,157 @@
+"""Faults that a node does to itself when it is asked: a leader resigns, nodes snapshot.
+
+Both are things that happen in any quorum, only seldom and at no chosen time. They leave nothing to
+undo; their heal measures that the quorum went on.
+"""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import ClassVar
+
+from cluster.backends.base import NodeState, Probe
+from nemeses.asking import epoch_of, leading, until
+from nemeses.base import Injection, Parameters, View, refused
+from nemeses.targets import check_keys, check_target, choose
+
+EFFECT_TIMEOUT_S = 8.0
+"""How long an effect may take to show: an election, or a snapshot behind a slow disk."""
+
+
+def _unable(view: View) -> Probe:
+    missing = view.backend.abilities().missing.get("requests", "nodes take no signals here")
+    return Probe(possible=False, reason=missing)
+
+
+async def _not_running(view: View) -> dict[str, str]:
+    states = {node: await view.backend.state(node) for node in view.backend.nodes}
+    return {n: f"it is {state}" for n, state in states.items() if state is not NodeState.RUNNING}
+
+
+class Resign:
+    """The leader gives up leading (SIGUSR1), as it does when it loses touch with the others.
+
+    Parameters: none. It bit when an epoch above the leader's begins.
+    """
+
+    name: ClassVar[str] = "resign"
+
+    def check(self, parameters: Parameters, nodes: tuple[str, ...]) -> None:
+        """See `Fault.check`."""
+        del nodes
+        check_keys(self.name, parameters, ())
+
+    def options(self, nodes: tuple[str, ...]) -> tuple[dict[str, object], ...]:
+        """See `Fault.options`."""
+        del nodes
+        return ({},)
+
+    async def probe(self, view: View) -> Probe:
+        """See `Fault.probe`."""
+        return _unable(view) if view.backend.abilities().requests is None else Probe(possible=True)
+
+    async def inject(self, view: View, parameters: Parameters) -> Injection:
+        """See `Fault.inject`."""
+        self.check(parameters, view.backend.nodes)
+        requests = view.backend.abilities().requests
+        if requests is None:
+            return refused(self.name, parameters, _unable(view).reason or "impossible here")
+        found = await leading(view)
+        if found is None:
+            return refused(self.name, parameters, "no leader is known")
+        leader, told = found
+        await requests.send(leader, "resign")
+        detail = {"epoch_before": told.leader_epoch}
+        return Injection(
+            self.name, dict(parameters), (leader,), verified=False, detail=detail, applied=True
+        )
+
+    async def verify(self, view: View, injection: Injection) -> Injection:
+        """See `Fault.verify`."""
+        before = injection.detail["epoch_before"]
+
+        async def later() -> int | None:
+            epochs = [await epoch_of(view, node) for node in view.backend.nodes]
+            return max(epochs) if max(epochs) > before else None
+
+        epoch = await until(later, EFFECT_TIMEOUT_S)
+        if epoch is None:
+            detail = {**injection.detail, "reason": f"no epoch above {before} began"}
+            return replace(injection, verified=False, detail=detail)
+        return replace(injection, verified=True, detail={**injection.detail, "epoch_after": epoch})
+
+    async def heal(self, view: View, injection: Injection) -> Injection:
+        """See `Fault.heal`: somebody leads again, unless other faults still keep them from it."""
+        found = await until(lambda: leading(view), EFFECT_TIMEOUT_S)
+        detail = {key: value for key, value in injection.detail.items() if key != "reason"}
+        detail["leader_after"] = None if found is None else found[0]
+        return replace(injection, verified=True, detail=detail)
+
+
+class Snapshot:
+    """Nodes snapshot their metadata (SIGUSR2), whatever the settings say.
+
+    Parameters: targets (default random). It bit when each has a newer checkpoint file.
+    """
+
+    name: ClassVar[str] = "snapshot"
+
+    def check(self, parameters: Parameters, nodes: tuple[str, ...]) -> None:
+        """See `Fault.check`."""
+        check_keys(self.name, parameters, ("targets",))
+        check_target(parameters.get("targets", "random"), nodes)
+
+    def options(self, nodes: tuple[str, ...]) -> tuple[dict[str, object], ...]:
+        """See `Fault.options`."""
+        del nodes
+        return tuple({"targets": target} for target in ("leader", "random", "all"))
+
+    async def probe(self, view: View) -> Probe:
+        """See `Fault.probe`."""
+        return _unable(view) if view.backend.abilities().requests is None else Probe(possible=True)
+
+    async def inject(self, view: View, parameters: Parameters) -> Injection:
+        """See `Fault.inject`."""
+        self.check(parameters, view.backend.nodes)
+        requests = view.backend.abilities().requests
+        if requests is None:
+            return refused(self.name, parameters, _unable(view).reason or "impossible here")
+        unable = await _not_running(view)
+        choice = await choose(view, parameters.get("targets", "random"), unable)
+        if not choice.nodes:
+            return refused(self.name, parameters, choice.reason)
+        before = {node: await requests.latest_snapshot(node) for node in choice.nodes}
+        for node in choice.nodes:
+            await requests.send(node, "snapshot")
+        return Injection(
+            self.name,
+            dict(parameters),
+            choice.nodes,
+            verified=False,
+            detail={"snapshots_before": before},
+            applied=True,
+        )
+
+    async def verify(self, view: View, injection: Injection) -> Injection:
+        """See `Fault.verify`."""
+        requests = view.backend.abilities().requests
+        assert requests is not None, "it was injected"
+        before = injection.detail["snapshots_before"]
+
+        async def newer() -> dict[str, str] | None:
+            now = {node: await requests.latest_snapshot(node) for node in injection.targets}
+            return now if all(now[node] > before[node] for node in now) else None
+
+        after = await until(newer, EFFECT_TIMEOUT_S)
+        if after is None:
+            detail = {**injection.detail, "reason": "not every target has a newer checkpoint"}
+            return replace(injection, verified=False, detail=detail)
+        return replace(
+            injection, verified=True, detail={**injection.detail, "snapshots_after": after}
+        )
+
+    async def heal(self, view: View, injection: Injection) -> Injection:
+        """See `Fault.heal`: a snapshot is nothing to undo."""
+        del view
+        detail = {key: value for key, value in injection.detail.items() if key != "reason"}
+        return replace(injection, verified=True, detail=detail)

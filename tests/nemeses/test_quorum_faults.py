@@ -1,0 +1,148 @@
+"""Faults `voters`, `resign` and `snapshot`, on simulated nodes and on real ones."""
+
+from __future__ import annotations
+
+import asyncio
+import random
+from collections.abc import Awaitable, Callable
+from pathlib import Path
+
+import pytest
+
+from cluster.backends.local import LocalBackend
+from cluster.backends.sim import loop
+from cluster.backends.sim.backend import SimBackend
+from cluster.backends.sim.monitor import SafetyMonitor
+from cluster.backends.sim.scheduler import Scheduler
+from cluster.systems.kraft import KraftSystem
+from nemeses.asking import describe
+from nemeses.base import Injection, ParameterError, View
+from nemeses.drive import heal, heal_all, inject
+from nemeses.registry import FAULTS, check_fault
+
+NODES = ("n1", "n2", "n3")
+
+
+class LiveView:
+    """A view that asks the nodes themselves who leads."""
+
+    def __init__(self, backend) -> None:
+        self.backend = backend
+        self.random = random.Random(7)
+        self.active: list[Injection] = []
+
+    async def leader(self) -> str | None:
+        found = [(node, await describe(self, node)) for node in self.backend.nodes]
+        leading = [(told.leader_epoch, node) for node, told in found if told is not None]
+        return max(leading)[1] if leading else None
+
+
+def simulated(body: Callable[[View], Awaitable[None]], nodes: int = 3) -> SafetyMonitor:
+    scheduler = Scheduler()
+    backend = SimBackend(nodes, 3, "test", scheduler=scheduler)
+    monitor = SafetyMonitor(backend.world)
+
+    async def whole() -> None:
+        await backend.up()
+        await asyncio.sleep(3)
+        await body(LiveView(backend))
+
+    loop.run(whole(), scheduler)
+    assert monitor.violations == []
+    return monitor
+
+
+@pytest.mark.parametrize("parameters", FAULTS["voters"].options(NODES))
+def test_a_voter_goes_and_comes_back(parameters):
+    async def body(view: View) -> None:
+        gone = await inject(view, "voters", parameters)
+        assert gone.verified, gone.detail
+        expected = 3 if parameters["change"] == "replace" else 2
+        assert len(gone.detail["voters_after"]) == expected
+        healed = await heal(view, gone)
+        assert healed.verified, healed.detail
+        assert healed.detail["voters_healed"] == list(NODES)
+
+    simulated(body)
+
+
+def test_two_voters_always_stay():
+    async def body(view: View) -> None:
+        first = await inject(view, "voters", {"change": "remove"})
+        second = await inject(view, "voters", {"change": "remove"})
+        assert first.verified
+        assert not second.applied
+        assert "only 2 voters are left" in second.detail["reason"]
+        await heal_all(view)
+
+    simulated(body)
+
+
+def test_a_leader_resigns_and_a_later_epoch_begins():
+    async def body(view: View) -> None:
+        resigned = await inject(view, "resign", {})
+        assert resigned.verified, resigned.detail
+        assert resigned.detail["epoch_after"] > resigned.detail["epoch_before"]
+        assert (await heal(view, resigned)).detail["leader_after"] in NODES
+
+    simulated(body)
+
+
+def test_all_nodes_snapshot_when_asked():
+    async def body(view: View) -> None:
+        made = await inject(view, "snapshot", {"targets": "all"})
+        assert made.verified, made.detail
+        assert made.targets == NODES
+        again = await inject(view, "snapshot", {"targets": "leader"})
+        assert again.verified, again.detail
+
+    simulated(body)
+
+
+def test_a_dead_node_is_not_asked():
+    async def body(view: View) -> None:
+        await view.backend.kill("n1")
+        refused = await inject(view, "snapshot", {"targets": "node:n1"})
+        assert not refused.applied
+        assert refused.detail["reason"] == "n1: it is dead"
+        await view.backend.start("n1")
+
+    simulated(body)
+
+
+@pytest.mark.parametrize(
+    ("name", "parameters", "message"),
+    [
+        ("voters", {"change": "remov"}, "did you mean 'remove'"),
+        ("voters", {"targets": "all"}, "changes one voter"),
+        ("resign", {"targets": "leader"}, "unknown parameter of resign"),
+        ("snapshot", {"targets": "everybody"}, "unknown target"),
+    ],
+)
+def test_bad_parameters_are_refused(name, parameters, message):
+    with pytest.raises(ParameterError, match=message):
+        check_fault(name, parameters, NODES)
+
+
+@pytest.mark.cluster
+def test_real_nodes_resign_snapshot_and_change_their_voters(tmp_path: Path):
+    async def body() -> None:
+        backend = LocalBackend(KraftSystem(), tmp_path, 3, "run-1")
+        try:
+            await backend.up()
+            view = LiveView(backend)
+            for name, parameters in (
+                ("voters", {"change": "replace", "targets": "leader"}),
+                ("resign", {}),
+                ("snapshot", {"targets": "all"}),
+                ("voters", {"change": "remove", "targets": "random"}),
+            ):
+                done = await inject(view, name, parameters)
+                assert done.verified, (name, done.detail)
+                healed = await heal(view, done)
+                assert healed.verified, (name, healed.detail)
+        finally:
+            await backend.down()
+        assert backend.unexpected_deaths() == ()
+
+    asyncio.run(body())
