@@ -50,8 +50,18 @@ _GROUP = "root:x:0:\nnogroup:x:65534:\n"
 def packed() -> bytes:
     """Make the filesystem as an uncompressed tar archive, for `docker import`.
 
-    Raises BackendError where a tool that cannot be done without is missing.
+    Raises BackendError where a tool is missing that cannot be done without, or cannot be read.
     """
+    try:
+        return _packed()
+    except OSError as error:
+        raise BackendError(
+            f"no registry can be reached, and no base can be made from this machine: {error}"
+        ) from error
+
+
+def _packed() -> bytes:
+    """Pack it. Raises OSError where a file cannot be read."""
     tree = _Tree()
     tree.links_at_root()
     for folder in ("tmp", "proc", "sys", "dev", "run", "etc", "root", "var/tmp"):
