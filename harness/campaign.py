@@ -162,7 +162,7 @@ def _cast(run: Run) -> _Cast:
     networks = (backend.client_network(), backend.client_network())
     watcher, client = (Client(network, run.clock) for network in networks)
     observer = Observer(backend, watcher, run.recorder, tracker)
-    view = RunView(backend, observer, Random(f"{plan.seed}/faults"))
+    view = RunView(backend, observer, client, Random(f"{plan.seed}/faults"))
     nemesis = NemesisClient(view, plan.schedule)
 
     def make_client(worker: Worker, process: int | str) -> WorkloadClient:

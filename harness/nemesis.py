@@ -19,6 +19,7 @@ from random import Random
 from checkers.history import EventType
 from cluster.backends.base import Backend
 from harness.observer import Observer
+from harness.partition_leader import AnyClient, partition_leader
 from harness.schedule import Entry, steps
 from nemeses import drive
 from nemeses.base import Injection
@@ -28,7 +29,10 @@ from workloads.base import Completion, Op
 class RunView:
     """What faults see of the run (`nemeses.base.View`)."""
 
-    def __init__(self, backend: Backend, observer: Observer, random: Random) -> None:
+    def __init__(
+        self, backend: Backend, observer: Observer, client: AnyClient, random: Random
+    ) -> None:
+        self._client = client
         self.backend = backend
         self.random = random
         self.active: list[Injection] = []
@@ -38,6 +42,10 @@ class RunView:
         """Ask all nodes who leads."""
         leadership = await self._observer.ask()
         return None if leadership is None else leadership.leader
+
+    async def partition_leader(self) -> str | None:
+        """Ask the nodes for the metadata of all topics."""
+        return await partition_leader(self.backend, self._client)
 
 
 class NemesisClient:

@@ -44,6 +44,10 @@ class TrialView:
         """Nobody leads: these nodes do nothing."""
         return None
 
+    async def partition_leader(self) -> str | None:
+        """And there are no topics."""
+        return None
+
 
 @dataclass(frozen=True, slots=True)
 class Tried:

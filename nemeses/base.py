@@ -72,6 +72,9 @@ class View(Protocol):
         Asks anew, bounded to about a second; never raises.
         """
 
+    async def partition_leader(self) -> str | None:
+        """Find the broker that leads most topic partitions, None if unknown; as `leader` else."""
+
 
 class Fault(Protocol):
     """One kind of fault, without state of its own: what it did is in its Injection."""

@@ -1,6 +1,7 @@
 """Whom a fault hits: target names of a plan, resolved when the fault is injected.
 
-`leader`, `followers` (all but the leader), `random` (one node), `minority` ((n - 1) // 2 nodes),
+`leader`, `followers` (all but the leader), `partition-leader` (the broker that leads most topic
+partitions; refused when none does), `random` (one node), `minority` ((n - 1) // 2 nodes),
 `majority` (n // 2 + 1), `all`, `node:n2`. Of a group as many are hit as its name says or none,
 with one exception: `followers` and `all` mean whoever of them can be hit.
 """
@@ -14,7 +15,7 @@ from dataclasses import dataclass
 from cluster.names import unknown
 from nemeses.base import ParameterError, Parameters, View
 
-TARGETS = ("leader", "followers", "random", "minority", "majority", "all")
+TARGETS = ("leader", "followers", "partition-leader", "random", "minority", "majority", "all")
 _NODE = "node:"
 
 
@@ -53,6 +54,11 @@ async def choose(view: View, target: str, refused: Mapping[str, str]) -> Choice:
         if target == "leader":
             return _named(leader, refused)
         able = [node for node in able if node != leader]
+    if target == "partition-leader":
+        broker = await view.partition_leader()
+        if broker is None:
+            return Choice((), "no topic partition has a leader")
+        return _named(broker, refused)
     if target.startswith(_NODE):
         return _named(target.removeprefix(_NODE), refused)
     count = {"random": 1, "minority": (len(nodes) - 1) // 2, "majority": len(nodes) // 2 + 1}

@@ -19,3 +19,6 @@ class StubView:
 
     async def leader(self) -> str | None:
         return self.leads
+
+    async def partition_leader(self) -> str | None:
+        return None
