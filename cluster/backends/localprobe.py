@@ -12,7 +12,7 @@ from pathlib import Path
 from cluster.backends.base import Ability, BackendError, NodeState, Probe
 from cluster.backends.lifecycle import Incarnation
 from cluster.backends.linkproxy import HOST, LinkProxies
-from cluster.backends.processes import LocalProcess
+from cluster.backends.processes import TRIAL, LocalProcess, labels
 from cluster.ports import Endpoint
 
 _SLEEP = (sys.executable, "-I", "-S", "-c", "import time; time.sleep(60)")
@@ -33,7 +33,9 @@ async def probe(ability: Ability) -> Probe:
 
 
 async def _probe_process(folder: Path, *, signals: bool) -> Probe:
-    process = Incarnation(await LocalProcess.start(_SLEEP, folder, {}, folder / "stdout.log"))
+    process = Incarnation(
+        await LocalProcess.start(_SLEEP, folder, labels(TRIAL + folder.name), folder / "stdout.log")
+    )
     try:
         if signals:
             for number, state in (

@@ -1,0 +1,128 @@
+"""`python -m benchmarks.safety`: kill -9 the harness at random moments, clean up, compare.
+
+Each round starts a campaign, kills the harness without warning at a random moment (while it
+probes, starts nodes, injects, heals), runs `kraftprobe cleanup` as a person would, and compares
+packet filters, queueing, mounts, loop devices, containers, networks, processes, namespaces and the
+wall clock with what they were before. Exit code 0 when every round left the machine as it was.
+
+As root it first moves into network, mount and process namespaces of its own, so that all there is
+its own and the comparison is strict, not only of what carries a label. It stays outside with
+`--shared`, without root, and for backend docker, whose engine is there.
+"""
+
+from __future__ import annotations
+
+import argparse
+import os
+import random
+import signal
+import subprocess
+import sys
+import tempfile
+import time
+from pathlib import Path
+
+from benchmarks.safety.traces import CLOCK_TOLERANCE_S, clock_offset_s, snapshot
+
+_PROGRAM = (sys.executable, "-c", "from harness.cli import main; main(prog_name='kraftprobe')")
+_PRIVATE = "KRAFTPROBE_SAFETY_PRIVATE"
+_SETTLE_S = 20.0
+"""How long what is about to end by itself may take: a JVM that has lost its parent."""
+
+
+def main() -> int:
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("--backend", default="local")
+    parser.add_argument("--campaign", default="torture")
+    parser.add_argument("--rounds", type=int, default=20)
+    parser.add_argument("--nodes", type=int, default=3)
+    parser.add_argument("--within", type=float, default=20.0, help="Seconds; the latest moment.")
+    parser.add_argument("--seed", type=int, default=1)
+    parser.add_argument("--shared", action="store_true")
+    asked = parser.parse_args()
+    private = os.environ.get(_PRIVATE) == "1"
+    if not (private or asked.shared or asked.backend == "docker" or os.geteuid() != 0):
+        return _in_namespaces()
+    if private:
+        subprocess.run(["ip", "link", "set", "lo", "up"], check=True)
+    moments = random.Random(asked.seed)
+    clean = 0
+    with tempfile.TemporaryDirectory(prefix="kraftprobe-safety-") as place:
+        folder = Path(place)
+        _cleanup(folder)
+        before, clock_s = snapshot(folder, alone=private), clock_offset_s()
+        for number in range(1, asked.rounds + 1):
+            moment_s = moments.uniform(0.2, asked.within)
+            phase = _kill_a_run(folder, asked, number, moment_s)
+            cleaned = _cleanup(folder)
+            difference = _difference(folder, before, alone=private)
+            moved_s = clock_offset_s() - clock_s
+            if abs(moved_s) > CLOCK_TOLERANCE_S:
+                difference.append(f"clock: moved by {moved_s:+.3f} s")
+            clean += not difference
+            told = "as before" if not difference else "DIFFERENT: " + "; ".join(difference)
+            print(
+                f"{number:3d}  killed after {moment_s:5.1f} s ({phase}), "
+                f"{cleaned} things cleaned: {told}",
+                flush=True,
+            )
+    print(f"{asked.backend}, {asked.campaign}: the machine was as before {clean} of {asked.rounds}")
+    return 0 if clean == asked.rounds else 1
+
+
+def _in_namespaces() -> int:
+    """Run this again where all that can be seen is its own."""
+    unshare = ("unshare", "--net", "--mount", "--pid", "--fork", "--mount-proc", "--kill-child")
+    again = (sys.executable, "-m", "benchmarks.safety", *sys.argv[1:])
+    return subprocess.run(
+        (*unshare, *again), env={**os.environ, _PRIVATE: "1"}, check=False
+    ).returncode
+
+
+def _kill_a_run(folder: Path, asked: argparse.Namespace, number: int, moment_s: float) -> str:
+    """Start a campaign, kill its harness and nothing else; the phase in which that was."""
+    earlier = set(folder.glob("runs/*/*"))
+    with (folder / f"{number}.log").open("wb") as log:
+        words = ("run", "--campaign", asked.campaign, "--backend", asked.backend)
+        sizes = ("--nodes", str(asked.nodes), "--seed", str(number), "--rate", "60")
+        rest = ("--concurrency", "9", "--skip-impossible", "--runs", str(folder / "runs"))
+        process = subprocess.Popen(
+            (*_PROGRAM, *words, *sizes, *rest), stdout=log, stderr=log, start_new_session=True
+        )
+        time.sleep(moment_s)
+        assert process.poll() is None, (folder / f"{number}.log").read_text()
+        os.kill(process.pid, signal.SIGKILL)
+        process.wait()
+    begun = set(folder.glob("runs/*/*")) - earlier
+    return _last_phase(begun.pop() / "history.jsonl") if begun else "probing"
+
+
+def _last_phase(journal: Path) -> str:
+    text = journal.read_text() if journal.exists() else ""
+    name = text.rpartition('"name":"')[2].partition('"')[0] or "start"
+    faults = text.count('"phase":"inject"') // 2
+    return f"{name}, {faults} faults injected"
+
+
+def _cleanup(folder: Path) -> int:
+    """Run the command as a person would; how many things it said that it took away."""
+    command = (*_PROGRAM, "cleanup", "--runs", str(folder / "runs"))
+    done = subprocess.run(command, capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stderr
+    return sum(not line.startswith("nothing") for line in done.stdout.splitlines())
+
+
+def _difference(folder: Path, before: set[str], *, alone: bool) -> list[str]:
+    """What is there and was not, and the other way round, once all has settled."""
+    deadline = time.monotonic() + _SETTLE_S
+    while True:
+        now = snapshot(folder, alone=alone)
+        if now == before or time.monotonic() > deadline:
+            return [f"+ {one}" for one in sorted(now - before)] + [
+                f"- {one}" for one in sorted(before - now)
+            ]
+        time.sleep(0.25)
+
+
+if __name__ == "__main__":
+    sys.exit(main())
