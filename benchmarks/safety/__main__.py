@@ -50,12 +50,13 @@ def main() -> int:
     with tempfile.TemporaryDirectory(prefix="kraftprobe-safety-") as place:
         folder = Path(place)
         _cleanup(folder)
-        before, clock_s = snapshot(folder, alone=private), clock_offset_s()
+        harnesses: list[int] = []
+        before, clock_s = snapshot(folder, harnesses, alone=private), clock_offset_s()
         for number in range(1, asked.rounds + 1):
             moment_s = moments.uniform(0.2, asked.within)
-            phase = _kill_a_run(folder, asked, number, moment_s)
+            phase = _kill_a_run(folder, asked, number, moment_s, harnesses)
             cleaned = _cleanup(folder)
-            difference = _difference(folder, before, alone=private)
+            difference = _difference(folder, harnesses, before, alone=private)
             moved_s = clock_offset_s() - clock_s
             if abs(moved_s) > CLOCK_TOLERANCE_S:
                 difference.append(f"clock: moved by {moved_s:+.3f} s")
@@ -79,7 +80,9 @@ def _in_namespaces() -> int:
     ).returncode
 
 
-def _kill_a_run(folder: Path, asked: argparse.Namespace, number: int, moment_s: float) -> str:
+def _kill_a_run(
+    folder: Path, asked: argparse.Namespace, number: int, moment_s: float, harnesses: list[int]
+) -> str:
     """Start a campaign, kill its harness and nothing else; the phase in which that was."""
     earlier = set(folder.glob("runs/*/*"))
     with (folder / f"{number}.log").open("wb") as log:
@@ -89,6 +92,8 @@ def _kill_a_run(folder: Path, asked: argparse.Namespace, number: int, moment_s: 
         process = subprocess.Popen(
             (*_PROGRAM, *words, *sizes, *rest), stdout=log, stderr=log, start_new_session=True
         )
+        if asked.backend == "docker":
+            harnesses.append(process.pid)
         time.sleep(moment_s)
         assert process.poll() is None, (folder / f"{number}.log").read_text()
         os.kill(process.pid, signal.SIGKILL)
@@ -112,11 +117,11 @@ def _cleanup(folder: Path) -> int:
     return sum(not line.startswith("nothing") for line in done.stdout.splitlines())
 
 
-def _difference(folder: Path, before: set[str], *, alone: bool) -> list[str]:
+def _difference(folder: Path, harnesses: list[int], before: set[str], *, alone: bool) -> list[str]:
     """What is there and was not, and the other way round, once all has settled."""
     deadline = time.monotonic() + _SETTLE_S
     while True:
-        now = snapshot(folder, alone=alone)
+        now = snapshot(folder, harnesses, alone=alone)
         if now == before or time.monotonic() > deadline:
             return [f"+ {one}" for one in sorted(now - before)] + [
                 f"- {one}" for one in sorted(before - now)

@@ -10,26 +10,31 @@ import contextlib
 import re
 import subprocess
 import time
-from collections.abc import Iterator
+from collections.abc import Collection, Iterator
 from pathlib import Path
 
 from cluster.backends.base import BackendError
-from cluster.backends.docker.engine import RUN_LABEL, connect, engine_expected
+from cluster.backends.docker.engine import HARNESS_LABEL, RUN_LABEL, connect, engine_expected
 
 CLOCK_TOLERANCE_S = 0.5
 """A clock that was set shows more; one that is slewed by a time service shows less."""
 
 _COUNTERS = re.compile(r"\[\d+:\d+\]|packets \d+ bytes \d+")
+_ENGINES_OWN = ("/run/docker/", "/var/run/docker/", "/var/lib/docker/")
 _PROC = Path("/proc")
 
 
-def snapshot(folder: Path, *, alone: bool) -> set[str]:
-    """Look at this machine. `folder`: where runs are. `alone`: all processes here are of ours."""
+def snapshot(folder: Path, harnesses: Collection[int], *, alone: bool) -> set[str]:
+    """Look at this machine.
+
+    `folder`: where runs are. `harnesses`: their pids so far, by which an engine that serves others,
+    too, tells what is ours. `alone`: all processes here are.
+    """
     return {
         *_rules(),
         *_mounts(),
         *_loops(folder),
-        *_engine(folder),
+        *_engine(harnesses),
         *(_processes() if alone else _labelled()),
         *(_namespaces() if alone else ()),
     }
@@ -53,6 +58,8 @@ def _rules() -> Iterator[str]:
 def _mounts() -> Iterator[str]:
     for line in (_PROC / "self/mountinfo").read_text().splitlines():
         before, _, after = line.partition(" - ")
+        if before.split()[4].startswith(_ENGINES_OWN):
+            continue  # others' containers come and go
         yield f"mount: {before.split()[4]} {' '.join(after.split()[:2])}"
 
 
@@ -64,9 +71,8 @@ def _loops(folder: Path) -> Iterator[str]:
                 yield f"loop device: {told}"
 
 
-def _engine(folder: Path) -> Iterator[str]:
-    """Containers and networks of runs in this folder: an engine may serve others, too."""
-    if not engine_expected():
+def _engine(harnesses: Collection[int]) -> Iterator[str]:
+    if not harnesses or not engine_expected():
         return
     try:
         client = connect()
@@ -76,10 +82,9 @@ def _engine(folder: Path) -> Iterator[str]:
         things = client.api.containers(all=True, filters={"label": RUN_LABEL})
         things += client.api.networks(filters={"label": RUN_LABEL})
     for thing in things:
-        labels = thing.get("Labels") or {}
-        run = labels.get(RUN_LABEL, "")
-        if any(folder.glob(f"*/{run}")) or run.startswith("trial-"):
-            yield f"engine: {thing['Id'][:12]} of {run}"
+        pid = (thing.get("Labels") or {}).get(HARNESS_LABEL, "").partition(":")[0]
+        if pid.isdecimal() and int(pid) in harnesses:
+            yield f"engine: {thing['Id'][:12]}"
 
 
 def _processes() -> Iterator[str]:
