@@ -252,6 +252,7 @@ def test_clocks_disks_and_limits_of_a_node_in_a_container(
             full = await backend.hosts["n1"].run(("sh", "-c", f"echo much >{data}/file"))
             assert b"No space left on device" in full.stderr
             await disks.clear("n1", DiskFault.FULL)
+            await clocks.set("n1", ClockSetting(rate=11.0))
             await backend.kill("n1")
             hosts = abilities.hosts
             assert hosts is not None
@@ -260,6 +261,14 @@ def test_clocks_disks_and_limits_of_a_node_in_a_container(
             await hosts.bring_back("n1")
             full = await backend.hosts["n1"].run(("sh", "-c", f"echo much >{data}/file"))
             assert b"No space left on device" in full.stderr, "the mount is there again"
+            await disks.clear("n1", DiskFault.FULL)
+            await backend.start("n1")
+            readings = []
+            for _ in range(2):
+                readings.append((await clocks.measure("n1")).wall_offset_ms)
+                await asyncio.sleep(0.2)
+            assert readings[0] > 1000, "it went on from where it was"
+            assert readings[1] > readings[0] + 1000, "and drifts on"
         finally:
             await backend.down()
 

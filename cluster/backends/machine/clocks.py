@@ -12,7 +12,9 @@ from __future__ import annotations
 import asyncio
 import platform
 import sys
+import time
 from collections.abc import Mapping
+from dataclasses import replace
 from importlib import util
 from pathlib import Path, PurePath
 
@@ -60,6 +62,13 @@ import os, subprocess
 process = subprocess.Popen(argument["command"], stdin=subprocess.DEVNULL,
     stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL, start_new_session=True)
 answer(process.pid)
+"""
+_RUNS = """
+try:
+    command = open("/proc/%d/cmdline" % argument["pid"], "rb").read()
+except FileNotFoundError:
+    command = b""
+answer(argument["program"].encode() in command)
 """
 _END = """
 import os, signal, time
@@ -115,6 +124,8 @@ class FakedClocks:
         self._library = library_path
         self._prepared: set[str] = set()
         self._helpers: dict[str, int] = {}
+        self._moving: dict[str, tuple[ClockSetting, float]] = {}
+        """What the helpers were told, and when (time.monotonic)."""
         self._locks = {node: asyncio.Lock() for node in hosts}
 
     async def prepare(self, node: str) -> Mapping[str, str]:
@@ -124,6 +135,7 @@ class FakedClocks:
         if node not in self._prepared:
             await self._show(node, 0.0)
             self._prepared.add(node)
+        await self._revive(node)
         return variables(self._library, self._file(node))
 
     async def relax(self) -> None:
@@ -188,6 +200,17 @@ class FakedClocks:
     async def _write(self, host: Machine, file: PurePath, offset_s: float) -> None:
         await run_program(host, _WRITE, {"path": str(file), "line": f"{offset_s:+.6f} x1\n"})
 
+    async def _revive(self, node: str) -> None:
+        """Let a clock go on that moved in a host which was lost with its helper."""
+        if node not in self._moving:
+            return
+        setting, began_s = self._moving[node]
+        argument = {"pid": self._helpers[node], "program": str(self._file(node))}
+        if not await run_program(self._hosts[node], _RUNS, argument):
+            gained_ms = (setting.rate - 1.0) * (time.monotonic() - began_s) * 1000
+            moved = replace(setting, offset_ms=setting.offset_ms + gained_ms)
+            await self._start_helper(node, setting if setting.period_ms else moved)
+
     async def _start_helper(self, node: str, setting: ClockSetting) -> None:
         host = self._hosts[node]
         period_ms = 0.0 if setting.period_ms is None else setting.period_ms
@@ -195,8 +218,10 @@ class FakedClocks:
         command = [host.interpreter, "-I", "-S", "-c", _clockwork(), str(self._file(node))]
         command += [repr(float(word)) for word in words]
         self._helpers[node] = await run_program(host, _START, {"command": command})
+        self._moving[node] = (setting, time.monotonic())
 
     async def _end_helper(self, node: str) -> None:
+        self._moving.pop(node, None)
         pid = self._helpers.pop(node, None)
         if pid is not None:
             argument = {"pid": pid, "program": str(self._file(node))}
