@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import os
 import sys
 from pathlib import Path
 
@@ -32,7 +33,7 @@ def docker_backend(
 
 
 async def hold(folder: Path, run_id: str) -> None:
-    backend = docker_backend(folder, 2, run_id)
+    backend = docker_backend(folder, 2, run_id, needs=("disks",) if os.geteuid() == 0 else ())
     try:
         await backend.up()
         await backend.pause("n2")

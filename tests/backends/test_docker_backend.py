@@ -21,7 +21,7 @@ from cluster.backends.abilities import ClockSetting, DiskFault, LinkShape
 from cluster.backends.base import Ability, BackendError, Death, NodeState
 from cluster.backends.docker import engine
 from cluster.backends.docker.image import IMAGE_LABEL, ensure_image
-from cluster.backends.docker.leftovers import find_things, remove_things
+from cluster.backends.docker.leftovers import find_things
 from cluster.backends.docker.provider import DockerProvider
 from cluster.backends.hosted import HostedBackend
 from cluster.backends.machine.mounts import mounts
@@ -306,6 +306,12 @@ def test_commands_run_beside_each_other_and_end_in_time(with_containers):
     with_containers(body, node_count=1)
 
 
+def clean_up(runs: Path) -> str:
+    program = "from harness.cli import main; main()"
+    command = [sys.executable, "-c", program, "cleanup", "--runs", str(runs)]
+    return subprocess.run(command, capture_output=True, text=True, check=True).stdout
+
+
 def test_what_a_killed_harness_left_is_found_and_removed_and_a_living_run_is_not(
     client: docker.DockerClient, tmp_path: Path, run_id: str
 ):
@@ -326,8 +332,10 @@ def test_what_a_killed_harness_left_is_found_and_removed_and_a_living_run_is_not
             left = find_things(client, tmp_path)
             kinds = [(thing.run_id, thing.kind) for thing in left]
             assert kinds == [(run_id, "container")] * 2 + [(run_id, "network")]
-            assert remove_things(client, left) == []
+            told = await asyncio.to_thread(clean_up, tmp_path)
+            assert told.count(f"removing container kraftprobe-{run_id}-n") == 2
             assert find_things(client, tmp_path) == []
+            assert [one for one in mounts() if one.run_id == run_id] == []
             assert await ask(backend, "n1", b"hi") == b"hi"
         finally:
             await backend.down()
