@@ -23,11 +23,12 @@ when the checker itself dies. The last argument is a callable that says whether 
 
 | name | scope | options |
 |---|---|---|
-| `linearizable` | key | `model` (required), `algorithm`, the two limits, `evidence` |
+| `linearizable` | key | `model` (required), `algorithm`, the two limits, `evidence`, `functions` |
 | `sessions` | key | `guarantees` (all four by default), `per_node` |
 | `transactions` | run | `model`: list-append or rw-register; `consistency`, `linearizable_keys` |
 | `durability` | evidence | `workload` (required): register, topics or set; `config_prefix` |
 | `log-agreement` | evidence | |
+| `voter-changes` | evidence | |
 | `election-safety` | evidence | |
 | `monitor` | run | |
 | `exercised` | run | `expectations`: the plan's; `skipped`: faults left out as impossible |
@@ -54,6 +55,7 @@ from checkers import (
     monitor,
     sessions,
     statistics,
+    voter_changes,
 )
 from checkers.history import Operation
 from checkers.run_input import Cancelled, RunInput, never
@@ -166,6 +168,7 @@ _CHECKS: tuple[Check, ...] = (
             "time_limit_s": (int, float),
             "memory_limit_mb": (int, float),
             "evidence": bool,
+            "functions": list,
         },
         required=("model",),
         function=linearizable.check_key,
@@ -195,6 +198,7 @@ _CHECKS: tuple[Check, ...] = (
         validate=durability.validate,
     ),
     RunCheck(agreement.NAME, "evidence", {}, (), agreement.check, _nothing),
+    RunCheck(voter_changes.NAME, "evidence", {}, (), voter_changes.check, _nothing),
     RunCheck(election.NAME, "evidence", {}, (), election.check, _nothing),
     RunCheck(monitor.NAME, "run", {}, (), monitor.check, _nothing),
     RunCheck(
@@ -249,13 +253,19 @@ def keyed(operations: Sequence[Operation]) -> dict[str | None, list[Operation]]:
 def judged_operations(spec: CheckSpec, run: RunInput) -> Sequence[Operation]:
     """Return the operations that a check by key is given: resolved by the evidence where asked.
 
-    The very `run.operations` where there is nothing to resolve or `evidence` is false.
+    The very `run.operations` where there is nothing to resolve or `evidence` is false, and all
+    functions are judged.
     """
     wanted = spec.name == linearizable.NAME and spec.options.get("evidence") is not False
-    if not wanted or run.evidence is None:
-        return run.operations
-    resolved = assisted.resolve(run.operations, run.evidence)
-    return resolved.operations if resolved.took_effect or resolved.never else run.operations
+    judged = run.operations
+    if wanted and run.evidence is not None:
+        resolved = assisted.resolve(run.operations, run.evidence)
+        if resolved.took_effect or resolved.never:
+            judged = resolved.operations
+    functions = spec.options.get("functions")
+    if functions is not None:  # the other operations are for another check
+        judged = [operation for operation in judged if operation.f in functions]
+    return judged
 
 
 def check_keys(

@@ -6,13 +6,14 @@ from collections.abc import Mapping
 from typing import Any
 
 from cluster.names import unknown
-from workloads import append, brokers, grow_set, partitions, register, topics, unique_ids
+from workloads import append, brokers, grow_set, partitions, reconfig, register, topics, unique_ids
 from workloads.base import Option, Workload, WorkloadKind
 
 WORKLOADS: Mapping[str, WorkloadKind] = {
     kind.name: kind
     for kind in (
         register.KIND,
+        reconfig.KIND,
         append.KIND,
         topics.KIND,
         grow_set.KIND,

@@ -1,0 +1,108 @@
+"""Voter changes: the sets in the logs follow each other by one voter, and hold what was answered.
+
+From the nodes' final logs (VotersRecord, KIP-853) and the operations `change-voters` of clients,
+whose ok completions say {"change": "add" or "remove", "voter": id}:
+
+- in every log each voter set differs from the one before by one voter, added or removed (Ongaro's
+  thesis, 4.1), or describes the same voters anew;
+- a change that was answered ok is a step between two sets of the longest log, as often as it was
+  answered: answers come once the new set is committed, and committed records are never lost.
+
+What it cannot see: sets that a snapshot replaced, so a log that begins above 0 is judged by the
+first rule alone; and whether a set was in force from its append on, which `election-safety` and
+`log-agreement` judge. Complexity: O(records + operations).
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterator, Mapping, Sequence
+from itertools import pairwise
+from typing import Any
+
+from checkers.evidence import LogRecord
+from checkers.evidence_result import Anomaly, evidence_result, without
+from checkers.history import EventType, Operation
+from checkers.run_input import Cancelled, RunInput, never
+from checkers.verdict import CheckResult
+
+NAME = "voter-changes"
+VOTERS = "control:KRAFT_VOTERS"
+CHANGE = "change-voters"
+"""The operation of clients that is judged."""
+
+Step = tuple[str, int]
+"""("add" or "remove", voter id)."""
+
+
+def check(run: RunInput, options: Mapping[str, Any], cancelled: Cancelled = never) -> CheckResult:
+    """Judge all logs' voter sets, and the answers to clients by the longest log."""
+    del options
+    assert run.evidence is not None, "the registry asks for evidence first"
+    logs = run.evidence.logs
+    anomalies = [anomaly for log in logs.values() for anomaly in _jumps(log)]
+    longest = max(logs.values(), key=lambda log: log[-1].offset if log else -1, default=())
+    answered = Counter(_answered(run.operations))
+    if longest and longest[0].offset == 0:
+        anomalies += _lost(answered, Counter(step for _, step in _steps(longest)))
+    sets = [record for record in longest if record.kind == VOTERS]
+    return evidence_result(
+        NAME,
+        anomalies,
+        missing=without(run.evidence, "log", logs),
+        cancelled=cancelled(),
+        exercised=bool(answered),
+        good=f"{len(sets)} voter sets follow each other by one voter; {answered.total()} answers",
+        looked_at=len(sets),
+        statistics={"voter_sets": len(sets), "answered": answered.total()},
+    )
+
+
+def _voters(record: LogRecord) -> dict[int, str]:
+    return {int(v["voterId"]): str(v["directoryId"]) for v in record.value.get("voters", ())}
+
+
+def _jumps(log: Sequence[LogRecord]) -> Iterator[Anomaly]:
+    """Find sets that differ from the one before by more than one voter."""
+    sets = [record for record in log if record.kind == VOTERS]
+    for before, after in pairwise(sets):
+        changed = set(_voters(before).items()) ^ set(_voters(after).items())
+        if len(changed) > 1:
+            told = (
+                f"{after.node}: the voters go from {sorted(_voters(before))} at offset "
+                f"{before.offset} to {sorted(_voters(after))} at offset {after.offset}"
+            )
+            yield {
+                "kind": "voters-jump",
+                "explanation": told,
+                "node": after.node,
+                "offset": after.offset,
+            }
+
+
+def _steps(log: Sequence[LogRecord]) -> Iterator[tuple[int, Step]]:
+    """Yield offset and step of each change of a log."""
+    sets = [record for record in log if record.kind == VOTERS]
+    for before, after in pairwise(sets):
+        old, new = set(_voters(before)), set(_voters(after))
+        for voter in sorted(new - old):
+            yield after.offset, ("add", voter)
+        for voter in sorted(old - new):
+            yield after.offset, ("remove", voter)
+
+
+def _answered(operations: Sequence[Operation]) -> Iterator[Step]:
+    for operation in operations:
+        value = operation.output
+        if operation.f == CHANGE and operation.type is EventType.OK and isinstance(value, dict):
+            yield str(value["change"]), int(value["voter"])
+
+
+def _lost(answered: Counter[Step], made: Counter[Step]) -> Iterator[Anomaly]:
+    for (change, voter), count in sorted(answered.items()):
+        if made[change, voter] < count:
+            told = (
+                f"{change} of voter {voter} was answered ok {count} times, and is in the longest "
+                f"log {made[change, voter]} times"
+            )
+            yield {"kind": "change-lost", "explanation": told, "voter": voter}

@@ -1,0 +1,106 @@
+"""Workload `reconfig` in a simulated cluster, and the check that judges its voter sets."""
+
+from collections import Counter
+
+import pytest
+
+from checkers.evidence import Evidence, LogRecord
+from checkers.history import EventType, Operation, pair
+from checkers.registry import CheckSpec, judged_operations, run_check
+from checkers.run_input import RunInput
+from checkers.verdict import Status
+from harness.evidence import decode_log
+from tests.sim.quorums import campaign
+
+
+def sets(*voters, start=0):
+    return [
+        LogRecord(
+            "n1",
+            start + i,
+            1,
+            i,
+            "control:KRAFT_VOTERS",
+            {"voters": [{"voterId": v, "directoryId": f"d{v}"} for v in ids]},
+        )
+        for i, ids in enumerate(voters)
+    ]
+
+
+def changed(change, voter, kind=EventType.OK):
+    value = {"change": change, "voter": voter}
+    return Operation(0, 0, "change-voters", None, None, value, kind, 0, 1)
+
+
+def judged(log, *operations):
+    evidence = Evidence(["n1"], {"n1": log}, {}, {}, {})
+    result = run_check(CheckSpec("voter-changes"), RunInput([], list(operations), evidence))
+    return result.status, [anomaly["kind"] for anomaly in result.anomalies]
+
+
+def test_sets_that_follow_each_other_by_one_voter_and_hold_what_was_answered_pass():
+    log = sets((1, 2, 3), (1, 2), (1, 2, 3), (1, 2, 3), (2, 3))
+    done = (changed("remove", 3), changed("add", 3), changed("remove", 1))
+    assert judged(log, *done) == (Status.PASS, [])
+
+
+def test_two_voters_at_once_are_a_jump():
+    log = sets((1, 2, 3), (1,))
+    assert judged(log, changed("remove", 3)) == (Status.FAIL, ["voters-jump"])
+
+
+def test_a_replaced_directory_is_a_jump():
+    log = sets((1, 2))
+    log += [
+        LogRecord(
+            "n1",
+            1,
+            1,
+            1,
+            "control:KRAFT_VOTERS",
+            {"voters": [{"voterId": 1, "directoryId": "d1"}, {"voterId": 2, "directoryId": "x"}]},
+        )
+    ]
+    assert judged(log, changed("add", 2))[0] is Status.FAIL
+
+
+def test_an_answered_change_that_the_log_does_not_hold_is_lost():
+    log = sets((1, 2, 3), (1, 2))
+    done = (changed("remove", 3), changed("add", 3))
+    assert judged(log, *done) == (Status.FAIL, ["change-lost"])
+
+
+def test_a_change_whose_fate_is_open_is_owed_by_nobody():
+    log = sets((1, 2, 3), (1, 2))
+    done = (changed("remove", 3), changed("add", 3, EventType.INFO))
+    assert judged(log, *done) == (Status.PASS, [])
+
+
+def test_a_log_that_begins_behind_a_snapshot_owes_no_answers():
+    log = sets((1, 2), (1, 2, 3), start=7)
+    assert judged(log, changed("remove", 3)) == (Status.PASS, [])
+
+
+@pytest.mark.parametrize("seed", [1, 2])
+def test_voters_come_and_go_under_load(seed, tmp_path):
+    backend, monitor, events, reads = campaign(
+        seed=seed, workload="reconfig", workload_options={"change_fraction": 0.1}
+    )
+    changes = Counter(
+        event.value["change"]
+        for event in events
+        if event.f == "change-voters" and event.type is EventType.OK
+    )
+    assert min(changes["add"], changes["remove"]) >= 2
+    assert monitor.violations == []
+    assert reads.missing == {}
+    backend.world.write_disks(lambda node: tmp_path / node)
+    logs = {
+        node: decode_log(node, tmp_path / node / "metadata" / "__cluster_metadata-0").records
+        for node in backend.nodes
+    }
+    run = RunInput(events, pair(events), Evidence(backend.nodes, logs, {}, {}, {}))
+    assert run_check(CheckSpec("voter-changes"), run).status is Status.PASS
+    spec = CheckSpec("linearizable", {"model": "register", "functions": ["read", "write"]})
+    assert {op.f for op in judged_operations(spec, run)} == {"read", "write"}
+    assert run_check(spec, run).status is Status.PASS

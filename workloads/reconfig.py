@@ -1,0 +1,194 @@
+"""Workload `reconfig`: registers under load while voters come and go (KIP-853).
+
+What `register` does, and beside it `change-voters`, which some workers do now and then: the one
+voter that is missing is added, or else one is removed, in turn; two are always left. Which change
+it was, is told by the completion: {"change": "remove", "voter": 2}. The first change finds the
+voters configured and finalizes kraft.version 1 instead; it ends in `fail`, as it changed no voter.
+
+An answer to a change comes when the new set is committed. Every register must be linearizable
+whoever votes, and the sets must follow each other by one voter and hold every change that was
+answered (`checkers.voter_changes`).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from random import Random
+from typing import Any, Final
+
+from checkers.history import EventType
+from checkers.registry import CheckSpec
+from cluster.client import CallFailed, Outcome
+from cluster.errors import ErrorCode
+from cluster.kraft.messages import DescribeQuorumResponse, ReplicaDescription
+from cluster.kraft.voter_messages import AddVoterRequest, RemoveVoterRequest
+from cluster.log.control import VoterListener
+from cluster.protocol.messages import (
+    FeatureUpdateKey,
+    UpdateFeaturesRequest,
+    i8,
+    i16,
+    milliseconds,
+)
+from workloads import register
+from workloads.base import ClientContext, Completion, Op, Option, Role, WorkloadClient, WorkloadKind
+from workloads.target import Target
+
+CHANGE: Final = "change-voters"
+LEAST_VOTERS: Final = 2
+OPTIONS = {
+    **register.OPTIONS,
+    "change_fraction": Option(0.02, "share of operations that change the voters", 0.001, 0.5),
+}
+_DEFINITE: Final = frozenset(
+    {
+        ErrorCode.duplicate_voter,
+        ErrorCode.voter_not_found,
+        ErrorCode.invalid_request,
+        ErrorCode.unsupported_version,
+        ErrorCode.inconsistent_cluster_id,
+        ErrorCode.not_controller,
+    }
+)
+"""Errors that a leader decides before it appends anything."""
+
+
+@dataclass(frozen=True, slots=True)
+class Reconfig:
+    """The workload with its options."""
+
+    registers: register.Register
+    change_fraction: float
+    name: str = "reconfig"
+
+    def operations(self, worker: int, random: Random, role: Role) -> Iterator[Op]:
+        """Those of `register`, with changes of the voters among them."""
+        changes = Random(random.getrandbits(64))
+        for op in self.registers.operations(worker, random, role):
+            if role is Role.MIXED and changes.random() < self.change_fraction:
+                yield Op(CHANGE)
+            yield op
+
+    def final_operations(self) -> Sequence[Op]:
+        """Read every register once more."""
+        return self.registers.final_operations()
+
+    def client(self, context: ClientContext) -> WorkloadClient:
+        """Make a client for one process."""
+        return ReconfigClient(context)
+
+    def checks(self) -> tuple[CheckSpec, ...]:
+        """As `register`, for reads and writes; and the voter sets follow one another."""
+        plain = self.registers.checks()
+        functions = {"functions": ["read", "write"]}
+        return (
+            CheckSpec("linearizable", {**plain[0].options, **functions}),
+            *plain[1:],
+            CheckSpec("voter-changes"),
+        )
+
+
+class ReconfigClient:
+    """One process's client."""
+
+    def __init__(self, context: ClientContext) -> None:
+        self._context = context
+        self._target = Target(context)
+        self._registers = register.RegisterClient(context)
+
+    async def invoke(self, op: Op) -> Completion:
+        """Perform a read, a write, or a change of the voters."""
+        if op.f != CHANGE:
+            return await self._registers.invoke(op)
+        node = self._target.choose()
+        outcome = await self._change(node)
+        self._target.learn(node, outcome)
+        return Completion(EventType(outcome.type), outcome.value, outcome.error, node)
+
+    async def _change(self, node: str) -> Outcome:
+        context = self._context
+        endpoint = context.endpoint(node, "CONTROLLER")
+        try:
+            told = await context.client.describe_quorum(endpoint, timeout_ms=context.timeout_ms)
+        except CallFailed as failed:
+            return Outcome("fail", error=failed.failure.value)  # nothing was asked for yet
+        if told.error is not ErrorCode.none:
+            return Outcome("fail", error=told.error.name)
+        request, value = self._next(told)
+        if request is None:
+            return Outcome("fail", error="no-change-possible")
+        try:
+            response = await context.client.call(endpoint, request, context.timeout_ms)
+        except CallFailed as failed:
+            return _ended(value, failed.failure.value, definite=failed.definite)
+        if response.error is ErrorCode.none:
+            return Outcome("ok", value)
+        if response.error is ErrorCode.unsupported_version:
+            await self._upgrade(node)
+        return _ended(value, response.error.name, definite=response.error in _DEFINITE)
+
+    def _next(
+        self, told: DescribeQuorumResponse
+    ) -> tuple[AddVoterRequest | RemoveVoterRequest | None, dict[str, Any]]:
+        """Add who is a node of the cluster and no voter, else remove the next in turn."""
+        for observer in told.observers:
+            if not any(voter.replica_id == observer.replica_id for voter in told.voters):
+                return self._addition(observer)
+        if len(told.voters) <= LEAST_VOTERS:
+            return None, {}
+        # In turn: the committed offset goes on, whoever asks.
+        voter = told.voters[max(told.high_watermark, 0) % len(told.voters)]
+        value = {"change": "remove", "voter": voter.replica_id}
+        return RemoveVoterRequest(None, voter.replica_id, voter.directory_id), value
+
+    def _addition(self, observer: ReplicaDescription) -> tuple[AddVoterRequest, dict[str, Any]]:
+        context = self._context
+        where = context.endpoint(f"n{observer.replica_id}", "CONTROLLER")
+        request = AddVoterRequest(
+            None,
+            round(context.timeout_ms),
+            observer.replica_id,
+            observer.directory_id,
+            (VoterListener("CONTROLLER", where.host, where.port),),
+        )
+        return request, {"change": "add", "voter": observer.replica_id}
+
+    async def _upgrade(self, node: str) -> None:
+        """Finalize kraft.version 1; whether it worked, the next change sees."""
+        update = FeatureUpdateKey(
+            feature="kraft.version", max_version_level=i16(1), upgrade_type=i8(1)
+        )
+        request = UpdateFeaturesRequest(
+            timeout=milliseconds(self._context.timeout_ms),
+            feature_updates=(update,),
+            validate_only=False,
+        )
+        endpoint = self._context.endpoint(node, "CONTROLLER")
+        try:
+            await self._context.client.call(endpoint, request, self._context.timeout_ms)
+        except CallFailed:
+            return
+
+    async def close(self) -> None:
+        """Nothing is held."""
+
+
+def _ended(value: dict[str, Any], error: str, *, definite: bool) -> Outcome:
+    return Outcome("fail" if definite else "info", value, error)
+
+
+def create(options: Mapping[str, Any]) -> Reconfig:
+    """Make the workload from validated options."""
+    registers = register.Register(
+        keys=options["keys"], write_fraction=options["write_fraction"], name="register"
+    )
+    return Reconfig(registers, change_fraction=options["change_fraction"])
+
+
+KIND = WorkloadKind(
+    "reconfig",
+    "registers while voters come and go; linearizable, one voter at a time",
+    OPTIONS,
+    create,
+)
