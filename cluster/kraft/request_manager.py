@@ -99,7 +99,14 @@ class RequestManager:
         return min((self.ready_at_ms(e.node_id) for e in self.bootstrap), default=math.inf)
 
     def on_request_sent(self, node_id: int, now_ms: float) -> int:
-        """Note a request; returns its correlation id, unique for this manager."""
+        """Note a request; returns its correlation id, unique for this manager.
+
+        Others that timed out are given up for good: two Fetches must never be answered, and one
+        node may be known by two ids, its own and that of a bootstrap server.
+        """
+        for other, connection in tuple(self._connections.items()):
+            if connection.status is _Status.AWAITING_RESPONSE and now_ms >= connection.until_ms:
+                del self._connections[other]
         self._next_correlation_id += 1
         self._connections[node_id] = _Connection(
             _Status.AWAITING_RESPONSE,

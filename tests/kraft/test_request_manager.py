@@ -83,3 +83,11 @@ def test_bootstrap_servers_that_back_off_are_left_alone():
 def test_both_bootstrap_servers_get_their_turn():
     requests = manager()
     assert {requests.find_ready_bootstrap(0) for _ in range(50)} == set(PEERS)
+
+
+def test_a_request_that_timed_out_is_given_up_once_another_goes_out_to_whomever():
+    requests = manager()
+    late = requests.on_request_sent(2, 0)
+    assert requests.is_response_expected(2, late)
+    requests.on_request_sent(-2, 2000)
+    assert not requests.is_response_expected(2, late)
