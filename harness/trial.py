@@ -10,14 +10,13 @@ from __future__ import annotations
 
 import asyncio
 import secrets
-import tempfile
 from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass, replace
-from pathlib import Path
 from random import Random
 
 from cluster.backends.base import Ability, Backend, BackendError, Probe
 from cluster.backends.processes import TRIAL
+from cluster.backends.trials import trial_folder
 from cluster.systems.idle import IdleSystem
 from harness.places import place_of
 from harness.plan import Plan
@@ -96,8 +95,8 @@ def try_backend(plan: Plan, kinds: Sequence[str]) -> Tried:
 def _try(plan: Plan, act: _Act, *, up: bool) -> None:
     """Act on a throw-away place of the plan's kind, on a loop of its own, and take it down."""
     small = replace(plan, nodes=min(plan.nodes, _NODES_MAX), mutant=None, node_settings={})
-    with tempfile.TemporaryDirectory(prefix="kraftprobe-") as folder:
-        run_folder = Path(folder) / f"{TRIAL}{secrets.token_hex(4)}"
+    with trial_folder() as folder:
+        run_folder = folder / f"{TRIAL}{secrets.token_hex(4)}"
         with place_of(small, IdleSystem(), run_folder) as place:
 
             async def work() -> None:

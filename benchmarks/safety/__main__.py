@@ -1,9 +1,10 @@
 """`python -m benchmarks.safety`: kill -9 the harness at random moments, clean up, compare.
 
 Each round starts a campaign, kills the harness without warning at a random moment (while it
-probes, starts nodes, injects, heals), runs `kraftprobe cleanup` as a person would, and compares
-packet filters, queueing, mounts, loop devices, containers, networks, processes, namespaces and the
-wall clock with what they were before. Exit code 0 when every round left the machine as it was.
+probes, starts nodes, injects, heals; counted from the first fault in every other round), runs
+`kraftprobe cleanup` as a person would, and compares packet filters, queueing, mounts, loop devices,
+containers, networks, processes, namespaces and the wall clock with what they were before. Exit code
+0 when every round left the machine as it was.
 
 As root it first moves into network, mount and process namespaces of its own, so that all there is
 its own and the comparison is strict, not only of what carries a label. It stays outside with
@@ -26,6 +27,7 @@ from benchmarks.safety.traces import CLOCK_TOLERANCE_S, clock_offset_s, snapshot
 
 _PROGRAM = (sys.executable, "-c", "from harness.cli import main; main(prog_name='kraftprobe')")
 _PRIVATE = "KRAFTPROBE_SAFETY_PRIVATE"
+_BEGIN_S = 120.0
 _SETTLE_S = 20.0
 """How long what is about to end by itself may take: a JVM that has lost its parent."""
 
@@ -94,12 +96,24 @@ def _kill_a_run(
         )
         if asked.backend == "docker":
             harnesses.append(process.pid)
+        if number % 2 == 0:
+            _wait_for_faults(folder, earlier)
         time.sleep(moment_s)
         assert process.poll() is None, (folder / f"{number}.log").read_text()
         os.kill(process.pid, signal.SIGKILL)
         process.wait()
     begun = set(folder.glob("runs/*/*")) - earlier
     return _last_phase(begun.pop() / "history.jsonl") if begun else "probing"
+
+
+def _wait_for_faults(folder: Path, earlier: set[Path]) -> None:
+    deadline = time.monotonic() + _BEGIN_S
+    while time.monotonic() < deadline:
+        for run in set(folder.glob("runs/*/*")) - earlier:
+            journal = run / "history.jsonl"
+            if journal.exists() and '"phase":"inject"' in journal.read_text():
+                return
+        time.sleep(0.1)
 
 
 def _last_phase(journal: Path) -> str:

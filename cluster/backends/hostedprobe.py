@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
+import secrets
 import signal
-import tempfile
 from collections.abc import Callable
 from pathlib import Path
 
@@ -13,6 +13,7 @@ from cluster.backends.lifecycle import Incarnation
 from cluster.backends.linkprobe import LinkProber
 from cluster.backends.linkrules import LinkRules
 from cluster.backends.processes import TRIAL, labels
+from cluster.backends.trials import trial_folder
 
 MakeProvider = Callable[[Path, str], HostProvider]
 """From a run folder and a run id."""
@@ -24,9 +25,9 @@ _SILENCE_S = 0.2
 
 async def probe(make: MakeProvider, ability: Ability) -> Probe:
     """Try one ability; leaves nothing behind."""
-    with tempfile.TemporaryDirectory(prefix="kraftprobe-") as folder:
-        run_id = TRIAL + Path(folder).name
-        provider = make(Path(folder), run_id)
+    with trial_folder() as folder:
+        run_id = f"{TRIAL}{secrets.token_hex(4)}"
+        provider = make(folder, run_id)
         try:
             if ability is Ability.LINKS:
                 return await _probe_links(provider, run_id)

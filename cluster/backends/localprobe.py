@@ -6,13 +6,13 @@ import asyncio
 import contextlib
 import signal
 import sys
-import tempfile
 from pathlib import Path
 
 from cluster.backends.base import Ability, BackendError, NodeState, Probe
 from cluster.backends.lifecycle import Incarnation
 from cluster.backends.linkproxy import HOST, LinkProxies
 from cluster.backends.processes import TRIAL, LocalProcess, labels
+from cluster.backends.trials import trial_folder
 from cluster.ports import Endpoint
 
 _SLEEP = (sys.executable, "-I", "-S", "-c", "import time; time.sleep(60)")
@@ -26,8 +26,8 @@ async def probe(ability: Ability) -> Probe:
     try:
         if ability is Ability.LINKS:
             return await _probe_links()
-        with tempfile.TemporaryDirectory(prefix="kraftprobe-") as folder:
-            return await _probe_process(Path(folder), signals=ability is Ability.SIGNALS)
+        with trial_folder() as folder:
+            return await _probe_process(folder, signals=ability is Ability.SIGNALS)
     except (OSError, BackendError) as error:
         return Probe(possible=False, reason=str(error))
 

@@ -14,6 +14,7 @@ from cluster.backends.docker.engine import connect, engine_expected
 from cluster.backends.docker.leftovers import find_things, remove_things
 from cluster.backends.machine.mounts import unmount
 from cluster.backends.ssh.leftovers import abandoned_hosts, clean_host
+from cluster.backends.trials import abandoned_trials, remove_trial
 from harness.commands.options import runs_option
 from harness.doctor import examine, shortcomings, table, told
 from harness.errors import EXIT_USAGE
@@ -57,7 +58,7 @@ def doctor(*, as_json: bool, backends: tuple[str, ...], inventory: str | None) -
 def cleanup(runs: Path, run_id: str | None, *, everywhere: bool) -> int:
     """Take away what killed runs left behind, and nothing else.
 
-    Processes, containers and networks of containers, mounts.
+    Processes, containers and networks of containers, mounts, hosts behind ssh, folders of probes.
     """
     where = None if everywhere else runs
     leftovers = find_leftovers(where, run_id)
@@ -76,7 +77,11 @@ def cleanup(runs: Path, run_id: str | None, *, everywhere: bool) -> int:
             staying.append(mount)
             click.echo(f"kraftprobe: {mount.folder} stays mounted", err=True)
     hosts, unclean = _clean_hosts(runs, run_id)
-    if not (leftovers or things or mounts or hosts):
+    trials = [] if run_id is not None else abandoned_trials()
+    for folder in trials:
+        told = "removing" if remove_trial(folder) else "could not remove all of"
+        click.echo(f"{told} {folder}")
+    if not (leftovers or things or mounts or hosts or trials):
         click.echo("nothing was left behind")
     return EXIT_USAGE if remaining or stubborn or staying or unclean else 0
 

@@ -231,7 +231,8 @@ def test_doctor_ends_in_2_where_no_campaign_can_run(monkeypatch):
     assert result.stdout.splitlines()[-1] == "backend local: no processes here"
 
 
-def test_cleanup_of_nothing_says_so(tmp_path):
+def test_cleanup_of_nothing_says_so(tmp_path, monkeypatch):
+    monkeypatch.setattr("tempfile.tempdir", str(tmp_path))
     result = kraftprobe("cleanup", "--runs", tmp_path)
     assert (result.exit_code, result.stdout) == (0, "nothing was left behind\n")
 
