@@ -239,6 +239,9 @@ def _default(field: dataclasses.Field[Any], owner: type[Any]) -> Any:
         return None
     if is_array(field.type):
         return ()
+    if isinstance(field.type, type) and dataclasses.is_dataclass(field.type):
+        nested = dataclasses.fields(field.type)
+        return field.type(**{inner.name: _default(inner, field.type) for inner in nested})
     kafka_type = field.metadata.get("kafka_type")
     assert kafka_type is not None, f"no default for {owner.__name__}.{field.name}"
     return _ZEROS.get(kafka_type, 0)

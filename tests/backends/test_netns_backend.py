@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import json
 import os
+import shlex
 import subprocess
 import sys
 import tempfile
@@ -231,16 +232,26 @@ def everybodys() -> Iterator[Path]:
 
 
 def test_it_works_for_a_user_without_any_privilege(everybodys: Path):
-    tests, repository = HARNESS.parent, HARNESS.parents[2]
-    packages = [path for path in sys.path if path.endswith("site-packages")]
-    path = os.pathsep.join([str(repository), str(tests), *packages])
+    repository = HARNESS.parents[2]
+    packages = [Path(path) for path in sys.path if path.endswith("site-packages")]
+    harness, folders, start = HARNESS, [repository, HARNESS.parent, *packages], []
+    interpreter = sys.executable
     if os.geteuid() == 0:
         as_nobody = ["setpriv", "--reuid=65534", "--regid=65534", "--clear-groups"]
         as_nobody += ["--inh-caps=-all", "--bounding-set=-all"]
         interpreter = interpreter_for_everybody(as_nobody)
-    else:
-        as_nobody, interpreter = [], sys.executable
-    command = [*as_nobody, interpreter, str(HARNESS), str(everybodys), "run-1", "check"]
+        # A checkout below /root is closed to others: they see it at a place of their own.
+        shown = [everybodys / f"seen-{place}" for place in range(1 + len(packages))]
+        for folder in shown:
+            folder.mkdir()
+        pairs = zip([repository, *packages], shown, strict=True)
+        binds = [f"mount --bind {shlex.quote(str(a))} {shlex.quote(str(b))}" for a, b in pairs]
+        start = ["unshare", "--mount", "sh", "-c", " && ".join([*binds, 'exec "$@"']), "sh"]
+        start += as_nobody
+        harness = shown[0] / HARNESS.relative_to(repository)
+        folders = [shown[0], harness.parent, *shown[1:]]
+    command = [*start, interpreter, str(harness), str(everybodys), "run-1", "check"]
+    path = os.pathsep.join(map(str, folders))
     environment = {**os.environ, "PYTHONPATH": path, "HOME": str(everybodys)}
     done = subprocess.run(
         command, capture_output=True, text=True, env=environment, check=False, cwd=everybodys
