@@ -46,6 +46,9 @@ class Reader:
 
     def uvarint(self) -> int:
         """Read an unsigned varint of at most 32 bits."""
+        if self.position < len(self._data) and self._data[self.position] < 0x80:
+            self.position += 1  # as nearly all of them are
+            return self._data[self.position - 1]
         value = 0
         for index in range(UVARINT_BYTES_MAX):
             byte = self.take(1)[0]
@@ -84,6 +87,7 @@ class Integer:
     def __init__(self, name: str, code: str) -> None:
         self.default = 0
         self._name = name
+        self._code = code
         self._struct = struct.Struct(">" + code)
 
     def write(self, out: bytearray, value: Any) -> None:
@@ -98,6 +102,10 @@ class Integer:
         """Read a big endian integer."""
         value: int = self._struct.unpack(reader.take(self._struct.size))[0]
         return value
+
+    def read_many(self, reader: Reader, count: int) -> tuple[int, ...]:
+        """Read `count` of them at once."""
+        return struct.unpack(f">{count}{self._code}", reader.take(count * self._struct.size))
 
 
 class Boolean:
@@ -187,7 +195,9 @@ class Array:
         if count > reader.remaining:
             message = f"truncated: {count} elements in {reader.remaining} bytes"
             raise MetadataRecordError(message)
-        return tuple(self._element.read(reader) for _ in range(count))
+        if isinstance(self._element, Integer):
+            return self._element.read_many(reader, count)
+        return tuple([self._element.read(reader) for _ in range(count)])
 
 
 class Nullable:

@@ -1,0 +1,1 @@
+"""What much metadata costs a node: `python -m benchmarks.metadata`."""
