@@ -269,6 +269,32 @@ class LinkProxies:
         """Name the links whose gates are shut."""
         return frozenset(link for link, gate in self._gates.items() if gate.shut)
 
+    @property
+    def are_open(self) -> bool:
+        """Whether nodes can be dialled through them now."""
+        return bool(self._listeners)
+
+    def slow_down(self, link: Link, delay_ms: float, jitter_ms: float) -> None:
+        """Let bytes travel this long over the link from now on; 0 is no time."""
+        self._gates[link].slow_down(delay_ms / 1000, jitter_ms / 1000)
+
+    async def round_trip_ms(self, link: Link, ping: bytes, timeout_s: float) -> float | None:
+        """Time one ping over the link and its answer over the opposite one; None: none came."""
+        loop = asyncio.get_running_loop()
+        began_s = loop.time()
+        try:
+            async with asyncio.timeout(timeout_s):
+                reader, writer = await asyncio.open_connection(HOST, self.port(*link))
+                try:
+                    writer.write(ping)
+                    if not await reader.read(1):
+                        return None
+                finally:
+                    writer.close()
+        except (OSError, TimeoutError):
+            return None
+        return (loop.time() - began_s) * 1000
+
     async def measure(self, link: Link, ping: bytes, timeout_s: float) -> LinkMeasure:
         """Send pings over the link's own proxies, and see whether they pass in its direction.
 

@@ -26,17 +26,16 @@ from cluster.backends.hosts import StartedProcess, plain_connect
 from cluster.backends.lifecycle import ProcessBackend
 from cluster.backends.linkproxy import HOST, LinkProxies
 from cluster.backends.localhost import LocalHost
+from cluster.backends.localshaping import LocalShaping
 from cluster.backends.machine.equip import Need, equip
 from cluster.backends.machine.programs import Machine
 from cluster.backends.nodeports import NodePorts
 from cluster.backends.processes import LocalProcess, RecordedProcess, labels, record_process
+from cluster.backends.shapes import PERFECT
 from cluster.ports import Endpoint
 from cluster.systems.base import Placement, System
 
 _IN_USE = "in use"  # strerror(EADDRINUSE), as every system words it
-_MISSING = {
-    "shaping": "links between processes of one machine carry bytes, no packets: try --backend netns"
-}
 
 
 class LocalBackend(ProcessBackend):
@@ -62,6 +61,7 @@ class LocalBackend(ProcessBackend):
         self._first_port = first_port
         self._ports = NodePorts(HOST)
         self._proxies = LinkProxies(self.nodes, self.endpoint)
+        self._shaping = LocalShaping(self._proxies, self.nodes, system.ping)
         environment = labels(run_id)
         machines = {
             node: Machine(
@@ -69,7 +69,7 @@ class LocalBackend(ProcessBackend):
             )
             for node in self.nodes
         }
-        self._abilities = equip(self, machines, needs, abilities=Abilities(missing=_MISSING))
+        self._abilities = equip(self, machines, needs, abilities=Abilities(shaping=self._shaping))
 
     async def probe(self, ability: Ability) -> Probe:
         """Try it with a process and a proxy of its own."""
@@ -128,6 +128,7 @@ class LocalBackend(ProcessBackend):
         return await plain_connect(endpoint.host, endpoint.port)
 
     async def _before_goodbye(self) -> None:
+        await self._shaping.shape(dict.fromkeys(self._shaping.shaped(), PERFECT))
         self._proxies.restore(self._proxies.links_cut())  # or no leader could say goodbye
 
     async def _release(self) -> None:
