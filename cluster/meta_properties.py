@@ -45,8 +45,9 @@ def load_or_format(
     node_id: int,
     random: Random,
     done: Callable[[uuid.UUID | OSError], None],
+    wanted: uuid.UUID | None = None,
 ) -> None:
-    """Read the folder's directory id, or format an empty folder with a random one.
+    """Read the folder's directory id, or format an empty folder with `wanted` or a random one.
 
     `done` is called once: within this call when the file is there, else when it is durable or the
     disk failed. Raises MetaPropertiesError.
@@ -59,7 +60,7 @@ def load_or_format(
         raise MetaPropertiesError(
             f"{FILE_NAME} is missing but the folder is not empty: it holds {directories[0]}"
         )
-    directory_id = _random_uuid(random)
+    directory_id = random_uuid(random) if wanted is None else wanted
     content = (
         f"version={_VERSION}\n"
         f"cluster.id={cluster_id}\n"
@@ -81,7 +82,7 @@ def load_or_format(
     disk.sync(_TEMPORARY, written)
 
 
-def _random_uuid(random: Random) -> uuid.UUID:
+def random_uuid(random: Random) -> uuid.UUID:
     """Return a version 4 uuid whose text does not begin with a dash, as `Uuid.randomUuid` does."""
     while True:
         value = uuid.UUID(int=random.getrandbits(128), version=4)

@@ -1,0 +1,40 @@
+"""The bootstrap checkpoint 0-0: the first voters of a quorum whose voters are in the log (KIP-853).
+
+Written when a folder is formatted, never replicated: the first leader copies what it says into the
+log. Source: Formatter.writeDynamicQuorumSnapshot.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from cluster.kraft.voters import VoterSet
+from cluster.log.control import KRaftVersion
+from cluster.log.snapshot import BOOTSTRAP_ID, PART_SUFFIX, SnapshotEncoder, snapshot_name
+from cluster.ports import Disk
+
+KRAFT_VERSION = 1
+
+
+def write_bootstrap(
+    disk: Disk,
+    directory: str,
+    voters: VoterSet,
+    timestamp_ms: int,
+    done: Callable[[OSError | None], None],
+) -> None:
+    """Write the checkpoint durably into the metadata partition's folder, then call `done`."""
+    encoder = SnapshotEncoder(BOOTSTRAP_ID, timestamp_ms)
+    content = encoder.header((KRaftVersion(KRAFT_VERSION), voters.to_record())) + encoder.footer()
+    part = f"{directory}/{snapshot_name(BOOTSTRAP_ID, PART_SUFFIX)}"
+    disk.make_directory(directory)
+    disk.write(part, content)
+
+    def synced(error: OSError | None) -> None:
+        if error is not None:
+            done(error)
+            return
+        disk.rename(part, f"{directory}/{snapshot_name(BOOTSTRAP_ID)}")
+        disk.sync_directory(directory, done)
+
+    disk.sync(part, synced)

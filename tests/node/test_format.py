@@ -1,0 +1,119 @@
+"""Folders that are formatted with the first voters of a quorum (KIP-853)."""
+
+import asyncio
+import random
+import uuid
+
+import pytest
+from click.testing import CliRunner
+
+from cluster.config import load_config
+from cluster.format import main
+from cluster.kraft.bootstrap import write_bootstrap
+from cluster.kraft.messages import ReplicaKey
+from cluster.kraft.voters import Voter, VoterSet
+from cluster.log.snapshot import BOOTSTRAP_ID, parse_snapshot
+from cluster.meta_properties import load_or_format, uuid_from_text, uuid_to_text
+from cluster.ports import Endpoint
+from cluster.runtime.disk import FileDisk
+from tests.kraft.dynamic import voter_ids
+from tests.kraft.world import DIRECTORY, World, listeners_of
+
+CHECKPOINT = "__cluster_metadata-0/00000000000000000000-0000000000.checkpoint"
+IDS = [uuid_to_text(uuid.UUID(int=2000 + i, version=4)) for i in (1, 2, 3)]
+CONTROLLERS = ",".join(f"{i}@h{i}:9093:{IDS[i - 1]}" for i in (1, 2, 3))
+
+
+def formatted(tmp_path, *options, static=False):
+    config = tmp_path / "server.properties"
+    whom = "voters=2@h2:9093" if static else "bootstrap.servers=h2:9093"
+    config.write_text(
+        "process.roles=controller\nnode.id=2\ncluster.id=c\nlisteners=CONTROLLER://h2:9093\n"
+        f"controller.listener.names=CONTROLLER\ncontroller.quorum.{whom}\n"
+        f"metadata.log.dir={tmp_path / 'data'}\n"
+    )
+    return CliRunner().invoke(main, ["--config", str(config), *options]), config
+
+
+def told(tmp_path):
+    data = (tmp_path / "data" / CHECKPOINT).read_bytes()
+    version, voters = parse_snapshot("x", BOOTSTRAP_ID, data).control
+    return version.kraft_version, VoterSet.from_record(voters, "CONTROLLER")
+
+
+def test_a_folder_is_formatted_with_the_first_voters(tmp_path):
+    done, config = formatted(tmp_path, "--initial-controllers", CONTROLLERS)
+    assert done.exit_code == 0, done.output
+    assert IDS[1] in done.output
+    version, voters = told(tmp_path)
+    assert (version, voters.ids) == (1, (1, 2, 3))
+    assert voters.endpoint(3) == Endpoint(3, "h3", 9093)
+
+    async def directory():
+        disk = FileDisk(load_config(config).metadata_log_dir, asyncio.get_running_loop())
+        found = []
+        load_or_format(disk, "c", 2, random.Random(1), found.append)
+        disk.close(drain=True)
+        return found[0]
+
+    assert asyncio.run(directory()) == uuid_from_text(IDS[1])
+
+
+def test_a_standalone_voter_is_alone(tmp_path):
+    assert formatted(tmp_path, "--standalone")[0].exit_code == 0
+    assert told(tmp_path)[1].ids == (2,)
+
+
+def test_who_joins_has_no_checkpoint(tmp_path):
+    assert formatted(tmp_path, "--no-initial-controllers")[0].exit_code == 0
+    assert (tmp_path / "data" / "meta.properties").exists()
+    assert not (tmp_path / "data" / CHECKPOINT).exists()
+
+
+@pytest.mark.parametrize(
+    ("options", "static", "message"),
+    [
+        ((), False, "give one of --standalone"),
+        (("--standalone", "--no-initial-controllers"), False, "give one of"),
+        (("--initial-controllers", "2@h2"), False, "expected id@host:port:directory, not '2@h2'"),
+        (("--initial-controllers", f"1@h1:1:{IDS[0]}"), False, "node.id 2 is not among them"),
+        (("--initial-controllers", f"2@a:1:{IDS[0]},2@b:1:{IDS[1]}"), False, "listed twice"),
+        (("--standalone",), True, "static voters need no format"),
+    ],
+)
+def test_what_cannot_be_is_told_in_one_line(tmp_path, options, static, message):
+    done, _ = formatted(tmp_path, *options, static=static)
+    assert done.exit_code == 2
+    assert message in done.output
+    assert len(done.output.splitlines()) == 1
+
+
+def test_a_folder_is_not_formatted_twice(tmp_path):
+    formatted(tmp_path, "--standalone")
+    done, _ = formatted(tmp_path, "--standalone")
+    assert (done.exit_code, "is formatted already" in done.output) == (2, True)
+
+
+def test_a_quorum_begins_with_its_bootstrap_checkpoint_and_puts_it_into_the_log():
+    world = World(3)
+    world.dynamic = True
+    voters = VoterSet(
+        Voter(
+            ReplicaKey(i, node.directory_id),
+            Endpoint(i, "n", 9000 + i),
+            listeners=listeners_of(i),
+        )
+        for i, node in world.nodes.items()
+    )
+    world.voters = VoterSet(())
+    for node in world.nodes.values():
+        write_bootstrap(node.disk, DIRECTORY, voters, 0, lambda error: None)
+    world.scheduler.run_for(100)
+    world.start()
+    leader = world.elect()
+    world.commit(leader, "first")
+    world.settle()
+    for node in world.nodes.values():
+        assert voter_ids(node) == (1, 2, 3)
+        assert node.client.voters_offset >= 0, "in the log, not in the checkpoint alone"
+        assert node.listener.loaded == []
