@@ -23,7 +23,7 @@ import tempfile
 import time
 from pathlib import Path
 
-from benchmarks.safety.traces import CLOCK_TOLERANCE_S, clock_offset_s, snapshot
+from benchmarks.safety.traces import CLOCK_TOLERANCE_S, Ours, clock_offset_s, snapshot
 
 _PROGRAM = (sys.executable, "-c", "from harness.cli import main; main(prog_name='kraftprobe')")
 _PRIVATE = "KRAFTPROBE_SAFETY_PRIVATE"
@@ -52,13 +52,13 @@ def main() -> int:
     with tempfile.TemporaryDirectory(prefix="kraftprobe-safety-") as place:
         folder = Path(place)
         _cleanup(folder)
-        harnesses: list[int] = []
-        before, clock_s = snapshot(folder, harnesses, alone=private), clock_offset_s()
+        ours = Ours()
+        before, clock_s = snapshot(folder, ours, alone=private), clock_offset_s()
         for number in range(1, asked.rounds + 1):
             moment_s = moments.uniform(0.2, asked.within)
-            phase = _kill_a_run(folder, asked, number, moment_s, harnesses)
+            phase = _kill_a_run(folder, asked, number, moment_s, ours)
             cleaned = _cleanup(folder)
-            difference = _difference(folder, harnesses, before, alone=private)
+            difference = _difference(folder, ours, before, alone=private)
             moved_s = clock_offset_s() - clock_s
             if abs(moved_s) > CLOCK_TOLERANCE_S:
                 difference.append(f"clock: moved by {moved_s:+.3f} s")
@@ -83,7 +83,7 @@ def _in_namespaces() -> int:
 
 
 def _kill_a_run(
-    folder: Path, asked: argparse.Namespace, number: int, moment_s: float, harnesses: list[int]
+    folder: Path, asked: argparse.Namespace, number: int, moment_s: float, ours: Ours
 ) -> str:
     """Start a campaign, kill its harness and nothing else; the phase in which that was."""
     earlier = set(folder.glob("runs/*/*"))
@@ -94,14 +94,14 @@ def _kill_a_run(
         process = subprocess.Popen(
             (*_PROGRAM, *words, *sizes, *rest), stdout=log, stderr=log, start_new_session=True
         )
-        if asked.backend == "docker":
-            harnesses.append(process.pid)
+        ours.harnesses.add(str(process.pid))
         if number % 2 == 0:
             _wait_for_faults(folder, earlier)
         time.sleep(moment_s)
         assert process.poll() is None, (folder / f"{number}.log").read_text()
         os.kill(process.pid, signal.SIGKILL)
         process.wait()
+    ours.note_bridges()
     begun = set(folder.glob("runs/*/*")) - earlier
     return _last_phase(begun.pop() / "history.jsonl") if begun else "probing"
 
@@ -131,11 +131,11 @@ def _cleanup(folder: Path) -> int:
     return sum(not line.startswith("nothing") for line in done.stdout.splitlines())
 
 
-def _difference(folder: Path, harnesses: list[int], before: set[str], *, alone: bool) -> list[str]:
+def _difference(folder: Path, ours: Ours, before: set[str], *, alone: bool) -> list[str]:
     """What is there and was not, and the other way round, once all has settled."""
     deadline = time.monotonic() + _SETTLE_S
     while True:
-        now = snapshot(folder, harnesses, alone=alone)
+        now = snapshot(folder, ours, alone=alone)
         if now == before or time.monotonic() > deadline:
             return [f"+ {one}" for one in sorted(now - before)] + [
                 f"- {one}" for one in sorted(before - now)

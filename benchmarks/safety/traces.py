@@ -11,6 +11,7 @@ import re
 import subprocess
 import time
 from collections.abc import Collection, Iterator
+from dataclasses import dataclass, field
 from pathlib import Path
 
 from cluster.backends.base import BackendError
@@ -24,18 +25,28 @@ _ENGINES_OWN = ("/run/docker/", "/var/run/docker/", "/var/lib/docker/")
 _PROC = Path("/proc")
 
 
-def snapshot(folder: Path, harnesses: Collection[int], *, alone: bool) -> set[str]:
-    """Look at this machine.
+@dataclass(slots=True)
+class Ours:
+    """By what things on a machine that others use, too, are told to be ours."""
 
-    `folder`: where runs are. `harnesses`: their pids so far, by which an engine that serves others,
-    too, tells what is ours. `alone`: all processes here are.
-    """
+    harnesses: set[str] = field(default_factory=set)
+    """Pids of the harnesses so far."""
+    bridges: set[str] = field(default_factory=set)
+    """Interfaces of the engine's networks that they had made."""
+
+    def note_bridges(self) -> None:
+        """Note the networks that there are now."""
+        self.bridges.update(f"br-{one[:12]}" for one in _things(self.harnesses, networks=True))
+
+
+def snapshot(folder: Path, ours: Ours, *, alone: bool) -> set[str]:
+    """Look at this machine. `folder`: where runs are. `alone`: nobody else is here."""
     return {
-        *_rules(),
+        *(line for line in _rules() if alone or _is_ours(line, ours)),
         *_mounts(),
         *_loops(folder),
-        *_engine(harnesses),
-        *(_processes() if alone else _labelled()),
+        *(f"engine: {one}" for one in _things(ours.harnesses, networks=False)),
+        *(_processes() if alone else _labelled(ours.harnesses)),
         *(_namespaces() if alone else ()),
     }
 
@@ -71,20 +82,27 @@ def _loops(folder: Path) -> Iterator[str]:
                 yield f"loop device: {told}"
 
 
-def _engine(harnesses: Collection[int]) -> Iterator[str]:
+def _is_ours(rule: str, ours: Ours) -> bool:
+    return "kraftprobe" in rule or any(bridge in rule for bridge in ours.bridges)
+
+
+def _things(harnesses: Collection[str], *, networks: bool) -> list[str]:
+    """Ids of the engine's networks, or of its containers and networks, of these harnesses."""
     if not harnesses or not engine_expected():
-        return
+        return []
     try:
         client = connect()
     except BackendError:
-        return
+        return []
     with contextlib.closing(client):
-        things = client.api.containers(all=True, filters={"label": RUN_LABEL})
-        things += client.api.networks(filters={"label": RUN_LABEL})
-    for thing in things:
-        pid = (thing.get("Labels") or {}).get(HARNESS_LABEL, "").partition(":")[0]
-        if pid.isdecimal() and int(pid) in harnesses:
-            yield f"engine: {thing['Id'][:12]}"
+        things = client.api.networks(filters={"label": RUN_LABEL})
+        if not networks:
+            things += client.api.containers(all=True, filters={"label": RUN_LABEL})
+    return [
+        thing["Id"]
+        for thing in things
+        if (thing.get("Labels") or {}).get(HARNESS_LABEL, "").partition(":")[0] in harnesses
+    ]
 
 
 def _processes() -> Iterator[str]:
@@ -95,11 +113,13 @@ def _processes() -> Iterator[str]:
                 yield f"process: {entry.name} {command[:150]}"
 
 
-def _labelled() -> Iterator[str]:
-    for entry in _PROC.iterdir():
+def _labelled(harnesses: Collection[str]) -> Iterator[str]:
+    for entry in _PROC.glob("[0-9]*"):
         with contextlib.suppress(OSError):
-            if entry.name.isdecimal() and b"KRAFTPROBE_RUN=" in (entry / "environ").read_bytes():
-                yield f"labelled process: {entry.name}"
+            for variable in (entry / "environ").read_bytes().split(b"\0"):
+                name, _, value = variable.decode(errors="replace").partition("=")
+                if name == "KRAFTPROBE_HARNESS" and value.partition(":")[0] in harnesses:
+                    yield f"labelled process: {entry.name}"
 
 
 def _namespaces() -> Iterator[str]:
