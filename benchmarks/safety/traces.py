@@ -16,6 +16,7 @@ from pathlib import Path
 
 from cluster.backends.base import BackendError
 from cluster.backends.docker.engine import HARNESS_LABEL, RUN_LABEL, connect, engine_expected
+from cluster.backends.machine.mounts import FUSE_TYPE
 
 CLOCK_TOLERANCE_S = 0.5
 """A clock that was set shows more; one that is slewed by a time service shows less."""
@@ -43,7 +44,7 @@ def snapshot(folder: Path, ours: Ours, *, alone: bool) -> set[str]:
     """Look at this machine. `folder`: where runs are. `alone`: nobody else is here."""
     return {
         *(line for line in _rules() if alone or _is_ours(line, ours)),
-        *_mounts(),
+        *_mounts(folder),
         *_loops(folder),
         *(f"engine: {one}" for one in _things(ours.harnesses, networks=False)),
         *(_processes() if alone else _labelled(ours.harnesses)),
@@ -66,12 +67,15 @@ def _rules() -> Iterator[str]:
                     yield f"rule: {command[0]}: {_COUNTERS.sub('', line).strip()}"
 
 
-def _mounts() -> Iterator[str]:
+def _mounts(folder: Path) -> Iterator[str]:
     for line in (_PROC / "self/mountinfo").read_text().splitlines():
         before, _, after = line.partition(" - ")
-        if before.split()[4].startswith(_ENGINES_OWN):
+        point, kind = before.split()[4], after.split()[0]
+        if point.startswith(_ENGINES_OWN):
             continue  # others' containers come and go
-        yield f"mount: {before.split()[4]} {' '.join(after.split()[:2])}"
+        if kind == FUSE_TYPE and not point.startswith(str(folder)):
+            continue  # and so do the disks of others' runs
+        yield f"mount: {point} {' '.join(after.split()[:2])}"
 
 
 def _loops(folder: Path) -> Iterator[str]:
