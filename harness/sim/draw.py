@@ -18,6 +18,7 @@ from typing import Any
 
 from cluster.backends.sim.settings import SimSettings
 from cluster.systems.kraft import NODE_SETTINGS, REGISTRATION
+from harness.sim.draw_brokers import with_brokers
 from harness.sim.draw_voters import with_snapshots, with_voters
 from harness.sim.fragments import FRAGMENTS, Draw, strand
 from harness.sim.kinds import MESSAGE_TYPES
@@ -85,7 +86,7 @@ def draw(
             liveness_ms=round(20_000 + 40 * unit_ms), events_max=_events_max(float(length_ms))
         ),
     )
-    return with_snapshots(with_voters(plain, unit_ms), unit_ms)
+    return with_brokers(with_snapshots(with_voters(plain, unit_ms), unit_ms), unit_ms)
 
 
 def _events_max(duration_ms: float) -> int:

@@ -24,6 +24,7 @@ from cluster import mutants
 from cluster.backends.base import BackendError
 from cluster.backends.sim import loop as virtual
 from cluster.backends.sim.backend import SimBackend
+from cluster.backends.sim.broker_monitor import BrokerMonitor
 from cluster.backends.sim.monitor import SafetyMonitor
 from cluster.backends.sim.process import Process
 from cluster.backends.sim.scheduler import BusyLoopError, Scheduler
@@ -202,6 +203,9 @@ class _Run:
         self._stop: asyncio.Event | None = None
         self._monitor = SafetyMonitor(
             world, lambda seen: self._broken(Violation(seen.property, seen.explanation))
+        )
+        self._broker_monitor = BrokerMonitor(
+            world, lambda name, told, _node: self._broken(Violation(name, told))
         )
         self._watch = Watch(world)
         self._recorder = Recorder(journal, lambda: self._scheduler.now_ms / 1000.0)

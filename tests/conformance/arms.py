@@ -11,6 +11,7 @@ from cluster.backends.docker.backend import DockerBackend
 from cluster.backends.local import LocalBackend
 from cluster.backends.sim import loop
 from cluster.backends.sim.backend import SimBackend
+from cluster.backends.sim.broker_monitor import BrokerMonitor
 from cluster.backends.sim.monitor import SafetyMonitor
 from cluster.backends.sim.scheduler import Scheduler
 from cluster.backends.sim.settings import SimSettings
@@ -146,7 +147,9 @@ class SimArm:
         backend = SimBackend(
             nodes, 1, folder.name, settings=self._settings, run_folder=folder, scheduler=scheduler
         )
-        return backend, SafetyMonitor(backend.world), scheduler
+        monitor = SafetyMonitor(backend.world)
+        BrokerMonitor(backend.world, monitor.violated)
+        return backend, monitor, scheduler
 
     def run(self, body: Body, folder: Path, nodes: int = 3) -> None:
         backend, monitor, scheduler = self._make(folder, nodes)

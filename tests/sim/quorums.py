@@ -8,6 +8,7 @@ from dataclasses import dataclass, field
 from cluster.backends.base import NodeState
 from cluster.backends.sim import loop
 from cluster.backends.sim.backend import SimBackend
+from cluster.backends.sim.broker_monitor import BrokerMonitor
 from cluster.backends.sim.monitor import SafetyMonitor
 from cluster.backends.sim.scheduler import Scheduler
 from cluster.backends.sim.settings import SimSettings
@@ -84,6 +85,8 @@ def campaign(seed=1, nodes=3, settings=None, monitor=True, **plan):
     document |= plan
     backend = SimBackend(nodes, seed, "test", settings=settings, scheduler=scheduler)
     watching = SafetyMonitor(backend.world) if monitor else None
+    if watching is not None:
+        BrokerMonitor(backend.world, watching.violated)
     journal = Journal()
 
     async def work():

@@ -1,0 +1,53 @@
+"""What holds of brokers and partitions in every committed state.
+
+After the TLA+ specifications of KIP-966 (ValidControllerState, ValidControllerIsrAndElr) and
+Kafka's rules for the last member of an ISR. Where no broker is registered nothing is known of them.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from cluster.controller.feature_levels import is_elr_enabled
+from cluster.controller.leadership import min_insync_replicas
+from cluster.controller.partition_change import RECOVERING
+from cluster.controller.records.topic import NO_LEADER
+from cluster.controller.registrations import is_active, is_static, partitions
+from cluster.controller.state import MetadataState, PartitionRegistration
+
+
+def broken_invariants(state: MetadataState) -> Iterator[str]:
+    """Tell what is wrong with a state, one sentence each; nothing when all is right."""
+    if is_static(state):
+        return
+    elr_enabled = is_elr_enabled(state)
+    for (topic_id, index), one in partitions(state):
+        topic = state.topics.get(topic_id)
+        if topic is None:
+            yield f"partition {index} of topic {topic_id}, which does not exist"
+            continue
+        minimum = min_insync_replicas(state, topic.name)
+        for reason in _broken(state, one, minimum, elr_enabled=elr_enabled):
+            yield f"{topic.name}-{index} {reason}: {one}"
+
+
+def _broken(
+    state: MetadataState, one: PartitionRegistration, minimum: int, *, elr_enabled: bool
+) -> Iterator[str]:
+    isr, elr, replicas = set(one.isr), set(one.elr), set(one.replicas)
+    if len(isr) != len(one.isr) or not isr <= replicas or not elr <= replicas:
+        yield "has members in sync that are not its replicas, or twice"
+    if isr & elr:
+        yield "has a member of the ISR in the ELR"
+    if one.elr and len(isr) >= min(minimum, len(replicas)):
+        yield "keeps an ELR although its ISR is large enough"
+    if one.leader != NO_LEADER and (one.leader not in isr or not is_active(state, one.leader)):
+        yield "is led by a broker that is not in sync, or not alive"
+    alive = all(is_active(state, replica) for replica in isr)
+    last_one = not elr_enabled and len(isr) == 1 and one.leader == NO_LEADER
+    if not alive and not last_one:
+        yield "has a fenced broker in its ISR"
+    if isr and alive and one.leader == NO_LEADER:
+        yield "has no leader although brokers in sync are alive"
+    if one.leader_recovery_state == RECOVERING and one.leader != NO_LEADER and len(isr) != 1:
+        yield "is recovering, and more than its leader is in sync"

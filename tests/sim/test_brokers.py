@@ -1,0 +1,116 @@
+"""Brokers in simulated worlds: they register, are fenced and come back, and are watched."""
+
+import dataclasses
+
+import pytest
+
+from cluster.backends.sim.broker_monitor import BrokerMonitor
+from cluster.controller import broker_lifecycle, periodic
+from cluster.controller.records.broker import BrokerRegistrationChangeRecord
+from cluster.controller.registrations import registered_brokers
+from cluster.systems.kraft import REGISTRATION
+from harness.sim.draw import draw
+from harness.sim.runner import run_scenario
+from tests.sim.quorums import Quorum, campaign
+
+SETTINGS = {
+    "broker.session.timeout.ms": 1_000,
+    "broker.heartbeat.interval.ms": 200,
+    "controller.quorum.election.timeout.ms": 200,
+    "controller.quorum.fetch.timeout.ms": 200,
+}
+
+
+def brokers(quorum, name):
+    state = quorum.node(name).controller.image.state
+    return {broker.id: broker.fenced for broker in registered_brokers(state)}
+
+
+def test_a_killed_broker_is_fenced_and_comes_back_as_a_new_incarnation():
+    quorum = Quorum(3, run_node_settings=SETTINGS)
+    monitor = BrokerMonitor(quorum.world, quorum.monitor.violated)
+    leader = quorum.elect()
+    everybody = {1: False, 2: False, 3: False}
+    assert quorum.scheduler.run_until(lambda: brokers(quorum, leader) == everybody, 10_000)
+    killed = next(name for name in quorum.world.names if name != leader)
+    number = int(killed[1:])
+    state = quorum.node(leader).controller.image.state
+    before = state.brokers.get(number)
+    quorum.world.kill(killed)
+    assert quorum.scheduler.run_until(
+        lambda: brokers(quorum, leader) == {**everybody, number: True}, 10_000
+    )
+    quorum.world.start(killed)
+    assert quorum.scheduler.run_until(lambda: brokers(quorum, leader) == everybody, 10_000)
+    after = state.brokers.get(number)
+    assert after.epoch > before.epoch
+    assert after.incarnation_id != before.incarnation_id
+    assert quorum.monitor.violations == []
+    assert monitor.images_checked > 10
+
+
+def test_a_dead_broker_is_fenced_after_a_failover():
+    """KAFKA-18138: the new controller has heard of nobody yet."""
+    quorum = Quorum(5, run_node_settings=SETTINGS)
+    leader = quorum.elect()
+    everybody = dict.fromkeys(range(1, 6), False)
+    assert quorum.scheduler.run_until(lambda: brokers(quorum, leader) == everybody, 10_000)
+    killed = next(name for name in quorum.world.names if name != leader)
+    quorum.world.kill(killed)
+    quorum.world.kill(leader)
+    survivor = quorum.running()[0]
+    dead = {int(killed[1:]), int(leader[1:])}
+    expected = {number: number in dead for number in everybody}
+    assert quorum.scheduler.run_until(lambda: brokers(quorum, survivor) == expected, 30_000)
+
+
+PLAN = {"node_settings": SETTINGS, "faults": ["kill"], "workload": "topics", "duration_s": 15}
+
+
+def test_the_monitor_has_nothing_to_say_of_a_right_controller():
+    _, monitor, events, _ = campaign(seed=2, **PLAN)
+    assert monitor.violations == []
+    assert sum(event.f == "create" and event.type == "ok" for event in events) > 20
+
+
+def test_a_controller_that_fences_a_broker_and_leaves_it_in_sync_is_found(monkeypatch):
+    def careless(_state, broker):
+        return [
+            BrokerRegistrationChangeRecord(broker_id=broker.id, broker_epoch=broker.epoch, fenced=1)
+        ]
+
+    monkeypatch.setattr(periodic, "broker_fenced", careless)
+    monkeypatch.setattr(broker_lifecycle, "broker_fenced", careless)
+    _, monitor, _, _ = campaign(seed=2, **PLAN)
+    assert "valid-brokers" in {violation.property for violation in monitor.violations}
+
+
+def test_images_that_differ_and_epochs_that_do_not_grow_are_found():
+    quorum = Quorum(3, run_node_settings=SETTINGS)
+    told = []
+    monitor = BrokerMonitor(quorum.world, lambda name, *_: told.append(name))
+    leader = quorum.elect()
+    assert quorum.scheduler.run_until(lambda: len(brokers(quorum, leader)) == 3, 10_000)
+    assert told == []
+    state = quorum.node(leader).controller.image.state
+    one = state.brokers.get(1)
+    state.brokers.put(1, dataclasses.replace(one, epoch=one.epoch - 1))
+    quorum.run(2_000)
+    assert {"image-agreement", "broker-epoch"} <= set(told)
+    assert monitor.images_checked > 3
+
+
+def registering(seeds):
+    found = [draw(seed) for seed in seeds]
+    return [scenario for scenario in found if scenario.settings[REGISTRATION]]
+
+
+def test_three_seeds_of_ten_have_brokers_that_register():
+    scenarios = registering(range(200))
+    assert 35 < len(scenarios) < 85
+    assert {"brokers", "append", "partitions"} <= {one.workload.name for one in scenarios}
+
+
+@pytest.mark.parametrize("scenario", registering(range(50))[:6], ids=lambda one: one.name)
+def test_drawn_worlds_with_brokers_are_silent(scenario):
+    assert run_scenario(scenario).violations == ()
