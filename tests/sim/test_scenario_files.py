@@ -32,7 +32,8 @@ def test_seeds_visit_different_worlds():
 
     assert {scenario.nodes for scenario in scenarios} == {3, 4, 5, 7}
     assert len({str(scenario.settings) for scenario in scenarios}) > 50
-    assert {s.workload.name for s in scenarios} == {"register", "topics", "set"}
+    drawn = {scenario.workload.name for scenario in scenarios}
+    assert {"register", "topics", "set", "brokers"} <= drawn
 
 
 def test_steering_asks_for_empty_cells():
