@@ -30,7 +30,7 @@ def test_a_seed_draws_the_same_scenario_every_time():
 def test_seeds_visit_different_worlds():
     scenarios = [draw(seed) for seed in range(60)]
 
-    assert {scenario.nodes for scenario in scenarios} == {3, 4, 5, 7}
+    assert {3, 4, 5, 7} <= {scenario.nodes for scenario in scenarios}  # and observers
     assert len({str(scenario.settings) for scenario in scenarios}) > 50
     drawn = {scenario.workload.name for scenario in scenarios}
     assert {"register", "topics", "set", "brokers"} <= drawn
