@@ -4,8 +4,10 @@ A fault counts as noticed when a verdict is wrong, when a proof is refused (UNKN
 checker dies. What no fault may do is go unnoticed, and the battery finds nothing in a sound checker.
 """
 
+import re
 from collections.abc import Iterator
 from dataclasses import replace
+from pathlib import Path
 from random import Random
 
 import numpy as np
@@ -18,10 +20,12 @@ from checkers.kernels import load
 from checkers.models import model_named, relevant
 from checkers.outcome import Budget
 from checkers.verdict import Status
+from tests.checkers import test_arrays, test_mutants
 from tests.checkers.histories import FAIL, op, random_history, write
 from tests.checkers.oracle import is_linearizable
 from tests.checkers.test_searches import crowd
 
+DOCS = Path(__file__).parents[2] / "docs" / "checkers.md"
 MUTANTS = {}
 
 
@@ -220,3 +224,10 @@ def test_the_battery_notices(name, monkeypatch):
     except Exception as error:  # noqa: BLE001  (a checker that dies is noticed as well)
         complaint = repr(error)
     assert complaint is not None, "this fault would have gone unnoticed"
+
+
+def test_every_fault_is_told_in_the_docs():
+    faults = [*MUTANTS, *test_mutants.MUTANTS]
+    faults += [fault.__name__.strip("_") for fault in test_arrays.FAULTS]
+    told = re.findall(r"^  - `(\w+)`", DOCS.read_text(), re.MULTILINE)
+    assert sorted(told) == sorted(faults)
