@@ -227,16 +227,20 @@ def _arranged(
     if chains.root is not None:
         keys = [chains.depth[used], root, *keys]
     order = used[np.lexsort(keys)]
-    place = np.full(len(f), _NONE, np.int64)
-    place[order] = np.arange(len(order))
+    # Half as wide as other numbers: at 10^7 operations this is memory traffic and nothing else.
+    place = np.empty(len(f), np.int32)
+    place[order] = np.arange(len(order), dtype=np.int32)
     known = layout.read_cluster >= 0
-    reads, cluster = layout.reads[known], layout.read_cluster[known]
-    size = np.bincount(place[cluster], minlength=len(order))
+    reads, cluster = layout.reads, layout.read_cluster
+    if not np.all(known):
+        reads, cluster = reads[known], cluster[known]
+    at = place[cluster]
+    size = np.bincount(at, minlength=len(order))
     has_maker = order < count
     start = np.concatenate([[0], np.cumsum(size + has_maker)])
     result = np.empty(start[-1], np.int64)
     result[start[:-1][has_maker]] = layout.makers[order[has_maker]]
     free = np.ones(len(result), np.bool_)
     free[start[:-1][has_maker]] = False
-    result[free] = reads[np.argsort(place[cluster], kind="stable")]
+    result[free] = reads[np.argsort(at, kind="stable")]
     return order, start, result

@@ -119,12 +119,12 @@ def _verify_values(
     kinds: tuple[Bools, Bools, Bools, Bools],
 ) -> None:
     read, write, cas, refused = kinds
-    position = np.arange(len(order))
+    position = np.arange(len(order), dtype=np.int32)  # a history of 2^31 operations fits nowhere
     effect = write | (cas & ~refused)
     # The last effect before each position, in the order of its own key.
-    before = np.full(len(order), -1, np.int64)
-    np.maximum.accumulate(np.where(effect, position, -1)[:-1], out=before[1:])
-    start = np.zeros(len(order), np.int64)
+    before = np.full(len(order), -1, np.int32)
+    np.maximum.accumulate(np.where(effect, position, np.int32(-1))[:-1], out=before[1:])
+    start = np.zeros(len(order) if len(columns.keys) > 1 else 1, np.int32)
     if len(columns.keys) > 1:
         key = columns.key[order]
         start[1:] = np.where(key[1:] != key[:-1], position[1:], 0)
