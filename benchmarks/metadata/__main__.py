@@ -44,8 +44,8 @@ def main() -> None:
     print(f"quorum of three local nodes, {topics} topics with 1 partition:")
     rate = topics / quorum.create_s
     print(f"  creating them       {quorum.create_s:7.2f} s  {rate:,.0f} topics/s")
-    print(f"  an empty follower comes back by log      {quorum.by_log_s:7.2f} s")
-    print(f"  an empty follower comes back by snapshot {quorum.by_snapshot_s:7.2f} s")
+    print(f"  an empty follower holds the log after    {quorum.by_log_s:7.2f} s")
+    print(f"  an empty follower has loaded a snapshot after {quorum.by_snapshot_s:7.2f} s")
 
 
 if __name__ == "__main__":

@@ -45,7 +45,7 @@ async def measure(folder: Path, topics: int) -> CatchUpFigures:
     backend = LocalBackend(system(NEVER), folder, 3, "metadata")
     await backend.up()
     try:
-        leader = await find_leader(backend, backend.nodes)
+        leader = await find_leader(backend, backend.nodes, TIMEOUT_S)
         follower = next(node for node in backend.nodes if node != leader)
         began = time.monotonic()
         await create(backend.endpoint(leader), topics)
@@ -55,7 +55,7 @@ async def measure(folder: Path, topics: int) -> CatchUpFigures:
             await backend.kill(node)
             configure(backend, node, f"{SNAPSHOT_KEY}={NEVER}", f"{SNAPSHOT_KEY}=1")
             await backend.start(node)
-        leader = await find_leader(backend, backend.nodes)
+        leader = await find_leader(backend, backend.nodes, TIMEOUT_S)
         await create(backend.endpoint(leader), 1, "last")
         wait_for(backend, leader, "snapshot")
         follower = next(node for node in backend.nodes if node != leader)
@@ -124,7 +124,10 @@ def is_waiting_for_brokers(response: Any) -> bool:
 async def come_back(
     backend: LocalBackend, leader: str, follower: str, *, by_snapshot: bool
 ) -> float:
-    """Seconds from the start of the node's process to an image as new as the leader's was."""
+    """Seconds from the start of the process until it holds what was committed (its high watermark).
+
+    By log the image is still being replayed then; by snapshot it is loaded.
+    """
     target = last(backend, leader, "hw")["offset"]
     await backend.kill(follower)
     data = backend.system.data_folder(backend.node_folder(follower))
