@@ -71,6 +71,8 @@ class DockerBackend(HostedBackend):
             self.kill,
             self.state,
         )
+        if "disks" in self._needs:  # now: what is mounted by an `up` that fails is to go as well
+            self.surround(self._disks)
 
     def _outside(self) -> Mapping[str, Machine]:
         """This machine, once a node: where their folders are mounted."""
@@ -103,6 +105,4 @@ class DockerBackend(HostedBackend):
         if os.geteuid() != 0:
             missing = {**abilities.missing, "disks": _NO_DISKS}
             return replace(abilities, hosts=loss, disks=None, missing=missing)
-        if "disks" in self._needs:
-            self.surround(self._disks)
         return replace(abilities, hosts=loss, disks=self._disks)
