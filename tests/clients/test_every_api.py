@@ -158,6 +158,8 @@ SAMPLES = {
         listeners=(),
         features=(),
     ),
+    ApiKey.SASL_HANDSHAKE: m.SaslHandshakeRequest(mechanism="PLAIN"),
+    ApiKey.SASL_AUTHENTICATE: m.SaslAuthenticateRequest(auth_bytes=b"x"),
     ApiKey.ADD_RAFT_VOTER: AddVoterRequest(CLUSTER_ID, 5_000, NOBODY, DIRECTORY, LISTENERS),
     ApiKey.REMOVE_RAFT_VOTER: RemoveVoterRequest(CLUSTER_ID, NOBODY, DIRECTORY),
     ApiKey.UPDATE_RAFT_VOTER: UpdateVoterRequest(CLUSTER_ID, 0, NOBODY, DIRECTORY, LISTENERS, 0, 1),
@@ -192,6 +194,8 @@ EXPECTED = {
     ApiKey.UNREGISTER_BROKER: {ErrorCode.broker_id_not_registered},
     ApiKey.ALLOCATE_PRODUCER_IDS: {ErrorCode.stale_broker_epoch},
     ApiKey.CONTROLLER_REGISTRATION: {ErrorCode.invalid_request},
+    ApiKey.SASL_HANDSHAKE: {ErrorCode.illegal_sasl_state},  # these listeners ask for no proof
+    ApiKey.SASL_AUTHENTICATE: {ErrorCode.illegal_sasl_state},
     ApiKey.ADD_RAFT_VOTER: {ErrorCode.unsupported_version},
     ApiKey.REMOVE_RAFT_VOTER: {ErrorCode.unsupported_version},
     ApiKey.UPDATE_RAFT_VOTER: {ErrorCode.fenced_leader_epoch},
