@@ -1,0 +1,243 @@
+"""Damage to the files of a dead node: `bit-flip`, `truncate-file`, `disk-wipe`.
+
+Bits are flipped and files cut only where a correct node must notice: in what was durable once. It
+must then refuse to start, for what it holds is not what it acknowledged. A node that starts all
+the same is reported as a violation. The heal brings the files back as they were, as from a copy of
+the disk, and starts the node.
+
+Never more than a minority of the nodes is without its disk at once.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any, ClassVar
+
+from cluster.backends.abilities import Damage, Disks
+from cluster.backends.base import BackendError, NodeState, Probe
+from cluster.log.checkpoint import RECOVERY_POINT_FILE, decode_recovery_point
+from cluster.log.records import BatchHeader, CorruptBatchError, iter_batches
+from cluster.log.segment import segment_base_offset
+from nemeses.base import Injection, ParameterError, Parameters, View
+from nemeses.needs import disks_of, lacking
+from nemeses.nodefault import NodeFault, Seen, alive, number_of, start_if_dead
+
+QUORUM_STATE = "quorum-state"
+CHECKED_FROM = 21
+"""First byte of a batch that its CRC covers."""
+
+
+class DamageFault(NodeFault):
+    """What the three have in common: kill, damage, and afterwards restore and start."""
+
+    family = "damage"
+    favourites: ClassVar[tuple[str, ...]] = ("leader", "random", "minority")
+    kind: ClassVar[Damage]
+    may_end_node = True
+
+    def check(self, parameters: Parameters, nodes: tuple[str, ...]) -> None:
+        """See `Fault.check`. A majority without its disks is no quorum any more."""
+        super().check(parameters, nodes)
+        target = parameters.get("targets", "random")
+        if target in ("majority", "all", "followers") or len(nodes) < 3:
+            told = f"{target} of {len(nodes)} nodes"
+            raise ParameterError(f"{self.name} of {told} could be more than a minority")
+
+    async def probe(self, view: View) -> Probe:
+        """See `Fault.probe`."""
+        disks = view.backend.abilities().disks
+        return lacking(view, "disks") if disks is None else await disks.probe(self.kind)
+
+    def too_much(self, view: View, nodes: tuple[str, ...]) -> str:
+        """See `NodeFault.too_much`."""
+        damaged = {node for one in view.active if one.fault in NAMES for node in one.targets}
+        together = damaged | set(nodes)
+        if len(together) > (len(view.backend.nodes) - 1) // 2:
+            told = ", ".join(sorted(together))
+            return f"{told} would be without their disks: more than a minority"
+        return ""
+
+    async def choose_details(
+        self, view: View, nodes: tuple[str, ...], parameters: Parameters
+    ) -> dict[str, dict[str, Any]]:
+        """Draw where each node is hit."""
+        own = {key: value for key, value in parameters.items() if key != "targets"}
+        return {node: {**own, "at": round(view.random.random(), 6)} for node in nodes}
+
+    async def apply(self, view: View, node: str, chosen: Mapping[str, Any]) -> Seen:
+        """Kill it and damage what it left; then see whether it dares to start."""
+        await view.backend.kill(node)
+        disks = disks_of(view)
+        told = await self.hurt(disks, node, chosen)
+        return Seen({"damage": told})
+
+    async def hurt(self, disks: Disks, node: str, chosen: Mapping[str, Any]) -> dict[str, Any]:
+        """Do the damage; tells what. BackendError where there is nothing to damage yet."""
+        raise NotImplementedError
+
+    async def bites(
+        self,
+        view: View,
+        node: str,
+        chosen: Mapping[str, Any],  # noqa: ARG002  (contract)
+        injection: Injection,
+    ) -> Seen:
+        """Start it: it must refuse."""
+        if "damage" not in injection.detail["nodes"].get(node, {}):
+            return Seen({"damage": None})  # there was nothing to damage, which was told
+        try:
+            await view.backend.start(node)
+        except BackendError as refusal:
+            return Seen({**injection.detail["nodes"][node], "refused": _last(str(refusal))})
+        why = f"{node} started on files that were damaged where it must notice"
+        violation = {"kind": "damage-accepted", "explanation": why}
+        return Seen({**injection.detail["nodes"][node], "refused": None}, violation=violation)
+
+    async def undo(self, view: View, node: str, injection: Injection) -> None:  # noqa: ARG002
+        """Bring its files back, and start it."""
+        # One that runs has written on what was damaged: its copy does not fit that any more.
+        await view.backend.kill(node)
+        await disks_of(view).restore(node)
+        await start_if_dead(view, node)
+
+    async def gone(self, view: View, node: str, injection: Injection) -> Seen:  # noqa: ARG002
+        """See that it lives."""
+        return await alive(view, node)
+
+
+class BitFlip(DamageFault):
+    """One bit of a dead node's durable files is another.
+
+    Parameters: targets (default random), file ("log", the default, or "quorum-state"). In the log a
+    byte under the checksum of a batch that has an intact one behind it; of quorum-state the first
+    byte, after which it is no JSON.
+    """
+
+    name = "bit-flip"
+    kind = Damage.BIT_FLIP
+    keys = ("file",)
+    variants = ({"file": "log"}, {"file": QUORUM_STATE})
+
+    def check_own(self, parameters: Parameters) -> None:
+        """See `NodeFault.check_own`."""
+        if parameters.get("file", "log") not in ("log", QUORUM_STATE):
+            raise ParameterError(f"file of {self.name} must be 'log' or {QUORUM_STATE!r}")
+
+    async def hurt(self, disks: Disks, node: str, chosen: Mapping[str, Any]) -> dict[str, Any]:
+        """See `DamageFault.hurt`."""
+        files = await disks.files(node)
+        if chosen.get("file", "log") == QUORUM_STATE:
+            path = next((path for path in files if _name(path) == QUORUM_STATE), "")
+            if not files.get(path):
+                raise BackendError(f"{node} has no {QUORUM_STATE} yet")
+            position = 0
+        else:
+            path = _segments(files, node)[0]
+            batches = _batches(await disks.read(node, path))[:-1]
+            if not batches:
+                raise BackendError(f"{node} has too short a log to damage")
+            begin, header = batches[int(chosen["at"] * len(batches))]
+            room = header.size_bytes - CHECKED_FROM
+            position = begin + CHECKED_FROM + int(chosen["at"] * 7919 * room) % room
+        await disks.damage(node, self.kind, path, position)
+        return {"file": path, "byte": position}
+
+
+class TruncateFile(DamageFault):
+    """The log of a dead node ends before its recovery point: what was durable is gone.
+
+    Parameters: targets (default random), keep (0 to 1, default drawn): share of the last segment's
+    durable batches that stay.
+    """
+
+    name = "truncate-file"
+    kind = Damage.TRUNCATE
+    keys = ("keep",)
+
+    def check_own(self, parameters: Parameters) -> None:
+        """See `NodeFault.check_own`."""
+        if "keep" in parameters:
+            number_of(parameters, self.name, "keep", 0.5, 0, 1)
+
+    async def hurt(self, disks: Disks, node: str, chosen: Mapping[str, Any]) -> dict[str, Any]:
+        """See `DamageFault.hurt`."""
+        files = await disks.files(node)
+        path = _segments(files, node)[-1]
+        folder = path.rpartition("/")[0]
+        point = f"{folder}/{RECOVERY_POINT_FILE}"
+        durable = decode_recovery_point(await disks.read(node, point)) if point in files else 0
+        batches = [
+            (begin, header)
+            for begin, header in _batches(await disks.read(node, path))
+            if header.next_offset <= durable
+        ]
+        if not batches:
+            raise BackendError(f"{node} has nothing below its recovery point {durable} to cut")
+        share = float(chosen.get("keep", chosen["at"]))
+        begin, header = batches[min(int(share * len(batches)), len(batches) - 1)]
+        position = begin + header.size_bytes // 2
+        await disks.damage(node, self.kind, path, position)
+        return {"file": path, "size": position, "recovery_point": durable}
+
+
+class DiskWipe(DamageFault):
+    """A node loses its disk: every file is gone, and it stays down until the heal restores them.
+
+    Parameters: targets (default random). A voter that came back empty would have forgotten what it
+    voted for and acknowledged, which no static quorum can be asked to survive: it has to be removed
+    and added again under its new directory id (KIP-853).
+    """
+
+    name = "disk-wipe"
+    kind = Damage.WIPE
+
+    async def hurt(self, disks: Disks, node: str, chosen: Mapping[str, Any]) -> dict[str, Any]:  # noqa: ARG002
+        """See `DamageFault.hurt`."""
+        files = await disks.files(node)
+        await disks.damage(node, self.kind)
+        return {"files": len(files), "bytes": sum(files.values())}
+
+    async def bites(
+        self,
+        view: View,
+        node: str,
+        chosen: Mapping[str, Any],  # noqa: ARG002  (contract)
+        injection: Injection,
+    ) -> Seen:
+        """See that it is dead and that nothing is left."""
+        state, left = await view.backend.state(node), await disks_of(view).files(node)
+        told = {**injection.detail["nodes"].get(node, {}), "state": str(state), "left": len(left)}
+        gone = state is NodeState.DEAD and not left
+        return Seen(told, "" if gone else f"{node} is {state} with {len(left)} files")
+
+
+NAMES = frozenset({BitFlip.name, TruncateFile.name, DiskWipe.name})
+
+
+def _segments(files: Mapping[str, int], node: str) -> list[str]:
+    """List the segments of the metadata log, in offset order."""
+    found = [path for path in files if segment_base_offset(_name(path)) is not None]
+    if not found:
+        raise BackendError(f"{node} has no log yet")
+    return sorted(found, key=lambda path: segment_base_offset(_name(path)) or 0)
+
+
+def _batches(data: bytes) -> list[tuple[int, BatchHeader]]:
+    """List the intact batches of a segment with where they begin."""
+    found, position = [], 0
+    try:
+        for header, _ in iter_batches(data):
+            found.append((position, header))
+            position += header.size_bytes
+    except CorruptBatchError:
+        pass  # a torn tail
+    return found
+
+
+def _name(path: str) -> str:
+    return path.rpartition("/")[2]
+
+
+def _last(text: str) -> str:
+    """Return the end of a refusal, which says why."""
+    return text.rpartition(" | ")[2][-300:]

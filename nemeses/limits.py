@@ -1,0 +1,87 @@
+"""The fault `limit`: limits of the operating system on a live process."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+from cluster.backends.base import NodeState, Probe
+from nemeses.base import Injection, ParameterError, Parameters, View
+from nemeses.needs import lacking, limits_of
+from nemeses.nodefault import NodeFault, Seen, alive, number_of, start_if_dead
+
+LIMITS = ("descriptors", "file-size")
+DEFAULTS = {"descriptors": 16, "file-size": 4096}
+
+
+class Limit(NodeFault):
+    """No more open files than a few (EMFILE), or no file longer than a few bytes (EFBIG).
+
+    Parameters: targets (default random), limit ("descriptors", the default, or "file-size"), value
+    (default 16 descriptors, 4,096 bytes). A node that cannot write its log may end itself; one that
+    cannot take a connection has to wait. The heal gives the limit back, or starts the node.
+    """
+
+    name = "limit"
+    family = "limit"
+    keys = ("limit", "value")
+    variants = tuple({"limit": limit} for limit in LIMITS)
+    may_end_node = True
+
+    def check_own(self, parameters: Parameters) -> None:
+        """See `NodeFault.check_own`."""
+        if parameters.get("limit", LIMITS[0]) not in LIMITS:
+            raise ParameterError(f"limit of {self.name} must be one of {', '.join(LIMITS)}")
+        number_of(parameters, self.name, "value", 16, 0, 2**40)
+
+    async def probe(self, view: View) -> Probe:
+        """See `Fault.probe`."""
+        limits = view.backend.abilities().limits
+        if limits is None:
+            return lacking(view, "limits")
+        for name in LIMITS:
+            probe = await limits.probe(name)
+            if not probe.possible:
+                return probe
+        return Probe(possible=True)
+
+    async def apply(self, view: View, node: str, chosen: Mapping[str, Any]) -> Seen:
+        """Set it."""
+        name, value = _asked(chosen)
+        before = await limits_of(view).measure(node, name)
+        await limits_of(view).set(node, name, value)
+        return Seen({"before": before})
+
+    async def bites(
+        self,
+        view: View,
+        node: str,
+        chosen: Mapping[str, Any],
+        injection: Injection,
+    ) -> Seen:
+        """Read it back; a node that ended itself over it has been bitten."""
+        told = dict(injection.detail["nodes"].get(node, {}))
+        if await view.backend.state(node) is NodeState.DEAD:
+            return Seen({**told, "ended_itself": True})
+        name, value = _asked(chosen)
+        now = await limits_of(view).measure(node, name)
+        return Seen({**told, "now": now}, "" if now == value else f"{node}: the limit is {now}")
+
+    async def undo(self, view: View, node: str, injection: Injection) -> None:
+        """Give back what the process had; one that was started since has its own."""
+        name, _ = _asked(injection.detail["chosen"][node])
+        await limits_of(view).set(node, name, None)
+        await start_if_dead(view, node)
+
+    async def gone(self, view: View, node: str, injection: Injection) -> Seen:
+        """Read it back."""
+        name, value = _asked(injection.detail["chosen"][node])
+        now = await limits_of(view).measure(node, name)
+        if now == value:
+            return Seen({"now": now}, f"{node}: the limit is still {now}")
+        return Seen({"now": now, **(await alive(view, node)).told})
+
+
+def _asked(chosen: Mapping[str, Any]) -> tuple[str, int]:
+    name = str(chosen.get("limit", LIMITS[0]))
+    return name, int(chosen.get("value", DEFAULTS[name]))

@@ -1,0 +1,213 @@
+"""What faults have in common that act on nodes one by one: targets, legality, measuring, healing.
+
+A subclass says what happens to one node (`apply`), what is measured there while the fault bites
+(`bites`) and after it was undone (`undo`, `gone`). Each measurement is told for each node in the
+history, under `detail.nodes`.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Awaitable, Callable, Iterable, Mapping
+from dataclasses import dataclass, field, replace
+from typing import Any, ClassVar
+
+from cluster.backends.base import BackendError, NodeState
+from nemeses.base import Injection, ParameterError, Parameters, View, refused
+from nemeses.legality import refusals
+from nemeses.targets import check_keys, check_target, choose
+
+
+@dataclass(frozen=True, slots=True)
+class Seen:
+    """What was measured of one node."""
+
+    told: Mapping[str, Any] = field(default_factory=dict)
+    """JSON-able."""
+    wrong: str = ""
+    """Why this does not show what it should; empty when it does."""
+    violation: Mapping[str, str] | None = None
+    """{"kind", "explanation"} of what no correct node may do, seen by this fault."""
+
+
+Act = Callable[[str], Awaitable[Seen]]
+
+
+class NodeFault:
+    """See the module."""
+
+    name: ClassVar[str]
+    family: ClassVar[str]
+    """Faults of one family cannot act on one node at once: they would undo each other."""
+    keys: ClassVar[tuple[str, ...]] = ()
+    """Parameters beside `targets`."""
+    favourites: ClassVar[tuple[str, ...]] = ("leader", "random", "minority")
+    """Targets that a random schedule chooses from."""
+    variants: ClassVar[tuple[Mapping[str, Any], ...]] = ({},)
+    """Other parameters that it chooses from."""
+    may_end_node: ClassVar[bool] = False
+    """Whether a correct node may end itself over it (`checkers.agreement` excuses such a death)."""
+
+    def check(self, parameters: Parameters, nodes: tuple[str, ...]) -> None:
+        """See `Fault.check`."""
+        check_keys(self.name, parameters, ("targets", *self.keys))
+        check_target(parameters.get("targets", "random"), nodes)
+        self.check_own(parameters)
+
+    def check_own(self, parameters: Parameters) -> None:
+        """Refuse what is wrong about the parameters beside `targets`: ParameterError."""
+
+    def options(self, nodes: tuple[str, ...]) -> tuple[dict[str, Any], ...]:
+        """See `Fault.options`."""
+        targets = [t for t in self.favourites if not (t == "minority" and len(nodes) < 3)]
+        return tuple({"targets": t, **variant} for t in targets for variant in self.variants)
+
+    async def inject(self, view: View, parameters: Parameters) -> Injection:
+        """See `Fault.inject`."""
+        self.check(parameters, view.backend.nodes)
+        unable = {**await refusals(self.name, view.backend), **self._taken(view)}
+        choice = await choose(view, parameters.get("targets", "random"), unable)
+        if not choice.nodes:
+            return refused(self.name, parameters, choice.reason)
+        if reason := self.too_much(view, choice.nodes):
+            return refused(self.name, parameters, reason)
+        chosen = await self.choose_details(view, choice.nodes, parameters)
+        seen = await on_each(choice.nodes, lambda node: self.apply(view, node, chosen[node]))
+        detail: dict[str, Any] = {"nodes": _told(seen), "chosen": chosen}
+        if self.may_end_node:
+            detail["may_end_node"] = True
+        return _judged(
+            Injection(self.name, dict(parameters), choice.nodes, verified=False, applied=True),
+            detail,
+            seen,
+        )
+
+    async def verify(self, view: View, injection: Injection) -> Injection:
+        """See `Fault.verify`."""
+        chosen = injection.detail["chosen"]
+        reason = injection.detail.get("reason")
+        seen = await on_each(
+            injection.targets, lambda node: self.bites(view, node, chosen[node], injection)
+        )
+        detail = {**injection.detail, "nodes": _merged(injection.detail["nodes"], _told(seen))}
+        return _judged(injection, detail, seen, reason)
+
+    async def heal(self, view: View, injection: Injection) -> Injection:
+        """See `Fault.heal`."""
+
+        async def undo(node: str) -> Seen:
+            await self.undo(view, node, injection)
+            return await self.gone(view, node, injection)
+
+        seen = await on_each(injection.targets, undo)
+        detail: dict[str, Any] = {"nodes": _told(seen), "chosen": injection.detail["chosen"]}
+        if self.may_end_node:
+            detail["may_end_node"] = True
+        return _judged(injection, detail, seen)
+
+    def too_much(self, view: View, nodes: tuple[str, ...]) -> str:  # noqa: ARG002
+        """Say why no quorum could be asked to survive this; empty when one could."""
+        return ""
+
+    async def choose_details(
+        self,
+        view: View,  # noqa: ARG002  (some draw)
+        nodes: tuple[str, ...],
+        parameters: Parameters,
+    ) -> dict[str, dict[str, Any]]:
+        """Say what exactly happens to each node; JSON-able. Random draws belong here, in order."""
+        own = {key: value for key, value in parameters.items() if key != "targets"}
+        return {node: own for node in nodes}
+
+    async def apply(self, view: View, node: str, chosen: Mapping[str, Any]) -> Seen:
+        """Hit one node."""
+        raise NotImplementedError
+
+    async def bites(
+        self, view: View, node: str, chosen: Mapping[str, Any], injection: Injection
+    ) -> Seen:
+        """Measure whether it bites there."""
+        raise NotImplementedError
+
+    async def undo(self, view: View, node: str, injection: Injection) -> None:
+        """Undo what is left of it on one node; BackendError when that is not possible."""
+        raise NotImplementedError
+
+    async def gone(self, view: View, node: str, injection: Injection) -> Seen:
+        """Measure that nothing is left of it."""
+        raise NotImplementedError
+
+    def _taken(self, view: View) -> dict[str, str]:
+        from nemeses.registry import FAULTS  # noqa: PLC0415  (the registry holds this class)
+
+        taken = {}
+        for active in view.active:
+            fault = FAULTS.get(active.fault)
+            if isinstance(fault, NodeFault) and fault.family == self.family:
+                taken |= dict.fromkeys(active.targets, f"{active.fault} acts on it already")
+        return taken
+
+
+async def on_each(nodes: Iterable[str], act: Act) -> dict[str, Seen]:
+    """Act on all nodes at once; an error of the backend is told as what is wrong there."""
+
+    async def guarded(node: str) -> tuple[str, Seen]:
+        try:
+            return node, await act(node)
+        except BackendError as error:
+            return node, Seen(wrong=str(error))
+
+    return dict(await asyncio.gather(*(guarded(node) for node in nodes)))
+
+
+async def start_if_dead(view: View, node: str) -> None:
+    """Start a node that is dead; BackendError when it does not come up."""
+    if await view.backend.state(node) is NodeState.DEAD:
+        await view.backend.start(node)
+
+
+async def alive(view: View, node: str) -> Seen:
+    """Measure that the node is not dead."""
+    state = await view.backend.state(node)
+    wrong = f"{node} is dead" if state is NodeState.DEAD else ""
+    return Seen({"state": str(state)}, wrong)
+
+
+def number_of(
+    parameters: Parameters, fault: str, name: str, default: float, low: float, high: float
+) -> float:
+    """Read a number of a plan within bounds: ParameterError."""
+    value = parameters.get(name, default)
+    if isinstance(value, bool) or not isinstance(value, int | float) or not low <= value <= high:
+        raise ParameterError(
+            f"{name} of {fault} must be a number from {low:g} to {high:g}, not {value!r}"
+        )
+    return value
+
+
+def _told(seen: Mapping[str, Seen]) -> dict[str, dict[str, Any]]:
+    return {node: dict(one.told) for node, one in seen.items()}
+
+
+def _merged(
+    before: Mapping[str, Mapping[str, Any]], now: Mapping[str, Mapping[str, Any]]
+) -> dict[str, dict[str, Any]]:
+    return {node: {**before.get(node, {}), **told} for node, told in now.items()}
+
+
+def _judged(
+    injection: Injection,
+    detail: dict[str, Any],
+    seen: Mapping[str, Seen],
+    before: str | None = None,
+) -> Injection:
+    wrong = [before] if before else []
+    wrong += [one.wrong for one in seen.values() if one.wrong]
+    violations = [
+        {"node": node, **one.violation} for node, one in seen.items() if one.violation is not None
+    ]
+    if wrong:
+        detail["reason"] = "; ".join(wrong)
+    if violations:
+        detail["violations"] = [*detail.get("violations", []), *violations]
+    return replace(injection, verified=not wrong, detail=detail)
