@@ -38,7 +38,8 @@ MAY_END_NODE = frozenset(
 )
 """Faults after which a node may end itself, as after any whose detail says `may_end_node`."""
 _STORAGE_FAILED = re.compile(
-    r"OSError|DiskError|CorruptLogError|CorruptBatchError|No space left|Input/output error"
+    r"OSError|DiskError|CorruptLogError|CorruptBatchError|QuorumStateError"
+    r"|No space left|Input/output error"
 )
 """Reasons by which a node says that its storage failed it; a broken invariant is never excused."""
 
@@ -61,6 +62,7 @@ def check(run: RunInput, options: Mapping[str, Any], cancelled: Cancelled = neve
         _below_high_watermark(evidence),
         _leaders_going_back(evidence),
         _deaths(evidence, run.events),
+        _violations(run.events),
     ):
         if cancelled():
             break
@@ -298,6 +300,20 @@ def _deaths(evidence: Evidence, events: Sequence[Event]) -> Iterator[Anomaly]:
         if died and note.value.get("node") not in excused:
             what = f"{note.value.get('node')} died unasked, exit code {note.value.get('exit_code')}"
             yield {"kind": "crash", "explanation": what, "node": note.value.get("node")}
+
+
+def _violations(events: Sequence[Event]) -> Iterator[Anomaly]:
+    """Tell what faults saw that no correct node may do: `violations` in what they measured."""
+    for note in events:
+        if note.process != NEMESIS or not isinstance(note.value, dict):
+            continue
+        detail = note.value.get("detail")
+        seen = detail.get("violations") if isinstance(detail, dict) else None
+        for violation in seen if isinstance(seen, list) else ():
+            if isinstance(violation, dict):
+                kind = str(violation.get("kind", "violation"))
+                told = str(violation.get("explanation", kind))
+                yield {"kind": kind, "explanation": told, "node": violation.get("node")}
 
 
 def _hit_by_ending_fault(events: Sequence[Event]) -> set[str]:

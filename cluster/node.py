@@ -137,7 +137,7 @@ class _Process:
             await self._serve(server)
             metrics = await self._serve_metrics(node, server)
         except (CorruptLogError, QuorumStateError) as error:
-            self._trace("fatal", reason=str(error))
+            self._trace("fatal", reason=f"{type(error).__name__}: {error}")
             raise _CannotStart(f"{self._config.metadata_log_dir}: {error}", EXIT_BROKEN) from error
         self._node = node
         _quiet_collector()

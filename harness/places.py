@@ -14,6 +14,7 @@ import click
 from cluster.backends.base import Backend
 from cluster.backends.docker.backend import DockerBackend
 from cluster.backends.local import LocalBackend
+from cluster.backends.machine.equip import Need
 from cluster.backends.netns.backend import NetnsBackend
 from cluster.backends.sim import loop
 from cluster.backends.sim.backend import SimBackend
@@ -24,6 +25,7 @@ from cluster.runtime.clock import LoopClock
 from cluster.systems.base import System
 from harness.interrupt import run_interruptible, sigterm_interrupts
 from harness.plan import Plan
+from nemeses.registry import needs_of
 
 Work = Callable[[], Coroutine[Any, Any, None]]
 
@@ -55,15 +57,22 @@ def place_of(plan: Plan, system: System, run_folder: Path) -> Iterator[Place]:
 
 
 def _local(plan: Plan, system: System, run_folder: Path) -> Backend:
-    return LocalBackend(system, run_folder, plan.nodes, run_folder.name)
+    return LocalBackend(system, run_folder, plan.nodes, run_folder.name, needs=_needs(plan))
 
 
 def _netns(plan: Plan, system: System, run_folder: Path) -> Backend:
-    return NetnsBackend(system, run_folder, plan.nodes, run_folder.name)
+    return NetnsBackend(system, run_folder, plan.nodes, run_folder.name, needs=_needs(plan))
 
 
 def _docker(plan: Plan, system: System, run_folder: Path) -> Backend:
-    return DockerBackend(system, run_folder, plan.nodes, run_folder.name, say=_say)
+    return DockerBackend(
+        system, run_folder, plan.nodes, run_folder.name, needs=_needs(plan), say=_say
+    )
+
+
+def _needs(plan: Plan) -> frozenset[Need]:
+    """Say what nodes must be started with, for the faults that the plan may inject."""
+    return needs_of([*plan.faults, *(entry.fault for entry in plan.schedule)])
 
 
 def _say(line: str) -> None:
@@ -77,7 +86,9 @@ def _ssh(plan: Plan, system: System, run_folder: Path) -> Backend:
 
     assert plan.inventory is not None, "the plan was checked"
     inventory = read_inventory(plan.inventory)
-    return SshBackend(inventory, system, run_folder, plan.nodes, run_folder.name)
+    return SshBackend(
+        inventory, system, run_folder, plan.nodes, run_folder.name, needs=_needs(plan)
+    )
 
 
 REAL_BACKENDS: Mapping[str, Callable[[Plan, System, Path], Backend]] = {

@@ -104,7 +104,9 @@ class ClockSkew(ClockFault):
     ) -> dict[str, dict[str, Any]]:
         """Draw each node's offset."""
         most_ms = float(parameters.get("max_ms", 10_000))
-        return {node: {"offset_ms": round(view.random.uniform(-most_ms, most_ms))} for node in nodes}
+        return {
+            node: {"offset_ms": round(view.random.uniform(-most_ms, most_ms))} for node in nodes
+        }
 
     def setting(self, chosen: Mapping[str, Any]) -> ClockSetting:
         """See `ClockFault.setting`."""

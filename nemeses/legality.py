@@ -9,6 +9,19 @@
 | container-kill    | yes     | yes: it needs no cooperation       | no: as of a restart         |
 | partition         | yes     | yes                                | yes: a link outlives a node |
 | loss, delay, reorder, duplicate, bandwidth | yes | yes            | yes, for the same reason    |
+| clock-...         | yes     | yes                                | no: nobody reads its clock  |
+| disk-stall, -slow | yes     | yes                                | no: nobody uses its disk    |
+| disk-full, -error | yes     | no: it would not write             | no: nobody uses its disk    |
+| power-loss        | yes     | yes: its un-fsynced writes go      | no: it has no power         |
+| torn-write        | yes     | no: it would not write             | no: it has no power         |
+| bit-flip,         | yes,    | yes, by SIGKILL                    | no: starting it is for the  |
+| truncate-file,    | by      |                                    | heal of what killed it, and |
+| disk-wipe         | SIGKILL |                                    | would meet damaged files    |
+| limit             | yes     | yes                                | no: it has no process       |
+
+Beside this table: two faults that would undo each other (two clock faults, twice the same disk
+fault) do not act on one node at once, and never more than a minority of nodes is without its disk's
+content (`nemeses.nodefault`, `nemeses.damage`).
 
 The heals are legal in every state: each undoes what is left of its own fault, and no more.
 """
@@ -29,6 +42,21 @@ _REFUSALS: Mapping[tuple[str, NodeState], str] = {
     ("restart", NodeState.DEAD): "it is dead, and starting it is for the heal of what killed it",
     (GRACEFUL_RESTART, NodeState.PAUSED): "it is paused and cannot stop gracefully",
     (GRACEFUL_RESTART, NodeState.DEAD): "it is dead, and starting it is for the heal of its kill",
+    **{
+        (fault, NodeState.DEAD): "it is dead"
+        for fault in (
+            *("clock-jump", "clock-skew", "clock-drift", "clock-strobe", "limit"),
+            *("disk-stall", "disk-slow", "disk-full", "disk-error", "power-loss", "torn-write"),
+        )
+    },
+    **{
+        (fault, NodeState.DEAD): "it is dead, and starting it is for the heal of what killed it"
+        for fault in ("bit-flip", "truncate-file", "disk-wipe")
+    },
+    **{
+        (fault, NodeState.PAUSED): "it is paused and would not write"
+        for fault in ("disk-full", "disk-error", "torn-write")
+    },
 }
 
 

@@ -26,7 +26,7 @@ class PowerLoss(NodeFault):
     family = "process"
     keys: ClassVar[tuple[str, ...]] = ("held_ms",)
     favourites = ("leader", "random", "minority", "majority", "all")
-    variants = ({"held_ms": 0}, {"held_ms": 300})
+    variants: ClassVar[tuple[Mapping[str, Any], ...]] = ({"held_ms": 0}, {"held_ms": 300})
     torn: ClassVar[bool] = False
 
     def check_own(self, parameters: Parameters) -> None:
@@ -69,7 +69,7 @@ class PowerLoss(NodeFault):
 
 
 class TornWrite(PowerLoss):
-    """A power loss in the midst of a write: of the last un-fsynced one only the first half is there.
+    """A power loss in a write: of the last un-fsynced one only the first half is there.
 
     Parameters and heal as of power-loss.
     """

@@ -117,7 +117,7 @@ class NodeFault:
     ) -> dict[str, dict[str, Any]]:
         """Say what exactly happens to each node; JSON-able. Random draws belong here, in order."""
         own = {key: value for key, value in parameters.items() if key != "targets"}
-        return {node: own for node in nodes}
+        return dict.fromkeys(nodes, own)
 
     async def apply(self, view: View, node: str, chosen: Mapping[str, Any]) -> Seen:
         """Hit one node."""
@@ -140,7 +140,7 @@ class NodeFault:
     def _taken(self, view: View) -> dict[str, str]:
         from nemeses.registry import FAULTS  # noqa: PLC0415  (the registry holds this class)
 
-        taken = {}
+        taken: dict[str, str] = {}
         for active in view.active:
             fault = FAULTS.get(active.fault)
             if isinstance(fault, NodeFault) and fault.family == self.family:

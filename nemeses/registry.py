@@ -2,12 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
+from typing import Literal
 
 from cluster.names import unknown
 from nemeses.base import Fault, ParameterError, Parameters
+from nemeses.clocks import ClockDrift, ClockFault, ClockJump, ClockSkew, ClockStrobe
 from nemeses.containers import ContainerKill
+from nemeses.damage import BitFlip, DiskWipe, TruncateFile
+from nemeses.disks import DiskError, DiskFaultOf, DiskFull, DiskSlow, DiskStall
+from nemeses.limits import Limit
 from nemeses.links import LINK_FAULTS
+from nemeses.losses import PowerLoss, TornWrite
 from nemeses.partition import Partition
 from nemeses.processes import Kill, Pause, Restart
 from nemeses.requests import Resign, Snapshot
@@ -23,9 +29,26 @@ _ALL: tuple[Fault, ...] = (
     Resign(),
     Snapshot(),
     Voters(),
+    *(ClockJump(), ClockSkew(), ClockDrift(), ClockStrobe()),
+    *(DiskStall(), DiskSlow(), DiskFull(), DiskError()),
+    *(PowerLoss(), TornWrite(), BitFlip(), TruncateFile(), DiskWipe()),
+    Limit(),
 )
 
 FAULTS: Mapping[str, Fault] = {fault.name: fault for fault in _ALL}
+
+
+def needs_of(kinds: Iterable[str]) -> frozenset[Literal["clocks", "disks"]]:
+    """Say what must be in place around nodes before they start, if these faults are to act."""
+    faults = [FAULTS[kind] for kind in kinds if kind in FAULTS]
+    clocks = any(isinstance(fault, ClockFault) for fault in faults)
+    disks = any(isinstance(fault, DiskFaultOf | PowerLoss) for fault in faults)
+    found: set[Literal["clocks", "disks"]] = set()
+    if clocks:
+        found.add("clocks")
+    if disks:
+        found.add("disks")
+    return frozenset(found)
 
 
 def fault_named(name: str) -> Fault:

@@ -2,8 +2,9 @@
 
 `leader`, `followers` (all but the leader), `partition-leader` (the broker that leads most topic
 partitions; refused when none does), `random` (one node), `minority` ((n - 1) // 2 nodes),
-`majority` (n // 2 + 1), `all`, `node:n2`. Of a group as many are hit as its name says or none,
-with one exception: `followers` and `all` mean whoever of them can be hit.
+`majority` (n // 2 + 1), `all`, `untouched` (those that no active fault has among its targets),
+`node:n2`. Of a group as many are hit as its name says or none, with one exception: `followers`,
+`all` and `untouched` mean whoever of them can be hit.
 """
 
 from __future__ import annotations
@@ -15,7 +16,10 @@ from dataclasses import dataclass
 from cluster.names import unknown
 from nemeses.base import ParameterError, Parameters, View
 
-TARGETS = ("leader", "followers", "partition-leader", "random", "minority", "majority", "all")
+TARGETS = (
+    *("leader", "followers", "partition-leader", "random", "minority", "majority", "all"),
+    "untouched",
+)
 _NODE = "node:"
 
 
@@ -59,6 +63,9 @@ async def choose(view: View, target: str, refused: Mapping[str, str]) -> Choice:
         if broker is None:
             return Choice((), "no topic partition has a leader")
         return _named(broker, refused)
+    if target == "untouched":
+        touched = {node for one in view.active for node in one.targets}
+        able = [node for node in able if node not in touched]
     if target.startswith(_NODE):
         return _named(target.removeprefix(_NODE), refused)
     count = {"random": 1, "minority": (len(nodes) - 1) // 2, "majority": len(nodes) // 2 + 1}

@@ -227,7 +227,7 @@ class FuseDisks:
         finally:
             await self._tell(node, {"verb": "clear", "fault": HOLD})
         found = await run_program(host, _CANARY, {"folder": str(folder), "do": "look"})
-        if found not in ("kept", "keptlo"):
+        if found != "kept":
             raise BackendError(f"{node}: the power loss left {found!r} of a canary")
         return {
             "bytes": max(0, lost["bytes"] - canary_bytes),

@@ -45,6 +45,11 @@ class Machine:
         return await self.host.pid()
 
 
+def machines_of(hosts: Mapping[str, Host], interpreter: str) -> dict[str, Machine]:
+    """Pair hosts with the Python in them."""
+    return {node: Machine(host, interpreter) for node, host in hosts.items()}
+
+
 async def run_program(
     host: Machine,
     source: str,

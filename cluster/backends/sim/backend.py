@@ -18,6 +18,7 @@ import asyncio
 import json
 import uuid
 from collections.abc import Callable, Iterable, Mapping
+from dataclasses import replace
 from pathlib import Path, PurePath
 from typing import Any
 
@@ -36,6 +37,7 @@ from cluster.backends.base import (
     ProcessIdentity,
 )
 from cluster.backends.shapes import PERFECT
+from cluster.backends.sim.abilities import sim_abilities
 from cluster.backends.sim.mesh import Mesh, Reply
 from cluster.backends.sim.process import WALL_ORIGIN_MS
 from cluster.backends.sim.scheduler import Entry, Scheduler
@@ -162,7 +164,9 @@ class SimBackend:
         self.run_id = run_id
         self.clock = SimClock(self.world.scheduler)
         self._shaping = SimShaping(self.world.mesh, self.nodes)
-        self._abilities = Abilities(shaping=self._shaping, requests=SimRequests(self.world))
+        self._abilities = replace(
+            sim_abilities(self.world), shaping=self._shaping, requests=SimRequests(self.world)
+        )
         self._run_folder = run_folder
         self._down = False
 
@@ -192,6 +196,7 @@ class SimBackend:
             await self._shaping.shape(dict.fromkeys(self._shaping.shaped(), PERFECT))
             self.world.mesh.end_rules()
             for node in self.nodes:
+                self.world.nodes[node].disk.full = False
                 self.world.nodes[node].disk.resume()
                 self.world.resume(node)
             try:

@@ -18,6 +18,8 @@ A sync costs what changed since the one before, not what the file holds.
 
 from __future__ import annotations
 
+import errno
+import os
 from collections import deque
 from collections.abc import Callable
 from dataclasses import dataclass, field
@@ -26,8 +28,8 @@ from typing import Literal, Protocol
 
 from cluster.ports import Completion, Random
 
-Keep = Literal["any", "nothing", "everything"]
-"""What a power loss keeps of the changes that were not synced."""
+Keep = Literal["any", "nothing", "everything", "torn"]
+"""What a power loss keeps of the changes that were not synced; torn: all but half of the last."""
 
 _CHANGES_MAX = 64
 """More unsynced changes of one file than this: the oldest were written back by the kernel."""
@@ -79,6 +81,9 @@ class _File:
             return []
         if keep == "everything":
             return changes
+        if keep == "torn":
+            last = changes[-1]
+            return [*changes[:-1], _Change(last.start, last.data[: len(last.data) // 2])]
         kept = changes[: random.randrange(0, len(changes) + 1)]
         if kept:
             kept[-1] = kept[-1].torn(random)
@@ -106,7 +111,7 @@ class _Folder:
 
     def lose_power(self, random: Random, keep: Keep) -> None:
         states = [self.synced, *self.changes]
-        index = {"nothing": 0, "everything": len(states) - 1}.get(keep)
+        index = {"nothing": 0, "torn": 0, "everything": len(states) - 1}.get(keep)
         self.synced = states[random.randrange(0, len(states)) if index is None else index]
         self.names = dict(self.synced)
         self.changes.clear()
@@ -139,6 +144,12 @@ class MemoryDisk:
         self.sync_ms = sync_ms
         """Added to what `draw_sync_ms` draws for each sync."""
         self.hides_unsynced = False
+        self.full = False
+        """Whether an append or a write that makes a file longer fails with ENOSPC."""
+        self.faults: dict[str, int] = {}
+        """Faults that an ability put in force (`DiskFault`) -> how many calls each has hit."""
+        self.torn_path = ""
+        """After a torn power loss: a file whose last write survived by half."""
         self.on_operation: OperationHook | None = None
         self._draw_sync_ms = draw_sync_ms
         self._powered = True
@@ -161,6 +172,7 @@ class MemoryDisk:
         self._syncing = False
         self._error = self._next_error = None
         lost: list[_File] = []
+        self.torn_path = next((path for path, file in self._named() if file.changes), "")
         for folder in self._folders.values():
             lost += [file for file in folder.names.values() if file not in lost]
             folder.lose_power(random, keep)
@@ -192,9 +204,39 @@ class MemoryDisk:
         self._stalled = False
         self._next()
 
-    def fail(self, error: OSError) -> None:
-        """Fail the next sync with `error`, and with it the disk."""
+    @property
+    def stalled(self) -> bool:
+        """Whether no sync completes."""
+        return self._stalled
+
+    def fail(self, error: OSError | None) -> None:
+        """Fail the next sync with `error`, and with it the disk; None: not any more."""
         self._next_error = error
+
+    def unsynced(self) -> dict[str, int]:
+        """Count what a power loss may take now."""
+        files = [file for _, file in self._named() if file.changes]
+        size = sum(len(change.data) for file in files for change in file.changes)
+        return {"bytes": size, "files": len(files)}
+
+    def replace(self, files: dict[str, bytes]) -> None:
+        """Hold these files, synced, and no others, as a disk that another hand has written."""
+        self._folders = {"": _Folder()}
+        for path, content in files.items():
+            parts = path.split("/")[:-1]
+            for depth in range(1, len(parts) + 1):
+                self._folders.setdefault("/".join(parts[:depth]), _Folder())
+            file = self._file(path, create=True)
+            file.synced, file.content = bytearray(content), bytearray(content)
+        for folder in self._folders.values():
+            folder.sync()
+
+    def _named(self) -> list[tuple[str, _File]]:
+        return [
+            (f"{folder}/{name}" if folder else name, file)
+            for folder, names in self._folders.items()
+            for name, file in names.names.items()
+        ]
 
     def corrupt(self, path: str, position: int, mask: int) -> None:
         """Flip the bits of `mask` in one byte, on the medium and behind everybody's back."""
@@ -233,6 +275,7 @@ class MemoryDisk:
         self._enqueue(partial(self._append, path, data))
 
     def _append(self, path: str, data: bytes) -> None:
+        self._refuse_growth(len(data))
         file = self._file(path, create=True)
         file.change(_Change(len(file.content), data))
 
@@ -241,7 +284,17 @@ class MemoryDisk:
         self._enqueue(partial(self._write, path, data))
 
     def _write(self, path: str, data: bytes) -> None:
+        self._refuse_growth(len(data) - (self.size(path) if self.exists(path) else 0))
         self._file(path, create=True).change(_Change(0, data))
+
+    def _refuse_growth(self, size: int) -> None:
+        if self.full and size > 0:
+            self._count("full")
+            raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+
+    def _count(self, fault: str) -> None:
+        if fault in self.faults:
+            self.faults[fault] += 1
 
     def truncate(self, path: str, size: int) -> None:
         """Cut a file to `size` bytes."""
@@ -337,6 +390,7 @@ class MemoryDisk:
                 self._queue.popleft()
                 self._attempt(apply)
             elif self._stalled:
+                self._count("stall")
                 return
             else:
                 self._syncing = True
@@ -355,6 +409,8 @@ class MemoryDisk:
         assert done is not None
         if self._error is None and self._next_error is not None:
             self._error, self._next_error = self._next_error, None
+            self._count("fsync-error")
+            self._count("write-error")
         self._attempt(apply)
         self.syncs += 1
         self._next()

@@ -188,6 +188,7 @@ class Process:
             self.node = Node(config, found, seams, self.die)  # type: ignore[arg-type]  # a UUID
             self.node.start()
         except Exception as error:  # noqa: BLE001  (whatever it is ends the process)
+            self.trace("fatal", reason=f"{type(error).__name__}: {error}")
             self.die(error)
             return
         if self.alive:

@@ -18,10 +18,7 @@ from typing import Any
 import mfusepy
 
 from cluster.backends.machine.faultfs.faults import Call, Faults
-from cluster.backends.machine.faultfs.volatile import Volatile
-
-OWN_PREFIX = ".kraftprobe-"
-"""Files of the toolkit's own in the root: for measuring."""
+from cluster.backends.machine.faultfs.volatile import OWN_PREFIX, Volatile
 
 _STAT = ("st_mode", "st_nlink", "st_uid", "st_gid", "st_size", "st_ino", "st_blocks")
 _TIMES = ("atime", "mtime", "ctime")

@@ -23,6 +23,9 @@ import os
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 
+OWN_PREFIX = ".kraftprobe-"
+"""Files of the toolkit's own in the root: for measuring."""
+
 
 @dataclass(slots=True)
 class _Undo:
@@ -117,10 +120,9 @@ class Volatile:
 
     def power_loss(self, *, torn: bool = False) -> Lost:
         """Put everything back; with `torn` the newest un-fsynced write survives by half."""
-        last = max((u.order for undos in self._files.values() for u in undos), default=0)
         lost_bytes, changed = self.dirty_bytes, set(self._files)
         changed |= self._restore_names()
-        torn_path = ""
+        last, torn_path = self._last_write() if torn else 0, ""
         for path in self._all_files():
             with _opened(self._below(path)) as descriptor:
                 undos = self._files.pop(os.fstat(descriptor).st_ino, [])
@@ -135,6 +137,16 @@ class Volatile:
         self._files.clear()
         self._unbury()
         return Lost(lost_bytes, len(changed), torn_path)
+
+    def _last_write(self) -> int:
+        """Return the number of the newest un-fsynced write of a file that is still there."""
+        orders = [0]
+        for path in self._all_files():
+            if path.startswith(OWN_PREFIX):
+                continue  # the toolkit's own
+            inode = os.stat(self._below(path)).st_ino  # noqa: PTH116  (plain strings)
+            orders += [undo.order for undo in self._files.get(inode, []) if undo.new_bytes]
+        return max(orders)
 
     def forget(self) -> None:
         """Count everything as durable, as before an orderly unmount."""

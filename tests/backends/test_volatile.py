@@ -1,0 +1,188 @@
+"""What a power loss leaves of a folder: exactly what was fsynced."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from cluster.backends.machine.faultfs.volatile import Volatile
+
+
+class Disk:
+    """Does what the filesystem does around the bookkeeping."""
+
+    def __init__(self, folder: Path) -> None:
+        self.root = folder / "data"
+        self.root.mkdir()
+        (folder / "graveyard").mkdir()
+        self.graveyard = folder / "graveyard"
+        self.volatile = Volatile(str(self.root), str(self.graveyard))
+
+    def write(self, name: str, offset: int, data: bytes) -> None:
+        with self.opened(name) as file:
+            self.volatile.will_write(file, offset, len(data))
+            os.pwrite(file, data, offset)
+
+    def append(self, name: str, data: bytes) -> None:
+        self.write(name, len(self.read(name)) if (self.root / name).exists() else 0, data)
+
+    def truncate(self, name: str, size: int) -> None:
+        with self.opened(name) as file:
+            self.volatile.will_truncate(file, size)
+            os.ftruncate(file, size)
+
+    def rename(self, old: str, new: str) -> None:
+        self.volatile.will_change_names(old, new)
+        (self.root / old).replace(self.root / new)
+
+    def remove(self, name: str) -> None:
+        self.volatile.will_change_names(name)
+        (self.root / name).unlink()
+
+    def sync(self, name: str) -> None:
+        with self.opened(name) as file:
+            self.volatile.synced(file)
+
+    def sync_folder(self) -> None:
+        self.volatile.synced_folder("")
+
+    def durable(self, name: str, data: bytes) -> None:
+        self.append(name, data)
+        self.sync(name)
+        self.sync_folder()
+
+    def read(self, name: str) -> bytes:
+        return (self.root / name).read_bytes()
+
+    def files(self) -> dict[str, bytes]:
+        return {path.name: path.read_bytes() for path in sorted(self.root.iterdir())}
+
+    def opened(self, name: str):
+        if not (self.root / name).exists():
+            self.volatile.will_change_names(name)
+        return _Opened(self.root / name)
+
+
+class _Opened:
+    def __init__(self, path: Path) -> None:
+        self.path = path
+
+    def __enter__(self) -> int:
+        self.file = os.open(self.path, os.O_RDWR | os.O_CREAT, 0o644)
+        return self.file
+
+    def __exit__(self, *_: object) -> None:
+        os.close(self.file)
+
+
+@pytest.fixture
+def disk(tmp_path: Path) -> Disk:
+    return Disk(tmp_path)
+
+
+def test_the_unsynced_tail_is_lost_and_nothing_else(disk):
+    disk.durable("log", b"synced")
+    disk.append("log", b"lost")
+    disk.write("log", 0, b"SY")
+    lost = disk.volatile.power_loss()
+    assert disk.files() == {"log": b"synced"}
+    assert (lost.bytes, lost.files) == (6, 1)
+
+
+def test_a_truncation_is_undone(disk):
+    disk.durable("log", b"0123456789")
+    disk.truncate("log", 4)
+    disk.append("log", b"xy")
+    disk.volatile.power_loss()
+    assert disk.files() == {"log": b"0123456789"}
+
+
+def test_a_file_whose_name_was_not_synced_vanishes_with_all_it_held(disk):
+    disk.append("new", b"content")
+    disk.sync("new")
+    assert disk.volatile.power_loss().files == 1
+    assert disk.files() == {}
+
+
+def test_a_rename_over_a_file_is_undone_and_both_contents_come_back(disk):
+    disk.durable("state", b"old")
+    disk.durable("state.tmp", b"new")
+    disk.rename("state.tmp", "state")
+    disk.volatile.power_loss()
+    assert disk.files() == {"state": b"old", "state.tmp": b"new"}
+
+
+def test_a_synced_rename_stays(disk):
+    disk.durable("state", b"old")
+    disk.durable("state.tmp", b"new")
+    disk.rename("state.tmp", "state")
+    disk.sync_folder()
+    disk.volatile.power_loss()
+    assert disk.files() == {"state": b"new"}
+    assert list(disk.graveyard.iterdir()) == []
+
+
+def test_a_removal_is_undone(disk):
+    disk.durable("gone", b"back")
+    disk.remove("gone")
+    disk.volatile.power_loss()
+    assert disk.files() == {"gone": b"back"}
+
+
+def test_a_torn_write_keeps_the_first_half_of_the_last_one(disk):
+    disk.durable("log", b"synced")
+    disk.append("log", b"before")
+    disk.append("log", b"12345678")
+    disk.append(".kraftprobe-canary", b"toolkit")
+    lost = disk.volatile.power_loss(torn=True)
+    assert disk.read("log") == b"syncedbefore1234"
+    assert lost.torn_path == "log"
+
+
+def test_after_a_failed_fsync_the_data_is_gone_at_once(disk):
+    disk.durable("log", b"synced")
+    disk.append("log", b"lost")
+    with disk.opened("log") as file:
+        assert disk.volatile.lose(file) == 4
+    assert disk.files() == {"log": b"synced"}
+
+
+STEP = st.one_of(
+    st.tuples(st.just("append"), st.sampled_from("abc"), st.binary(min_size=1, max_size=5)),
+    st.tuples(st.just("sync"), st.sampled_from("abc"), st.just(b"")),
+    st.tuples(st.just("rename"), st.sampled_from("abc"), st.sampled_from([b"a", b"b", b"c"])),
+    st.tuples(st.just("remove"), st.sampled_from("abc"), st.just(b"")),
+    st.tuples(st.just("folder"), st.just("a"), st.just(b"")),
+)
+
+
+@given(st.lists(STEP, max_size=25))
+def test_any_history_leaves_what_a_model_says(tmp_path_factory, steps):
+    disk = Disk(tmp_path_factory.mktemp("disk"))
+    names: dict[str, list[bytes]] = {}  # name -> [content, synced content] of one file
+    durable: dict[str, list[bytes]] = {}
+    for verb, name, data in steps:
+        if verb == "append":
+            disk.append(name, data)
+            names.setdefault(name, [b"", b""])[0] += data
+        elif verb == "folder":
+            disk.sync_folder()
+            durable = dict(names)
+        elif name not in names:
+            continue
+        elif verb == "sync":
+            disk.sync(name)
+            names[name][1] = names[name][0]
+        elif verb == "rename" and data.decode() != name:
+            disk.rename(name, data.decode())
+            names[data.decode()] = names.pop(name)
+        elif verb == "remove":
+            disk.remove(name)
+            del names[name]
+    disk.volatile.power_loss()
+    assert disk.files() == {name: file[1] for name, file in sorted(durable.items())}
+    assert list(disk.graveyard.iterdir()) == []

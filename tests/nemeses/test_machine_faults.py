@@ -1,0 +1,117 @@
+"""Clocks, disks and limits of real nodes on this machine: each fault bites, and heals."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+from pathlib import Path
+
+import pytest
+from stub_view import StubView
+
+from cluster.backends.base import NodeState
+from cluster.backends.local import LocalBackend
+from cluster.backends.machine.mounts import mounts
+from cluster.systems.kraft import KraftSystem
+from nemeses.base import ParameterError
+from nemeses.drive import heal, heal_all, inject
+from nemeses.registry import FAULTS, check_fault, needs_of
+
+pytestmark = pytest.mark.cluster
+
+FUSE = Path("/dev/fuse").exists() and os.geteuid() == 0
+
+
+def on_real_nodes(folder: Path, body) -> LocalBackend:
+    if not FUSE:
+        assert os.environ.get("CI") != "true", "CI needs root and /dev/fuse"
+        pytest.skip("needs root and /dev/fuse")
+
+    async def whole() -> LocalBackend:
+        backend = LocalBackend(KraftSystem(), folder, 3, "run-1", needs=("clocks", "disks"))
+        try:
+            await backend.up()
+            await body(StubView(backend))
+        finally:
+            await backend.down()
+        return backend
+
+    backend = asyncio.run(whole())
+    assert [one for one in mounts() if one.folder.is_relative_to(folder)] == []
+    return backend
+
+
+async def bites_and_heals(view: StubView, fault: str, **parameters: object):
+    injection = await inject(view, fault, parameters)
+    assert injection.verified, (fault, injection.detail)
+    healed = await heal(view, injection)
+    assert healed.verified, (fault, healed.detail)
+    return injection
+
+
+def test_clocks_and_limits_bite_and_heal(tmp_path: Path):
+    async def body(view: StubView) -> None:
+        jump = await bites_and_heals(view, "clock-jump", targets="node:n1", jump_ms=-3_600_000)
+        assert abs(jump.detail["nodes"]["n1"]["seen_ms"] + 3_600_000) < 50
+        assert jump.detail["nodes"]["n1"]["monotonic_ms"] == 0.0
+        await bites_and_heals(view, "clock-skew", targets="all", max_ms=600_000)
+        await bites_and_heals(view, "clock-drift", targets="node:n2", rate=2.0)
+        await bites_and_heals(view, "clock-strobe", targets="node:n3")
+        limit = await bites_and_heals(view, "limit", targets="node:n1", value=1000)
+        assert limit.detail["nodes"]["n1"]["now"] == 1000
+
+    backend = on_real_nodes(tmp_path, body)
+    assert backend.unexpected_deaths() == ()
+
+
+def test_disks_in_use_stall_slow_down_fill_up_and_fail(tmp_path: Path):
+    async def body(view: StubView) -> None:
+        stall = await bites_and_heals(view, "disk-stall", targets="node:n1")
+        assert stall.detail["nodes"]["n1"]["fsync_ms"] is None
+        slow = await bites_and_heals(view, "disk-slow", targets="node:n1", delay_ms=300)
+        assert slow.detail["nodes"]["n1"]["fsync_ms"] >= 270
+        assert view.backend.unexpected_deaths() == ()
+        full = await bites_and_heals(view, "disk-full", targets="all")
+        assert {one["error"] for one in full.detail["nodes"].values()} == {"ENOSPC"}
+        error = await bites_and_heals(view, "disk-error", targets="all")
+        assert all(one["ended_itself"] for one in error.detail["nodes"].values())
+        assert "violations" not in error.detail
+
+    on_real_nodes(tmp_path, body)
+
+
+def test_lost_power_and_damaged_files(tmp_path: Path):
+    async def body(view: StubView) -> None:
+        lost = await bites_and_heals(view, "power-loss", targets="all", held_ms=100)
+        assert set(lost.detail["nodes"]) == set(view.backend.nodes)
+        await asyncio.sleep(2)  # so that there are batches behind a first one
+        flip = await bites_and_heals(view, "bit-flip", targets="node:n1")
+        assert "CRC is" in flip.detail["nodes"]["n1"]["refused"]
+        state = await bites_and_heals(view, "bit-flip", targets="node:n2", file="quorum-state")
+        assert state.detail["nodes"]["n2"]["refused"]
+        wipe = await inject(view, "disk-wipe", {"targets": "node:n3"})
+        assert wipe.detail["nodes"]["n3"]["left"] == 0
+        more = await inject(view, "bit-flip", {"targets": "node:n1"})
+        assert "more than a minority" in more.detail["reason"]
+        assert all(one.verified for one in await heal_all(view))
+        assert await view.backend.state("n3") is NodeState.RUNNING
+
+    on_real_nodes(tmp_path, body)
+
+
+@pytest.mark.parametrize("target", ["majority", "all"])
+def test_no_majority_loses_its_disks(target):
+    with pytest.raises(ParameterError, match="more than a minority"):
+        check_fault("disk-wipe", {"targets": target}, ("n1", "n2", "n3"))
+
+
+def test_random_schedules_only_choose_what_plans_may_say():
+    nodes = ("n1", "n2", "n3", "n4", "n5")
+    for name, fault in FAULTS.items():
+        for option in fault.options(nodes):
+            check_fault(name, option, nodes)
+
+
+def test_nodes_are_surrounded_only_by_what_the_plan_needs():
+    assert needs_of(["kill", "partition", "limit", "bit-flip"]) == frozenset()
+    assert needs_of(["clock-drift", "torn-write"]) == {"clocks", "disks"}
