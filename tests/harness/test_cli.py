@@ -269,7 +269,7 @@ class NoSpark:
     def __exit__(self, *_): pass
 
 running.WarmSession = NoSpark
-places.LocalBackend = lambda *_: FakeCluster()
+places.LocalBackend = lambda *_, **__: FakeCluster()
 main(["run", "--duration", "60", "--runs", {runs!r}])
 """
 
@@ -310,7 +310,7 @@ def test_a_run_whose_cluster_does_not_start_is_one_line_and_no_verdict(tmp_path,
             pass
 
     monkeypatch.setattr(running, "WarmSession", NoSpark)
-    monkeypatch.setattr(places, "LocalBackend", lambda *_: FakeCluster(fail_up=True))
+    monkeypatch.setattr(places, "LocalBackend", lambda *_, **__: FakeCluster(fail_up=True))
     result = kraftprobe("run", "--runs", tmp_path)
     assert result.exit_code == 2
     assert result.stderr.splitlines()[-1] == "kraftprobe: port 9092 is taken"

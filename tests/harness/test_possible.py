@@ -71,7 +71,7 @@ def document(**changes):
 
 
 def test_a_plan_that_can_run_is_left_as_it_is(monkeypatch):
-    on(monkeypatch, lambda *_: FakeCluster())
+    on(monkeypatch, lambda *_, **__: FakeCluster())
     asked = document(faults=["kill", "partition"])
     assert settle(asked, skip=False) == from_document(asked)
 
@@ -128,7 +128,7 @@ def test_a_backend_where_no_node_can_run_carries_no_fault(monkeypatch):
         async def probe(self, ability):
             return NO_NFT
 
-    on(monkeypatch, lambda *_: Down())
+    on(monkeypatch, lambda *_, **__: Down())
     tried = try_backend(from_document(document()), ["kill", "pause"])
     assert tried.backend == NO_NFT
     assert tried.faults == {"kill": NO_NFT, "pause": NO_NFT}

@@ -72,13 +72,15 @@ if argument["do"] == "plant":
     os.fsync(file)
     folder = os.open(argument["folder"], os.O_RDONLY)
     os.fsync(folder)
+    answer("")
+elif argument["do"] == "soil":
+    # Without an fsync of the folder, which would keep names of the node's that may be lost.
+    file = os.open(path, os.O_RDWR | os.O_APPEND)
     os.write(file, b"lost")
     answer("")
 else:
     with open(path, "rb") as file:
-        found = file.read().decode()
-    os.unlink(path)
-    answer(found)
+        answer(file.read().decode())
 """
 
 Kill = Callable[[str], Awaitable[None]]
@@ -114,8 +116,10 @@ class FuseDisks:
     async def prepare(self, node: str) -> Mapping[str, str]:
         """See `Surroundings.prepare`."""
         if node not in self._mounted:
-            await self._mount(self._hosts[node], self._folders[node], node)
+            host, folder = self._hosts[node], self._folders[node]
+            await self._mount(host, folder, node)
             self._mounted.add(node)
+            await run_program(host, _CANARY, {"folder": str(folder), "do": "plant"})
         return {}
 
     async def relax(self) -> None:
@@ -150,6 +154,7 @@ class FuseDisks:
 
     async def _unmount(self, host: Machine, folder: PurePath) -> None:
         await self._ask(host, folder, {"verb": "end"})
+        await host.run(["rm", "-f", str(folder / ".kraftprobe-canary")])
         done = await host.run(["umount", str(folder)])
         if done.exit_code != 0:
             done = await host.run(["fusermount3", "-u", str(folder)])
@@ -210,7 +215,7 @@ class FuseDisks:
     ) -> Mapping[str, Any]:
         """See `Disks.power_loss`. Fsyncs are held until something un-fsynced is there."""
         host, folder = self._hosts[node], self._folders[node]
-        await run_program(host, _CANARY, {"folder": str(folder), "do": "plant"})
+        await run_program(host, _CANARY, {"folder": str(folder), "do": "soil"})
         canary_bytes = len(b"lost")
         await self._tell(node, {"verb": "set", "fault": HOLD})
         try:

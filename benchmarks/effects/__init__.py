@@ -1,0 +1,1 @@
+"""Effect of the faults of clocks and disks, measured on this machine."""
