@@ -42,7 +42,9 @@ class FaultFilesystem(mfusepy.Operations):  # type: ignore[misc]  # the package 
         return told | {f"st_{name}": getattr(stat, f"st_{name}_ns") for name in _TIMES}
 
     def readdir(self, path: str, fh: int) -> list[str]:  # noqa: ARG002
-        return [".", "..", *sorted(os.listdir(self._below(path)))]  # noqa: PTH208  (names)
+        names = sorted(os.listdir(self._below(path)))  # noqa: PTH208  (names)
+        # What the toolkit measures with is not the node's to see.
+        return [".", "..", *(name for name in names if not name.startswith(OWN_PREFIX))]
 
     def open(self, path: str, flags: int) -> int:
         descriptor = self._descriptor(path, flags)
