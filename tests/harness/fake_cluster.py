@@ -31,7 +31,9 @@ class FakeCluster:
     name = "fake"
     run_id = "fake"
 
-    def __init__(self, node_count=3, *, stale_reads=False, crash_at_s=None, fail_up=False, needs=()):
+    def __init__(
+        self, node_count=3, *, stale_reads=False, crash_at_s=None, fail_up=False, needs=()
+    ):
         self.nodes = tuple(f"n{number}" for number in range(1, node_count + 1))
         self.states = dict.fromkeys(self.nodes, NodeState.DEAD)
         self.incarnations = dict.fromkeys(self.nodes, -1)
