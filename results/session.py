@@ -16,6 +16,7 @@ interpreter or by SIGKILL. Its Python workers hang on the JVM in the same way.
 from __future__ import annotations
 
 import contextlib
+import fcntl
 import os
 import shutil
 import signal
@@ -35,6 +36,7 @@ from results.jvm import Jvm, JvmError, find_jvm
 
 LOCAL_MASTER = "local[*]"
 _FOLDER_PREFIX = "kraftprobe-spark-"
+_CLAIM = "owner.lock"
 _START_TIMEOUT_S = 120.0
 _STOP_TIMEOUT_S = 10.0
 _LOG4J = """\
@@ -85,6 +87,7 @@ class Spark:
         self._temp_root = temp_root
         self._jvm_choice = jvm_choice
         self._folder: Path | None = None
+        self._claim: int | None = None
         self._process: subprocess.Popen[bytes] | None = None
         self._gateway: Any = None
         self._session: Any = None
@@ -131,6 +134,9 @@ class Spark:
         folder, self._folder = self._folder, None
         if folder is not None:
             shutil.rmtree(folder, ignore_errors=True)
+        claim, self._claim = self._claim, None
+        if claim is not None:
+            os.close(claim)
 
     def __enter__(self) -> SparkHandle:
         return self.start()
@@ -149,8 +155,9 @@ class Spark:
                 raise SparkError("the Spark session is closed")
             root = self._temp_root or Path(tempfile.gettempdir())
             _remove_stale(root)
-            prefix = f"{_FOLDER_PREFIX}{os.getpid()}-"
-            self._folder = Path(tempfile.mkdtemp(prefix=prefix, dir=root))
+            self._folder = Path(tempfile.mkdtemp(prefix=_FOLDER_PREFIX, dir=root))
+            self._claim = os.open(self._folder / _CLAIM, os.O_RDWR | os.O_CREAT, 0o600)
+            fcntl.flock(self._claim, fcntl.LOCK_EX)
             return self._folder
 
     def _launch(self, jvm: Jvm, folder: Path) -> tuple[int, str]:
@@ -276,11 +283,15 @@ def _signals_kept() -> Iterator[None]:
 
 
 def _remove_stale(root: Path) -> None:
-    """Remove the folders that killed processes left, told by the process id in their names."""
-    for folder in root.glob(f"{_FOLDER_PREFIX}*"):
-        owner = folder.name.removeprefix(_FOLDER_PREFIX).split("-")[0]
-        if owner.isdecimal() and not Path("/proc", owner).exists():
-            shutil.rmtree(folder, ignore_errors=True)
+    """Remove the folders that killed processes left.
+
+    A live owner holds a lock in its folder, and the kernel lets go of it when the owner dies,
+    however it dies. A process id would not do: in another namespace it names somebody else.
+    """
+    for claim in root.glob(f"{_FOLDER_PREFIX}*/{_CLAIM}"):
+        with contextlib.suppress(OSError), claim.open("rb+") as file:  # in use, gone, or not ours
+            fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            shutil.rmtree(claim.parent, ignore_errors=True)
 
 
 def _ship_packages(context: Any, folder: Path) -> None:

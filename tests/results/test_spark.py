@@ -1,5 +1,6 @@
 """Spark judges as the plain functions do, on the JVM that pip brings, and leaves nothing behind."""
 
+import fcntl
 import os
 import signal
 import subprocess
@@ -150,13 +151,12 @@ def test_the_session_survives_ctrl_c_and_dies_with_a_killed_parent(tmp_path):
 
 
 def test_the_next_session_sweeps_up_what_a_killed_one_left(tmp_path):
-    with subprocess.Popen(["true"]) as dead:
-        dead.wait()
-    left = tmp_path / f"kraftprobe-spark-{dead.pid}-x"
-    alive = tmp_path / f"kraftprobe-spark-{os.getpid()}-x"
-    foreign = tmp_path / "kraftprobe-spark-x"
+    left, alive, foreign = (tmp_path / f"kraftprobe-spark-{name}" for name in ("a", "b", "c"))
     for folder in (left, alive, foreign):
         (folder / "conf").mkdir(parents=True)
-    with pytest.raises(JvmError):
-        Spark(temp_root=tmp_path, jvm_choice="nonsense").start()
-    assert sorted(tmp_path.iterdir()) == sorted([alive, foreign])
+    (left / "owner.lock").touch()
+    with (alive / "owner.lock").open("w") as claim:
+        fcntl.flock(claim, fcntl.LOCK_EX)
+        with pytest.raises(JvmError):
+            Spark(temp_root=tmp_path, jvm_choice="nonsense").start()
+        assert sorted(tmp_path.iterdir()) == [alive, foreign]
