@@ -30,6 +30,24 @@ _FRAME_HEAD_BYTES = 8
 _STDOUT = 1
 _GRACE_S = 5.0
 """How much longer than a command may take its answer is waited for."""
+_TOLD_CHARACTERS = 300
+
+
+class _NotAnAnswerError(Exception):
+    """A line came that the agent did not write."""
+
+
+def _is_answer(told: Any) -> bool:
+    """Whether it is as `hostagent` writes it."""
+    if not isinstance(told, dict) or type(told.get("id")) is not int:
+        return False
+    return "error" in told or {"exit_code", "stdout", "stderr"} <= told.keys()
+
+
+def _last_line(data: bytes) -> str:
+    """Its last line that says anything, fit to be told in one line."""
+    lines = [line.strip() for line in data.decode(errors="replace").splitlines() if line.strip()]
+    return lines[-1][:_TOLD_CHARACTERS] if lines else ""
 
 
 class Channel:
@@ -114,12 +132,26 @@ class Channel:
                     continue
                 *lines, pending = (pending + data).split(b"\n")
                 for line in lines:
-                    self._answered(json.loads(line))
+                    self._answered(line)
+        except _NotAnAnswerError as error:
+            self._hang_up(str(error))
         except (OSError, asyncio.IncompleteReadError):
-            why = complaint.decode(errors="replace").strip().rpartition("\n")[2]
-            self._hang_up(why or "the connection ended")
+            # What the engine says when it could not run the agent need not end in a newline.
+            told = _last_line(complaint) or _last_line(pending)
+            self._hang_up(told or "the connection ended")
 
-    def _answered(self, answer: dict[str, Any]) -> None:
+    def _answered(self, line: bytes) -> None:
+        """Hand an answer to who waits for it.
+
+        Any other line makes the whole stream untrustworthy: the engine, too, writes here, when it
+        cannot run the agent.
+        """
+        try:
+            answer = json.loads(line)
+        except (ValueError, RecursionError):
+            answer = None
+        if not _is_answer(answer):
+            raise _NotAnAnswerError(f"not an answer: {_last_line(line) or 'an empty line'}")
         waiting = self._waiting.get(answer["id"])
         if waiting is not None and not waiting.done():
             waiting.set_result(answer)

@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-import tempfile
+import secrets
 from collections.abc import Mapping
-from pathlib import Path
 
 from cluster.backends.base import BackendError, NodeState, Probe
 from cluster.backends.docker.provider import DockerProvider
 from cluster.backends.hosted import HostedBackend
 from cluster.backends.processes import TRIAL
+from cluster.backends.trials import trial_folder
 
 _TABLE = "inet kraftprobe_probe"
 
@@ -23,8 +23,8 @@ class ContainerLoss:
 
     async def probe(self) -> Probe:
         """Kill a throw-away container that has a rule, and see it come back without."""
-        with tempfile.TemporaryDirectory(prefix="kraftprobe-") as folder:
-            provider = DockerProvider(Path(folder), TRIAL + Path(folder).name)
+        with trial_folder() as folder:
+            provider = DockerProvider(folder, f"{TRIAL}{secrets.token_hex(4)}")
             try:
                 host = (await provider.create(("n1",)))["n1"]
                 table = _TABLE.split()
