@@ -110,6 +110,9 @@ def variables(library_path: PurePath, file: PurePath) -> dict[str, str]:
         "FAKETIME_DONT_FAKE_MONOTONIC": "1",
         "DONT_FAKE_MONOTONIC": "1",
         "NO_FAKE_STAT": "1",
+        # Else it shifts the deadlines of waits on the monotonic clock, which is not faked: they end
+        # at once, and a thread of CPython that waits for the interpreter's lock spins for it.
+        "FAKETIME_FORCE_MONOTONIC_FIX": "0",
     }
 
 
