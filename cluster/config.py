@@ -278,10 +278,12 @@ def parse_config(text: str, source: str) -> NodeConfig:
             raise ConfigError(f"{source}: {key}: {error}") from error
     if values["advertised.listeners"] is None:
         values["advertised.listeners"] = values["listeners"]
+    own_listeners = [listener.name for listener in values["listeners"]]
     try:
         security = parse_security(
             properties,
-            [listener.name for listener in values["listeners"]],
+            # A broker has no controller listener of its own, but dials those of others.
+            list(dict.fromkeys([*own_listeners, *values["controller.listener.names"]])),
             values["controller.listener.names"],
         )
     except SecuritySettingsError as error:
