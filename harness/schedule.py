@@ -135,7 +135,8 @@ def _parameters(
     random: Random, kind: str, nodes: tuple[str, ...], *, aim_at_leader: bool
 ) -> dict[str, Any]:
     choices = fault_named(kind).options(nodes)
-    assert choices, f"fault {kind} has nothing to choose from"
+    if not choices:
+        raise ScheduleError(f"{kind} needs more than {len(nodes)} nodes")
     if aim_at_leader:
         at_leader = [choice for choice in choices if _is_at_leader(choice)]
         choices = tuple(at_leader) or choices

@@ -43,6 +43,10 @@ class DamageFault(NodeFault):
             told = f"{target} of {len(nodes)} nodes"
             raise ParameterError(f"{self.name} of {told} could be more than a minority")
 
+    def options(self, nodes: tuple[str, ...]) -> tuple[dict[str, Any], ...]:
+        """See `Fault.options`; none where a single node is more than a minority."""
+        return super().options(nodes) if len(nodes) >= 3 else ()
+
     async def probe(self, view: View) -> Probe:
         """See `Fault.probe`."""
         disks = view.backend.abilities().disks

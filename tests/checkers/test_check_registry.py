@@ -27,6 +27,7 @@ def test_the_names_and_scopes_are_those_of_the_plan():
         "linearizable": "key",
         "durability": "evidence",
         "log-agreement": "evidence",
+        "voter-changes": "evidence",
         "election-safety": "evidence",
         "sessions": "key",
         "transactions": "run",
