@@ -95,7 +95,7 @@ class PeerConnection(asyncio.Protocol):
         """Ask for versions. asyncio has set TCP_NODELAY."""
         self._transport = cast("asyncio.Transport", transport)
         # With no buffer of our own, a request waits unsent behind one that the socket refused.
-        # asyncio's TLS pauses at the limit instead of above it: at 0 it would with nothing to write.
+        # asyncio's TLS pauses at the limit instead of above it: at 0 with nothing to write, too.
         self._transport.set_write_buffer_limits(high=0 if self._security.tls is None else 1)
         self._owner.connection_made(self)
         self._ask_versions()
