@@ -2,16 +2,13 @@
 
 from __future__ import annotations
 
-import asyncio
-import contextlib
 import os
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from pathlib import Path
 
 from cluster.backends.abilities import Completed
-from cluster.backends.base import BackendError, ProcessIdentity
-
-_KILL_TIMEOUT_S = 2.0
+from cluster.backends.base import ProcessIdentity
+from cluster.backends.running import run_command
 
 
 class LocalHost:
@@ -40,31 +37,7 @@ class LocalHost:
         self, command: Sequence[str], *, stdin: bytes = b"", timeout_s: float = 10.0
     ) -> Completed:
         """See `Host.run`."""
-        try:
-            process = await asyncio.create_subprocess_exec(
-                *command,
-                env={**os.environ, **self._environment},
-                stdin=asyncio.subprocess.PIPE,
-                stdout=asyncio.subprocess.PIPE,
-                stderr=asyncio.subprocess.PIPE,
-                start_new_session=True,
-            )
-        except OSError as error:
-            raise BackendError(f"cannot run {command[0]}: {error}") from error
-        try:
-            async with asyncio.timeout(timeout_s):
-                stdout, stderr = await process.communicate(stdin)
-        except TimeoutError:
-            raise BackendError(f"{command[0]} did not end within {timeout_s:g} s") from None
-        finally:
-            if process.returncode is None:
-                with contextlib.suppress(ProcessLookupError):
-                    process.kill()
-                with contextlib.suppress(TimeoutError):  # it may hang in a disk that stalls
-                    async with asyncio.timeout(_KILL_TIMEOUT_S):
-                        await process.wait()
-        assert process.returncode is not None, "it has ended"
-        return Completed(process.returncode, stdout, stderr)
+        return await run_command(command, {**os.environ, **self._environment}, stdin, timeout_s)
 
     async def pid(self) -> int | None:
         """See `Host.pid`."""

@@ -41,6 +41,7 @@ from cluster.backends.docker.network import Network, make_network
 from cluster.backends.docker.process import ExecProcess, inner_pid
 from cluster.backends.hosts import NODE_OUTPUT, HostPorts, plain_connect
 from cluster.backends.processes import labels, own_identity
+from cluster.backends.running import write_files
 from cluster.backends.terms import HostAwayError
 
 INTERFACE = "eth0"
@@ -139,13 +140,7 @@ class DockerProvider:
 
     async def put(self, node: str, files: Mapping[str, bytes]) -> None:
         """See `HostProvider.put`."""
-        folder = Path(self._hosts[node].folder)
-        try:
-            for path, content in files.items():
-                (folder / path).parent.mkdir(parents=True, exist_ok=True)
-                (folder / path).write_bytes(content)
-        except OSError as error:
-            raise BackendError(f"{node}: {error}") from error
+        write_files(node, Path(self._hosts[node].folder), files)
 
     async def start(
         self,

@@ -29,7 +29,6 @@ from cluster.backends.abilities import Completed, Host
 from cluster.backends.base import Ability, BackendError, NodeState, Probe
 from cluster.backends.hosts import NODE_OUTPUT, HostPorts
 from cluster.backends.netns import keeper
-from cluster.backends.netns.running import run_command
 from cluster.backends.netns.trees import mounted_below, unpack
 from cluster.backends.processes import (
     LocalProcess,
@@ -38,6 +37,7 @@ from cluster.backends.processes import (
     record_process,
     tail_of,
 )
+from cluster.backends.running import run_command, write_files
 
 HUB_ADDRESS = "10.0.0.254"
 _PREFIX = 24
@@ -118,11 +118,7 @@ class NetnsProvider:
 
     async def put(self, node: str, files: Mapping[str, bytes]) -> None:
         """See `HostProvider.put`."""
-        folder = Path(self._hosts[node].folder)
-        try:
-            _write(folder, files)
-        except OSError as error:
-            raise BackendError(f"{node}: {error}") from error
+        write_files(node, Path(self._hosts[node].folder), files)
 
     async def start(
         self,
@@ -309,12 +305,6 @@ _HUB_SETUP = (
 
 def _network_of(pid: int) -> str:
     return str(Path("/proc", str(pid), "ns/net").readlink())
-
-
-def _write(folder: Path, files: Mapping[str, bytes]) -> None:
-    for path, content in files.items():
-        (folder / path).parent.mkdir(parents=True, exist_ok=True)
-        (folder / path).write_bytes(content)
 
 
 async def _readable(one: socket.socket) -> None:

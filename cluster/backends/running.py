@@ -1,12 +1,16 @@
-"""Run a short command of this machine and wait for what it says."""
+"""What hosts whose files are on this machine share: short commands, and files of a node."""
 
 from __future__ import annotations
 
 import asyncio
+import contextlib
 from collections.abc import Mapping, Sequence
+from pathlib import Path
 
 from cluster.backends.abilities import Completed
 from cluster.backends.base import BackendError
+
+_KILL_TIMEOUT_S = 2.0
 
 
 async def run_command(
@@ -31,7 +35,20 @@ async def run_command(
         raise BackendError(f"{' '.join(command)[:200]}: no end within {timeout_s:g} s") from None
     finally:
         if process.returncode is None:
-            process.kill()
-            await process.communicate()  # to the end of its pipes, so that they are closed
+            with contextlib.suppress(ProcessLookupError):
+                process.kill()
+            with contextlib.suppress(TimeoutError):  # it may hang in a disk that stalls
+                async with asyncio.timeout(_KILL_TIMEOUT_S):
+                    await process.communicate()  # to the end of its pipes, so that they are closed
     assert process.returncode is not None, "it has ended"
     return Completed(process.returncode, stdout, stderr)
+
+
+def write_files(node: str, folder: Path, files: Mapping[str, bytes]) -> None:
+    """Write files, by path below the node's folder. Raises BackendError as `HostProvider.put`."""
+    try:
+        for path, content in files.items():
+            (folder / path).parent.mkdir(parents=True, exist_ok=True)
+            (folder / path).write_bytes(content)
+    except OSError as error:
+        raise BackendError(f"{node}: {error}") from error
