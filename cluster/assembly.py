@@ -12,6 +12,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any, Final, Literal
 
+from cluster.broker.assignments import AssignmentsConfig, AssignmentsManager
 from cluster.broker.lifecycle import BrokerLifecycleManager, LifecycleConfig
 from cluster.config import BROKER_ROLE, CONTROLLER_ROLE, NodeConfig
 from cluster.controller.apis import ControllerApis
@@ -23,6 +24,7 @@ from cluster.controller.registration_manager import (
     ControllerRegistrationConfig,
     ControllerRegistrationManager,
 )
+from cluster.controller.registrations import replica_directory
 from cluster.forwarding import forward, is_for_controller
 from cluster.kraft.client import RaftClient
 from cluster.kraft.config import RaftConfig
@@ -114,6 +116,7 @@ class Node:
             self.controller, self.raft, cluster_info(config, self.raft), seams.random
         )
         self.lifecycle: BrokerLifecycleManager | None = None
+        self.assignments: AssignmentsManager | None = None
         self.registration: ControllerRegistrationManager | None = None
         registers = config.kraftprobe_registration
         if CONTROLLER_ROLE in config.process_roles and registers:
@@ -135,6 +138,29 @@ class Node:
                 lambda: self.controller.image.offset,
                 self.raft.fail,
             )
+            self.assignments = self._assignments(seams, self.lifecycle, directory_id)
+            self.controller.image.on_partition = self.assignments.partition_changed
+
+    def _assignments(
+        self, seams: Seams, lifecycle: BrokerLifecycleManager, directory_id: uuid.UUID
+    ) -> AssignmentsManager:
+        node_id = self._config.node_id
+
+        def directory_of(key: tuple[uuid.UUID, int]) -> uuid.UUID | None:
+            partition = self.controller.image.state.partitions.get(key)
+            if partition is None or node_id not in partition.replicas:
+                return None
+            return replica_directory(partition, node_id)
+
+        return AssignmentsManager(
+            AssignmentsConfig(node_id, directory_id, self._config.broker_session_timeout_ms / 2),
+            seams.clock,
+            seams.random,
+            seams.trace,
+            self._ask_controller,
+            lambda: lifecycle.broker_epoch,
+            directory_of,
+        )
 
     def start(self) -> None:
         """Take part in the quorum. Raises QuorumStateError."""
@@ -177,6 +203,8 @@ class Node:
         """Hand leadership over and stop, within `timeout_ms`; then call `done`."""
         if self.registration is not None:
             self.registration.stop()
+        if self.assignments is not None:
+            self.assignments.stop()
         lifecycle = self.lifecycle
         if lifecycle is None:
             self.raft.shutdown(timeout_ms, done)

@@ -17,6 +17,7 @@ from cluster.controller.cluster_control import (
 )
 from cluster.controller.cluster_info import ClusterInfo
 from cluster.controller.controller import QuorumController
+from cluster.controller.directory_assignment import assign_replicas_to_dirs
 from cluster.controller.feature_update import update_features
 from cluster.controller.producer_ids import allocate_producer_ids
 from cluster.controller.result import ControllerResult
@@ -28,6 +29,8 @@ from cluster.protocol.messages import (
     AllocateProducerIdsResponse,
     AlterPartitionRequest,
     AlterPartitionResponse,
+    AssignReplicasToDirsRequest,
+    AssignReplicasToDirsResponse,
     BrokerHeartbeatRequest,
     BrokerHeartbeatResponse,
     BrokerRegistrationRequest,
@@ -58,6 +61,7 @@ class BrokerApis:
             UnregisterBrokerRequest: self._unregister_broker,
             ControllerRegistrationRequest: register_controller,
             AlterPartitionRequest: alter_partition,
+            AssignReplicasToDirsRequest: assign_replicas_to_dirs,
             AllocateProducerIdsRequest: allocate_producer_ids,
             UpdateFeaturesRequest: update_features,
         }
@@ -127,6 +131,9 @@ ERROR_RESPONSES: dict[type, Callable[[ErrorCode, str | None], Any]] = {
     ),
     AlterPartitionRequest: lambda error, _message: AlterPartitionResponse(
         throttle_time=NO_THROTTLE, error_code=error, topics=()
+    ),
+    AssignReplicasToDirsRequest: lambda error, _message: AssignReplicasToDirsResponse(
+        throttle_time=NO_THROTTLE, error_code=error, directories=()
     ),
     AllocateProducerIdsRequest: _allocate_error,
     UpdateFeaturesRequest: lambda error, message: UpdateFeaturesResponse(

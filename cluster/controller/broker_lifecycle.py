@@ -8,16 +8,28 @@ A broker is unfenced once its metadata reach its own registration, not the movin
 a busy log that might never happen (KAFKA-13959). A controlled shutdown ends when the broker leads
 nothing and every active broker has the metadata that say so. An incarnation that has begun one is
 not unfenced again, where Kafka would do so and have a leader that may not be in its own ISR.
+
+Log directories that a heartbeat reports offline (KIP-858) leave the registration, and the broker
+the ISRs of what it holds there, before it may be unfenced. A broker without any directory left is
+taken as one that wants to be fenced; Kafka's ends itself.
 """
 
 from __future__ import annotations
 
+import dataclasses
 import enum
+import uuid
 from collections.abc import Callable
 
 from cluster.controller.heartbeats import BrokerHeartbeatManager
-from cluster.controller.leadership import broker_fenced, broker_shutting_down, broker_unfenced
+from cluster.controller.leadership import (
+    broker_fenced,
+    broker_shutting_down,
+    broker_unfenced,
+    directories_offline,
+)
 from cluster.controller.records import MetadataRecord
+from cluster.controller.records.broker import BrokerRegistrationChangeRecord
 from cluster.controller.registrations import checked_epoch, has_leaderships
 from cluster.controller.result import ControllerResult, RequestError
 from cluster.controller.state import BrokerRegistration, MetadataState
@@ -53,6 +65,9 @@ def broker_heartbeat(
     broker = checked_epoch(state, request.broker_id, request.broker_epoch)
     heartbeats.touch(broker.id, broker.epoch, request.current_metadata_offset)
     current = control_state(broker)
+    offline = frozenset(one for one in request.offline_log_dirs if one in broker.log_dirs)
+    if offline and offline == frozenset(broker.log_dirs):
+        request = dataclasses.replace(request, want_fence=True)
     following = next_control_state(
         current,
         request,
@@ -60,7 +75,10 @@ def broker_heartbeat(
         lambda: has_leaderships(state, broker.id),
         lambda: heartbeats.may_shut_down(broker.id, state),
     )
+    if current is BrokerControlState.FENCED and following is BrokerControlState.UNFENCED:
+        following = BrokerControlState.FENCED if offline else following
     records = _records(state, broker, current, following)
+    records += _offline_records(state, broker, offline, leaves_isrs=bool(records))
     shutting_down = following is BrokerControlState.CONTROLLED_SHUTDOWN
 
     def appended(last_offset: int) -> None:
@@ -78,6 +96,26 @@ def broker_heartbeat(
         is_atomic=False,
         appended=appended if shutting_down and records else None,
     )
+
+
+def _offline_records(
+    state: MetadataState,
+    broker: BrokerRegistration,
+    offline: frozenset[uuid.UUID | None],
+    *,
+    leaves_isrs: bool,
+) -> list[MetadataRecord]:
+    """Return what becomes of directories that went offline.
+
+    `leaves_isrs`: the broker is taken out of every ISR anyway.
+    """
+    left = tuple(one for one in broker.log_dirs if one not in offline)
+    if not offline or not left:
+        return []
+    change = BrokerRegistrationChangeRecord(
+        broker_id=broker.id, broker_epoch=broker.epoch, log_dirs=left
+    )
+    return [*([] if leaves_isrs else directories_offline(state, broker, offline)), change]
 
 
 def control_state(broker: BrokerRegistration) -> BrokerControlState:

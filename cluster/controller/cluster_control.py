@@ -14,7 +14,11 @@ from typing import Any
 from cluster.controller.cluster_info import ClusterInfo
 from cluster.controller.feature_levels import METADATA_VERSION
 from cluster.controller.heartbeats import BrokerHeartbeatManager
-from cluster.controller.leadership import broker_restarted, broker_unregistered
+from cluster.controller.leadership import (
+    broker_restarted,
+    broker_unregistered,
+    directories_offline,
+)
 from cluster.controller.records import MetadataRecord
 from cluster.controller.records.broker import (
     RecordEndpoint,
@@ -74,6 +78,8 @@ def register_broker(
     amended = existing is not None and existing.incarnation_id == incarnation
     if existing is not None and amended:
         epoch = existing.epoch
+        gone = frozenset(one for one in existing.log_dirs if one not in directories)
+        records += directories_offline(state, existing, gone)
     else:
         stored_epoch = -2 if existing is None else existing.epoch
         clean = request.previous_broker_epoch == stored_epoch

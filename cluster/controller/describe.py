@@ -204,7 +204,9 @@ def _partition_metadata(
         replica_nodes=tuple(map(BrokerId, partition.replicas)),
         isr_nodes=tuple(map(BrokerId, partition.isr)),
         offline_replicas=tuple(
-            BrokerId(replica) for replica in partition.replicas if is_offline(state, replica)
+            BrokerId(replica)
+            for replica in partition.replicas
+            if is_offline(state, partition, replica)
         ),
     )
 

@@ -10,6 +10,7 @@ half of one, and forgotten when it is aborted.
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
 
 from cluster.controller.image_writer import read_image, replace_state
@@ -20,8 +21,9 @@ from cluster.controller.records.system import (
     BeginTransactionRecord,
     EndTransactionRecord,
 )
+from cluster.controller.records.topic import PartitionChangeRecord, PartitionRecord
 from cluster.controller.replay import replay
-from cluster.controller.state import MetadataState, ReplayError, committed_state
+from cluster.controller.state import MetadataState, PartitionKey, ReplayError, committed_state
 from cluster.kraft.types import CommittedBatch
 from cluster.log.snapshot import Snapshot
 
@@ -41,6 +43,8 @@ class MetadataImage:
     def __init__(self) -> None:
         self.state: MetadataState = committed_state()
         self.provenance = MetadataProvenance()
+        self.on_partition: Callable[[PartitionKey], None] | None = None
+        """Told each partition that is new or changed; after a snapshot all of them."""
         self._transaction: list[MetadataRecord] | None = None
 
     @property
@@ -85,6 +89,9 @@ class MetadataImage:
         self.provenance = MetadataProvenance(
             offset, snapshot.id.epoch, snapshot.last_contained_log_timestamp_ms
         )
+        if self.on_partition is not None:
+            for key in self.state.partitions.keys():  # noqa: SIM118 - a StateMap is no dict
+                self.on_partition(key)
 
     def _apply_record(self, record: MetadataRecord) -> None:
         if isinstance(record, BeginTransactionRecord):
@@ -97,8 +104,15 @@ class MetadataImage:
                 message = f"{type(record).__name__} without an open metadata transaction"
                 raise ReplayError(message)
             for one in held if isinstance(record, EndTransactionRecord) else ():
-                replay(self.state, one)
+                self._replay(one)
         elif self._transaction is not None:
             self._transaction.append(record)
         else:
-            replay(self.state, record)
+            self._replay(record)
+
+    def _replay(self, record: MetadataRecord) -> None:
+        replay(self.state, record)
+        if self.on_partition is None:
+            return
+        if isinstance(record, PartitionRecord | PartitionChangeRecord):
+            self.on_partition((record.topic_id, record.partition_id))

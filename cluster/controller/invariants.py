@@ -12,7 +12,12 @@ from cluster.controller.feature_levels import is_elr_enabled
 from cluster.controller.leadership import min_insync_replicas
 from cluster.controller.partition_change import RECOVERING
 from cluster.controller.records.topic import NO_LEADER
-from cluster.controller.registrations import is_active, is_static, partitions
+from cluster.controller.registrations import (
+    has_online_replica,
+    is_active,
+    is_static,
+    partitions,
+)
 from cluster.controller.state import MetadataState, PartitionRegistration
 
 
@@ -43,11 +48,14 @@ def _broken(
         yield "keeps an ELR although its ISR is large enough"
     if one.leader != NO_LEADER and (one.leader not in isr or not is_active(state, one.leader)):
         yield "is led by a broker that is not in sync, or not alive"
+    if one.leader in replicas and not has_online_replica(state, one, one.leader):
+        yield "is led from a log directory that is offline"
     alive = all(is_active(state, replica) for replica in isr)
     last_one = not elr_enabled and len(isr) == 1 and one.leader == NO_LEADER
     if not alive and not last_one:
         yield "has a fenced broker in its ISR"
-    if isr and alive and one.leader == NO_LEADER:
+    online = all(has_online_replica(state, one, replica) for replica in isr & replicas)
+    if isr and alive and online and one.leader == NO_LEADER:
         yield "has no leader although brokers in sync are alive"
     if one.leader_recovery_state == RECOVERING and one.leader != NO_LEADER and len(isr) != 1:
         yield "is recovering, and more than its leader is in sync"

@@ -7,6 +7,8 @@ again from the same batch on. Each looks through all partitions: O(partitions).
 
 from __future__ import annotations
 
+import dataclasses
+import uuid
 from collections.abc import Callable, Iterable
 
 from cluster.controller.feature_levels import is_elr_enabled
@@ -17,7 +19,14 @@ from cluster.controller.records.broker import (
     UnregisterBrokerRecord,
 )
 from cluster.controller.records.topic import NO_LEADER
-from cluster.controller.registrations import default_directory, is_active, partitions
+from cluster.controller.registrations import (
+    default_directory,
+    has_online_replica,
+    is_active,
+    is_online_directory,
+    partitions,
+    replica_directory,
+)
 from cluster.controller.state import (
     BrokerRegistration,
     ConfigResource,
@@ -44,7 +53,10 @@ def builder(
     is_acceptable: Callable[[int], bool],
     **wanted: object,
 ) -> PartitionChangeBuilder:
-    """Return the builder of a partition's change, under the configuration of its topic."""
+    """Return the builder of a partition's change, under the configuration of its topic.
+
+    Whoever is acceptable may lead from an online log directory only.
+    """
     topic = state.topics.get(key[0])
     assert topic is not None, f"partition {key} without its topic"
     unclean = is_unclean_election_enabled(state, topic.name)
@@ -53,7 +65,7 @@ def builder(
         topic_id=topic.id,
         index=key[1],
         partition=partition,
-        is_acceptable=is_acceptable,
+        is_acceptable=lambda one: is_acceptable(one) and has_online_replica(state, partition, one),
         min_isr=min_insync_replicas(state, topic.name),
         elr_enabled=is_elr_enabled(state),
         directory_of=lambda replica: default_directory(state, replica),
@@ -164,6 +176,59 @@ def broker_restarted(state: MetadataState, broker_id: int, *, clean: bool) -> li
         return leader_and_isr_updates(state, _in_sync(state, broker_id), remove=broker_id)
     held = ((key, one) for key, one in partitions(state) if broker_id in (*one.isr, *one.elr))
     return leader_and_isr_updates(state, held, unclean=broker_id)
+
+
+def replica_assigned(
+    state: MetadataState,
+    key: PartitionKey,
+    partition: PartitionRegistration,
+    broker: BrokerRegistration,
+    directory: uuid.UUID,
+) -> MetadataRecord | None:
+    """Note in which directory a broker holds its replica (KIP-858); None when that is known.
+
+    In one that is offline it can neither lead nor be in sync; in one that is online it may lead
+    what nobody leads.
+    """
+    online = is_online_directory(broker, directory)
+    moved = dataclasses.replace(
+        partition, directories=_with_directory(partition, broker.id, directory)
+    )
+
+    def is_acceptable(replica: int) -> bool:
+        usable = has_online_replica(state, moved, replica)
+        return usable and is_active(state, replica)
+
+    change = builder(
+        state,
+        key,
+        partition,
+        lambda _replica: True,
+        directories=moved.directories,
+        isr=tuple(one for one in partition.isr if online or one != broker.id),
+    )
+    return dataclasses.replace(change, is_acceptable=is_acceptable).build()
+
+
+def _with_directory(
+    partition: PartitionRegistration, broker_id: int, directory: uuid.UUID
+) -> tuple[uuid.UUID, ...]:
+    return tuple(
+        directory if one == broker_id else replica_directory(partition, one)
+        for one in partition.replicas
+    )
+
+
+def directories_offline(
+    state: MetadataState, broker: BrokerRegistration, offline: frozenset[uuid.UUID | None]
+) -> list[MetadataRecord]:
+    """Take a broker out of the ISRs of what it holds in directories that went offline (KIP-858)."""
+    held = (
+        (key, one)
+        for key, one in _in_sync(state, broker.id)
+        if replica_directory(one, broker.id) in offline
+    )
+    return leader_and_isr_updates(state, held, remove=broker.id)
 
 
 def broker_unregistered(state: MetadataState, broker: BrokerRegistration) -> list[MetadataRecord]:

@@ -23,6 +23,7 @@ import enum
 import uuid
 from collections.abc import Callable
 from dataclasses import dataclass
+from typing import TypeVar
 
 from cluster.controller.records.topic import (
     NO_LEADER,
@@ -31,6 +32,8 @@ from cluster.controller.records.topic import (
     PartitionChangeRecord,
 )
 from cluster.controller.state import UNASSIGNED_DIRECTORY, PartitionRegistration
+
+T = TypeVar("T")
 
 RECOVERED = 0
 RECOVERING = 1
@@ -75,6 +78,8 @@ class PartitionChangeBuilder:
     """The replicas wanted, those to be removed last; None: as they are. So `adding`, `removing`."""
     adding: tuple[int, ...] | None = None
     removing: tuple[int, ...] | None = None
+    directories: tuple[uuid.UUID, ...] | None = None
+    """Where the present replicas are, as their brokers told; None: as it is known."""
     directory_of: Callable[[int], uuid.UUID] = lambda _replica: UNASSIGNED_DIRECTORY
     """Where a broker puts a replica that it did not have."""
 
@@ -103,9 +108,7 @@ class PartitionChangeBuilder:
             replicas=_changed(old.replicas, target.replicas),
             removing_replicas=_changed(old.removing_replicas, target.removing),
             adding_replicas=_changed(old.adding_replicas, target.adding),
-            directories=self._directories(target.replicas)
-            if set(old.replicas) != set(target.replicas)
-            else None,
+            directories=self._directories(target.replicas),
             leader_recovery_state=recovery
             if recovery != old.leader_recovery_state
             else NO_RECOVERY_STATE_CHANGE,
@@ -173,12 +176,15 @@ class PartitionChangeBuilder:
         return old.last_known_elr
 
     def _directories(self, replicas: tuple[int, ...]) -> tuple[uuid.UUID, ...] | None:
+        """Return the directories in the order of the replicas, None when that is how they are."""
         old = self.partition
-        if len(old.directories) != len(old.replicas):
+        known = old.directories if self.directories is None else self.directories
+        if len(known) != len(old.replicas):
             return None
-        by_replica = dict(zip(old.replicas, old.directories, strict=True))
-        return tuple(by_replica.get(one) or self.directory_of(one) for one in replicas)
+        by_replica = dict(zip(old.replicas, known, strict=True))
+        found = tuple(by_replica.get(one) or self.directory_of(one) for one in replicas)
+        return _changed(old.directories, found)
 
 
-def _changed(old: tuple[int, ...], new: tuple[int, ...]) -> tuple[int, ...] | None:
+def _changed(old: tuple[T, ...], new: tuple[T, ...]) -> tuple[T, ...] | None:
     return None if old == new else new

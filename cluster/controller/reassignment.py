@@ -18,7 +18,12 @@ from cluster.controller.cluster_info import ClusterInfo
 from cluster.controller.leadership import builder, is_unclean_election_enabled
 from cluster.controller.partition_change import RECOVERING, Election
 from cluster.controller.records import MetadataRecord
-from cluster.controller.registrations import broker_ids, is_acceptable, partitions
+from cluster.controller.registrations import (
+    broker_ids,
+    has_online_replica,
+    is_acceptable,
+    partitions,
+)
 from cluster.controller.result import NO_ERROR, ApiError, ControllerResult
 from cluster.controller.state import MetadataState, PartitionRegistration
 from cluster.errors import ErrorCode
@@ -174,7 +179,10 @@ def _cancel(
             )
             raise _RefusedError(ErrorCode.invalid_replica_assignment, message)
         wanted["election"] = Election.UNCLEAN
-        if not any(is_acceptable(state, replica) for replica in replicas):
+        if not any(
+            is_acceptable(state, replica) and has_online_replica(state, partition, replica)
+            for replica in replicas
+        ):
             isr, wanted["recovery_state"] = replicas[:1], RECOVERING
     return builder(
         state,

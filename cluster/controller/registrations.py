@@ -22,6 +22,8 @@ from cluster.controller.state import (
 from cluster.errors import ErrorCode
 from cluster.ports import Endpoint
 
+LOST_DIRECTORY = uuid.UUID(int=1)
+"""DirectoryId.LOST: a replica whose directory is gone, its broker does not say which it was."""
 MIGRATING_DIRECTORY = uuid.UUID(int=2)
 """DirectoryId.MIGRATING: a replica on a broker that never told its directories."""
 RESERVED_DIRECTORIES = 100
@@ -57,12 +59,44 @@ def is_acceptable(state: MetadataState, broker_id: int) -> bool:
     return is_static(state) or is_active(state, broker_id)
 
 
-def is_offline(state: MetadataState, broker_id: int) -> bool:
+def is_online_directory(broker: BrokerRegistration, directory: uuid.UUID) -> bool:
+    """Tell whether a replica in this directory of a broker can be used (DirectoryId.isOnline).
+
+    What nobody knows counts as online: a replica that is not assigned yet, a broker that never told
+    its directories (KAFKA-16162).
+    """
+    if directory in (UNASSIGNED_DIRECTORY, MIGRATING_DIRECTORY):
+        return True
+    if directory == LOST_DIRECTORY:
+        return False
+    return not broker.log_dirs or directory in broker.log_dirs
+
+
+def replica_directory(partition: PartitionRegistration, broker_id: int) -> uuid.UUID:
+    """Return where a broker holds its replica, MIGRATING when the partition does not tell."""
+    if len(partition.directories) != len(partition.replicas):
+        return MIGRATING_DIRECTORY
+    return partition.directories[partition.replicas.index(broker_id)]
+
+
+def has_online_replica(
+    state: MetadataState, partition: PartitionRegistration, broker_id: int
+) -> bool:
+    """Tell whether nothing is known against the directory of a broker's replica (KIP-858)."""
+    broker = state.brokers.get(broker_id)
+    if broker is None or broker_id not in partition.replicas:
+        return True
+    return is_online_directory(broker, replica_directory(partition, broker_id))
+
+
+def is_offline(state: MetadataState, partition: PartitionRegistration, broker_id: int) -> bool:
     """Tell whether clients are told that a replica on this broker cannot be reached."""
     if is_static(state):
         return False
     broker = state.brokers.get(broker_id)
-    return broker is None or broker.fenced
+    if broker is None or broker.fenced:
+        return True
+    return not has_online_replica(state, partition, broker_id)
 
 
 def checked_epoch(state: MetadataState, broker_id: int, epoch: int) -> BrokerRegistration:

@@ -44,6 +44,7 @@ class ApiKey(enum.IntEnum):
     UNREGISTER_BROKER = 64
     ALLOCATE_PRODUCER_IDS = 67
     CONTROLLER_REGISTRATION = 70
+    ASSIGN_REPLICAS_TO_DIRS = 73
     ADD_RAFT_VOTER = 80
     REMOVE_RAFT_VOTER = 81
     UPDATE_RAFT_VOTER = 82
@@ -92,6 +93,7 @@ SERVED: Final[Mapping[ApiKey, VersionRange]] = {
     ApiKey.UNREGISTER_BROKER: VersionRange(0, 0),
     ApiKey.ALLOCATE_PRODUCER_IDS: VersionRange(0, 0),
     ApiKey.CONTROLLER_REGISTRATION: VersionRange(0, 0),
+    ApiKey.ASSIGN_REPLICAS_TO_DIRS: VersionRange(0, 0),
     ApiKey.ADD_RAFT_VOTER: VersionRange(0, 1),
     ApiKey.REMOVE_RAFT_VOTER: VersionRange(0, 0),
     ApiKey.UPDATE_RAFT_VOTER: VersionRange(0, 0),
@@ -142,6 +144,7 @@ _PEER = (
     ApiKey.BROKER_HEARTBEAT,
     ApiKey.ALLOCATE_PRODUCER_IDS,
     ApiKey.CONTROLLER_REGISTRATION,
+    ApiKey.ASSIGN_REPLICAS_TO_DIRS,
     ApiKey.UPDATE_RAFT_VOTER,
 )
 

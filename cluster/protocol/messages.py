@@ -41,6 +41,30 @@ from kio.schema.api_versions.v4.response import (
     FinalizedFeatureKey,
     SupportedFeatureKey,
 )
+from kio.schema.assign_replicas_to_dirs.v0.request import (
+    AssignReplicasToDirsRequest,
+)
+from kio.schema.assign_replicas_to_dirs.v0.request import (
+    DirectoryData as AssignReplicasToDirsRequestDirectory,
+)
+from kio.schema.assign_replicas_to_dirs.v0.request import (
+    PartitionData as AssignReplicasToDirsRequestPartition,
+)
+from kio.schema.assign_replicas_to_dirs.v0.request import (
+    TopicData as AssignReplicasToDirsRequestTopic,
+)
+from kio.schema.assign_replicas_to_dirs.v0.response import (
+    AssignReplicasToDirsResponse,
+)
+from kio.schema.assign_replicas_to_dirs.v0.response import (
+    DirectoryData as AssignReplicasToDirsResponseDirectory,
+)
+from kio.schema.assign_replicas_to_dirs.v0.response import (
+    PartitionData as AssignReplicasToDirsResponsePartition,
+)
+from kio.schema.assign_replicas_to_dirs.v0.response import (
+    TopicData as AssignReplicasToDirsResponseTopic,
+)
 from kio.schema.broker_heartbeat.v2.request import BrokerHeartbeatRequest
 from kio.schema.broker_heartbeat.v2.response import BrokerHeartbeatResponse
 from kio.schema.broker_registration.v4.request import BrokerRegistrationRequest
@@ -144,6 +168,14 @@ __all__ = [
     "ApiVersion",
     "ApiVersionsRequest",
     "ApiVersionsResponse",
+    "AssignReplicasToDirsRequest",
+    "AssignReplicasToDirsRequestDirectory",
+    "AssignReplicasToDirsRequestPartition",
+    "AssignReplicasToDirsRequestTopic",
+    "AssignReplicasToDirsResponse",
+    "AssignReplicasToDirsResponseDirectory",
+    "AssignReplicasToDirsResponsePartition",
+    "AssignReplicasToDirsResponseTopic",
     "BrokerHeartbeatRequest",
     "BrokerHeartbeatResponse",
     "BrokerId",

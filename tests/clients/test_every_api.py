@@ -151,6 +151,9 @@ SAMPLES = {
     ),
     ApiKey.UNREGISTER_BROKER: m.UnregisterBrokerRequest(broker_id=NOBODY),
     ApiKey.ALLOCATE_PRODUCER_IDS: m.AllocateProducerIdsRequest(broker_id=NOBODY, broker_epoch=1),
+    ApiKey.ASSIGN_REPLICAS_TO_DIRS: m.AssignReplicasToDirsRequest(
+        broker_id=NOBODY, broker_epoch=1, directories=()
+    ),
     ApiKey.CONTROLLER_REGISTRATION: m.ControllerRegistrationRequest(
         controller_id=-1,
         incarnation_id=DIRECTORY,
@@ -193,6 +196,7 @@ EXPECTED = {
     ApiKey.BROKER_HEARTBEAT: {ErrorCode.broker_id_not_registered},
     ApiKey.UNREGISTER_BROKER: {ErrorCode.broker_id_not_registered},
     ApiKey.ALLOCATE_PRODUCER_IDS: {ErrorCode.stale_broker_epoch},
+    ApiKey.ASSIGN_REPLICAS_TO_DIRS: {ErrorCode.stale_broker_epoch},
     ApiKey.CONTROLLER_REGISTRATION: {ErrorCode.invalid_request},
     ApiKey.SASL_HANDSHAKE: {ErrorCode.illegal_sasl_state},  # these listeners ask for no proof
     ApiKey.SASL_AUTHENTICATE: {ErrorCode.illegal_sasl_state},

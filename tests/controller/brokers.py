@@ -8,6 +8,10 @@ from cluster.protocol.messages import (
     AlterPartitionRequest,
     AlterPartitionRequestPartition,
     AlterPartitionRequestTopic,
+    AssignReplicasToDirsRequest,
+    AssignReplicasToDirsRequestDirectory,
+    AssignReplicasToDirsRequestPartition,
+    AssignReplicasToDirsRequestTopic,
     BrokerHeartbeatRequest,
     BrokerRegistrationFeature,
     BrokerRegistrationListener,
@@ -50,13 +54,25 @@ def register(broker, incarnation=0, **changes):
     return BrokerRegistrationRequest(**{**values, **changes})
 
 
-def heartbeat(broker, epoch, offset=FAR, *, fence=False, shut_down=False):
+def heartbeat(broker, epoch, offset=FAR, *, fence=False, shut_down=False, offline_log_dirs=()):
     return BrokerHeartbeatRequest(
         broker_id=broker,
         broker_epoch=epoch,
         current_metadata_offset=offset,
         want_fence=fence,
         want_shut_down=shut_down,
+        offline_log_dirs=offline_log_dirs,
+    )
+
+
+def assign(broker, epoch, directory, topic_id, *indexes):
+    partitions = tuple(
+        AssignReplicasToDirsRequestPartition(partition_index=index) for index in indexes or (0,)
+    )
+    topic = AssignReplicasToDirsRequestTopic(topic_id=topic_id, partitions=partitions)
+    directories = (AssignReplicasToDirsRequestDirectory(id_=directory, topics=(topic,)),)
+    return AssignReplicasToDirsRequest(
+        broker_id=broker, broker_epoch=epoch, directories=directories
     )
 
 

@@ -8,9 +8,11 @@ from cluster.backends.sim.broker_monitor import BrokerMonitor
 from cluster.controller import broker_lifecycle, periodic
 from cluster.controller.records.broker import BrokerRegistrationChangeRecord
 from cluster.controller.registrations import registered_brokers
+from cluster.protocol.messages import CreatableReplicaAssignment
 from cluster.systems.kraft import REGISTRATION
 from harness.sim.draw import draw
 from harness.sim.runner import run_scenario
+from tests.controller.fakes import creatable, create
 from tests.sim.quorums import Quorum, campaign
 
 SETTINGS = {
@@ -45,6 +47,42 @@ def test_a_killed_broker_is_fenced_and_comes_back_as_a_new_incarnation():
     after = state.brokers.get(number)
     assert after.epoch > before.epoch
     assert after.incarnation_id != before.incarnation_id
+    assert quorum.monitor.violations == []
+    assert monitor.images_checked > 10
+
+
+def test_a_broker_with_a_new_disk_tells_its_directory_and_leads_again():
+    quorum = Quorum(3, run_node_settings=SETTINGS)
+    monitor = BrokerMonitor(quorum.world, quorum.monitor.violated)
+    leader = quorum.elect()
+    everybody = {1: False, 2: False, 3: False}
+    assert quorum.scheduler.run_until(lambda: brokers(quorum, leader) == everybody, 10_000)
+    wiped = next(name for name in quorum.world.names if name != leader)
+    number = int(wiped[1:])
+    state = quorum.node(leader).controller.image.state
+    assigned = (CreatableReplicaAssignment(partition_index=0, broker_ids=(number,)),)
+    replies = []
+    request = create(creatable("t", -1, -1, assigned))
+    quorum.node(leader).handle("CONTROLLER", request, replies.append)
+    assert quorum.scheduler.run_until(lambda: replies, 10_000)
+
+    def partition():
+        return state.partition(state.topic_by_name("t").id, 0)
+
+    before = partition()
+    assert (before.leader, before.directories) == (number, state.brokers.get(number).log_dirs)
+    quorum.world.kill(wiped)
+    quorum.world.wipe(wiped)
+    assert quorum.scheduler.run_until(
+        lambda: brokers(quorum, leader) == {**everybody, number: True}, 10_000
+    )
+    quorum.world.start(wiped)
+    assert quorum.scheduler.run_until(
+        lambda: brokers(quorum, leader) == everybody and partition().leader == number, 20_000
+    )
+    assert partition().directories == state.brokers.get(number).log_dirs != before.directories
+    told = [line for line in quorum.world.nodes[wiped].trace if line[2] == "assign-replicas"]
+    assert [line[3] for line in told] == [{"partitions": 1}]
     assert quorum.monitor.violations == []
     assert monitor.images_checked > 10
 
