@@ -39,7 +39,7 @@ import numpy as np
 from checkers.clusters import Chains, Found, Judged, Layout, Zones, conflicts, witnesses, zones
 from checkers.columns import Int64s
 from checkers.encoding import Encoded
-from checkers.refused import Helpers, gaps_of_refused, make_room
+from checkers.refused import Gaps, Helpers, make_room
 
 _NONE = -1
 _ATTEMPTS_MAX = 6
@@ -118,8 +118,8 @@ def _spread_effect(layout: Layout, found: Zones) -> None:
     new = np.flatnonzero(found.effective[:count] & layout.is_cas)
     while len(new):
         needed = layout.needs[new]
-        needed = np.unique(needed[needed >= 0])
-        needed = needed[~found.effective[needed]]
+        needed = needed[needed >= 0]
+        needed = np.unique(needed[~found.effective[needed]])
         found.effective[needed] = True
         needed = needed[needed < count]
         new = needed[layout.is_cas[needed]]
@@ -182,13 +182,14 @@ def _order(layout: Layout, found: Zones, chains: Chains, judged: Judged) -> None
     if chains.root is not None:
         groups = groups[chains.root[groups] == groups]
     helpers = Helpers(layout, found, chains)
+    gaps = Gaps(layout, found)
     stuck: set[int] = set()
     misfits = np.zeros(0, np.intp)
     for _ in range(_ATTEMPTS_MAX if len(layout.refused) else 1):
         order, start, result = _arranged(layout, chains, f, s)
         if not len(layout.refused):
             break
-        gap, at_end, misfits = gaps_of_refused(layout, found, helpers, order, start, result)
+        gap, at_end, misfits = gaps.fit(helpers, order, start, result)
         result = helpers.inserted(result, gap, at_end)
         judged.undecided = {layout.key_of(int(layout.refused[q])) for q in misfits}
         judged.undecided -= judged.wrong.keys()

@@ -18,6 +18,8 @@ from checkers.columns import Bools, Int64s
 _NONE = -1
 _NEIGHBOURS_MAX = 1000
 """Clusters that are looked at for one to move behind another."""
+_ROUNDS_MAX = 16
+"""Times that all gaps are raised at once before they are raised one by one."""
 
 
 class Helpers:
@@ -100,52 +102,75 @@ def make_room(
                 break
 
 
-def gaps_of_refused(
-    layout: Layout,
-    found: Zones,
-    helpers: Helpers,
-    order: Int64s,
-    start: Int64s,
-    result: Int64s,
-) -> tuple[Int64s, Bools, NDArray[np.intp]]:
-    """Return (the gap of each refused compare-and-set, is it the last of a reign, misfits)."""
-    refused, cluster = layout.refused, layout.refused_cluster
-    begin, end = layout.begin[refused], layout.end[refused]
-    position = np.arange(len(result))
-    by_end = np.argsort(layout.end[result], kind="stable")
-    reached = np.concatenate([[0], np.maximum.accumulate(position[by_end]) + 1])
-    low = reached[np.searchsorted(layout.end[result][by_end], begin)]
-    by_begin = np.argsort(layout.begin[result], kind="stable")
-    ahead = np.minimum.accumulate(position[by_begin][::-1])[::-1]
-    ahead = np.concatenate([ahead, [len(result)]])
-    high = ahead[np.searchsorted(layout.begin[result][by_begin], end, side="right")]
-    place = np.full(len(found.f), _NONE, np.int64)
-    place[order] = np.arange(len(order))
-    reigns = np.where(cluster >= 0, place[cluster], _NONE)
-    # The value reigns from behind its maker until before the next maker.
-    has_maker = order[np.maximum(reigns, 0)] < len(layout.makers)
-    first = np.where(reigns >= 0, start[np.maximum(reigns, 0)] + has_maker, len(result) + 2)
-    until = np.where(reigns >= 0, start[np.minimum(np.maximum(reigns, 0) + 1, len(order))], _NONE)
-    gap = _gaps(begin, end, low, first, until - (helpers.helper >= 0))
-    return np.minimum(gap, high), gap == until, np.flatnonzero(gap > high)
+class Gaps:
+    """Where the refused ones may stand in one order after another."""
+
+    def __init__(self, layout: Layout, found: Zones) -> None:
+        self._layout, self._found = layout, found
+        # Rows are in order of invocation already; times do not change from order to order.
+        self._by_end = np.argsort(layout.end, kind="stable")
+        begin, end = layout.begin[layout.refused], layout.end[layout.refused]
+        self._ended_before = np.searchsorted(layout.end[self._by_end], begin)
+        self._begun_by = np.searchsorted(layout.begin, end, side="right")
+        by_end = np.argsort(end, kind="stable")
+        self._in_time = by_end, np.searchsorted(end[by_end], begin)
+
+    def fit(
+        self, helpers: Helpers, order: Int64s, start: Int64s, result: Int64s
+    ) -> tuple[Int64s, Bools, NDArray[np.intp]]:
+        """Return (the gap of each refused one, is it the last of a reign, misfits).
+
+        `order`, `start` and `result` are what `checkers.chains` arranged.
+        """
+        layout = self._layout
+        position = np.full(len(layout.begin), _NONE, np.int64)
+        position[result] = np.arange(len(result))
+        low = np.concatenate([[0], np.maximum.accumulate(position[self._by_end]) + 1])
+        low = low[self._ended_before]
+        position[position == _NONE] = len(result)
+        ahead = np.concatenate([np.minimum.accumulate(position[::-1])[::-1], [len(result)]])
+        high = ahead[self._begun_by]
+        place = np.full(len(self._found.f), _NONE, np.int64)
+        place[order] = np.arange(len(order))
+        cluster = layout.refused_cluster
+        reigns = np.where(cluster >= 0, place[cluster], _NONE)
+        # The value reigns from behind its maker until before the next maker.
+        has_maker = order[np.maximum(reigns, 0)] < len(layout.makers)
+        first = np.where(reigns >= 0, start[np.maximum(reigns, 0)] + has_maker, len(result) + 2)
+        until = np.where(
+            reigns >= 0, start[np.minimum(np.maximum(reigns, 0) + 1, len(order))], _NONE
+        )
+        gap = self._earliest(low, first, until - (helpers.helper >= 0))
+        return np.minimum(gap, high), gap == until, np.flatnonzero(gap > high)
+
+    def _earliest(self, low: Int64s, first: Int64s, until: Int64s) -> Int64s:
+        """Return the earliest gap for each: what precedes in real time does not come later.
+
+        Gap g is before position g. Not allowed are gaps before `low` and from `first` to `until`.
+
+        What a gap may not come before are gaps of operations that ended earlier, so there is one
+        solution, and raising gaps from `low` until none is too early finds it: in a few rounds,
+        unless each refused one pushes the next; then a loop in order of time is cheaper.
+        """
+        by_end, ended_before = self._in_time
+        gap = _outside(low, first, until)
+        for _ in range(_ROUNDS_MAX):
+            floors = np.concatenate([[0], np.maximum.accumulate(gap[by_end])])[ended_before]
+            if np.all(gap >= floors):
+                return gap
+            gap = _outside(np.maximum(gap, floors), first, until)
+        gaps, done, floor = gap.tolist(), 0, 0
+        ended = by_end.tolist()
+        for q, before in enumerate(ended_before.tolist()):
+            while done < before:
+                floor = max(floor, gaps[ended[done]])
+                done += 1
+            at = max(gaps[q], floor)
+            gaps[q] = int(until[q]) + 1 if first[q] <= at <= until[q] else at
+        return np.array(gaps, np.int64)
 
 
-def _gaps(begin: Int64s, end: Int64s, low: Int64s, first: Int64s, until: Int64s) -> Int64s:
-    """Return the earliest gap for each, such that what precedes in real time does not come later.
-
-    Gap g is before position g. Not allowed are gaps before `low` and from `first` to `until`.
-    """
-    gap: Int64s = np.where((low >= first) & (low <= until), until + 1, low)
-    by_end = np.argsort(end, kind="stable")
-    floors = np.concatenate([[0], np.maximum.accumulate(gap[by_end])])
-    if np.all(gap >= floors[np.searchsorted(end[by_end], begin)]):
-        return gap
-    ends, done, floor = end[by_end].tolist(), 0, 0
-    chosen = low.tolist()
-    for q, began in enumerate(begin.tolist()):
-        while ends[done] < began:
-            floor = max(floor, chosen[by_end[done]])
-            done += 1
-        at = max(chosen[q], floor)
-        chosen[q] = int(until[q]) + 1 if first[q] <= at <= until[q] else at
-    return np.array(chosen, np.int64)
+def _outside(gap: Int64s, first: Int64s, until: Int64s) -> Int64s:
+    """Move gaps that are between `first` and `until` behind it."""
+    moved: Int64s = np.where((gap >= first) & (gap <= until), until + 1, gap)
+    return moved
