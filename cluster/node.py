@@ -41,7 +41,7 @@ from cluster.runtime.metrics import MeteredTrace, NodeMetrics
 from cluster.runtime.metrics_endpoint import MetricsEndpoint
 from cluster.runtime.network import TcpNetwork
 from cluster.runtime.server import TcpServer
-from cluster.runtime.trace import JsonLinesTrace, no_trace
+from cluster.runtime.trace import JsonLinesTrace, lift_file_size_limit, no_trace
 from cluster.security.client import ClientSecurity, client_security
 from cluster.security.settings import SecuritySettingsError
 
@@ -75,13 +75,16 @@ def _die(trace: Trace, error: BaseException | str, *, traced: bool = False) -> N
         place = "".join(
             f" <- {Path(f.filename).name}:{f.lineno} {f.name}" for f in reversed(frames)
         )
+    lift_file_size_limit()
     try:
         if not traced:
             trace("fatal", reason=reason)
     finally:
         line = " ".join(f"fatal: {reason}{place}".split())
-        os.write(2, f"{line}\n".encode(errors="replace"))
-        os._exit(EXIT_BROKEN)
+        try:
+            os.write(2, f"{line}\n".encode(errors="replace"))
+        finally:  # asyncio would swallow the error of a stderr that is full, and the node live on
+            os._exit(EXIT_BROKEN)
 
 
 class _Process:

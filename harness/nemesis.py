@@ -61,9 +61,10 @@ class NemesisClient:
         return [(step.at_s, self._op(step.entry, step.verb)) for step in steps(self._schedule)]
 
     def open_heals(self) -> Iterator[Op]:
-        """Heal what is not healed, newest first; looked up when the first of it is asked for."""
-        for entry in reversed(list(self._open)):
-            yield self._op(entry, "heal")
+        """Heal what is not healed in `drive.heal_order`; looked up when the first is asked for."""
+        entries = {id(injection): entry for entry, injection in self._open.items()}
+        for injection in drive.heal_order(list(self._open.values())):
+            yield self._op(entries[id(injection)], "heal")
 
     async def invoke(self, op: Op) -> Completion:
         """Inject or heal one entry of the schedule."""

@@ -7,13 +7,14 @@ the others. Calls may overlap as long as no injection is healed twice at once.
 
 from __future__ import annotations
 
-from collections.abc import Awaitable
+from collections.abc import Awaitable, Sequence
 from dataclasses import replace
 
 from cluster.backends.abilities import LinkShape
 from cluster.backends.base import NodeState
 from nemeses.base import Injection, Parameters, View, refused
 from nemeses.registry import fault_named
+from nemeses.voters import Voters
 
 SWEEP = "sweep"
 """The name under which `heal_all` reports what no active injection accounts for."""
@@ -52,14 +53,24 @@ async def heal(view: View, injection: Injection) -> Injection:
     return healed
 
 
+def heal_order(injections: Sequence[Injection]) -> list[Injection]:
+    """Order injections, given oldest first, for undoing them: newest first, but voters last.
+
+    A change of voters commits only where a majority runs and is reached, so membership is restored
+    after processes, links, clocks and disks, whichever of them came later.
+    """
+    newest_first = list(reversed(injections))
+    return sorted(newest_first, key=lambda one: one.fault == Voters.name)
+
+
 async def heal_all(view: View) -> tuple[Injection, ...]:
-    """Undo everything that is active, newest first; one result each, in that order.
+    """Undo everything that is active in `heal_order`; one result each, in that order.
 
     Then sweep up what no injection accounts for, as after a cancelled one: cut links, paused
     nodes, and dead nodes, but not those that died unasked, which are evidence. A sweep that found
     something is reported as a last result of fault `sweep`.
     """
-    results = [await heal(view, injection) for injection in reversed(tuple(view.active))]
+    results = [await heal(view, injection) for injection in heal_order(view.active)]
     swept = await _sweep(view)
     return (*results, *swept)
 

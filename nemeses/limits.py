@@ -5,13 +5,16 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from cluster.backends.base import NodeState, Probe
+from cluster.backends.base import BackendError, NodeState, Probe
+from nemeses.asking import until
 from nemeses.base import Injection, ParameterError, Parameters, View
 from nemeses.needs import lacking, limits_of
 from nemeses.nodefault import NodeFault, Seen, alive, number_of, start_if_dead
 
 LIMITS = ("descriptors", "file-size")
 DEFAULTS = {"descriptors": 16, "file-size": 4096}
+NOTICED_S = 2.0
+"""How long a backend may take to tell that a process which is gone ended by itself."""
 
 
 class Limit(NodeFault):
@@ -46,11 +49,17 @@ class Limit(NodeFault):
         return Probe(possible=True)
 
     async def apply(self, view: View, node: str, chosen: Mapping[str, Any]) -> Seen:
-        """Set it."""
+        """Set it. A leader that writes all the time may be gone before this returns."""
         name, value = _asked(chosen)
-        before = await limits_of(view).measure(node, name)
-        await limits_of(view).set(node, name, value)
-        return Seen({"before": before})
+        incarnation = view.backend.incarnation(node)
+        told: dict[str, Any] = {"incarnation": incarnation}
+        told["before"] = await limits_of(view).measure(node, name)
+        try:
+            await limits_of(view).set(node, name, value)
+        except BackendError:
+            if not await _ended_itself(view, node, incarnation):
+                raise
+        return Seen(told)
 
     async def bites(
         self,
@@ -59,18 +68,26 @@ class Limit(NodeFault):
         chosen: Mapping[str, Any],
         injection: Injection,
     ) -> Seen:
-        """Read it back; a node that ended itself over it has been bitten."""
+        """Read it back; a node that ended itself over it, before or meanwhile, has been bitten."""
         told = dict(injection.detail["nodes"].get(node, {}))
-        if await view.backend.state(node) is NodeState.DEAD:
-            return Seen({**told, "ended_itself": True})
         name, value = _asked(chosen)
-        now = await limits_of(view).measure(node, name)
+        try:
+            now = await limits_of(view).measure(node, name)
+        except BackendError:
+            if "incarnation" in told and await _ended_itself(view, node, told["incarnation"]):
+                return Seen({**told, "ended_itself": True})
+            raise
         return Seen({**told, "now": now}, "" if now == value else f"{node}: the limit is {now}")
 
     async def undo(self, view: View, node: str, injection: Injection) -> None:
         """Give back what the process had; one that was started since has its own."""
         name, _ = _asked(injection.detail["chosen"][node])
-        await limits_of(view).set(node, name, None)
+        try:
+            await limits_of(view).set(node, name, None)
+        except BackendError:
+            # It may have ended itself between the look for its process and the call.
+            if await view.backend.state(node) is not NodeState.DEAD:
+                raise
         await start_if_dead(view, node)
 
     async def gone(self, view: View, node: str, injection: Injection) -> Seen:
@@ -85,3 +102,13 @@ class Limit(NodeFault):
 def _asked(chosen: Mapping[str, Any]) -> tuple[str, int]:
     name = str(chosen.get("limit", LIMITS[0]))
     return name, int(chosen.get("value", DEFAULTS[name]))
+
+
+async def _ended_itself(view: View, node: str, incarnation: int) -> bool:
+    """Whether that life of the node ended unasked: by itself, and not by another fault's kill."""
+
+    async def noticed() -> bool | None:
+        deaths = view.backend.unexpected_deaths()
+        return any((one.node, one.incarnation) == (node, incarnation) for one in deaths) or None
+
+    return await until(noticed, NOTICED_S) is True

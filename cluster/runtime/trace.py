@@ -6,8 +6,10 @@ it. Lines of earlier incarnations stay in the file: the number of the next one i
 
 from __future__ import annotations
 
+import contextlib
 import json
 import os
+import resource
 import time
 import uuid
 from pathlib import Path
@@ -40,6 +42,8 @@ class JsonLinesTrace:
 
     def __call__(self, event: str, /, **fields: object) -> None:
         """Record one event with the node's monotonic time. Raises OSError when it cannot."""
+        if event == "fatal":
+            lift_file_size_limit()
         line = {"t": time.monotonic_ns(), "n": self.incarnation, "e": event, **fields}
         data = (_encode(line) + "\n").encode()
         written = os.write(self._fd, data)
@@ -53,6 +57,13 @@ class JsonLinesTrace:
 
 def no_trace(event: str, /, **fields: object) -> None:
     """Record nothing: the `Trace` of a node without a trace file."""
+
+
+def lift_file_size_limit() -> None:
+    """Let a process that is about to end say why, though a limit on file sizes is what ends it."""
+    with contextlib.suppress(OSError, ValueError):
+        _, hard = resource.getrlimit(resource.RLIMIT_FSIZE)
+        resource.setrlimit(resource.RLIMIT_FSIZE, (hard, hard))
 
 
 def _last_line(path: Path) -> tuple[dict[str, Any] | None, bool]:

@@ -4,10 +4,13 @@ from __future__ import annotations
 
 import asyncio
 import os
+import subprocess
+import sys
 from pathlib import Path
 
 import pytest
 from stub_view import StubView
+from waiting import eventually
 
 from cluster.backends.base import NodeState
 from cluster.backends.local import LocalBackend
@@ -62,6 +65,49 @@ def test_clocks_and_limits_bite_and_heal(tmp_path: Path):
 
     backend = on_real_nodes(tmp_path, body)
     assert backend.unexpected_deaths() == ()
+
+
+def test_nodes_that_end_themselves_over_a_file_size_limit_were_bitten_and_say_why(tmp_path: Path):
+    async def body(view: StubView) -> None:
+        injection = await inject(
+            view, "limit", {"targets": "all", "limit": "file-size", "value": 0}
+        )
+        assert injection.verified, injection.detail
+        await eventually(view.backend.unexpected_deaths)  # who leads appends twice a second
+        dead = {death.node for death in view.backend.unexpected_deaths()}
+        late = await FAULTS["limit"].verify(view, injection)
+        assert late.verified
+        assert all(late.detail["nodes"][node]["ended_itself"] for node in dead)
+        for node in sorted(dead):
+            trace = (view.backend.node_folder(node) / "trace.jsonl").read_text()
+            (fatal,) = [line for line in trace.splitlines() if '"e":"fatal"' in line]
+            assert "File too large" in fatal
+        healed = await heal(view, injection)
+        assert healed.verified, healed.detail
+
+    on_real_nodes(tmp_path, body)
+
+
+def test_a_node_whose_every_write_fails_ends_all_the_same(tmp_path: Path):
+    """Its trace, its log and its standard error are files that may not grow."""
+    code = (
+        "import resource, sys\n"
+        "from cluster.node import _die\n"
+        "from cluster.runtime.trace import no_trace\n"
+        "def broken(event, /, **fields):\n    raise OSError(27, 'File too large')\n"
+        "resource.setrlimit(resource.RLIMIT_FSIZE, (0, 0))\n"
+        "try:\n    _die(broken if sys.argv[1] == 'broken' else no_trace, 'an invariant broke')\n"
+        "finally:\n    print('it lives on')\n"
+    )
+    for trace in ("broken", "none"):
+        with (tmp_path / "stderr").open("w") as stderr:
+            done = subprocess.run(
+                (sys.executable, "-c", code, trace),
+                stdout=subprocess.PIPE,
+                stderr=stderr,
+                check=False,
+            )
+        assert (done.returncode, done.stdout) == (1, b"")
 
 
 def test_disks_in_use_stall_slow_down_fill_up_and_fail(tmp_path: Path):

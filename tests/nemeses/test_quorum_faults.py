@@ -17,7 +17,7 @@ from cluster.backends.sim.scheduler import Scheduler
 from cluster.systems.kraft import KraftSystem
 from nemeses.asking import describe
 from nemeses.base import Injection, ParameterError, View
-from nemeses.drive import heal, heal_all, inject
+from nemeses.drive import heal, heal_all, heal_order, inject
 from nemeses.registry import FAULTS, check_fault
 
 NODES = ("n1", "n2", "n3")
@@ -146,3 +146,29 @@ def test_real_nodes_resign_snapshot_and_change_their_voters(tmp_path: Path):
         assert backend.unexpected_deaths() == ()
 
     asyncio.run(body())
+
+
+def test_a_voter_comes_back_after_the_nodes_without_whom_no_change_commits():
+    async def body(view: View) -> None:
+        # The first change upgrades to kraft.version 1, which needs every voter.
+        await heal(view, await inject(view, "voters", {"change": "replace"}))
+        leader = await view.leader()
+        follower = next(node for node in NODES if node != leader)
+        killed = await inject(view, "kill", {"targets": f"node:{follower}"})
+        leaving = await inject(view, "voters", {"change": "remove", "targets": f"node:{leader}"})
+        assert killed.verified
+        assert (leaving.applied, leaving.verified) == (True, False)  # one of the two left is dead
+        healed = await heal_all(view)
+        assert [(one.fault, one.verified) for one in healed] == [("kill", True), ("voters", True)]
+        assert view.active == []
+
+    simulated(body)
+
+
+def test_everything_but_voters_is_healed_newest_first():
+    faults = ["voters", "kill", "voters", "partition"]
+    active = [Injection(fault, {}, (), verified=True, applied=True) for fault in faults]
+    partition, kill, newer, older = heal_order(active)
+    assert (partition, kill) == (active[3], active[1])
+    assert newer is active[2]
+    assert older is active[0]
