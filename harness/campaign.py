@@ -163,7 +163,7 @@ def _cast(run: Run) -> _Cast:
     watcher, client = (Client(network, run.clock) for network in networks)
     observer = Observer(backend, watcher, run.recorder, tracker)
     view = RunView(backend, observer, client, Random(f"{plan.seed}/faults"))
-    nemesis = NemesisClient(view, plan.schedule)
+    nemesis = NemesisClient(view, plan.schedule, run.recorder.note)
 
     def make_client(worker: Worker, process: int | str) -> WorkloadClient:
         if worker == NEMESIS:

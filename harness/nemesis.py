@@ -7,14 +7,21 @@ It is a worker like the others (`harness.interpreter`), with operations of its o
   the fault was verified to bite and `info` when it was not.
 - the same with phase "heal", for the same entry of the schedule.
 
+A fault that is refused where it comes (its target is dead, nobody leads), or that does not bite, is
+undone and tried again, with the alternatives that its entry of the schedule holds. Each attempt is
+journaled, injection and heal, as one that did not bite; the operation's own completion tells the
+last. Attempts are bounded in number by the entry and in time by `RETRIES_S`.
+
 A fault never raises into the schedule (`nemeses.drive`). Whether enough of them bit is judged
-later, from the history.
+later, from the history: one that never did leaves the run UNDER-EXERCISED.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+import asyncio
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from random import Random
+from typing import Any
 
 from checkers.history import EventType
 from cluster.backends.base import Backend
@@ -24,6 +31,14 @@ from harness.schedule import Entry, steps
 from nemeses import drive
 from nemeses.base import Injection
 from workloads.base import Completion, Op
+
+RETRY_AFTER_S = 0.7
+"""Pause before another attempt: an election, or a node's start, may be over by then."""
+RETRIES_S = 10.0
+"""No attempt begins later than this after the first one."""
+
+Note = Callable[[str, Mapping[str, Any], EventType], object]
+"""Journals an attempt: fault, value, type; `Recorder.note`."""
 
 
 class RunView:
@@ -51,10 +66,13 @@ class RunView:
 class NemesisClient:
     """Performs the nemesis's operations."""
 
-    def __init__(self, view: RunView, schedule: Sequence[Entry]) -> None:
+    def __init__(self, view: RunView, schedule: Sequence[Entry], note: Note) -> None:
         self._view = view
         self._schedule = tuple(schedule)
+        self._note = note
         self._open: dict[int, Injection] = {}
+        self._not_before_s: dict[int, float] = {}
+        """Entry -> when it may be healed; of those that bit late."""
 
     def timed_ops(self) -> list[tuple[float, Op]]:
         """List the schedule as operations with their times in seconds."""
@@ -70,7 +88,7 @@ class NemesisClient:
         """Inject or heal one entry of the schedule."""
         entry = op.value["entry"]
         if op.value["phase"] == "inject":
-            injection = await drive.inject(self._view, op.f, op.value["parameters"])
+            injection = await self._inject(entry)
             if injection.applied:
                 self._open[entry] = injection
             return _completion(injection, "inject", entry)
@@ -79,10 +97,32 @@ class NemesisClient:
             value = {"phase": "heal", "fault": op.f, "entry": entry, "targets": []}
             value |= {"verified": True, "detail": {"reason": "there was nothing to heal"}}
             return Completion(EventType.OK, value)
+        now_s = asyncio.get_running_loop().time()
+        await asyncio.sleep(max(0.0, self._not_before_s.pop(entry, now_s) - now_s))
         healed = await drive.heal(self._view, opened)
         if healed.verified:
             del self._open[entry]
         return _completion(healed, "heal", entry)
+
+    async def _inject(self, number: int) -> Injection:
+        """Inject an entry of the schedule, or what it has instead; tells the last attempt."""
+        loop = asyncio.get_running_loop()
+        entry, begun_s = self._schedule[number], loop.time()
+        injection = await drive.inject(self._view, entry.fault, entry.parameters)
+        for parameters in entry.alternatives:
+            if injection.verified or _violates(injection) or loop.time() - begun_s > RETRIES_S:
+                break
+            healed = await drive.heal(self._view, injection)
+            if not healed.verified:
+                break
+            for phase, one in (("inject", injection), ("heal", healed)):
+                done = _completion(one, phase, number)
+                self._note(entry.fault, done.value, done.type)
+            await asyncio.sleep(RETRY_AFTER_S)
+            injection = await drive.inject(self._view, entry.fault, parameters)
+            # What bites late must not be healed at once because its time is over.
+            self._not_before_s[number] = loop.time() + entry.for_s / 2
+        return injection
 
     async def close(self) -> None:
         """Nothing is held: what is still injected is healed by `drive.heal_all`."""
@@ -93,6 +133,11 @@ class NemesisClient:
         if phase == "inject":
             value["parameters"] = dict(entry.parameters)
         return Op(entry.fault, None, value)
+
+
+def _violates(injection: Injection) -> bool:
+    """Whether it saw what no correct node may do: that is the run's verdict, not to be repeated."""
+    return bool(injection.detail.get("violations"))
 
 
 def _completion(injection: Injection, phase: str, entry: int) -> Completion:

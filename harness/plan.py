@@ -248,23 +248,26 @@ def _entry(number: int, row: Any, nodes: tuple[str, ...], duration_s: float) -> 
     where = f"schedule entry {number + 1}"
     if not isinstance(row, dict):
         raise PlanError(f"{where} must be a table")
-    known = ("at_s", "fault", "parameters", "for_s")
+    known = ("at_s", "fault", "parameters", "for_s", "alternatives")
     for key in row:
         if key not in known:
             raise PlanError(f"{where}: {unknown('key', key, known)}")
     fault = row.get("fault")
     if not isinstance(fault, str):
         raise PlanError(f"{where} names no fault")
-    parameters = row.get("parameters", {})
+    parameters, alternatives = row.get("parameters", {}), row.get("alternatives", [])
     if not isinstance(parameters, dict):
         raise PlanError(f"{where}: parameters must be a table")
+    if not isinstance(alternatives, list) or not all(isinstance(a, dict) for a in alternatives):
+        raise PlanError(f"{where}: alternatives must be a list of tables of parameters")
     at_s = _bounded(f"{where}: at_s", row.get("at_s"), 0, duration_s)
     for_s = _bounded(f"{where}: for_s", row.get("for_s", 0), 0, duration_s)
     try:
-        fault_named(fault).check(parameters, nodes)
+        for one in (parameters, *alternatives):
+            fault_named(fault).check(one, nodes)
     except ParameterError as error:
         raise PlanError(f"{where}: {error}") from error
-    return Entry(at_s, fault, parameters, for_s)
+    return Entry(at_s, fault, parameters, for_s, tuple(alternatives))
 
 
 def _random_options(scheduled: Any) -> RandomSchedule:

@@ -10,6 +10,9 @@ faults at a time, unless it is told to nest: then some faults have another one i
 kind, which begins later and is healed before. Whether that may act on its node in the state that
 it finds is decided then (`nemeses.legality`); where it may not it is journaled as refused.
 
+A fault that is refused, or does not bite, is tried again (`harness.nemesis`): a moment later as it
+was, then with other parameters. These alternatives are drawn from the seed, too, and stored.
+
 It holds every kind of fault that the plan names at least once; the first time a kind comes it is
 aimed at the leader, where the kind can be, since that is where most can break.
 """
@@ -17,7 +20,7 @@ aimed at the leader, where the kind can be, since that is where most can break.
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from random import Random
 from typing import Any
 
@@ -27,6 +30,8 @@ LEAD_IN_S = 2.0
 """Quiet before the first fault, so that there is something to lose."""
 LEAD_OUT_S = 1.0
 """Quiet after the last one."""
+OTHERS = 2
+"""How many other parameters of the same fault are drawn for the case that it does not bite."""
 
 
 class ScheduleError(ValueError):
@@ -43,14 +48,18 @@ class Entry:
     parameters: Mapping[str, Any] = field(default_factory=dict)
     for_s: float = 0.0
     """How long until it is healed."""
+    alternatives: tuple[Mapping[str, Any], ...] = ()
+    """Parameters to try in turn while it is refused or does not bite."""
 
     def to_json(self) -> dict[str, Any]:
         """Render the entry as a plan holds it."""
+        alternatives = [dict(one) for one in self.alternatives]
         return {
             "at_s": self.at_s,
             "fault": self.fault,
             "parameters": dict(self.parameters),
             "for_s": self.for_s,
+            **({"alternatives": alternatives} if alternatives else {}),
         }
 
 
@@ -103,13 +112,27 @@ def draw(
         elif at_s + for_s <= duration_s - LEAD_OUT_S:
             kind = random.choice(list(kinds))
         else:
-            return tuple(entries)
+            return _with_alternatives(seed, entries, nodes)
         parameters = _parameters(random, kind, nodes, aim_at_leader=kind not in seen)
         seen.add(kind)
         entries.append(Entry(round(at_s, 3), kind, parameters, round(for_s, 3)))
         if options.nested and random.random() < options.nested:
             entries += _inside(random, entries[-1], kinds, nodes)
         at_s += for_s + _between(random, options.quiet_s, slack)
+
+
+def _with_alternatives(
+    seed: int, entries: Sequence[Entry], nodes: tuple[str, ...]
+) -> tuple[Entry, ...]:
+    """Add to each entry what to try when it does not bite: the same again, then others."""
+    random = Random(f"{seed}/alternatives")
+    found = []
+    for entry in entries:
+        options = fault_named(entry.fault).options(nodes)
+        others = [one for one in options if one != entry.parameters]
+        drawn = random.sample(others, min(OTHERS, len(others)))
+        found.append(replace(entry, alternatives=(entry.parameters, *map(dict, drawn))))
+    return tuple(found)
 
 
 def _inside(

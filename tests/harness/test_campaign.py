@@ -152,3 +152,47 @@ def test_some_workers_stay_with_one_node_and_most_follow_the_leader():
     pins = [pinned_to(plan(concurrency=8), worker) for worker in range(8)]
     assert pins == ["n1", "n2", "n3", "n1"] + [None] * 4
     assert pinned_to(plan(concurrency=1), 0) is None
+
+
+N1, N2 = {"targets": "node:n1"}, {"targets": "node:n2"}
+
+
+def on_a_paused_node(fault, parameters, *alternatives):
+    """A schedule in which a fault comes that is illegal on the node at which it is aimed."""
+    pause = {"at_s": 2, "fault": "pause", "parameters": N1, "for_s": 30}
+    retried = {"at_s": 6, "fault": fault, "parameters": parameters, "for_s": 4}
+    return plan(schedule=[pause, {**retried, "alternatives": list(alternatives)}], faults=[fault])
+
+
+def test_a_refused_fault_is_tried_again_at_another_target():
+    the_plan = on_a_paused_node("pause", N1, N1, N2)
+    events, reads = play(the_plan, FakeCluster())
+    mine = [v for v in notes(events, "pause") if v.get("entry") == 1]
+    assert [(v["phase"], v["targets"], v["verified"]) for v in mine] == [
+        ("inject", [], False),
+        ("heal", [], True),
+        ("inject", [], False),
+        ("heal", [], True),
+        ("inject", ["n2"], True),
+        ("heal", ["n2"], True),
+    ]
+    assert verdict(the_plan, events, reads, "exercised").status is Status.PASS
+
+
+def test_a_fault_that_bites_late_lasts_half_its_time_at_least():
+    the_plan = on_a_paused_node("pause", *[N1] * 5, N2)
+    events, _ = play(the_plan, FakeCluster())
+    mine = [e for e in events if e.f == "pause" and e.value.get("targets") == ["n2"]]
+    injected, healed = (event.time_ns for event in mine)
+    assert healed - injected >= 2e9
+
+
+def test_a_fault_that_never_bites_leaves_the_run_under_exercised():
+    graceful = N1 | {"graceful": True}
+    the_plan = on_a_paused_node("restart", graceful, graceful, graceful)
+    events, reads = play(the_plan, FakeCluster())
+    mine = [v for v in notes(events, "restart") if v["phase"] == "inject"]
+    assert [v["verified"] for v in mine] == [False] * 3
+    result = verdict(the_plan, events, reads, "exercised")
+    assert result.status is Status.UNDER_EXERCISED
+    assert "'restart' never bit: injected 3 times" in result.summary

@@ -89,6 +89,15 @@ def test_a_stored_plan_gives_the_same_plan_again():
         assert from_document(stored) == first
 
 
+def test_alternatives_are_kept_and_checked_like_the_parameters():
+    entry = SCRIPT[0] | {"alternatives": [{"targets": "random"}]}
+    assert plan(schedule=[entry]).to_json()["schedule"] == [entry]
+    assert "did you mean 'random'" in error(
+        schedule=[entry | {"alternatives": [{"targets": "randm"}]}]
+    )
+    assert "must be a list of tables" in error(schedule=[entry | {"alternatives": {}}])
+
+
 def test_a_scripted_schedule_is_taken_as_it_is():
     scripted = plan(schedule=SCRIPT)
     assert [entry.to_json() for entry in scripted.schedule] == SCRIPT

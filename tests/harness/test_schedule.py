@@ -120,3 +120,16 @@ def test_one_kind_alone_cannot_nest():
     entries = schedule(3, ("kill",), 60, RandomSchedule(nested=1.0))
     for before, after in itertools.pairwise(entries):
         assert after.at_s > before.at_s + before.for_s
+
+
+@given(st.integers(0, 2**32))
+@settings(max_examples=50, deadline=None)
+def test_what_does_not_bite_is_tried_again_as_it_was_and_then_otherwise(seed):
+    for entry in schedule(seed):
+        same, *others = entry.alternatives
+        assert same == entry.parameters
+        assert entry.parameters not in others
+        assert len(others) == min(2, len(FAULTS[entry.fault].options(NODES)) - 1)
+        for other in others:
+            FAULTS[entry.fault].check(other, NODES)
+    assert schedule(seed) == schedule(seed)
