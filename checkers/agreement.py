@@ -11,6 +11,7 @@ From the nodes' final logs and their traces:
 - no node truncates or appends below a high watermark that it announced;
 - a node's high watermark never decreases while it runs, and that of a leader never lies below one
   that a leader of an earlier epoch announced (`MonotonicHighWatermark`);
+- no node comes back from a restart with less than it had fsynced (`checkers.recovered`);
 - no node ended itself because an invariant broke, and none died unasked. A node whose storage
   failed may end, if the nemesis journaled a fault on it that may do that (`MAY_END_NODE`).
 
@@ -28,15 +29,17 @@ from typing import Any
 from checkers.evidence import Evidence, LogRecord, TraceEvent
 from checkers.evidence_result import Anomaly, evidence_result, without
 from checkers.history import NEMESIS, Event
+from checkers.recovered import durable_lost
 from checkers.run_input import Cancelled, RunInput, never
-from checkers.trace_fields import LEADER_CHANGE, well_formed
+from checkers.trace_fields import LEADER_CHANGE, incomplete, well_formed
 from checkers.verdict import CheckResult
 
 NAME = "log-agreement"
-MAY_END_NODE = frozenset(
-    {"disk-error", "disk-full", "disk-corruption", "torn-write", "lost-fsync", "bit-rot"}
-)
-"""Faults after which a node may end itself, as after any whose detail says `may_end_node`."""
+MAY_END_NODE = frozenset({"disk-error", "disk-full", "disk-corruption", "lost-fsync", "bit-rot"})
+"""Faults after which a node may end itself, as after any whose detail says `may_end_node`.
+
+A torn write is not among them: it is how a power loss may end a write, and is recovered from.
+"""
 _STORAGE_FAILED = re.compile(
     r"OSError|DiskError|CorruptLogError|CorruptBatchError|QuorumStateError"
     r"|No space left|Input/output error"
@@ -52,6 +55,7 @@ def check(run: RunInput, options: Mapping[str, Any], cancelled: Cancelled = neve
     assert run.evidence is not None, "the registry asks for evidence first"
     evidence, malformed = well_formed(run.evidence)
     committed = {node: _announced(evidence.traces.get(node, ())) for node in evidence.nodes}
+    unjudged = incomplete(run.evidence, evidence) | _hit_by_ending_fault(run.events)
     anomalies: list[Anomaly] = []
     for found in (
         _malformed(evidence.logs),
@@ -61,6 +65,7 @@ def check(run: RunInput, options: Mapping[str, Any], cancelled: Cancelled = neve
         _leader_changes(evidence.logs),
         _below_high_watermark(evidence),
         _leaders_going_back(evidence),
+        durable_lost(evidence, unjudged),
         _deaths(evidence, run.events),
         _violations(run.events),
     ):

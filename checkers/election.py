@@ -8,6 +8,7 @@
 - a node's epoch never decreases, over its restarts and into its quorum-state file;
 - a voter fetches only from what it has made durable: the fetch offset is its acknowledgement;
 - a leader's high watermark is at most what a majority of voters had, recomputed from `replicas`;
+- nobody leads on without a majority that fetches (check quorum; `checkers.leader_age`);
 - a write is acknowledged only below the high watermark, a read answered only after leadership was
   confirmed.
 
@@ -22,8 +23,9 @@ from typing import Any
 
 from checkers.evidence import Evidence, TraceEvent
 from checkers.evidence_result import Anomaly, evidence_result, without
+from checkers.leader_age import leaders_without_quorum
 from checkers.run_input import Cancelled, RunInput, never
-from checkers.trace_fields import LEADER_CHANGE, well_formed
+from checkers.trace_fields import LEADER_CHANGE, incomplete, well_formed
 from checkers.verdict import CheckResult
 
 NAME = "election-safety"
@@ -43,7 +45,12 @@ def check(run: RunInput, options: Mapping[str, Any], cancelled: Cancelled = neve
     evidence, malformed = well_formed(run.evidence)
     leaders = sorted(set(_leader_claims(evidence)))
     anomalies: list[Anomaly] = []
-    for found in (_two_leaders(leaders), _two_votes(evidence), _epochs(evidence)):
+    for found in (
+        _two_leaders(leaders),
+        _two_votes(evidence),
+        _epochs(evidence),
+        leaders_without_quorum(evidence, incomplete(run.evidence, evidence), run.events),
+    ):
         if not cancelled():
             anomalies.extend(found)
     shown: dict[tuple[str, str], int] = {}

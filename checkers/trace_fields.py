@@ -48,6 +48,9 @@ _FIELDS: dict[str, dict[str, Callable[[Any], bool]]] = {
     "claim": {"epoch": _whole},
     "append": {"base_offset": _whole},
     "truncate": {"end_offset": _whole},
+    "truncate-fully": {"start_offset": _whole},
+    "flush": {"end_offset": _whole},
+    "recovered": {"end_offset": _whole},
     "fetch": {"offset": _whole, "durable_end_offset": _whole},
     "hw": {"epoch": _whole, "offset": _whole, "role": _text},
     "ack": {"offset": _whole, "high_watermark": _whole},
@@ -55,6 +58,16 @@ _FIELDS: dict[str, dict[str, Callable[[Any], bool]]] = {
 }
 """What the rules read, by event; an event that is not here is read by none."""
 _QUORUM_STATE = ("leaderId", "leaderEpoch", "votedId")
+
+
+def incomplete(before: Evidence, after: Evidence) -> frozenset[str]:
+    """Name the nodes whose traces lost lines in `well_formed`.
+
+    A rule that accuses by what is *not* there must leave them out.
+    """
+    return frozenset(
+        node for node, trace in before.traces.items() if len(after.traces[node]) != len(trace)
+    )
 
 
 def well_formed(evidence: Evidence) -> tuple[Evidence, list[str]]:

@@ -1,8 +1,9 @@
 """Seeded protocol bugs, to prove that the checks find them.
 
-A mutant replaces a few methods of the node's classes by a faulty variant. It is loaded by the
-option `--mutant` alone and named in the node's trace, in the verdict and in the report. The ids
-and what each breaks follow the literature's and Kafka's own bugs; `E..`, `R..` name known cases.
+A mutant replaces a few methods of the node's classes, or functions, by a faulty variant. It is
+loaded by the option `--mutant` alone and named in the node's trace, in the verdict and in the
+report. The ids and what each breaks follow the literature's and Kafka's own bugs; `E..`, `R..` name
+known cases, `W..` are mutants that believe wall clocks.
 
 Nothing in the node knows of its mutants: the faulty code is in `cluster.mutant_catalogue`
 and the modules named `cluster.mutant_*` only.
@@ -14,7 +15,14 @@ import difflib
 from collections.abc import Iterator
 from contextlib import contextmanager
 
-from cluster import mutant_brokers, mutant_catalogue, mutant_snapshots, mutant_voters
+from cluster import (
+    mutant_brokers,
+    mutant_catalogue,
+    mutant_clocks,
+    mutant_disks,
+    mutant_snapshots,
+    mutant_voters,
+)
 from cluster.mutations import Mutant, Patch
 
 __all__ = ["MUTANTS", "Mutant", "Patch", "UnknownMutantError", "applied", "apply", "find"]
@@ -55,7 +63,14 @@ def applied(mutant_id: str) -> Iterator[Mutant]:
             setattr(patch.owner, patch.name, value)
 
 
-_MODULES = (mutant_catalogue, mutant_snapshots, mutant_voters, mutant_brokers)
+_MODULES = (
+    mutant_catalogue,
+    mutant_snapshots,
+    mutant_voters,
+    mutant_brokers,
+    mutant_disks,
+    mutant_clocks,
+)
 
 MUTANTS: dict[str, Mutant] = {
     mutant.id: mutant

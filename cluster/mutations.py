@@ -3,14 +3,15 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from types import ModuleType
 from typing import Any
 
 
 @dataclass(frozen=True, slots=True)
 class Patch:
-    """One attribute of a class, and what stands there in the faulty variant."""
+    """One attribute of a class or module, and what stands there in the faulty variant."""
 
-    owner: type
+    owner: type | ModuleType
     name: str
     value: Any
 

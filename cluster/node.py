@@ -27,7 +27,7 @@ from typing import Any, Final, NoReturn
 import click
 
 from cluster import mutants
-from cluster.assembly import Node, NodeSignal, Seams
+from cluster.assembly import Node, NodeSignal, Seams, raft_config
 from cluster.config import ConfigError, NodeConfig, load_config
 from cluster.kraft.quorum_state_store import QuorumStateError
 from cluster.log.log import CorruptLogError
@@ -41,7 +41,12 @@ from cluster.runtime.metrics import MeteredTrace, NodeMetrics
 from cluster.runtime.metrics_endpoint import MetricsEndpoint
 from cluster.runtime.network import TcpNetwork
 from cluster.runtime.server import TcpServer
-from cluster.runtime.trace import JsonLinesTrace, lift_file_size_limit, no_trace
+from cluster.runtime.trace import (
+    JsonLinesTrace,
+    clock_name,
+    lift_file_size_limit,
+    no_trace,
+)
 from cluster.security.client import ClientSecurity, client_security
 from cluster.security.settings import SecuritySettingsError
 
@@ -119,6 +124,8 @@ class _Process:
             directory_id=directory_id,
             pid=os.getpid(),
             mutant=self._mutant,
+            clock=clock_name(),
+            check_quorum_timeout_ms=raft_config(self._config, directory_id).check_quorum_timeout_ms,
         )
         client_id = f"raft-client-{self._config.node_id}"
         routes, to_peers = self._config.kraftprobe_routes, self._client_security()

@@ -122,14 +122,14 @@ def perform(request: Request, now: datetime) -> int:
     for one in plan.skipped:
         display.say(f"SKIPPED {one.fault}: it cannot work here: {one.reason}")
     with WarmSession(Spark(request.spark_master)) as warm:
-        _run_cluster(plan, store, display)
+        run_cluster(plan, store, display)
         with sigterm_interrupts():
             spark = _session(warm, display)
             display.say("judging")
             return judge_and_report(store, spark, with_report=request.with_report)
 
 
-def _run_cluster(plan: Plan, store: RunStore, display: Display) -> None:
+def run_cluster(plan: Plan, store: RunStore, display: Display) -> None:
     """Everything that needs nodes; the run is stored when it returns, or raises."""
     system = KraftSystem(plan.node_settings, plan.mutant)
 

@@ -55,6 +55,18 @@ class JsonLinesTrace:
         os.close(self._fd)
 
 
+def clock_name() -> str:
+    """Name the monotonic clock that traces are written by: equal where times are comparable.
+
+    One kernel since its boot, and the time namespace. Empty where neither can be told.
+    """
+    try:
+        boot = Path("/proc/sys/kernel/random/boot_id").read_text(encoding="ascii").strip()
+        return f"{boot} {Path('/proc/self/ns/time').readlink()}"
+    except OSError:
+        return ""
+
+
 def no_trace(event: str, /, **fields: object) -> None:
     """Record nothing: the `Trace` of a node without a trace file."""
 

@@ -1,0 +1,191 @@
+"""Check quorum: nobody leads on without a majority that follows (KIP-595, KAFKA-15489).
+
+A leader that no majority has fetched from for a check-quorum time-out (1.5 fetch time-outs) must
+resign. It is judged by the other voters' own traces, not by what the leader believes: a Fetch that
+a voter sent to it in its epoch is the last that it can have heard of that voter. Accused is a
+leader that appended in its epoch again and again
+
+- each time more than a time-out and `SLACK_MS` after the last Fetch of a majority was *sent*, and
+- over more than a time-out and `SLACK_MS` from the first to the last of these appends.
+
+The second condition is for messages that came late: one that arrived before the first of these
+appends, whenever it was sent, lets a correct leader go on for one time-out and no more. So does a
+leader that was paused with Fetches waiting in its sockets. Links that are slow by order of the
+nemesis add what they are slow by.
+
+Traces carry monotonic times, which are comparable where their `start` names the same clock: one
+kernel's. A voter without a whole trace, or with another clock, counts as heard of. Complexity:
+O(events log events).
+"""
+
+from __future__ import annotations
+
+from bisect import bisect_right
+from collections import defaultdict
+from collections.abc import Collection, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+
+from checkers.evidence import Evidence, TraceEvent
+from checkers.evidence_result import Anomaly
+from checkers.history import NEMESIS, Event
+
+SLACK_MS = 1_000.0
+"""For scheduling and the way of a message on a busy machine."""
+THROTTLED_MS = 5_000.0
+"""How late a message may be behind a full queue."""
+_APPENDS_MIN = 3
+
+Contacts = Mapping[tuple[str, int, int], Sequence[int]]
+"""(voter, id of who was asked, epoch) -> when it sent a Fetch, ascending."""
+
+
+@dataclass(slots=True)
+class _Term:
+    """One node's time as leader of an epoch."""
+
+    epoch: int
+    since_ns: int
+    first_ns: int | None = None
+    """Its first append that nobody could have followed, and how many there were since."""
+    appends: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class _Clock:
+    """What a `start` tells that the rule needs."""
+
+    name: str
+    timeout_ms: float
+
+
+def leaders_without_quorum(
+    evidence: Evidence, incomplete: Collection[str], events: Sequence[Event]
+) -> Iterator[Anomaly]:
+    """Tell, once an epoch, who led it alone for too long.
+
+    `incomplete`: nodes whose traces lack lines; `events`: the run's, for what the nemesis did.
+    """
+    contacts, unclear = _contacts(evidence)
+    clocks = {
+        node: _clocks(trace)
+        for node, trace in evidence.traces.items()
+        if node not in unclear and node not in incomplete
+    }
+    slack_ms = SLACK_MS + _late_ms(events)
+    for node, trace in evidence.traces.items():
+        yield from _of_node(node, trace, contacts, clocks, slack_ms)
+
+
+def _of_node(
+    node: str,
+    trace: Sequence[TraceEvent],
+    contacts: Contacts,
+    clocks: Mapping[str, frozenset[str]],
+    slack_ms: float,
+) -> Iterator[Anomaly]:
+    clock: _Clock | None = None
+    own_id = -1
+    voters: tuple[str, ...] = ()
+    term: _Term | None = None
+    told: set[int] = set()
+    for event in trace:
+        fields = event.fields
+        if event.event == "start":
+            clock, own_id, term = _clock(event), int(fields["node_id"]), None
+        elif event.event == "voters":
+            voters = tuple(f"n{voter_id}" for voter_id in fields["voters"])
+        elif event.event == "state":
+            leads = fields["leader_id"] == own_id and fields.get("state") == "Leader"
+            term = _Term(int(fields["epoch"]), event.time_ns) if leads else None
+        elif event.event == "append" and fields.get("role") == "leader":
+            if clock is None or term is None or term.epoch in told:
+                continue
+            same = frozenset({clock.name})
+            unknown = {voter for voter in voters if clocks.get(voter) != same}
+            heard_ns = _heard_ns(event, own_id, voters, term, contacts, unknown)
+            limit_ns = (clock.timeout_ms + slack_ms) * 1e6
+            if event.time_ns - heard_ns <= limit_ns:
+                term.first_ns, term.appends = None, 0
+                continue
+            term.first_ns = event.time_ns if term.first_ns is None else term.first_ns
+            term.appends += 1
+            if event.time_ns - term.first_ns > limit_ns and term.appends >= _APPENDS_MIN:
+                told.add(term.epoch)
+                yield _alone(node, event, term.epoch, heard_ns)
+
+
+def _heard_ns(
+    event: TraceEvent,
+    own_id: int,
+    voters: Sequence[str],
+    term: _Term,
+    contacts: Contacts,
+    unknown: set[str],
+) -> int:
+    """When a majority, the leader included if it votes, was last heard of by this event."""
+    own = f"n{own_id}"
+    needed = len(voters) // 2 + 1 - (own in voters)
+    last = []
+    for voter in voters:
+        if voter in unknown:
+            last.append(event.time_ns)
+        elif voter != own:
+            sent = contacts.get((voter, own_id, term.epoch), ())
+            before = bisect_right(sent, event.time_ns)
+            last.append(sent[before - 1] if before else term.since_ns)
+    if not 0 < needed <= len(last):
+        return event.time_ns
+    return max(term.since_ns, sorted(last, reverse=True)[needed - 1])
+
+
+def _contacts(evidence: Evidence) -> tuple[Contacts, set[str]]:
+    """Return them, and the nodes whose traces do not tell of all of theirs."""
+    found: defaultdict[tuple[str, int, int], list[int]] = defaultdict(list)
+    unclear: set[str] = set()
+    for node, trace in evidence.traces.items():
+        for event in trace:
+            if event.event in {"fetch", "fetch-snapshot"}:
+                asked, epoch = event.fields.get("asked_id"), event.fields.get("epoch")
+                if isinstance(asked, int) and isinstance(epoch, int):
+                    found[node, asked, epoch].append(event.time_ns)
+                else:
+                    unclear.add(node)
+    return found, unclear
+
+
+def _clocks(trace: Sequence[TraceEvent]) -> frozenset[str]:
+    """Name every clock that a node's incarnations had; an unnamed one is told as empty."""
+    starts = [_clock(event) for event in trace if event.event == "start"]
+    return frozenset("" if one is None else one.name for one in starts)
+
+
+def _clock(start: TraceEvent) -> _Clock | None:
+    name = start.fields.get("clock")
+    timeout_ms = start.fields.get("check_quorum_timeout_ms")
+    if not isinstance(name, str) or not name or not isinstance(timeout_ms, int | float):
+        return None
+    return _Clock(name, float(timeout_ms))
+
+
+def _late_ms(events: Sequence[Event]) -> float:
+    """By how much the nemesis may have slowed a message down, at most."""
+    late_ms = 0.0
+    for event in events:
+        if event.process != NEMESIS or not isinstance(event.value, dict):
+            continue
+        if event.f == "delay":
+            parameters = event.value.get("parameters") or {}
+            asked_ms = parameters.get("delay_ms", 200), parameters.get("jitter_ms", 0)
+            late_ms = max(late_ms, float(sum(asked_ms)))
+        elif event.f in {"bandwidth", "reorder", "loss"}:
+            late_ms = max(late_ms, THROTTLED_MS)
+    return late_ms
+
+
+def _alone(node: str, event: TraceEvent, epoch: int, heard_ns: int) -> Anomaly:
+    age_s = (event.time_ns - heard_ns) / 1e9
+    told = (
+        f"{node} still led epoch {epoch}, and appended, {age_s:.1f} s after a majority of the "
+        "voters had last fetched from it"
+    )
+    return {"kind": "led-alone", "explanation": told, "node": node, "t_ns": event.time_ns}

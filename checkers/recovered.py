@@ -1,0 +1,54 @@
+"""Durability of one node: it comes back with what its own trace told to be fsynced.
+
+`flush` tells that everything below an offset is durable, `recovered` where the log ends when the
+node is up again. In between the log may get shorter by what the node itself traced: a truncation,
+or a log that was dropped for a snapshot. A torn tail is above every `flush`. A node that comes back
+with less has lost, or cut off, what it may have acknowledged to its leader.
+
+A directory with another id is another log (its disk was replaced), and a node whose storage the
+nemesis damaged is not judged by this rule: whether it may start at all is judged by who damaged it.
+Complexity: O(events).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterator
+
+from checkers.evidence import Evidence, TraceEvent
+from checkers.evidence_result import Anomaly
+
+
+def durable_lost(evidence: Evidence, damaged: Collection[str]) -> Iterator[Anomaly]:
+    """Tell the first time that each node came back with less; `damaged`: who is not judged."""
+    for node, trace in evidence.traces.items():
+        if node in damaged:
+            continue
+        durable, directory = 0, None
+        for event in trace:
+            if event.event == "start":
+                told = event.fields.get("directory_id")
+                durable, directory = (durable if told == directory else 0), told
+            elif event.event == "recovered" and int(event.fields["end_offset"]) < durable:
+                yield _lost(node, event, durable)
+                break
+            durable = _durable_after(event, durable)
+
+
+def _durable_after(event: TraceEvent, durable: int) -> int:
+    """What is durable after an event, from what was before it."""
+    if event.event == "flush":
+        return max(durable, int(event.fields["end_offset"]))
+    if event.event == "truncate":
+        return min(durable, int(event.fields["end_offset"]))
+    if event.event == "truncate-fully":
+        return int(event.fields["start_offset"])
+    return durable
+
+
+def _lost(node: str, event: TraceEvent, durable: int) -> Anomaly:
+    end_offset = int(event.fields["end_offset"])
+    told = (
+        f"{node} came back, in incarnation {event.incarnation}, with a log that ends at "
+        f"{end_offset}, though everything below {durable} was fsynced"
+    )
+    return {"kind": "durable-lost", "explanation": told, "node": node, "t_ns": event.time_ns}

@@ -1,0 +1,147 @@
+"""Check quorum as traces tell it: silent where somebody may have followed, loud where nobody could."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import Any
+
+import pytest
+
+from checkers.evidence import TraceEvent
+from checkers.history import NEMESIS, Event, EventType
+from checkers.registry import CheckSpec, RunInput, run_check
+from checkers.verdict import Status
+from tests.checkers.run_evidence import good_run
+
+TIMEOUT_MS = 1500.0
+ALONE_FROM_S = 3.0
+
+
+def start(node: str, **fields: Any) -> tuple[float, str, dict[str, Any]]:
+    told = {"node_id": int(node[1:]), "clock": "boot", "check_quorum_timeout_ms": TIMEOUT_MS}
+    return 0.0, "start", told | fields
+
+
+def state(at_s: float, node: str, leader: int, epoch: int = 1) -> tuple[float, str, dict[str, Any]]:
+    name = "Leader" if node == f"n{leader}" else "Follower"
+    return at_s, "state", {"state": name, "epoch": epoch, "leader_id": leader, "voted_id": -1}
+
+
+def events(node: str, *told: tuple[float, str, dict[str, Any]]) -> list[TraceEvent]:
+    in_order = sorted(told, key=lambda event: event[0])
+    return [TraceEvent(node, 0, int(at * 1e9), name, fields) for at, name, fields in in_order]
+
+
+def voters(*ids: int) -> tuple[float, str, dict[str, Any]]:
+    told = {str(voter): "d" for voter in ids}
+    return 0.1, "voters", {"offset": -1, "kraft_version": 0, "voters": told}
+
+
+def leader(*, appends_until_s: float, ids: tuple[int, ...] = (1, 2, 3), **fields: Any):
+    """n1 leads from 1 s on, and appends twice a second."""
+    appended = [
+        (
+            1.0 + 0.5 * n,
+            "append",
+            {"epoch": 1, "base_offset": n, "last_offset": n, "role": "leader"},
+        )
+        for n in range(int((appends_until_s - 1) * 2) + 1)
+    ]
+    return events("n1", start("n1", **fields), voters(*ids), state(0.9, "n1", 1), *appended)
+
+
+def follower(node: str, *, until_s: float, asked: int = 1, epoch: int = 1, **fields: Any):
+    """Fetches three times a second."""
+    told = {"epoch": epoch, "asked_id": asked, "leader_id": asked}
+    told |= {"offset": 6, "durable_end_offset": 6}
+    fetches = [(0.95 + n / 3, "fetch", told) for n in range(int((until_s - 0.95) * 3))]
+    return events(node, start(node, **fields), state(0.9, node, asked, epoch), *fetches)
+
+
+def run_of(*traces: list[TraceEvent], happened: tuple[Event, ...] = ()) -> RunInput:
+    by_node = {trace[0].node: trace for trace in traces}
+    run = good_run(traces=by_node, events=list(happened))
+    assert run.evidence is not None
+    nodes = tuple(sorted({*run.evidence.nodes, *by_node}))
+    return replace(run, evidence=replace(run.evidence, nodes=nodes))
+
+
+def found(run: RunInput) -> set[str]:
+    result = run_check(CheckSpec("election-safety"), run)
+    assert result.status is not Status.UNKNOWN or not result.summary.startswith("the checker")
+    return {str(anomaly["kind"]) for anomaly in result.anomalies}
+
+
+def lonely(until_s: float, **fields: Any) -> RunInput:
+    return run_of(
+        leader(appends_until_s=until_s),
+        follower("n2", until_s=ALONE_FROM_S, **fields),
+        follower("n3", until_s=ALONE_FROM_S),
+    )
+
+
+def test_who_leads_on_alone_is_told():
+    result = run_check(CheckSpec("election-safety"), lonely(10))
+    assert result.status is Status.FAIL
+    (anomaly,) = result.anomalies
+    assert (anomaly["kind"], anomaly["node"]) == ("led-alone", "n1")
+
+
+def test_who_stops_in_time_passes():
+    assert found(lonely(ALONE_FROM_S + 2 * (TIMEOUT_MS / 1000 + 1))) == set()
+
+
+def test_one_follower_of_two_is_enough_and_none_is_needed_alone():
+    one = (follower("n2", until_s=12), follower("n3", until_s=ALONE_FROM_S))
+    assert found(run_of(leader(appends_until_s=10), *one)) == set()
+    assert found(run_of(leader(appends_until_s=10, ids=(1,)))) == set()
+
+
+def test_a_minority_that_follows_is_not_enough():
+    few = [follower(f"n{n}", until_s=ALONE_FROM_S) for n in (3, 4, 5)]
+    five = run_of(leader(appends_until_s=10, ids=(1, 2, 3, 4, 5)), follower("n2", until_s=12), *few)
+    assert found(five) == {"led-alone"}
+
+
+@pytest.mark.parametrize("whom", [{"asked": 3}, {"epoch": 2}])
+def test_who_asks_another_or_in_another_epoch_does_not_follow(whom):
+    gone = (follower("n2", until_s=12, **whom), follower("n3", until_s=2))
+    assert "led-alone" in found(run_of(leader(appends_until_s=10), *gone))
+
+
+@pytest.mark.parametrize(
+    "told",
+    [{"clock": "another"}, {"clock": ""}, {"clock": None}, {"check_quorum_timeout_ms": None}],
+)
+def test_clocks_that_cannot_be_compared_accuse_nobody(told):
+    assert found(lonely(10, **told)) == set()
+
+
+def test_a_leader_whose_clock_is_not_named_is_not_judged():
+    run = run_of(leader(appends_until_s=10, clock=""), follower("n2", until_s=3))
+    assert found(run) == set()
+
+
+def test_a_fetch_line_that_does_not_tell_whom_accuses_nobody():
+    odd = follower("n2", until_s=2)
+    odd += events("n2", (2.5, "fetch", {"offset": 6, "durable_end_offset": 6}))
+    run = run_of(leader(appends_until_s=10), odd, follower("n3", until_s=2))
+    assert found(run) == set()
+
+
+def test_a_leader_that_was_paused_may_go_on_for_one_time_out_after_it():
+    paused = [event for event in leader(appends_until_s=15) if not 3 < event.time_ns / 1e9 < 13]
+    followers = (follower("n2", until_s=ALONE_FROM_S), follower("n3", until_s=ALONE_FROM_S))
+    assert found(run_of(paused, *followers)) == set()
+
+
+@pytest.mark.parametrize(
+    ("fault", "parameters"), [("delay", {"delay_ms": 3_000}), ("bandwidth", {"kbit_s": 16})]
+)
+def test_links_that_the_nemesis_made_slow_count_in_the_leaders_favour(fault, parameters):
+    value = {"phase": "inject", "fault": fault, "entry": 0, "parameters": parameters}
+    slow = (Event(0, 0, NEMESIS, EventType.INVOKE, fault, None, value),)
+    until_s = 10.0
+    followers = (follower("n2", until_s=ALONE_FROM_S), follower("n3", until_s=ALONE_FROM_S))
+    assert found(run_of(leader(appends_until_s=until_s), *followers)) == {"led-alone"}
+    assert found(run_of(leader(appends_until_s=until_s), *followers, happened=slow)) == set()
