@@ -25,6 +25,7 @@ from cluster.controller.registration_manager import (
     ControllerRegistrationManager,
 )
 from cluster.controller.registrations import replica_directory
+from cluster.envelope import EnvelopeError, answer_to, refusal, unseal
 from cluster.forwarding import forward, is_for_controller
 from cluster.kraft.client import RaftClient
 from cluster.kraft.config import RaftConfig
@@ -35,6 +36,8 @@ from cluster.log.control import VoterListener
 from cluster.log.log import Log, LogConfig
 from cluster.ports import Clock, Disk, Failure, Network, Random, Trace
 from cluster.protocol.features import Features
+from cluster.protocol.messages import EnvelopeRequest
+from cluster.protocol.origin import ANONYMOUS, Origin
 
 NodeSignal = Literal["resign", "snapshot"]
 METADATA_DIRECTORY: Final = "__cluster_metadata-0"
@@ -170,13 +173,22 @@ class Node:
         if self.lifecycle is not None:
             self.lifecycle.start()
 
-    def handle(self, listener: str, message: Any, reply: Callable[[object], None]) -> None:
+    def handle(
+        self,
+        listener: str,
+        message: Any,
+        reply: Callable[[object], None],
+        origin: Origin = ANONYMOUS,
+    ) -> None:
         """Answer a request that arrived on a listener (`cluster.protocol.server`)."""
+        if isinstance(message, EnvelopeRequest):
+            self._handle_envelope(listener, message, reply)
+            return
         if listener not in self._config.controller_listener_names and is_for_controller(message):
             leader_id = self.raft.leader_and_epoch.leader_id
             endpoint = self.raft.leader_endpoint()
             if endpoint is not None and leader_id not in {-1, self._config.node_id}:
-                forward(self._forwarding, endpoint, message, reply)
+                forward(self._forwarding, endpoint, message, reply, origin)
                 return
         if isinstance(message, RaftRequest):
             self.raft.handle(message, reply)
@@ -184,6 +196,20 @@ class Node:
             update_kraft_version(self.raft, message, reply)
         else:
             self._apis.handle(listener, message, reply)
+
+    def _handle_envelope(
+        self, listener: str, envelope: EnvelopeRequest, reply: Callable[[object], None]
+    ) -> None:
+        try:
+            request, origin = unseal(envelope)
+        except EnvelopeError as refused:
+            reply(refusal(refused.error))
+            return
+        answer = answer_to(request, reply)
+        if request.refusal is not None:
+            answer(request.refusal)
+        else:
+            self.handle(listener, request.message, answer, origin)
 
     def features(self) -> Features:
         """Tell what ApiVersions says of features on this node's listeners."""

@@ -1,11 +1,13 @@
 """Requests that a broker-type listener takes for the active controller.
 
-In Kafka a broker wraps them in an Envelope and sends them on; stock clients rely on it, because
-they may ask any broker. Here they go on as they are. Only that listener forwards: a harness that
-talks to controller listeners learns from NOT_CONTROLLER that nothing was appended.
+A broker wraps them in an Envelope and sends them on (ForwardingManager, KIP-590); stock clients
+rely on it, because they may ask any broker. Only that listener forwards: a harness that talks to
+controller listeners learns from NOT_CONTROLLER that nothing was appended.
 
 What becomes of a request whose forwarding failed is told as far as it is known: never sent is
-NOT_CONTROLLER, sent without an answer is REQUEST_TIMED_OUT.
+NOT_CONTROLLER, sent without an answer is REQUEST_TIMED_OUT. An Envelope that the controller refuses
+is UNKNOWN_SERVER_ERROR, as in Kafka: whatever is wrong with it is not the client's fault. Kafka
+waits for another controller after NOT_CONTROLLER; here the client is told.
 """
 
 from __future__ import annotations
@@ -22,6 +24,7 @@ from cluster.controller.error_responses import (
     elect_leaders_error,
     list_reassignments_error,
 )
+from cluster.envelope import EnvelopeError, seal, unseal_response
 from cluster.errors import ErrorCode
 from cluster.kraft.messages import DescribeQuorumRequest, DescribeQuorumResponse
 from cluster.kraft.voter_messages import (
@@ -31,6 +34,7 @@ from cluster.kraft.voter_messages import (
     RemoveVoterResponse,
 )
 from cluster.ports import Endpoint, Failure, Network
+from cluster.protocol.codec import MalformedError
 from cluster.protocol.messages import (
     NO_THROTTLE,
     AlterPartitionReassignmentsRequest,
@@ -45,6 +49,7 @@ from cluster.protocol.messages import (
     UpdateFeaturesRequest,
     UpdateFeaturesResponse,
 )
+from cluster.protocol.origin import ANONYMOUS, Origin
 
 DEFAULT_TIMEOUT_MS: Final = 30_000.0
 """For requests that carry no time-out of their own."""
@@ -79,7 +84,11 @@ def is_for_controller(message: object) -> bool:
 
 
 def forward(
-    network: Network, leader: Endpoint, message: Any, reply: Callable[[object], None]
+    network: Network,
+    leader: Endpoint,
+    message: Any,
+    reply: Callable[[object], None],
+    origin: Origin = ANONYMOUS,
 ) -> None:
     """Send a request on to the leader's controller listener, and its answer back."""
     timeout = getattr(message, "timeout", None)
@@ -93,11 +102,24 @@ def forward(
         if answered:  # a faulty network may deliver twice
             return
         answered = True
-        if isinstance(response, Failure):
-            unsent = response in _NOT_SENT
-            error = ErrorCode.not_controller if unsent else ErrorCode.request_timed_out
-            text = f"forwarding to node {leader.node_id}: {response.value}"
-            response = _ERROR_RESPONSES[type(message)](message, error, text)
-        reply(response)
+        reply(_unsealed(message, leader, response))
 
-    network.request(leader, message, max(timeout_ms, 1.0), on_reply)
+    network.request(leader, seal(message, origin), max(timeout_ms, 1.0), on_reply)
+
+
+def _unsealed(message: Any, leader: Endpoint, response: Any) -> object:
+    if isinstance(response, Failure):
+        unsent = response in _NOT_SENT
+        error = ErrorCode.not_controller if unsent else ErrorCode.request_timed_out
+        told = response.value
+    else:
+        try:
+            return unseal_response(message, response)
+        except EnvelopeError as refused:
+            known = refused.error is ErrorCode.not_controller
+            error = refused.error if known else ErrorCode.unknown_server_error
+            told = f"{refused} ({refused.error.name})"
+        except MalformedError as malformed:
+            error, told = ErrorCode.unknown_server_error, str(malformed)
+    text = f"forwarding to node {leader.node_id}: {told}"
+    return _ERROR_RESPONSES[type(message)](message, error, text)

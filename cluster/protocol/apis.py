@@ -37,6 +37,7 @@ class ApiKey(enum.IntEnum):
     DESCRIBE_QUORUM = 55
     ALTER_PARTITION = 56
     UPDATE_FEATURES = 57
+    ENVELOPE = 58
     FETCH_SNAPSHOT = 59
     DESCRIBE_CLUSTER = 60
     BROKER_REGISTRATION = 62
@@ -88,6 +89,7 @@ SERVED: Final[Mapping[ApiKey, VersionRange]] = {
     ApiKey.DESCRIBE_CLUSTER: VersionRange(0, 2),
     ApiKey.ALTER_PARTITION: VersionRange(2, 3),
     ApiKey.UPDATE_FEATURES: VersionRange(2, 2),  # before, a response told each feature's own error
+    ApiKey.ENVELOPE: VersionRange(0, 0),
     ApiKey.BROKER_REGISTRATION: VersionRange(0, 4),
     ApiKey.BROKER_HEARTBEAT: VersionRange(0, 2),
     ApiKey.UNREGISTER_BROKER: VersionRange(0, 0),
@@ -140,6 +142,7 @@ _PEER = (
     ApiKey.END_QUORUM_EPOCH,
     ApiKey.FETCH_SNAPSHOT,
     ApiKey.ALTER_PARTITION,
+    ApiKey.ENVELOPE,
     ApiKey.BROKER_REGISTRATION,
     ApiKey.BROKER_HEARTBEAT,
     ApiKey.ALLOCATE_PRODUCER_IDS,

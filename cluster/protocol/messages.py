@@ -111,6 +111,8 @@ from kio.schema.elect_leaders.v2.request import TopicPartitions as ElectLeadersT
 from kio.schema.elect_leaders.v2.response import ElectLeadersResponse
 from kio.schema.elect_leaders.v2.response import PartitionResult as ElectLeadersPartitionResult
 from kio.schema.elect_leaders.v2.response import ReplicaElectionResult as ElectLeadersTopicResult
+from kio.schema.envelope.v0.request import EnvelopeRequest
+from kio.schema.envelope.v0.response import EnvelopeResponse
 from kio.schema.incremental_alter_configs.v1.request import (
     AlterableConfig,
     AlterConfigsResource,
@@ -217,6 +219,8 @@ __all__ = [
     "ElectLeadersResponse",
     "ElectLeadersTopicPartitions",
     "ElectLeadersTopicResult",
+    "EnvelopeRequest",
+    "EnvelopeResponse",
     "ErrorCode",
     "FeatureUpdateKey",
     "FinalizedFeatureKey",

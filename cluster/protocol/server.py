@@ -9,7 +9,7 @@ from __future__ import annotations
 import datetime as dt
 import re
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, ClassVar, Final, Protocol, cast
 
 from cluster.errors import ErrorCode
@@ -29,6 +29,7 @@ from cluster.protocol.messages import (
     i64,
     i64Timedelta,
 )
+from cluster.protocol.origin import ANONYMOUS, Origin
 
 _SOFTWARE_NAME: Final = re.compile(r"[a-zA-Z0-9](?:[a-zA-Z0-9\-.]*[a-zA-Z0-9])?")
 _OUT_OF_PLACE: Final[Mapping[ApiKey, Any]] = {
@@ -48,7 +49,13 @@ _OUT_OF_PLACE: Final[Mapping[ApiKey, Any]] = {
 class RequestHandler(Protocol):
     """The node behind its listeners."""
 
-    def handle(self, listener: str, message: object, reply: Callable[[object], None]) -> None:
+    def handle(
+        self,
+        listener: str,
+        message: object,
+        reply: Callable[[object], None],
+        origin: Origin = ANONYMOUS,
+    ) -> None:
         """Take a request of `cluster.kraft.messages` or `cluster.protocol.messages`.
 
         `reply` is to be called at most once, maybe much later, or never.
@@ -69,8 +76,13 @@ class ListenerService:
     over: ClassVar[bool] = False
     max_frame_bytes: ClassVar[int | None] = None
 
-    def serve(self, frame: bytes, respond: Callable[[bytes | None], None]) -> None:
-        """Serve one request; `respond` gets the response frame, or None to close the connection.
+    def serve(
+        self,
+        frame: bytes,
+        respond: Callable[[bytes | None], None],
+        origin: Origin = ANONYMOUS,
+    ) -> None:
+        """Serve one request of `origin`; `respond` gets the response frame, None to hang up.
 
         `respond` is called at most once, maybe within this call. Raises MalformedError for a frame
         that has no answer: the caller closes the connection.
@@ -83,7 +95,8 @@ class ListenerService:
         elif request.refusal is not None:
             respond(write_response(request, request.refusal))
         else:
-            self.handler.handle(self.name, request.message, _Reply(request, respond))
+            origin = replace(origin, client_id=request.client_id or "")
+            self.handler.handle(self.name, request.message, _Reply(request, respond), origin)
 
     def _api_versions(self, request: Request) -> ApiVersionsResponse:
         error = ErrorCode.none

@@ -10,6 +10,7 @@ from typing import Any, Final, Protocol, cast
 
 from cluster.protocol.codec import MalformedError
 from cluster.protocol.frames import FrameError, FrameSplitter
+from cluster.protocol.origin import ANONYMOUS, Origin
 from cluster.runtime.limits import Quota, ServerLimits
 
 _TLS_SHUTDOWN_S: Final = 2.0
@@ -31,8 +32,11 @@ class Session(Protocol):
     def max_frame_bytes(self) -> int | None:
         """How long a frame may be now, None for the server's own limit."""
 
-    def serve(self, frame: bytes, respond: Callable[[bytes | None], None]) -> None:
-        """Serve a request; see `ListenerService.serve`. Raises MalformedError."""
+    def serve(self, frame: bytes, respond: Callable[[bytes | None], None], origin: Origin) -> None:
+        """Serve a request from `origin`'s address; see `ListenerService.serve`.
+
+        Raises MalformedError.
+        """
 
 
 class Owner(Protocol):
@@ -66,6 +70,7 @@ class ServedConnection(asyncio.Protocol):
         self._splitter = FrameSplitter(session.max_frame_bytes or server.limits.max_frame_bytes)
         self._requests: deque[bytes] = deque()
         self._address: str | None = None
+        self._origin = ANONYMOUS
         self._socket: asyncio.Transport | None = None
         self._transport: asyncio.Transport | None = None
         self._early: list[bytes] = []
@@ -91,6 +96,7 @@ class ServedConnection(asyncio.Protocol):
             self._socket.abort()
             return
         self._address = address
+        self._origin = Origin(address=address)
         self._server.opened(self)
         if self._tls is not None or not self._session.authenticated:
             timeout_s = self._server.limits.handshake_timeout_ms / 1000.0
@@ -233,7 +239,7 @@ class ServedConnection(asyncio.Protocol):
                 frame = self._requests.popleft()
                 self._hold(self.held_bytes - len(frame))
                 self._serving = True
-                self._session.serve(frame, self._respond)
+                self._session.serve(frame, self._respond, self._origin)
         except MalformedError:
             self._hang_up()
         finally:

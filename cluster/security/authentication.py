@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import datetime as dt
 from collections.abc import Callable, Mapping
+from dataclasses import replace
 from typing import Final, cast
 
 from scramp import ScramException
@@ -22,6 +23,7 @@ from cluster.protocol.messages import (
     SaslHandshakeResponse,
     i64Timedelta,
 )
+from cluster.protocol.origin import ANONYMOUS, Origin
 from cluster.protocol.server import ListenerService
 from cluster.security.mechanisms import (
     PlainServer,
@@ -80,6 +82,7 @@ class SaslSession:
         self._service = service
         self._authenticator = authenticator
         self._exchange: ServerExchange | None = None
+        self._user: str | None = None
         self.authenticated = False
         self.over = False
 
@@ -88,10 +91,19 @@ class SaslSession:
         """How long a frame may be before the proof; None afterwards: as long as any."""
         return None if self.authenticated else self._authenticator.max_receive_bytes
 
-    def serve(self, frame: bytes, respond: Callable[[bytes | None], None]) -> None:
-        """Serve one request. Raises MalformedError for what may not be asked yet."""
+    def serve(
+        self,
+        frame: bytes,
+        respond: Callable[[bytes | None], None],
+        origin: Origin = ANONYMOUS,
+    ) -> None:
+        """Serve one request, once there is a proof as that of the user who gave it.
+
+        Raises MalformedError for what may not be asked yet.
+        """
         if self.authenticated:
-            self._service.serve(frame, respond)
+            assert self._user is not None
+            self._service.serve(frame, respond, replace(origin, principal_name=self._user))
         elif self._exchange is None:
             self._agree(frame, respond)
         else:
@@ -124,6 +136,7 @@ class SaslSession:
             self.over = True
             respond(_refusal(request))
             return
+        self._user = exchange.user
         self.authenticated = exchange.user is not None
         answer = SaslAuthenticateResponse(
             error_code=ErrorCode.none,

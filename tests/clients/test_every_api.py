@@ -134,6 +134,9 @@ SAMPLES = {
     ApiKey.UPDATE_FEATURES: m.UpdateFeaturesRequest(
         timeout=SOON, feature_updates=(), validate_only=True
     ),
+    ApiKey.ENVELOPE: m.EnvelopeRequest(
+        request_data=b"", request_principal=None, client_host_address=bytes(4)
+    ),
     ApiKey.BROKER_REGISTRATION: m.BrokerRegistrationRequest(
         broker_id=NOBODY,
         cluster_id="another-cluster",
@@ -192,6 +195,7 @@ EXPECTED = {
     ApiKey.FETCH: {ErrorCode.fenced_leader_epoch},
     ApiKey.FETCH_SNAPSHOT: {ErrorCode.fenced_leader_epoch},
     ApiKey.ALTER_PARTITION: {ErrorCode.stale_broker_epoch},
+    ApiKey.ENVELOPE: {ErrorCode.principal_deserialization_failure},
     ApiKey.BROKER_REGISTRATION: {ErrorCode.inconsistent_cluster_id},
     ApiKey.BROKER_HEARTBEAT: {ErrorCode.broker_id_not_registered},
     ApiKey.UNREGISTER_BROKER: {ErrorCode.broker_id_not_registered},

@@ -1,12 +1,16 @@
 import pytest
 
+from cluster.controller.error_responses import create_topics_error
+from cluster.envelope import answer_to, refusal, unseal
 from cluster.errors import ErrorCode
 from cluster.forwarding import DEFAULT_TIMEOUT_MS, forward, is_for_controller
 from cluster.kraft.messages import DescribeQuorumRequest, DescribeQuorumResponse
 from cluster.ports import Endpoint, Failure
 from cluster.protocol import messages as m
+from cluster.protocol.origin import Origin
 
 LEADER = Endpoint(2, "127.0.0.1", 9093)
+ALICE = Origin("User", "alice", "192.0.2.7", "admin-1")
 CREATE = m.CreateTopicsRequest(
     topics=(
         m.CreatableTopic(
@@ -22,18 +26,23 @@ ALTER = m.IncrementalAlterConfigsRequest(
 
 
 class Held:
-    """A network that keeps the callback."""
+    """A network that opens the envelope and keeps the callback."""
 
     def request(self, destination, message, timeout_ms, on_reply):
-        self.destination, self.message, self.timeout_ms = destination, message, timeout_ms
+        self.destination, self.timeout_ms = destination, timeout_ms
+        self.request_, self.origin = unseal(message)
         self.on_reply = on_reply
+
+    def answer(self, message):
+        """Let the controller answer what was in the envelope."""
+        answer_to(self.request_, self.on_reply)(message)
 
 
 def forwarded(message, *replies):
     network, answers = Held(), []
-    forward(network, LEADER, message, answers.append)
+    forward(network, LEADER, message, answers.append, ALICE)
     for reply in replies:
-        network.on_reply(reply)
+        network.on_reply(reply) if isinstance(reply, Failure) else network.answer(reply)
     return network, answers
 
 
@@ -41,7 +50,31 @@ def test_the_leaders_answer_is_the_answer():
     answer = m.CreateTopicsResponse(throttle_time=m.NO_THROTTLE, topics=())
     network, answers = forwarded(CREATE, answer)
     assert answers == [answer]
-    assert (network.destination, network.message, network.timeout_ms) == (LEADER, CREATE, 700)
+    assert (network.destination, network.timeout_ms) == (LEADER, 700)
+    assert (network.request_.message, network.origin) == (CREATE, ALICE)
+
+
+def test_a_controller_that_leads_no_more_is_the_envelopes_error_and_the_clients():
+    answer = create_topics_error(CREATE, ErrorCode.not_controller, None)
+    (told,) = forwarded(CREATE, answer)[1]
+    assert [topic.error_code for topic in told.topics] == [ErrorCode.not_controller]
+
+
+@pytest.mark.parametrize(
+    "error", [ErrorCode.cluster_authorization_failed, ErrorCode.principal_deserialization_failure]
+)
+def test_what_is_wrong_with_the_envelope_is_not_the_clients_fault(error):
+    network, answers = forwarded(CREATE)
+    network.on_reply(refusal(error))
+    ((told,),) = [answer.topics for answer in answers]
+    assert told.error_code is ErrorCode.unknown_server_error
+    assert error.name in told.error_message
+
+
+def test_an_answer_that_cannot_be_read_leaves_the_outcome_open():
+    network, answers = forwarded(CREATE)
+    network.on_reply(m.EnvelopeResponse(response_data=b"?", error_code=ErrorCode.none))
+    assert answers[0].topics[0].error_code is ErrorCode.unknown_server_error
 
 
 def test_a_request_without_a_timeout_gets_kafkas_default():

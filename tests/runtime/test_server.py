@@ -19,6 +19,7 @@ from cluster.protocol.messages import (
     DescribeConfigsResponse,
     DescribeConfigsResult,
 )
+from cluster.protocol.origin import Origin
 from cluster.protocol.server import ListenerService
 from cluster.runtime.server import Binding, ServerLimits, TcpServer
 
@@ -33,8 +34,9 @@ class Handler:
         self.asked = []
         self.arrived = asyncio.Event()
 
-    def handle(self, listener, message, reply):
+    def handle(self, listener, message, reply, origin=None):
         self.asked.append((listener, message, reply))
+        self.origin = origin
         self.arrived.set()
 
     async def next(self):
@@ -45,7 +47,7 @@ class Handler:
 
 
 class Echo:
-    def handle(self, listener, message, reply):
+    def handle(self, listener, message, reply, origin=None):
         reply(ANSWER)
 
 
@@ -113,6 +115,7 @@ def test_a_request_is_handled_with_its_listeners_name():
             caller.send(9)
             listener, message, reply = await handler.next()
             assert (listener, message) == ("LISTENER", DescribeQuorumRequest())
+            assert handler.origin == Origin("User", "ANONYMOUS", "127.0.0.1", "caller")
             reply(ANSWER)
             frame = await caller.receive()
             assert read_response(frame, ApiKey.DESCRIBE_QUORUM, 2) == ANSWER
@@ -397,7 +400,7 @@ def test_a_peer_that_does_not_read_its_answers_is_not_served_without_bound():
     served = 0
 
     class Big:
-        def handle(self, listener, message, reply):
+        def handle(self, listener, message, reply, origin=None):
             nonlocal served
             served += 1
             reply(answer)
@@ -485,7 +488,7 @@ def test_nobody_can_connect_before_the_node_serves():
 @pytest.mark.parametrize("error", [OSError("disk"), AssertionError("invariant")])
 def test_an_exception_of_the_node_reaches_the_loops_handler(error):
     class Broken:
-        def handle(self, listener, message, reply):
+        def handle(self, listener, message, reply, origin=None):
             raise error
 
     async def body():

@@ -14,6 +14,7 @@ from cluster.protocol.messages import (
     SaslAuthenticateRequest,
     SaslHandshakeRequest,
 )
+from cluster.protocol.origin import Origin
 from cluster.protocol.server import ListenerService
 from cluster.security.authentication import Authenticator, SaslSession
 from cluster.security.jaas import Credentials
@@ -35,7 +36,8 @@ AUTHENTICATOR = Authenticator(
 
 
 class Answers:
-    def handle(self, listener, message, reply):
+    def handle(self, listener, message, reply, origin=None):
+        self.origin = origin
         reply(DescribeQuorumResponse(ErrorCode.none, 1, 3, 17))
 
 
@@ -43,7 +45,8 @@ class Connection:
     """One client's connection to a session, as frames."""
 
     def __init__(self):
-        service = ListenerService("CLIENT", ListenerType.CONTROLLER, Answers())
+        self.answers = Answers()
+        service = ListenerService("CLIENT", ListenerType.CONTROLLER, self.answers)
         self.session = SaslSession(service, AUTHENTICATOR)
 
     def ask(self, message, key, version):
@@ -86,6 +89,13 @@ def test_who_knows_the_password_is_served(mechanism, user):
     assert connection.authenticate(mechanism, user, USERS[user]) is ErrorCode.none
     assert connection.session.authenticated
     assert connection.quorum().leader_id == 1
+
+
+def test_the_node_is_told_who_asks():
+    connection = Connection()
+    connection.authenticate("SCRAM-SHA-512", "alice", "wonderland")
+    connection.quorum()
+    assert connection.answers.origin == Origin("User", "alice", "", "test")
 
 
 @pytest.mark.parametrize("mechanism", MECHANISMS)

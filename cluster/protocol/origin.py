@@ -1,0 +1,21 @@
+"""Who asks: the principal and the address behind a request, as a listener learned them."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Final
+
+
+@dataclass(frozen=True, slots=True)
+class Origin:
+    """A KafkaPrincipal, and where it connects from."""
+
+    principal_type: str = "User"
+    principal_name: str = "ANONYMOUS"
+    """Whom SASL proved; ANONYMOUS where nobody asks, with TLS alone too."""
+    address: str = ""
+    """IPv4 or IPv6, empty where there is none."""
+    client_id: str = ""
+
+
+ANONYMOUS: Final = Origin()
