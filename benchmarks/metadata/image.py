@@ -14,12 +14,11 @@ from typing import TypeVar
 
 from cluster.controller.image import MetadataImage
 from cluster.controller.image_writer import frozen_copy, image_records, read_image
-from cluster.controller.leadership import leader_and_isr_updates
+from cluster.controller.leadership import broker_fenced
 from cluster.controller.records import encode_record
 from cluster.controller.records.broker import RegisterBrokerRecord
 from cluster.controller.records.schema import MetadataRecord
 from cluster.controller.records.topic import PartitionRecord, TopicRecord
-from cluster.controller.registrations import partitions
 from cluster.kraft.types import CommittedBatch
 
 R = TypeVar("R")
@@ -117,9 +116,9 @@ def measure(topics: int, partitions_each: int) -> ImageFigures:
     snapshot_s, (longest, values) = timed(lambda: sliced_snapshot(image))
     load_s, state = timed(lambda: read_image(values))
     assert len(state.topics) == topics
-    fence_s, changes = timed(
-        lambda: leader_and_isr_updates(image.state, partitions(image.state), remove=1)
-    )
+    broker = image.state.brokers.get(1)
+    assert broker is not None
+    fence_s, changes = timed(lambda: list(broker_fenced(image.state, broker)))
     assert len(changes) >= topics * partitions_each // BROKERS
     return ImageFigures(
         replay_s,

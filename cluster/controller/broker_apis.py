@@ -90,9 +90,7 @@ class BrokerApis:
         self, request: BrokerRegistrationRequest, state: MetadataState
     ) -> ControllerResult[BrokerRegistrationResponse]:
         controller = self._controller
-        result = register_broker(
-            request, state, self._cluster, controller.heartbeats, controller.next_write_offset
-        )
+        result = register_broker(request, state, self._cluster, controller.heartbeats)
         controller.periodic_tasks.start()
         return result
 

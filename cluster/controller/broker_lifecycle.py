@@ -19,7 +19,8 @@ from __future__ import annotations
 import dataclasses
 import enum
 import uuid
-from collections.abc import Callable
+from collections.abc import Callable, Iterable, Iterator
+from itertools import chain
 
 from cluster.controller.heartbeats import BrokerHeartbeatManager
 from cluster.controller.leadership import (
@@ -77,15 +78,17 @@ def broker_heartbeat(
     )
     if current is BrokerControlState.FENCED and following is BrokerControlState.UNFENCED:
         following = BrokerControlState.FENCED if offline else following
-    records = _records(state, broker, current, following)
-    records += _offline_records(state, broker, offline, leaves_isrs=bool(records))
     shutting_down = following is BrokerControlState.CONTROLLED_SHUTDOWN
+    leaves_isrs = shutting_down or (following.is_fenced and not broker.fenced)
 
     def appended(last_offset: int) -> None:
         heartbeats.controlled_shutdown_began(broker.id, last_offset)
 
     return ControllerResult(
-        records=tuple(records),
+        records=chain(
+            _records(state, broker, current, following),
+            _offline_records(state, broker, offline, leaves_isrs=leaves_isrs),
+        ),
         response=BrokerHeartbeatResponse(
             throttle_time=NO_THROTTLE,
             error_code=ErrorCode.none,
@@ -94,7 +97,7 @@ def broker_heartbeat(
             should_shut_down=following is BrokerControlState.SHUTDOWN_NOW,
         ),
         is_atomic=False,
-        appended=appended if shutting_down and records else None,
+        appended=appended if shutting_down else None,
     )
 
 
@@ -104,18 +107,19 @@ def _offline_records(
     offline: frozenset[uuid.UUID | None],
     *,
     leaves_isrs: bool,
-) -> list[MetadataRecord]:
-    """Return what becomes of directories that went offline.
+) -> Iterator[MetadataRecord]:
+    """Yield what becomes of directories that went offline.
 
     `leaves_isrs`: the broker is taken out of every ISR anyway.
     """
     left = tuple(one for one in broker.log_dirs if one not in offline)
     if not offline or not left:
-        return []
-    change = BrokerRegistrationChangeRecord(
+        return
+    if not leaves_isrs:
+        yield from directories_offline(state, broker, offline)
+    yield BrokerRegistrationChangeRecord(
         broker_id=broker.id, broker_epoch=broker.epoch, log_dirs=left
     )
-    return [*([] if leaves_isrs else directories_offline(state, broker, offline)), change]
 
 
 def control_state(broker: BrokerRegistration) -> BrokerControlState:
@@ -165,7 +169,7 @@ def _records(
     broker: BrokerRegistration,
     current: BrokerControlState,
     following: BrokerControlState,
-) -> list[MetadataRecord]:
+) -> Iterable[MetadataRecord]:
     if following.is_fenced:
         return [] if broker.fenced else broker_fenced(state, broker)
     if following is BrokerControlState.CONTROLLED_SHUTDOWN:

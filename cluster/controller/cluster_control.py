@@ -8,7 +8,7 @@ the epoch it has, to change what it told.
 from __future__ import annotations
 
 import uuid
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from typing import Any
 
 from cluster.controller.cluster_info import ClusterInfo
@@ -27,7 +27,7 @@ from cluster.controller.records.broker import (
     RegisterControllerRecord,
 )
 from cluster.controller.registrations import RESERVED_DIRECTORIES, registered_brokers
-from cluster.controller.result import ControllerResult, RequestError
+from cluster.controller.result import ControllerResult, RecordOrMaker, RequestError
 from cluster.controller.state import BrokerRegistration, MetadataState
 from cluster.errors import ErrorCode
 from cluster.protocol.messages import (
@@ -49,9 +49,8 @@ def register_broker(
     state: MetadataState,
     cluster: ClusterInfo,
     heartbeats: BrokerHeartbeatManager,
-    next_offset: int,
 ) -> ControllerResult[BrokerRegistrationResponse]:
-    """Register a broker's incarnation; `next_offset` is that of the next record.
+    """Register a broker's incarnation; its epoch is the offset of the registration.
 
     Raises RequestError: INCONSISTENT_CLUSTER_ID, DUPLICATE_BROKER_REGISTRATION, INVALID_REQUEST,
     BROKER_ID_NOT_REGISTERED (ZooKeeper brokers), INVALID_REGISTRATION, UNSUPPORTED_VERSION.
@@ -74,43 +73,50 @@ def register_broker(
     features = _features(request.features)
     _check_features(f"broker {request.broker_id}", features, state)
 
-    records: list[MetadataRecord] = []
     amended = existing is not None and existing.incarnation_id == incarnation
-    if existing is not None and amended:
-        epoch = existing.epoch
-        gone = frozenset(one for one in existing.log_dirs if one not in directories)
-        records += directories_offline(state, existing, gone)
-    else:
-        stored_epoch = -2 if existing is None else existing.epoch
-        clean = request.previous_broker_epoch == stored_epoch
-        records += broker_restarted(state, request.broker_id, clean=clean)
-        epoch = next_offset + len(records)
-    records.append(
-        RegisterBrokerRecord(
+    kept = existing if amended else None
+
+    def registration(offset: int) -> MetadataRecord:
+        return RegisterBrokerRecord(
             broker_id=request.broker_id,
             incarnation_id=incarnation,
-            broker_epoch=epoch,
+            broker_epoch=offset if kept is None else kept.epoch,
             end_points=endpoints,
             features=features,
             rack=request.rack,
-            fenced=existing.fenced if existing is not None and amended else True,
-            in_controlled_shutdown=existing is not None
-            and amended
-            and existing.in_controlled_shutdown,
+            fenced=True if kept is None else kept.fenced,
+            in_controlled_shutdown=kept is not None and kept.in_controlled_shutdown,
             log_dirs=directories,
         )
-    )
 
-    def appended(_last_offset: int) -> None:
-        heartbeats.registered(request.broker_id, epoch)
+    def records() -> Iterator[RecordOrMaker]:
+        if kept is None:
+            stored_epoch = -2 if existing is None else existing.epoch
+            clean = request.previous_broker_epoch == stored_epoch
+            yield from broker_restarted(state, request.broker_id, clean=clean)
+        else:
+            gone = frozenset(one for one in kept.log_dirs if one not in directories)
+            yield from directories_offline(state, kept, gone)
+        yield registration
+
+    def epoch_at(last_offset: int) -> int:
+        return last_offset if kept is None else kept.epoch
+
+    def response_at(last_offset: int) -> BrokerRegistrationResponse:
+        return BrokerRegistrationResponse(
+            throttle_time=NO_THROTTLE,
+            error_code=ErrorCode.none,
+            broker_epoch=i64(epoch_at(last_offset)),
+        )
 
     return ControllerResult(
-        records=tuple(records),
-        response=BrokerRegistrationResponse(
-            throttle_time=NO_THROTTLE, error_code=ErrorCode.none, broker_epoch=i64(epoch)
-        ),
+        records=records(),
+        response=response_at(-1),
         is_atomic=False,
-        appended=appended,
+        appended=lambda last_offset: heartbeats.registered(
+            request.broker_id, epoch_at(last_offset)
+        ),
+        response_at=response_at,
     )
 
 
@@ -210,7 +216,7 @@ def unregister_broker(
         heartbeats.unregistered(request.broker_id, broker.epoch)
 
     return ControllerResult(
-        records=tuple(broker_unregistered(state, broker)),
+        records=broker_unregistered(state, broker),
         response=UnregisterBrokerResponse(
             throttle_time=NO_THROTTLE, error_code=ErrorCode.none, error_message=None
         ),

@@ -22,19 +22,20 @@ from collections import deque
 from collections.abc import Callable, Sequence
 from typing import Any, TypeVar
 
+from cluster.controller.appending import Appender
 from cluster.controller.event_queue import EventQueue
 from cluster.controller.feature_control import bootstrap_records
 from cluster.controller.heartbeats import BrokerHeartbeatManager
 from cluster.controller.image import MetadataImage
+from cluster.controller.loader import MetadataLoader
 from cluster.controller.pending import ControllerSettings, DeferredWrite, WaitingRead
 from cluster.controller.periodic import Generate, PeriodicTasks
 from cluster.controller.raft import Raft
-from cluster.controller.records import MetadataRecord, encode_record
+from cluster.controller.records import MetadataRecord
 from cluster.controller.records.system import AbortTransactionRecord, NoOpRecord
 from cluster.controller.registrations import is_static
 from cluster.controller.result import (
     OUTCOME_NOT_KNOWN,
-    RECORDS_PER_PART,
     ControllerResult,
     ErrorResponse,
     PartlyAppendedError,
@@ -46,8 +47,6 @@ from cluster.controller.speculative import SpeculativeState
 from cluster.controller.state import MetadataState, ReplayError
 from cluster.errors import ErrorCode
 from cluster.kraft.types import (
-    BatchTooLargeError,
-    BufferFullError,
     CommittedBatch,
     IllegalStateError,
     LeaderAndEpoch,
@@ -69,6 +68,7 @@ class QuorumController:
         self, raft: Raft, clock: Clock, trace: Trace, settings: ControllerSettings | None = None
     ) -> None:
         self.image = MetadataImage()
+        self.loader = MetadataLoader(self.image, clock, lambda: raft.told_high_watermark)
         self.speculative = SpeculativeState(self.image)
         self.cur_claim_epoch = NOT_ACTIVE
         self._raft = raft
@@ -85,10 +85,9 @@ class QuorumController:
         )
         self.heartbeats = BrokerHeartbeatManager(clock, self._settings.broker_session_timeout_ms)
         self.periodic_tasks = PeriodicTasks(clock, self.heartbeats, self._append_internal_event)
+        self._appender = Appender(raft, clock, self._queue, self.speculative, self._settings)
         self._deferred: deque[DeferredWrite] = deque()
         self._reads: list[WaitingRead] = []
-        self._last_appended_offset = -1
-        self._last_append_ms = 0.0
         self._idle_timer: Timer | None = None
 
     # What the rules compare, each in one place.
@@ -116,9 +115,9 @@ class QuorumController:
         """Replay committed batches. Raises ReplayError: the node must stop."""
         self._queue.append(lambda: self._on_commit(batches))
 
-    def handle_load_snapshot(self, snapshot: Snapshot) -> None:
+    def handle_load_snapshot(self, snapshot: Snapshot, done: Callable[[], None]) -> None:
         """Replace the image. Raises IllegalStateError when active, ReplayError: the node stops."""
-        self._queue.append(lambda: self._on_load_snapshot(snapshot))
+        self._queue.append(lambda: self._on_load_snapshot(snapshot, done))
 
     def handle_leader_change(self, leader: LeaderAndEpoch) -> None:
         """Claim or renounce. Raises IllegalStateError when told to claim before the replay."""
@@ -130,9 +129,10 @@ class QuorumController:
                 # Another leader's batch: what we await at these offsets is not what was committed,
                 # whether or not we were told already that leadership is lost.
                 self._renounce()
-            self.image.apply(batch)
+            self.loader.apply(batch)
         self.speculative.drop_through(self.image.offset)
         self._complete_deferred()
+        self.loader.maybe_publish()
         self._snapshots.on_commit(batches)
         if self._snapshots.is_due:
             self._queue.append(self._on_snapshot_due)
@@ -147,15 +147,24 @@ class QuorumController:
         if self._queue.is_idle:  # else at the next commit
             self._snapshots.generate()
 
-    def _on_load_snapshot(self, snapshot: Snapshot) -> None:
+    def _on_load_snapshot(self, snapshot: Snapshot, done: Callable[[], None]) -> None:
         if self.is_active:
             raise IllegalStateError(f"told to load {snapshot.id} while this node may append")
-        assert self.speculative.is_empty
-        self.image.load(snapshot)
-        self._snapshots.on_load()
-        self._trace("load-snapshot", offset=snapshot.id.offset, epoch=snapshot.id.epoch)
+
+        def loaded() -> None:
+            assert not self.is_active, "a claim before a snapshot was loaded"
+            assert self.speculative.is_empty
+            self._snapshots.on_load()
+            self._trace("load-snapshot", offset=snapshot.id.offset, epoch=snapshot.id.epoch)
+            done()
+
+        self.loader.load(snapshot, self._queue.append, loaded)
 
     def _on_leader_change(self, leader: LeaderAndEpoch) -> None:
+        self._claim_or_renounce(leader)
+        self.loader.tell_leader(leader)
+
+    def _claim_or_renounce(self, leader: LeaderAndEpoch) -> None:
         is_own = leader.leader_id == self._raft.node_id
         if self.is_active:
             if is_own and leader.epoch == self.cur_claim_epoch:
@@ -175,9 +184,8 @@ class QuorumController:
         assert not self._deferred
         assert not self._reads
         self.cur_claim_epoch = epoch
-        self._last_appended_offset = self.image.offset
+        self._appender.begin(self.image.offset)
         self._trace("claim", epoch=epoch, offset=self.image.offset)
-        self._last_append_ms = self._clock.monotonic_ms()
         self.heartbeats.activate(self.image.state, self.image.offset)
         if not is_static(self.image.state):
             self.periodic_tasks.start()
@@ -237,31 +245,64 @@ class QuorumController:
             return
         try:
             result = generate(self.newest_state())
-            if not result.records:
-                self._defer_information(result.response, pending)
-            else:
-                last_offset = self._append_result(result)
-                self._deferred.append(DeferredWrite(last_offset, pending, result.response))
-        except RequestError as refusal:
-            pending.fail(refusal.error, refusal.message)
-            return
-        except NotLeaderError:
-            pending.fail(ErrorCode.not_controller, NOT_CONTROLLER_MESSAGE)
-            self._resign()
-            return
         except (ReplayError, AssertionError):
             raise
-        except Exception as failure:  # noqa: BLE001  # as in Kafka: whatever it is, lead no longer
-            pending.fail(ErrorCode.unknown_server_error, f"{type(failure).__name__}: {failure}")
-            self._resign()
+        except Exception as failure:  # noqa: BLE001  # as in Kafka: see `_write_failed`
+            self._write_failed(pending, failure)
             return
-        self._expire(pending, timeout_ms)
-        self._complete_deferred()
 
-    @property
-    def next_write_offset(self) -> int:
-        """Where the next record goes. Raft may have appended control records since the last one."""
-        return max(self._last_appended_offset + 1, self._raft.next_append_offset or 0)
+        def finish(count: int, last_offset: int) -> None:
+            self._written(result, pending, last_offset if count else None)
+            self._expire(pending, timeout_ms)
+            self._complete_deferred()
+
+        self._append_result(result, finish, lambda failure: self._write_failed(pending, failure))
+
+    def _append_result(
+        self,
+        result: ControllerResult[Any],
+        finish: Callable[[int, int], None],
+        fail: Callable[[Exception], None],
+    ) -> None:
+        """Append a result in as few batches as it may have, then tell; see `append_in_parts`."""
+        epoch = self.cur_claim_epoch
+        if not result.is_atomic:
+            self._appender.append_in_parts(epoch, result.records, finish, fail)
+            return
+        records = tuple(result.records)
+        try:
+            last_offset = self._appender.append_atomically(epoch, records) if records else -1
+        except (ReplayError, AssertionError):
+            raise
+        except Exception as failure:  # noqa: BLE001  # as in Kafka: see `_write_failed`
+            fail(failure)
+            return
+        finish(len(records), last_offset)
+
+    def _written(
+        self, result: ControllerResult[R], pending: PendingReply[R], last_offset: int | None
+    ) -> None:
+        """Owe the response: to a write once it is committed, else to what was learned."""
+        if last_offset is None:
+            self._defer_information(result.response, pending)
+            return
+        if result.appended is not None:
+            result.appended(last_offset)
+        make = result.response_at
+        response = result.response if make is None else make(last_offset)
+        self._deferred.append(DeferredWrite(last_offset, pending, response))
+
+    def _write_failed(self, pending: PendingReply[Any], failure: Exception) -> None:
+        """Refuse; and lead no longer when it is not known why, or what was appended."""
+        if isinstance(failure, RequestError):
+            pending.fail(failure.error, failure.message)
+        elif isinstance(failure, NotLeaderError):
+            pending.fail(ErrorCode.not_controller, NOT_CONTROLLER_MESSAGE)
+            self._resign()
+        else:
+            message = f"{type(failure).__name__}: {failure}"
+            pending.fail(ErrorCode.unknown_server_error, message)
+            self._resign()
 
     def _append_internal_event(self, generate: Generate, done: Callable[[int], None]) -> None:
         """Append records that nobody asked for, in an event of its own; tell how many."""
@@ -270,60 +311,24 @@ class QuorumController:
     def _write_unasked(self, generate: Generate, done: Callable[[int], None]) -> None:
         if not self.is_active:
             return
-        records = tuple(generate(self.speculative.state))
-        try:
-            if records:
-                self._append_result(ControllerResult(records, None, is_atomic=False))
-        except RequestError:
-            records = ()  # the append buffer is full: later, then
-        except (NotLeaderError, PartlyAppendedError):
-            self._resign()
-            return
-        done(len(records))
 
-    def _append_result(self, result: ControllerResult[Any]) -> int:
-        """Append a result in as few batches as it may have. Returns its last offset.
+        def fail(failure: Exception) -> None:
+            if isinstance(failure, RequestError):
+                done(0)  # the append buffer is full: later, then
+            elif isinstance(failure, NotLeaderError | PartlyAppendedError):
+                self._resign()
+            else:
+                raise failure
 
-        Raises RequestError or NotLeaderError when nothing was appended, else PartlyAppendedError.
-        """
-        records = result.records
-        size = max(1, len(records) if result.is_atomic else RECORDS_PER_PART)
-        last_offset = self._append(records[:size])
-        try:
-            for start in range(size, len(records), size):
-                last_offset = self._append(records[start : start + size])
-        except (RequestError, NotLeaderError) as error:
-            raise PartlyAppendedError(str(error)) from error
-        if result.appended is not None:
-            result.appended(last_offset)
-        return last_offset
-
-    def _append(self, records: tuple[MetadataRecord, ...]) -> int:
-        """Append one atomic batch, and see it from now on. Returns its last offset.
-
-        Raises RequestError or NotLeaderError, in which case nothing was appended.
-        """
-        if len(records) > self._settings.max_records_per_batch:
-            message = f"{len(records)} records; at most {self._settings.max_records_per_batch} fit"
-            raise RequestError(ErrorCode.policy_violation, message)
-        values = [encode_record(record) for record in records]
-        try:
-            last_offset = self._raft.prepare_append(self.cur_claim_epoch, values)
-        except BufferFullError as error:
-            raise RequestError(ErrorCode.throttling_quota_exceeded, str(error)) from error
-        except BatchTooLargeError as error:
-            raise RequestError(ErrorCode.policy_violation, str(error)) from error
-        assert last_offset - len(records) >= self._last_appended_offset, "append below the end"
-        self.speculative.replay(records, last_offset)
-        self._last_appended_offset = last_offset
-        self._last_append_ms = self._clock.monotonic_ms()
-        self._raft.schedule_prepared_append()
-        return last_offset
+        records = generate(self.speculative.state)
+        self._appender.append_in_parts(
+            self.cur_claim_epoch, records, lambda count, _last: done(count), fail
+        )
 
     def _append_unasked(self, records: tuple[MetadataRecord, ...]) -> bool:
         """Append records that nobody waits for. False when leadership was given up over it."""
         try:
-            self._append(records)
+            self._appender.append_atomically(self.cur_claim_epoch, records)
         except (NotLeaderError, RequestError):
             self._resign()
             return False
@@ -379,7 +384,7 @@ class QuorumController:
 
     def _defer_information(self, response: R, pending: PendingReply[R]) -> None:
         """Hold a response without records until all that it may have seen is committed."""
-        self._await_confirmation(self._last_appended_offset, lambda: response, pending)
+        self._await_confirmation(self._appender.last_offset, lambda: response, pending)
 
     def _await_confirmation(
         self, offset: int, answer: Callable[[], R], pending: PendingReply[R]
@@ -426,7 +431,8 @@ class QuorumController:
             return
         # At least 1 ms ahead: a remainder that vanishes in the clock's rounding would be due for
         # ever without its time coming.
-        delay_ms = max(1.0, self._last_append_ms + interval_ms - self._clock.monotonic_ms())
+        due_ms = self._appender.last_append_ms + interval_ms
+        delay_ms = max(1.0, due_ms - self._clock.monotonic_ms())
         self._idle_timer = self._clock.call_later(
             delay_ms, lambda: self._queue.append(self._on_idle)
         )
@@ -434,7 +440,7 @@ class QuorumController:
     def _on_idle(self) -> None:
         if not self.is_active:
             return
-        due_ms = self._last_append_ms + self._settings.max_idle_interval_ms
+        due_ms = self._appender.last_append_ms + self._settings.max_idle_interval_ms
         is_idle = self._clock.monotonic_ms() >= due_ms
         if not is_idle or self._append_unasked((NoOpRecord(),)):
             self._schedule_no_op()

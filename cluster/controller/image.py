@@ -13,7 +13,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass
 
-from cluster.controller.image_writer import read_image, replace_state
+from cluster.controller.image_writer import RECORDS_PER_SLICE, ImageReading, replace_state
 from cluster.controller.records import MetadataRecordError, decode_record
 from cluster.controller.records.schema import MetadataRecord
 from cluster.controller.records.system import (
@@ -80,14 +80,26 @@ class MetadataImage:
         self.provenance = MetadataProvenance(batch.last_offset, batch.epoch, batch.timestamp_ms)
 
     def load(self, snapshot: Snapshot) -> None:
-        """Become what a snapshot holds: what it lacks is gone. Raises ReplayError."""
+        """Become what a snapshot holds, at once. Raises ReplayError."""
+        reading = self.begin_load(snapshot)
+        while not reading.read(RECORDS_PER_SLICE):
+            pass
+        self.finish_load(snapshot, reading)
+
+    def begin_load(self, snapshot: Snapshot) -> ImageReading:
+        """Begin to read a snapshot beside what is held still. Raises ReplayError."""
         offset = snapshot.id.offset - 1
         if offset < self.offset:
             raise ReplayError(f"a snapshot up to {offset} after {self.offset}")
-        replace_state(self.state, read_image(snapshot.values()))
+        return ImageReading(snapshot.values())
+
+    def finish_load(self, snapshot: Snapshot, reading: ImageReading) -> None:
+        """Become what was read of a snapshot, to its end: what it lacks is gone."""
+        assert snapshot.id.offset > self.offset, "the image moved while a snapshot was read"
+        replace_state(self.state, reading.state)
         self._transaction = None
         self.provenance = MetadataProvenance(
-            offset, snapshot.id.epoch, snapshot.last_contained_log_timestamp_ms
+            snapshot.id.offset - 1, snapshot.id.epoch, snapshot.last_contained_log_timestamp_ms
         )
         if self.on_partition is not None:
             for key in self.state.partitions.keys():  # noqa: SIM118 - a StateMap is no dict

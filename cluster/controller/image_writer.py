@@ -10,6 +10,7 @@ from __future__ import annotations
 import copy
 from collections.abc import Iterable, Iterator
 from dataclasses import fields
+from itertools import islice
 from typing import Any, TypeVar
 
 from cluster.controller.records import MetadataRecord, MetadataRecordError, decode_record
@@ -27,10 +28,13 @@ from cluster.controller.state import (
     committed_state,
 )
 from cluster.controller.timeline import CommittedMap
+from cluster.log.records import CorruptBatchError
 
 V = TypeVar("V")
 
 METADATA_VERSION = "metadata.version"
+RECORDS_PER_SLICE = 512
+"""Records of one batch of a snapshot, and of one turn of the node's task."""
 NO_BROKER = -1
 
 
@@ -45,7 +49,7 @@ def frozen_copy(state: MetadataState) -> MetadataState:
 def replace_state(state: MetadataState, by: MetadataState) -> None:
     """Let a committed state hold what another does, and nothing else, in its own maps.
 
-    Overlays of the state see the new content.
+    Overlays of the state see the new content. The other is not to be used again.
     """
     for field in fields(state):
         _committed(state, field.name).replace_by(_committed(by, field.name))
@@ -59,14 +63,33 @@ def _committed(state: MetadataState, name: str) -> CommittedMap[object, object]:
 
 def read_image(values: Iterable[bytes]) -> MetadataState:
     """Build a state from a snapshot's records. Raises ReplayError."""
-    state = committed_state()
-    for number, value in enumerate(values):
+    reading = ImageReading(values)
+    while not reading.read(RECORDS_PER_SLICE):
+        pass
+    return reading.state
+
+
+class ImageReading:
+    """A state that is being built from a snapshot's records, some of them at a time."""
+
+    def __init__(self, values: Iterable[bytes]) -> None:
+        self.state = committed_state()
+        self._values = iter(values)
+        self._count = 0
+
+    def read(self, records: int) -> bool:
+        """Take so many more records; tells whether that was the rest. Raises ReplayError."""
+        taken = 0
         try:
-            record, _ = decode_record(value)
-            replay(state, record)
-        except (MetadataRecordError, ReplayError) as error:
-            raise ReplayError(f"metadata record {number} of the snapshot: {error}") from error
-    return state
+            for value in islice(self._values, records):
+                record, _ = decode_record(value)
+                replay(self.state, record)
+                taken += 1
+        except (MetadataRecordError, ReplayError, CorruptBatchError) as error:
+            message = f"metadata record {self._count + taken} of the snapshot: {error}"
+            raise ReplayError(message) from error
+        self._count += taken
+        return taken < records
 
 
 def image_records(state: MetadataState) -> Iterator[MetadataRecord]:

@@ -1,15 +1,16 @@
 """What becomes of partitions when a broker comes, goes or dies (ReplicationControlManager).
 
-Every function returns records and changes nothing. A broker that leaves (fenced, shutting down,
-restarted) is taken out of every ISR before the record that says so; one that was unfenced may lead
-again from the same batch on. Each looks through all partitions: O(partitions).
+Every function yields records, made while they are drawn, and changes nothing. A broker that leaves
+(fenced, shutting down, restarted) is taken out of every ISR before the record that says so; one
+that was unfenced may lead again from that record on. Each looks at the partitions that the broker
+holds, or that have no leader, and at no others.
 """
 
 from __future__ import annotations
 
 import dataclasses
 import uuid
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Iterator
 
 from cluster.controller.feature_levels import is_elr_enabled
 from cluster.controller.partition_change import Election, PartitionChangeBuilder
@@ -18,16 +19,17 @@ from cluster.controller.records.broker import (
     BrokerRegistrationChangeRecord,
     UnregisterBrokerRecord,
 )
-from cluster.controller.records.topic import NO_LEADER
 from cluster.controller.registrations import (
     default_directory,
     has_online_replica,
     is_active,
     is_online_directory,
-    partitions,
+    partitions_marked,
     replica_directory,
 )
 from cluster.controller.state import (
+    IMBALANCED,
+    LEADERLESS,
     BrokerRegistration,
     ConfigResource,
     MetadataState,
@@ -100,8 +102,8 @@ def leader_and_isr_updates(
     remove: int = NO_BROKER,
     add: int = NO_BROKER,
     unclean: int = NO_BROKER,
-) -> list[MetadataRecord]:
-    """Return the changes of partitions when brokers go or come (generateLeaderAndIsrUpdates).
+) -> Iterator[MetadataRecord]:
+    """Yield the changes of partitions when brokers go or come (generateLeaderAndIsrUpdates).
 
     `remove` and `unclean` leave every ISR and cannot lead, `unclean` leaves the ELR as well; `add`
     may lead although it is still fenced.
@@ -111,7 +113,6 @@ def leader_and_isr_updates(
     def is_acceptable(replica: int) -> bool:
         return replica not in gone and (replica == add or is_active(state, replica))
 
-    records: list[MetadataRecord] = []
     for key, partition in among:
         change = builder(
             state,
@@ -122,60 +123,56 @@ def leader_and_isr_updates(
             unclean_shutdown=frozenset({unclean} - {NO_BROKER}),
         ).build()
         if change is not None:
-            records.append(change)
-    return records
+            yield change
 
 
 def _in_sync(state: MetadataState, broker_id: int) -> Partitions:
-    return ((key, one) for key, one in partitions(state) if broker_id in one.isr)
+    held = partitions_marked(state, broker_id)
+    return ((key, one) for key, one in held if broker_id in one.isr)
 
 
-def broker_fenced(state: MetadataState, broker: BrokerRegistration) -> list[MetadataRecord]:
+def _in_sync_or_eligible(state: MetadataState, broker_id: int) -> Partitions:
+    held = partitions_marked(state, broker_id)
+    return ((key, one) for key, one in held if broker_id in (*one.isr, *one.elr))
+
+
+def broker_fenced(state: MetadataState, broker: BrokerRegistration) -> Iterator[MetadataRecord]:
     """Fence a broker that is not fenced."""
     assert not broker.fenced, f"broker {broker.id} is fenced already"
-    records = leader_and_isr_updates(state, _in_sync(state, broker.id), remove=broker.id)
-    change = BrokerRegistrationChangeRecord(
-        broker_id=broker.id, broker_epoch=broker.epoch, fenced=1
-    )
-    return [*records, change]
+    yield from leader_and_isr_updates(state, _in_sync(state, broker.id), remove=broker.id)
+    yield BrokerRegistrationChangeRecord(broker_id=broker.id, broker_epoch=broker.epoch, fenced=1)
 
 
-def broker_unfenced(state: MetadataState, broker: BrokerRegistration) -> list[MetadataRecord]:
+def broker_unfenced(state: MetadataState, broker: BrokerRegistration) -> Iterator[MetadataRecord]:
     """Unfence a broker, and let it lead what nobody leads."""
-    change = BrokerRegistrationChangeRecord(
-        broker_id=broker.id, broker_epoch=broker.epoch, fenced=-1
-    )
-    leaderless = ((key, one) for key, one in partitions(state) if one.leader == NO_LEADER)
-    return [change, *leader_and_isr_updates(state, leaderless, add=broker.id)]
+    yield BrokerRegistrationChangeRecord(broker_id=broker.id, broker_epoch=broker.epoch, fenced=-1)
+    yield from leader_and_isr_updates(state, partitions_marked(state, LEADERLESS), add=broker.id)
 
 
-def broker_shutting_down(state: MetadataState, broker: BrokerRegistration) -> list[MetadataRecord]:
+def broker_shutting_down(
+    state: MetadataState, broker: BrokerRegistration
+) -> Iterator[MetadataRecord]:
     """Begin or go on with a controlled shutdown: it leads nothing and is in sync nowhere.
 
     But for the ISR whose last member it is (without ELR): that partition has no leader from now on.
     """
-    records: list[MetadataRecord] = []
     if not broker.in_controlled_shutdown:
-        records.append(
-            BrokerRegistrationChangeRecord(
-                broker_id=broker.id, broker_epoch=broker.epoch, in_controlled_shutdown=1
-            )
+        yield BrokerRegistrationChangeRecord(
+            broker_id=broker.id, broker_epoch=broker.epoch, in_controlled_shutdown=1
         )
-    return [
-        *records,
-        *leader_and_isr_updates(state, _in_sync(state, broker.id), remove=broker.id),
-    ]
+    yield from leader_and_isr_updates(state, _in_sync(state, broker.id), remove=broker.id)
 
 
-def broker_restarted(state: MetadataState, broker_id: int, *, clean: bool) -> list[MetadataRecord]:
+def broker_restarted(
+    state: MetadataState, broker_id: int, *, clean: bool
+) -> Iterator[MetadataRecord]:
     """Take a broker that registers as a new incarnation out of every ISR.
 
     An unclean shutdown may have lost what it had not flushed: it leaves the ELR too (KIP-966).
     """
     if clean or not is_elr_enabled(state):
         return leader_and_isr_updates(state, _in_sync(state, broker_id), remove=broker_id)
-    held = ((key, one) for key, one in partitions(state) if broker_id in (*one.isr, *one.elr))
-    return leader_and_isr_updates(state, held, unclean=broker_id)
+    return leader_and_isr_updates(state, _in_sync_or_eligible(state, broker_id), unclean=broker_id)
 
 
 def replica_assigned(
@@ -221,7 +218,7 @@ def _with_directory(
 
 def directories_offline(
     state: MetadataState, broker: BrokerRegistration, offline: frozenset[uuid.UUID | None]
-) -> list[MetadataRecord]:
+) -> Iterator[MetadataRecord]:
     """Take a broker out of the ISRs of what it holds in directories that went offline (KIP-858)."""
     held = (
         (key, one)
@@ -231,29 +228,28 @@ def directories_offline(
     return leader_and_isr_updates(state, held, remove=broker.id)
 
 
-def broker_unregistered(state: MetadataState, broker: BrokerRegistration) -> list[MetadataRecord]:
+def broker_unregistered(
+    state: MetadataState, broker: BrokerRegistration
+) -> Iterator[MetadataRecord]:
     """Take a broker out of the cluster; its replicas stay assigned to it."""
-    held = ((key, one) for key, one in partitions(state) if broker.id in (*one.isr, *one.elr))
-    records = leader_and_isr_updates(state, held, unclean=broker.id)
-    return [*records, UnregisterBrokerRecord(broker_id=broker.id, broker_epoch=broker.epoch)]
+    held = _in_sync_or_eligible(state, broker.id)
+    yield from leader_and_isr_updates(state, held, unclean=broker.id)
+    yield UnregisterBrokerRecord(broker_id=broker.id, broker_epoch=broker.epoch)
 
 
 def preferred_elections(state: MetadataState) -> list[MetadataRecord]:
     """Give leadership back to first replicas that may lead (auto.leader.rebalance.enable)."""
     imbalanced = (
         (key, one)
-        for key, one in partitions(state)
-        if one.leader != one.replicas[0]
-        and one.replicas[0] in one.isr
-        and is_active(state, one.replicas[0])
+        for key, one in partitions_marked(state, IMBALANCED)
+        if one.replicas[0] in one.isr and is_active(state, one.replicas[0])
     )
     return _elect(state, imbalanced, {"election": Election.PREFERRED})
 
 
 def unclean_elections(state: MetadataState) -> list[MetadataRecord]:
     """Elect a leader for what has none, where the topic allows an unclean one."""
-    leaderless = ((key, one) for key, one in partitions(state) if one.leader == NO_LEADER)
-    return _elect(state, leaderless, {})
+    return _elect(state, partitions_marked(state, LEADERLESS), {})
 
 
 def _elect(

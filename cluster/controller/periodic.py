@@ -7,7 +7,7 @@ only while brokers are registered: a static cluster has nothing to fence and nob
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from typing import Final
 
@@ -20,7 +20,7 @@ from cluster.ports import Clock, Timer
 ELECTION_INTERVAL_MS: Final = 300_000.0
 """leader.imbalance.check.interval.seconds, and how often unclean elections are tried."""
 
-Generate = Callable[[MetadataState], Sequence[MetadataRecord]]
+Generate = Callable[[MetadataState], Iterable[MetadataRecord]]
 Append = Callable[[Generate, Callable[[int], None]], None]
 """(records of a state, told how many were appended) -> one event; neither when not active."""
 
@@ -74,6 +74,6 @@ class PeriodicTasks:
 
         self._append(self._tasks[number].generate, done)
 
-    def _fence_stale_broker(self, state: MetadataState) -> Sequence[MetadataRecord]:
+    def _fence_stale_broker(self, state: MetadataState) -> Iterable[MetadataRecord]:
         broker = self._heartbeats.stale_broker(state)
         return () if broker is None else broker_fenced(state, broker)

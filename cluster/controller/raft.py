@@ -26,6 +26,10 @@ class Raft(Protocol):
         """The offset below which everything is committed; None when not known."""
 
     @property
+    def told_high_watermark(self) -> int | None:
+        """The newest high watermark that a leader told, this node if it leads; None before."""
+
+    @property
     def next_append_offset(self) -> int | None:
         """The offset of what is appended next, None when this node does not lead."""
 

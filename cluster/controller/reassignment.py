@@ -18,14 +18,9 @@ from cluster.controller.cluster_info import ClusterInfo
 from cluster.controller.leadership import builder, is_unclean_election_enabled
 from cluster.controller.partition_change import RECOVERING, Election
 from cluster.controller.records import MetadataRecord
-from cluster.controller.registrations import (
-    broker_ids,
-    has_online_replica,
-    is_acceptable,
-    partitions,
-)
+from cluster.controller.registrations import broker_ids, has_online_replica, is_acceptable
 from cluster.controller.result import NO_ERROR, ApiError, ControllerResult
-from cluster.controller.state import MetadataState, PartitionRegistration
+from cluster.controller.state import REASSIGNING, MetadataState, PartitionRegistration
 from cluster.errors import ErrorCode
 from cluster.protocol.messages import (
     NO_THROTTLE,
@@ -203,7 +198,7 @@ def list_partition_reassignments(
     """Return what is under way of the partitions asked for, of all when `topics` is null."""
     found: dict[str, list[OngoingPartitionReassignment]] = {}
     if request.topics is None:
-        keys = [key for key, _ in partitions(state)]
+        keys = state.partitions.marked(REASSIGNING)
     else:
         keys = [
             (topic_id, int(index))

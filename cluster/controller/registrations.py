@@ -127,9 +127,19 @@ def partitions(state: MetadataState) -> Iterator[tuple[PartitionKey, PartitionRe
         yield key, partition
 
 
+def partitions_marked(
+    state: MetadataState, mark: int | str
+) -> Iterator[tuple[PartitionKey, PartitionRegistration]]:
+    """Yield the partitions that a broker holds, or that bear another mark (`partition_marks`)."""
+    for key in state.partitions.marked(mark):
+        partition = state.partitions.get(key)
+        assert partition is not None
+        yield key, partition
+
+
 def has_leaderships(state: MetadataState, broker_id: int) -> bool:
     """Tell whether a broker leads any partition."""
-    return any(partition.leader == broker_id for _, partition in partitions(state))
+    return any(one.leader == broker_id for _, one in partitions_marked(state, broker_id))
 
 
 def client_endpoints(

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from typing import Generic, Protocol, TypeVar
 
@@ -45,6 +45,10 @@ class ApiError:
 NO_ERROR = ApiError(ErrorCode.none)
 
 
+RecordOrMaker = MetadataRecord | Callable[[int], MetadataRecord]
+"""A record; or what makes one that must tell its own offset."""
+
+
 @dataclass(frozen=True, slots=True)
 class ControllerResult(Generic[R_co]):
     """Records to append as one batch, and the response that is due once they are committed.
@@ -53,12 +57,15 @@ class ControllerResult(Generic[R_co]):
     it may have seen is committed.
     """
 
-    records: tuple[MetadataRecord, ...]
+    records: Iterable[RecordOrMaker]
     response: R_co
     is_atomic: bool = True
-    """Whether the records must be one batch; else many of them become several."""
+    """Whether the records must be one batch; else many of them become several, each in a turn of
+    the node's task: then they are drawn as they are appended, and each part sees the one before."""
     appended: Callable[[int], None] | None = None
     """Told the last offset once the records are appended, before they are committed."""
+    response_at: Callable[[int], R_co] | None = None
+    """Takes the place of `response` where that tells of the last offset."""
 
 
 class ErrorResponse(Protocol[R_co]):

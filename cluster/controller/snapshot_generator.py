@@ -17,14 +17,11 @@ from itertools import islice
 from typing import Protocol
 
 from cluster.controller.image import MetadataImage
-from cluster.controller.image_writer import frozen_copy, image_records
+from cluster.controller.image_writer import RECORDS_PER_SLICE, frozen_copy, image_records
 from cluster.controller.records import MetadataRecord, encode_record
 from cluster.kraft.types import CommittedBatch
 from cluster.log.types import OffsetAndEpoch
 from cluster.ports import Clock
-
-RECORDS_PER_SLICE = 512
-"""Records of one batch, and of one turn of the node's task."""
 
 
 class Writer(Protocol):

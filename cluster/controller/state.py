@@ -12,11 +12,13 @@ import uuid
 from dataclasses import dataclass
 from typing import NamedTuple
 
+from cluster.controller.indexed import IndexedMap, IndexedTimelineMap, MarkedMap
 from cluster.controller.records.broker import (
     RecordEndpoint,
     RecordFeature,
     RegisterControllerRecord,
 )
+from cluster.controller.records.topic import NO_LEADER
 from cluster.controller.timeline import AppendOffset, CommittedMap, StateMap, TimelineMap
 
 UNASSIGNED_DIRECTORY = uuid.UUID(int=0)
@@ -70,6 +72,30 @@ class PartitionRegistration:
     last_known_elr: tuple[int, ...] = ()
 
 
+LEADERLESS = "leaderless"
+IMBALANCED = "imbalanced"
+REASSIGNING = "reassigning"
+
+
+def partition_marks(partition: PartitionRegistration) -> tuple[int | str, ...]:
+    """Return what a partition is found by, without a look at all the others.
+
+    The id of every broker that holds it, in sync or not; LEADERLESS when nobody leads it,
+    IMBALANCED when not its preferred leader does, REASSIGNING when its replicas are moving.
+    """
+    holders: tuple[int | str, ...] = partition.replicas
+    others = {*partition.isr, *partition.elr}.difference(holders)
+    if others or len(set(holders)) != len(holders):
+        holders = tuple(dict.fromkeys((*holders, *partition.isr, *partition.elr)))
+    if partition.leader == NO_LEADER:
+        holders = (*holders, LEADERLESS)
+    if not partition.replicas or partition.leader != partition.replicas[0]:
+        holders = (*holders, IMBALANCED)
+    if partition.adding_replicas or partition.removing_replicas:
+        holders = (*holders, REASSIGNING)
+    return holders
+
+
 @dataclass(frozen=True, slots=True)
 class BrokerRegistration:
     """A registered broker."""
@@ -100,7 +126,7 @@ class MetadataState:
     topic_names: StateMap[str, uuid.UUID]
     similar_names: StateMap[str, str]
     """Topic name with '.' replaced by '_' -> the name that was created."""
-    partitions: StateMap[PartitionKey, PartitionRegistration]
+    partitions: MarkedMap[PartitionKey, PartitionRegistration]
     configs: StateMap[ConfigKey, str]
     config_names: StateMap[ConfigResource, tuple[str, ...]]
     """The names that a resource has set, oldest first."""
@@ -140,7 +166,7 @@ def committed_state() -> MetadataState:
         topics=CommittedMap(),
         topic_names=CommittedMap(),
         similar_names=CommittedMap(),
-        partitions=CommittedMap(),
+        partitions=IndexedMap(partition_marks),
         configs=CommittedMap(),
         config_names=CommittedMap(),
         brokers=CommittedMap(),
@@ -151,12 +177,14 @@ def committed_state() -> MetadataState:
 
 
 def overlay_state(base: MetadataState, offset: AppendOffset) -> MetadataState:
-    """Return a state that sees `base` through uncommitted writes."""
+    """Return a state that sees the committed `base` through uncommitted writes."""
+    partitions = base.partitions
+    assert isinstance(partitions, IndexedMap), "an overlay lies over what is committed"
     return MetadataState(
         topics=TimelineMap(base.topics, offset),
         topic_names=TimelineMap(base.topic_names, offset),
         similar_names=TimelineMap(base.similar_names, offset),
-        partitions=TimelineMap(base.partitions, offset),
+        partitions=IndexedTimelineMap(partitions, offset),
         configs=TimelineMap(base.configs, offset),
         config_names=TimelineMap(base.config_names, offset),
         brokers=TimelineMap(base.brokers, offset),

@@ -13,7 +13,7 @@ a key with the offset of the record that wrote it, and forgets it when that offs
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator, Mapping
 from typing import Generic, Protocol, TypeVar
 
 K = TypeVar("K")
@@ -39,13 +39,53 @@ class StateMap(Protocol[K, V]):
         """Yield all keys, in an order that is the same on every replay of the same records."""
 
 
-class CommittedMap(Generic[K, V]):
-    """A plain map: the committed moment."""
+class MapDelta(Generic[K, V]):
+    """What became of a committed map since somebody last took its changes.
 
-    __slots__ = ("_entries",)
+    Values after are the map's own: a delta is to be read before the map changes again.
+    """
+
+    __slots__ = ("_after", "_recorded", "_replaced")
+
+    def __init__(
+        self, recorded: Mapping[K, V | None], replaced: Mapping[K, V] | None, after: Mapping[K, V]
+    ) -> None:
+        """Take what written keys held before; or all that made way for another content since."""
+        self._recorded = recorded
+        self._replaced = replaced
+        self._after = after
+
+    def before(self, key: K) -> V | None:
+        """Return the value that a key had, None for none."""
+        if self._replaced is not None:
+            return self._replaced.get(key)
+        return self._recorded[key] if key in self._recorded else self._after.get(key)
+
+    def after(self, key: K) -> V | None:
+        """Return the value that a key has now, None for none."""
+        return self._after.get(key)
+
+    def keys(self) -> Iterator[K]:
+        """Yield the keys whose value differs. O(all) after a replacement, else O(written)."""
+        if self._replaced is None:
+            candidates: Iterable[K] = self._recorded
+        else:
+            candidates = dict.fromkeys((*self._after, *self._replaced))
+        for key in candidates:
+            if self.before(key) != self.after(key):
+                yield key
+
+
+class CommittedMap(Generic[K, V]):
+    """A plain map: the committed moment. It tells what changed in it, once asked to."""
+
+    __slots__ = ("_before", "_entries", "_replaced")
 
     def __init__(self) -> None:
         self._entries: dict[K, V] = {}
+        self._before: dict[K, V | None] | None = None
+        """What keys held before they were written; None until somebody asks for changes."""
+        self._replaced: dict[K, V] | None = None
 
     def get(self, key: K) -> V | None:
         """Return the value, or None when there is none."""
@@ -53,11 +93,15 @@ class CommittedMap(Generic[K, V]):
 
     def put(self, key: K, value: V) -> None:
         """Set the value of a key."""
+        if self._before is not None and key not in self._before:
+            self._before[key] = self._entries.get(key)
         self._entries[key] = value
 
     def remove(self, key: K) -> None:
         """Forget a key; no error when it is absent."""
-        self._entries.pop(key, None)
+        value = self._entries.pop(key, None)
+        if self._before is not None and key not in self._before:
+            self._before[key] = value
 
     def keys(self) -> Iterator[K]:
         """Yield all keys, oldest first."""
@@ -65,16 +109,37 @@ class CommittedMap(Generic[K, V]):
 
     def __copy__(self) -> CommittedMap[K, V]:
         """Return another map with the same entries."""
-        copied: CommittedMap[K, V] = CommittedMap()
+        copied = type(self).__new__(type(self))
+        CommittedMap.__init__(copied)
         copied._entries = dict(self._entries)
         return copied
 
     def replace_by(self, other: CommittedMap[K, V]) -> None:
-        """Hold what another map holds, and nothing else."""
-        self._entries = dict(other._entries)
+        """Take over what another map holds, and nothing else: that one is not to be used again."""
+        if self._before is not None and self._replaced is None:
+            for key, value in self._before.items():  # what the replaced content was before that
+                _put_or_remove(self._entries, key, value)
+            self._before, self._replaced = {}, self._entries
+        self._entries = other._entries
+
+    def take_delta(self) -> MapDelta[K, V]:
+        """Return what changed since the last call; the first time, all there is."""
+        if self._before is None:
+            delta: MapDelta[K, V] = MapDelta({}, {}, self._entries)
+        else:
+            delta = MapDelta(self._before, self._replaced, self._entries)
+        self._before, self._replaced = {}, None
+        return delta
 
     def __len__(self) -> int:
         return len(self._entries)
+
+
+def _put_or_remove(entries: dict[K, V], key: K, value: V | None) -> None:
+    if value is None:
+        entries.pop(key, None)
+    else:
+        entries[key] = value
 
 
 class AppendOffset:

@@ -166,6 +166,11 @@ class RaftClient:
         """Exclusive end of what is known to be committed."""
         return self._core.high_watermark
 
+    @property
+    def told_high_watermark(self) -> int | None:
+        """The newest one that a leader told, beyond this replica's log end too; None before."""
+        return self._core.told_high_watermark
+
     def leader_endpoint(self) -> Endpoint | None:
         """Controller listener of the known leader."""
         return self._core.known_leader_endpoint
@@ -173,7 +178,7 @@ class RaftClient:
     def register(self, listener: RaftListener) -> None:
         """Attach a state machine; call before `start`. It is fed everything from offset 0 on."""
         assert not self._started
-        self._core.listeners.append(ListenerContext(listener, 0))
+        self._core.listeners.append(ListenerContext(listener, 0, self._core.feed_later))
 
     def create_snapshot(
         self, snapshot_id: OffsetAndEpoch, last_contained_log_timestamp_ms: int

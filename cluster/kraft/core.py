@@ -97,6 +97,8 @@ class RaftCore:
         self.readers: list[Reader] = []
         self.latest_read = 0
         self.shutting_down = False
+        self.told_high_watermark: int | None = None
+        """The newest that a leader told; this replica's log may not reach it yet."""
         self.is_installing_snapshot = False
         """A downloaded snapshot is being renamed; then the log is dropped for it."""
 
@@ -329,6 +331,7 @@ class RaftCore:
             role="leader",
             replicas=leader.replica_offsets(),
         )
+        self.hear_high_watermark(offset)
         self.log.update_high_watermark(offset)
         if not leader.is_voter and self.log.control.voters_offset < offset:
             # Its own removal is committed: by the new voters, who go on without it.
@@ -336,6 +339,10 @@ class RaftCore:
         self.fetch_purgatory.reach_all()
         self.append_purgatory.reach(offset)
         self.feed_listeners()
+
+    def hear_high_watermark(self, offset: int) -> None:
+        """Note what a leader tells; the high watermarks of one quorum only grow."""
+        self.told_high_watermark = max(offset, self.told_high_watermark or 0)
 
     def follower_high_watermark_moved(self, offset: int) -> None:
         """Take over the leader's high watermark as far as this log reaches."""
@@ -408,11 +415,15 @@ class RaftCore:
 
     # -- state machines --------------------------------------------------------------------------
 
-    def feed_listeners(self) -> None:
+    def feed_listeners(self, *, in_turn: bool = False) -> None:
         """Hand committed batches to the state machines, then the leadership that they imply."""
         for context in self.listeners:
-            context.feed(self.log)
+            context.feed(self.log, in_turn=in_turn)
         self.notify_leader()
+
+    def feed_later(self) -> None:
+        """Hand over more in a turn of its own."""
+        self.clock.call_later(0, lambda: self.submit(lambda: self.feed_listeners(in_turn=True)))
 
     def notify_leader(self) -> None:
         """Tell state machines who leads; of this node itself only past the epoch's start."""

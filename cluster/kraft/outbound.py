@@ -365,6 +365,7 @@ class OutboundRequests:
         if agrees and response.high_watermark >= 0:
             # Only once the log agrees with the leader's: what lay above the divergence was never
             # committed (KAFKA-14704).
+            core.hear_high_watermark(response.high_watermark)
             core.follower_high_watermark_moved(min(core.log.end_offset, response.high_watermark))
 
     def _append(self, records: bytes, state: Follower) -> bool:

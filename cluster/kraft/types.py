@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Protocol
 
@@ -53,10 +53,12 @@ class RaftListener(Protocol):
     def handle_commit(self, batches: Sequence[CommittedBatch]) -> None:
         """Take committed batches: in offset order, each exactly once, control batches included."""
 
-    def handle_load_snapshot(self, snapshot: Snapshot) -> None:
+    def handle_load_snapshot(self, snapshot: Snapshot, done: Callable[[], None]) -> None:
         """Replace all state by a snapshot's: what it lacks is gone (KAFKA-14894).
 
-        The next batch begins at its id's offset. Never called while this node's epoch is claimed.
+        `done` may be called at once or, as a load takes long, in a turn to come; only then is more
+        given. The next batch begins at the id's offset. Never called while this node's epoch is
+        claimed.
         """
 
     def handle_leader_change(self, leader: LeaderAndEpoch) -> None:

@@ -116,6 +116,10 @@ class FakeRaft:
         return self.log[self.committed - 1].last_offset + 1 if self.committed else None
 
     @property
+    def told_high_watermark(self):
+        return self.high_watermark
+
+    @property
     def end_offset(self):
         return self.log[-1].last_offset + 1 if self.log else 0
 

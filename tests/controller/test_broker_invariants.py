@@ -18,6 +18,7 @@ from cluster.controller.state import NEXT_PRODUCER_ID
 from cluster.errors import ErrorCode
 from tests.controller.brokers import ELR, Brokers, allocate, alter_isr, unregister, update
 from tests.controller.fakes import alter
+from tests.controller.indexes import check_index
 
 IDS = (1, 2, 3)
 brokers = st.sampled_from(IDS)
@@ -175,6 +176,7 @@ class Lives(RuleBasedStateMachine):
         node = self.cluster.node
         node.raft.commit()
         check_state(self.cluster.state)
+        check_index(self.cluster.state)
         assert node.controller.speculative.is_empty
         for key, one in partitions(self.cluster.state):
             epochs = (one.leader_epoch, one.partition_epoch)

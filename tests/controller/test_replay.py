@@ -33,6 +33,7 @@ from cluster.controller.replay import replay
 from cluster.controller.speculative import SpeculativeState
 from cluster.controller.state import NEXT_PRODUCER_ID, ReplayError, committed_state
 from tests.controller.fakes import Node, alter, creatable, create, delete
+from tests.controller.indexes import check_index
 from tests.controller.test_topics import grow
 
 A, B = uuid.UUID(int=10), uuid.UUID(int=11)
@@ -280,6 +281,8 @@ def test_overlay_and_image_always_equal_a_replay_of_the_log(sequence):
         # The leader sees its whole log, everybody else what is committed.
         newest = from_scratch(raft.log) if controller.is_active else committed
         assert content(controller.speculative.state) == content(newest.state)
+        check_index(controller.image.state)
+        check_index(controller.speculative.state)
     for ack in node.traced("ack"):
         assert ack["offset"] < ack["high_watermark"]
     node.raft.commit()

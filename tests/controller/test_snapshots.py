@@ -206,12 +206,13 @@ def test_a_snapshot_with_a_record_that_does_not_fit_changes_nothing():
 def test_an_active_controller_never_loads_a_snapshot():
     node = active()
     with pytest.raises(IllegalStateError, match="while this node may append"):
-        node.controller.handle_load_snapshot(snapshot_of(offset=10_000))
+        node.controller.handle_load_snapshot(snapshot_of(offset=10_000), lambda: None)
 
 
 def test_after_a_load_the_next_batch_follows():
     node = Node()
-    node.controller.handle_load_snapshot(snapshot_of(TopicRecord(name="a", topic_id=IDS[0])))
+    snapshot = snapshot_of(TopicRecord(name="a", topic_id=IDS[0]))
+    node.controller.handle_load_snapshot(snapshot, lambda: None)
     removal = encode_record(RemoveTopicRecord(topic_id=IDS[0]))
     node.controller.handle_commit([CommittedBatch(100, 100, 3, 5, 10, (removal,))])
     assert node.controller.image.state.topic_by_name("a") is None

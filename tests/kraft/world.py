@@ -54,7 +54,7 @@ class Listener:
             self.values += [(batch.base_offset + i, v) for i, v in enumerate(batch.records)]
             self.next_offset = batch.last_offset + 1
 
-    def handle_load_snapshot(self, snapshot) -> None:
+    def handle_load_snapshot(self, snapshot, done) -> None:
         assert snapshot.id.offset > self.next_offset
         self.values = [
             (int(offset), value)
@@ -62,6 +62,7 @@ class Listener:
         ]
         self.next_offset = snapshot.id.offset
         self.loaded.append(snapshot.id)
+        done()
 
     def handle_leader_change(self, leader: LeaderAndEpoch) -> None:
         self.leaders.append(leader)

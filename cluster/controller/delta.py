@@ -1,0 +1,91 @@
+"""What changed between two published images (MetadataDelta), and what that asks of one broker.
+
+Kafka replays a batch into a delta and makes the next image from it. Here the image's maps note what
+they held before, so a delta costs what was written; after a snapshot it costs a comparison of both
+contents, for the maps that somebody looks at.
+"""
+
+from __future__ import annotations
+
+import uuid
+from dataclasses import dataclass
+
+from cluster.controller.records.broker import RegisterControllerRecord
+from cluster.controller.state import (
+    BrokerRegistration,
+    ConfigKey,
+    MetadataState,
+    PartitionKey,
+    PartitionRegistration,
+    TopicImage,
+)
+from cluster.controller.timeline import CommittedMap, K, MapDelta, StateMap, V
+
+
+@dataclass(frozen=True, slots=True)
+class MetadataDelta:
+    """Changes, map by map. To be read by publishers while they are told of it, not later."""
+
+    topics: MapDelta[uuid.UUID, TopicImage]
+    partitions: MapDelta[PartitionKey, PartitionRegistration]
+    configs: MapDelta[ConfigKey, str]
+    brokers: MapDelta[int, BrokerRegistration]
+    controllers: MapDelta[int, RegisterControllerRecord]
+    features: MapDelta[str, int]
+    producer_ids: MapDelta[str, int]
+
+
+def take_delta(state: MetadataState) -> MetadataDelta:
+    """Return what changed in a committed state since the last call; the first time, all of it."""
+    return MetadataDelta(
+        topics=_taken(state.topics),
+        partitions=_taken(state.partitions),
+        configs=_taken(state.configs),
+        brokers=_taken(state.brokers),
+        controllers=_taken(state.controllers),
+        features=_taken(state.features),
+        producer_ids=_taken(state.producer_ids),
+    )
+
+
+def _taken(state_map: StateMap[K, V]) -> MapDelta[K, V]:
+    assert isinstance(state_map, CommittedMap), "only what is committed is published"
+    return state_map.take_delta()
+
+
+@dataclass(frozen=True, slots=True)
+class LocalReplicaChanges:
+    """What a delta asks of one broker (TopicsDelta.localChanges); all in the delta's order."""
+
+    deletes: tuple[PartitionKey, ...]
+    """It held them and does so no longer: removed with their topic, or reassigned."""
+    leaders: dict[PartitionKey, PartitionRegistration]
+    """It leads them, and something about them is new."""
+    elected_leaders: tuple[PartitionKey, ...]
+    """Those of `leaders` that it did not lead before, or led in an earlier epoch."""
+    followers: dict[PartitionKey, PartitionRegistration]
+    """It holds them, somebody else or nobody leads, and something about them is new."""
+
+
+def local_changes(delta: MetadataDelta, broker_id: int) -> LocalReplicaChanges:
+    """Sort a delta's partitions by what they mean to a broker."""
+    deletes: list[PartitionKey] = []
+    elected: list[PartitionKey] = []
+    leaders: dict[PartitionKey, PartitionRegistration] = {}
+    followers: dict[PartitionKey, PartitionRegistration] = {}
+    for key in delta.partitions.keys():  # noqa: SIM118 - a MapDelta is no dict
+        before, after = delta.partitions.before(key), delta.partitions.after(key)
+        if after is None or broker_id not in after.replicas:
+            if before is not None and broker_id in before.replicas:
+                deletes.append(key)
+        elif after.leader == broker_id:
+            leaders[key] = after
+            if (
+                before is None
+                or before.leader != broker_id
+                or before.leader_epoch != after.leader_epoch
+            ):
+                elected.append(key)
+        else:
+            followers[key] = after
+    return LocalReplicaChanges(tuple(deletes), leaders, tuple(elected), followers)

@@ -1,0 +1,26 @@
+"""The index of partitions, found again from scratch: the oracle of the one that is kept."""
+
+from cluster.controller.registrations import partitions
+from cluster.controller.state import partition_marks
+
+
+def searched(state):
+    """Every mark, with the partitions that bear it."""
+    found = {}
+    for key, one in partitions(state):
+        for mark in partition_marks(one):
+            found.setdefault(mark, set()).add(key)
+    return found
+
+
+def check_index(state, *others):
+    """The index knows of every mark what a search through all partitions finds, and no more.
+
+    `others`: states whose marks must be gone here, if no partition bears them.
+    """
+    found = searched(state)
+    marks = {mark for one in (state, *others) for mark in searched(one)}
+    for mark in marks | {1, 2, 3, "leaderless", "imbalanced", "reassigning"}:
+        told = state.partitions.marked(mark)
+        assert len(set(told)) == len(told)
+        assert set(told) == found.get(mark, set()), mark
