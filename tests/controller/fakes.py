@@ -217,6 +217,8 @@ class Node:
     def call(self, message, listener=CONTROLLER):
         """Send a request, commit and confirm, and return the only reply."""
         replies = self.send(message, listener)
+        while self.controller._queue.is_held:
+            self.clock.advance(0)
         self.raft.commit()
         self.raft.confirm()
         (reply,) = replies
