@@ -73,7 +73,8 @@ class Agent:
             **os.environ,
             # Where a preloaded library is looked for that is named without a folder.
             "LD_LIBRARY_PATH": os.path.join(folder, "code", "libfaketime/vendor/libfaketime/src"),
-            "PATH": os.path.join(folder, "bin") + os.pathsep + os.environ.get("PATH", os.defpath),
+            # The last two: users without privilege often have no path to nft, and sudo keeps theirs.
+            "PATH": os.pathsep.join((f"{folder}/bin", *os.get_exec_path(), "/usr/sbin", "/sbin")),
             RUN_LABEL: run,
             HARNESS_LABEL: f"{os.getpid()}:{own[1]}",
         }

@@ -80,7 +80,8 @@ def check_host(client: paramiko.SSHClient, entry: HostEntry, who: str, peer: str
     done = execute(client, f'{shlex.join(asked)} "$SSH_CONNECTION"')
     if done.exit_code != 0:
         told = done.stderr.decode(errors="replace").strip().splitlines()
-        raise BackendError(f"{who}: {told[-1] if told else 'its python does not run'}")
+        reason = told[-1] if told else "its python does not run"
+        raise BackendError(f"{who}: {reason}{_sudo_remedy(entry, reason)}")
     found: dict[str, Any] = json.loads(done.stdout)
     wanted = list(bundle.requirement())
     if found["runs"] != wanted:
@@ -93,6 +94,16 @@ def check_host(client: paramiko.SSHClient, entry: HostEntry, who: str, peer: str
     if not found["controller"]:
         raise BackendError(f"{who}: sshd does not tell where the harness comes from")
     return found
+
+
+def _sudo_remedy(entry: HostEntry, reason: str) -> str:
+    """Say what lets sudo work there, when it is sudo that refuses."""
+    if not entry.sudo or "sudo:" not in reason:
+        return ""
+    if "not found" in reason:
+        return "; there: apt install sudo"
+    rule = f"{entry.user} ALL=(root) NOPASSWD: ALL"
+    return f"; there, as root: echo '{rule}' > /etc/sudoers.d/kraftprobe"
 
 
 def agent_program() -> str:

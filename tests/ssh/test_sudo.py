@@ -1,0 +1,44 @@
+"""Hosts on which the harness's user has no privilege but what sudo lends."""
+
+import json
+import os
+from pathlib import Path
+
+import pytest
+
+from tests.ssh.test_campaigns import start
+from tests.ssh.test_hosts import refusal
+from tests.ssh.unprivileged import ALLOWED, USER, user_of_hosts, why_no_sudo
+
+pytestmark = pytest.mark.cluster
+
+
+@pytest.fixture(scope="module", autouse=True)
+def _sudo():
+    before = {name: (Path("/etc") / name).read_bytes() for name in ("passwd", "shadow", "group")}
+    if reason := why_no_sudo():
+        if os.environ.get("CI"):
+            pytest.fail(reason)
+        pytest.skip(reason)
+    yield
+    assert before == {name: (Path("/etc") / name).read_bytes() for name in before}
+
+
+@pytest.mark.spark
+def test_a_campaign_runs_as_a_user_who_may_use_sudo(lab):
+    with user_of_hosts(lab, ALLOWED) as changes:
+        process = start(lab, "sudo", lab.inventory("by_sudo.toml", **changes))
+        stdout, stderr = process.communicate(timeout=150)
+        assert process.returncode == 0, stdout + stderr
+        (run,) = (lab.folder / "runs/sudo").iterdir()
+        checks = json.loads((run / "results.json").read_text())["checks"]
+        assert checks[4]["statistics"]["faults_verified"] == {"kill": 1, "partition": 1}
+        assert lab.traces() == []
+
+
+def test_a_user_without_the_right_is_told_how_to_get_it(lab):
+    with user_of_hosts(lab, "") as changes:
+        line = refusal(lab, lab.inventory("no_right.toml", **changes))
+    assert f"({USER}@10.0.0.1:2200): sudo: a password is required" in line
+    assert f"{USER} ALL=(root) NOPASSWD: ALL" in line
+    assert "/etc/sudoers.d/kraftprobe" in line
