@@ -14,6 +14,7 @@ from typing import Any, Final, Literal
 
 from cluster.broker.assignments import AssignmentsConfig, AssignmentsManager
 from cluster.broker.lifecycle import BrokerLifecycleManager, LifecycleConfig
+from cluster.broker.publisher import BrokerMetadataPublisher
 from cluster.config import BROKER_ROLE, CONTROLLER_ROLE, NodeConfig
 from cluster.controller.apis import ControllerApis
 from cluster.controller.cluster_info import ClusterInfo
@@ -118,6 +119,10 @@ class Node:
         self._apis = ControllerApis(
             self.controller, self.raft, cluster_info(config, self.raft), seams.random
         )
+        self.publisher: BrokerMetadataPublisher | None = None
+        if BROKER_ROLE in config.process_roles:
+            self.publisher = BrokerMetadataPublisher(config.node_id)
+            self.controller.loader.install(self.publisher)
         self.lifecycle: BrokerLifecycleManager | None = None
         self.assignments: AssignmentsManager | None = None
         self.registration: ControllerRegistrationManager | None = None
@@ -131,7 +136,7 @@ class Node:
                 self._ask_controller,
                 lambda: self.controller.image.state,
             )
-        if BROKER_ROLE in config.process_roles and registers:
+        if self.publisher is not None and registers:
             self.lifecycle = BrokerLifecycleManager(
                 lifecycle_config(config, directory_id),
                 seams.clock,
@@ -142,7 +147,8 @@ class Node:
                 self.raft.fail,
             )
             self.assignments = self._assignments(seams, self.lifecycle, directory_id)
-            self.controller.image.on_partition = self.assignments.partition_changed
+            self.publisher.on_changes = self.assignments.changed
+            self.publisher.on_first = self.lifecycle.set_ready_to_unfence
 
     def _assignments(
         self, seams: Seams, lifecycle: BrokerLifecycleManager, directory_id: uuid.UUID

@@ -17,6 +17,7 @@ from dataclasses import dataclass
 from typing import Any, Final
 
 from cluster.broker.lifecycle import NOT_REGISTERED_EPOCH, Channel
+from cluster.controller.delta import LocalReplicaChanges
 from cluster.errors import ErrorCode
 from cluster.ports import Clock, Failure, Random, Timer, Trace
 from cluster.protocol.messages import (
@@ -80,13 +81,18 @@ class AssignmentsManager:
         return len(self._pending)
 
     def partition_changed(self, key: PartitionKey) -> None:
-        """Look at a partition that the image has anew."""
+        """Look at a partition that is new, changed or gone."""
         if self._stopped or not self._is_misplaced(key):
             self._pending.pop(key, None)
             return
         self._pending[key] = None
         if self._timer is None:
             self._schedule(GATHER_MS, self._send)
+
+    def changed(self, changes: LocalReplicaChanges) -> None:
+        """Look at all that a publication changes."""
+        for key in (*changes.deletes, *changes.leaders, *changes.followers):
+            self.partition_changed(key)
 
     def stop(self) -> None:
         """Fall silent; harmless when that has happened."""

@@ -87,6 +87,8 @@ class BrokerLifecycleManager:
         """`metadata_offset`: of the last record that this broker's image contains."""
         self.state = BrokerState.NOT_REGISTERED
         self.broker_epoch = NOT_REGISTERED_EPOCH
+        self.ready_to_unfence = False
+        """Whether the broker acts on metadata: until then it asks to stay fenced."""
         self.incarnation_id = uuid.UUID(int=random.getrandbits(128), version=4)
         self._config = config
         self._clock = clock
@@ -107,6 +109,10 @@ class BrokerLifecycleManager:
             self._config.initial_registration_timeout_ms, self._registration_due
         )
         self._communicate()
+
+    def set_ready_to_unfence(self) -> None:
+        """Ask to be unfenced from the next heartbeat on (setReadyToUnfence)."""
+        self.ready_to_unfence = True
 
     def begin_controlled_shutdown(self, timeout_ms: float, done: Callable[[], None]) -> None:
         """Ask to be let go; `done` is called once the controller agrees, or the time is over."""
@@ -218,6 +224,6 @@ class BrokerLifecycleManager:
             broker_id=BrokerId(self._config.broker_id),
             broker_epoch=i64(self.broker_epoch),
             current_metadata_offset=i64(self._metadata_offset()),
-            want_fence=False,
+            want_fence=not self.ready_to_unfence,
             want_shut_down=self.state is BrokerState.SHUTTING_DOWN,
         )

@@ -131,8 +131,8 @@ class QuorumController:
                 self._renounce()
             self.loader.apply(batch)
         self.speculative.drop_through(self.image.offset)
-        self._complete_deferred()
         self.loader.maybe_publish()
+        self._complete_deferred()
         self._snapshots.on_commit(batches)
         if self._snapshots.is_due:
             self._queue.append(self._on_snapshot_due)

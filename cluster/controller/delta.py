@@ -8,6 +8,7 @@ contents, for the maps that somebody looks at.
 from __future__ import annotations
 
 import uuid
+from collections.abc import Iterable
 from dataclasses import dataclass
 
 from cluster.controller.records.broker import RegisterControllerRecord
@@ -67,14 +68,18 @@ class LocalReplicaChanges:
     """It holds them, somebody else or nobody leads, and something about them is new."""
 
 
-def local_changes(delta: MetadataDelta, broker_id: int) -> LocalReplicaChanges:
-    """Sort a delta's partitions by what they mean to a broker."""
+def local_changes(
+    delta: MetadataDelta, broker_id: int, among: Iterable[PartitionKey]
+) -> LocalReplicaChanges:
+    """Sort partitions of a delta by what their changes mean to a broker."""
     deletes: list[PartitionKey] = []
     elected: list[PartitionKey] = []
     leaders: dict[PartitionKey, PartitionRegistration] = {}
     followers: dict[PartitionKey, PartitionRegistration] = {}
-    for key in delta.partitions.keys():  # noqa: SIM118 - a MapDelta is no dict
+    for key in among:
         before, after = delta.partitions.before(key), delta.partitions.after(key)
+        if before == after:
+            continue
         if after is None or broker_id not in after.replicas:
             if before is not None and broker_id in before.replicas:
                 deletes.append(key)

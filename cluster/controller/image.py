@@ -10,7 +10,6 @@ half of one, and forgotten when it is aborted.
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from dataclasses import dataclass
 
 from cluster.controller.image_writer import RECORDS_PER_SLICE, ImageReading, replace_state
@@ -21,9 +20,8 @@ from cluster.controller.records.system import (
     BeginTransactionRecord,
     EndTransactionRecord,
 )
-from cluster.controller.records.topic import PartitionChangeRecord, PartitionRecord
 from cluster.controller.replay import replay
-from cluster.controller.state import MetadataState, PartitionKey, ReplayError, committed_state
+from cluster.controller.state import MetadataState, ReplayError, committed_state
 from cluster.kraft.types import CommittedBatch
 from cluster.log.snapshot import Snapshot
 
@@ -43,8 +41,6 @@ class MetadataImage:
     def __init__(self) -> None:
         self.state: MetadataState = committed_state()
         self.provenance = MetadataProvenance()
-        self.on_partition: Callable[[PartitionKey], None] | None = None
-        """Told each partition that is new or changed; after a snapshot all of them."""
         self._transaction: list[MetadataRecord] | None = None
 
     @property
@@ -101,9 +97,6 @@ class MetadataImage:
         self.provenance = MetadataProvenance(
             snapshot.id.offset - 1, snapshot.id.epoch, snapshot.last_contained_log_timestamp_ms
         )
-        if self.on_partition is not None:
-            for key in self.state.partitions.keys():  # noqa: SIM118 - a StateMap is no dict
-                self.on_partition(key)
 
     def _apply_record(self, record: MetadataRecord) -> None:
         if isinstance(record, BeginTransactionRecord):
@@ -116,15 +109,8 @@ class MetadataImage:
                 message = f"{type(record).__name__} without an open metadata transaction"
                 raise ReplayError(message)
             for one in held if isinstance(record, EndTransactionRecord) else ():
-                self._replay(one)
+                replay(self.state, one)
         elif self._transaction is not None:
             self._transaction.append(record)
         else:
-            self._replay(record)
-
-    def _replay(self, record: MetadataRecord) -> None:
-        replay(self.state, record)
-        if self.on_partition is None:
-            return
-        if isinstance(record, PartitionRecord | PartitionChangeRecord):
-            self.on_partition((record.topic_id, record.partition_id))
+            replay(self.state, record)

@@ -11,6 +11,7 @@ from cluster.broker.assignments import (
     AssignmentsManager,
 )
 from cluster.broker.lifecycle import NOT_REGISTERED_EPOCH
+from cluster.broker.publisher import BrokerMetadataPublisher
 from cluster.controller.registrations import replica_directory
 from cluster.ports import Failure
 from cluster.protocol.messages import CreatableReplicaAssignment
@@ -23,7 +24,7 @@ MINE = uuid.UUID(int=7_001)
 class Assigning:
     """Broker 1, which holds everything in MINE, whatever it registered before."""
 
-    def __init__(self, *, observe=True):
+    def __init__(self):
         self.cluster = Brokers()
         self.cluster.join(1, log_dirs=(MINE, uuid.UUID(int=7_002)))
         self.cluster.join(2)
@@ -39,11 +40,9 @@ class Assigning:
             lambda: self.epoch,
             self._directory_of,
         )
-        if observe:
-            self.observe()
-
-    def observe(self):
-        self.node.controller.image.on_partition = self.manager.partition_changed
+        publisher = BrokerMetadataPublisher(1)
+        publisher.on_changes = self.manager.changed
+        self.node.controller.loader.install(publisher)
 
     def _directory_of(self, key):
         partition = self.node.controller.image.state.partitions.get(key)

@@ -41,6 +41,7 @@ class Life:
             lambda: self.offset,
             self.fatal.append,
         )
+        self.manager.set_ready_to_unfence()
 
     def _channel(self, request, timeout_ms, on_reply):
         self.sent.append((self.clock.now_ms, request))
@@ -85,6 +86,18 @@ def test_a_broker_that_lags_stays_fenced_until_it_has_its_registration():
     life.clock.advance(1_000)
     assert life.manager.state is BrokerState.FENCED
     life.offset = life.manager.broker_epoch
+    life.clock.advance(200)
+    assert life.manager.state is BrokerState.RUNNING
+
+
+def test_a_broker_that_does_not_act_on_metadata_yet_asks_to_stay_fenced():
+    life = Life()
+    life.manager.ready_to_unfence = False
+    life.manager.start()
+    life.clock.advance(1_000)
+    assert life.manager.state is BrokerState.FENCED
+    assert life.sent[-1][1].want_fence
+    life.manager.set_ready_to_unfence()
     life.clock.advance(200)
     assert life.manager.state is BrokerState.RUNNING
 

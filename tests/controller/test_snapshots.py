@@ -219,20 +219,6 @@ def test_after_a_load_the_next_batch_follows():
     assert node.traced("load-snapshot") == [{"offset": 100, "epoch": 3}]
 
 
-def test_who_watches_partitions_is_told_of_changes_and_of_all_that_a_snapshot_holds():
-    image, told = MetadataImage(), []
-    image.on_partition = told.append
-    topic = TopicRecord(name="a", topic_id=IDS[0])
-    partition = PartitionRecord(topic_id=IDS[0], partition_id=0, replicas=(1,), isr=(1,))
-    change = PartitionChangeRecord(topic_id=IDS[0], partition_id=0, isr=())
-    values = tuple(encode_record(record) for record in (topic, partition, change))
-    image.apply(CommittedBatch(0, 2, 1, 5, 10, values))
-    assert told == [(IDS[0], 0)] * 2
-    other = PartitionRecord(topic_id=IDS[1], partition_id=0, replicas=(1,), isr=(1,))
-    image.load(snapshot_of(TopicRecord(name="b", topic_id=IDS[1]), other))
-    assert told[2:] == [(IDS[1], 0)]
-
-
 # -- when -----------------------------------------------------------------------------------------
 
 

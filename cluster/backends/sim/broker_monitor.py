@@ -5,6 +5,7 @@
 | valid-brokers | ISR, ELR, leaders and fencing fit each other | KIP-966's specification |
 | image-agreement | images at one offset hold the same brokers and partitions | snapshot == log prefix |
 | broker-epoch | a broker's epoch grows with each incarnation, and with nothing else | KIP-631 |
+| broker-view | what a broker was published is what its image holds | MetadataPublisher |
 | partition-epochs | leader and partition epochs never decrease; a new leader epoch is a new partition epoch | KIP-841 |
 
 An image is looked at when its node tells that the high watermark moved, so in the state before that
@@ -60,6 +61,11 @@ class BrokerMonitor:
         self.images_checked += 1
         for reason in broken_invariants(image.state):
             self._violated("valid-brokers", f"at offset {offset} {reason}", process.name)
+        publisher = process.node.publisher
+        if publisher is not None and process.node.controller.loader.is_published:
+            difference = publisher.differences(image.state)
+            if difference is not None:
+                self._violated("broker-view", f"at offset {offset} {difference}", process.name)
         self._agree(process.name, offset, image.state)
         if offset > self._newest_offset:
             self._newest_offset = offset
