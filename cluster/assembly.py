@@ -26,6 +26,7 @@ from cluster.controller.registration_manager import (
     ControllerRegistrationManager,
 )
 from cluster.controller.registrations import replica_directory
+from cluster.controller.scram_control import credential_of
 from cluster.envelope import EnvelopeError, answer_to, refusal, unseal
 from cluster.forwarding import forward, is_for_controller
 from cluster.kraft.client import RaftClient
@@ -39,6 +40,7 @@ from cluster.ports import Clock, Disk, Failure, Network, Random, Trace
 from cluster.protocol.features import Features
 from cluster.protocol.messages import EnvelopeRequest
 from cluster.protocol.origin import ANONYMOUS, Origin
+from cluster.security.mechanisms import ScramCredential
 
 NodeSignal = Literal["resign", "snapshot"]
 METADATA_DIRECTORY: Final = "__cluster_metadata-0"
@@ -220,6 +222,10 @@ class Node:
     def features(self) -> Features:
         """Tell what ApiVersions says of features on this node's listeners."""
         return features_of(self.controller.image, self.raft.kraft_version)
+
+    def scram_credential(self, mechanism: str, user: str) -> ScramCredential | None:
+        """Tell what the committed metadata that this node has keep of a user's password."""
+        return credential_of(self.controller.image.state, mechanism, user)
 
     def signalled(self, what: NodeSignal) -> None:
         """Do at once what an operator asks a running node for.

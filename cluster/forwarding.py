@@ -24,6 +24,7 @@ from cluster.controller.error_responses import (
     elect_leaders_error,
     list_reassignments_error,
 )
+from cluster.controller.scram_control import alter_scram_error
 from cluster.envelope import EnvelopeError, seal, unseal_response
 from cluster.errors import ErrorCode
 from cluster.kraft.messages import DescribeQuorumRequest, DescribeQuorumResponse
@@ -38,6 +39,7 @@ from cluster.protocol.codec import MalformedError
 from cluster.protocol.messages import (
     NO_THROTTLE,
     AlterPartitionReassignmentsRequest,
+    AlterUserScramCredentialsRequest,
     CreatePartitionsRequest,
     CreateTopicsRequest,
     DeleteTopicsRequest,
@@ -64,6 +66,7 @@ _ERROR_RESPONSES: Final[dict[type[Any], Callable[[Any, ErrorCode, str | None], A
     ElectLeadersRequest: elect_leaders_error,
     AlterPartitionReassignmentsRequest: alter_reassignments_error,
     ListPartitionReassignmentsRequest: list_reassignments_error,
+    AlterUserScramCredentialsRequest: alter_scram_error,
     UnregisterBrokerRequest: lambda _request, error, message: UnregisterBrokerResponse(
         throttle_time=NO_THROTTLE, error_code=error, error_message=message
     ),

@@ -5,6 +5,8 @@
   answers NOT_CONTROLLER. ListPartitionReassignments is a confirmed read there.
 - DescribeConfigs: on the controller listener a confirmed read, or NOT_CONTROLLER; on the client
   listener this node's image.
+- AlterUserScramCredentials: by the active controller; DescribeUserScramCredentials: this node's
+  image, on the client listener only.
 - Metadata: on the controller listener a confirmed read, or NOT_CONTROLLER; on the client listener a
   confirmed read that names this node as the controller, or else this node's image.
 - DescribeCluster: every node tells the controllers on the controller listener, the brokers on the
@@ -45,6 +47,11 @@ from cluster.controller.reassignment import (
     list_partition_reassignments,
 )
 from cluster.controller.registrations import client_endpoints, controller_endpoints
+from cluster.controller.scram_control import (
+    alter_scram_error,
+    alter_user_scram_credentials,
+    describe_user_scram_credentials,
+)
 from cluster.controller.topic_changes import create_partitions, delete_topics
 from cluster.controller.topic_creation import create_topics
 from cluster.errors import ErrorCode
@@ -52,11 +59,13 @@ from cluster.kraft.messages import NO_NODE
 from cluster.ports import Random
 from cluster.protocol.messages import (
     AlterPartitionReassignmentsRequest,
+    AlterUserScramCredentialsRequest,
     CreatePartitionsRequest,
     CreateTopicsRequest,
     DeleteTopicsRequest,
     DescribeClusterRequest,
     DescribeConfigsRequest,
+    DescribeUserScramCredentialsRequest,
     ElectLeadersRequest,
     IncrementalAlterConfigsRequest,
     ListPartitionReassignmentsRequest,
@@ -93,6 +102,8 @@ class ControllerApis:
             DescribeConfigsRequest: self._describe_configs,
             MetadataRequest: self._metadata,
             DescribeClusterRequest: self._describe_cluster,
+            AlterUserScramCredentialsRequest: self._alter_scram,
+            DescribeUserScramCredentialsRequest: self._describe_scram,
             **BrokerApis(controller, cluster).handlers,
         }
 
@@ -180,6 +191,21 @@ class ControllerApis:
             )
         else:
             reply(describe_configs(request, self._controller.image.state, self._cluster))
+
+    def _alter_scram(
+        self, _listener: str, request: AlterUserScramCredentialsRequest, reply: Reply
+    ) -> None:
+        self._controller.append_write_event(
+            lambda state: alter_user_scram_credentials(request, state),
+            partial(alter_scram_error, request),
+            DEFAULT_API_TIMEOUT_MS,
+            reply,
+        )
+
+    def _describe_scram(
+        self, _listener: str, request: DescribeUserScramCredentialsRequest, reply: Reply
+    ) -> None:
+        reply(describe_user_scram_credentials(request, self._controller.image.state))
 
     def _metadata(self, listener: str, request: MetadataRequest, reply: Reply) -> None:
         own_id = self._raft.node_id

@@ -112,6 +112,8 @@ def image_records(state: MetadataState) -> Iterator[MetadataRecord]:
     next_producer_id = state.producer_ids.get(NEXT_PRODUCER_ID)
     if next_producer_id is not None:
         yield ProducerIdsRecord(broker_id=NO_BROKER, next_producer_id=next_producer_id)
+    for key in state.scram_credentials.keys():  # noqa: SIM118 - a StateMap is no dict
+        yield _known(state.scram_credentials.get(key))
 
 
 def _features(state: MetadataState) -> Iterator[MetadataRecord]:

@@ -15,6 +15,10 @@ from cluster.controller.records.broker import (
     UnregisterBrokerRecord,
 )
 from cluster.controller.records.schema import MetadataRecord
+from cluster.controller.records.security import (
+    RemoveUserScramCredentialRecord,
+    UserScramCredentialRecord,
+)
 from cluster.controller.records.system import FeatureLevelRecord, NoOpRecord, ProducerIdsRecord
 from cluster.controller.records.topic import (
     NO_LEADER_CHANGE,
@@ -250,6 +254,17 @@ def _register_controller(state: MetadataState, record: RegisterControllerRecord)
     state.controllers.put(record.controller_id, record)
 
 
+def _scram_credential(state: MetadataState, record: UserScramCredentialRecord) -> None:
+    state.scram_credentials.put((record.name, record.mechanism), record)
+
+
+def _remove_scram_credential(state: MetadataState, record: RemoveUserScramCredentialRecord) -> None:
+    key = (record.name, record.mechanism)
+    if state.scram_credentials.get(key) is None:
+        raise ReplayError(f"removal of an unknown SCRAM credential {key}")
+    state.scram_credentials.remove(key)
+
+
 def _no_op(_state: MetadataState, _record: NoOpRecord) -> None:
     pass
 
@@ -269,6 +284,8 @@ _REPLAY: dict[type[MetadataRecord], Callable[[MetadataState, Any], None]] = {
     UnfenceBrokerRecord: _fence_broker,
     BrokerRegistrationChangeRecord: _broker_change,
     RegisterControllerRecord: _register_controller,
+    UserScramCredentialRecord: _scram_credential,
+    RemoveUserScramCredentialRecord: _remove_scram_credential,
     NoOpRecord: _no_op,
 }
 """Metadata transactions (KIP-868) are not here: what they hold back is the image's affair."""

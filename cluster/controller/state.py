@@ -18,6 +18,7 @@ from cluster.controller.records.broker import (
     RecordFeature,
     RegisterControllerRecord,
 )
+from cluster.controller.records.security import UserScramCredentialRecord
 from cluster.controller.records.topic import NO_LEADER
 from cluster.controller.timeline import AppendOffset, CommittedMap, StateMap, TimelineMap
 
@@ -114,6 +115,8 @@ class BrokerRegistration:
 
 PartitionKey = tuple[uuid.UUID, int]
 ConfigKey = tuple[ConfigResource, str]
+ScramKey = tuple[str, int]
+"""User and mechanism."""
 NEXT_PRODUCER_ID = "next"
 """The only key of `producer_ids`."""
 
@@ -134,6 +137,7 @@ class MetadataState:
     controllers: StateMap[int, RegisterControllerRecord]
     features: StateMap[str, int]
     producer_ids: StateMap[str, int]
+    scram_credentials: StateMap[ScramKey, UserScramCredentialRecord]
 
     def topic_by_name(self, name: str) -> TopicImage | None:
         """Return the topic of this name."""
@@ -173,6 +177,7 @@ def committed_state() -> MetadataState:
         controllers=CommittedMap(),
         features=CommittedMap(),
         producer_ids=CommittedMap(),
+        scram_credentials=CommittedMap(),
     )
 
 
@@ -191,4 +196,5 @@ def overlay_state(base: MetadataState, offset: AppendOffset) -> MetadataState:
         controllers=TimelineMap(base.controllers, offset),
         features=TimelineMap(base.features, offset),
         producer_ids=TimelineMap(base.producer_ids, offset),
+        scram_credentials=TimelineMap(base.scram_credentials, offset),
     )

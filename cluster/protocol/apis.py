@@ -31,6 +31,8 @@ class ApiKey(enum.IntEnum):
     INCREMENTAL_ALTER_CONFIGS = 44
     ALTER_PARTITION_REASSIGNMENTS = 45
     LIST_PARTITION_REASSIGNMENTS = 46
+    DESCRIBE_USER_SCRAM_CREDENTIALS = 50
+    ALTER_USER_SCRAM_CREDENTIALS = 51
     VOTE = 52
     BEGIN_QUORUM_EPOCH = 53
     END_QUORUM_EPOCH = 54
@@ -81,6 +83,8 @@ SERVED: Final[Mapping[ApiKey, VersionRange]] = {
     ApiKey.INCREMENTAL_ALTER_CONFIGS: VersionRange(0, 1),
     ApiKey.ALTER_PARTITION_REASSIGNMENTS: VersionRange(0, 1),
     ApiKey.LIST_PARTITION_REASSIGNMENTS: VersionRange(0, 0),
+    ApiKey.DESCRIBE_USER_SCRAM_CREDENTIALS: VersionRange(0, 0),
+    ApiKey.ALTER_USER_SCRAM_CREDENTIALS: VersionRange(0, 0),
     ApiKey.VOTE: VersionRange(0, 2),
     ApiKey.BEGIN_QUORUM_EPOCH: VersionRange(0, 1),
     ApiKey.END_QUORUM_EPOCH: VersionRange(0, 1),
@@ -128,6 +132,7 @@ _ADMIN = (
     ApiKey.INCREMENTAL_ALTER_CONFIGS,
     ApiKey.ALTER_PARTITION_REASSIGNMENTS,
     ApiKey.LIST_PARTITION_REASSIGNMENTS,
+    ApiKey.ALTER_USER_SCRAM_CREDENTIALS,
     ApiKey.DESCRIBE_QUORUM,
     ApiKey.DESCRIBE_CLUSTER,
     ApiKey.UPDATE_FEATURES,
@@ -157,7 +162,7 @@ def _table(*keys: ApiKey) -> Mapping[int, VersionRange]:
 
 
 LISTENER_APIS: Final[Mapping[ListenerType, Mapping[int, VersionRange]]] = {
-    ListenerType.BROKER: _table(ApiKey.METADATA, *_ADMIN),
+    ListenerType.BROKER: _table(ApiKey.METADATA, ApiKey.DESCRIBE_USER_SCRAM_CREDENTIALS, *_ADMIN),
     ListenerType.CONTROLLER: _table(*_ADMIN, *_PEER),
 }
 """What each type of listener serves, by API key in rising order."""

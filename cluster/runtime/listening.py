@@ -11,6 +11,7 @@ from cluster.protocol.server import ListenerService, RequestHandler
 from cluster.runtime.limits import ServerLimits, connections_that_fit
 from cluster.runtime.server import Binding
 from cluster.security.authentication import Authenticator
+from cluster.security.mechanisms import ScramCredential
 from cluster.security.tls import server_context
 
 
@@ -19,6 +20,9 @@ class Served(RequestHandler, Protocol):
 
     def features(self) -> Features:
         """Tell what ApiVersions says of features."""
+
+    def scram_credential(self, mechanism: str, user: str) -> ScramCredential | None:
+        """Tell what the metadata keep of a user's password."""
 
 
 def server_limits(config: NodeConfig) -> ServerLimits:
@@ -47,5 +51,5 @@ def _binding(config: NodeConfig, listener: ListenerAddress, node: Served) -> Bin
         listener.host,
         listener.port,
         None if security.tls is None else server_context(security.tls),
-        None if security.sasl is None else Authenticator(security.sasl),
+        None if security.sasl is None else Authenticator(security.sasl, node.scram_credential),
     )

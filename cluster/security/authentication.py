@@ -47,10 +47,16 @@ _NO_LIFETIME: Final = cast("i64Timedelta", dt.timedelta(0))
 class Authenticator:
     """What a SASL listener knows of its users. Raises SecuritySettingsError.
 
-    A SCRAM password is kept as its salted keys, made once: 4096 iterations take milliseconds.
+    A SCRAM password is kept as its salted keys, made once: 4096 iterations take milliseconds. What
+    the metadata say of a user (`find`, by mechanism and user) counts more than the configuration.
     """
 
-    def __init__(self, settings: SaslSettings) -> None:
+    def __init__(
+        self,
+        settings: SaslSettings,
+        find: Callable[[str, str], ScramCredential | None] = lambda _mechanism, _user: None,
+    ) -> None:
+        self._find = find
         self.mechanisms = settings.mechanisms
         self.max_receive_bytes = settings.max_receive_bytes
         self._plain = settings.users.get(PLAIN, {})
@@ -63,7 +69,10 @@ class Authenticator:
         """Begin one client's attempt with an enabled mechanism."""
         if mechanism == PLAIN:
             return PlainServer(self._plain)
-        return ScramServer(mechanism, self._scram[mechanism].get)
+        configured = self._scram[mechanism]
+        return ScramServer(
+            mechanism, lambda user: self._find(mechanism, user) or configured.get(user)
+        )
 
 
 def _credentials(mechanism: str, users: Mapping[str, str]) -> dict[str, ScramCredential]:

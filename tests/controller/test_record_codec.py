@@ -27,6 +27,7 @@ STRATEGIES = {
     wire.BOOL: st.booleans(),
     wire.UUID: st.uuids(),
     wire.STRING: st.text(max_size=200),
+    wire.BYTES: st.binary(max_size=80),
 }
 STRATEGIES[wire.NULLABLE_STRING] = st.none() | STRATEGIES[wire.STRING]
 STRATEGIES[wire.INT32S] = st.lists(STRATEGIES[wire.INT32], max_size=5).map(tuple)
@@ -104,10 +105,12 @@ def test_the_api_keys_are_kafkas():
         7: "FenceBrokerRecord",
         8: "UnfenceBrokerRecord",
         9: "RemoveTopicRecord",
+        11: "UserScramCredentialRecord",
         12: "FeatureLevelRecord",
         15: "ProducerIdsRecord",
         17: "BrokerRegistrationChangeRecord",
         20: "NoOpRecord",
+        22: "RemoveUserScramCredentialRecord",
         23: "BeginTransactionRecord",
         24: "EndTransactionRecord",
         25: "AbortTransactionRecord",

@@ -17,6 +17,10 @@ from cluster.controller.records.broker import (
     RegisterControllerRecord,
     UnregisterBrokerRecord,
 )
+from cluster.controller.records.security import (
+    RemoveUserScramCredentialRecord,
+    UserScramCredentialRecord,
+)
 from cluster.controller.records.system import (
     BeginTransactionRecord,
     EndTransactionRecord,
@@ -77,6 +81,15 @@ def records(draw):
                     leader=draw(st.integers(-2, 3)),
                     eligible_leader_replicas=draw(st.none() | some),
                 ),
+                UserScramCredentialRecord(
+                    name=f"u{broker}",
+                    mechanism=draw(st.integers(1, 2)),
+                    salt=b"s",
+                    stored_key=b"k",
+                    server_key=b"v",
+                    iterations=draw(st.integers(4096, 4099)),
+                ),
+                RemoveUserScramCredentialRecord(name=f"u{broker}", mechanism=1),
                 ConfigRecord(
                     resource_type=draw(st.sampled_from([2, 4])),
                     resource_name=f"t{topic}",

@@ -46,8 +46,8 @@ class Connection:
 
     def __init__(self):
         self.answers = Answers()
-        service = ListenerService("CLIENT", ListenerType.CONTROLLER, self.answers)
-        self.session = SaslSession(service, AUTHENTICATOR)
+        self.service = ListenerService("CLIENT", ListenerType.CONTROLLER, self.answers)
+        self.session = SaslSession(self.service, AUTHENTICATOR)
 
     def ask(self, message, key, version):
         given = []
@@ -89,6 +89,27 @@ def test_who_knows_the_password_is_served(mechanism, user):
     assert connection.authenticate(mechanism, user, USERS[user]) is ErrorCode.none
     assert connection.session.authenticated
     assert connection.quorum().leader_id == 1
+
+
+def test_what_the_metadata_keep_of_a_user_counts_more_than_the_configuration():
+    kept = {("SCRAM-SHA-256", "alice"): scram_credential("SCRAM-SHA-256", "changed")}
+    kept["SCRAM-SHA-256", "carol"] = scram_credential("SCRAM-SHA-256", "new here")
+    settings = SaslSettings(MECHANISMS, dict.fromkeys(MECHANISMS, USERS), None, None, 1000)
+    authenticator = Authenticator(settings, lambda *key: kept.get(key))
+
+    def outcome(user, password, mechanism="SCRAM-SHA-256"):
+        connection = Connection()
+        connection.session = SaslSession(connection.service, authenticator)
+        return connection.authenticate(mechanism, user, password)
+
+    failed = ErrorCode.sasl_authentication_failed
+    assert outcome("alice", "changed") is ErrorCode.none
+    assert outcome("alice", "wonderland") is failed
+    assert outcome("alice", "wonderland", "SCRAM-SHA-512") is ErrorCode.none
+    assert outcome("carol", "new here") is ErrorCode.none
+    assert outcome("carol", "new here", "SCRAM-SHA-512") is failed
+    del kept["SCRAM-SHA-256", "alice"]
+    assert outcome("alice", "wonderland") is ErrorCode.none
 
 
 def test_the_node_is_told_who_asks():

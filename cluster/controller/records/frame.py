@@ -23,6 +23,10 @@ from cluster.controller.records.broker import (
     UnregisterBrokerRecord,
 )
 from cluster.controller.records.schema import MetadataRecord, read_message, write_message
+from cluster.controller.records.security import (
+    RemoveUserScramCredentialRecord,
+    UserScramCredentialRecord,
+)
 from cluster.controller.records.system import (
     AbortTransactionRecord,
     BeginTransactionRecord,
@@ -66,6 +70,8 @@ RECORD_TYPES: dict[int, type[MetadataRecord]] = {
         AbortTransactionRecord,
         RegisterControllerRecord,
         ClearElrRecord,
+        UserScramCredentialRecord,
+        RemoveUserScramCredentialRecord,
     )
 }
 """Every record type that we know, by api key."""
@@ -119,7 +125,10 @@ def decode_record(value: bytes) -> tuple[MetadataRecord, int]:
 
 
 def record_to_json(record: MetadataRecord) -> dict[str, Any]:
-    """Return a record's fields under Kafka's JSON names (camelCase), uuids as canonical strings."""
+    """Return a record's fields under Kafka's JSON names (camelCase), uuids as canonical strings.
+
+    Bytes, which are keys of users only, are told by their length alone.
+    """
     converted: dict[str, Any] = _to_json(record)
     return converted
 
@@ -127,6 +136,8 @@ def record_to_json(record: MetadataRecord) -> dict[str, Any]:
 def _to_json(value: Any) -> Any:
     if isinstance(value, uuid.UUID):
         return str(value)
+    if isinstance(value, bytes):
+        return f"{len(value)} bytes"
     if isinstance(value, tuple):
         return [_to_json(item) for item in value]
     if is_dataclass(value) and not isinstance(value, type):

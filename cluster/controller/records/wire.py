@@ -172,6 +172,26 @@ class String:
             raise MetadataRecordError("string is not UTF-8") from error
 
 
+class Bytes:
+    """Compact bytes."""
+
+    default = b""
+
+    def write(self, out: bytearray, value: Any) -> None:
+        """Append length + 1 and the bytes."""
+        if not isinstance(value, bytes):
+            raise MetadataRecordError(f"{type(value).__name__} is no bytes")
+        write_uvarint(out, len(value) + 1)
+        out += value
+
+    def read(self, reader: Reader) -> bytes:
+        """Read bytes; null is an error."""
+        length = reader.uvarint()
+        if length == 0:
+            raise MetadataRecordError("null for bytes that may not be null")
+        return reader.take(length - 1)
+
+
 class Array:
     """Compact array of one element type; a tuple in Python."""
 
@@ -231,6 +251,7 @@ INT64 = Integer("int64", "q")
 BOOL = Boolean()
 UUID = Uuid()
 STRING = String()
+BYTES = Bytes()
 NULLABLE_STRING = Nullable(STRING)
 INT32S = Array(INT32)
 UUIDS = Array(UUID)
