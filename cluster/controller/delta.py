@@ -12,12 +12,14 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 
 from cluster.controller.records.broker import RegisterControllerRecord
+from cluster.controller.records.security import UserScramCredentialRecord
 from cluster.controller.state import (
     BrokerRegistration,
     ConfigKey,
     MetadataState,
     PartitionKey,
     PartitionRegistration,
+    ScramKey,
     TopicImage,
 )
 from cluster.controller.timeline import CommittedMap, K, MapDelta, StateMap, V
@@ -34,6 +36,7 @@ class MetadataDelta:
     controllers: MapDelta[int, RegisterControllerRecord]
     features: MapDelta[str, int]
     producer_ids: MapDelta[str, int]
+    scram_credentials: MapDelta[ScramKey, UserScramCredentialRecord]
 
 
 def take_delta(state: MetadataState) -> MetadataDelta:
@@ -46,6 +49,7 @@ def take_delta(state: MetadataState) -> MetadataDelta:
         controllers=_taken(state.controllers),
         features=_taken(state.features),
         producer_ids=_taken(state.producer_ids),
+        scram_credentials=_taken(state.scram_credentials),
     )
 
 
