@@ -2,8 +2,9 @@
 
 `flush` tells that everything below an offset is durable, `recovered` where the log ends when the
 node is up again. In between the log may get shorter by what the node itself traced: a truncation,
-or a log that was dropped for a snapshot. A torn tail is above every `flush`. A node that comes back
-with less has lost, or cut off, what it may have acknowledged to its leader.
+or a log that was dropped for a snapshot, from the moment on that it asked for one, as it may die
+before it tells more. A torn tail is above every `flush`. A node that comes back with less has lost,
+or cut off, what it may have acknowledged to its leader.
 
 A directory with another id is another log (its disk was replaced), and a node whose storage the
 nemesis damaged is not judged by this rule: whether it may start at all is judged by who damaged it.
@@ -40,6 +41,8 @@ def _durable_after(event: TraceEvent, durable: int) -> int:
         return max(durable, int(event.fields["end_offset"]))
     if event.event == "truncate":
         return min(durable, int(event.fields["end_offset"]))
+    if event.event == "fetch-snapshot" and isinstance(event.fields.get("snapshot_offset"), int):
+        return min(durable, int(event.fields["snapshot_offset"]))
     if event.event == "truncate-fully":
         return int(event.fields["start_offset"])
     return durable

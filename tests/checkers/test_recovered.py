@@ -44,6 +44,7 @@ def test_a_node_that_comes_back_with_less_than_it_fsynced_fails():
         (("append", {"base_offset": 6, "role": "follower"}), *back(0)),
         (FLUSHED, ("truncate", {"end_offset": 4, "epoch": 1}), *back(4)),
         (FLUSHED, ("truncate-fully", {"start_offset": 3, "epoch": 1}), *back(3)),
+        (FLUSHED, ("fetch-snapshot", {"snapshot_offset": 3, "epoch": 1}), *back(3)),
         (FLUSHED, *back(0, "another disk")),
     ],
 )

@@ -1,0 +1,52 @@
+"""PLAN BACKEND MUTANT FOLDER SEED: one run, judged without Spark; tells the outcome as JSON.
+
+MUTANT is `none` for the true node.
+"""
+
+from __future__ import annotations
+
+import json
+import sys
+from datetime import UTC, datetime
+from pathlib import Path
+
+from rich.console import Console
+
+from checkers.verdict import Status
+from harness.display import Display
+from harness.plan import from_document, read_document
+from harness.running import plan_document, run_cluster, run_name
+from results.model import RunResults
+from results.pipeline import judge
+from results.store import RunStore
+
+
+def run_once(path: Path, backend: str, mutant: str | None, folder: Path, seed: int) -> RunResults:
+    document = read_document(path) | {"backend": backend, "mutant": mutant, "seed": seed}
+    plan = from_document(document)
+    name = run_name(datetime.now(UTC), seed)
+    store = RunStore.create(folder, plan_document(plan, name, "kraftprobe run"))
+    run_cluster(plan, store, Display(Console(quiet=True), name, plan.duration_s))
+    return judge(store)
+
+
+def told(results: RunResults) -> dict[str, object]:
+    """Render the verdict, and what each check that does not pass says."""
+    return {
+        "status": results.status.value,
+        "checks": {
+            check.checker: [check.status.value, check.summary]
+            for check in results.checks
+            if check.status is not Status.PASS
+        },
+    }
+
+
+def main(path: str, backend: str, mutant: str, folder: str, seed: str) -> None:
+    chosen = None if mutant == "none" else mutant
+    results = run_once(Path(path), backend, chosen, Path(folder), int(seed))
+    sys.stdout.write(json.dumps(told(results)) + "\n")
+
+
+if __name__ == "__main__":
+    main(*sys.argv[1:])

@@ -1,0 +1,124 @@
+"""Real faults on real backends find seeded bugs; the true node comes through the same plans.
+
+The plans are those of `harness/campaigns/mutants`; docs/mutants-by-faults.md tells how often each of
+them finds its mutant. Runs on real nodes mostly wait, so some go at once.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+from collections.abc import Iterator
+from concurrent.futures import Future, ThreadPoolExecutor
+from pathlib import Path
+
+import pytest
+from one_run import run_once, told
+
+import harness.campaigns
+from checkers.verdict import Status
+from cluster.backends.base import BackendError
+from cluster.backends.cleanup import find_leftovers
+from cluster.backends.docker import engine
+
+PROGRAM = Path(__file__).with_name("one_run.py")
+FOLDER = Path(harness.campaigns.__file__).parent / "mutants"
+PLANS = {path.stem: path for path in sorted(FOLDER.glob("*.toml"))}
+AT_ONCE = 3
+TIMEOUT_S = 240
+
+REAL = {
+    ("M13-power-loss", "docker"): {"linearizable", "log-agreement"},
+    ("M31-partition", "local"): {"linearizable"},
+    ("W01-clock-jump", "local"): {"linearizable"},
+    ("M11-partition", "local"): {"election-safety"},
+    ("M14-power-loss", "docker"): {"linearizable", "log-agreement"},
+    ("M14-power-loss", "local"): {"linearizable", "log-agreement"},
+    ("M40-bit-flip", "local"): {"log-agreement"},
+    ("M40-torn-write", "local"): {"log-agreement"},
+}
+"""The checks that must accuse the mutant; the longest runs first."""
+SIMULATED = {plan: checks for (plan, _), checks in REAL.items() if plan != "M11-partition"}
+"""Check quorum is judged by clocks that can be compared; those of simulated hosts cannot."""
+
+
+def lacking(plan: str, backend: str) -> str:
+    """Say why a run cannot be made here; empty when it can."""
+    if plan.startswith(("M13", "M14", "M40")) and not (
+        os.geteuid() == 0 and Path("/dev/fuse").exists()
+    ):
+        return "needs root and /dev/fuse"
+    if backend == "docker":
+        try:
+            engine.connect().close()
+        except BackendError as error:
+            return str(error)
+    return ""
+
+
+def mutant_of(plan: str) -> str:
+    return plan.partition("-")[0]
+
+
+def perform(plan: str, backend: str, folder: Path) -> subprocess.CompletedProcess[str]:
+    words = (str(PLANS[plan]), backend, mutant_of(plan), str(folder), "7")
+    return subprocess.run(
+        [sys.executable, str(PROGRAM), *words],
+        capture_output=True,
+        text=True,
+        timeout=TIMEOUT_S,
+        check=False,
+    )
+
+
+@pytest.fixture(scope="module")
+def runs(tmp_path_factory: pytest.TempPathFactory) -> Iterator[dict[tuple[str, str], Future]]:
+    """Every real run, begun in the order of REAL, as soon as the first is asked for."""
+    folder = tmp_path_factory.mktemp("runs")
+    with ThreadPoolExecutor(AT_ONCE) as pool:
+        yield {case: pool.submit(perform, *case, folder) for case in REAL if not lacking(*case)}
+    assert find_leftovers(folder) == []
+
+
+@pytest.mark.cluster
+@pytest.mark.parametrize(("plan", "backend"), REAL)
+def test_a_real_fault_finds_the_mutant(plan: str, backend: str, runs):
+    if reason := lacking(plan, backend):
+        assert os.environ.get("CI") != "true", f"CI lacks what this needs: {reason}"
+        pytest.skip(reason)
+    done = runs[plan, backend].result()
+    assert done.returncode == 0, done.stderr[-3000:]
+    found = json.loads(done.stdout)
+    failed = {name for name, (status, _) in found["checks"].items() if status == "FAIL"}
+    assert found["status"] == "FAIL", found
+    assert failed >= REAL[plan, backend], found
+
+
+def test_every_plan_is_tried_on_real_nodes():
+    assert {plan for plan, _ in REAL} == set(PLANS)
+
+
+@pytest.mark.parametrize("plan", SIMULATED)
+def test_a_simulated_fault_finds_the_mutant(plan: str, tmp_path: Path):
+    results = run_once(PLANS[plan], "sim", mutant_of(plan), tmp_path, 7)
+    failed = {check.checker for check in results.checks if check.status is Status.FAIL}
+    assert failed >= SIMULATED[plan], told(results)
+
+
+@pytest.mark.parametrize("plan", PLANS)
+def test_the_true_node_comes_through_the_same_plan(plan: str, tmp_path: Path):
+    results = run_once(PLANS[plan], "sim", None, tmp_path, 7)
+    assert results.status is Status.PASS, told(results)
+
+
+def test_without_its_fault_the_mutant_of_clocks_is_a_correct_node(tmp_path: Path):
+    text = PLANS["W01-clock-jump"].read_text()
+    jump = text[text.index("[[schedule]]\nat_s = 2.1") : text.index("[expectations]")]
+    assert "clock-jump" in jump
+    plan = tmp_path / "no-jump.toml"
+    plan.write_text(text.replace(jump, ""))
+    results = run_once(plan, "sim", "W01", tmp_path / "runs", 7)
+    linearizable = next(c for c in results.checks if c.checker == "linearizable")
+    assert linearizable.status is Status.PASS, told(results)
