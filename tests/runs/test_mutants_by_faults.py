@@ -22,6 +22,7 @@ from checkers.verdict import Status
 from cluster.backends.base import BackendError
 from cluster.backends.cleanup import find_leftovers
 from cluster.backends.docker import engine
+from cluster.backends.machine.clocks import library
 
 PROGRAM = Path(__file__).with_name("one_run.py")
 FOLDER = Path(harness.campaigns.__file__).parent / "mutants"
@@ -50,6 +51,8 @@ def lacking(plan: str, backend: str) -> str:
         os.geteuid() == 0 and Path("/dev/fuse").exists()
     ):
         return "needs root and /dev/fuse"
+    if plan.startswith("W01") and library() is None:
+        return "libfaketime has no library for this platform"
     if backend == "docker":
         try:
             engine.connect().close()
