@@ -300,11 +300,7 @@ def registration_config(config: NodeConfig) -> ControllerRegistrationConfig:
     """Return what a node's controller registers."""
     return ControllerRegistrationConfig(
         controller_id=config.node_id,
-        listeners=tuple(
-            (listener.name, listener.host, listener.port)
-            for listener in config.advertised_listeners
-            if listener.name in config.controller_listener_names
-        ),
+        listeners=_registered_listeners(config, controller=True),
         features=tuple((one.name, one.min_level, one.max_level) for one in SUPPORTED),
     )
 
@@ -314,16 +310,22 @@ def lifecycle_config(config: NodeConfig, directory_id: uuid.UUID) -> LifecycleCo
     return LifecycleConfig(
         broker_id=config.node_id,
         cluster_id=config.cluster_id,
-        listeners=tuple(
-            (listener.name, listener.host, listener.port)
-            for listener in config.advertised_listeners
-            if listener.name not in config.controller_listener_names
-        ),
+        listeners=_registered_listeners(config, controller=False),
         log_dirs=(directory_id,),
         features=tuple((one.name, one.min_level, one.max_level) for one in SUPPORTED),
         heartbeat_interval_ms=config.broker_heartbeat_interval_ms,
         session_timeout_ms=config.broker_session_timeout_ms,
         initial_registration_timeout_ms=config.initial_broker_registration_timeout_ms,
+    )
+
+
+def _registered_listeners(
+    config: NodeConfig, *, controller: bool
+) -> tuple[tuple[str, str, int, int], ...]:
+    return tuple(
+        (one.name, one.host, one.port, config.security[one.name].protocol.value)
+        for one in config.advertised_listeners
+        if (one.name in config.controller_listener_names) is controller
     )
 
 

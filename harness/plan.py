@@ -12,6 +12,7 @@ anything starts. What is wrong is told in one line that names the key, and the n
 | `inventory` | for `ssh`: file that names the hosts (`cluster.backends.ssh.inventory`) | none |
 | `nodes` | how many | 3 |
 | `node_settings` | Kafka configuration keys for every node | none |
+| `security` | `protocol` of all listeners (`SSL`, ...), `mechanism` of SASL | `PLAINTEXT` |
 | `mutant` | a faulty variant of the node | none |
 | `duration_s` | length of the fault phase in seconds | 60 |
 | `seed` | of schedule and operations | drawn anew |
@@ -38,6 +39,7 @@ from typing import Any
 from cluster.mutants import UnknownMutantError, find
 from cluster.names import unknown
 from cluster.systems.kraft import KraftSystem, SettingError
+from cluster.systems.secured import SecurityError, SecuritySettings
 from harness.schedule import Entry, RandomSchedule, ScheduleError, draw
 from nemeses.base import ParameterError
 from nemeses.registry import fault_named
@@ -104,6 +106,7 @@ class Plan:
     backend: str
     nodes: int
     node_settings: Mapping[str, int]
+    security: SecuritySettings
     mutant: str | None
     duration_s: float
     seed: int
@@ -132,6 +135,7 @@ class Plan:
             **({} if self.inventory is None else {"inventory": str(self.inventory)}),
             "nodes": self.nodes,
             "node_settings": dict(self.node_settings),
+            **({"security": told} if (told := self.security.to_json()) else {}),
             "mutant": self.mutant,
             "workload": self.workload.name,
             "workload_options": dict(self.workload_options),
@@ -171,7 +175,7 @@ def read_document(path: Path) -> dict[str, Any]:
 def from_document(document: Mapping[str, Any]) -> Plan:
     """Complete and check a plan. Raises PlanError with one line."""
     known = [*NUMBERS, "campaign", "backend", "workload", "workload_options", "node_settings"]
-    known += ["mutant", "faults", "schedule", "expectations", "skipped", "inventory"]
+    known += ["mutant", "faults", "schedule", "expectations", "skipped", "inventory", "security"]
     for key in document:
         if key not in known and key not in _DERIVED:
             raise PlanError(unknown("plan key", key, known))
@@ -193,6 +197,7 @@ def from_document(document: Mapping[str, Any]) -> Plan:
         backend=backend,
         nodes=nodes,
         node_settings=_settings(document),
+        security=_security(document, backend),
         mutant=_mutant(document),
         duration_s=numbers["duration_s"],
         seed=int(numbers["seed"]),
@@ -339,6 +344,16 @@ def _settings(document: Mapping[str, Any]) -> dict[str, int]:
     except SettingError as error:
         raise PlanError(str(error)) from error
     return settings
+
+
+def _security(document: Mapping[str, Any], backend: str) -> SecuritySettings:
+    try:
+        security = SecuritySettings.parse(_mapping(document, "security"))
+    except SecurityError as error:
+        raise PlanError(str(error)) from error
+    if backend == "sim" and security.to_json():
+        raise PlanError("security: messages of the simulated world cross as objects, without TLS")
+    return security
 
 
 def _mutant(document: Mapping[str, Any]) -> str | None:

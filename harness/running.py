@@ -20,6 +20,7 @@ from rich.console import Console
 
 from checkers.registry import CheckSpec, find_check
 from cluster.systems.kraft import KraftSystem
+from cluster.systems.secured import RunSecurity
 from harness import evidence
 from harness.campaign import Run, conduct
 from harness.display import Display
@@ -131,7 +132,7 @@ def perform(request: Request, now: datetime) -> int:
 
 def run_cluster(plan: Plan, store: RunStore, display: Display) -> None:
     """Everything that needs nodes; the run is stored when it returns, or raises."""
-    system = KraftSystem(plan.node_settings, plan.mutant)
+    system = system_of(plan, store.folder.name)
 
     def on_signal(count: int) -> None:
         if count == 1:
@@ -166,6 +167,12 @@ def run_cluster(plan: Plan, store: RunStore, display: Display) -> None:
         raise HarnessError(
             f"the harness failed: {one_line(error)}; the journal is kept in {store.folder}"
         ) from error
+
+
+def system_of(plan: Plan, run: str) -> KraftSystem:
+    """Make the system that a plan asks for, with keys and passwords of its own if any."""
+    security = RunSecurity(plan.security, run) if plan.security.to_json() else None
+    return KraftSystem(plan.node_settings, plan.mutant, security)
 
 
 async def _show_and_conduct(run: Run, display: Display) -> FinalReads:

@@ -262,7 +262,7 @@ class ProcessBackend:
 
     def client_network(self) -> ClientNetwork:
         """See `Backend.client_network`."""
-        return TcpNetwork(connect=self._connect)
+        return TcpNetwork(connect=self._connect, security=self.system.client_security)
 
     def node_folder(self, node: str) -> Path:
         """See `Backend.node_folder`."""

@@ -57,8 +57,8 @@ class LifecycleConfig:
 
     broker_id: int
     cluster_id: str
-    listeners: tuple[tuple[str, str, int], ...]
-    """Name, host and port of what clients may use."""
+    listeners: tuple[tuple[str, str, int, int], ...]
+    """Name, host, port and Kafka's id of the security protocol of what clients may use."""
     log_dirs: tuple[uuid.UUID, ...]
     features: tuple[tuple[str, int, int], ...]
     """Name, lowest and highest level."""
@@ -205,9 +205,9 @@ class BrokerLifecycleManager:
             incarnation_id=self.incarnation_id,
             listeners=tuple(
                 BrokerRegistrationListener(
-                    name=name, host=host, port=u16(port), security_protocol=i16(0)
+                    name=name, host=host, port=u16(port), security_protocol=i16(protocol)
                 )
-                for name, host, port in config.listeners
+                for name, host, port, protocol in config.listeners
             ),
             features=tuple(
                 BrokerRegistrationFeature(

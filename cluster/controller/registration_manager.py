@@ -38,8 +38,8 @@ class ControllerRegistrationConfig:
     """Who the controller is."""
 
     controller_id: int
-    listeners: tuple[tuple[str, str, int], ...]
-    """Name, host and port of its controller listeners."""
+    listeners: tuple[tuple[str, str, int, int], ...]
+    """Name, host, port and Kafka's id of the security protocol of its controller listeners."""
     features: tuple[tuple[str, int, int], ...]
     """Name, lowest and highest level."""
 
@@ -105,9 +105,9 @@ class ControllerRegistrationManager:
             zk_migration_ready=False,
             listeners=tuple(
                 ControllerRegistrationListener(
-                    name=name, host=host, port=u16(port), security_protocol=i16(0)
+                    name=name, host=host, port=u16(port), security_protocol=i16(protocol)
                 )
-                for name, host, port in config.listeners
+                for name, host, port, protocol in config.listeners
             ),
             features=tuple(
                 ControllerRegistrationFeature(

@@ -13,6 +13,7 @@ from pathlib import PurePath
 from typing import Protocol
 
 from cluster.ports import Endpoint
+from cluster.security.client import ClientSecurity
 
 
 @dataclass(frozen=True, slots=True)
@@ -48,7 +49,10 @@ class System(Protocol):
     mutant: str | None
     """The deliberately wrong variant that it starts, None for the true program."""
     ping: bytes
-    """A whole request that a healthy node answers at once on each listener, whatever its role."""
+    """What a healthy node answers at once on each listener, whatever its role: a whole request,
+    or where it speaks TLS the beginning of a handshake."""
+    client_security: ClientSecurity
+    """How the harness connects to its listeners."""
     stop_timeout_s: float
     """How long a node may take to end after SIGTERM."""
 

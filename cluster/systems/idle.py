@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from pathlib import PurePath
 
+from cluster.security.client import PLAINTEXT
 from cluster.systems.base import Placement
 
 _PROGRAM = """
@@ -37,6 +38,7 @@ class IdleSystem:
     name = "idle"
     mutant: str | None = None
     ping = b"?"
+    client_security = PLAINTEXT
     stop_timeout_s = 2.0
 
     def files(self, node: Placement) -> Mapping[str, str]:  # noqa: ARG002  (contract)

@@ -10,7 +10,9 @@ from pathlib import PurePath
 
 from cluster.names import unknown
 from cluster.ports import Endpoint
+from cluster.security.client import PLAINTEXT
 from cluster.systems.base import Placement
+from cluster.systems.secured import RunSecurity
 
 REGISTRATION = "kraftprobe.registration"
 
@@ -63,11 +65,13 @@ class KraftSystem:
     """Runs `cluster.node` with combined roles: controller and broker in one process."""
 
     name = "kraft"
-    ping = API_VERSIONS_PING
     stop_timeout_s = 6.0  # the node gives itself 5
 
     def __init__(
-        self, node_settings: Mapping[str, int] | None = None, mutant: str | None = None
+        self,
+        node_settings: Mapping[str, int] | None = None,
+        mutant: str | None = None,
+        security: RunSecurity | None = None,
     ) -> None:
         for key, value in (node_settings or {}).items():
             if key not in NODE_SETTINGS:
@@ -76,9 +80,12 @@ class KraftSystem:
                 raise SettingError(f"node setting {key} must be a whole number, not {value!r}")
         self.node_settings: Mapping[str, int] = {**NODE_SETTINGS, **(node_settings or {})}
         self.mutant = mutant
+        self._security = security
+        self.ping = API_VERSIONS_PING if security is None else security.ping(API_VERSIONS_PING)
+        self.client_security = PLAINTEXT if security is None else security.client()
 
     def files(self, node: Placement) -> Mapping[str, str]:
-        """Render `server.properties`."""
+        """Render `server.properties`, and what it names of keys and certificates."""
         listeners = (
             f"CLIENT://{node.client.host}:{node.client.port},"
             f"CONTROLLER://{node.controller.host}:{node.controller.port}"
@@ -103,10 +110,13 @@ class KraftSystem:
             properties["kraftprobe.routes"] = ",".join(
                 f"{route.node_id}={route.host}:{route.port}" for route in node.routes
             )
+        if self._security is not None:
+            properties.update(self._security.properties(node.folder))
         properties.update(self.node_settings)
         properties[REGISTRATION] = "true" if self.node_settings[REGISTRATION] else "false"
         return {
-            "server.properties": "".join(f"{key}={value}\n" for key, value in properties.items())
+            "server.properties": "".join(f"{key}={value}\n" for key, value in properties.items()),
+            **({} if self._security is None else self._security.files(node)),
         }
 
     def command(self, node: Placement) -> tuple[str, ...]:

@@ -5,6 +5,8 @@ from __future__ import annotations
 import json
 from pathlib import Path
 
+from cluster.security.client import PLAINTEXT
+
 PROGRAM = Path(__file__).with_name("fake_node.py")
 
 
@@ -16,6 +18,7 @@ class FakeSystem:
     name = "fake"
     mutant = None
     ping = frame(b"ping")
+    client_security = PLAINTEXT
     stop_timeout_s = 2.0
 
     def __init__(self, mode: str = "") -> None:

@@ -19,7 +19,7 @@ from tests.controller.fakes import active
 CONFIG = LifecycleConfig(
     1,
     "fake-cluster",
-    (("CLIENT", "h", 1),),
+    (("CLIENT", "h", 1, 3),),
     (uuid.UUID(int=1_000),),
     (("metadata.version", 30, 30),),
 )

@@ -29,6 +29,8 @@ def error(**changes):
 @pytest.mark.parametrize(
     ("changes", "message"),
     [
+        ({"security": "SSL"}, "security must be a table, not 'SSL'"),
+        ({"security": {"protocol": "TLS"}}, "unknown security.protocol 'TLS'"),
         ({"wrokload": "register"}, "unknown plan key 'wrokload'; did you mean 'workload'?"),
         ({"workload": "registr"}, "unknown workload 'registr'; did you mean 'register'?"),
         ({"workload_options": {"key": 3}}, "did you mean 'keys'?"),
@@ -81,7 +83,8 @@ def test_defaults_make_a_plan():
 
 
 def test_a_stored_plan_gives_the_same_plan_again():
-    for document in ({}, {"workload": "set", "faults": ["pause"]}, {"schedule": SCRIPT}):
+    secured = {"security": {"protocol": "SASL_SSL", "mechanism": "PLAIN"}}
+    for document in ({}, {"workload": "set", "faults": ["pause"]}, {"schedule": SCRIPT}, secured):
         first = plan(**document)
         stored = json.loads(
             json.dumps(first.to_json() | {"run": "x", "checks": [], "versions": {}})

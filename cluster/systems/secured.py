@@ -1,0 +1,143 @@
+"""TLS and SASL for the nodes of a run and for the harness's own clients.
+
+A plan says which protocol, and which mechanism; keys and passwords are made for the run, are in its
+nodes' folders because nodes read them there, and are worth nothing afterwards.
+"""
+
+from __future__ import annotations
+
+import secrets
+import ssl
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import PurePath
+from typing import Final
+
+from cluster.names import unknown
+from cluster.security.client import ClientSecurity
+from cluster.security.jaas import Credentials
+from cluster.security.settings import MECHANISMS, PLAIN, SCRAM_SHA_512, SecurityProtocol
+from cluster.systems.authority import Authority
+from cluster.systems.base import Placement
+
+DEFAULT_MECHANISM: Final = SCRAM_SHA_512
+KEY_STORE: Final = "keystore.pem"
+TRUST_STORE: Final = "truststore.pem"
+LISTENERS: Final = ("CLIENT", "CONTROLLER")
+_NODE: Final = "node"
+_HARNESS: Final = "kraftprobe"
+
+
+class SecurityError(ValueError):
+    """A plan's security settings that cannot be; one line."""
+
+
+@dataclass(frozen=True, slots=True)
+class SecuritySettings:
+    """What both listeners of every node ask for."""
+
+    protocol: SecurityProtocol = SecurityProtocol.PLAINTEXT
+    mechanism: str | None = None
+    """Of SASL; None without."""
+
+    @staticmethod
+    def parse(table: Mapping[str, object]) -> SecuritySettings:
+        """Read `protocol` and `mechanism` of a plan. Raises SecurityError."""
+        for key in table:
+            if key not in {"protocol", "mechanism"}:
+                raise SecurityError(unknown("key of security", str(key), ["protocol", "mechanism"]))
+        names = list(SecurityProtocol.__members__)
+        name = table.get("protocol", SecurityProtocol.PLAINTEXT.name)
+        if name not in names:
+            raise SecurityError(unknown("security.protocol", str(name), names))
+        protocol = SecurityProtocol[str(name)]
+        mechanism = table.get("mechanism")
+        if not protocol.is_authenticated:
+            if mechanism is not None:
+                raise SecurityError(f"security.mechanism: {protocol.name} asks for none")
+            return SecuritySettings(protocol)
+        if mechanism is None:
+            return SecuritySettings(protocol, DEFAULT_MECHANISM)
+        if mechanism not in MECHANISMS:
+            raise SecurityError(unknown("security.mechanism", str(mechanism), MECHANISMS))
+        return SecuritySettings(protocol, str(mechanism))
+
+    def to_json(self) -> dict[str, str]:
+        """Render what `parse` reads; empty for no security."""
+        if self.protocol is SecurityProtocol.PLAINTEXT:
+            return {}
+        told = {} if self.mechanism is None else {"mechanism": self.mechanism}
+        return {"protocol": self.protocol.name, **told}
+
+
+class RunSecurity:
+    """Keys and passwords of one run."""
+
+    def __init__(self, settings: SecuritySettings, run: str) -> None:
+        self.settings = settings
+        self._authority = Authority(run) if settings.protocol.is_encrypted else None
+        self._passwords = {name: secrets.token_hex(16) for name in (_NODE, _HARNESS)}
+
+    def files(self, node: Placement) -> dict[str, str]:
+        """Render a node's key store and whom it trusts."""
+        if self._authority is None:
+            return {}
+        hosts = (node.client.host, node.controller.host)
+        return {
+            KEY_STORE: self._authority.key_store(node.name, hosts),
+            TRUST_STORE: self._authority.certificate,
+        }
+
+    def properties(self, folder: PurePath) -> dict[str, object]:
+        """Render the security of both listeners in a node's configuration."""
+        settings = self.settings
+        found: dict[str, object] = {
+            "listener.security.protocol.map": ",".join(
+                f"{listener}:{settings.protocol.name}" for listener in LISTENERS
+            )
+        }
+        if self._authority is not None:
+            found["ssl.keystore.type"] = found["ssl.truststore.type"] = "PEM"
+            found["ssl.keystore.location"] = folder / KEY_STORE
+            found["ssl.truststore.location"] = folder / TRUST_STORE
+        if settings.mechanism is not None:
+            found["sasl.enabled.mechanisms"] = settings.mechanism
+            found["sasl.mechanism.controller.protocol"] = settings.mechanism
+            for listener in LISTENERS:
+                prefix = f"listener.name.{listener.lower()}.{settings.mechanism.lower()}"
+                found[f"{prefix}.sasl.jaas.config"] = self._jaas(settings.mechanism)
+        return found
+
+    def _jaas(self, mechanism: str) -> str:
+        kind = "plain" if mechanism == PLAIN else "scram"
+        module = f"org.apache.kafka.common.security.{kind}.{kind.capitalize()}LoginModule"
+        own = f'username="{_NODE}" password="{self._passwords[_NODE]}"'
+        users = " ".join(f'user_{name}="{word}"' for name, word in self._passwords.items())
+        return f"{module} required {own} {users};"
+
+    def client(self) -> ClientSecurity:
+        """Return how the harness connects to a node."""
+        mechanism, tls = self.settings.mechanism, None
+        if self._authority is not None:
+            tls = ssl.create_default_context(cadata=self._authority.certificate)
+        if mechanism is None:
+            return ClientSecurity(tls)
+        return ClientSecurity(tls, mechanism, Credentials(_HARNESS, self._passwords[_HARNESS]))
+
+    def ping(self, plain: bytes) -> bytes:
+        """Return what a node answers at once, before it knows who asks.
+
+        With TLS that is the beginning of a handshake, which may be said again and again.
+        """
+        return plain if self._authority is None else _client_hello()
+
+
+def _client_hello() -> bytes:
+    sent = ssl.MemoryBIO()
+    context = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
+    handshake = context.wrap_bio(ssl.MemoryBIO(), sent, server_hostname="localhost")
+    try:
+        handshake.do_handshake()
+    except ssl.SSLWantReadError:
+        return sent.read()
+    raise AssertionError("a handshake without an answer")

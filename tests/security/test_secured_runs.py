@@ -1,0 +1,210 @@
+"""A campaign against nodes behind TLS and SASL: keys, clients, faults and checks."""
+
+import asyncio
+import ssl
+import uuid
+from pathlib import PurePosixPath
+
+import pytest
+
+from checkers.verdict import Status
+from cluster.assembly import lifecycle_config, registration_config
+from cluster.backends.local import LocalBackend
+from cluster.client import Client
+from cluster.config import parse_config
+from cluster.ports import Endpoint
+from cluster.protocol.apis import ApiKey
+from cluster.runtime.clock import LoopClock
+from cluster.runtime.network import TcpNetwork
+from cluster.security.client import PLAINTEXT
+from cluster.systems.authority import Authority
+from cluster.systems.base import Placement
+from cluster.systems.kraft import API_VERSIONS_PING, KraftSystem
+from cluster.systems.secured import RunSecurity, SecurityError, SecuritySettings
+from harness import evidence
+from harness.campaign import Run, conduct
+from harness.plan import from_document
+from harness.recorder import Recorder
+from harness.running import plan_document, system_of
+from results.pipeline import judge
+from results.store import RunStore
+
+PLAN = {
+    "campaign": "secured",
+    "seed": 5,
+    "duration_s": 8,
+    "rate_per_s": 30,
+    "concurrency": 5,
+    "security": {"protocol": "SASL_SSL", "mechanism": "SCRAM-SHA-256"},
+    "schedule": [
+        {"at_s": 1, "fault": "kill", "parameters": {"targets": "leader"}, "for_s": 2},
+    ],
+    "expectations": {"min_operations": 40},
+}
+
+
+def placement(folder="/run/n1", host="127.0.0.1"):
+    return Placement(
+        name="n1",
+        node_id=1,
+        run_id="r",
+        folder=PurePosixPath(folder),
+        interpreter="python3",
+        client=Endpoint(1, host, 9001),
+        controller=Endpoint(1, host, 9002),
+        voters=(Endpoint(1, host, 9002),),
+        brokers=(Endpoint(1, host, 9001),),
+        routes=(),
+    )
+
+
+def secured(**table):
+    return RunSecurity(SecuritySettings.parse(table), "r")
+
+
+@pytest.mark.parametrize(
+    ("table", "message"),
+    [
+        ({"protokol": "SSL"}, "unknown key of security 'protokol'; did you mean 'protocol'"),
+        ({"protocol": "SSLL"}, "unknown security.protocol 'SSLL'; did you mean 'SSL'"),
+        ({"protocol": 3}, "unknown security.protocol '3'"),
+        ({"protocol": "SSL", "mechanism": "PLAIN"}, "security.mechanism: SSL asks for none"),
+        ({"protocol": "SASL_SSL", "mechanism": "SCRAM"}, "unknown security.mechanism 'SCRAM'"),
+    ],
+)
+def test_what_is_wrong_with_security_is_told(table, message):
+    with pytest.raises(SecurityError) as caught:
+        SecuritySettings.parse(table)
+    assert message in str(caught.value)
+
+
+@pytest.mark.parametrize(
+    "table",
+    [
+        {},
+        {"protocol": "SSL"},
+        {"protocol": "SASL_PLAINTEXT", "mechanism": "PLAIN"},
+        {"protocol": "SASL_SSL", "mechanism": "SCRAM-SHA-512"},
+    ],
+)
+def test_settings_are_stored_as_they_are_read(table):
+    assert SecuritySettings.parse(table).to_json() == table
+    assert SecuritySettings.parse({"protocol": "SASL_SSL"}).mechanism == "SCRAM-SHA-512"
+
+
+@pytest.mark.parametrize("protocol", ["SSL", "SASL_PLAINTEXT", "SASL_SSL"])
+def test_what_is_rendered_is_what_the_node_reads(protocol, tmp_path):
+    system = KraftSystem(security=secured(protocol=protocol))
+    for name, content in system.files(placement(str(tmp_path))).items():
+        (tmp_path / name).write_text(content)
+    config = parse_config((tmp_path / "server.properties").read_text(), "test")
+    assert {one.protocol.name for one in config.security.values()} == {protocol}
+    for register in (
+        lifecycle_config(config, uuid.UUID(int=7)),
+        registration_config(config),
+    ):
+        assert [listener[3] for listener in register.listeners] == [
+            config.security["CLIENT"].protocol.value
+        ]
+
+
+def test_passwords_and_keys_differ_from_run_to_run_and_are_in_no_plan():
+    one, other = (
+        KraftSystem(security=secured(protocol="SASL_SSL")).files(placement()) for _ in range(2)
+    )
+    assert all(one[name] != other[name] for name in one)
+    security = SecuritySettings.parse({"protocol": "SASL_SSL"})
+    assert set(security.to_json()) == {"protocol", "mechanism"}
+
+
+def test_a_run_without_security_is_as_it_was():
+    assert KraftSystem().ping == API_VERSIONS_PING
+    assert KraftSystem().client_security is PLAINTEXT
+    assert list(KraftSystem().files(placement())) == ["server.properties"]
+
+
+@pytest.mark.parametrize(("host", "believed"), [("127.0.0.1", True), ("127.0.0.2", False)])
+def test_a_certificate_is_for_the_hosts_that_it_names(host, believed, tmp_path):
+    authority = Authority("r")
+    store = tmp_path / "key.pem"
+    store.write_text(authority.key_store("n1", ["127.0.0.1", "node.example"]))
+    server_side = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+    server_side.load_cert_chain(store)
+    client_side = ssl.create_default_context(cadata=authority.certificate)
+    to_server, to_client = ssl.MemoryBIO(), ssl.MemoryBIO()
+    client = client_side.wrap_bio(to_client, to_server, server_hostname=host)
+    server = server_side.wrap_bio(to_server, to_client, server_side=True)
+
+    def handshake():
+        for _ in range(4):
+            for side in (client, server):
+                try:
+                    side.do_handshake()
+                except ssl.SSLWantReadError:
+                    continue
+        return client.getpeercert()["subject"][0][0][1]
+
+    if believed:
+        assert handshake() == "n1"
+    else:
+        with pytest.raises(ssl.SSLCertVerificationError, match="not valid for"):
+            handshake()
+
+
+def test_the_simulated_world_has_no_tls():
+    with pytest.raises(ValueError, match="without TLS"):
+        from_document(PLAN | {"backend": "sim"})
+
+
+@pytest.mark.cluster
+def test_a_secured_campaign_passes(tmp_path):
+    plan = from_document(PLAN)
+    store = RunStore.create(tmp_path, plan_document(plan, "run-secured", "kraftprobe run"))
+    system = system_of(plan, "run-secured")
+
+    async def work(journal):
+        loop = asyncio.get_running_loop()
+        backend = LocalBackend(system, store.folder, plan.nodes, "run-secured")
+        recorder = Recorder(journal, loop.time)
+        reads = await conduct(Run(plan, backend, recorder, LoopClock(loop)))
+        for read in reads.reads.values():
+            store.write_final_read(read)
+
+    with store.journal_writer() as journal:
+        asyncio.run(work(journal))
+    assert evidence.collect(store, system, plan.node_names) == []
+    results = judge(store)
+    told = {check.checker: (check.status, check.summary) for check in results.checks}
+    assert results.status is Status.PASS, told
+    assert {"log-agreement", "election-safety", "exercised", "linearizable"} <= set(told)
+
+
+@pytest.mark.cluster
+def test_who_has_no_keys_or_those_of_another_run_is_kept_out(tmp_path):
+    """Nor does a harness of another run believe the nodes."""
+    system = KraftSystem(security=secured(protocol="SASL_SSL"))
+    other = KraftSystem(security=secured(protocol="SASL_SSL"))
+
+    async def work():
+        backend = LocalBackend(system, tmp_path, 1, "run-other")
+        networks = [TcpNetwork(), TcpNetwork(security=other.client_security)]
+        clock = LoopClock(asyncio.get_running_loop())
+        try:
+            await backend.up()
+            outcomes = []
+            for listener in ("CLIENT", "CONTROLLER"):
+                for network in networks:
+                    client = Client(network, clock, 2_000)
+                    outcomes.append(
+                        await client.create_topic(backend.endpoint("n1", listener), "t")
+                    )
+            insider = Client(backend.client_network(), clock, 10_000)
+            return outcomes, await insider.api_versions(backend.endpoint("n1", "CLIENT"))
+        finally:
+            for network in networks:
+                network.close()
+            await backend.down()
+
+    outcomes, known = asyncio.run(work())
+    assert {(one.type, one.error) for one in outcomes} == {("fail", "not-sent")}
+    assert ApiKey.CREATE_TOPICS in known
