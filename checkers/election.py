@@ -162,23 +162,37 @@ def _votes(evidence: Evidence, node: str) -> Iterator[Claim]:
 
 
 def _epochs(evidence: Evidence) -> Iterator[Anomaly]:
-    """Follow each node's epoch; the first decrease of each node."""
+    """Follow each node's epoch; the first decrease of each node.
+
+    With another directory id it is another replica, whose disk was empty (KIP-853): it begins anew.
+    """
     for node in evidence.nodes:
         epoch = -1
-        seen = [
-            (int(event.fields["epoch"]), f"its state in incarnation {event.incarnation}")
-            for event in evidence.traces.get(node, ())
-            if event.event == "state"
-        ]
-        state = evidence.quorum_states.get(node)
-        if state is not None:
-            seen.append((int(state["leaderEpoch"]), "its quorum-state file"))
-        for following, source in seen:
+        for following, source in _epochs_of(evidence, node):
+            if following is None:
+                epoch = -1
+                continue
             if following < epoch:
                 told = f"{node} went back from epoch {epoch} to {following} ({source})"
                 yield {"kind": "epoch-decrease", "explanation": told, "node": node}
                 break
             epoch = following
+
+
+def _epochs_of(evidence: Evidence, node: str) -> Iterator[tuple[int | None, str]]:
+    """List the epochs that a node was in, in order; None where another directory began."""
+    directory: object = None
+    for event in evidence.traces.get(node, ()):
+        if event.event == "start":
+            told = event.fields.get("directory_id")
+            if None not in (told, directory) and told != directory:
+                yield None, ""
+            directory = told or directory
+        elif event.event == "state":
+            yield int(event.fields["epoch"]), f"its state in incarnation {event.incarnation}"
+    state = evidence.quorum_states.get(node)
+    if state is not None:
+        yield int(state["leaderEpoch"]), "its quorum-state file"
 
 
 def _rule(event: TraceEvent) -> Anomaly | None:

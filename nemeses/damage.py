@@ -1,4 +1,4 @@
-"""Damage to the files of a dead node: `bit-flip`, `truncate-file`, `disk-wipe`.
+"""Damage to the files of a dead node: `bit-flip`, `truncate-file`; `disk-wipe` is `nemeses.wipe`.
 
 Bits are flipped and files cut only where a correct node must notice: in what was durable once. It
 must then refuse to start, for what it holds is not what it acknowledged. A node that starts all
@@ -14,7 +14,7 @@ from collections.abc import Mapping
 from typing import Any, ClassVar
 
 from cluster.backends.abilities import Damage, Disks
-from cluster.backends.base import BackendError, NodeState, Probe
+from cluster.backends.base import BackendError, Probe
 from cluster.log.checkpoint import RECOVERY_POINT_FILE, decode_recovery_point
 from cluster.log.records import BatchHeader, CorruptBatchError, iter_batches
 from cluster.log.segment import segment_base_offset
@@ -184,38 +184,8 @@ class TruncateFile(DamageFault):
         return {"file": path, "size": position, "recovery_point": durable}
 
 
-class DiskWipe(DamageFault):
-    """A node loses its disk: every file is gone, and it stays down until the heal restores them.
-
-    Parameters: targets (default random). A voter that came back empty would have forgotten what it
-    voted for and acknowledged, which no static quorum can be asked to survive: it has to be removed
-    and added again under its new directory id (KIP-853).
-    """
-
-    name = "disk-wipe"
-    kind = Damage.WIPE
-
-    async def hurt(self, disks: Disks, node: str, chosen: Mapping[str, Any]) -> dict[str, Any]:  # noqa: ARG002
-        """See `DamageFault.hurt`."""
-        files = await disks.files(node)
-        await disks.damage(node, self.kind)
-        return {"files": len(files), "bytes": sum(files.values())}
-
-    async def bites(
-        self,
-        view: View,
-        node: str,
-        chosen: Mapping[str, Any],  # noqa: ARG002  (contract)
-        injection: Injection,
-    ) -> Seen:
-        """See that it is dead and that nothing is left."""
-        state, left = await view.backend.state(node), await disks_of(view).files(node)
-        told = {**injection.detail["nodes"].get(node, {}), "state": str(state), "left": len(left)}
-        gone = state is NodeState.DEAD and not left
-        return Seen(told, "" if gone else f"{node} is {state} with {len(left)} files")
-
-
-NAMES = frozenset({BitFlip.name, TruncateFile.name, DiskWipe.name})
+DISK_WIPE = "disk-wipe"
+NAMES = frozenset({BitFlip.name, TruncateFile.name, DISK_WIPE})
 
 
 def _segments(files: Mapping[str, int], node: str) -> list[str]:

@@ -15,6 +15,7 @@ from cluster.backends.base import NodeState
 from nemeses.base import Injection, Parameters, View, refused
 from nemeses.registry import fault_named
 from nemeses.voters import Voters
+from nemeses.wipe import DiskWipe
 
 SWEEP = "sweep"
 """The name under which `heal_all` reports what no active injection accounts for."""
@@ -54,13 +55,15 @@ async def heal(view: View, injection: Injection) -> Injection:
 
 
 def heal_order(injections: Sequence[Injection]) -> list[Injection]:
-    """Order injections, given oldest first, for undoing them: newest first, but voters last.
+    """Order injections, given oldest first, for undoing them: newest first, but membership last.
 
     A change of voters commits only where a majority runs and is reached, so membership is restored
-    after processes, links, clocks and disks, whichever of them came later.
+    after processes, links, clocks and disks, whichever of them came later; a voter that lost its
+    disk before another one that was removed, for that may be the same node.
     """
     newest_first = list(reversed(injections))
-    return sorted(newest_first, key=lambda one: one.fault == Voters.name)
+    rank = {DiskWipe.name: 1, Voters.name: 2}
+    return sorted(newest_first, key=lambda one: rank.get(one.fault, 0))
 
 
 async def heal_all(view: View) -> tuple[Injection, ...]:

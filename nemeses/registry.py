@@ -9,7 +9,7 @@ from cluster.names import unknown
 from nemeses.base import Fault, ParameterError, Parameters
 from nemeses.clocks import ClockDrift, ClockFault, ClockJump, ClockSkew, ClockStrobe
 from nemeses.containers import ContainerKill
-from nemeses.damage import BitFlip, DiskWipe, TruncateFile
+from nemeses.damage import BitFlip, TruncateFile
 from nemeses.disks import DiskError, DiskFaultOf, DiskFull, DiskSlow, DiskStall
 from nemeses.limits import Limit
 from nemeses.links import LINK_FAULTS
@@ -18,6 +18,7 @@ from nemeses.partition import Partition
 from nemeses.processes import Kill, Pause, Restart
 from nemeses.requests import Resign, Snapshot
 from nemeses.voters import Voters
+from nemeses.wipe import DiskWipe
 
 _ALL: tuple[Fault, ...] = (
     Kill(),

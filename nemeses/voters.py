@@ -13,16 +13,7 @@ from uuid import UUID
 
 from cluster.backends.base import NodeState, Probe
 from cluster.errors import ErrorCode
-from cluster.kraft.messages import DescribeQuorumResponse
-from cluster.kraft.voter_messages import (
-    AddVoterRequest,
-    AddVoterResponse,
-    RemoveVoterRequest,
-    RemoveVoterResponse,
-)
-from cluster.log.control import VoterListener
 from cluster.names import unknown
-from cluster.ports import Endpoint
 from cluster.protocol.messages import (
     FeatureUpdateKey,
     UpdateFeaturesRequest,
@@ -31,14 +22,24 @@ from cluster.protocol.messages import (
     i16,
     milliseconds,
 )
-from nemeses.asking import ask, leading, until
+from nemeses.asking import leading, until
 from nemeses.base import Injection, ParameterError, Parameters, View, refused
+from nemeses.membership import (
+    CHANGE_TIMEOUT_S,
+    REQUEST_TIMEOUT_MS,
+    add_voter,
+    ask_leader,
+    directories,
+    endpoint_of,
+    fetching_directory,
+    is_voter,
+    node_id,
+    remove_voter,
+)
 from nemeses.targets import check_keys, check_target, choose
 
 CHANGES = ("remove", "replace")
 LEAST_VOTERS = 2
-CHANGE_TIMEOUT_S = 10.0
-_REQUEST_TIMEOUT_MS = 3_000
 _UPGRADE = 1
 
 
@@ -83,20 +84,19 @@ class Voters:
         found = await leading(view)
         if found is None:
             return refused(self.name, parameters, "no leader is known")
-        directories = _directories(found[1])
+        voters = directories(found[1])
         choice = await choose(
-            view, parameters.get("targets", "random"), await _unable(view, directories)
+            view, parameters.get("targets", "random"), await _unable(view, voters)
         )
         if not choice.nodes:
             return refused(self.name, parameters, choice.reason)
         node = choice.nodes[0]
-        if len(directories) <= LEAST_VOTERS:
-            return refused(self.name, parameters, f"only {len(directories)} voters are left")
-        endpoint = next(e for e in found[1].nodes if e.node_id == _id(node))
+        if len(voters) <= LEAST_VOTERS:
+            return refused(self.name, parameters, f"only {len(voters)} voters are left")
         detail = {
-            "voters_before": sorted(f"n{voter}" for voter in directories),
-            "directory": str(directories[_id(node)]),
-            "endpoint": [endpoint.host, endpoint.port],
+            "voters_before": sorted(f"n{voter}" for voter in voters),
+            "directory": str(voters[node_id(node)]),
+            "endpoint": list(endpoint_of(found[1], node)),
         }
         injection = Injection(
             self.name, dict(parameters), (node,), verified=False, detail=detail, applied=True
@@ -106,7 +106,9 @@ class Voters:
 
     async def verify(self, view: View, injection: Injection) -> Injection:
         """See `Fault.verify`: the leader says that the node is no voter, or is one again."""
-        gone = await until(lambda: _is_voter(view, injection, wanted=False), CHANGE_TIMEOUT_S)
+        gone = await until(
+            lambda: is_voter(view, injection.targets[0], wanted=False), CHANGE_TIMEOUT_S
+        )
         if gone is None:
             return _told(injection, "it is a voter still", "voters_after", [])
         if injection.parameters.get("change") == "replace":
@@ -124,19 +126,11 @@ class Voters:
         return _told(injection, "", "voters_healed", back)
 
 
-def _id(node: str) -> int:
-    return int(node.removeprefix("n"))
-
-
-def _directories(told: DescribeQuorumResponse) -> dict[int, UUID]:
-    return {voter.replica_id: voter.directory_id for voter in told.voters}
-
-
-async def _unable(view: View, directories: dict[int, UUID]) -> dict[str, str]:
+async def _unable(view: View, voters: dict[int, UUID]) -> dict[str, str]:
     unable = {}
     for node in view.backend.nodes:
         state = await view.backend.state(node)
-        if _id(node) not in directories:
+        if node_id(node) not in voters:
             unable[node] = "it is no voter"
         elif state is not NodeState.RUNNING:
             unable[node] = f"it is {state}"
@@ -156,51 +150,20 @@ async def _upgraded(view: View) -> bool | None:
         feature="kraft.version", max_version_level=i16(1), upgrade_type=i8(_UPGRADE)
     )
     request = UpdateFeaturesRequest(
-        timeout=milliseconds(_REQUEST_TIMEOUT_MS), feature_updates=(update,), validate_only=False
+        timeout=milliseconds(REQUEST_TIMEOUT_MS), feature_updates=(update,), validate_only=False
     )
-    answer = await _ask_leader(view, request)
+    answer = await ask_leader(view, request)
     done = isinstance(answer, UpdateFeaturesResponse) and answer.error_code is ErrorCode.none
     return True if done else None
 
 
 async def _removed(view: View, injection: Injection) -> bool | None:
-    """Ask for the removal; True once it is committed, or the node is no voter."""
-    node_id, directory = _id(injection.targets[0]), UUID(injection.detail["directory"])
-    answer = await _ask_leader(view, RemoveVoterRequest(None, node_id, directory))
-    done = (ErrorCode.none, ErrorCode.voter_not_found)
-    return True if isinstance(answer, RemoveVoterResponse) and answer.error in done else None
+    directory = UUID(injection.detail["directory"])
+    return await remove_voter(view, injection.targets[0], directory)
 
 
 async def _added(view: View, injection: Injection) -> list[str] | None:
-    """Ask for the node to be added again; the voters once it is one."""
-    host, port = injection.detail["endpoint"]
-    request = AddVoterRequest(
-        None,
-        _REQUEST_TIMEOUT_MS,
-        _id(injection.targets[0]),
-        UUID(injection.detail["directory"]),
-        (VoterListener("CONTROLLER", host, port),),
-    )
-    answer = await _ask_leader(view, request)
-    done = (ErrorCode.none, ErrorCode.duplicate_voter)
-    if isinstance(answer, AddVoterResponse) and answer.error in done:
-        return await _is_voter(view, injection, wanted=True)
-    return None
-
-
-async def _is_voter(view: View, injection: Injection, *, wanted: bool) -> list[str] | None:
-    """The voters, when the node is one of them, or is not, as wanted."""
-    found = await leading(view)
-    if found is None:
-        return None
-    voters = _directories(found[1])
-    named = sorted(f"n{voter}" for voter in voters)
-    return named if (_id(injection.targets[0]) in voters) is wanted else None
-
-
-async def _ask_leader(view: View, request: object) -> object:
-    leader = await view.leader()
-    if leader is None:
-        return None
-    endpoint: Endpoint = view.backend.endpoint(leader, "CONTROLLER")
-    return await ask(view, endpoint, request, _REQUEST_TIMEOUT_MS)
+    """Add the node again, as the replica that it is now: its disk may be another than before."""
+    node, (host, port) = injection.targets[0], injection.detail["endpoint"]
+    directory = await fetching_directory(view, node) or UUID(injection.detail["directory"])
+    return await add_voter(view, node, directory, (host, port))

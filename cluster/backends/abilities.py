@@ -246,6 +246,9 @@ class Disks(Protocol):
     async def damage(self, node: str, kind: Damage, path: str = "", position: int = 0) -> None:
         """Damage the files of a dead node, and keep aside what they held. WIPE needs no path."""
 
+    async def give_up(self, node: str) -> None:
+        """Forget what damage to a dead node's files replaced: it will not come back."""
+
     async def restore(self, node: str) -> int:
         """Undo all damage to a dead node's files, as from a copy; answers how many there were."""
 

@@ -133,6 +133,14 @@ class Backend(Protocol):
         Raises BackendError when it ends or stays silent instead; it is then dead.
         """
 
+    async def join_anew(self, node: str) -> None:
+        """Let a dead node whose disk is empty start, from now on, as a replica of no voter set.
+
+        It is told whom to ask (`controller.quorum.bootstrap.servers`) and no voters, as an operator
+        must: by its old configuration it would take itself for a voter that it is not. Raises
+        BackendError when it is not dead.
+        """
+
     async def stop(self, node: str) -> None:
         """SIGTERM, and wait for the end. Raises BackendError if it does not come in time."""
 

@@ -177,15 +177,14 @@ class HostedBackend(ProcessBackend):
             number = int(node[1:])
             self._endpoints[node, "CLIENT"] = Endpoint(number, address, ports.client)
             self._endpoints[node, "CONTROLLER"] = Endpoint(number, address, ports.controller)
-        rendered = {node: self.system.files(self._placement(node)) for node in self.nodes}
-        await _all(
-            *(
-                self.provider.put(node, {path: text.encode() for path, text in files.items()})
-                for node, files in rendered.items()
-            )
-        )
+        await _all(*(self._configure_node(node) for node in self.nodes))
+
+    async def _configure_node(self, node: str) -> None:
+        files = self.system.files(self._placement(node))
+        await self.provider.put(node, {path: text.encode() for path, text in files.items()})
 
     def _placement(self, node: str) -> Placement:
+        controllers = tuple(self.endpoint(voter, "CONTROLLER") for voter in self.nodes)
         return Placement(
             name=node,
             node_id=int(node[1:]),
@@ -194,7 +193,8 @@ class HostedBackend(ProcessBackend):
             interpreter=self.provider.interpreter,
             client=self.endpoint(node, "CLIENT"),
             controller=self.endpoint(node, "CONTROLLER"),
-            voters=tuple(self.endpoint(voter, "CONTROLLER") for voter in self.nodes),
+            voters=() if node in self._joining else controllers,
+            bootstrap=tuple(one for one in controllers if one.node_id != int(node[1:])),
             brokers=tuple(self.endpoint(broker, "CLIENT") for broker in self.nodes),
             routes=(),
         )

@@ -129,9 +129,15 @@ class ProcessBackend:
         self._endpoints: dict[tuple[str, Listener], Endpoint] = {}
         self._incarnations: dict[str, list[Incarnation]] = {node: [] for node in self.nodes}
         self._locks = {node: asyncio.Lock() for node in self.nodes}
+        self._joining: set[str] = set()
+        """Nodes that have no configured voters any more (`Backend.join_anew`)."""
         self._down = False
 
     # -- what a subclass says --------------------------------------------------------------------
+
+    async def _configure_node(self, node: str) -> None:
+        """Write the system's files for this node."""
+        raise NotImplementedError
 
     async def _launch(self, node: str, environment: Mapping[str, str]) -> StartedProcess:
         """Start the node's process with these variables beside the system's own."""
@@ -192,6 +198,13 @@ class ProcessBackend:
                 incarnation.kill_now()
             self._refuse_when_down(node)
             await self._wait_ready(node, incarnation)
+
+    async def join_anew(self, node: str) -> None:
+        """See `Backend.join_anew`."""
+        if (state := await self.state(node)) is not NodeState.DEAD:
+            raise BackendError(f"{node} cannot be configured anew: it is {state}")
+        self._joining.add(node)
+        await self._configure_node(node)
 
     async def stop(self, node: str) -> None:
         """See `Backend.stop`. A node that does not end is left running."""

@@ -160,13 +160,20 @@ class LocalBackend(ProcessBackend):
                 port = self._take_port(ports)
                 self._endpoints[node, listener] = Endpoint(int(node[1:]), HOST, port)
         for node in self.nodes:
-            for path, content in self.system.files(self._placement(node)).items():
-                (self.node_folder(node) / path).write_text(content)
+            self._write_files(node)
+
+    async def _configure_node(self, node: str) -> None:
+        self._write_files(node)
+
+    def _write_files(self, node: str) -> None:
+        for path, content in self.system.files(self._placement(node)).items():
+            (self.node_folder(node) / path).write_text(content)
 
     def _take_port(self, ports: Iterator[int] | None) -> int:
         return self._ports.take() if ports is None else self._ports.take_this(next(ports))
 
     def _placement(self, node: str) -> Placement:
+        routes = tuple(self.route(node, peer) for peer in self.nodes if peer != node)
         return Placement(
             name=node,
             node_id=int(node[1:]),
@@ -175,7 +182,10 @@ class LocalBackend(ProcessBackend):
             interpreter=sys.executable,
             client=self.endpoint(node, "CLIENT"),
             controller=self.endpoint(node, "CONTROLLER"),
-            voters=tuple(self.endpoint(voter, "CONTROLLER") for voter in self.nodes),
+            voters=()
+            if node in self._joining
+            else tuple(self.endpoint(voter, "CONTROLLER") for voter in self.nodes),
+            bootstrap=routes,
             brokers=tuple(self.endpoint(broker, "CLIENT") for broker in self.nodes),
-            routes=tuple(self.route(node, peer) for peer in self.nodes if peer != node),
+            routes=routes,
         )

@@ -135,6 +135,22 @@ def test_what_the_rules_allow_passes(event):
 
 
 @pytest.mark.parametrize(
+    ("directory", "found"),
+    [("another", set()), ("one", {"epoch-decrease"}), (None, {"epoch-decrease"})],
+)
+def test_only_with_another_directory_does_a_node_begin_in_an_earlier_epoch(directory, found):
+    events = [
+        ("start", {"node_id": 2, "mutant": None, "directory_id": "one"}, 1),
+        (*state(1), 1),
+        ("start", {"node_id": 2, "mutant": None, "directory_id": directory}, 2),
+        (*state(0), 2),
+        (*state(1), 2),
+    ]
+    status = Status.FAIL if found else Status.PASS
+    assert kinds("election-safety", with_trace("n2", *events)) == (status, found)
+
+
+@pytest.mark.parametrize(
     ("kind", "changed"),
     [
         ("two-leaders", {"leaderId": 2}),

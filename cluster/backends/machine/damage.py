@@ -102,6 +102,9 @@ elif verb == "restore":
         put(line["path"], data)
     shutil.rmtree(saved, ignore_errors=True)
     answer(len(numbers))
+elif verb == "give-up":
+    shutil.rmtree(saved, ignore_errors=True)
+    answer(None)
 else:
     raise SystemExit("unknown verb " + verb)
 """

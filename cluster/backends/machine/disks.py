@@ -253,6 +253,11 @@ class FuseDisks:
         await self._refuse_alive(node)
         await self._damage(node, kind, path=path, position=position)
 
+    async def give_up(self, node: str) -> None:
+        """See `Disks.give_up`."""
+        await self._refuse_alive(node)
+        await self._damage(node, "give-up")
+
     async def restore(self, node: str) -> int:
         """See `Disks.restore`."""
         await self._refuse_alive(node)

@@ -160,6 +160,11 @@ class SimDisks:
             content[position] ^= 1
             disk.replace({**disk.files(), path: bytes(content)})
 
+    async def give_up(self, node: str) -> None:
+        """See `Disks.give_up`."""
+        self._refuse_alive(node)
+        self._saved[node].clear()
+
     async def restore(self, node: str) -> int:
         """See `Disks.restore`."""
         self._refuse_alive(node)

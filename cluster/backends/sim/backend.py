@@ -230,6 +230,10 @@ class SimBackend:
         if reason is not None:
             raise BackendError(f"{node} ended as it started: {reason}")
 
+    async def join_anew(self, node: str) -> None:
+        """See `Backend.join_anew`."""
+        self.world.wipe(node)
+
     async def stop(self, node: str) -> None:
         """See `Backend.stop`. A node that does not end is left running."""
         state = self.world.nodes[node].state

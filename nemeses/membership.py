@@ -1,0 +1,97 @@
+"""The voter set as the leader tells it, and single changes of it (KIP-853), each asked once."""
+
+from __future__ import annotations
+
+from uuid import UUID
+
+from cluster.errors import ErrorCode
+from cluster.kraft.messages import NO_DIRECTORY, DescribeQuorumResponse
+from cluster.kraft.voter_messages import (
+    AddVoterRequest,
+    AddVoterResponse,
+    RemoveVoterRequest,
+    RemoveVoterResponse,
+)
+from cluster.log.control import VoterListener
+from nemeses.asking import ask, leading
+from nemeses.base import View
+
+CHANGE_TIMEOUT_S = 10.0
+"""How long a change may take to commit in a quorum that works."""
+REQUEST_TIMEOUT_MS = 3_000
+
+
+def node_id(node: str) -> int:
+    """The id of a node of this name."""
+    return int(node.removeprefix("n"))
+
+
+def directories(told: DescribeQuorumResponse) -> dict[int, UUID]:
+    """Id -> directory id of each voter; NO_DIRECTORY where voters are configured."""
+    return {voter.replica_id: voter.directory_id for voter in told.voters}
+
+
+def is_dynamic(told: DescribeQuorumResponse) -> bool:
+    """Whether the voters are in the log (kraft.version 1)."""
+    known = directories(told).values()
+    return bool(known) and NO_DIRECTORY not in known
+
+
+def endpoint_of(told: DescribeQuorumResponse, node: str) -> tuple[str, int]:
+    """Where the leader reaches a voter."""
+    return next((e.host, e.port) for e in told.nodes if e.node_id == node_id(node))
+
+
+async def remove_voter(view: View, node: str, directory: UUID) -> bool | None:
+    """Ask for the removal; True once it is committed, or there is no such voter."""
+    answer = await ask_leader(view, RemoveVoterRequest(None, node_id(node), directory))
+    done = (ErrorCode.none, ErrorCode.voter_not_found)
+    return True if isinstance(answer, RemoveVoterResponse) and answer.error in done else None
+
+
+async def add_voter(
+    view: View, node: str, directory: UUID, endpoint: tuple[str, int]
+) -> list[str] | None:
+    """Ask for the node to be added; the voters once it is one, with this directory."""
+    request = AddVoterRequest(
+        None,
+        REQUEST_TIMEOUT_MS,
+        node_id(node),
+        directory,
+        (VoterListener("CONTROLLER", *endpoint),),
+    )
+    answer = await ask_leader(view, request)
+    done = (ErrorCode.none, ErrorCode.duplicate_voter)
+    if isinstance(answer, AddVoterResponse) and answer.error in done:
+        return await is_voter(view, node, wanted=True)
+    return None
+
+
+async def is_voter(view: View, node: str, *, wanted: bool) -> list[str] | None:
+    """The voters, when the node is one of them, or is not, as wanted."""
+    found = await leading(view)
+    if found is None:
+        return None
+    voters = directories(found[1])
+    named = sorted(f"n{voter}" for voter in voters)
+    return named if (node_id(node) in voters) is wanted else None
+
+
+async def fetching_directory(view: View, node: str) -> UUID | None:
+    """The directory with which the node fetches from the leader without being a voter.
+
+    A leader remembers observers for a while, also what a node was before: the latest counts.
+    """
+    found = await leading(view)
+    observers = () if found is None else found[1].observers
+    mine = [one for one in observers if one.replica_id == node_id(node)]
+    latest = max(mine, key=lambda one: one.last_fetch_timestamp_ms, default=None)
+    return None if latest is None else latest.directory_id
+
+
+async def ask_leader(view: View, request: object) -> object:
+    """Send a request to who leads; None when nobody is known to."""
+    leader = await view.leader()
+    if leader is None:
+        return None
+    return await ask(view, view.backend.endpoint(leader, "CONTROLLER"), request, REQUEST_TIMEOUT_MS)
