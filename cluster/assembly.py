@@ -79,6 +79,9 @@ class Node:
         self._forwarding = seams.forwarding
         self._on_fatal = on_fatal
         self._trace = seams.trace
+        self._stopping: list[Callable[[], None]] = []
+        """Who asked for the shutdown that is under way, or over."""
+        self._stopped = False
         log = Log.open(
             seams.disk,
             METADATA_DIRECTORY,
@@ -238,17 +241,33 @@ class Node:
             self.controller.request_snapshot()
 
     def shutdown(self, timeout_ms: float, done: Callable[[], None]) -> None:
-        """Hand leadership over and stop, within `timeout_ms`; then call `done`."""
+        """Hand leadership over and stop, within `timeout_ms`; then call `done`.
+
+        Asked again, it goes on as it began, and calls that `done` as well.
+        """
+        if self._stopped:
+            done()
+            return
+        self._stopping.append(done)
+        if len(self._stopping) > 1:
+            return
         if self.registration is not None:
             self.registration.stop()
         if self.assignments is not None:
             self.assignments.stop()
         lifecycle = self.lifecycle
         if lifecycle is None:
-            self.raft.shutdown(timeout_ms, done)
+            self.raft.shutdown(timeout_ms, self._has_stopped)
         else:
             half_ms = timeout_ms / 2
-            lifecycle.begin_controlled_shutdown(half_ms, lambda: self.raft.shutdown(half_ms, done))
+            lifecycle.begin_controlled_shutdown(
+                half_ms, lambda: self.raft.shutdown(half_ms, self._has_stopped)
+            )
+
+    def _has_stopped(self) -> None:
+        self._stopped = True
+        for done in self._stopping:
+            done()
 
     def _ask_controller(
         self, request: object, timeout_ms: float, on_reply: Callable[[Any], None]

@@ -6,7 +6,7 @@ Kafka's rules for the last member of an ISR. Where no broker is registered nothi
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 
 from cluster.controller.feature_levels import is_elr_enabled
 from cluster.controller.leadership import min_insync_replicas
@@ -18,15 +18,21 @@ from cluster.controller.registrations import (
     is_static,
     partitions,
 )
-from cluster.controller.state import MetadataState, PartitionRegistration
+from cluster.controller.state import MetadataState, PartitionKey, PartitionRegistration
 
 
-def broken_invariants(state: MetadataState) -> Iterator[str]:
-    """Tell what is wrong with a state, one sentence each; nothing when all is right."""
+def broken_invariants(
+    state: MetadataState,
+    among: Iterable[tuple[PartitionKey, PartitionRegistration]] | None = None,
+) -> Iterator[str]:
+    """Tell what is wrong with a state, one sentence each; nothing when all is right.
+
+    `among`: the partitions to look at, all when None.
+    """
     if is_static(state):
         return
     elr_enabled = is_elr_enabled(state)
-    for (topic_id, index), one in partitions(state):
+    for (topic_id, index), one in partitions(state) if among is None else among:
         topic = state.topics.get(topic_id)
         if topic is None:
             yield f"partition {index} of topic {topic_id}, which does not exist"

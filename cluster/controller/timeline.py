@@ -107,6 +107,10 @@ class CommittedMap(Generic[K, V]):
         """Yield all keys, oldest first."""
         return iter(self._entries)
 
+    def entries(self) -> dict[K, V]:
+        """Return a copy as a dictionary, oldest first."""
+        return dict(self._entries)
+
     def __copy__(self) -> CommittedMap[K, V]:
         """Return another map with the same entries."""
         copied = type(self).__new__(type(self))

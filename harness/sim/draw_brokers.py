@@ -15,6 +15,10 @@ from cluster.systems.kraft import REGISTRATION
 from harness.sim.scenario import Scenario
 
 _SHARE = 0.3
+_GROWING = ("partitions", "set")
+"""Workloads that add a partition with every write and never remove one."""
+_GROWTH_MAX_PER_S = 8.0
+"""Rate of those: every broker that is fenced rewrites all partitions, on every node."""
 
 
 def with_brokers(scenario: Scenario, unit_ms: float) -> Scenario:
@@ -33,6 +37,8 @@ def with_brokers(scenario: Scenario, unit_ms: float) -> Scenario:
     name, options = _workload(random)
     if not any(step.kind == "op" for strand in scenario.strands for step in strand.steps):
         load = replace(load, name=name, options=options)
+    if load.name in _GROWING:
+        load = replace(load, rate_per_s=min(load.rate_per_s, _GROWTH_MAX_PER_S))
     return replace(scenario, settings=settings, workload=load)
 
 

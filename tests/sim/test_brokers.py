@@ -4,6 +4,7 @@ import dataclasses
 
 import pytest
 
+from cluster.backends.base import NodeState
 from cluster.backends.sim.broker_monitor import BrokerMonitor
 from cluster.controller import broker_lifecycle, periodic
 from cluster.controller.records.broker import BrokerRegistrationChangeRecord
@@ -49,6 +50,23 @@ def test_a_killed_broker_is_fenced_and_comes_back_as_a_new_incarnation():
     assert after.incarnation_id != before.incarnation_id
     assert quorum.monitor.violations == []
     assert monitor.images_checked > 10
+
+
+@pytest.mark.parametrize("registers", [True, False])
+def test_a_node_that_is_asked_to_stop_twice_stops_once_and_tells_both(registers):
+    quorum = Quorum(3, run_node_settings={**SETTINGS, REGISTRATION: int(registers)})
+    leader = quorum.elect()
+    quorum.run(2_000)
+    told = []
+    quorum.world.stop(leader, lambda: told.append("first"))
+    assert quorum.world.nodes[leader].state is NodeState.RUNNING, "it hands over meanwhile"
+    quorum.world.stop(leader, lambda: told.append("second"))
+    assert quorum.scheduler.run_until(lambda: len(told) == 2, 20_000)
+    quorum.run(5_000)
+    assert told == ["first", "second"]
+    assert quorum.world.nodes[leader].state is NodeState.DEAD
+    assert quorum.leader() not in {None, leader}
+    assert quorum.monitor.violations == []
 
 
 def test_a_broker_with_a_new_disk_tells_its_directory_and_leads_again():

@@ -257,10 +257,13 @@ class SimWorld:
             if process.alive:
                 process.halt()
                 self._ended(node, "everything", "was stopped")
-                if done is not None:
-                    done()
+            if done is not None:
+                done()
 
-        process.shut_down(ended)
+        try:
+            process.shut_down(ended)
+        except Exception as error:  # noqa: BLE001  (as in `Process.serve`)
+            process.die(error)
 
     def pause(self, name: str) -> None:
         """SIGSTOP; nothing happens to a dead node."""
