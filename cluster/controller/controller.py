@@ -23,7 +23,7 @@ from collections.abc import Callable, Sequence
 from typing import Any, TypeVar
 
 from cluster.controller.appending import Appender
-from cluster.controller.event_queue import EventQueue
+from cluster.controller.event_queue import EventQueue, EventTimes
 from cluster.controller.feature_control import bootstrap_records
 from cluster.controller.heartbeats import BrokerHeartbeatManager
 from cluster.controller.image import MetadataImage
@@ -56,6 +56,7 @@ from cluster.log.snapshot import Snapshot
 from cluster.ports import Clock, Timer, Trace
 
 R = TypeVar("R")
+T = TypeVar("T", bound=EventTimes)
 
 NOT_ACTIVE = -1
 NOT_CONTROLLER_MESSAGE = "this node is not the active controller"
@@ -89,6 +90,11 @@ class QuorumController:
         self._deferred: deque[DeferredWrite] = deque()
         self._reads: list[WaitingRead] = []
         self._idle_timer: Timer | None = None
+
+    def time_events(self, times: T) -> T:
+        """Measure the events of the queue from now on."""
+        self._queue.times = times
+        return times
 
     # What the rules compare, each in one place.
 

@@ -13,13 +13,19 @@ from collections.abc import Callable, Iterator
 from typing import Any, Final
 
 from prometheus_client import CollectorRegistry, generate_latest
-from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, Metric
+from prometheus_client.core import (
+    CounterMetricFamily,
+    GaugeMetricFamily,
+    Metric,
+    SummaryMetricFamily,
+)
 
 from cluster.assembly import Node
 from cluster.controller.registrations import registered_brokers
 from cluster.kraft.leader_state import Leader
 from cluster.ports import Trace
 from cluster.runtime.idle import IdleTime
+from cluster.runtime.reservoir import QUANTILES, Reservoir
 from cluster.runtime.server import TcpServer
 from cluster.runtime.window import Window
 
@@ -73,6 +79,27 @@ class MeteredTrace:
             self._election_began_s = None
 
 
+class EventQueueTimes:
+    """How long the controller's events wait and take; see `cluster.controller.event_queue`."""
+
+    def __init__(self, now_s: Callable[[], float] = time.monotonic) -> None:
+        self.queue_ms = Reservoir()
+        self.processing_ms = Reservoir()
+        self._now_s = now_s
+
+    def now_ms(self) -> float:
+        """See `EventTimes`."""
+        return self._now_s() * 1000.0
+
+    def event_started(self, queue_ms: float) -> None:
+        """See `EventTimes`."""
+        self.queue_ms.record(queue_ms)
+
+    def event_processed(self, processing_ms: float) -> None:
+        """See `EventTimes`."""
+        self.processing_ms.record(processing_ms)
+
+
 class NodeMetrics:
     """A prometheus-client collector."""
 
@@ -89,6 +116,7 @@ class NodeMetrics:
         self._trace = trace
         self._idle = idle
         self._now_s = now_s
+        self._events = node.controller.time_events(EventQueueTimes(now_s))
         self._registry = CollectorRegistry()
         self._registry.register(self)
 
@@ -174,6 +202,13 @@ class NodeMetrics:
         latest = _NO_NODE if snapshot_id is None else snapshot_id.offset
         yield _gauge(_CONTROLLER, "latest_snapshot_offset", "Its end, -1: none", latest)
 
+        events = self._events
+        what = "Milliseconds that events of the controller"
+        yield from _histogram("event_queue_time_ms", f"{what} wait", events.queue_ms)
+        yield from _histogram(
+            "event_queue_processing_time_ms", f"{what} take", events.processing_ms
+        )
+
     def _network(self) -> Iterator[Metric]:
         server = self._server
         count = server.connection_count
@@ -196,6 +231,16 @@ def _states(current: str) -> Metric:
 def _gauge(prefix: str, name: str, what: str, value: float) -> Metric:
     assert not math.isinf(value)
     return GaugeMetricFamily(prefix + name, what, value=value)
+
+
+def _histogram(name: str, what: str, values: Reservoir) -> Iterator[Metric]:
+    """Yield one of Kafka's histograms: its percentiles, count and sum, and its maximum."""
+    full_name = _CONTROLLER + name
+    summary = SummaryMetricFamily(full_name, what, count_value=values.count, sum_value=values.sum)
+    for quantile, value in zip(QUANTILES, values.quantiles(), strict=True):
+        summary.add_sample(full_name, {"quantile": f"{quantile:g}"}, value)
+    yield summary
+    yield _gauge(_CONTROLLER, f"{name}_max", f"{what}, maximum", values.maximum())
 
 
 def _counter(prefix: str, name: str, what: str, value: float) -> Metric:

@@ -8,9 +8,11 @@ import urllib.request
 import pytest
 from prometheus_client.parser import text_string_to_metric_families
 
+from cluster.controller.event_queue import EventQueue
 from cluster.runtime.idle import IdleTime
-from cluster.runtime.metrics import MeteredTrace
+from cluster.runtime.metrics import EventQueueTimes, MeteredTrace
 from cluster.runtime.metrics_endpoint import MAX_CONNECTIONS, MAX_REQUEST_BYTES, MetricsEndpoint
+from cluster.runtime.reservoir import QUANTILES, RESERVOIR_SIZE, Reservoir
 from cluster.runtime.trace import no_trace
 from cluster.runtime.window import Window
 from tests.clients.nodes import Nodes, free_ports
@@ -70,6 +72,62 @@ def test_a_follower_that_was_no_candidate_had_no_election():
     trace = MeteredTrace(no_trace, Now())
     trace("state", state="Follower", epoch=2, leader_id=1, voted_id=-1)
     assert math.isnan(trace.election_ms.maximum(100.0))
+
+
+def test_percentiles_are_of_the_last_events_count_and_sum_of_all():
+    values = Reservoir()
+    assert all(math.isnan(one) for one in (*values.quantiles(), values.maximum()))
+    for value in range(2_000):
+        values.record(float(value))
+    kept = range(2_000 - RESERVOIR_SIZE, 2_000)
+    assert (values.count, values.sum) == (2_000, sum(range(2_000)))
+    assert values.maximum() == 1_999
+    found = dict(zip(QUANTILES, values.quantiles(), strict=True))
+    assert found[0.5] == pytest.approx(sum(kept) / len(kept), abs=1)
+    assert found[0.999] == pytest.approx(1_999, abs=2)
+    assert list(found.values()) == sorted(found.values())
+
+
+def test_events_are_timed_in_the_queue_and_while_they_run():
+    now = Now()
+    times = EventQueueTimes(now)
+    queue = EventQueue()
+    queue.times = times
+
+    def takes(seconds, then=None):
+        def event():
+            now.s += seconds
+            if then is not None:
+                queue.append(then)
+                now.s += seconds
+
+        return event
+
+    queue.append(takes(0.5, takes(0.125)))
+    assert list(times.queue_ms.values) == [0.0, 500.0]
+    assert list(times.processing_ms.values) == [1_000.0, 125.0]
+
+
+def test_an_event_that_goes_on_later_is_timed_in_its_turns_and_others_wait_for_it():
+    now = Now()
+    times = EventQueueTimes(now)
+    queue = EventQueue()
+    queue.times = times
+
+    def first():
+        now.s += 0.25
+        queue.hold()
+
+    queue.append(first)
+    queue.append(lambda: None)
+    now.s += 1.0
+
+    def second():
+        now.s += 0.5
+
+    queue.resume(second)
+    assert list(times.queue_ms.values) == [0.0, 1_500.0]
+    assert list(times.processing_ms.values) == [250.0, 500.0, 0.0]
 
 
 def test_time_in_the_loops_select_is_idle_and_time_in_callbacks_is_not():
@@ -172,4 +230,8 @@ def test_a_node_tells_its_metrics(tmp_path):
     assert raft["append_records_rate"] > 0
     assert 0 <= raft["poll_idle_ratio_avg"] <= 1
     assert metrics["kafka_controller_new_active_controllers_total", None] == 1
+    assert metrics["kafka_controller_event_queue_time_ms_count", None] > 0
+    took = metrics["kafka_controller_event_queue_processing_time_ms_max", None]
+    total = metrics["kafka_controller_event_queue_processing_time_ms_sum", None]
+    assert 0 < took <= total
     assert metrics["kafka_controller_global_topic_count", None] == 0
