@@ -11,6 +11,7 @@ import random
 import sys
 import time
 import uuid
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -18,19 +19,20 @@ import click
 
 from cluster.assembly import METADATA_DIRECTORY
 from cluster.config import ConfigError, NodeConfig, load_config
-from cluster.kraft.bootstrap import write_bootstrap
+from cluster.kraft.bootstrap import is_leftover, write_bootstrap
 from cluster.kraft.messages import ReplicaKey
 from cluster.kraft.voters import Voter, VoterSet
 from cluster.log.control import VoterListener
 from cluster.meta_properties import (
     FILE_NAME,
     MetaPropertiesError,
+    check_is_empty,
     load_or_format,
     random_uuid,
     uuid_from_text,
     uuid_to_text,
 )
-from cluster.ports import Endpoint
+from cluster.ports import Disk, Endpoint, Random
 from cluster.runtime.disk import DiskLockedError, FileDisk
 
 
@@ -73,6 +75,38 @@ def initial_voters(config: NodeConfig, controllers: str | None, own: uuid.UUID) 
     return VoterSet([Voter(ReplicaKey(config.node_id, own), endpoint, listeners=(listener,))])
 
 
+def write_folder(
+    disk: Disk,
+    config: NodeConfig,
+    random_source: Random,
+    own: uuid.UUID,
+    voters: VoterSet | None,
+    now_ms: int,
+    done: Callable[[uuid.UUID | OSError], None],
+) -> None:
+    """Write a folder's identity, and before it the first voters if it begins with any.
+
+    In this order, as in Kafka's Formatter: a folder is formatted from its meta.properties on, and
+    whatever an interruption leaves before that is written anew by the next attempt. Raises
+    MetaPropertiesError, within this call.
+    """
+    leftover = voters is not None and is_leftover(disk, METADATA_DIRECTORY)
+    besides = frozenset({METADATA_DIRECTORY}) if leftover else frozenset()
+    check_is_empty(disk, besides)
+
+    def identify(error: OSError | None) -> None:
+        if error is not None:
+            done(error)
+            return
+        besides = frozenset({METADATA_DIRECTORY})
+        load_or_format(disk, config.cluster_id, config.node_id, random_source, done, own, besides)
+
+    if voters is None:
+        identify(None)
+    else:
+        write_bootstrap(disk, METADATA_DIRECTORY, voters, now_ms, identify)
+
+
 async def format_folder(config: NodeConfig, *, standalone: bool, controllers: str | None) -> str:
     """Format `metadata.log.dir`; returns the directory id. Raises FormatError."""
     loop = asyncio.get_running_loop()
@@ -95,13 +129,8 @@ async def format_folder(config: NodeConfig, *, standalone: bool, controllers: st
         if disk.exists(FILE_NAME):
             raise FormatError(f"{config.metadata_log_dir} is formatted already")
         found: asyncio.Future[Any] = loop.create_future()
-        load_or_format(disk, config.cluster_id, config.node_id, seed, found.set_result, own)
+        write_folder(disk, config, seed, own, voters, int(time.time() * 1000), found.set_result)
         _raise(await found)
-        if voters is not None:
-            written: asyncio.Future[Any] = loop.create_future()
-            now_ms = int(time.time() * 1000)
-            write_bootstrap(disk, METADATA_DIRECTORY, voters, now_ms, written.set_result)
-            _raise(await written)
     except MetaPropertiesError as error:
         raise FormatError(f"{config.metadata_log_dir}: {error}") from error
     finally:

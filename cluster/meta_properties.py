@@ -1,7 +1,7 @@
 """`meta.properties`: to which cluster and node a folder belongs, and the folder's own identity.
 
-Written once, before anything else is in the folder, and never changed (KIP-853 needs the directory
-id: a voter with a wiped disk must not pass for the one that voted).
+Written once, before anything else is in the folder but a bootstrap checkpoint, and never changed
+(KIP-853 needs the directory id: a voter with a wiped disk must not pass for the one that voted).
 """
 
 from __future__ import annotations
@@ -46,8 +46,11 @@ def load_or_format(
     random: Random,
     done: Callable[[uuid.UUID | OSError], None],
     wanted: uuid.UUID | None = None,
+    besides: frozenset[str] = frozenset(),
 ) -> None:
     """Read the folder's directory id, or format an empty folder with `wanted` or a random one.
+
+    `besides`: names that may be in a folder that counts as empty.
 
     `done` is called once: within this call when the file is there, else when it is durable or the
     disk failed. Raises MetaPropertiesError.
@@ -55,11 +58,7 @@ def load_or_format(
     if disk.exists(FILE_NAME):
         done(_parse(disk.read(FILE_NAME), cluster_id, node_id))
         return
-    directories = [n for n in disk.list_directory("") if n not in {_TEMPORARY, ".lock"}]
-    if directories:
-        raise MetaPropertiesError(
-            f"{FILE_NAME} is missing but the folder is not empty: it holds {directories[0]}"
-        )
+    check_is_empty(disk, besides)
     directory_id = random_uuid(random) if wanted is None else wanted
     content = (
         f"version={_VERSION}\n"
@@ -80,6 +79,15 @@ def load_or_format(
 
     disk.write(_TEMPORARY, content.encode())
     disk.sync(_TEMPORARY, written)
+
+
+def check_is_empty(disk: Disk, besides: frozenset[str] = frozenset()) -> None:
+    """Refuse a folder without identity that holds anything. Raises MetaPropertiesError."""
+    names = [n for n in disk.list_directory("") if n not in {_TEMPORARY, ".lock", *besides}]
+    if names:
+        raise MetaPropertiesError(
+            f"{FILE_NAME} is missing but the folder is not empty: it holds {names[0]}"
+        )
 
 
 def random_uuid(random: Random) -> uuid.UUID:

@@ -16,7 +16,7 @@ from typing import Protocol
 
 
 class EventTimes(Protocol):
-    """Who measures events: EventQueueTimeMs, EventQueueProcessingTimeMs (ControllerEventManager)."""
+    """Who measures events: EventQueueTimeMs and EventQueueProcessingTimeMs in Kafka."""
 
     def now_ms(self) -> float:
         """Tell the time, on a clock that never goes back."""

@@ -23,7 +23,10 @@ def write_bootstrap(
     timestamp_ms: int,
     done: Callable[[OSError | None], None],
 ) -> None:
-    """Write the checkpoint durably into the metadata partition's folder, then call `done`."""
+    """Write the checkpoint durably into the metadata partition's folder, then call `done`.
+
+    The folder is made for it, durably too, and a checkpoint that is there already replaced.
+    """
     encoder = SnapshotEncoder(BOOTSTRAP_ID, timestamp_ms)
     content = encoder.header((KRaftVersion(KRAFT_VERSION), voters.to_record())) + encoder.footer()
     part = f"{directory}/{snapshot_name(BOOTSTRAP_ID, PART_SUFFIX)}"
@@ -35,6 +38,18 @@ def write_bootstrap(
             done(error)
             return
         disk.rename(part, f"{directory}/{snapshot_name(BOOTSTRAP_ID)}")
-        disk.sync_directory(directory, done)
+        disk.sync_directory(directory, named)
+
+    def named(error: OSError | None) -> None:
+        if error is not None:
+            done(error)
+        else:
+            disk.sync_directory("", done)  # the folder's own name
 
     disk.sync(part, synced)
+
+
+def is_leftover(disk: Disk, directory: str) -> bool:
+    """Tell whether a folder holds nothing but what an interrupted `write_bootstrap` left there."""
+    ours = {snapshot_name(BOOTSTRAP_ID), snapshot_name(BOOTSTRAP_ID, PART_SUFFIX)}
+    return ours.issuperset(disk.list_directory(directory))
