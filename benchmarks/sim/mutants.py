@@ -2,6 +2,8 @@
 
 For each mutant several disjoint ranges of seeds are run from their beginning until the first seed
 that fails; the median over the ranges is what is told. `--bound` is where a range gives up.
+`--shrink DIR` cuts the first failure of each down and writes it there, as `tests/sim/regressions`
+holds them.
 """
 
 import argparse
@@ -9,12 +11,19 @@ import json
 import statistics
 import sys
 import time
+from pathlib import Path
 
+from harness.commands.sim import write_small
 from harness.sim.draw import draw
 from harness.sim.runner import run_scenario
+from harness.sim.shrink import Shrinker
 
 RANGE = 5_000
-MUTANTS = ("M01", "M02", "M03", "M04", "M06", "M09", "M17", "M21", "M22", "M23")
+SHRINK_S = 300.0
+MUTANTS = (
+    *("M01", "M02", "M03", "M04", "M06", "M09", "M16", "M17", "M21", "M22", "M23"),
+    *("M26", "M27", "M29", "M30"),
+)
 
 
 def first_found(mutant, first, bound):
@@ -26,11 +35,25 @@ def first_found(mutant, first, bound):
     return None, None, None
 
 
+def shrunk(mutant, violated, seed, folder):
+    """Cut one failure down and write it: {"events": [before, after], "shrunk_in_s": ...}."""
+    scenario = draw(seed, mutant=mutant)
+    began = time.monotonic()
+    shrinker = Shrinker(violated, began + SHRINK_S)
+    small = shrinker.shrink(scenario)
+    write_small(small, shrinker, folder / f"{mutant}.json")
+    return {
+        "events": [scenario.events, small.events],
+        "shrunk_in_s": round(time.monotonic() - began, 1),
+    }
+
+
 def main():
     parser = argparse.ArgumentParser()
     parser.add_argument("mutants", nargs="*", default=MUTANTS)
     parser.add_argument("--ranges", type=int, default=5)
     parser.add_argument("--bound", type=int, default=RANGE)
+    parser.add_argument("--shrink", type=Path, metavar="DIR")
     asked = parser.parse_args()
     for mutant in asked.mutants:
         began = time.process_time()
@@ -44,6 +67,8 @@ def main():
             "seeds": [seed for _, _, seed in found],
             "cpu_s": round(time.process_time() - began, 1),
         }
+        if asked.shrink is not None and found[0][2] is not None:
+            row |= shrunk(mutant, *found[0][1:], asked.shrink)
         sys.stdout.write(json.dumps(row) + "\n")
         sys.stdout.flush()
 

@@ -133,7 +133,7 @@ def shrink(file: Path, out: Path | None, limit_s: float) -> int:
         bar.update(task, total=limit_s)
         shrinker = Shrinker(wanted, began + limit_s, told)
         small = shrinker.shrink(scenario)
-    _write(small, shrinker, out)
+    write_small(small, shrinker, out)
     for line in tell(*shrinker.story):
         click.echo(line)
     click.echo(
@@ -144,7 +144,8 @@ def shrink(file: Path, out: Path | None, limit_s: float) -> int:
     return 0
 
 
-def _write(small: Scenario, shrinker: Shrinker, out: Path) -> None:
+def write_small(small: Scenario, shrinker: Shrinker, out: Path) -> None:
+    """Write what shrinking left: the scenario, what it violates, and its story."""
     played, violation = shrinker.story
     document = small.to_json()
     if violation is not None:
