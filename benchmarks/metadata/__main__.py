@@ -5,6 +5,7 @@ from __future__ import annotations
 import argparse
 import asyncio
 import shutil
+import statistics
 import tempfile
 from pathlib import Path
 
@@ -18,6 +19,7 @@ def main() -> None:
     parser.add_argument("--topics", type=int, default=100_000)
     parser.add_argument("--partitions", type=int, default=3, help="of a topic, in one process")
     parser.add_argument("--no-quorum", action="store_true", help="leave the quorum out")
+    parser.add_argument("--rounds", type=int, default=3, help="of each return, in the quorum")
     arguments = parser.parse_args()
     topics, partitions = arguments.topics, arguments.partitions
     print(f"{topics} topics with {partitions} partitions of 3 replicas on {image.BROKERS} brokers:")
@@ -34,18 +36,45 @@ def main() -> None:
     )
     print(f"  loading it          {found.load_s:7.2f} s")
     print(f"  fencing one broker  {found.fence_s:7.2f} s", flush=True)
-    if arguments.no_quorum:
-        return
+    if not arguments.no_quorum:
+        tell_quorum(topics, arguments.rounds)
+
+
+def tell_quorum(topics: int, rounds: int) -> None:
     folder = Path(tempfile.mkdtemp(prefix="kraftprobe-benchmark-"))
     try:
-        quorum = asyncio.run(catch_up.measure(folder, topics))
+        found = asyncio.run(catch_up.measure(folder, topics, rounds))
     finally:
         shutil.rmtree(folder, ignore_errors=True)
-    print(f"quorum of three local nodes, {topics} topics with 1 partition:")
-    rate = topics / quorum.create_s
-    print(f"  creating them       {quorum.create_s:7.2f} s  {rate:,.0f} topics/s")
-    print(f"  an empty follower holds the log after    {quorum.by_log_s:7.2f} s")
-    print(f"  an empty follower has loaded a snapshot after {quorum.by_snapshot_s:7.2f} s")
+    print(f"quorum of three local nodes, {topics} topics with 1 partition of 3 replicas:")
+    rate = topics / found.create_s
+    print(f"  creating them          {found.create_s:7.2f} s  {rate:,.0f} topics/s")
+    print(f"  memory of the leader   {found.resident_bytes / MIB:7.1f} MiB, all of the process")
+    print(f"  restart of all three   {middle(found.restart_s):7.2f} s  to an acknowledged write")
+    print(
+        f"  a snapshot on request  {found.snapshot_s:7.2f} s  "
+        f"{found.snapshot_bytes / MIB:.1f} MiB, durable"
+    )
+    print(f"  an empty follower, medians of {rounds}:   by log  by snapshot")
+    for name, what in (
+        ("held_s", "holds everything after"),
+        ("caught_up_s", "shows it to clients after"),
+        ("longest_answer_s", "longest wait for Metadata"),
+    ):
+        by_log = middle([getattr(one, name) for one in found.by_log])
+        by_snapshot = middle([getattr(one, name) for one in found.by_snapshot])
+        print(f"    {what:28} {by_log:6.2f} s     {by_snapshot:6.2f} s")
+    log_s = middle([one.caught_up_s for one in found.by_log])
+    snapshot_s = middle([one.caught_up_s for one in found.by_snapshot])
+    print(f"    by snapshot it takes {snapshot_s / log_s:.2f} of the time by log")
+    print(
+        f"  all three register as brokers and are unfenced {found.registered_s:.2f} s after their "
+        f"start, {found.elections} elections"
+    )
+
+
+def middle(values: list[float]) -> float:
+    return statistics.median(values)
 
 
 if __name__ == "__main__":

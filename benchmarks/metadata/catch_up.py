@@ -1,163 +1,143 @@
-"""A real quorum of three: how fast topics are made, and how a follower comes back to them."""
+"""What a live quorum of three makes of much metadata: by log and by snapshot, like for like.
+
+The same follower comes back with an empty folder to the same leader with the same records, first
+while the leader has the whole log and no snapshot, then when it has a snapshot and no log below.
+"""
 
 from __future__ import annotations
 
 import asyncio
-import json
 import shutil
 import time
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
 
-from benchmarks.node.load import find_leader
-from cluster.backends.local import LocalBackend
-from cluster.client import Client
-from cluster.errors import ErrorCode
-from cluster.ports import Endpoint
-from cluster.protocol.messages import (
-    CreatableTopic,
-    CreateTopicsRequest,
-    TopicName,
-    i16,
-    i32,
-    milliseconds,
-)
-from cluster.runtime.clock import LoopClock
-from cluster.runtime.network import TcpNetwork
-from cluster.systems.kraft import KraftSystem
-
-TOPICS_A_REQUEST = 1_000
-TIMEOUT_S = 600.0
-NEVER = 2**31 - 1
-SNAPSHOT_KEY = "metadata.log.max.record.bytes.between.snapshots"
+from benchmarks.metadata.quorum import POLL_S, TIMEOUT_S, Quorum, topic_name
+from cluster.systems.kraft import REGISTRATION
 
 
 @dataclass(frozen=True)
-class CatchUpFigures:
-    create_s: float
-    by_log_s: float
-    by_snapshot_s: float
+class CatchUp:
+    """One return of an empty follower. Seconds since its process told its start."""
+
+    held_s: float
+    """Until its log (or its snapshot) held all."""
+    caught_up_s: float
+    """Until its image held the last topic, so that it tells clients of it."""
+    longest_answer_s: float
+    """The longest that a Metadata request waited meanwhile."""
 
 
-async def measure(folder: Path, topics: int) -> CatchUpFigures:
-    """The same follower, its folder emptied, first without and then with a snapshot to fetch."""
-    backend = LocalBackend(system(NEVER), folder, 3, "metadata")
-    await backend.up()
+@dataclass
+class QuorumFigures:
+    create_s: float = 0.0
+    resident_bytes: int = 0
+    by_log: list[CatchUp] = field(default_factory=list)
+    by_snapshot: list[CatchUp] = field(default_factory=list)
+    snapshot_s: float = 0.0
+    snapshot_bytes: int = 0
+    restart_s: list[float] = field(default_factory=list)
+    """From the start of all three nodes to the first acknowledged write."""
+    registered_s: float = 0.0
+    """The same, until all brokers, which registered for the first time, were unfenced."""
+    elections: int = 0
+    """Epochs that began meanwhile."""
+
+
+async def measure(folder: Path, topics: int, rounds: int) -> QuorumFigures:
+    quorum, found = Quorum(folder), QuorumFigures()
+    await quorum.backend.up()
     try:
-        leader = await find_leader(backend, backend.nodes, TIMEOUT_S)
-        follower = next(node for node in backend.nodes if node != leader)
+        leader = await quorum.find_writer()
         began = time.monotonic()
-        await create(backend.endpoint(leader), topics)
-        create_s = time.monotonic() - began
-        by_log_s = await come_back(backend, leader, follower, by_snapshot=False)
-        for node in backend.nodes:
-            await backend.kill(node)
-            configure(backend, node, f"{SNAPSHOT_KEY}={NEVER}", f"{SNAPSHOT_KEY}=1")
-            await backend.start(node)
-        leader = await find_leader(backend, backend.nodes, TIMEOUT_S)
-        await create(backend.endpoint(leader), 1, "last")
-        wait_for(backend, leader, "snapshot")
-        follower = next(node for node in backend.nodes if node != leader)
-        by_snapshot_s = await come_back(backend, leader, follower, by_snapshot=True)
+        await quorum.create(leader, topics)
+        found.create_s = time.monotonic() - began
+        found.resident_bytes = quorum.resident_bytes(leader)
+        for _ in range(rounds):
+            found.by_log.append(await come_back(quorum, topics, by_snapshot=False))
+        for _ in range(rounds):
+            found.restart_s.append(await restart(quorum))
+        await shorten_log(quorum, found)
+        for _ in range(rounds):
+            found.by_snapshot.append(await come_back(quorum, topics, by_snapshot=True))
+        await register(quorum, found)
     finally:
-        await backend.down()
-    return CatchUpFigures(create_s, by_log_s, by_snapshot_s)
+        await quorum.down()
+    return found
 
 
-def system(snapshot_bytes: int) -> KraftSystem:
-    return KraftSystem(
-        {
-            SNAPSHOT_KEY: snapshot_bytes,
-            "controller.quorum.fetch.timeout.ms": 10_000,
-            "controller.quorum.request.timeout.ms": 10_000,
-        }
-    )
-
-
-def configure(backend: LocalBackend, node: str, line: str, other: str) -> None:
-    path = backend.node_folder(node) / "server.properties"
-    text = path.read_text()
-    assert line in text
-    path.write_text(text.replace(line, other))
-
-
-async def create(endpoint: Endpoint, topics: int, prefix: str = "topic") -> None:
-    network = TcpNetwork()
-    client = Client(network, LoopClock(asyncio.get_running_loop()), TIMEOUT_S * 1000)
-    deadline = time.monotonic() + 30
-    try:
-        for first in range(0, topics, TOPICS_A_REQUEST):
-            names = [
-                f"{prefix}-{n:06d}" for n in range(first, min(topics, first + TOPICS_A_REQUEST))
-            ]
-            request = CreateTopicsRequest(
-                topics=tuple(
-                    CreatableTopic(
-                        name=TopicName(name),
-                        num_partitions=i32(1),
-                        replication_factor=i16(-1),
-                        assignments=(),
-                        configs=(),
-                    )
-                    for name in names
-                ),
-                timeout=milliseconds(TIMEOUT_S * 1000),
-            )
-            response = await client.call(endpoint, request)
-            while is_waiting_for_brokers(response) and time.monotonic() < deadline:
-                await asyncio.sleep(0.2)
-                response = await client.call(endpoint, request)
-            errors = {topic.error_code.name for topic in response.topics} - {ErrorCode.none.name}
-            if errors:
-                raise SystemExit(f"topics were not created: {', '.join(sorted(errors))}")
-    finally:
-        network.close()
-
-
-def is_waiting_for_brokers(response: Any) -> bool:
-    """No broker is unfenced yet: nothing was created."""
-    codes = {topic.error_code for topic in response.topics}
-    return codes == {ErrorCode.invalid_replication_factor}
-
-
-async def come_back(
-    backend: LocalBackend, leader: str, follower: str, *, by_snapshot: bool
-) -> float:
-    """Seconds from the start of the process until it holds what was committed (its high watermark).
-
-    By log the image is still being replayed then; by snapshot it is loaded.
-    """
-    target = last(backend, leader, "hw")["offset"]
+async def come_back(quorum: Quorum, topics: int, *, by_snapshot: bool) -> CatchUp:
+    """Empty a follower's folder and wait until it is as far as the leader was."""
+    backend, leader = quorum.backend, quorum.leader()
+    follower = next(node for node in quorum.nodes if node != leader)
+    committed = quorum.last(leader, "hw")
+    assert committed is not None
     await backend.kill(follower)
-    data = backend.system.data_folder(backend.node_folder(follower))
-    shutil.rmtree(data)
+    shutil.rmtree(backend.system.data_folder(backend.node_folder(follower)))
+    began = time.monotonic()
     await backend.start(follower)
-    started = last(backend, follower, "start")["t"]
-    deadline = time.monotonic() + TIMEOUT_S
-    while time.monotonic() < deadline:
-        events = [e for e in trace(backend, follower) if e["t"] >= started]
-        loaded = any(event["e"] == "load-snapshot" for event in events)
-        for event in events:
-            if event["e"] == "hw" and event["offset"] >= target:
-                assert loaded == by_snapshot, "it came back another way"
-                return (event["t"] - started) / 1e9
-        await asyncio.sleep(0.2)
-    raise SystemExit("the follower did not come back")
+    longest_s, known = 0.0, False
+    while not known:
+        if time.monotonic() > began + TIMEOUT_S:
+            raise SystemExit("the follower did not come back")
+        known, answer_s = await quorum.knows(follower, topic_name(topics - 1))
+        longest_s = max(longest_s, answer_s)
+        if not known:
+            await asyncio.sleep(POLL_S)
+    answered_ns = time.monotonic_ns()
+    started = quorum.last(follower, "start")
+    assert started is not None
+    loads = [e for e in quorum.events(follower, "load-snapshot") if e["t"] > started["t"]]
+    assert bool(loads) == by_snapshot, "it came back another way"
+    moves = (e for e in quorum.events(follower, "hw") if e["t"] > started["t"])
+    held = next(e for e in moves if e["offset"] >= committed["offset"] - 1)
+    return CatchUp((held["t"] - started["t"]) / 1e9, (answered_ns - started["t"]) / 1e9, longest_s)
 
 
-def wait_for(backend: LocalBackend, node: str, event: str) -> None:
+async def restart(quorum: Quorum) -> float:
+    """Kill all, start all; seconds until a write is acknowledged."""
+    for node in quorum.nodes:
+        await quorum.backend.kill(node)
+    began = time.monotonic()
+    for node in quorum.nodes:
+        await quorum.backend.start(node)
+    await quorum.find_writer()
+    return time.monotonic() - began
+
+
+async def shorten_log(quorum: Quorum, found: QuorumFigures) -> None:
+    """Two snapshots on every node: then its log begins at the second."""
+    await asyncio.sleep(2)  # whoever replays still makes none
+    for node in quorum.nodes:
+        found.snapshot_s, found.snapshot_bytes = await quorum.snapshot(node)
+        await asyncio.sleep(2)  # something is committed in between
+        await quorum.snapshot(node)
     deadline = time.monotonic() + TIMEOUT_S
-    while not any(e["e"] == event for e in trace(backend, node)):
+    while not all(quorum.last(node, "log-start") for node in quorum.nodes):
         if time.monotonic() > deadline:
-            raise SystemExit(f"no {event} on {node}")
-        time.sleep(0.2)
+            raise SystemExit("the log was not shortened")
+        await asyncio.sleep(POLL_S)
 
 
-def trace(backend: LocalBackend, node: str) -> list[dict]:
-    text = (backend.node_folder(node) / "trace.jsonl").read_text()
-    return [json.loads(line) for line in text.splitlines(keepends=True) if line.endswith("\n")]
+async def register(quorum: Quorum, found: QuorumFigures) -> None:
+    """Let the nodes register as brokers: each leaves every ISR, then leads again."""
+    before = {node: len(quorum.events(node, "broker-state")) for node in quorum.nodes}
+    epochs = sum(len(quorum.events(node, "epoch-start")) for node in quorum.nodes)
+    for node in quorum.nodes:
+        await quorum.backend.kill(node)
+        quorum.set(node, REGISTRATION, "true")
+    began = time.monotonic()
+    for node in quorum.nodes:
+        await quorum.backend.start(node)
+    while not all(_is_running(quorum, node, before[node]) for node in quorum.nodes):
+        if time.monotonic() > began + TIMEOUT_S:
+            raise SystemExit("the brokers were not unfenced")
+        await asyncio.sleep(POLL_S)
+    found.registered_s = time.monotonic() - began
+    await quorum.find_writer()
+    found.elections = sum(len(quorum.events(node, "epoch-start")) for node in quorum.nodes) - epochs
 
 
-def last(backend: LocalBackend, node: str, event: str) -> dict:
-    return [e for e in trace(backend, node) if e["e"] == event][-1]
+def _is_running(quorum: Quorum, node: str, before: int) -> bool:
+    states = quorum.events(node, "broker-state")
+    return len(states) > before and states[-1]["state"] == "running"

@@ -150,7 +150,7 @@ class QuorumController:
             self._queue.append(self._on_snapshot_due)
 
     def _on_snapshot_due(self) -> None:
-        if self._queue.is_idle:  # else at the next commit
+        if self._queue.is_idle and self.loader.has_caught_up:  # else at the next commit
             self._snapshots.generate()
 
     def _on_load_snapshot(self, snapshot: Snapshot, done: Callable[[], None]) -> None:

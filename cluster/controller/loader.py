@@ -66,7 +66,9 @@ class MetadataLoader:
         """`told_high_watermark`: the newest one that a leader told; None before any did."""
         self.image = image
         self.is_published = False
-        """Whether anything was: then the image has once been as new as the quorum's."""
+        """Whether anything was."""
+        self.has_caught_up = False
+        """Whether the image has once been as new as the quorum's."""
         self._clock = clock
         self._told_high_watermark = told_high_watermark
         self._publishers: list[MetadataPublisher] = []
@@ -115,7 +117,7 @@ class MetadataLoader:
     def maybe_publish(self) -> None:
         """Tell the publishers, if there is news and nothing forbids it."""
         provenance = self.image.provenance
-        if not self._publishers or self.image.in_transaction or self._must_catch_up():
+        if self._must_catch_up() or not self._publishers or self.image.in_transaction:
             return
         manifest: LoaderManifest
         if self._is_whole:
@@ -136,7 +138,9 @@ class MetadataLoader:
             publisher.on_controller_change(leader)
 
     def _must_catch_up(self) -> bool:
-        if self.is_published:
-            return False
-        high_watermark = self._told_high_watermark()
-        return high_watermark is None or self.image.offset < high_watermark - 1
+        if not self.has_caught_up:
+            high_watermark = self._told_high_watermark()
+            self.has_caught_up = (
+                high_watermark is not None and self.image.offset >= high_watermark - 1
+            )
+        return not self.has_caught_up

@@ -235,6 +235,18 @@ def test_after_a_load_the_next_batch_follows():
 # -- when -----------------------------------------------------------------------------------------
 
 
+def test_no_snapshot_is_made_before_the_image_has_caught_up_with_the_quorum():
+    node = Node(max_record_bytes_between_snapshots=1)
+    for number in range(2):
+        topic = encode_record(TopicRecord(name=f"t{number}", topic_id=IDS[number]))
+        node.raft.log.append(CommittedBatch(number, number, 1, 5, 100, (topic,)))
+    node.raft.committed = 2  # so the leader says; this node is given one batch after the other
+    node.controller.handle_commit(node.raft.log[:1])
+    assert node.raft.snapshots == []
+    node.controller.handle_commit(node.raft.log[1:])
+    assert [made.id.offset for made in node.raft.snapshots] == [2]
+
+
 def test_a_snapshot_is_made_when_enough_bytes_have_come():
     node = active(max_record_bytes_between_snapshots=500)
     made = len(node.raft.snapshots)
@@ -303,9 +315,11 @@ def test_no_snapshot_is_made_within_a_metadata_transaction():
     begin = encode_record(BeginTransactionRecord(name="t"))
     topic = encode_record(TopicRecord(name="a", topic_id=IDS[0]))
     end = encode_record(EndTransactionRecord())
-    node.controller.handle_commit([CommittedBatch(0, 1, 1, 5, 100, (begin, topic))])
+    node.raft.log.append(CommittedBatch(0, 1, 1, 5, 100, (begin, topic)))
+    node.raft.commit()
     assert node.raft.snapshots == []
-    node.controller.handle_commit([CommittedBatch(2, 2, 1, 5, 100, (end,))])
+    node.raft.log.append(CommittedBatch(2, 2, 1, 5, 100, (end,)))
+    node.raft.commit()
     node.clock.advance(1)
     [made] = node.raft.snapshots
     assert made.id == OffsetAndEpoch(3, 1)
