@@ -204,7 +204,12 @@ class Node:
         if isinstance(message, RaftRequest):
             self.raft.handle(message, reply)
         elif is_kraft_version_update(message):
-            update_kraft_version(self.raft, message, reply)
+            update_kraft_version(
+                self.raft,
+                lambda others, then: self._apis.handle(listener, others, then),
+                message,
+                reply,
+            )
         else:
             self._apis.handle(listener, message, reply)
 

@@ -1,19 +1,26 @@
 """UpdateFeatures of `kraft.version`, which belongs to raft and not to the metadata (KIP-1022).
 
-Kafka's controller hands this one feature to its raft client. It is taken here before the controller
-sees the request, and must be updated alone: raft appends it in a batch of its own, so that it could
-not happen together with others or not at all.
+Kafka's controller hands this one feature to its raft client, which appends it in a batch of its
+own; other features of the same request go into the metadata. So that they happen together or not
+at all as far as that can be, the others are checked first, then raft finalizes `kraft.version`, and
+then the others are updated. What becomes of them when that fails in the end is not what was asked
+for, and not nothing: UNKNOWN_SERVER_ERROR.
 """
 
 from __future__ import annotations
 
+import dataclasses
 from collections.abc import Callable
-from typing import Protocol
+from typing import Any, Protocol
 
 from cluster.errors import ErrorCode
 from cluster.protocol.messages import NO_THROTTLE, UpdateFeaturesRequest, UpdateFeaturesResponse
 
 KRAFT_VERSION = "kraft.version"
+
+Reply = Callable[[object], None]
+UpdateOthers = Callable[[UpdateFeaturesRequest, Callable[[Any], None]], None]
+"""The controller's own UpdateFeatures."""
 
 
 class Upgrader(Protocol):
@@ -33,19 +40,47 @@ def is_kraft_version_update(message: object) -> bool:
 
 
 def update_kraft_version(
-    raft: Upgrader, request: UpdateFeaturesRequest, reply: Callable[[object], None]
+    raft: Upgrader, update_others: UpdateOthers, request: UpdateFeaturesRequest, reply: Reply
 ) -> None:
-    """Let raft finalize the level that was asked for, and answer."""
-
-    def done(error: ErrorCode, message: str | None) -> None:
-        reply(
-            UpdateFeaturesResponse(
-                throttle_time=NO_THROTTLE, error_code=error, error_message=message
-            )
-        )
-
-    if len(request.feature_updates) != 1:
-        done(ErrorCode.invalid_request, f"{KRAFT_VERSION} must be updated alone.")
+    """Let raft finalize the level that was asked for and the controller the rest, and answer."""
+    own = [one for one in request.feature_updates if one.feature == KRAFT_VERSION]
+    rest = tuple(one for one in request.feature_updates if one.feature != KRAFT_VERSION)
+    others = dataclasses.replace(request, feature_updates=rest)
+    level, validate_only = int(own[0].max_version_level), bool(request.validate_only)
+    if len(own) > 1:
+        reply(_response(ErrorCode.invalid_request, "A feature is updated twice."))
         return
-    level = int(request.feature_updates[0].max_version_level)
-    raft.upgrade_kraft_version(level, done, validate_only=bool(request.validate_only))
+
+    def upgrade() -> None:
+        raft.upgrade_kraft_version(level, upgraded, validate_only=validate_only)
+
+    def checked(response: UpdateFeaturesResponse) -> None:
+        if response.error_code is not ErrorCode.none:
+            reply(response)
+        else:
+            upgrade()
+
+    def upgraded(error: ErrorCode, message: str | None) -> None:
+        if error is not ErrorCode.none or not rest or validate_only:
+            reply(_response(error, message))
+        else:
+            update_others(others, updated)
+
+    def updated(response: UpdateFeaturesResponse) -> None:
+        if response.error_code is ErrorCode.none:
+            reply(response)
+            return
+        told = f"{KRAFT_VERSION} is {level} now, the other features were not updated: "
+        told += f"{response.error_code.name} {response.error_message or ''}".strip()
+        reply(_response(ErrorCode.unknown_server_error, told))
+
+    if rest:
+        update_others(dataclasses.replace(others, validate_only=True), checked)
+    else:
+        upgrade()
+
+
+def _response(error: ErrorCode, message: str | None) -> UpdateFeaturesResponse:
+    return UpdateFeaturesResponse(
+        throttle_time=NO_THROTTLE, error_code=error, error_message=message
+    )

@@ -14,7 +14,7 @@ import time
 from pathlib import Path
 from typing import Self
 
-TIMEOUT_S = 30.0
+TIMEOUT_S = 90.0
 
 
 def free_ports(count: int) -> list[int]:
