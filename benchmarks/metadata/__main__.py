@@ -59,14 +59,16 @@ def tell_quorum(topics: int, rounds: int) -> None:
     for name, what in (
         ("held_s", "holds everything after"),
         ("caught_up_s", "shows it to clients after"),
+        ("processor_s", "processor time for that"),
         ("longest_answer_s", "longest wait for Metadata"),
     ):
         by_log = middle([getattr(one, name) for one in found.by_log])
         by_snapshot = middle([getattr(one, name) for one in found.by_snapshot])
         print(f"    {what:28} {by_log:6.2f} s     {by_snapshot:6.2f} s")
-    log_s = middle([one.caught_up_s for one in found.by_log])
-    snapshot_s = middle([one.caught_up_s for one in found.by_snapshot])
-    print(f"    by snapshot it takes {snapshot_s / log_s:.2f} of the time by log")
+    for name, what in (("caught_up_s", "time"), ("processor_s", "processor time")):
+        log_s = middle([getattr(one, name) for one in found.by_log])
+        snapshot_s = middle([getattr(one, name) for one in found.by_snapshot])
+        print(f"    by snapshot it takes {snapshot_s / log_s:.2f} of the {what} by log")
     print(
         f"  all three register as brokers and are unfenced {found.registered_s:.2f} s after their "
         f"start, {found.elections} elections"

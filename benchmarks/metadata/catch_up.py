@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import asyncio
 import shutil
+import sys
 import time
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -24,6 +25,8 @@ class CatchUp:
     """Until its log (or its snapshot) held all."""
     caught_up_s: float
     """Until its image held the last topic, so that it tells clients of it."""
+    processor_s: float
+    """Processor time of its process until then."""
     longest_answer_s: float
     """The longest that a Metadata request waited meanwhile."""
 
@@ -52,18 +55,28 @@ async def measure(folder: Path, topics: int, rounds: int) -> QuorumFigures:
         began = time.monotonic()
         await quorum.create(leader, topics)
         found.create_s = time.monotonic() - began
+        progress(f"created in {found.create_s:.2f} s")
         found.resident_bytes = quorum.resident_bytes(leader)
         for _ in range(rounds):
             found.by_log.append(await come_back(quorum, topics, by_snapshot=False))
+            progress(found.by_log[-1])
         for _ in range(rounds):
             found.restart_s.append(await restart(quorum))
+            progress(f"restart {found.restart_s[-1]:.2f} s")
         await shorten_log(quorum, found)
+        progress(f"snapshot {found.snapshot_s:.2f} s, {found.snapshot_bytes} bytes")
         for _ in range(rounds):
             found.by_snapshot.append(await come_back(quorum, topics, by_snapshot=True))
+            progress(found.by_snapshot[-1])
         await register(quorum, found)
     finally:
         await quorum.down()
     return found
+
+
+def progress(what: object) -> None:
+    """Tell how far it is: all of it takes minutes, on a busy machine many."""
+    sys.stderr.write(f"{what}\n")
 
 
 async def come_back(quorum: Quorum, topics: int, *, by_snapshot: bool) -> CatchUp:
@@ -84,14 +97,15 @@ async def come_back(quorum: Quorum, topics: int, *, by_snapshot: bool) -> CatchU
         longest_s = max(longest_s, answer_s)
         if not known:
             await asyncio.sleep(POLL_S)
-    answered_ns = time.monotonic_ns()
+    answered_ns, processor_s = time.monotonic_ns(), quorum.processor_s(follower)
     started = quorum.last(follower, "start")
     assert started is not None
     loads = [e for e in quorum.events(follower, "load-snapshot") if e["t"] > started["t"]]
     assert bool(loads) == by_snapshot, "it came back another way"
     moves = (e for e in quorum.events(follower, "hw") if e["t"] > started["t"])
     held = next(e for e in moves if e["offset"] >= committed["offset"] - 1)
-    return CatchUp((held["t"] - started["t"]) / 1e9, (answered_ns - started["t"]) / 1e9, longest_s)
+    held_s, caught_up_s = (held["t"] - started["t"]) / 1e9, (answered_ns - started["t"]) / 1e9
+    return CatchUp(held_s, caught_up_s, processor_s, longest_s)
 
 
 async def restart(quorum: Quorum) -> float:

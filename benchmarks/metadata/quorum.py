@@ -135,6 +135,13 @@ class Quorum:
         pages = int(Path(f"/proc/{started['pid']}/statm").read_text().split()[1])
         return pages * os.sysconf("SC_PAGE_SIZE")
 
+    def processor_s(self, node: str) -> float:
+        """Processor time of a node's process so far, which others do not lengthen much."""
+        started = self.last(node, "start")
+        assert started is not None
+        fields = Path(f"/proc/{started['pid']}/stat").read_text().rpartition(")")[2].split()
+        return (int(fields[11]) + int(fields[12])) / os.sysconf("SC_CLK_TCK")
+
     def events(self, node: str, event: str) -> list[dict[str, Any]]:
         """What a node traced of one kind, oldest first; all its incarnations."""
         text = (self.backend.node_folder(node) / "trace.jsonl").read_text()
