@@ -36,12 +36,14 @@ SETTINGS = {
     "metadata.log.max.record.bytes.between.snapshots": NEVER,  # snapshots are asked for
     "metadata.max.retention.bytes": 0,  # the log goes as soon as two snapshots are there
     "kraftprobe.log.clean.interval.ms": 500,
+    "controller.quorum.fetch.timeout.ms": 10_000,  # so that a busy machine elects nobody
+    "controller.quorum.request.timeout.ms": 10_000,
     REGISTRATION: 0,  # brokers that come and go would add records of their own
 }
 
 
 class Quorum:
-    """Three nodes with the time-outs of campaigns, and a client with connections of its own."""
+    """Three nodes, and a client with connections of its own."""
 
     def __init__(self, folder: Path) -> None:
         self.backend = LocalBackend(KraftSystem(SETTINGS), folder, 3, "metadata")

@@ -12,6 +12,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from itertools import islice
+from typing import Any
 
 from cluster.controller.event_queue import EventQueue
 from cluster.controller.pending import ControllerSettings
@@ -19,6 +20,7 @@ from cluster.controller.raft import Raft
 from cluster.controller.records import MetadataRecord, encode_record
 from cluster.controller.result import (
     RECORDS_PER_PART,
+    ControllerResult,
     PartlyAppendedError,
     RecordOrMaker,
     RequestError,
@@ -66,6 +68,27 @@ class Appender:
         """Begin a claim; `offset` ends the log."""
         self.last_offset = offset
         self.last_append_ms = self._clock.monotonic_ms()
+
+    def append(
+        self,
+        epoch: int,
+        result: ControllerResult[Any],
+        finish: Callable[[int, int], None],
+        fail: Callable[[Exception], None],
+    ) -> None:
+        """Append a result in as few batches as it may have, then tell; see `append_in_parts`."""
+        if not result.is_atomic:
+            self.append_in_parts(epoch, result.records, finish, fail)
+            return
+        records = tuple(result.records)
+        try:
+            last_offset = self.append_atomically(epoch, records) if records else -1
+        except (ReplayError, AssertionError):
+            raise
+        except Exception as failure:  # noqa: BLE001  # whoever asked decides what it means
+            fail(failure)
+            return
+        finish(len(records), last_offset)
 
     def append_atomically(self, epoch: int, records: Iterable[RecordOrMaker]) -> int:
         """Append one batch, and see it from now on. Returns its last offset.

@@ -262,28 +262,12 @@ class QuorumController:
             self._expire(pending, timeout_ms)
             self._complete_deferred()
 
-        self._append_result(result, finish, lambda failure: self._write_failed(pending, failure))
-
-    def _append_result(
-        self,
-        result: ControllerResult[Any],
-        finish: Callable[[int, int], None],
-        fail: Callable[[Exception], None],
-    ) -> None:
-        """Append a result in as few batches as it may have, then tell; see `append_in_parts`."""
-        epoch = self.cur_claim_epoch
-        if not result.is_atomic:
-            self._appender.append_in_parts(epoch, result.records, finish, fail)
-            return
-        records = tuple(result.records)
-        try:
-            last_offset = self._appender.append_atomically(epoch, records) if records else -1
-        except (ReplayError, AssertionError):
-            raise
-        except Exception as failure:  # noqa: BLE001  # as in Kafka: see `_write_failed`
-            fail(failure)
-            return
-        finish(len(records), last_offset)
+        self._appender.append(
+            self.cur_claim_epoch,
+            result,
+            finish,
+            lambda failure: self._write_failed(pending, failure),
+        )
 
     def _written(
         self, result: ControllerResult[R], pending: PendingReply[R], last_offset: int | None
