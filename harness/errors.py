@@ -13,7 +13,7 @@ from checkers.registry import CheckError
 from cluster.backends.base import BackendError
 from cluster.systems.kraft import SettingError
 from harness.interpreter import HarnessError
-from harness.plan import PlanError
+from harness.plan_schedule import PlanError
 from harness.sim.errors import BatchError, ScenarioError
 from nemeses.base import ParameterError
 from results.files import StoreError

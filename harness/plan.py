@@ -40,7 +40,8 @@ from cluster.mutants import UnknownMutantError, find
 from cluster.names import unknown
 from cluster.systems.kraft import KraftSystem, SettingError
 from cluster.systems.secured import SecurityError, SecuritySettings
-from harness.schedule import Entry, RandomSchedule, ScheduleError, draw
+from harness.plan_schedule import PlanError, bounded, random_options, scripted
+from harness.schedule import Entry, ScheduleError, draw
 from nemeses.base import ParameterError
 from nemeses.registry import fault_named
 from workloads.base import Workload
@@ -52,13 +53,8 @@ _DERIVED = frozenset({"version", "run", "system", "checks", "versions", "command
 """Keys of a stored plan that are computed anew when it is run again."""
 _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,63}")
 _FILE_BYTES_MAX = 1_000_000
-_ENTRIES_MAX = 10_000
 _OK_FRACTION = 0.25
 """Share of the possible operations that a run must at least have made, unless the plan says."""
-
-
-class PlanError(ValueError):
-    """The plan cannot be run; one line says why."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -221,7 +217,7 @@ def _faults(
     scheduled = document.get("schedule", {})
     try:
         if isinstance(scheduled, list):
-            schedule = _scripted(scheduled, names, numbers["duration_s"])
+            schedule = scripted(scheduled, names, numbers["duration_s"])
             present = tuple(dict.fromkeys(entry.fault for entry in schedule))
             kinds = present if asked is None else _kinds(asked)
             missing = [kind for kind in kinds if kind not in present]
@@ -229,7 +225,7 @@ def _faults(
                 raise PlanError(f"faults names {missing[0]!r}, but the schedule has none")
             return kinds, schedule
         kinds = _kinds(["kill", "pause", "partition"] if asked is None else asked)
-        options = _random_options(scheduled)
+        options = random_options(scheduled)
         return kinds, draw(int(numbers["seed"]), kinds, numbers["duration_s"], names, options)
     except (ParameterError, ScheduleError) as error:
         raise PlanError(str(error)) from error
@@ -241,57 +237,6 @@ def _kinds(asked: Any) -> tuple[str, ...]:
     for kind in asked:
         fault_named(kind)
     return tuple(dict.fromkeys(asked))
-
-
-def _scripted(rows: list[Any], nodes: tuple[str, ...], duration_s: float) -> tuple[Entry, ...]:
-    if len(rows) > _ENTRIES_MAX:
-        raise PlanError(f"a schedule has at most {_ENTRIES_MAX} entries")
-    return tuple(_entry(number, row, nodes, duration_s) for number, row in enumerate(rows))
-
-
-def _entry(number: int, row: Any, nodes: tuple[str, ...], duration_s: float) -> Entry:
-    where = f"schedule entry {number + 1}"
-    if not isinstance(row, dict):
-        raise PlanError(f"{where} must be a table")
-    known = ("at_s", "fault", "parameters", "for_s", "alternatives")
-    for key in row:
-        if key not in known:
-            raise PlanError(f"{where}: {unknown('key', key, known)}")
-    fault = row.get("fault")
-    if not isinstance(fault, str):
-        raise PlanError(f"{where} names no fault")
-    parameters, alternatives = row.get("parameters", {}), row.get("alternatives", [])
-    if not isinstance(parameters, dict):
-        raise PlanError(f"{where}: parameters must be a table")
-    if not isinstance(alternatives, list) or not all(isinstance(a, dict) for a in alternatives):
-        raise PlanError(f"{where}: alternatives must be a list of tables of parameters")
-    at_s = _bounded(f"{where}: at_s", row.get("at_s"), 0, duration_s)
-    for_s = _bounded(f"{where}: for_s", row.get("for_s", 0), 0, duration_s)
-    try:
-        for one in (parameters, *alternatives):
-            fault_named(fault).check(one, nodes)
-    except ParameterError as error:
-        raise PlanError(f"{where}: {error}") from error
-    return Entry(at_s, fault, parameters, for_s, tuple(alternatives))
-
-
-def _random_options(scheduled: Any) -> RandomSchedule:
-    if not isinstance(scheduled, dict):
-        raise PlanError("schedule must be a table of options or a list of entries")
-    ranges = {"quiet_s": RandomSchedule().quiet_s, "fault_s": RandomSchedule().fault_s}
-    nested = _bounded("schedule.nested", scheduled.get("nested", 0), 0, 1)
-    for key, value in scheduled.items():
-        if key == "nested":
-            continue
-        if key not in ranges:
-            raise PlanError(unknown("key of schedule", key, (*ranges, "nested")))
-        if not isinstance(value, list) or len(value) != 2:
-            raise PlanError(f"schedule.{key} must be [least, most] in seconds")
-        low, high = (_bounded(f"schedule.{key}", part, 0.1, 86_400) for part in value)
-        if low > high:
-            raise PlanError(f"schedule.{key}: the least is above the most")
-        ranges[key] = (low, high)
-    return RandomSchedule(**ranges, nested=nested)
 
 
 def _expectations(
@@ -393,21 +338,13 @@ def _number(name: str, spec: Number, document: Mapping[str, Any]) -> float:
     value = document.get(name, spec.default)
     if spec.whole:
         return _whole(name, value, spec.minimum, spec.maximum)
-    return _bounded(name, value, spec.minimum, spec.maximum)
+    return bounded(name, value, spec.minimum, spec.maximum)
 
 
 def _whole(name: str, value: Any, low: float, high: float) -> int:
     if isinstance(value, bool) or not isinstance(value, int):
         raise PlanError(f"{name} must be a whole number, not {value!r}")
-    return int(_bounded(name, value, low, high))
-
-
-def _bounded(name: str, value: Any, low: float, high: float) -> float:
-    if isinstance(value, bool) or not isinstance(value, int | float) or not math.isfinite(value):
-        raise PlanError(f"{name} must be a number, not {value!r}")
-    if not low <= value <= high:
-        raise PlanError(f"{name} must be from {low:g} to {high:g}, not {value!r}")
-    return value
+    return int(bounded(name, value, low, high))
 
 
 def _one_line(error: BaseException) -> str:

@@ -6,7 +6,8 @@ from pathlib import Path
 from typing import Any
 
 from cluster.names import unknown
-from harness.plan import PlanError, read_document
+from harness.plan import read_document
+from harness.plan_schedule import PlanError
 
 _FOLDER = Path(__file__).parent
 

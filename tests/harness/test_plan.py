@@ -5,7 +5,8 @@ from random import Random
 import pytest
 
 from harness.campaigns import campaign_names, load
-from harness.plan import PlanError, from_document, read_document
+from harness.plan import from_document, read_document
+from harness.plan_schedule import PlanError
 from workloads.base import Role
 
 SCRIPT = [
