@@ -136,7 +136,7 @@ class QuorumController:
                 # whether or not we were told already that leadership is lost.
                 self._renounce()
             self.loader.apply(batch)
-        self.speculative.drop_through(self.image.offset)
+        self.speculative.drop_through(self.image.stable_offset)
         self.loader.maybe_publish()
         self._complete_deferred()
         self._snapshots.on_commit(batches)
@@ -167,8 +167,8 @@ class QuorumController:
         self.loader.load(snapshot, self._queue.append, loaded)
 
     def _on_leader_change(self, leader: LeaderAndEpoch) -> None:
-        self._claim_or_renounce(leader)
         self.loader.tell_leader(leader)
+        self._claim_or_renounce(leader)
 
     def _claim_or_renounce(self, leader: LeaderAndEpoch) -> None:
         is_own = leader.leader_id == self._raft.node_id
@@ -198,9 +198,21 @@ class QuorumController:
         records = bootstrap_records(self.image.state)
         if self.image.in_transaction:
             # Only the leader that began it could have ended it (KIP-868).
-            records = (AbortTransactionRecord(reason="failover"), *records)
-        if not records or self._append_unasked(records):
+            records = (AbortTransactionRecord(reason="Controller failover"), *records)
+        self._activate(records)
+
+    def _activate(self, records: tuple[MetadataRecord, ...]) -> None:
+        """Append what a claim begins with, before anything that others ask for."""
+
+        def finish(_count: int, _last_offset: int) -> None:
             self._schedule_no_op()
+
+        def fail(failure: Exception) -> None:
+            if not isinstance(failure, RequestError | NotLeaderError | PartlyAppendedError):
+                raise failure
+            self._resign()
+
+        self._appender.append_in_parts(self.cur_claim_epoch, records, finish, fail)
 
     def _renounce(self) -> None:
         self._trace("renounce", epoch=self.cur_claim_epoch, offset=self.image.offset)

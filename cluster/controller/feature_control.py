@@ -12,7 +12,11 @@ from cluster.controller.feature_levels import (
 )
 from cluster.controller.image import MetadataImage
 from cluster.controller.records import MetadataRecord
-from cluster.controller.records.system import FeatureLevelRecord
+from cluster.controller.records.system import (
+    BeginTransactionRecord,
+    EndTransactionRecord,
+    FeatureLevelRecord,
+)
 from cluster.controller.state import MetadataState
 from cluster.kraft.voters import MAX_KRAFT_VERSION, MIN_KRAFT_VERSION
 from cluster.protocol.features import Features, FinalizedFeature, SupportedFeature
@@ -39,12 +43,21 @@ def features_of(image: MetadataImage, kraft_version: int = 0) -> Features:
     return Features(SUPPORTED, finalized, image.offset if finalized else -1)
 
 
+def bootstrap_metadata() -> tuple[MetadataRecord, ...]:
+    """Return the metadata that a cluster begins with."""
+    return (FeatureLevelRecord(name=METADATA_VERSION, feature_level=METADATA_VERSION_LEVEL),)
+
+
 def bootstrap_records(committed: MetadataState) -> tuple[MetadataRecord, ...]:
     """Return what a controller writes first when the log holds no metadata yet.
+
+    As in Kafka they are one metadata transaction (KIP-868), so that they may be more than fit into
+    one batch and are seen together all the same (ActivationRecordsGenerator.recordsForEmptyLog).
 
     Decided by the committed image, not by a flag of its own, so that a bootstrap that was appended
     but never committed is written again by whoever leads next (KAFKA-20839 forgot that).
     """
     if committed.features.get(METADATA_VERSION) is not None:
         return ()
-    return (FeatureLevelRecord(name=METADATA_VERSION, feature_level=METADATA_VERSION_LEVEL),)
+    begin = BeginTransactionRecord(name="Bootstrap records")
+    return (begin, *bootstrap_metadata(), EndTransactionRecord())

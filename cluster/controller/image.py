@@ -42,6 +42,7 @@ class MetadataImage:
         self.state: MetadataState = committed_state()
         self.provenance = MetadataProvenance()
         self._transaction: list[MetadataRecord] | None = None
+        self._transaction_offset = -1
 
     @property
     def in_transaction(self) -> bool:
@@ -52,6 +53,11 @@ class MetadataImage:
     def offset(self) -> int:
         """The offset of the last record that was replayed, -1 before the first."""
         return self.provenance.last_contained_offset
+
+    @property
+    def stable_offset(self) -> int:
+        """The offset up to which the state shows all records: below an open transaction."""
+        return self.offset if self._transaction is None else self._transaction_offset - 1
 
     def apply(self, batch: CommittedBatch) -> None:
         """Replay one committed batch. Raises ReplayError: the node must stop."""
@@ -68,7 +74,7 @@ class MetadataImage:
         for offset, value in enumerate(batch.records, batch.base_offset):
             try:
                 record, _ = decode_record(value)
-                self._apply_record(record)
+                self._apply_record(record, offset)
             except (MetadataRecordError, ReplayError) as error:
                 message = f"record at offset {offset} of epoch {batch.epoch}: {error}"
                 raise ReplayError(message) from error
@@ -98,11 +104,11 @@ class MetadataImage:
             snapshot.id.offset - 1, snapshot.id.epoch, snapshot.last_contained_log_timestamp_ms
         )
 
-    def _apply_record(self, record: MetadataRecord) -> None:
+    def _apply_record(self, record: MetadataRecord, offset: int) -> None:
         if isinstance(record, BeginTransactionRecord):
             if self._transaction is not None:
                 raise ReplayError("a metadata transaction begins within another")
-            self._transaction = []
+            self._transaction, self._transaction_offset = [], offset
         elif isinstance(record, EndTransactionRecord | AbortTransactionRecord):
             held, self._transaction = self._transaction, None
             if held is None:

@@ -51,7 +51,9 @@ def test_the_first_claim_on_an_empty_log_writes_the_metadata_version():
     node = active()
     assert node.controller.image.state.features.get("metadata.version") == 30
     assert node.raft.log[1].records == (
+        bytes.fromhex("01170001001212") + b"Bootstrap records",  # tag 0, a compact string
         bytes.fromhex("010c00116d657461646174612e76657273696f6e001e00"),
+        bytes.fromhex("01180000"),
     )
 
 
@@ -78,7 +80,7 @@ def test_claims_and_renounces_are_traced_with_epoch_and_committed_offset():
     node = active()
     node.raft.lose()
     assert node.traced("claim") == [{"epoch": 1, "offset": 0}]
-    assert node.traced("renounce") == [{"epoch": 1, "offset": 1}]
+    assert node.traced("renounce") == [{"epoch": 1, "offset": 3}]
 
 
 def test_being_told_the_same_leadership_twice_changes_nothing():
@@ -118,7 +120,7 @@ def test_an_ack_is_traced_with_its_offset_below_the_high_watermark():
     node = active()
     node.call(create("a"))
     (ack,) = node.traced("ack")
-    assert ack == {"epoch": 1, "offset": 3, "high_watermark": 4}
+    assert ack == {"epoch": 1, "offset": 5, "high_watermark": 6}
 
 
 def test_a_patched_commit_comparison_lets_the_response_out_early():

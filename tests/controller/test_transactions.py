@@ -2,6 +2,7 @@
 
 import pytest
 
+from cluster.controller import feature_control
 from cluster.controller.image import MetadataImage
 from cluster.controller.records import decode_record, encode_record
 from cluster.controller.records.system import (
@@ -10,6 +11,7 @@ from cluster.controller.records.system import (
     EndTransactionRecord,
     FeatureLevelRecord,
 )
+from cluster.controller.records.topic import ConfigRecord
 from cluster.controller.state import ReplayError
 from cluster.kraft.types import CommittedBatch
 from tests.controller.fakes import Node, alter, describe
@@ -55,10 +57,92 @@ def test_a_new_leader_aborts_what_its_predecessor_left_open():
     node.raft.commit()
     node.raft.elect()
     kinds = [type(decode_record(value)[0]) for value in node.raft.log[-1].records]
-    assert kinds == [AbortTransactionRecord, FeatureLevelRecord]
+    assert kinds == [
+        AbortTransactionRecord,
+        BeginTransactionRecord,
+        FeatureLevelRecord,
+        EndTransactionRecord,
+    ]
     node.raft.commit()
     assert not node.controller.image.in_transaction
     features = node.controller.image.state.features
     assert (features.get("f"), features.get("metadata.version")) == (None, 30)
     node.call(alter("k", "1"))
     assert node.call(describe()).results[0].configs[0].value == "1"
+
+
+LARGE = tuple(
+    ConfigRecord(resource_type=4, resource_name="", name=f"k{number}", value="v")
+    for number in range(2_500)
+)
+
+
+def larger_bootstrap(monkeypatch):
+    monkeypatch.setattr(
+        feature_control,
+        "bootstrap_metadata",
+        lambda: (FeatureLevelRecord(name="metadata.version", feature_level=30), *LARGE),
+    )
+
+
+def configs(state):
+    return len(list(state.configs.keys()))
+
+
+def test_bootstrap_metadata_of_several_batches_are_seen_together(monkeypatch):
+    larger_bootstrap(monkeypatch)
+    node = Node()
+    node.raft.elect()
+    node.clock.advance(1)
+    assert [len(batch.records) for batch in node.raft.log[1:]] == [1_000, 1_000, 503]
+    newest, image = node.controller.speculative.state, node.controller.image
+    for committed in range(1, 4):
+        assert configs(newest) == 2_500, "what is appended is seen, committed or not"
+        node.raft.commit(1)
+        assert configs(image.state) == (2_500 if committed == 3 else 0)
+    assert configs(newest) == 2_500
+    assert node.controller.speculative.is_empty
+    assert image.stable_offset == image.offset
+
+
+def test_a_bootstrap_that_was_cut_short_is_aborted_and_begun_anew(monkeypatch):
+    larger_bootstrap(monkeypatch)
+    node = Node()
+    node.raft.elect()
+    node.clock.advance(1)
+    node.raft.commit(2)
+    assert node.controller.image.in_transaction
+    assert node.controller.image.stable_offset == 0
+    node.raft.lose()
+    node.raft.commit()
+    node.raft.elect()
+    node.clock.advance(1)
+    node.raft.commit()
+    first = node.raft.log[-3].records[0]
+    assert decode_record(first)[0] == AbortTransactionRecord(reason="Controller failover")
+    state = node.controller.image.state
+    assert (configs(state), state.features.get("metadata.version")) == (2_500, 30)
+    assert not node.controller.image.in_transaction
+    assert node.call(alter("k0", "w")).responses[0].error_code == 0
+
+
+def test_who_loses_its_office_within_a_bootstrap_leaves_it_to_the_next(monkeypatch):
+    larger_bootstrap(monkeypatch)
+    node = Node()
+    node.raft.elect()
+    node.raft.leader_id = 2  # raft knows, the controller is about to be told
+    node.clock.advance(1)
+    assert node.raft.resigned == [1]
+    assert not node.controller.is_active
+
+
+def test_what_a_claim_begins_with_comes_before_what_others_ask_for(monkeypatch):
+    larger_bootstrap(monkeypatch)
+    node = Node()
+    node.raft.elect()
+    replies = node.send(alter("asked", "1"))
+    node.clock.advance(1)
+    node.raft.commit()
+    assert replies[0].responses[0].error_code == 0
+    kinds = [type(decode_record(batch.records[-1])[0]) for batch in node.raft.log[3:]]
+    assert kinds == [EndTransactionRecord, ConfigRecord]

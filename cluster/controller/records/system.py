@@ -24,7 +24,7 @@ from cluster.controller.records.wire import (
 class FeatureLevelRecord(MetadataRecord):
     """The finalized level of a feature; 0 means that it is not supported.
 
-    A metadata log begins with the one of `metadata.version`, whose version never advances beyond 0.
+    The metadata begin with the one of `metadata.version`, whose version never advances beyond 0.
     """
 
     api_key: ClassVar[int] = 12
