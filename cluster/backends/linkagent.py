@@ -26,6 +26,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import errno
 import json
 import os
 import struct
@@ -37,6 +38,8 @@ _HEAD = struct.Struct("!4sQIB")
 _MAGIC = b"kpLA"
 _KEEP = 64
 """Probes that are remembered; the oldest are forgotten."""
+_TAKEN_S = 5.0
+"""How long an agent before this one, which is being killed, may still hold the port."""
 _OPEN_S = 10.0
 
 
@@ -80,8 +83,15 @@ class Agent:
         self._news = asyncio.Event()
 
     async def serve(self) -> None:
-        """Serve until killed. Raises OSError when the port is taken."""
-        self._main = await self._bind(self._port)
+        """Serve until killed. Raises OSError when the port stays taken."""
+        deadline_s = time.monotonic() + _TAKEN_S
+        while self._main is None:
+            try:
+                self._main = await self._bind(self._port)
+            except OSError as error:
+                if error.errno != errno.EADDRINUSE or time.monotonic() >= deadline_s:
+                    raise
+                await asyncio.sleep(0.05)
         server = await asyncio.start_server(self._talk, self._address, self._port)
         await server.serve_forever()
 
