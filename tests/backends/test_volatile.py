@@ -186,3 +186,10 @@ def test_any_history_leaves_what_a_model_says(tmp_path_factory, steps):
     disk.volatile.power_loss()
     assert disk.files() == {name: file[1] for name, file in sorted(durable.items())}
     assert list(disk.graveyard.iterdir()) == []
+
+
+def test_a_torn_write_of_two_equal_parts_does_not_end_between_them(disk):
+    disk.durable("log", b"synced")
+    disk.append("log", b"a" * 100 + b"b" * 100)
+    assert disk.volatile.power_loss(torn=True).torn_path == "log"
+    assert disk.read("log") == b"synced" + b"a" * 100 + b"b" * 13

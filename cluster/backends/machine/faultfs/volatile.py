@@ -129,7 +129,7 @@ class Volatile:
                 if torn and undos and undos[-1].order == last:
                     torn_path = path
                     undo = undos[-1]
-                    kept = undo.new_bytes // 2
+                    kept = _kept_bytes(undo.new_bytes)
                     lost_bytes -= sum(u.new_bytes for u in undos[:-1]) + kept
                     _tear(descriptor, undo, kept)
                 else:
@@ -209,6 +209,15 @@ class Volatile:
         self._order += 1
         undo.order = self._order
         self._files.setdefault(inode, []).append(undo)
+
+
+def _kept_bytes(size: int) -> int:
+    """Say how much of a torn write is there: half and a bit, where there is room for a bit.
+
+    Exactly half is a whole batch where two of one size were written at once: nothing would be torn.
+    """
+    bit = 13  # within the header of a batch
+    return size // 2 + (bit if size > 4 * bit else 0)
 
 
 def _roll_back(descriptor: int, undos: list[_Undo]) -> None:
