@@ -76,6 +76,8 @@ class BrokerApis:
         error_response = ERROR_RESPONSES[request_type]
 
         def handle(_listener: str, request: Any, reply: Callable[[Any], None]) -> None:
+            if isinstance(request, BrokerHeartbeatRequest):
+                self._controller.heartbeats.arrived(request.broker_id, request.broker_epoch)
             timeout = getattr(request, "timeout", None)
             self._controller.append_write_event(
                 lambda state: generate(request, state),

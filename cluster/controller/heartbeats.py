@@ -63,6 +63,14 @@ class BrokerHeartbeatManager:
         known = self._metadata_offsets.get(broker_id, NO_OFFSET)
         self._metadata_offsets[broker_id] = max(known, metadata_offset)
 
+    def arrived(self, broker_id: int, epoch: int) -> None:
+        """Note a heartbeat that waits for its turn, so that nobody is fenced because we are busy.
+
+        Kafka's trackBrokerHeartbeat. Only a session that is known goes on.
+        """
+        if (broker_id, epoch) in self._contacts_ms:
+            self._contacts_ms[broker_id, epoch] = self._clock.monotonic_ms()
+
     def has_valid_session(self, broker_id: int, epoch: int) -> bool:
         """Tell whether a broker was heard of in this epoch within the session timeout."""
         contact_ms = self._contacts_ms.get((broker_id, epoch))

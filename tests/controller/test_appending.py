@@ -106,6 +106,20 @@ def test_a_broker_epoch_is_the_offset_of_its_registration_whatever_raft_appends_
     assert record.broker_epoch == offset == replies[0].broker_epoch
 
 
+def test_a_broker_is_not_fenced_while_its_heartbeat_waits_behind_the_parts():
+    cluster = cluster_with_many_partitions()
+    node = cluster.node
+    heartbeats = node.controller.heartbeats
+    leave(cluster)
+    node.clock.now_ms += 8_000  # the parts take their time
+    assert node.send(heartbeat(2, cluster.epochs[2])) == [], "it waits for its turn"
+    node.clock.now_ms += 8_000
+    assert heartbeats.has_valid_session(2, cluster.epochs[2])
+    assert not heartbeats.has_valid_session(1, cluster.epochs[1])
+    node.clock.now_ms += 2_000
+    assert not heartbeats.has_valid_session(2, cluster.epochs[2])
+
+
 def test_a_part_that_cannot_be_made_is_as_fatal_as_before():
     cluster = cluster_with_many_partitions()
     node = cluster.node
