@@ -34,11 +34,20 @@ class SnapshotFetch:
         self._core = core
 
     def begin(self, state: Follower, snapshot_id: OffsetAndEpoch) -> None:
-        """Take up the leader's answer that this replica needs a snapshot."""
+        """Take up the leader's answer that this replica needs a snapshot.
+
+        It may be loading one: while its leader backs off it asks bootstrap servers, of which the
+        leader may be one. The same snapshot goes on, another one takes its place.
+        """
         core = self._core
-        assert state.fetching_snapshot is None
         if min(snapshot_id.offset, snapshot_id.epoch) < 0 or snapshot_id.epoch > state.epoch:
             raise IllegalStateError(f"told to load the snapshot {snapshot_id}")
+        loading = state.fetching_snapshot
+        if loading is not None:
+            assert not loading.frozen, "no Fetch is in flight while a snapshot gets its name"
+            if loading.id == snapshot_id:
+                return
+            self._give_up(state, loading)
         if snapshot_id in core.log.snapshots:
             core.install_latest_snapshot()
             return

@@ -216,6 +216,28 @@ def test_a_download_goes_on_where_it_was_cut():
     assert min(resumed) >= 60, "it began again"
 
 
+def test_who_is_told_again_to_load_goes_on_and_another_snapshot_takes_its_place():
+    world, leader, (follower, _) = quorum(fetch_snapshot_max_bytes=60)
+    world.network.isolate(follower.node_id, world.ids)
+    world.keep_still(follower)
+    world.commit(leader, "unseen")
+    shorten(world, leader)
+    world.network.heal()
+    assert world.scheduler.run_until(lambda: len(follower.events("fetch-snapshot")) >= 5, 5_000)
+    state = follower.state
+    loading = state.fetching_snapshot
+    assert loading.size_bytes > 0
+    fetch = follower.client._outbound._snapshots
+    fetch.begin(state, loading.id)  # a bootstrap server, the leader itself, answered a Fetch
+    assert state.fetching_snapshot is loading
+    newer = OffsetAndEpoch(loading.id.offset + 1, loading.id.epoch)
+    fetch.begin(state, newer)
+    assert state.fetching_snapshot.id == newer
+    assert state.fetching_snapshot.size_bytes == 0
+    assert agrees(world, follower, leader), "the leader has no such snapshot, and says which"
+    assert [n for n in follower.disk.list_directory(DIRECTORY) if n.endswith(".part")] == []
+
+
 def test_another_leader_continues_to_serve_who_was_loading():
     world, leader, (follower, other) = quorum(fetch_snapshot_max_bytes=3)
     world.network.isolate(follower.node_id, world.ids)
