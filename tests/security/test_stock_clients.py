@@ -30,7 +30,7 @@ pytestmark = [
     pytest.mark.cluster,
     pytest.mark.filterwarnings("ignore::DeprecationWarning"),
 ]
-TIMEOUT_S = 60
+TIMEOUT_S = 120
 PATIENT = {
     "controller.quorum.election.timeout.ms": 1000,
     "controller.quorum.fetch.timeout.ms": 3000,

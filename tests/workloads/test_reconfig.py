@@ -84,7 +84,10 @@ def test_a_log_that_begins_behind_a_snapshot_owes_no_answers():
 @pytest.mark.parametrize("seed", [1, 2])
 def test_voters_come_and_go_under_load(seed, tmp_path):
     backend, monitor, events, reads = campaign(
-        seed=seed, workload="reconfig", workload_options={"change_fraction": 0.1}
+        seed=seed,
+        duration_s=60,
+        workload="reconfig",
+        workload_options={"change_fraction": 0.1},
     )
     changes = Counter(
         event.value["change"]
