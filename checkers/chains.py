@@ -182,12 +182,12 @@ def _order(layout: Layout, found: Zones, chains: Chains, judged: Judged) -> None
     if chains.root is not None:
         groups = groups[chains.root[groups] == groups]
     helpers = Helpers(layout, found, chains)
-    gaps = Gaps(layout, found)
+    gaps = Gaps(layout, found) if len(layout.refused) else None
     stuck: set[int] = set()
     misfits = np.zeros(0, np.intp)
     for _ in range(_ATTEMPTS_MAX if len(layout.refused) else 1):
         order, start, result = _arranged(layout, chains, f, s)
-        if not len(layout.refused):
+        if gaps is None:
             break
         gap, at_end, misfits = gaps.fit(helpers, order, start, result)
         result = helpers.inserted(result, gap, at_end)
