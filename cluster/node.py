@@ -33,6 +33,7 @@ from cluster.kraft.quorum_state_store import QuorumStateError
 from cluster.log.log import CorruptLogError
 from cluster.meta_properties import MetaPropertiesError, load_or_format
 from cluster.ports import Trace
+from cluster.reasons import reason_of
 from cluster.runtime.clock import LoopClock
 from cluster.runtime.disk import DiskLockedError, FileDisk
 from cluster.runtime.idle import IdleTime
@@ -73,7 +74,7 @@ class _CannotStart(Exception):  # noqa: N818 - it is the message of an exit, not
 
 def _die(trace: Trace, error: BaseException | str, *, traced: bool = False) -> NoReturn:
     """End the process now. `traced`: the trace has its `fatal` event already."""
-    reason = error if isinstance(error, str) else f"{type(error).__name__}: {error}"
+    reason = error if isinstance(error, str) else reason_of(error)
     place = ""
     if isinstance(error, BaseException):
         frames = traceback.extract_tb(error.__traceback__)[-3:]
@@ -147,7 +148,7 @@ class _Process:
             await self._serve(server)
             metrics = await self._serve_metrics(node, server)
         except (CorruptLogError, QuorumStateError) as error:
-            self._trace("fatal", reason=f"{type(error).__name__}: {error}")
+            self._trace("fatal", reason=reason_of(error))
             raise _CannotStart(f"{self._config.metadata_log_dir}: {error}", EXIT_BROKEN) from error
         self._node = node
         _quiet_collector()

@@ -38,6 +38,7 @@ from cluster.log.control import ControlMessage, KRaftVersion
 from cluster.log.log import Log
 from cluster.log.types import OffsetAndEpoch
 from cluster.ports import Clock, Disk, Endpoint, Network, Random, Timer, Trace
+from cluster.reasons import reason_of
 
 WAITING_READERS_MAX = 10_000
 """Reads that may wait for a leadership check; more are refused at once."""
@@ -136,7 +137,7 @@ class RaftClient:
         """Stop for good: an invariant is broken or the disk failed."""
         if not self._failed:
             self._failed = self._halted = True
-            self._core.trace("fatal", reason=f"{type(error).__name__}: {error}")
+            self._core.trace("fatal", reason=reason_of(error))
             self._on_fatal(error)
 
     # -- face to the state machines --------------------------------------------------------------

@@ -21,6 +21,7 @@ from cluster.config import NodeConfig
 from cluster.meta_properties import MetaPropertiesError, load_or_format
 from cluster.ports import Endpoint
 from cluster.protocol.messages import ApiVersionsRequest
+from cluster.reasons import reason_of
 
 TIMER_GRAIN_MS = 1e-6
 """A timer is late by this much, as real ones are late: with clocks that drift, rounding would else
@@ -188,7 +189,7 @@ class Process:
             self.node = Node(config, found, seams, self.die)  # type: ignore[arg-type]  # a UUID
             self.node.start()
         except Exception as error:  # noqa: BLE001  (whatever it is ends the process)
-            self.trace("fatal", reason=f"{type(error).__name__}: {error}")
+            self.trace("fatal", reason=reason_of(error))
             self.die(error)
             return
         if self.alive:
@@ -200,7 +201,7 @@ class Process:
         """End because of an error of its own, as `cluster.node` does."""
         if self.alive:
             self.halt()
-            self._on_death(self, f"{type(error).__name__}: {error}")
+            self._on_death(self, reason_of(error))
 
     def halt(self) -> None:
         """Be dead from this instruction on."""

@@ -1,0 +1,19 @@
+"""What an error says of itself in traces and verdicts."""
+
+from __future__ import annotations
+
+import traceback
+from pathlib import PurePath
+
+
+def reason_of(error: BaseException) -> str:
+    """Return one line: type and message; where it was raised when it has none.
+
+    A bare assertion would otherwise leave nothing to tell one broken invariant from another.
+    """
+    text = str(error)
+    if text or error.__traceback__ is None:
+        return f"{type(error).__name__}: {text}"
+    frame = traceback.extract_tb(error.__traceback__)[-1]
+    place = f"{PurePath(frame.filename).name}:{frame.lineno}"
+    return f"{type(error).__name__}: in {frame.name} ({place})"
