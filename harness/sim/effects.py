@@ -313,6 +313,7 @@ class Effects:
         for node in self.world.names:
             self._stalls[node] = 0
             self.world.nodes[node].disk.resume()
+            self.world.nodes[node].disk.fail(None)  # an error that no fsync has met yet
         late, self._undone_late = self._undone_late, []
         for undo in late:
             undo()
