@@ -32,8 +32,8 @@ Violated = Callable[[str, str, str], None]
 
 _EVENTS = frozenset({"hw", "ack", "load-snapshot"})
 _VIEWS_EVERY = 16
-"""Images between two whose broker's own view is compared with all partitions; what is wrong in one
-stays wrong, and to compare is as much work as the rest of the world."""
+"""Of the images of one incarnation, every how many, from the first on, the broker's own view is
+compared with all partitions: what is wrong stays wrong, and to compare is much work."""
 _REMEMBERED_MAX = 5_000
 """Offsets whose content is remembered, the newest; nodes do not lag behind by more for long."""
 
@@ -71,7 +71,7 @@ class BrokerMonitor:
         if (
             publisher is not None
             and process.node.controller.loader.is_published
-            and self.images_checked % _VIEWS_EVERY == 0
+            and sight.looks % _VIEWS_EVERY == 1
         ):
             difference = publisher.differences(state)
             if difference is not None:

@@ -47,6 +47,8 @@ class ImageSight:
         self.incarnation = incarnation
         self.offset = -1
         """Of the image when it was looked at last."""
+        self.looks = 0
+        """How often it was looked at."""
         self.digest = 0
         """64 bits that two images with the same partitions share: a sum over their hashes."""
         self._topics: dict[uuid.UUID, TopicImage] = {}
@@ -58,6 +60,7 @@ class ImageSight:
     def look(self, offset: int, state: MetadataState) -> Changes:
         """Compare an image with what it was at the last look."""
         self.offset = offset
+        self.looks += 1
         before, self._partitions = self._partitions, _entries(state.partitions)
         changed: dict[PartitionKey, PartitionRegistration] = {}
         for key in _changed(before, self._partitions):
