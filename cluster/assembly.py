@@ -368,6 +368,8 @@ def cluster_info(config: NodeConfig, raft: RaftClient) -> ClusterInfo:
     return ClusterInfo(
         cluster_id=config.cluster_id,
         brokers=brokers,
+        registration=config.kraftprobe_registration,
+        is_controller=CONTROLLER_ROLE in config.process_roles,
         controllers=config.controller_quorum_voters,
         voters=lambda: tuple(voter.endpoint for voter in raft.voters),
         controller_listener=config.controller_listener_names[0],

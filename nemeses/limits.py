@@ -71,13 +71,21 @@ class Limit(NodeFault):
         """Read it back; a node that ended itself over it, before or meanwhile, has been bitten."""
         told = dict(injection.detail["nodes"].get(node, {}))
         name, value = _asked(chosen)
+        unseen: BackendError | None = None
+        now: int | None = None
         try:
             now = await limits_of(view).measure(node, name)
-        except BackendError:
-            if "incarnation" in told and await _ended_itself(view, node, told["incarnation"]):
-                return Seen({**told, "ended_itself": True})
-            raise
-        return Seen({**told, "now": now}, "" if now == value else f"{node}: the limit is {now}")
+        except BackendError as error:
+            unseen = error
+        if now == value:
+            return Seen({**told, "now": now})
+        # Gone, or going: the kernel lifts the file size limit of a process that exits while it
+        # writes its account of it (kernel/acct.c).
+        if "incarnation" in told and await _ended_itself(view, node, told["incarnation"]):
+            return Seen({**told, "ended_itself": True})
+        if unseen is not None:
+            raise unseen
+        return Seen({**told, "now": now}, f"{node}: the limit is {now}")
 
     async def undo(self, view: View, node: str, injection: Injection) -> None:
         """Give back what the process had; one that was started since has its own."""

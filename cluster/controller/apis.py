@@ -52,6 +52,7 @@ from cluster.controller.scram_control import (
     alter_user_scram_credentials,
     describe_user_scram_credentials,
 )
+from cluster.controller.state import MetadataState
 from cluster.controller.topic_changes import create_partitions, delete_topics
 from cluster.controller.topic_creation import create_topics
 from cluster.errors import ErrorCode
@@ -208,8 +209,8 @@ class ControllerApis:
         reply(describe_user_scram_credentials(request, self._controller.image.state))
 
     def _metadata(self, listener: str, request: MetadataRequest, reply: Reply) -> None:
-        own_id = self._raft.node_id
-        if listener == self._cluster.controller_listener:
+        to_controller = listener == self._cluster.controller_listener
+        if to_controller:
             on_error: Callable[[ErrorCode, str | None], MetadataResponse]
             on_error = partial(metadata_error, request)
         elif self._controller.is_active:
@@ -217,12 +218,15 @@ class ControllerApis:
         else:
             reply(self._metadata_of_image(listener, request, ErrorCode.none, None))
             return
-        self._controller.append_read_event(
-            lambda state: describe_metadata(request, state, self._cluster, listener, own_id),
-            on_error,
-            METADATA_CONFIRMATION_MS,
-            reply,
-        )
+
+        def confirmed(state: MetadataState) -> MetadataResponse:
+            own_id = self._raft.node_id
+            named = own_id
+            if not to_controller and self._cluster.registration:
+                named = self._live(listener, state, own_id)
+            return describe_metadata(request, state, self._cluster, listener, named)
+
+        self._controller.append_read_event(confirmed, on_error, METADATA_CONFIRMATION_MS, reply)
 
     def _metadata_of_image(
         self, listener: str, request: MetadataRequest, _error: ErrorCode, _message: str | None
@@ -234,23 +238,29 @@ class ControllerApis:
     def _controller_to_name(self, listener: str) -> int:
         """Return whom clients shall take for the controller: never this node, if it is one.
 
-        The leader that this node knows, if clients can reach it; else, as in Kafka, any live
-        broker, which forwards. A broker that is alone names itself, which no controller does
-        without a confirmation.
+        The leader that this node knows, if clients are told of it; else another live broker, which
+        forwards. A broker that is alone names itself, which no controller does without a
+        confirmation.
         """
         own_id = self._raft.node_id
         leader_id = self._raft.leader_and_epoch.leader_id
         if leader_id in {own_id, NO_NODE}:
             return NO_NODE
-        endpoints = client_endpoints(self._controller.image.state, self._cluster, listener)
-        alive = [endpoint.node_id for endpoint, _ in endpoints]
-        others = [broker for broker in alive if broker != own_id]
-        if leader_id in others or not alive:
-            return leader_id
-        if others:
-            return self._random.choice(others)
-        is_controller = own_id in {one.node_id for one in self._cluster.controllers}
-        return leader_id if is_controller else own_id
+        never = own_id if self._cluster.is_controller else NO_NODE
+        return self._live(listener, self._controller.image.state, leader_id, never)
+
+    def _live(self, listener: str, state: MetadataState, wanted: int, never: int = NO_NODE) -> int:
+        """Return the broker `wanted` if clients are told of it, else any other but `never`.
+
+        As in Kafka none when there is none (-1): clients that were told of a controller whose
+        address they are not told keep it, and ask for it for ever.
+        """
+        endpoints = client_endpoints(state, self._cluster, listener)
+        told = [endpoint.node_id for endpoint, _ in endpoints if endpoint.node_id != never]
+        if wanted in told:
+            return wanted
+        others = [broker for broker in told if broker != self._raft.node_id]
+        return self._random.choice(others or told) if told else NO_NODE
 
     def _describe_cluster(
         self, listener: str, request: DescribeClusterRequest, reply: Reply
@@ -263,6 +273,8 @@ class ControllerApis:
         else:
             if leader_id != self._raft.node_id:
                 leader_id = self._controller_to_name(listener)
+            elif self._cluster.registration:
+                leader_id = self._live(listener, self._controller.image.state, leader_id)
             endpoints = [
                 (endpoint, broker is not None and broker.fenced)
                 for endpoint, broker in client_endpoints(

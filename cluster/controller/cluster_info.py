@@ -15,6 +15,10 @@ class ClusterInfo:
     cluster_id: str
     brokers: tuple[Endpoint, ...]
     """Every node with the broker role, at its advertised client listener."""
+    registration: bool = False
+    """Whether each node's broker registers itself, so that `brokers` is empty."""
+    is_controller: bool = True
+    """Whether this node has the controller role."""
     controllers: tuple[Endpoint, ...] = ()
     """Every configured voter, at its controller listener."""
     voters: Callable[[], tuple[Endpoint, ...]] | None = None

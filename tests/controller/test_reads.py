@@ -1,6 +1,11 @@
 """Linearizable reads: confirmed after they arrived, and of committed state only."""
 
+from dataclasses import replace
+
+from cluster.controller.cluster_info import ClusterInfo
 from cluster.errors import ErrorCode
+from cluster.protocol.messages import DescribeClusterRequest
+from tests.controller.brokers import Brokers
 from tests.controller.fakes import (
     CLIENT,
     CONTROLLER,
@@ -175,3 +180,41 @@ def test_the_client_listener_describes_configs_from_the_image():
     node.raft.lose()
     assert value_of(node.send(describe(), CLIENT)[0]) == {"k": "1"}
     assert node.send(describe(), CONTROLLER)[0].results[0].error_code == ErrorCode.not_controller
+
+
+def describe_cluster():
+    return DescribeClusterRequest(
+        include_cluster_authorized_operations=False,
+        endpoint_type=1,
+        include_fenced_brokers=False,
+    )
+
+
+REGISTERED = ClusterInfo("fake-cluster", brokers=(), registration=True)
+
+
+def test_a_controller_whose_own_broker_is_not_told_names_one_that_is():
+    """A client that was told of broker 1, but not where it is, asks for it for ever."""
+    brokers = Brokers(cluster=REGISTERED)
+    assert brokers.node.call(metadata(), CLIENT).controller_id == -1
+    assert brokers.node.call(describe_cluster(), CLIENT).controller_id == -1
+    brokers.register(1)
+    assert brokers.node.call(metadata(), CLIENT).controller_id == -1
+    brokers.join(2)
+    assert brokers.node.call(metadata(), CLIENT).controller_id == 2
+    assert brokers.node.call(describe_cluster(), CLIENT).controller_id == 2
+    assert not brokers.beat(1).is_fenced
+    assert brokers.node.call(metadata(), CLIENT).controller_id == 1
+    assert brokers.node.call(describe_cluster(), CLIENT).controller_id == 1
+
+
+def test_without_a_confirmation_no_controller_names_itself_even_if_it_is_alone():
+    brokers = Brokers(1, cluster=REGISTERED)
+    brokers.node.raft.lose(leader_id=3)
+    assert brokers.node.send(metadata(), CLIENT)[0].controller_id == -1
+
+
+def test_a_broker_that_is_alone_names_itself():
+    brokers = Brokers(1, cluster=replace(REGISTERED, is_controller=False))
+    brokers.node.raft.lose(leader_id=3)
+    assert brokers.node.send(metadata(), CLIENT)[0].controller_id == 1
