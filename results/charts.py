@@ -175,24 +175,25 @@ def _draw_throughput(
 
 def _draw_bands(figure: go.Figure, spans: list[FaultSpan], duration_ns: int) -> None:
     colours = _fault_colours(spans)
-    for span in spans:
-        if not span.verified:
-            continue
-        end_ns = duration_ns if span.end_ns is None else span.end_ns
-        for row in (2, 3):
-            figure.add_shape(
-                type="rect",
-                x0=span.begin_ns / _NS,
-                x1=end_ns / _NS,
-                y0=0,
-                y1=1,
-                xref=f"x{row}",
-                yref=f"y{row} domain",
-                fillcolor=colours[span.fault],
-                opacity=0.13,
-                line={"width": 0},
-                layer="below",
-            )
+    bands = [
+        {
+            "type": "rect",
+            "x0": span.begin_ns / _NS,
+            "x1": duration_ns / _NS if span.end_ns is None else span.end_ns / _NS,
+            "y0": 0,
+            "y1": 1,
+            "xref": f"x{row}",
+            "yref": f"y{row} domain",
+            "fillcolor": colours[span.fault],
+            "opacity": 0.13,
+            "line": {"width": 0},
+            "layer": "below",
+        }
+        for span in spans
+        if span.verified
+        for row in (2, 3)
+    ]
+    figure.update_layout(shapes=bands)  # at once: add_shape looks at all that are there
 
 
 def _lay_out(figure: go.Figure, lanes: list[str], height: int, duration_ns: int) -> None:

@@ -34,6 +34,10 @@ class LogHistory(Generic[T]):
     def __init__(self) -> None:
         self._entries: list[tuple[int, T]] = []
 
+    def __len__(self) -> int:
+        """Count what is kept."""
+        return len(self._entries)
+
     def add(self, offset: int, value: T) -> None:
         """Add the newest value."""
         assert not self._entries or self._entries[-1][0] <= offset, "history goes forward"
@@ -56,8 +60,12 @@ class LogHistory(Generic[T]):
             self._entries.pop()
 
     def truncate_old(self, start_offset: int) -> None:
-        """Forget what was in force below `start_offset` only."""
-        while len(self._entries) > 1 and self._entries[1][0] <= start_offset:
+        """Forget what was in force below `start_offset` only.
+
+        Not what was in force just before it: a record at `start_offset` itself may be truncated
+        yet. TreeMapLogHistory.java keeps the last entry at or below it and forgets that one.
+        """
+        while len(self._entries) > 1 and self._entries[1][0] < start_offset:
             self._entries.pop(0)
 
     def clear(self) -> None:

@@ -69,6 +69,8 @@ class Driver:
         self._broken = broken
         self._scheduler = watch.world.scheduler
         self._plays: list[_Play] = []
+        self._waiting: set[int] = set()
+        """Numbers of the plays that wait for something."""
         self._undos = 0
         watch.listeners.append(self._heard)
 
@@ -100,10 +102,19 @@ class Driver:
         self._look((node, event, fields))
 
     def _look(self, event: tuple[str, str, Mapping[str, Any]] | None) -> None:
-        if not self.stopped:
-            for play in self._plays:
+        if self._waiting and not self.stopped:
+            for number in sorted(self._waiting):  # while it acts, they may change
+                play = self._plays[number]
                 if play.waiting is not None:
                     play.look(event)
+
+    def wait(self, play: _Play, condition: Condition | None) -> None:
+        """Let a play wait for a condition, or no longer."""
+        play.waiting = condition
+        if condition is None:
+            self._waiting.discard(play.number)
+        else:
+            self._waiting.add(play.number)
 
     # -- doing -----------------------------------------------------------------------------------
 
@@ -313,7 +324,7 @@ class _Play:
             return
         self._turn += 1
         turn = self._turn
-        self.waiting = step.until
+        self.driver.wait(self, step.until)
         self.driver.watch.world.scheduler.call_later(step.within_ms, lambda: self._expire(turn))
         if step.until.event is None:
             self.look(None)
@@ -323,14 +334,14 @@ class _Play:
         driver, wanted = self.driver, self.waiting
         assert wanted is not None
         if holds(wanted, driver.watch, self.cast, driver.outcomes, event):
-            self.waiting = None
+            driver.wait(self, None)
             self._turn += 1
             driver.act(self, self.strand.steps[self.position], at_event=event is not None)
 
     def _expire(self, turn: int) -> None:
         if turn != self._turn or self.driver.stopped:
             return
-        self.waiting = None
+        self.driver.wait(self, None)
         step = self.strand.steps[self.position]
         if not step.strict:
             self.driver.act(self, step, at_event=False)

@@ -80,6 +80,9 @@ def quorum(request, tmp_path_factory):
     authority = Authority(folder / "ca")
     settings = secured(protocol, authority, mechanism or "PLAIN")
     with Nodes(folder, **PATIENT, **settings) as nodes:
+        # kafka-python keeps the brokers that it was first told for five minutes, and asks none that
+        # it is told of as controller later (UnknownBrokerIdError).
+        nodes.wait_until_registered()
         yield Quorum(nodes, protocol, mechanism, authority)
     with warnings.catch_warnings():  # kafka-python leaves sockets that it gave up to the collector
         warnings.simplefilter("ignore", ResourceWarning)

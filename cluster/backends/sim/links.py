@@ -31,12 +31,15 @@ class MessageMatch:
     fields: Mapping[str, Any] = field(default_factory=dict)
     """Attributes of the message and their values, e.g. {"pre_vote": False}."""
 
+    def may(self, source: str, target: str) -> bool:
+        """Whether some message of this link may be meant."""
+        return self.source in {None, source} and self.target in {None, target}
+
     def accepts(self, source: str, target: str, message: object) -> bool:
         """Whether this message is meant."""
         return (
             (self.kind is None or type(message).__name__ == self.kind)
-            and (self.source is None or self.source == source)
-            and (self.target is None or self.target == target)
+            and self.may(source, target)
             and all(
                 getattr(message, name, _NOTHING) == value for name, value in self.fields.items()
             )
@@ -64,11 +67,14 @@ class Rule:
     held: list[Transit] = field(default_factory=list)
     ended: bool = False
 
+    @property
+    def spent(self) -> bool:
+        """Whether it acts on nothing more."""
+        return self.ended or (self.times is not None and self.acted >= self.times)
+
     def wants(self, source: str, target: str, message: object) -> bool:
         """Whether it acts on this message; counts it."""
-        if self.ended or (self.times is not None and self.acted >= self.times):
-            return False
-        if not self.match.accepts(source, target, message):
+        if self.spent or not self.match.accepts(source, target, message):
             return False
         self.acted += 1
         return True

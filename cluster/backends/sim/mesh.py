@@ -170,6 +170,8 @@ class Mesh:
         self.hosts: dict[str, Host] = {}
         """The live incarnation of each node that has one."""
         self.rules: list[Rule] = []
+        self._rules_of: dict[tuple[str, str], tuple[Rule, ...]] = {}
+        """(source, target) -> the rules that may want a message of that link, in order; a cache."""
         """First match acts."""
         self._seed = seed
         self._links: dict[tuple[str, str], LinkState] = {}
@@ -219,9 +221,13 @@ class Mesh:
         that connection is gone, for what a rule held or repeated.
         """
         delay_ms = 0.0
-        if self.rules:
+        rules = self._rules_of.get((link.source, link.target))
+        if rules is None:
+            rules = tuple(one for one in self.rules if one.match.may(link.source, link.target))
+            self._rules_of[link.source, link.target] = rules
+        if rules:
             late = Transit(self.scheduler, link, message, deliver_late, late_owner)
-            acted = self._act(late)
+            acted = self._act(late, rules)
             if acted is None:
                 return
             delay_ms = acted
@@ -238,10 +244,10 @@ class Mesh:
         link.passed += 1
         self.scheduler.call_later(link.latency() + delay_ms, deliver, owner)
 
-    def _act(self, late: Transit) -> float | None:
+    def _act(self, late: Transit, rules: tuple[Rule, ...]) -> float | None:
         """Apply the first rule that wants the message: ms of delay, None when it is taken."""
         link = late.link
-        for rule in self.rules:
+        for rule in rules:
             if rule.wants(link.source, link.target, late.message):
                 if rule.action == "hold":
                     rule.held.append(late)
@@ -282,7 +288,8 @@ class Mesh:
         times: int | None = None,
     ) -> Rule:
         """Let a rule stand from now on, until it is ended."""
-        self.rules = [rule for rule in self.rules if not rule.ended]
+        self.rules = [rule for rule in self.rules if not rule.spent]
+        self._rules_of.clear()
         rule = Rule(match, action, delay_ms, times)
         self.rules.append(rule)
         return rule
@@ -293,6 +300,7 @@ class Mesh:
             rule.end()
             rule.drop_held()
         self.rules = []
+        self._rules_of.clear()
 
     def cut(self, source: str, target: str) -> None:
         """Let nothing more set out over a directed link."""
