@@ -8,7 +8,10 @@ makes its window small and has it verified.
 
 from __future__ import annotations
 
+import os
+import sys
 from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
 from itertools import pairwise
 from typing import Any
 
@@ -36,6 +39,11 @@ _STEPS_EACH = 8
 _BATCH_BYTES_MAX = 1 << 26
 _ARRAYS_MIN = 200
 """From so many operations of a key on arrays are faster than objects."""
+_SHARE_MIN = 200_000
+"""Operations for which a thread is worth its start."""
+_SEARCH_MIN = 10_000
+"""The same, where a thread does nothing but search in compiled code."""
+_THREADS_MAX = 16
 
 
 def judge_columns(
@@ -64,11 +72,55 @@ def judge_columns(
             or linearizable.judge(part.operations(), model, algorithm=algorithm, **limits)
             for part in columns.parts()
         ]
-    run = _Columns(columns, model, certificates=certificates)
+    threads = min(_processors(), _THREADS_MAX)
+    shares = _shares(columns, threads)
+    if len(shares) == 1:
+        runs = [_proved(columns, model, threads, certificates=certificates)]
+    else:
+        if (kernels := load()) is not None:
+            warm(kernels, "wgl")  # or each thread would compile it
+        with ThreadPoolExecutor(len(shares)) as pool:
+            runs = list(
+                pool.map(
+                    lambda rows: _proved(columns.take(rows), model, 1, certificates=certificates),
+                    shares,
+                )
+            )
+    return [result for run in runs for result in run.results(limits)]
+
+
+def _shares(columns: Columns, threads: int) -> list[slice | NDArray[np.intp]]:
+    """Return the rows of about as many operations for each processor, none of whose keys is split.
+
+    In order of keys. NumPy and the kernels leave the interpreter's lock alone meanwhile.
+    """
+    count = min(threads, len(columns) // _SHARE_MIN, len(columns.keys))
+    if count < 2:
+        return [slice(None)]
+    ends = np.cumsum(np.bincount(columns.key, minlength=len(columns.keys)))
+    wanted = len(columns) * np.arange(1, count) // count
+    cuts = np.unique(np.searchsorted(ends, wanted) + 1)
+    if np.any(columns.key[1:] < columns.key[:-1]):
+        share = np.searchsorted(cuts, columns.key, side="right").astype(np.uint8)
+        return [np.flatnonzero(share == number) for number in range(len(cuts) + 1)]
+    rows = [0, *ends[cuts - 1].tolist(), len(columns)]
+    return [slice(low, high) for low, high in pairwise(rows) if low < high]
+
+
+def _processors() -> int:
+    """Count those that this process may use."""
+    if sys.platform == "linux":
+        return len(os.sched_getaffinity(0))
+    return os.cpu_count() or 1
+
+
+def _proved(columns: Columns, model: Model, threads: int, *, certificates: bool) -> _Columns:
+    """Prove what is easily proved."""
+    run = _Columns(columns, model, threads, certificates=certificates)
     run.unique()
     run.easy()
     run.verify()
-    return list(run.results(limits))
+    return run
 
 
 def _arranged(
@@ -113,7 +165,8 @@ def _passed(
 
 
 class _Columns:
-    def __init__(self, columns: Columns, model: Model, *, certificates: bool) -> None:
+    def __init__(self, columns: Columns, model: Model, threads: int, *, certificates: bool) -> None:
+        self.threads = threads
         self.columns = columns
         self.model = model
         self.certificates = certificates
@@ -125,6 +178,8 @@ class _Columns:
         self.orders: list[Int64s] = []
         """Rows in order, of the keys proved right."""
         self.wrong: set[int] = set()
+        self.kernels: Kernels | None = None
+        """Once they are needed; to load them takes longer than they save."""
         self.refused: str | None = None
         """Why the orders are not accepted; everything is judged singly then."""
 
@@ -162,21 +217,28 @@ class _Columns:
         kernels = load() if len(left) > 1 else None
         if kernels is None:
             return
+        self.kernels = kernels
         warm(kernels, "wgl")
         part = self.encoded.select(np.array(left)) if len(left) < self.keys else self.encoded
         order = np.empty(len(part.code), np.int64)
         told = np.empty((len(left), 3), np.int64)
-        kernels.wgl.run_keys(
-            *(part.bounds, part.code, part.a, part.b, part.info, part.invoke_ns, part.complete_ns),
-            *(
-                kernels.wgl.table_of(part.viable),
-                part.initial,
-                _STEPS_EACH,
-                _BATCH_BYTES_MAX,
-                order,
-                told,
-            ),
-        )
+        table = kernels.wgl.table_of(part.viable)
+
+        def search(low: int, high: int) -> None:
+            kernels.wgl.run_keys(
+                part.bounds[low : high + 1],
+                *(part.code, part.a, part.b, part.info, part.invoke_ns, part.complete_ns),
+                *(table, part.initial, _STEPS_EACH, _BATCH_BYTES_MAX, order, told[low:high]),
+            )
+
+        threads = min(self.threads, len(left), len(order) // _SEARCH_MIN)
+        if threads < 2:
+            search(0, len(left))
+        else:
+            wanted = len(order) * np.arange(1, threads) // threads
+            cuts = np.unique([0, *np.searchsorted(part.bounds, wanted), len(left)]).tolist()
+            with ThreadPoolExecutor(threads) as pool:
+                list(pool.map(search, cuts[:-1], cuts[1:]))
         found = told[:, 0] == FOUND
         ends = np.where(found, told[:, 1], 0)
         inside = np.arange(len(order)) - np.repeat(part.bounds[:-1], np.diff(part.bounds))
@@ -220,7 +282,7 @@ class _Columns:
             assert isinstance(self.model, Register | KeyValue)
             proved = np.zeros(len(self.columns.keys), np.bool_)
             proved[list(self.algorithm)] = True
-            verify_orders(self.columns, self.model, order, proved[self.columns.key])
+            verify_orders(self.columns, self.model, order, proved, self.kernels)
         except RefusedError as error:
             self.refused = str(error)
 

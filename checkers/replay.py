@@ -14,8 +14,16 @@ from numpy.typing import NDArray
 
 from checkers.certificate import RefusedError
 from checkers.columns import FAIL, INFO, OK, Bools, Columns, Int64s
+from checkers.kernels import Kernels
 from checkers.models import KeyValue, Register
 from checkers.models.registers import CAS_REFUSED
+
+_TWICE = "the order holds an operation twice or one that is not in the history"
+_MISSING = "operation {} is missing in the order"
+_UNREAL = "the order holds an operation that did not happen"
+_MIXED = "the orders of two keys are mixed"
+_EARLY = "operation {} had completed before one placed earlier"
+_UNFIT = "the model refuses operation {} at its place"
 
 
 def verify_orders(
@@ -23,11 +31,15 @@ def verify_orders(
     model: Register | KeyValue,
     order: NDArray[np.integer],
     judged: Bools | None = None,
+    kernels: Kernels | None = None,
 ) -> None:
     """Accept the orders of many keys of a register or string; RefusedError says what is wrong.
 
-    `order`: rows, grouped by key. `judged`: for each row whether its key is among them; None: all.
+    `order`: rows, grouped by key. `judged`: for each key whether it is among them; None: all. With
+    `kernels` a register's orders are taken in one compiled loop, which says the same.
     """
+    if judged is None:
+        judged = np.ones(len(columns.keys), np.bool_)
     if isinstance(model, KeyValue):
         read, effect = (
             np.isin(columns.f, [columns.function(f) for f in functions])
@@ -37,12 +49,45 @@ def verify_orders(
         _verify_placed(columns, order, must, effect, judged)
         _verify_strings(columns, model, order)
         return
+    refusals = np.array([e is None or e in CAS_REFUSED for e in columns.errors], np.bool_)
+    if kernels is not None:
+        _replay(kernels, columns, model, order, judged, refusals)
+        return
     read, write, cas = (columns.f == columns.function(f) for f in ("read", "write", "cas"))
-    told = [error is None or error in CAS_REFUSED for error in columns.errors]
-    refused = cas & (columns.type == FAIL) & np.array(told, np.bool_)[columns.error]
+    refused = cas & (columns.type == FAIL) & refusals[columns.error]
     must = ((columns.type == OK) & (read | write | cas)) | refused
     _verify_placed(columns, order, must, write | cas, judged)
     _verify_values(columns, model, order, (read[order], write[order], cas[order], refused[order]))
+
+
+def _replay(
+    kernels: Kernels,
+    columns: Columns,
+    model: Register,
+    order: NDArray[np.integer],
+    judged: Bools,
+    refusals: Bools,
+) -> None:
+    loop = kernels.replaying
+    names = [*map(columns.function, ("read", "write", "cas")), columns.code(model.initial)]
+    wrong, row = loop.replay(
+        *(order.astype(np.int64, copy=False), judged, columns.key, columns.type, columns.f),
+        *(columns.error, refusals, columns.input, columns.expected, columns.output),
+        *(columns.invoke_ns, columns.complete_ns, np.array(names, np.int64)),
+    )
+    if wrong == loop.ACCEPTED:
+        return
+    if wrong == loop.TWICE:
+        raise RefusedError(_TWICE)
+    raise RefusedError(
+        {
+            loop.MISSING: _MISSING,
+            loop.UNREAL: _UNREAL,
+            loop.MIXED: _MIXED,
+            loop.EARLY: _EARLY,
+            loop.UNFIT: _UNFIT,
+        }[wrong].format(columns.index[row])
+    )
 
 
 def _verify_placed(
@@ -50,20 +95,20 @@ def _verify_placed(
     order: NDArray[np.integer],
     must: Bools,
     effect: Bools,
-    judged: Bools | None,
+    judged: Bools,
 ) -> None:
     """Everything that `must` is there once, and besides only what is indeterminate with effect."""
-    if judged is not None:
-        must = must & judged
+    if not judged.all():
+        must = must & judged[columns.key]
     placed = np.bincount(order, minlength=len(columns))
     if len(placed) > len(columns) or np.any(placed > 1):
-        raise RefusedError("the order holds an operation twice or one that is not in the history")
+        raise RefusedError(_TWICE)
     if np.any((placed == 0) & must):
         row = int(np.argmax((placed == 0) & must))
-        raise RefusedError(f"operation {columns.index[row]} is missing in the order")
+        raise RefusedError(_MISSING.format(columns.index[row]))
     may = must | ((columns.type == INFO) & effect)
     if not np.all(may[order]):
-        raise RefusedError("the order holds an operation that did not happen")
+        raise RefusedError(_UNREAL)
     verify_times(columns, order)
 
 
@@ -86,7 +131,7 @@ def _verify_strings(columns: Columns, model: KeyValue, order: NDArray[np.integer
             state = text if f == put else state + text
         elif values[shown] != state:
             row = int(order[place])
-            raise RefusedError(f"the model refuses operation {columns.index[row]} at its place")
+            raise RefusedError(_UNFIT.format(columns.index[row]))
 
 
 def verify_times(columns: Columns, order: NDArray[np.integer]) -> None:
@@ -99,7 +144,7 @@ def verify_times(columns: Columns, order: NDArray[np.integer]) -> None:
         key = columns.key[order]
         changes = key[1:] != key[:-1]
         if 1 + np.count_nonzero(changes) != np.count_nonzero(np.bincount(key)) and len(key):
-            raise RefusedError("the orders of two keys are mixed")
+            raise RefusedError(_MIXED)
         lift = np.zeros(len(order), np.int64)
         np.cumsum(changes, out=lift[1:])
         lift *= len(columns)
@@ -107,9 +152,7 @@ def verify_times(columns: Columns, order: NDArray[np.integer]) -> None:
     early = columns.complete_ns[order] < columns.invoke_ns[highest]
     if np.any(early):
         row = int(order[np.argmax(early)])
-        raise RefusedError(
-            f"operation {columns.index[row]} had completed before one placed earlier"
-        )
+        raise RefusedError(_EARLY.format(columns.index[row]))
 
 
 def _verify_values(
@@ -136,4 +179,4 @@ def _verify_values(
         wrong |= cas & ((columns.expected[order] == state) == refused)
     if np.any(wrong):
         row = int(order[np.argmax(wrong)])
-        raise RefusedError(f"the model refuses operation {columns.index[row]} at its place")
+        raise RefusedError(_UNFIT.format(columns.index[row]))

@@ -30,9 +30,9 @@ DEAD = -2
 def jit(function: Function) -> Function:
     """Compile on first call; keep the result on disk where some folder is writable."""
     try:
-        return cast("Function", numba.njit(cache=True)(function))
+        return cast("Function", numba.njit(cache=True, nogil=True)(function))
     except RuntimeError:  # no folder for the cache
-        return cast("Function", numba.njit(function))
+        return cast("Function", numba.njit(nogil=True)(function))
 
 
 @jit

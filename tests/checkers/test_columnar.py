@@ -11,6 +11,8 @@ from checkers import chains, columnar
 from checkers.certificate import RefusedError, verify_order
 from checkers.columnar import judge_columns
 from checkers.columns import from_operations
+from checkers.history import EventType
+from checkers.kernels import load
 from checkers.linearizable import judge, verify
 from checkers.models import Register, model_named
 from checkers.replay import verify_orders
@@ -84,19 +86,21 @@ HISTORY = [
         ([0, 1, 2, 3, 3, 5, 6], "twice"),
         ([0, 5, 1, 2, 3, 6], "mixed"),
         ([0, 2, 1, 3, 5, 6], "operation 1 had completed|refuses operation 2"),
-        ([1, 0, 2, 3, 5, 6], "operation 0 had completed before one placed earlier"),
+        ([1, 0, 2, 3, 5, 6], "operation 0 had completed before one placed|refuses operation 1"),
         ([0, 1, 2, 4, 3, 5, 6], "refuses operation 3"),
     ],
 )
-def test_orders_are_verified_in_columns(order, told):
+@pytest.mark.parametrize("compiled", [False, True])
+def test_orders_are_verified_in_columns(order, told, compiled):
+    kernels = load() if compiled else None
     columns = from_operations(HISTORY)
     row_of = {int(index): row for row, index in enumerate(columns.index)}
     rows = np.array([row_of[index] for index in order])
     if told is None:
-        verify_orders(columns, model_named("cas-register"), rows)
+        verify_orders(columns, model_named("cas-register"), rows, kernels=kernels)
     else:
         with pytest.raises(RefusedError, match=told):
-            verify_orders(columns, model_named("cas-register"), rows)
+            verify_orders(columns, model_named("cas-register"), rows, kernels=kernels)
 
 
 def accepts(verifier, *arguments):
@@ -108,9 +112,12 @@ def accepts(verifier, *arguments):
 
 
 @pytest.mark.parametrize("name", ["cas-register", "kv"])
-def test_the_two_verifiers_agree(name):
+def test_the_verifiers_agree(name):
+    """The readable one, the one in columns, and the compiled one."""
+    kernels = load()
+    assert kernels is not None
     seen = Counter()
-    for seed in range(800):
+    for seed in range(1200):
         rnd = Random(seed)
         operations, _ = random_history(rnd, name, size_max=rnd.randint(1, 4))
         columns, model = from_operations(operations), model_named(name)
@@ -118,9 +125,51 @@ def test_the_two_verifiers_agree(name):
         if rnd.random() < 0.7:
             rows.sort()
         plain = accepts(verify_order, operations, model, columns.index[rows].tolist())
-        assert accepts(verify_orders, columns, model, np.array(rows, np.int64)) == plain, seed
+        order = np.array(rows, np.int64)
+        assert accepts(verify_orders, columns, model, order) == plain, seed
+        assert accepts(verify_orders, columns, model, order, None, kernels) == plain, seed
         seen[plain] += 1
     assert min(seen[True], seen[False]) > 50
+
+
+def test_what_is_not_judged_need_not_be_placed_and_must_not_be():
+    columns = from_operations(HISTORY)
+    judged = np.array([key == "other" for key in columns.keys])
+    rows = {int(index): row for row, index in enumerate(columns.index)}
+    for kernels in (None, load()):
+        for order, accepted in (([5, 6], True), ([5], False), ([5, 6, 0], False)):
+            arguments = (np.array([rows[i] for i in order]), judged, kernels)
+            model = model_named("cas-register")
+            assert accepts(verify_orders, columns, model, *arguments) is accepted
+
+
+@pytest.mark.parametrize("kind", KINDS[:4])
+@pytest.mark.parametrize("in_order_of_keys", [False, True])
+def test_threads_change_nothing(kind, in_order_of_keys, monkeypatch):
+    monkeypatch.setattr(columnar, "_processors", lambda: 3)
+    model = model_named(kind.removeprefix("unique-"))
+    for seed in range(10):
+        operations = many_keys(seed, kind, keys=12)
+        if in_order_of_keys:  # one key after the other in time, too
+            operations = [
+                replace(
+                    one,
+                    invoke_ns=one.invoke_ns + 10**6 * int(one.key[1:]),
+                    complete_ns=one.complete_ns
+                    if one.type is EventType.INFO
+                    else one.complete_ns + 10**6 * int(one.key[1:]),
+                )
+                for one in operations
+            ]
+        columns = from_operations(operations)
+        alone = judge_columns(columns, model)
+        with monkeypatch.context() as patch:
+            patch.setattr(columnar, "_SHARE_MIN", 2)
+            shared = judge_columns(replace(columns, _cache={}), model)
+        with monkeypatch.context() as patch:
+            patch.setattr(columnar, "_SEARCH_MIN", 2)
+            searched = judge_columns(replace(columns, _cache={}), model)
+        assert shared == searched == alone
 
 
 def test_orders_that_are_wrong_are_noticed_and_every_key_is_judged_anew(monkeypatch):
