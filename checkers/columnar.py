@@ -237,13 +237,12 @@ class _Columns:
         else:
             wanted = len(order) * np.arange(1, threads) // threads
             cuts = np.unique([0, *np.searchsorted(part.bounds, wanted), len(left)]).tolist()
-            with ThreadPoolExecutor(threads) as pool:
-                list(pool.map(search, cuts[:-1], cuts[1:]))
+            with ThreadPoolExecutor(len(cuts) - 2) as pool:
+                others = pool.map(search, cuts[1:-1], cuts[2:])
+                search(*cuts[:2])
+                list(others)
         found = told[:, 0] == FOUND
-        ends = np.where(found, told[:, 1], 0)
-        inside = np.arange(len(order)) - np.repeat(part.bounds[:-1], np.diff(part.bounds))
-        filled = inside < np.repeat(ends, np.diff(part.bounds))
-        self.orders.append(part.rows[order[filled]])
+        self.orders.append(part.rows[order[order >= 0]])
         for k in np.flatnonzero(found).tolist():
             self.algorithm[left[k]] = "wgl"
             self.explored[left[k]] = int(told[k, 2])

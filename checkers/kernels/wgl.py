@@ -265,7 +265,7 @@ def run_keys(
     """Search many keys, each for a few steps for each operation; for what is easy.
 
     Key k holds the rows `bounds[k]:bounds[k + 1]`. `told[k]` gets (status, operations placed,
-    configurations entered); the placed rows go to `order` from `bounds[k]` on.
+    configurations entered); the placed rows go to `order` from `bounds[k]` on, -1 behind them.
     """
     for k in range(len(bounds) - 1):
         low, high = bounds[k], bounds[k + 1]
@@ -292,6 +292,7 @@ def run_keys(
         )
         depth = search[9][DEPTH]
         told[k, 0], told[k, 1], told[k, 2] = status, depth, search[9][EXPLORED]
-        if status == FOUND:
-            for j in range(depth):
-                order[low + j] = low + search[8][j, 0]
+        placed = depth if status == FOUND else 0
+        for j in range(placed):
+            order[low + j] = low + search[8][j, 0]
+        order[low + placed : high] = -1
