@@ -231,12 +231,12 @@ class _Columns:
                 *(table, part.initial, _STEPS_EACH, _BATCH_BYTES_MAX, order, told[low:high]),
             )
 
-        threads = min(self.threads, len(left), len(order) // _SEARCH_MIN)
-        if threads < 2:
-            search(0, len(left))
+        threads = max(1, min(self.threads, len(left), len(order) // _SEARCH_MIN))
+        wanted = len(order) * np.arange(1, threads) // threads
+        cuts = np.unique([0, *np.searchsorted(part.bounds, wanted), len(left)]).tolist()
+        if len(cuts) == 2:
+            search(*cuts)
         else:
-            wanted = len(order) * np.arange(1, threads) // threads
-            cuts = np.unique([0, *np.searchsorted(part.bounds, wanted), len(left)]).tolist()
             with ThreadPoolExecutor(len(cuts) - 2) as pool:
                 others = pool.map(search, cuts[1:-1], cuts[2:])
                 search(*cuts[:2])
