@@ -6,6 +6,8 @@
 - a voter grants its vote to one candidate an epoch, whatever restarts lie between (`vote` with
   `pre_vote` false, `state`, quorum-state file);
 - a node's epoch never decreases, over its restarts and into its quorum-state file;
+- a node that knew a committed VotersRecord goes by no older one within the same incarnation
+  (KIP-853: the newest of the log counts, and a committed record is not truncated);
 - a voter fetches only from what it has made durable: the fetch offset is its acknowledgement;
 - a leader's high watermark is at most what a majority of voters had, recomputed from `replicas`;
 - nobody leads on without a majority that fetches (check quorum; `checkers.leader_age`);
@@ -49,6 +51,7 @@ def check(run: RunInput, options: Mapping[str, Any], cancelled: Cancelled = neve
         _two_leaders(leaders),
         _two_votes(evidence),
         _epochs(evidence),
+        _forgotten_voters(evidence),
         leaders_without_quorum(evidence, incomplete(run.evidence, evidence), run.events),
     ):
         if not cancelled():
@@ -193,6 +196,29 @@ def _epochs_of(evidence: Evidence, node: str) -> Iterator[tuple[int | None, str]
     state = evidence.quorum_states.get(node)
     if state is not None:
         yield int(state["leaderEpoch"]), "its quorum-state file"
+
+
+def _forgotten_voters(evidence: Evidence) -> Iterator[Anomaly]:
+    """Find voters that a node went back to although newer ones were committed; the first each."""
+    for node, trace in evidence.traces.items():
+        incarnation, mark, offsets = -1, -1, [-1]
+        for event in trace:
+            if event.incarnation != incarnation:
+                incarnation, mark, offsets = event.incarnation, -1, [-1]
+            if event.event == "hw":
+                mark = max(mark, int(event.fields["offset"]))
+            if event.event != "voters":
+                continue
+            offset = int(event.fields["offset"])
+            committed = max(known for known in offsets if known < max(mark, 0))
+            if offset < committed:
+                told = (
+                    f"{node} went back to the voters of offset {offset} though those of "
+                    f"{committed} are committed: its high watermark is {mark}"
+                )
+                yield {"kind": "forgotten-voters", "explanation": told, "node": node}
+                break
+            offsets.append(offset)
 
 
 def _rule(event: TraceEvent) -> Anomaly | None:

@@ -134,6 +134,28 @@ def test_what_the_rules_allow_passes(event):
     assert kinds("election-safety", with_trace("n2", event)) == (Status.PASS, set())
 
 
+def voters(offset, incarnation=0):
+    return "voters", {"offset": offset, "kraft_version": 1, "voters": {"1": "a"}}, incarnation
+
+
+@pytest.mark.parametrize(
+    ("events", "found"),
+    [
+        ([voters(3), voters(5), (*high_watermark(6),), voters(-1)], {"forgotten-voters"}),
+        ([voters(3), voters(5), (*high_watermark(6),), voters(3)], {"forgotten-voters"}),
+        ([voters(3), (*high_watermark(6),), voters(6), voters(3)], set()),
+        ([voters(3), (*high_watermark(6),), voters(6), voters(-1)], {"forgotten-voters"}),
+        ([voters(3), (*high_watermark(6),), voters(8), voters(5)], set()),
+        ([voters(3), (*high_watermark(6),), voters(-1, 1)], set()),
+        ([voters(-1), voters(8), (*high_watermark(7),), voters(-1)], set()),
+    ],
+)
+def test_committed_voters_are_not_forgotten(events, found):
+    """What is not committed is truncated, and a restarted node reads its log anew."""
+    status = Status.FAIL if found else Status.PASS
+    assert kinds("election-safety", with_trace("n2", *events)) == (status, found)
+
+
 @pytest.mark.parametrize(
     ("directory", "found"),
     [("another", set()), ("one", {"epoch-decrease"}), (None, {"epoch-decrease"})],
