@@ -6,6 +6,7 @@ import pytest
 
 from cluster import mutants
 from cluster.backends.base import NodeState
+from cluster.backends.sim.electorate import Electorate, VotersInForce
 from cluster.backends.sim.mesh import MessageMatch
 from cluster.backends.sim.scan import scan
 from tests.sim.quorums import Quorum, campaign
@@ -147,3 +148,24 @@ def test_a_scan_sees_what_the_monitor_was_not_told():
     assert scan(quorum.world, quorum.monitor) == [
         "n1: the monitor's copy of the log is not the log"
     ]
+
+
+def test_a_node_that_goes_back_behind_committed_voters_is_seen():
+    def told(*steps):
+        """Voters by their offsets, each with the end of what the node knows to be committed."""
+        electorate = Electorate()
+        electorate.started("n1", "a")
+        return [electorate.take_up("n1", VotersInForce({}, at), end) for at, end in steps]
+
+    assert told((3, 0), (5, 4), (3, 5)) == [None, None, None]  # 5 was not committed
+    assert told((3, 0), (5, 4), (3, 6)) == [None, None, 5]
+    assert told((716, 700), (729, 729), (-1, 729)) == [None, None, 716]
+    assert told((-1, 0), (8, 7), (-1, 7)) == [None, None, None]
+
+
+def test_what_a_node_knew_before_it_restarted_is_no_longer_asked_for():
+    electorate = Electorate()
+    electorate.started("n1", "a")
+    assert electorate.take_up("n1", VotersInForce({}, 5), 6) is None
+    electorate.started("n1", "a")
+    assert electorate.take_up("n1", VotersInForce({}, -1), 0) is None

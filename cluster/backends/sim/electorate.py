@@ -42,6 +42,8 @@ class Electorate:
         """The directory that each node has now."""
         self.in_force: dict[str, VotersInForce] = {}
         """What each node's log says."""
+        self._told: dict[str, list[int]] = {}
+        """Offsets of the voter sets that each node's process went by."""
         self.votes: dict[tuple[str, str, int], str] = {}
         """(voter, its directory, epoch) -> whom it voted for."""
 
@@ -49,11 +51,24 @@ class Electorate:
         """Note a node's directory; whether it is another replica than before."""
         known = self.directories.get(name)
         self.directories[name] = directory
+        self._told[name] = [-1]
         return known not in (None, directory)
 
     def voted(self, name: str, epoch: int, candidate: str) -> str:
         """Note a vote; returns whom this replica voted for first in this epoch."""
         return self.votes.setdefault((name, self.directories[name], epoch), candidate)
+
+    def take_up(self, name: str, voters: VotersInForce, committed_end: int) -> int | None:
+        """Note the voters that a node goes by now.
+
+        Returns the offset of newer ones that it went by before and knows to be committed, as its
+        high watermark is `committed_end`.
+        """
+        self.in_force[name] = voters
+        told = self._told.setdefault(name, [-1])
+        told.append(voters.offset)
+        newest = max(offset for offset in told if offset < max(committed_end, 0))
+        return newest if newest > voters.offset else None
 
     def members(self, name: str) -> VotersInForce:
         """The voters in force at a node."""

@@ -10,6 +10,7 @@ changed. It looks into nodes (their logs, their disks) but never changes them.
 | elected-by-majority | who leads has the votes of a majority of its voters | Raft, section 5.2 |
 | one-voter-change | voter sets that follow each other differ by one voter | Ongaro's thesis, 4.1 |
 | change-after-commit | voters change once epoch start and last change are committed | Ongaro 2015 |
+| committed-voters | nobody goes back behind voters that it knows to be committed | KIP-853 |
 | one-vote | a voter votes for one candidate an epoch, whatever befalls it | KIP-595 |
 | durable-vote | a vote, an epoch, a leader is on the disk before anybody hears of it | KIP-595 |
 | monotonic-epoch | no node's epoch decreases | RaftEventSimulationTest 2 |
@@ -258,7 +259,13 @@ class SafetyMonitor:
 
     def _voters(self, name: str, process: Process, fields: TraceFields) -> None:
         del process
-        self.electorate.in_force[name] = VotersInForce(voters_of(fields), fields["offset"])
+        shadow = self.logs[name]
+        mark = shadow.batches[shadow.checked - 1][1] if shadow.checked else 0
+        voters = VotersInForce(voters_of(fields), fields["offset"])
+        forgotten = self.electorate.take_up(name, voters, mark)
+        if forgotten is not None:
+            told = f"{name} goes by the voters of {voters.offset} again, not of {forgotten}"
+            self.violated("committed-voters", told, name)
 
     def _voter_change(self, name: str, process: Process, fields: TraceFields) -> None:
         del process
