@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from cluster.kraft.control_state import LogHistory
 from cluster.kraft.inbound import InboundRequests
 from cluster.kraft.leader_state import Leader
 from cluster.kraft.messages import NO_NODE, ReplicaKey
@@ -31,6 +32,11 @@ def _m30_addressed_by_id(self: InboundRequests, voter_id: int, directory_id: obj
     return voter_id in (NO_NODE, self._core.config.node_id)
 
 
+def _v01_at_the_start(self: LogHistory[object], start_offset: int) -> None:
+    while len(self._entries) > 1 and self._entries[1][0] <= start_offset:
+        self._entries.pop(0)
+
+
 ALL = (
     Mutant(
         "M16",
@@ -52,5 +58,12 @@ ALL = (
             Patch(VoterSet, "is_voter", _m30_by_id),
             Patch(InboundRequests, "_is_addressed", _m30_addressed_by_id),
         ),
+    ),
+    Mutant(
+        "V01",
+        "forgets which voters were in force just before the beginning of its log",
+        "election safety: when the change at that very offset is truncated, it goes by the first "
+        "voters again (docs/bugs-found.md: this node did)",
+        (Patch(LogHistory, "truncate_old", _v01_at_the_start),),
     ),
 )

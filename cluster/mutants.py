@@ -3,7 +3,7 @@
 A mutant replaces a few methods of the node's classes, or functions, by a faulty variant. It is
 loaded by the option `--mutant` alone and named in the node's trace, in the verdict and in the
 report. The ids and what each breaks follow the literature's and Kafka's own bugs; `E..`, `R..` name
-known cases, `W..` are mutants that believe wall clocks.
+known cases, `W..` are mutants that believe wall clocks, `V..` bugs that this node once had.
 
 Nothing in the node knows of its mutants: the faulty code is in `cluster.mutant_catalogue`
 and the modules named `cluster.mutant_*` only.
