@@ -20,6 +20,8 @@ from results.faults import FaultSpan, Reign, fault_spans, reigns
 from results.points import latencies, percentiles, throughput
 
 _NS = 1e9
+_SHORTEST = 400
+"""A bar is at least so small a part of the run long."""
 _TEXT_MAX = 60
 _ROLE = {EventType.OK: "var(--ok)", EventType.FAIL: "var(--fail)", EventType.INFO: "var(--info)"}
 _FAULT_ROLES = ("var(--fault1)", "var(--fault2)", "var(--fault3)", "var(--fault4)")
@@ -86,6 +88,7 @@ def _draw_lanes(
         }
         for span in spans
     ]
+    shortest_ns = duration_ns / _SHORTEST  # what is over at once is seen, too
     # A lane without a bar still has its row: an invisible bar of no length stands in each.
     figure.add_trace(
         go.Bar(x=[0] * len(lanes), y=lanes, orientation="h", hoverinfo="skip", showlegend=False),
@@ -94,7 +97,7 @@ def _draw_lanes(
     )
     figure.add_trace(
         go.Bar(
-            x=[max(0, bar["end"] - bar["begin"]) / _NS for bar in bars],
+            x=[max(shortest_ns, bar["end"] - bar["begin"]) / _NS for bar in bars],
             base=[bar["begin"] / _NS for bar in bars],
             y=[bar["lane"] for bar in bars],
             text=[bar["text"] for bar in bars],
@@ -175,22 +178,28 @@ def _draw_throughput(
 
 def _draw_bands(figure: go.Figure, spans: list[FaultSpan], duration_ns: int) -> None:
     colours = _fault_colours(spans)
+    lasting = [
+        (span, duration_ns if span.end_ns is None else span.end_ns)
+        for span in spans
+        if span.verified and span.end_ns != span.begin_ns
+    ]
+    # Where many lie over each other at most times, each is fainter, or nothing else would be seen.
+    crowd = sum(end_ns - span.begin_ns for span, end_ns in lasting) / max(1, duration_ns)
     bands = [
         {
             "type": "rect",
             "x0": span.begin_ns / _NS,
-            "x1": duration_ns / _NS if span.end_ns is None else span.end_ns / _NS,
+            "x1": end_ns / _NS,
             "y0": 0,
             "y1": 1,
             "xref": f"x{row}",
             "yref": f"y{row} domain",
             "fillcolor": colours[span.fault],
-            "opacity": 0.13,
+            "opacity": round(0.13 / max(1.0, crowd / 2), 3),
             "line": {"width": 0},
             "layer": "below",
         }
-        for span in spans
-        if span.verified
+        for span, end_ns in lasting
         for row in (2, 3)
     ]
     figure.update_layout(shapes=bands)  # at once: add_shape looks at all that are there

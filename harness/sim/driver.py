@@ -175,7 +175,7 @@ class Driver:
         said = details(**{key: value for key, value in step.options.items() if key != "links"})
         if links and step.kind != "partition":
             said["links"] = [f"{a}>{b}" for a, b in links]
-        self._note(play, step, targets, said, roles=roles, phase=phase)
+        self._note(play, step, targets, said, roles=roles, phase=phase, momentary=undo is None)
         if undo is not None and step.for_ms is not None:
             self._scheduler.call_later(step.for_ms, lambda: self._undo(play, step, targets, undo))
 
@@ -253,6 +253,7 @@ class Driver:
         roles: tuple[str, ...] = (),
         phase: str = "",
         undone: bool = False,
+        momentary: bool = False,
     ) -> None:
         act = Act(
             self._scheduler.now_ms,
@@ -267,7 +268,7 @@ class Driver:
         )
         self.acts.append(act)
         if step.kind != "op":
-            value = {
+            value: dict[str, Any] = {
                 "phase": "heal" if undone else "inject",
                 "fault": step.kind,
                 "entry": 1000 * play.number + play.position,
@@ -275,6 +276,8 @@ class Driver:
                 "verified": True,
                 "detail": dict(detail),
             }
+            if momentary:
+                value["momentary"] = True
             self._journal(step.kind, value)
 
     def _journal(self, name: str, value: dict[str, Any]) -> None:

@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 from factory import NODES, make_run
 
-from checkers.history import INFINITY_NS, Event, EventType, pair
+from checkers.history import INFINITY_NS, NEMESIS, Event, EventType, pair
 from checkers.verdict import CheckResult, Status
 from results import report
 from results.charts import over_time
@@ -319,6 +319,44 @@ def test_a_fault_that_was_never_healed_stays_open_and_one_that_did_not_bite_says
     events = hostile_events("pause")
     (span,) = fault_spans(events)
     assert (span.end_ns, span.verified, span.healed, span.detail) == (None, False, False, "pause")
+
+
+def scripted(*acts):
+    """What the nemesis of a simulated world journals: (s, fault, phase, targets, more)."""
+    events = []
+    for at_s, fault, phase, targets, more in acts:
+        value = {"phase": phase, "fault": fault, "targets": targets, "verified": True, **more}
+        for kind in (EventType.INVOKE, EventType.OK):
+            events.append(Event(len(events), int(at_s * 10**9), NEMESIS, kind, fault, None, value))
+    return events
+
+
+def test_what_a_script_does_at_once_lasts_no_time_and_its_ends_end_what_they_name():
+    spans = fault_spans(
+        scripted(
+            (1, "voters", "inject", ["n1"], {"momentary": True}),
+            (2, "partition", "inject", ["n1"], {}),
+            (3, "partition", "inject", ["n2"], {}),
+            (4, "hold", "inject", [], {}),
+            (5, "join", "inject", ["n1"], {"momentary": True}),
+            (6, "release", "inject", [], {"momentary": True}),
+            (7, "cut", "inject", [], {}),
+            (8, "heal", "inject", [], {"momentary": True}),
+            (9, "cut", "inject", [], {}),
+        )
+    )
+    seconds = [(s.fault, s.begin_ns // 10**9, s.end_ns and s.end_ns // 10**9) for s in spans]
+    assert seconds == [
+        ("voters", 1, 1),
+        ("partition", 2, 5),
+        ("partition", 3, 8),
+        ("hold", 4, 6),
+        ("join", 5, 5),
+        ("release", 6, 6),
+        ("cut", 7, 8),
+        ("cut", 9, None),
+    ]
+    assert all(span.healed for span in spans[:-1])
 
 
 def operation(index, process, invoke_ns, complete_ns, **fields):
