@@ -97,14 +97,20 @@ def _shares(columns: Columns, threads: int) -> list[slice | NDArray[np.intp]]:
     count = min(threads, len(columns) // _SHARE_MIN, len(columns.keys))
     if count < 2:
         return [slice(None)]
-    ends = np.cumsum(np.bincount(columns.key, minlength=len(columns.keys)))
-    wanted = len(columns) * np.arange(1, count) // count
-    cuts = np.unique(np.searchsorted(ends, wanted) + 1)
+    sizes = np.bincount(columns.key, minlength=len(columns.keys))
+    bounds = np.concatenate([[0], np.cumsum(sizes)])
+    cuts = _cuts(bounds, count)
     if np.any(columns.key[1:] < columns.key[:-1]):
-        share = np.searchsorted(cuts, columns.key, side="right").astype(np.uint8)
-        return [np.flatnonzero(share == number) for number in range(len(cuts) + 1)]
-    rows = [0, *ends[cuts - 1].tolist(), len(columns)]
-    return [slice(low, high) for low, high in pairwise(rows) if low < high]
+        share = np.searchsorted(cuts[1:-1], columns.key, side="right").astype(np.uint8)
+        return [np.flatnonzero(share == number) for number in range(len(cuts) - 1)]
+    return [slice(low, high) for low, high in pairwise(bounds[cuts].tolist())]
+
+
+def _cuts(bounds: Int64s, count: int) -> list[int]:
+    """Cut keys, which end at `bounds`, into at most `count` runs of about as many operations."""
+    wanted = bounds[-1] * np.arange(1, count) // count
+    cuts: list[int] = np.unique([0, *np.searchsorted(bounds, wanted), len(bounds) - 1]).tolist()
+    return cuts
 
 
 def _processors() -> int:
@@ -232,8 +238,7 @@ class _Columns:
             )
 
         threads = max(1, min(self.threads, len(left), len(order) // _SEARCH_MIN))
-        wanted = len(order) * np.arange(1, threads) // threads
-        cuts = np.unique([0, *np.searchsorted(part.bounds, wanted), len(left)]).tolist()
+        cuts = _cuts(part.bounds, threads)
         if len(cuts) == 2:
             search(*cuts)
         else:
