@@ -18,6 +18,7 @@ from __future__ import annotations
 import contextlib
 import fcntl
 import os
+import re
 import shutil
 import signal
 import struct
@@ -37,8 +38,12 @@ from results.jvm import Jvm, JvmError, find_jvm
 LOCAL_MASTER = "local[*]"
 _FOLDER_PREFIX = "kraftprobe-spark-"
 _CLAIM = "owner.lock"
+_OUTPUT = "output.txt"
 _START_TIMEOUT_S = 120.0
 _STOP_TIMEOUT_S = 10.0
+_STACK_FRAME = re.compile(r"\s+(at |\.\.\. \d+ more)")
+_LOGGED_ERROR = re.compile(r"^[\d:]{8} ERROR \S+: (.+)$", re.MULTILINE)
+"""As the pattern below writes them."""
 _LOG4J = """\
 rootLogger.level = error
 rootLogger.appenderRef.stderr.ref = stderr
@@ -107,8 +112,10 @@ class Spark:
             self.close()
             raise
         except Exception as error:
+            # Py4J's errors ask the JVM what they are, which may be gone: its log tells more.
+            told = _last_logged(folder / _OUTPUT) or first_line(error)
             self.close()
-            raise SparkError(f"Spark did not start: {first_line(error)}") from error
+            raise SparkError(f"Spark did not start with master {self.master}: {told}") from error
         except BaseException:
             self.close()
             raise
@@ -170,7 +177,7 @@ class Spark:
         (folder / "conf").mkdir()
         (folder / "conf" / "log4j2.properties").write_text(_LOG4J, encoding="utf-8")
         connection = folder / "connection"
-        output = folder / "output.txt"
+        output = folder / _OUTPUT
         command = [str(home / "bin" / "spark-submit")]
         for name, value in self._settings(folder).items():
             command += ["--conf", f"{name}={value}"]
@@ -194,7 +201,9 @@ class Spark:
         deadline = time.monotonic() + _START_TIMEOUT_S
         while not connection.exists():
             if process.poll() is not None:
-                raise SparkError(f"Spark did not start: {_last_line(output)}")
+                raise SparkError(
+                    f"Spark did not start with master {self.master}: {_last_said(output)}"
+                )
             if time.monotonic() > deadline:
                 raise SparkError(f"Spark did not start within {_START_TIMEOUT_S:.0f} s")
             time.sleep(0.05)
@@ -339,6 +348,18 @@ def first_line(error: BaseException) -> str:
     return next((line.strip() for line in text.splitlines() if line.strip()), type(error).__name__)
 
 
-def _last_line(path: Path) -> str:
-    lines = path.read_text(encoding="utf-8", errors="replace").splitlines()
-    return next((line.strip() for line in reversed(lines) if line.strip()), "no output")
+def _last_logged(path: Path) -> str | None:
+    """What the last error in the JVM's log says, if there is one."""
+    logged = _LOGGED_ERROR.findall(_read(path))
+    return logged[-1].strip() if logged else None
+
+
+def _last_said(path: Path) -> str:
+    """The last line that says something: not one of a Java stack trace's frames."""
+    lines = reversed(_read(path).splitlines())
+    said = (line for line in lines if line.strip() and not _STACK_FRAME.match(line))
+    return next(said, "no output").strip()
+
+
+def _read(path: Path) -> str:
+    return path.read_text(encoding="utf-8", errors="replace") if path.exists() else ""

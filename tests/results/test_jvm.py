@@ -105,6 +105,26 @@ def test_a_java_that_dies_at_once_is_one_line_and_leaves_no_folder(bare, monkeyp
     assert list(root.iterdir()) == []
 
 
+def test_a_master_that_spark_does_not_know_is_told_without_its_stack(tmp_path):
+    with pytest.raises(SparkError, match=r"master nope://x: .*Master must either be yarn or start"):
+        Spark("nope://x", temp_root=tmp_path).start()
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_a_jvm_that_is_gone_is_told_by_its_log(tmp_path, monkeypatch):
+    def lost(spark, port, secret, folder):
+        with (folder / "output.txt").open("a") as output:
+            output.write(
+                "13:51:23 ERROR o.a.spark.Backend: All masters are unresponsive!\n\tat x\n"
+            )
+        raise ConnectionRefusedError
+
+    monkeypatch.setattr(Spark, "_connect", lost)
+    with pytest.raises(SparkError, match=r"All masters are unresponsive!$"):
+        Spark(temp_root=tmp_path).start()
+    assert list(tmp_path.iterdir()) == []
+
+
 def test_closing_while_it_starts_leaves_nothing(tmp_path):
     before = threading.active_count()
     warm = WarmSession(Spark(temp_root=tmp_path))
