@@ -9,6 +9,7 @@ from cluster.backends.base import NodeState
 from cluster.backends.sim.electorate import Electorate, VotersInForce
 from cluster.backends.sim.mesh import MessageMatch
 from cluster.backends.sim.scan import scan
+from cluster.backends.sim.shadow import ShadowLog
 from tests.sim.quorums import Quorum, campaign
 
 
@@ -169,3 +170,13 @@ def test_what_a_node_knew_before_it_restarted_is_no_longer_asked_for():
     assert electorate.take_up("n1", VotersInForce({}, 5), 6) is None
     electorate.started("n1", "a")
     assert electorate.take_up("n1", VotersInForce({}, -1), 0) is None
+
+
+def test_only_a_log_that_is_not_what_was_committed_may_give_way_to_a_snapshot():
+    committed = [(0, 4, 1, 11), (4, 6, 3, 12)]
+    goes_on = ShadowLog([*committed, (6, 9, 3, 13)])
+    diverges = ShadowLog([committed[0], (4, 7, 2, 14), (7, 9, 2, 15)])
+    assert [log.differs(committed, 6) for log in (goes_on, diverges)] == [False, True]
+    assert not diverges.differs(committed, 4), "here it is what was committed"
+    assert not diverges.differs(committed, 5), "no committed batch ends here"
+    assert not diverges.differs([], 0)

@@ -7,6 +7,7 @@ a scan of the real logs must give the same (`cluster.backends.sim.scan`).
 from __future__ import annotations
 
 import struct
+from bisect import bisect_left
 from dataclasses import dataclass, field
 
 from cluster.kraft.replicated_log import ReplicatedLog
@@ -72,3 +73,12 @@ class ShadowLog:
     def holds(self, position: int, batch: Batch) -> bool:
         """Whether this very batch is at a position."""
         return position < len(self.batches) and self.batches[position] == batch
+
+    def differs(self, committed: list[Batch], offset: int) -> bool:
+        """Whether it holds another batch than the committed one that ends at an offset.
+
+        Nothing that it holds after that can be committed. False where no committed batch ends.
+        """
+        position = bisect_left(committed, (offset,)) - 1
+        ends_there = position >= 0 and committed[position][1] == offset
+        return ends_there and not self.holds(position, committed[position])
