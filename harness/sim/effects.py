@@ -17,6 +17,7 @@ from typing import Any, cast
 from cluster.backends.base import NodeState
 from cluster.backends.sim.disk import Keep
 from cluster.backends.sim.mesh import MessageMatch, Rule
+from cluster.backends.sim.process import Process
 from cluster.backends.sim.world import SimWorld
 from cluster.log.records import parse_header
 from harness.sim.reconfigure import Reconfigurer
@@ -48,6 +49,10 @@ class Effects:
     _rates: dict[str, float] = field(default_factory=dict)
     """What each clock's rate was before any fault."""
     _undone_late: list[Undo] = field(default_factory=list)
+    _stopping: list[Process] = field(default_factory=list)
+    """Those that were asked to stop, for a restart."""
+    _starts: int = 0
+    """Restarts whose node is down."""
 
     def __post_init__(self) -> None:
         self.voters = Reconfigurer(self.world, self.watch)
@@ -91,14 +96,30 @@ class Effects:
     def restart(self, nodes: Sequence[str], down_ms: float, keep: str, *, graceful: bool) -> None:
         """End nodes and start them `down_ms` later."""
         for node in nodes:
-            if graceful and self.world.nodes[node].state is NodeState.RUNNING:
-                self.world.stop(node, partial(self._start_later, node, down_ms))
+            process = self.world.nodes[node].process
+            if graceful and process is not None and process.runs:
+                self._stopping.append(process)
+                self.world.stop(node, partial(self._stopped, process, down_ms))
             else:
                 self.world.kill(node, cast("Keep", keep))
                 self._start_later(node, down_ms)
 
+    def _stopped(self, process: Process, down_ms: float) -> None:
+        self._stopping.remove(process)
+        self._start_later(process.name, down_ms)
+
     def _start_later(self, node: str, down_ms: float) -> None:
-        self.world.scheduler.call_later(down_ms, lambda: self.start((node,)))
+        def start() -> None:
+            self._starts -= 1
+            self.start((node,))
+
+        self._starts += 1
+        self.world.scheduler.call_later(down_ms, start)
+
+    @property
+    def restarts(self) -> bool:
+        """Whether a node is being restarted: a heal does not hurry one that was asked to stop."""
+        return self._starts > 0 or any(process.alive for process in self._stopping)
 
     def start(self, nodes: Sequence[str]) -> None:
         """Start those that are down, unless their files are damaged."""

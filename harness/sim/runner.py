@@ -49,6 +49,8 @@ from workloads.target import LEADS_NOT
 
 _CHECK_EVERY_MS = 20.0
 _RESTART_MS = 100.0
+_RESTARTED_S = 0.02
+"""How often to look whether restarts that a heal found under way are over."""
 
 
 @dataclass(slots=True)
@@ -312,6 +314,8 @@ class _Run:
         """After the heal: last operations ok, every node up and caught up, within the bound."""
         bound_ms = self._scenario.bounds.liveness_ms
         deadline_ms = self._scheduler.now_ms + bound_ms
+        while self._effects.restarts and self._scheduler.now_ms < deadline_ms:  # noqa: ASYNC110
+            await asyncio.sleep(_RESTARTED_S)
         self._recorder.note("phase", {"name": "final-reads"})
         finals = self._workload.final_operations()
         generator = Clients(BackOff(0.1, LEADS_NOT, Phases(*(UntilOk(op) for op in finals))))

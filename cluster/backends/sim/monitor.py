@@ -149,16 +149,19 @@ class SafetyMonitor:
             check(name, process, fields)
 
     def durable_end(self, name: str) -> int:
-        """Offset below which all is on the node's disk, as the completed fsyncs say."""
+        """Offset below which all is on the node's disk, as the completed fsyncs say.
+
+        Those of earlier lives count, also while a node that starts has not asked its disk yet.
+        """
         shadow, process = self.logs[name], self._world.nodes[name].process
         if shadow.is_stale or process is None or process.node is None or not process.alive:
             return shadow.durable
-        return process.node.raft.log.durable_end_offset
+        return max(shadow.durable, process.node.raft.log.durable_end_offset)
 
     def _ended(self, process: Process) -> None:
         shadow = self.logs[process.name]
         if process.node is not None and not shadow.is_stale:
-            shadow.durable = process.node.raft.log.durable_end_offset
+            shadow.durable = max(shadow.durable, process.node.raft.log.durable_end_offset)
 
     # -- elections -------------------------------------------------------------------------------
 
