@@ -60,3 +60,29 @@ def sigterm_interrupts() -> Iterator[None]:
         yield
     finally:
         signal.signal(signal.SIGTERM, before)
+
+
+@contextlib.contextmanager
+def stopping(stop: Callable[[], None]) -> Iterator[None]:
+    """Let the first signal call `stop`, for work that can end early with what it has by then.
+
+    Raises KeyboardInterrupt when the work has ended after a signal; a second signal raises it at
+    once.
+    """
+    signals = 0
+
+    def asked(_number: int, _frame: FrameType | None) -> None:
+        nonlocal signals
+        signals += 1
+        if signals > 1:
+            raise KeyboardInterrupt
+        stop()
+
+    before = [signal.signal(number, asked) for number in _SIGNALS]
+    try:
+        yield
+    finally:
+        for number, handler in zip(_SIGNALS, before, strict=True):
+            signal.signal(number, handler)
+    if signals:
+        raise KeyboardInterrupt

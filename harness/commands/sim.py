@@ -17,6 +17,7 @@ from checkers.verdict import EXIT_CODES, Status
 from cluster.mutants import UnknownMutantError, find
 from harness.commands.options import spark_option
 from harness.errors import UsageError
+from harness.interrupt import stopping
 from harness.sim import shrink as shrinking
 from harness.sim.batch import (
     Batch,
@@ -37,6 +38,7 @@ from harness.sim.story import tell
 _FILE = click.Path(path_type=Path, dir_okay=False)
 _SPARK_FROM = 400
 """Fewer seeds than this run in this process: starting Spark would take longer."""
+_LINE_EVERY_S = 30.0
 _SEED_MAX = 2**31
 
 
@@ -116,32 +118,45 @@ def replay(file: Path, out: Path | None) -> int:
 @click.option("--out", type=_FILE, metavar="FILE", help="Where the small scenario goes.")
 @click.option("--time", "limit_s", type=click.FloatRange(1, 86_400), default=300.0, metavar="S")
 def shrink(file: Path, out: Path | None, limit_s: float) -> int:
-    """Cut a failing scenario down to what matters and tell its story."""
+    """Cut a failing scenario down to what matters and tell its story.
+
+    Ctrl-C ends it with the smallest found so far.
+    """
     scenario = read_scenario(file)
     result = run_scenario(scenario)
     wanted = result.property
     if wanted is None:
         raise UsageError(f"{file}: this scenario violates nothing; there is nothing to shrink")
     out = out or file.with_name(f"{file.stem}-small.json")
+    _can_write(out)
     began = time.monotonic()
-    with _bar("shrinking") as (bar, task):
+    with _bar("shrinking", limit_s) as bar:
 
         def told(progress: shrinking.Progress) -> None:
             told_now = f"{progress.pass_name}: {progress.events} events, {progress.tried} tried"
-            bar.update(task, description=told_now, completed=time.monotonic() - began)
+            bar.at(min(limit_s, time.monotonic() - began), told_now)
 
-        bar.update(task, total=limit_s)
         shrinker = Shrinker(wanted, began + limit_s, told)
-        small = shrinker.shrink(scenario)
-    write_small(small, shrinker, out)
-    for line in tell(*shrinker.story):
-        click.echo(line)
-    click.echo(
-        f"{scenario.events} events became {small.events} in {time.monotonic() - began:.1f} s, "
-        f"{shrinker.progress.tried} runs; the same property: {wanted}"
-    )
-    click.echo(str(out))
+        with stopping(shrinker.stop):
+            small = shrinker.shrink(scenario)
+            write_small(small, shrinker, out)
+            for line in tell(*shrinker.story):
+                click.echo(line)
+            click.echo(
+                f"{scenario.events} events became {small.events} in "
+                f"{time.monotonic() - began:.1f} s, {shrinker.progress.tried} runs; "
+                f"the same property: {wanted}"
+            )
+            click.echo(str(out))
     return 0
+
+
+def _can_write(path: Path) -> None:
+    """Raise OSError now rather than after minutes of work."""
+    is_new = not path.exists()
+    path.open("a", encoding="utf-8").close()
+    if is_new:
+        path.unlink()
 
 
 def write_small(small: Scenario, shrinker: Shrinker, out: Path) -> None:
@@ -186,45 +201,69 @@ def _coloured(status: Status) -> str:
 
 def _run_batch(plan: BatchPlan, out: Path | None, spark_master: str | None) -> int:
     folder = out or Path("runs") / "sim" / f"seeds-{plan.first}-{plan.last}{plan.mutant or ''}"
-    batch = Batch(folder, plan)
-    many = plan.last - plan.first - len(batch.rows)
-    failing = len(batch.failures)
-    with _bar("seeds") as (bar, task):
-        bar.update(task, total=plan.last - plan.first, completed=len(batch.rows))
-
-        def told(row: dict[str, Any]) -> None:
-            nonlocal failing
-            failing += row["verdict"] == Status.FAIL.value
-            bar.update(task, advance=1, description=f"seeds, {failing} failing")
-
+    total = plan.last - plan.first
+    with Batch(folder, plan) as batch:
         try:
-            if spark_master is None and many < _SPARK_FROM:
-                run_plainly(batch, told)
-            elif many > 0:
-                from results.session import Spark  # noqa: PLC0415  (a second of imports)
-
-                with Spark(spark_master) as handle:
-                    run_on_spark(batch, handle.spark, told)
+            _run_seeds(batch, total, spark_master)
         except KeyboardInterrupt:
-            batch = Batch(folder, plan)
+            batch.load()
             for line in lines_of(batch.finish())[:1]:
                 click.echo(f"interrupted: {line}; run it again to go on ({folder})", err=True)
             raise
-    summary = batch.finish()
+        summary = batch.finish()
     for line in lines_of(summary):
         click.echo(line)
     click.echo(str(folder / "summary.json"))
     return EXIT_CODES[Status(summary["verdict"])]
 
 
+def _run_seeds(batch: Batch, total: int, spark_master: str | None) -> None:
+    failing = len(batch.failures)
+    with _bar("seeds", total) as bar:
+
+        def told(row: dict[str, Any]) -> None:
+            nonlocal failing
+            failing += row["verdict"] == Status.FAIL.value
+            bar.at(len(batch.rows), f"seeds, {failing} failing")
+
+        bar.at(len(batch.rows))
+        left = total - len(batch.rows)
+        if spark_master is None and left < _SPARK_FROM:
+            run_plainly(batch, told)
+        elif left > 0:
+            from results.session import Spark  # noqa: PLC0415  (a second of imports)
+
+            with Spark(spark_master) as handle:
+                run_on_spark(batch, handle.spark, told)
+
+
+class _Bar:
+    """How far something is: a bar on a terminal, elsewhere a line every half a minute."""
+
+    def __init__(self, bar: Progress, what: str, total: float, *, lines: bool) -> None:
+        self._bar, self._what, self._total, self._lines = bar, what, total, lines
+        self._task = bar.add_task(what, total=total)
+        self._began = self._last = time.monotonic()
+
+    def at(self, done: float, what: str | None = None) -> None:
+        """Show that so much is done."""
+        self._bar.update(self._task, completed=done, description=what or self._what)
+        now = time.monotonic()
+        if self._lines and now - self._last >= _LINE_EVERY_S:
+            self._last = now
+            told = (
+                f"{now - self._began:.0f} s | {what or self._what} | {done:.0f}/{self._total:.0f}"
+            )
+            click.echo(told, err=True)
+
+
 @contextmanager
-def _bar(what: str) -> Iterator[tuple[Progress, Any]]:
+def _bar(what: str, total: float) -> Iterator[_Bar]:
     console = Console(stderr=True)
     columns = (TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn())
-    with Progress(
-        *columns, TimeElapsedColumn(), console=console, disable=not console.is_terminal
-    ) as bar:
-        yield bar, bar.add_task(what, total=None)
+    is_terminal = console.is_terminal
+    with Progress(*columns, TimeElapsedColumn(), console=console, disable=not is_terminal) as bar:
+        yield _Bar(bar, what, total, lines=not is_terminal)
 
 
 def _range(text: str) -> tuple[int, int]:

@@ -1,6 +1,6 @@
 """Many seeds: run, kept as they finish, continued after a kill, grouped when they failed.
 
-    DIR/batch.json                    what was asked for; a folder holds one batch
+    DIR/batch.json                    what was asked for, of which code; a folder holds one batch
     DIR/running/<first>-<last>.jsonl  seeds of a chunk that is under way, one line each
     DIR/results/<first>-<last>.parquet  a finished chunk
     DIR/failures/<property>-<seed>.json the scenario of a seed that failed, with what was found
@@ -10,18 +10,21 @@ A seed's line is written the moment it has finished, so whoever is killed, drive
 no finished seed; running the same command again takes up what is there and runs the rest. Chunks
 are tasks of Spark or the turns of a plain loop: the same function does either. Seeds run in waves;
 the coverage of the waves before decides what a wave is steered to, so a batch is a function of its
-range.
+range and of the code: who changed the code begins another folder. One process at a time runs a
+batch.
 """
 
 from __future__ import annotations
 
+import fcntl
 import json
 import os
 import traceback
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
-from typing import Any
+from types import TracebackType
+from typing import Any, Self
 
 import pyarrow as pa
 import pyarrow.parquet as pq
@@ -33,8 +36,9 @@ from harness.sim.errors import BatchError
 from harness.sim.findings import SimResult, Violation, generalised, grouped
 from harness.sim.runner import run_scenario
 from harness.sim.scenario import Scenario
+from harness.sim.source import source_digest
 
-VERSION = 1
+VERSION = 2
 WAVE = 100
 CHUNK = 10
 Row = dict[str, Any]
@@ -68,7 +72,7 @@ class BatchPlan:
         """What must be equal for a folder to be continued."""
         told = asdict(self)
         del told["stop_at_first"]
-        return {"version": VERSION, **told}
+        return {"version": VERSION, "code": source_digest(), **told}
 
 
 @dataclass(frozen=True, slots=True)
@@ -151,30 +155,70 @@ def _store(folder: Path, rows: Sequence[Row]) -> None:
 
 
 class Batch:
-    """A batch in its folder."""
+    """A batch in its folder, which is this process's alone until it is closed."""
 
     def __init__(self, folder: Path, plan: BatchPlan) -> None:
-        """Open or begin it. Raises BatchError when the folder holds another one."""
+        """Open or begin it. Raises BatchError when the folder holds another one or is in use."""
         self.folder = folder
         self.plan = plan
         for name in ("running", "results", "failures"):
             (folder / name).mkdir(parents=True, exist_ok=True)
-        path = folder / "batch.json"
-        asked = plan.to_json()
-        if path.exists():
-            try:
-                found = json.loads(path.read_text(encoding="utf-8"))
-            except ValueError as error:
-                raise BatchError(f"{path}: this is no batch") from error
-            if found != asked:
-                raise BatchError(f"{folder}: holds another batch ({json.dumps(found)})")
-        else:
-            path.write_text(json.dumps(asked) + "\n", encoding="utf-8")
         self.rows: dict[int, Row] = {}
-        self._load()
+        self._claim = os.open(folder / "batch.json", os.O_RDWR | os.O_CREAT, 0o644)
+        try:
+            self._begin()
+        except BaseException:
+            self.close()
+            raise
 
-    def _load(self) -> None:
-        """Take up what finished before."""
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        self.close()
+
+    def close(self) -> None:
+        """Leave the folder to others. Idempotent."""
+        claim, self._claim = self._claim, -1
+        if claim >= 0:
+            os.close(claim)
+
+    def _begin(self) -> None:
+        try:
+            fcntl.flock(self._claim, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError as error:
+            raise BatchError(f"{self.folder}: another process is running this batch") from error
+        path, asked = self.folder / "batch.json", self.plan.to_json()
+        text = path.read_text(encoding="utf-8")
+        if not text:
+            path.write_text(json.dumps(asked) + "\n", encoding="utf-8")
+        else:
+            self._compare(text, asked)
+        self.load()
+
+    def _compare(self, text: str, asked: Row) -> None:
+        """Raise BatchError unless what is in the folder is what was asked for."""
+        try:
+            found = json.loads(text)
+        except ValueError as error:
+            raise BatchError(f"{self.folder / 'batch.json'}: this is no batch") from error
+        if found == asked:
+            return
+        if isinstance(found, dict) and {**found, "code": asked["code"]} == asked:
+            raise BatchError(
+                f"{self.folder}: its seeds ran with other code ({found.get('code')}, this is "
+                f"{asked['code']}); go on with that code, or begin another folder"
+            )
+        raise BatchError(f"{self.folder}: holds another batch ({json.dumps(found)})")
+
+    def load(self) -> None:
+        """Take up what finished before, or was written by workers whose driver did not hear it."""
+        self.rows = {}  # what is known of and not stored yet lies in `running`
         for path in sorted((self.folder / "results").glob("*.parquet")):
             for row in pq.read_table(path).to_pylist():
                 self.rows[row["seed"]] = row
@@ -243,6 +287,7 @@ class Batch:
         covered = coverage.merged(json.loads(row["coverage"]) for row in rows)
         return {
             "version": VERSION,
+            "code": source_digest(),
             "seeds": [self.plan.first, self.plan.last],
             "mutant": self.plan.mutant,
             "finished": len(rows),

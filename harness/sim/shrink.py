@@ -87,6 +87,10 @@ class Shrinker:
         """Whether to stop now."""
         return time.monotonic() >= self.deadline_s
 
+    def stop(self) -> None:
+        """Let no further candidate be tried: `shrink` returns the best so far."""
+        self.deadline_s = 0.0
+
     def fails(self, scenario: Scenario) -> bool:
         """Whether this one violates the property too; remembers how it went."""
         key = repr(scenario)

@@ -2,27 +2,32 @@
 
 import json
 import os
+import shutil
 import signal
 import subprocess
 import sys
 import time
+from pathlib import Path
 
 import pyarrow.parquet as pq
 import pytest
 from click.testing import CliRunner
 
+import harness
 from harness.cli import main
+from harness.commands import sim
 from harness.sim.batch import Batch, BatchPlan, run_on_spark, run_plainly
 from harness.sim.errors import BatchError
 from harness.sim.parse import read_scenario
 from harness.sim.runner import run_scenario
+from harness.sim.source import source_digest
 from results.session import Spark
 
 
 def run(folder, plan):
-    batch = Batch(folder, plan)
-    run_plainly(batch, lambda row: None)
-    return batch, batch.finish()
+    with Batch(folder, plan) as batch:
+        run_plainly(batch, lambda row: None)
+        return batch, batch.finish()
 
 
 def stored(folder):
@@ -68,10 +73,10 @@ def test_a_killed_batch_loses_no_finished_seed(tmp_path):
     process.wait()
     finished = lines.read_text().count("\n")
 
-    again = Batch(tmp_path, BatchPlan(0, 6))
-    assert len(again.rows) == finished
     ran = []
-    run_plainly(again, lambda row: ran.append(row["seed"]))
+    with Batch(tmp_path, BatchPlan(0, 6)) as again:
+        assert len(again.rows) == finished
+        run_plainly(again, lambda row: ran.append(row["seed"]))
 
     assert ran == list(range(finished, 6))
     assert [row["seed"] for row in stored(tmp_path)] == list(range(6))
@@ -84,14 +89,53 @@ def test_a_folder_holds_one_batch(tmp_path):
         Batch(tmp_path, BatchPlan(0, 2))
 
 
+def test_seeds_of_two_states_of_the_code_do_not_go_together(tmp_path):
+    run(tmp_path, BatchPlan(0, 1))
+    path = tmp_path / "batch.json"
+    document = json.loads(path.read_text())
+    path.write_text(json.dumps({**document, "code": "0123456789abcdef"}))
+
+    with pytest.raises(BatchError, match="its seeds ran with other code"):
+        Batch(tmp_path, BatchPlan(0, 1))
+    assert len(stored(tmp_path)) == 1
+
+
+def test_every_source_counts(tmp_path, monkeypatch):
+    before = source_digest()
+    assert source_digest() == before
+    package = tmp_path / "harness"
+    shutil.copytree(Path(harness.__file__).parent, package)
+    monkeypatch.setattr(harness, "__file__", str(package / "__init__.py"))
+    assert source_digest() == before, "where it lies does not matter"
+    (package / "sim" / "draw.py").write_text("")
+    assert source_digest() != before
+
+
+def test_one_process_at_a_time_runs_a_batch(tmp_path):
+    with (
+        Batch(tmp_path, BatchPlan(0, 1)),
+        pytest.raises(BatchError, match="another process is running this batch"),
+    ):
+        Batch(tmp_path, BatchPlan(0, 1))
+    Batch(tmp_path, BatchPlan(0, 1)).close()
+
+
+@pytest.mark.parametrize("text", ["{", "[]", '{"version": 1}'])
+def test_what_is_no_batch_is_refused_and_kept(tmp_path, text):
+    (tmp_path / "batch.json").write_text(text)
+
+    with pytest.raises(BatchError, match=r"this is no batch|holds another batch"):
+        Batch(tmp_path, BatchPlan(0, 1))
+    assert (tmp_path / "batch.json").read_text() == text
+
+
 @pytest.mark.spark
 def test_spark_finds_what_the_loop_finds(tmp_path):
     plan = BatchPlan(0, 6, "M02")
     run(tmp_path / "loop", plan)
-    batch = Batch(tmp_path / "spark", plan)
-    with Spark("local[2]") as handle:
+    with Batch(tmp_path / "spark", plan) as batch, Spark("local[2]") as handle:
         run_on_spark(batch, handle.spark, lambda row: None)
-    batch.finish()
+        batch.finish()
 
     assert stored(tmp_path / "loop") == stored(tmp_path / "spark")
 
@@ -134,3 +178,75 @@ def test_bad_usage_is_one_line(arguments, told):
     assert code == 2
     assert told in output
     assert output.count("\n") == 1
+
+
+def started(*arguments):
+    code = f"from harness.cli import main; main({[str(argument) for argument in arguments]!r})"
+    return subprocess.Popen(
+        [sys.executable, "-c", code], stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True
+    )
+
+
+def wait_for(process, path, lines=0):
+    while not path.exists() or path.read_text().count("\n") < lines:
+        assert process.poll() is None, process.communicate()
+        time.sleep(0.02)
+
+
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
+def test_an_interrupted_batch_tells_how_far_it_came_and_goes_on(tmp_path, number):
+    arguments = ("sim", "--seeds", "0..300", "--out", tmp_path)
+    process = started(*arguments)
+    wait_for(process, tmp_path / "running" / "000000000-000000009.jsonl", 2)
+    process.send_signal(number)
+    _, told = process.communicate(timeout=60)
+
+    assert process.returncode == 130
+    assert "left; " in told
+    assert "run it again to go on" in told
+    assert told.splitlines()[-1] == "kraftprobe: interrupted"
+    assert "Traceback" not in told
+    summary = json.loads((tmp_path / "summary.json").read_text())
+    assert 2 <= summary["finished"] == len(stored(tmp_path)) < 300
+    assert list((tmp_path / "running").iterdir()) == []
+
+
+def test_interrupted_shrinking_keeps_the_smallest_so_far(tmp_path):
+    run(tmp_path / "batch", BatchPlan(0, 1, "M03"))
+    failure = next((tmp_path / "batch" / "failures").iterdir())
+    small = tmp_path / "small.json"
+    code = (
+        "import os, signal;"
+        "from harness.sim.shrink import Shrinker;"
+        "from harness.cli import main;"
+        "tried, fails = [], Shrinker.fails\n"
+        "def interrupted(shrinker, scenario):\n"
+        "    tried.append(scenario)\n"
+        "    if len(tried) == 3: os.kill(os.getpid(), signal.SIGINT)\n"
+        "    return fails(shrinker, scenario)\n"
+        "Shrinker.fails = interrupted\n"
+        f"main(['shrink', {str(failure)!r}, '--out', {str(small)!r}])"
+    )
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=False)
+
+    assert done.returncode == 130
+    assert done.stderr.splitlines()[-1] == "kraftprobe: interrupted"
+    assert "the same property: durable-vote" in done.stdout
+    assert run_scenario(read_scenario(small)).property == "durable-vote"
+
+
+def test_long_work_tells_how_far_it_is_where_there_is_no_terminal(tmp_path, monkeypatch):
+    monkeypatch.setattr(sim, "_LINE_EVERY_S", 0.0)
+    code, output = invoke("sim", "--seeds", "0..2", "--out", str(tmp_path))
+
+    assert code == 0
+    assert "s | seeds, 0 failing | 2/2" in output
+
+
+def test_shrinking_asks_first_whether_its_result_can_be_kept(tmp_path):
+    run(tmp_path / "batch", BatchPlan(0, 1, "M03"))
+    failure = next((tmp_path / "batch" / "failures").iterdir())
+    code, output = invoke("shrink", str(failure), "--out", str(tmp_path / "no" / "small.json"))
+
+    assert (code, len(output.splitlines())) == (2, 1)
+    assert "No such file" in output

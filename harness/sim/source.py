@@ -1,0 +1,23 @@
+"""What code this is: results of two states of it prove nothing together."""
+
+from __future__ import annotations
+
+import hashlib
+from importlib import import_module
+from pathlib import Path
+
+PACKAGES = ("checkers", "cluster", "harness", "nemeses", "results", "workloads")
+
+
+def source_digest() -> str:
+    """Return a digest of all Python sources of Kraftprobe, the first 16 hexadecimal digits."""
+    digest = hashlib.sha256()
+    for package in PACKAGES:
+        file = import_module(package).__file__
+        assert file is not None, f"{package} is a package with a file"
+        root = Path(file).parent
+        for path in sorted(root.rglob("*.py")):
+            source = path.read_bytes()
+            name = f"{package}/{path.relative_to(root).as_posix()}"
+            digest.update(f"{name}\0{len(source)}\0".encode() + source)
+    return digest.hexdigest()[:16]
