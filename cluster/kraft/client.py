@@ -13,6 +13,7 @@ from __future__ import annotations
 import math
 from collections import deque
 from collections.abc import Callable, Sequence
+from functools import partial
 
 from cluster.errors import ErrorCode
 from cluster.kraft.config import RaftConfig
@@ -29,7 +30,7 @@ from cluster.kraft.quorum_state import EpochState, QuorumState
 from cluster.kraft.quorum_state_store import QuorumStateStore
 from cluster.kraft.reconfiguration import Reconfiguration
 from cluster.kraft.replicated_log import ReplicatedLog
-from cluster.kraft.snapshot_store import SnapshotFile, SnapshotStore
+from cluster.kraft.snapshot_store import SnapshotStore
 from cluster.kraft.snapshot_writer import SnapshotWriter
 from cluster.kraft.states import NEVER_MS, Candidate, Follower, Prospective, Resigned, Unattached
 from cluster.kraft.types import LeaderAndEpoch, NotLeaderError, RaftListener
@@ -192,11 +193,9 @@ class RaftClient:
         if file is None or self._failed:
             return None
 
-        def durable(written: SnapshotFile) -> None:
-            self._submit(lambda: self._core.trace_snapshot(written, "created"))
-
         control = self._control_at(snapshot_id.offset - 1)
-        return SnapshotWriter(file, last_contained_log_timestamp_ms, control, durable)
+        told = partial(self._core.trace_snapshot, origin="created")
+        return SnapshotWriter(file, last_contained_log_timestamp_ms, control, told)
 
     def _control_at(self, offset: int) -> tuple[ControlMessage, ...]:
         """What a snapshot tells of the voters that were in force at an offset (KIP-853)."""

@@ -404,7 +404,10 @@ class RaftCore:
         self.feed_listeners()
 
     def trace_snapshot(self, file: SnapshotFile, origin: str) -> None:
-        """Tell of a snapshot that is durable now."""
+        """Tell of a snapshot that is durable now.
+
+        At once, not in its turn: it is listed from now on, and could be cleaned away before that.
+        """
         self.trace(
             "snapshot",
             offset=file.id.offset,

@@ -112,14 +112,17 @@ class SnapshotFetch:
             self._give_up(state, file)
             return
         core.is_installing_snapshot = True
-        file.publish(lambda: core.submit(lambda: self._installed(file)))
+        file.publish(lambda: self._durable(file))
 
-    def _installed(self, file: SnapshotFile) -> None:
+    def _durable(self, file: SnapshotFile) -> None:
+        self._core.trace_snapshot(file, "fetched")
+        self._core.submit(self._installed)
+
+    def _installed(self) -> None:
         core, state = self._core, self._core.quorum.state
         core.is_installing_snapshot = False
         if isinstance(state, Follower):
             state.fetching_snapshot = None
-        core.trace_snapshot(file, "fetched")
         core.install_latest_snapshot()
 
     def _give_up(self, state: Follower, file: SnapshotFile) -> None:
