@@ -218,7 +218,8 @@ def _forgotten_voters(evidence: Evidence) -> Iterator[Anomaly]:
                 )
                 yield {"kind": "forgotten-voters", "explanation": told, "node": node}
                 break
-            offsets.append(offset)
+            # What it goes back behind was cut off: others will be committed at those offsets.
+            offsets = [known for known in offsets if known < offset] + [offset]
 
 
 def _rule(event: TraceEvent) -> Anomaly | None:

@@ -148,6 +148,12 @@ def voters(offset, incarnation=0):
         ([voters(3), (*high_watermark(6),), voters(8), voters(5)], set()),
         ([voters(3), (*high_watermark(6),), voters(-1, 1)], set()),
         ([voters(-1), voters(8), (*high_watermark(7),), voters(-1)], set()),
+        # 8 was cut off; what is committed there later is another record.
+        ([voters(3), voters(8), voters(3), (*high_watermark(9),), voters(10), voters(3)], set()),
+        (
+            [voters(3), voters(8), voters(3), voters(8), (*high_watermark(9),), voters(3)],
+            {"forgotten-voters"},
+        ),
     ],
 )
 def test_committed_voters_are_not_forgotten(events, found):

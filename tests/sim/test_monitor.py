@@ -162,6 +162,9 @@ def test_a_node_that_goes_back_behind_committed_voters_is_seen():
     assert told((3, 0), (5, 4), (3, 6)) == [None, None, 5]
     assert told((716, 700), (729, 729), (-1, 729)) == [None, None, 716]
     assert told((-1, 0), (8, 7), (-1, 7)) == [None, None, None]
+    # 8 was cut off; what is committed there later is another record.
+    assert told((3, 0), (8, 4), (3, 8), (10, 9), (3, 9)) == [None] * 5
+    assert told((3, 0), (8, 4), (3, 8), (8, 8), (3, 9)) == [None, None, None, None, 8]
 
 
 def test_what_a_node_knew_before_it_restarted_is_no_longer_asked_for():

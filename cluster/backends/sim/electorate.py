@@ -43,7 +43,7 @@ class Electorate:
         self.in_force: dict[str, VotersInForce] = {}
         """What each node's log says."""
         self._told: dict[str, list[int]] = {}
-        """Offsets of the voter sets that each node's process went by."""
+        """Offsets of the voter sets that each node's process went by and has in its log."""
         self.votes: dict[tuple[str, str, int], str] = {}
         """(voter, its directory, epoch) -> whom it voted for."""
 
@@ -66,8 +66,9 @@ class Electorate:
         """
         self.in_force[name] = voters
         told = self._told.setdefault(name, [-1])
-        told.append(voters.offset)
         newest = max(offset for offset in told if offset < max(committed_end, 0))
+        # What it goes back behind was cut off: other records will be committed at those offsets.
+        self._told[name] = [offset for offset in told if offset < voters.offset] + [voters.offset]
         return newest if newest > voters.offset else None
 
     def members(self, name: str) -> VotersInForce:
