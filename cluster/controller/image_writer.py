@@ -10,8 +10,10 @@ from __future__ import annotations
 import copy
 from collections.abc import Iterable, Iterator
 from dataclasses import fields
+from functools import lru_cache
 from itertools import islice
 from typing import Any, TypeVar
+from uuid import UUID
 
 from cluster.controller.records import MetadataRecord, MetadataRecordError, decode_record
 from cluster.controller.records.broker import RegisterBrokerRecord
@@ -24,7 +26,6 @@ from cluster.controller.state import (
     MetadataState,
     PartitionRegistration,
     ReplayError,
-    TopicImage,
     committed_state,
 )
 from cluster.controller.timeline import CommittedMap
@@ -36,6 +37,8 @@ METADATA_VERSION = "metadata.version"
 RECORDS_PER_SLICE = 512
 """Records of one batch of a snapshot, and of one turn of the node's task."""
 NO_BROKER = -1
+_PARTITIONS_REMEMBERED = 16_384
+"""Most partitions of an image are the same in the next snapshot."""
 
 
 def frozen_copy(state: MetadataState) -> MetadataState:
@@ -103,7 +106,7 @@ def image_records(state: MetadataState) -> Iterator[MetadataRecord]:
         topic = _known(state.topics.get(topic_id))
         yield TopicRecord(name=topic.name, topic_id=topic.id)
         for index in range(topic.partition_count):
-            yield _partition(topic, index, state.partition(topic.id, index))
+            yield _partition(topic.id, index, state.partition(topic.id, index))
     for resource in state.config_names.keys():  # noqa: SIM118 - a StateMap is no dict
         for name, value in state.resource_configs(resource).items():
             yield ConfigRecord(
@@ -137,10 +140,11 @@ def _broker(broker: BrokerRegistration) -> RegisterBrokerRecord:
     )
 
 
-def _partition(topic: TopicImage, index: int, partition: PartitionRegistration) -> PartitionRecord:
+@lru_cache(maxsize=_PARTITIONS_REMEMBERED)
+def _partition(topic_id: UUID, index: int, partition: PartitionRegistration) -> PartitionRecord:
     return PartitionRecord(
         partition_id=index,
-        topic_id=topic.id,
+        topic_id=topic_id,
         replicas=partition.replicas,
         isr=partition.isr,
         removing_replicas=partition.removing_replicas,

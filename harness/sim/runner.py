@@ -11,8 +11,9 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import gc
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 
@@ -48,6 +49,8 @@ from workloads.registry import workload_named
 from workloads.target import LEADS_NOT
 
 _CHECK_EVERY_MS = 20.0
+_COLLECT_AFTER = 100_000
+"""New objects before the next search for cycles; Python's own 700 cost a tenth of a run."""
 _RESTART_MS = 100.0
 _RESTARTED_S = 0.02
 """How often to look whether restarts that a heal found under way are over."""
@@ -105,7 +108,19 @@ def play(
     with contextlib.ExitStack() as stack:
         if scenario.mutant is not None:
             stack.enter_context(mutants.applied(scenario.mutant))
+        stack.enter_context(_few_collections())
         return _Run(scenario, journal, events, run_folder, brief=brief).play()
+
+
+@contextlib.contextmanager
+def _few_collections() -> Iterator[None]:
+    """Look for garbage in cycles more seldom: a world is one, but is not garbage before its end."""
+    before = gc.get_threshold()
+    gc.set_threshold(_COLLECT_AFTER, *before[1:])
+    try:
+        yield
+    finally:
+        gc.set_threshold(*before)
 
 
 def judge(played: Played) -> SimResult:

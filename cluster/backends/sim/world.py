@@ -30,6 +30,7 @@ from cluster.backends.sim.process import (
 from cluster.backends.sim.scheduler import Scheduler
 from cluster.backends.sim.settings import SimSettings
 from cluster.config import NodeConfig, parse_config
+from cluster.controller.records import remember_records
 from cluster.ports import Endpoint
 from cluster.systems.base import Placement
 from cluster.systems.kraft import KraftSystem
@@ -43,6 +44,7 @@ EXIT_BROKEN = 1
 """Exit code of a node that ends itself (`cluster.node`)."""
 
 _FIRST_PID = 1000
+_RECORDS_REMEMBERED = 65_536
 
 
 TraceLine = tuple[int, int, str, TraceFields]
@@ -143,6 +145,7 @@ class SimWorld:
         Raises SettingError for a node setting that does not exist.
         """
         assert node_count >= 1, "a cluster has a node"
+        remember_records(_RECORDS_REMEMBERED)
         self.settings = settings or SimSettings()
         self.seed = seed
         self.scheduler = scheduler or Scheduler()

@@ -10,6 +10,7 @@ from cluster.controller.records.frame import (
     default_version,
     encode_record,
     record_to_json,
+    remember_records,
 )
 from cluster.controller.records.schema import MetadataRecord, MetadataRecordError
 
@@ -21,4 +22,5 @@ __all__ = [
     "default_version",
     "encode_record",
     "record_to_json",
+    "remember_records",
 ]

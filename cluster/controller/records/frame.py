@@ -84,8 +84,10 @@ def default_version(record_type: type[MetadataRecord]) -> int:
 
 def encode_record(record: MetadataRecord, version: int | None = None) -> bytes:
     """Return a record's value. Raises MetadataRecordError when the version cannot hold it."""
-    if version is None:
-        version = default_version(type(record))
+    return _encoded(record, default_version(type(record)) if version is None else version)
+
+
+def _encode(record: MetadataRecord, version: int) -> bytes:
     if not 0 <= version <= record.max_version:
         message = f"{type(record).__name__} has no version {version}"
         raise MetadataRecordError(message)
@@ -97,13 +99,15 @@ def encode_record(record: MetadataRecord, version: int | None = None) -> bytes:
     return bytes(out)
 
 
-@lru_cache(maxsize=RECORDS_REMEMBERED)
 def decode_record(value: bytes) -> tuple[MetadataRecord, int]:
     """Return the record in a value, and its version. Raises MetadataRecordError.
 
-    Records are immutable, so who decodes the same bytes again may get the same record: the nodes
-    of a simulated cluster, which replay one log, and the checks that compare them.
+    Records are immutable, so who decodes the same bytes again may get the same record.
     """
+    return _decoded(value)
+
+
+def _decode(value: bytes) -> tuple[MetadataRecord, int]:
     reader = Reader(value)
     frame_version = reader.uvarint()
     if frame_version != FRAME_VERSION:
@@ -122,6 +126,21 @@ def decode_record(value: bytes) -> tuple[MetadataRecord, int]:
         message = f"{reader.remaining} bytes after the {record_type.__name__}"
         raise MetadataRecordError(message)
     return record, version
+
+
+_encoded = _encode
+_decoded = lru_cache(maxsize=RECORDS_REMEMBERED)(_decode)
+
+
+def remember_records(count: int) -> None:
+    """Keep so many records, encoded and decoded, for who asks again.
+
+    For a process with many nodes: they replay one log, each again at every start, and write the
+    same images. A node by itself decodes and encodes most records once.
+    """
+    global _encoded, _decoded  # noqa: PLW0603  (what is kept is this module's own affair)
+    _encoded = lru_cache(maxsize=count)(_encode)
+    _decoded = lru_cache(maxsize=count)(_decode)
 
 
 def record_to_json(record: MetadataRecord) -> dict[str, Any]:
