@@ -9,6 +9,7 @@ import getpass
 import os
 import re
 import shutil
+import signal
 import subprocess
 import sys
 import time
@@ -97,6 +98,7 @@ class Lab:
         return len(pids)
 
     def stop_sshd(self, node):
+        os.kill(self.sshds[node].pid, signal.SIGSTOP)  # or it takes up who connects again at once
         self.cut_connections(node)
         self.sshds[node].kill()
         self.sshds[node].wait()
