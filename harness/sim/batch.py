@@ -164,6 +164,8 @@ class Batch:
         for name in ("running", "results", "failures"):
             (folder / name).mkdir(parents=True, exist_ok=True)
         self.rows: dict[int, Row] = {}
+        self._code = ""
+        """What the seeds run with: taken once, as sources may change under a long batch."""
         self._claim = os.open(folder / "batch.json", os.O_RDWR | os.O_CREAT, 0o644)
         try:
             self._begin()
@@ -194,6 +196,7 @@ class Batch:
         except BlockingIOError as error:
             raise BatchError(f"{self.folder}: another process is running this batch") from error
         path, asked = self.folder / "batch.json", self.plan.to_json()
+        self._code = asked["code"]
         text = path.read_text(encoding="utf-8")
         if not text:
             path.write_text(json.dumps(asked) + "\n", encoding="utf-8")
@@ -287,7 +290,7 @@ class Batch:
         covered = coverage.merged(json.loads(row["coverage"]) for row in rows)
         return {
             "version": VERSION,
-            "code": source_digest(),
+            "code": self._code,
             "seeds": [self.plan.first, self.plan.last],
             "mutant": self.plan.mutant,
             "finished": len(rows),
