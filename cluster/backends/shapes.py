@@ -2,7 +2,8 @@
 
 Shares are judged by what chance allows, four and a half standard deviations of as many packets as
 were sent; a fault that bites is called missing once in 100,000 measurements. Times are judged
-downwards only, as a busy machine adds to them, and with a margin for a median of few packets.
+downwards only, as a busy machine adds to them; where they jitter, by as many standard deviations
+of the median of as many packets.
 """
 
 from __future__ import annotations
@@ -63,7 +64,8 @@ def missing_effects(shape: LinkShape, back: LinkShape, seen: ShapeMeasure) -> li
 def _missing_times(shape: LinkShape, back: LinkShape, seen: ShapeMeasure) -> list[str]:
     wrong = []
     travel_ms = shape.delay_ms + back.delay_ms
-    if shape.delay_ms and (seen.round_trip_ms is None or seen.round_trip_ms < 0.9 * travel_ms):
+    least_trip_ms = 0.9 * travel_ms - _median_spread(shape.jitter_ms + back.jitter_ms, seen.probes)
+    if shape.delay_ms and (seen.round_trip_ms is None or seen.round_trip_ms < least_trip_ms):
         wrong.append(f"round trip of {travel_ms:g} ms asked, {_number(seen.round_trip_ms)} ms seen")
     least_ms = _JITTER_SEEN * shape.jitter_ms
     if shape.jitter_ms and seen.spread_ms is not None and seen.spread_ms < least_ms:
@@ -95,6 +97,16 @@ def left_effects(
 
 def _spread(share: float, probes: int) -> float:
     return float(_SIGMAS * (share * (1 - share) / max(1, probes)) ** 0.5)
+
+
+def _median_spread(jitter_ms: float, probes: int) -> float:
+    """How far below its centre the median of so many uniform draws may be, in ms.
+
+    The variance of the median of n draws of a width of 2 is 1 / (n + 2) (David and Nagaraja, Order
+    Statistics, 2.3: it is Beta distributed). What a draw hides so is shown by the spread, which is
+    judged by itself.
+    """
+    return float(_SIGMAS * jitter_ms / (probes + 2) ** 0.5)
 
 
 def _number(value: float | None) -> str:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import random
+
 import pytest
 
 from cluster.backends.abilities import LinkShape, ShapeMeasure
@@ -68,6 +70,21 @@ def test_both_directions_of_a_delay_are_expected_in_a_round_trip():
     one = LinkShape(delay_ms=100)
     assert missing_effects(one, one, seen(round_trip_ms=110.0)) != []
     assert missing_effects(one, one, seen(round_trip_ms=201.0)) == []
+
+
+def test_a_jittered_delay_is_judged_by_what_chance_does_to_a_median():
+    shape = LinkShape(delay_ms=60, jitter_ms=20)
+    chance = random.Random(1)
+    for probes in (12, 200):
+        for _ in range(2000):
+            trips = sorted(chance.uniform(40, 80) for _ in range(probes))
+            spread = trips[-1] - trips[0]
+            found = seen(round_trip_ms=trips[probes // 2], spread_ms=spread, probes=probes)
+            assert missing_effects(shape, PERFECT, found) == []
+        half = seen(round_trip_ms=29.0, spread_ms=20.0, probes=probes)
+        assert "round trip" in missing_effects(shape, PERFECT, half)[0]
+    many = seen(round_trip_ms=46.0, spread_ms=20.0, probes=200)
+    assert "round trip" in missing_effects(shape, PERFECT, many)[0]
 
 
 def test_a_probe_counts_what_was_lost_repeated_and_overtook():
