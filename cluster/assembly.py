@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import uuid
 from collections.abc import Callable
-from dataclasses import dataclass
 from typing import Any, Final, Literal
 
 from cluster.broker.assignments import AssignmentsConfig, AssignmentsManager
@@ -41,12 +40,13 @@ from cluster.protocol.features import Features
 from cluster.protocol.messages import EnvelopeRequest
 from cluster.protocol.origin import ANONYMOUS, Origin
 from cluster.security.mechanisms import ScramCredential
+from cluster.values import valueclass
 
 NodeSignal = Literal["resign", "snapshot"]
 METADATA_DIRECTORY: Final = "__cluster_metadata-0"
 
 
-@dataclass(frozen=True, slots=True)
+@valueclass
 class Seams:
     """The world of one node."""
 

@@ -6,7 +6,6 @@ Each is one request to one controller, as in `cluster.client`, with the same out
 from __future__ import annotations
 
 import uuid
-from dataclasses import dataclass
 from typing import Any
 
 from cluster.client import CallFailed, Client, Outcome
@@ -28,12 +27,13 @@ from cluster.protocol.messages import (
     i64,
     u16,
 )
+from cluster.values import valueclass
 
 CONTROLLERS = 2
 """DescribeCluster's endpoint type of a controller listener."""
 
 
-@dataclass(frozen=True, slots=True)
+@valueclass
 class FakeBroker:
     """A broker that is nothing but its registration. It can be reached nowhere."""
 

@@ -20,7 +20,6 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Mapping
-from dataclasses import dataclass
 from typing import Any, Final, Literal
 
 from cluster.client_errors import is_definite
@@ -50,14 +49,15 @@ from cluster.protocol.messages import (
     i32,
     milliseconds,
 )
+from cluster.values import valueclass
 
-TOPIC_RESOURCE: Final = 2
-BROKER_RESOURCE: Final = 4
+TOPIC_RESOURCE: Final = i8(2)
+BROKER_RESOURCE: Final = i8(4)
 CLUSTER_RESOURCE: Final = (BROKER_RESOURCE, "")
 """The cluster-wide default of all brokers, which holds the register keys."""
 
 AlterOperation = Literal["set", "delete", "append", "subtract"]
-_OPERATION_CODES: Final[Mapping[str, int]] = {"set": 0, "delete": 1, "append": 2, "subtract": 3}
+_OPERATION_CODES: Final = {"set": i8(0), "delete": i8(1), "append": i8(2), "subtract": i8(3)}
 _RESOURCE_NAMES: Final = {TOPIC_RESOURCE: "topic", BROKER_RESOURCE: "broker"}
 _GRACE_MS: Final = 1000.0
 """How long after its time-out a network may still report one, before the client gives up on it."""
@@ -74,7 +74,7 @@ class CallFailed(Exception):  # noqa: N818 - the name that the workloads know it
         self.definite = failure in _DEFINITE_FAILURES
 
 
-@dataclass(frozen=True, slots=True)
+@valueclass
 class Outcome:
     """How one operation ended: the `type`, `value` and `error` of its completion."""
 
@@ -86,7 +86,7 @@ class Outcome:
 _MALFORMED: Final = Outcome("info", error="malformed-response")
 """The system under test answered about something else than it was asked."""
 
-Resource = tuple[int, str]
+Resource = tuple[i8, str]
 """A config resource: type (`TOPIC_RESOURCE`, `BROKER_RESOURCE`) and name."""
 
 
@@ -247,11 +247,11 @@ class Client:
     ) -> Outcome:
         """Change one config of a resource. `value` is None for `delete` only."""
         assert (value is None) == (op == "delete"), "delete takes no value, the others need one"
-        config = AlterableConfig(name=name, config_operation=i8(_OPERATION_CODES[op]), value=value)
+        config = AlterableConfig(name=name, config_operation=_OPERATION_CODES[op], value=value)
         request = IncrementalAlterConfigsRequest(
             resources=(
                 AlterConfigsResource(
-                    resource_type=i8(resource[0]), resource_name=resource[1], configs=(config,)
+                    resource_type=resource[0], resource_name=resource[1], configs=(config,)
                 ),
             ),
             validate_only=False,
@@ -273,7 +273,7 @@ class Client:
         request = DescribeConfigsRequest(
             resources=(
                 DescribeConfigsResource(
-                    resource_type=i8(resource[0]),
+                    resource_type=resource[0],
                     resource_name=resource[1],
                     configuration_keys=(name,),
                 ),
@@ -327,7 +327,7 @@ class Client:
             DescribeConfigsRequest(
                 resources=tuple(
                     DescribeConfigsResource(
-                        resource_type=i8(kind), resource_name=name, configuration_keys=None
+                        resource_type=kind, resource_name=name, configuration_keys=None
                     )
                     for kind, name in resources
                 ),

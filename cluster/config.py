@@ -10,7 +10,6 @@ fit the others. Nothing is guessed.
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Final
 
@@ -24,6 +23,7 @@ from cluster.security.settings import (
     listener_key,
     parse_security,
 )
+from cluster.values import valueclass
 
 CONTROLLER_ROLE: Final = "controller"
 BROKER_ROLE: Final = "broker"
@@ -37,7 +37,7 @@ class _ValueError(ValueError):
     """What is wrong with one value, without its key."""
 
 
-@dataclass(frozen=True, slots=True)
+@valueclass
 class ListenerAddress:
     """`NAME://host:port`."""
 
@@ -46,7 +46,7 @@ class ListenerAddress:
     port: int
 
 
-@dataclass(frozen=True, slots=True)
+@valueclass
 class NodeConfig:
     """What one node is told at its start. Field names are the keys with `_` for `.`."""
 

@@ -19,7 +19,6 @@ import dataclasses
 import ipaddress
 import struct
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
 from typing import Annotated, Any, Final
 
 from cluster.controller.records.schema import Message, read_message, write_message
@@ -38,6 +37,7 @@ from cluster.protocol.codec import (
 )
 from cluster.protocol.messages import EnvelopeRequest, EnvelopeResponse
 from cluster.protocol.origin import Origin
+from cluster.values import valueclass
 
 FORWARDABLE: Final[Mapping[int, VersionRange]] = {
     int(key): SERVED[key]
@@ -66,7 +66,7 @@ _PRINCIPAL_VERSION: Final = 0
 _CORRELATION_ID: Final = 0
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@valueclass(kw_only=True)
 class _DefaultPrincipalData(Message):
     """Kafka's DefaultPrincipalData.json, version 0."""
 

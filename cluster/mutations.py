@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from types import ModuleType
 from typing import Any
 
+from cluster.values import valueclass
 
-@dataclass(frozen=True, slots=True)
+
+@valueclass
 class Patch:
     """One attribute of a class or module, and what stands there in the faulty variant."""
 
@@ -16,7 +17,7 @@ class Patch:
     value: Any
 
 
-@dataclass(frozen=True, slots=True)
+@valueclass
 class Mutant:
     """A faulty variant of the node."""
 

@@ -13,8 +13,9 @@ from __future__ import annotations
 
 import enum
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
 from typing import Any, Protocol, TypeVar
+
+from cluster.values import valueclass
 
 T = TypeVar("T")
 
@@ -125,7 +126,7 @@ class Failure(enum.Enum):
     """The peer serves no version of this API that we speak. It had no effect."""
 
 
-@dataclass(frozen=True, slots=True, order=True)
+@valueclass(order=True)
 class Endpoint:
     """Where a node listens. Bootstrap servers whose id is unknown have ids -2, -3, ..."""
 

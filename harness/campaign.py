@@ -10,12 +10,12 @@ from __future__ import annotations
 import asyncio
 import contextlib
 from collections.abc import AsyncIterator
-from dataclasses import dataclass
 from random import Random
 
 from cluster.backends.base import Backend, ClientNetwork
 from cluster.client import Client
 from cluster.ports import Clock
+from cluster.values import valueclass
 from harness.final_reads import FinalReads, read_all
 from harness.generators import (
     At,
@@ -53,7 +53,7 @@ HEAL_BOUND_S = 20.0
 """How long healing may take when a run is broken off."""
 
 
-@dataclass(frozen=True, slots=True)
+@valueclass
 class Run:
     """What a run is made of."""
 
@@ -63,7 +63,7 @@ class Run:
     clock: Clock
 
 
-@dataclass(frozen=True, slots=True)
+@valueclass
 class _Cast:
     """Everybody who acts in a run."""
 

@@ -10,7 +10,6 @@ import platform
 import sys
 import tempfile
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -18,6 +17,7 @@ from rich.table import Table
 from rich.text import Text
 
 from cluster.backends.base import Ability, Probe
+from cluster.values import valueclass
 from harness.plan import BACKENDS, from_document
 from harness.trial import Tried, try_backend
 from nemeses.registry import FAULTS
@@ -26,7 +26,7 @@ from results.jvm import JvmError, find_jvm
 _NODES = 3
 
 
-@dataclass(frozen=True, slots=True)
+@valueclass
 class Examination:
     """All findings."""
 

@@ -13,7 +13,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterator
-from dataclasses import asdict, dataclass
+from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
@@ -29,6 +29,7 @@ from cluster.log.records import (
 )
 from cluster.log.segment import segment_base_offset
 from cluster.systems.base import System
+from cluster.values import valueclass
 from harness.json_names import camel_case
 from results.store import RunStore
 
@@ -39,7 +40,7 @@ class EvidenceError(Exception):
     """What a node left cannot be used; one line."""
 
 
-@dataclass(frozen=True, slots=True)
+@valueclass
 class DecodedLog:
     """A node's whole log."""
 

@@ -14,12 +14,12 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Mapping
-from dataclasses import dataclass
 from typing import Any
 
 from checkers.evidence import FinalRead
 from cluster.backends.base import Backend, NodeState
 from cluster.client import CLUSTER_RESOURCE, CallFailed, Client, FinalReadRefused
+from cluster.values import valueclass
 from harness.observer import Observer
 
 SENTINEL_PREFIX = "kraftprobe.sentinel."
@@ -27,7 +27,7 @@ _PAUSE_S = 0.1
 _REQUEST_TIMEOUT_MS = 5_000.0
 
 
-@dataclass(frozen=True, slots=True)
+@valueclass
 class FinalReads:
     """What the nodes serve, and which of them did not get there, with the reason."""
 

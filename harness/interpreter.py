@@ -77,7 +77,7 @@ class Interpreter:
 
     async def _work(self, worker: Worker) -> None:
         while True:
-            answer = self._generator.op(self._context(worker))
+            answer = self._generator.op(self._context(worker, self._recorder.now_ns()))
             if isinstance(answer, Done):
                 return
             if isinstance(answer, Next):
@@ -110,10 +110,10 @@ class Interpreter:
         self._wake()
 
     def _update(self, worker: Worker, event: Event) -> None:
-        self._generator.update(self._context(worker), event)
+        self._generator.update(self._context(worker, event.time_ns), event)
 
-    def _context(self, worker: Worker) -> Context:
-        return Context(self._recorder.now_ns(), worker, self._workers, self._wake)
+    def _context(self, worker: Worker, now_ns: int) -> Context:
+        return Context(now_ns, worker, self._workers, self._wake)
 
     async def _sleep_until(self, time_ns: int) -> None:
         # Always a real suspension, so that no worker can starve the others.

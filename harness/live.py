@@ -3,16 +3,16 @@
 from __future__ import annotations
 
 from collections import Counter, deque
-from dataclasses import dataclass
 from typing import Any
 
 from checkers.history import NEMESIS, Event, EventType
+from cluster.values import valueclass
 from harness.generators.base import NANOSECONDS
 
 WINDOW_NS = 5 * NANOSECONDS
 
 
-@dataclass(frozen=True, slots=True)
+@valueclass
 class Figures:
     """What is shown. Rates and latencies are of the last `WINDOW_NS`, of `ok` operations."""
 

@@ -9,13 +9,13 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable
-from dataclasses import dataclass
 from typing import Any, Protocol
 
 from checkers.history import EventType
 from cluster.backends.base import Backend
 from cluster.client import CallFailed
 from cluster.ports import Endpoint
+from cluster.values import valueclass
 from harness.recorder import Recorder
 from workloads.leader import LeaderTracker
 
@@ -30,7 +30,7 @@ class QuorumClient(Protocol):
         """Return a DescribeQuorumResponse; raises CallFailed."""
 
 
-@dataclass(frozen=True, slots=True)
+@valueclass
 class Leadership:
     """Who leads, as one node said."""
 

@@ -5,7 +5,6 @@ from __future__ import annotations
 import asyncio
 import contextlib
 from collections.abc import Callable, Coroutine, Iterator, Mapping
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -23,6 +22,7 @@ from cluster.mutants import applied
 from cluster.ports import Clock
 from cluster.runtime.clock import LoopClock
 from cluster.systems.base import System
+from cluster.values import valueclass
 from harness.interrupt import run_interruptible, sigterm_interrupts
 from harness.plan import Plan
 from nemeses.registry import needs_of
@@ -30,7 +30,7 @@ from nemeses.registry import needs_of
 Work = Callable[[], Coroutine[Any, Any, None]]
 
 
-@dataclass(frozen=True, slots=True)
+@valueclass
 class Place:
     """Where one run happens."""
 

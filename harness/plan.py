@@ -32,7 +32,7 @@ import math
 import re
 import tomllib
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import field
 from pathlib import Path
 from typing import Any
 
@@ -40,6 +40,7 @@ from cluster.mutants import UnknownMutantError, find
 from cluster.names import unknown
 from cluster.systems.kraft import KraftSystem, SettingError
 from cluster.systems.secured import SecurityError, SecuritySettings
+from cluster.values import valueclass
 from harness.plan_schedule import PlanError, bounded, random_options, scripted
 from harness.schedule import Entry, ScheduleError, draw
 from nemeses.base import ParameterError
@@ -57,7 +58,7 @@ _OK_FRACTION = 0.25
 """Share of the possible operations that a run must at least have made, unless the plan says."""
 
 
-@dataclass(frozen=True, slots=True)
+@valueclass
 class Number:
     """What a number in a plan may be."""
 
@@ -79,7 +80,7 @@ NUMBERS: Mapping[str, Number] = {
 }
 
 
-@dataclass(frozen=True, slots=True)
+@valueclass
 class Skipped:
     """A fault that was asked for and left out, since it cannot work where the plan runs."""
 
@@ -92,7 +93,7 @@ class Skipped:
         return {"fault": self.fault, "reason": self.reason, "remedy": self.remedy}
 
 
-@dataclass(frozen=True, slots=True)
+@valueclass
 class Plan:
     """A plan whose every part was checked. Made by `from_document`."""
 

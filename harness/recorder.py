@@ -37,7 +37,8 @@ class Recorder:
 
     def now_ns(self) -> int:
         """Nanoseconds since the run began; never goes back."""
-        self._last_ns = max(self._last_ns, round((self._now_s() - self._origin_s) * NANOSECONDS))
+        now_ns = round((self._now_s() - self._origin_s) * NANOSECONDS)
+        self._last_ns = max(self._last_ns, now_ns)
         return self._last_ns
 
     @property

@@ -10,7 +10,6 @@ import secrets
 import shlex
 import sys
 from collections.abc import Mapping
-from dataclasses import dataclass
 from datetime import datetime
 from importlib import metadata
 from pathlib import Path
@@ -21,6 +20,7 @@ from rich.console import Console
 from checkers.registry import CheckSpec, find_check
 from cluster.systems.kraft import KraftSystem
 from cluster.systems.secured import RunSecurity
+from cluster.values import valueclass
 from harness import evidence
 from harness.campaign import Run, conduct
 from harness.display import Display
@@ -41,7 +41,7 @@ from results.warm import WarmSession
 _PACKAGES = ("kraftprobe", "pyspark", "pyarrow", "pandas", "numpy", "kio", "aiokafka")
 
 
-@dataclass(frozen=True, slots=True)
+@valueclass
 class Request:
     """What the user asked for beside the plan."""
 

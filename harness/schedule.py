@@ -20,10 +20,11 @@ aimed at the leader, where the kind can be, since that is where most can break.
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import field, replace
 from random import Random
 from typing import Any
 
+from cluster.values import valueclass
 from nemeses.registry import fault_named
 
 LEAD_IN_S = 2.0
@@ -38,7 +39,7 @@ class ScheduleError(ValueError):
     """No such schedule can be made; one line."""
 
 
-@dataclass(frozen=True, slots=True)
+@valueclass
 class Entry:
     """One fault of a schedule."""
 
@@ -63,7 +64,7 @@ class Entry:
         }
 
 
-@dataclass(frozen=True, slots=True)
+@valueclass
 class RandomSchedule:
     """How a random schedule is drawn."""
 
@@ -170,7 +171,7 @@ def _is_at_leader(parameters: Mapping[str, Any]) -> bool:
     return any(value in {"leader", "isolate-leader"} for value in parameters.values())
 
 
-@dataclass(frozen=True, slots=True)
+@valueclass
 class Step:
     """One moment of a schedule: entry number `entry` is injected or healed."""
 

@@ -11,13 +11,14 @@ from __future__ import annotations
 import asyncio
 import secrets
 from collections.abc import Awaitable, Callable, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from random import Random
 
 from cluster.backends.base import Ability, Backend, BackendError, Probe
 from cluster.backends.processes import TRIAL
 from cluster.backends.trials import trial_folder
 from cluster.systems.idle import IdleSystem
+from cluster.values import valueclass
 from harness.places import place_of
 from harness.plan import Plan
 from nemeses.base import Injection
@@ -48,7 +49,7 @@ class TrialView:
         return None
 
 
-@dataclass(frozen=True, slots=True)
+@valueclass
 class Tried:
     """What was found out about one backend."""
 

@@ -10,10 +10,11 @@ from __future__ import annotations
 
 import random
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import field
 from typing import Any, Protocol
 
 from cluster.backends.base import Backend, Link, NodeState, Probe
+from cluster.values import valueclass
 
 Parameters = Mapping[str, Any]
 """What a plan says of one fault, JSON-able: {"targets": "leader"}, {"shape": "halves"}, ..."""
@@ -23,7 +24,7 @@ class ParameterError(ValueError):
     """A plan asks a fault for what it does not know; one line, with the nearest name."""
 
 
-@dataclass(frozen=True, slots=True)
+@valueclass
 class Injection:
     """One fault as it was applied. JSON-able throughout; `value()` goes into the journal."""
 

@@ -9,16 +9,17 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Awaitable, Callable, Iterable, Mapping
-from dataclasses import dataclass, field, replace
+from dataclasses import field, replace
 from typing import Any, ClassVar
 
 from cluster.backends.base import BackendError, NodeState
+from cluster.values import valueclass
 from nemeses.base import Injection, ParameterError, Parameters, View, refused
 from nemeses.legality import refusals
 from nemeses.targets import check_keys, check_target, choose
 
 
-@dataclass(frozen=True, slots=True)
+@valueclass
 class Seen:
     """What was measured of one node."""
 

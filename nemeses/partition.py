@@ -5,11 +5,12 @@ from __future__ import annotations
 import asyncio
 import random
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import Any
 
 from cluster.backends.base import Ability, Backend, Link, LinkMeasure, NodeState, Probe
 from cluster.names import unknown
+from cluster.values import valueclass
 from nemeses import grudges
 from nemeses.base import Injection, ParameterError, Parameters, View, refused
 from nemeses.targets import check_keys
@@ -24,7 +25,7 @@ _RETRY_S = 0.05
 DIRECTIONS = ("random", "leader-to-follower", "leader-outgoing", "leader-incoming")
 
 
-@dataclass(frozen=True, slots=True)
+@valueclass
 class _Scene:
     """What a shape may use."""
 
@@ -34,13 +35,13 @@ class _Scene:
     """The leader, or any node for shapes that do not care."""
 
 
-@dataclass(frozen=True, slots=True)
+@valueclass
 class _Cut:
     targets: tuple[str, ...]
     links: frozenset[Link]
 
 
-@dataclass(frozen=True, slots=True)
+@valueclass
 class _Shape:
     cut: Callable[[_Scene], _Cut]
     needs_leader: bool

@@ -11,9 +11,9 @@ from __future__ import annotations
 
 import random
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 
 from cluster.names import unknown
+from cluster.values import valueclass
 from nemeses.base import ParameterError, Parameters, View
 
 TARGETS = (
@@ -23,7 +23,7 @@ TARGETS = (
 _NODE = "node:"
 
 
-@dataclass(frozen=True, slots=True)
+@valueclass
 class Choice:
     """The nodes to hit, or why none."""
 

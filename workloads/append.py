@@ -14,12 +14,12 @@ writes the whole list into the log, so long runs want more keys.
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
 from random import Random
 from typing import Any
 
 from checkers.registry import CheckSpec
 from cluster.client import CLUSTER_RESOURCE, Outcome
+from cluster.values import valueclass
 from workloads.base import (
     ClientContext,
     Completion,
@@ -40,7 +40,7 @@ OPTIONS = {
 }
 
 
-@dataclass(frozen=True, slots=True)
+@valueclass
 class Append:
     """The workload with its options."""
 

@@ -13,7 +13,6 @@ from __future__ import annotations
 
 import enum
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
 from random import Random
 from typing import Any, Protocol
 
@@ -22,10 +21,11 @@ from checkers.registry import CheckSpec
 from cluster.backends.base import Listener
 from cluster.client import Client, Outcome
 from cluster.ports import Endpoint
+from cluster.values import valueclass
 from workloads.leader import LeaderTracker
 
 
-@dataclass(frozen=True, slots=True)
+@valueclass
 class Op:
     """What a client is about to do: the part of an invocation that the workload decides."""
 
@@ -34,7 +34,7 @@ class Op:
     value: Value = None
 
 
-@dataclass(frozen=True, slots=True)
+@valueclass
 class Completion:
     """How an operation ended; the fields are those of `checkers.history.Event`."""
 
@@ -53,7 +53,7 @@ EndpointOf = Callable[[str, Listener], Endpoint]
 """(node, listener name) -> where it listens for clients of the harness."""
 
 
-@dataclass(frozen=True, slots=True)
+@valueclass
 class ClientContext:
     """What a worker's client is given. A new process of the worker gets a new client."""
 
@@ -82,7 +82,7 @@ class WorkloadClient(Protocol):
         """Let go of what the client holds. Called once."""
 
 
-@dataclass(frozen=True, slots=True)
+@valueclass
 class Option:
     """One option of a workload: a whole number where its default is one, else any number."""
 
@@ -125,7 +125,7 @@ class Workload(Protocol):
         """Name what judges a run of this workload."""
 
 
-@dataclass(frozen=True, slots=True)
+@valueclass
 class WorkloadKind:
     """A workload before its options are known."""
 

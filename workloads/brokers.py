@@ -15,13 +15,13 @@ told of the broker. What a client may see is the model `broker` (`checkers.model
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
 from random import Random
 from typing import Any, Final
 
 from checkers.registry import CheckSpec
 from cluster.broker_client import BrokerClient, FakeBroker
 from cluster.client import Outcome
+from cluster.values import valueclass
 from workloads.base import (
     ClientContext,
     Completion,
@@ -48,7 +48,7 @@ OPTIONS = {
 }
 
 
-@dataclass(frozen=True, slots=True)
+@valueclass
 class Brokers:
     """The workload with its options."""
 

@@ -8,11 +8,11 @@ the image grows for as long as the run lasts.
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
 from random import Random
 from typing import Any
 
 from checkers.registry import CheckSpec
+from cluster.values import valueclass
 from workloads.base import (
     ClientContext,
     Completion,
@@ -30,7 +30,7 @@ OPTIONS = {
 }
 
 
-@dataclass(frozen=True, slots=True)
+@valueclass
 class Set:
     """The workload with its options."""
 

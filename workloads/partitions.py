@@ -13,12 +13,12 @@ a refusal it looks again. A topic that does not exist is created first and count
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
 from random import Random
 from typing import Any
 
 from checkers.registry import CheckSpec
 from cluster.client import Outcome
+from cluster.values import valueclass
 from workloads.base import (
     ClientContext,
     Completion,
@@ -37,7 +37,7 @@ OPTIONS = {
 }
 
 
-@dataclass(frozen=True, slots=True)
+@valueclass
 class Partitions:
     """The workload with its options."""
 

@@ -13,7 +13,6 @@ answered (`checkers.voter_changes`).
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
 from random import Random
 from typing import Any, Final
 
@@ -31,6 +30,7 @@ from cluster.protocol.messages import (
     i16,
     milliseconds,
 )
+from cluster.values import valueclass
 from workloads import register
 from workloads.base import ClientContext, Completion, Op, Option, Role, WorkloadClient, WorkloadKind
 from workloads.target import Target
@@ -54,7 +54,7 @@ _DEFINITE: Final = frozenset(
 """Errors that a leader decides before it appends anything."""
 
 
-@dataclass(frozen=True, slots=True)
+@valueclass
 class Reconfig:
     """The workload with its options."""
 

@@ -13,12 +13,12 @@ every key is written several times a second and a read that is stale by a second
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
 from random import Random
 from typing import Any
 
 from checkers.registry import CheckSpec
 from cluster.client import CLUSTER_RESOURCE
+from cluster.values import valueclass
 from workloads.base import (
     ClientContext,
     Completion,
@@ -39,7 +39,7 @@ OPTIONS = {
 }
 
 
-@dataclass(frozen=True, slots=True)
+@valueclass
 class Register:
     """The workload with its options."""
 

@@ -12,11 +12,11 @@ partitions differs between creations, so that a topic without all its partitions
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
 from random import Random
 from typing import Any
 
 from checkers.registry import CheckSpec
+from cluster.values import valueclass
 from workloads.base import (
     ClientContext,
     Completion,
@@ -35,7 +35,7 @@ OPTIONS = {
 }
 
 
-@dataclass(frozen=True, slots=True)
+@valueclass
 class Topics:
     """The workload with its options."""
 

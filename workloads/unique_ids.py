@@ -13,13 +13,13 @@ the same, as Kafka does.
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
 from random import Random
 from typing import Any
 
 from checkers.registry import CheckSpec
 from cluster.broker_client import BrokerClient, FakeBroker
 from cluster.client import Outcome
+from cluster.values import valueclass
 from workloads.base import (
     ClientContext,
     Completion,
@@ -38,7 +38,7 @@ FIRST_BROKER_ID = 1_000
 OPTIONS: dict[str, Option] = {}
 
 
-@dataclass(frozen=True, slots=True)
+@valueclass
 class UniqueIds:
     """The workload; it has no options."""
 

@@ -13,14 +13,15 @@ from __future__ import annotations
 
 import enum
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import field
 from pathlib import PurePath
 from typing import Any, Literal, Protocol
 
 from cluster.backends.terms import Link, Probe
+from cluster.values import valueclass
 
 
-@dataclass(frozen=True, slots=True)
+@valueclass
 class Completed:
     """What a command in a host did."""
 
@@ -85,7 +86,7 @@ class Surroundings(Protocol):
         """Take everything away, the node's files in place. Idempotent; never raises."""
 
 
-@dataclass(frozen=True, slots=True)
+@valueclass
 class LinkShape:
     """How a directed link misbehaves; the default is a perfect one."""
 
@@ -101,7 +102,7 @@ class LinkShape:
     rate_kbit_s: float | None = None
 
 
-@dataclass(frozen=True, slots=True)
+@valueclass
 class ShapeMeasure:
     """What a probe from source to target saw. None: could not be measured here."""
 
@@ -137,7 +138,7 @@ class Shaping(Protocol):
         """Send probes from the link's source to its target, as packets travel now."""
 
 
-@dataclass(frozen=True, slots=True)
+@valueclass
 class ClockSetting:
     """What a node's wall clock shows beside the true time; the monotonic clock is never faked."""
 
@@ -148,7 +149,7 @@ class ClockSetting:
     """Strobe: it shows the offset and the true time in turn, each for this long."""
 
 
-@dataclass(frozen=True, slots=True)
+@valueclass
 class ClockMeasure:
     """What a program with the node's surroundings reads, less what the harness reads."""
 
@@ -187,7 +188,7 @@ class DiskFault(enum.StrEnum):
     """At the next power loss the last un-fsynced write survives by half."""
 
 
-@dataclass(frozen=True, slots=True)
+@valueclass
 class DiskMeasure:
     """What a small write and fsync beside the node's data met."""
 
@@ -298,7 +299,7 @@ class HostLoss(Protocol):
         """Whether the host runs now."""
 
 
-@dataclass(frozen=True, slots=True)
+@valueclass
 class Abilities:
     """What one backend carries; None for what it cannot, with the reason in `missing`."""
 

@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import statistics
-from dataclasses import dataclass
 
 from cluster.backends.abilities import LinkShape, ShapeMeasure
+from cluster.values import valueclass
 
 PROBES = 200
 """Packets that measure a link, unless what is expected of it is rare."""
@@ -14,7 +14,7 @@ _EXPECTED_EVENTS = 20
 """Packets that should meet what is rare, so that none at all cannot be chance: e ** -20."""
 
 
-@dataclass(frozen=True, slots=True)
+@valueclass
 class Arrivals:
     """What one probe's packets met on their link."""
 

@@ -12,13 +12,13 @@ from __future__ import annotations
 
 import enum
 from collections.abc import Iterable
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Literal, Protocol
 
 from cluster.backends.abilities import Abilities
 from cluster.backends.terms import BackendError, Link, Probe
 from cluster.ports import Endpoint, Network
+from cluster.values import valueclass
 
 Listener = Literal["CONTROLLER", "CLIENT"]
 """CONTROLLER serves peers and controller APIs; CLIENT is the broker-type listener."""
@@ -47,7 +47,7 @@ class Ability(enum.StrEnum):
     """Cut and restore directed links."""
 
 
-@dataclass(frozen=True, slots=True)
+@valueclass
 class LinkMeasure:
     """What was seen of one directed link. Bytes travel it on connections dialled by either end."""
 
@@ -69,7 +69,7 @@ class LinkMeasure:
         return not (self.by_source or self.by_target or self.bytes_since_cut)
 
 
-@dataclass(frozen=True, slots=True)
+@valueclass
 class ProcessIdentity:
     """A process that cannot be mistaken for a later one with the same number."""
 
@@ -78,7 +78,7 @@ class ProcessIdentity:
     """The kernel's start time of the process, opaque; equal only for the same process."""
 
 
-@dataclass(frozen=True, slots=True)
+@valueclass
 class Death:
     """The end of a node's process that nobody asked for: as a rule evidence for a FAIL."""
 

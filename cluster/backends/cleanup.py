@@ -15,7 +15,6 @@ import signal
 import sys
 import time
 from collections.abc import Iterable, Iterator
-from dataclasses import dataclass
 from pathlib import Path
 
 from cluster.backends.base import RUN_LABEL, NodeState, ProcessIdentity
@@ -29,13 +28,14 @@ from cluster.backends.processes import (
     read_recorded,
     state_of,
 )
+from cluster.values import valueclass
 
 _PROC = Path("/proc")
 _GONE_TIMEOUT_S = 5.0
 _POLL_S = 0.005
 
 
-@dataclass(frozen=True, slots=True)
+@valueclass
 class Leftover:
     """A live process that a run started and nobody looks after."""
 

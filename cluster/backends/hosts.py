@@ -29,12 +29,12 @@ import asyncio
 import signal
 import socket
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Protocol
 
 from cluster.backends.abilities import Host
 from cluster.backends.base import Ability, NodeState, Probe, ProcessIdentity
+from cluster.values import valueclass
 
 NODE_OUTPUT = "stdout.log"
 """The output file of nodes, in their folders; every process with another one is a helper."""
@@ -79,7 +79,7 @@ class StartedProcess(Protocol):
         """
 
 
-@dataclass(frozen=True, slots=True)
+@valueclass
 class HostPorts:
     """Where things listen in one host, on its own address."""
 

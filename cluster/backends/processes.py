@@ -19,10 +19,10 @@ import subprocess
 import sys
 import time
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
 from pathlib import Path
 
 from cluster.backends.base import RUN_LABEL, BackendError, NodeState, ProcessIdentity
+from cluster.values import valueclass
 
 HARNESS_LABEL = "KRAFTPROBE_HARNESS"
 """Environment variable `<pid>:<start time>` of the harness that started a process."""
@@ -40,7 +40,7 @@ _TAIL_LINES = 8
 _TAIL_BYTES = 4096
 
 
-@dataclass(frozen=True, slots=True)
+@valueclass
 class RecordedProcess:
     """One line of `processes.jsonl`."""
 

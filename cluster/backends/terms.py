@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from cluster.values import valueclass
 
 Link = tuple[str, str]
 """(source node, target node): the bytes that travel from source to target, whoever dialled."""
@@ -19,7 +19,7 @@ class HostAwayError(BackendError):
     """The node's host is lost for now; what is in force there is applied when it returns."""
 
 
-@dataclass(frozen=True, slots=True)
+@valueclass
 class Probe:
     """Whether something can work here, found out by trying; for `kraftprobe doctor`."""
 

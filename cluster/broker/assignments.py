@@ -13,7 +13,6 @@ from __future__ import annotations
 
 import uuid
 from collections.abc import Callable
-from dataclasses import dataclass
 from typing import Any, Final
 
 from cluster.broker.lifecycle import NOT_REGISTERED_EPOCH, Channel
@@ -29,6 +28,7 @@ from cluster.protocol.messages import (
     i32,
     i64,
 )
+from cluster.values import valueclass
 
 MAX_ASSIGNMENTS_PER_REQUEST: Final = 2_250
 GATHER_MS: Final = 100.0
@@ -39,7 +39,7 @@ BACKOFF_MAX_MS: Final = 10_000.0
 PartitionKey = tuple[uuid.UUID, int]
 
 
-@dataclass(frozen=True, slots=True)
+@valueclass
 class AssignmentsConfig:
     """Whose replicas, in which directory, and how long a request may take."""
 

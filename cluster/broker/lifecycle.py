@@ -14,7 +14,6 @@ from __future__ import annotations
 import enum
 import uuid
 from collections.abc import Callable
-from dataclasses import dataclass
 from typing import Any, Final
 
 from cluster.errors import ErrorCode
@@ -29,6 +28,7 @@ from cluster.protocol.messages import (
     i64,
     u16,
 )
+from cluster.values import valueclass
 
 RETRY_BACKOFF_MS: Final = 100.0
 NOT_REGISTERED_EPOCH: Final = -1
@@ -51,7 +51,7 @@ class RegistrationTimeoutError(Exception):
     """No controller registered the broker in time: the node must not go on."""
 
 
-@dataclass(frozen=True, slots=True)
+@valueclass
 class LifecycleConfig:
     """Who the broker is, and Kafka's properties of the same names."""
 

@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
 
 from cluster.ports import Endpoint
+from cluster.values import valueclass
 
 
-@dataclass(frozen=True, slots=True)
+@valueclass
 class ClusterInfo:
     """Identity and endpoints. Until brokers register, every configured broker counts as alive."""
 

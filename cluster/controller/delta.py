@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import uuid
 from collections.abc import Iterable
-from dataclasses import dataclass
 
 from cluster.controller.records.broker import RegisterControllerRecord
 from cluster.controller.records.security import UserScramCredentialRecord
@@ -23,9 +22,10 @@ from cluster.controller.state import (
     TopicImage,
 )
 from cluster.controller.timeline import CommittedMap, K, MapDelta, StateMap, V
+from cluster.values import valueclass
 
 
-@dataclass(frozen=True, slots=True)
+@valueclass
 class MetadataDelta:
     """Changes, map by map. To be read by publishers while they are told of it, not later."""
 
@@ -58,7 +58,7 @@ def _taken(state_map: StateMap[K, V]) -> MapDelta[K, V]:
     return state_map.take_delta()
 
 
-@dataclass(frozen=True, slots=True)
+@valueclass
 class LocalReplicaChanges:
     """What a delta asks of one broker (TopicsDelta.localChanges); all in the delta's order."""
 

@@ -35,10 +35,10 @@ from cluster.protocol.messages import (
     i32,
 )
 
-SOURCE_TOPIC = 1
-SOURCE_BROKER = 2
-SOURCE_DEFAULT_BROKER = 3
-TYPE_STRING = 2
+SOURCE_TOPIC = i8(1)
+SOURCE_BROKER = i8(2)
+SOURCE_DEFAULT_BROKER = i8(3)
+TYPE_STRING = i8(2)
 ENDPOINTS_OF_BROKERS = 1
 ENDPOINTS_OF_CONTROLLERS = 2
 
@@ -87,7 +87,7 @@ def _describe_resource(
 
 def _sources(
     resource: ConfigResource, wanted: tuple[str, ...] | None, state: MetadataState
-) -> Iterator[tuple[int, dict[str, str]]]:
+) -> Iterator[tuple[i8, dict[str, str]]]:
     """Yield where a resource's values come from, the deciding source first; no `wanted`: all."""
     if resource.type == ResourceType.TOPIC:
         yield SOURCE_TOPIC, _configs(resource, wanted, state)
@@ -108,7 +108,7 @@ def _configs(
 
 
 def _describe_config(
-    name: str, sources: list[tuple[int, dict[str, str]]], *, include_synonyms: bool
+    name: str, sources: list[tuple[i8, dict[str, str]]], *, include_synonyms: bool
 ) -> DescribeConfigsResourceResult:
     set_at = [(source, values[name]) for source, values in sources if name in values]
     source, value = set_at[0]
@@ -116,14 +116,14 @@ def _describe_config(
         name=name,
         value=value,
         read_only=False,
-        config_source=i8(source),
+        config_source=source,
         is_sensitive=False,
         synonyms=tuple(
-            DescribeConfigsSynonym(name=name, value=other, source=i8(other_source))
+            DescribeConfigsSynonym(name=name, value=other, source=other_source)
             for other_source, other in set_at
             if include_synonyms
         ),
-        config_type=i8(TYPE_STRING),
+        config_type=TYPE_STRING,
         documentation=None,
     )
 

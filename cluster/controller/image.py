@@ -10,8 +10,6 @@ half of one, and forgotten when it is aborted.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-
 from cluster.controller.image_writer import RECORDS_PER_SLICE, ImageReading, replace_state
 from cluster.controller.records import MetadataRecordError, decode_record
 from cluster.controller.records.schema import MetadataRecord
@@ -24,9 +22,10 @@ from cluster.controller.replay import replay
 from cluster.controller.state import MetadataState, ReplayError, committed_state
 from cluster.kraft.types import CommittedBatch
 from cluster.log.snapshot import Snapshot
+from cluster.values import valueclass
 
 
-@dataclass(frozen=True, slots=True)
+@valueclass
 class MetadataProvenance:
     """How far an image has come: the last batch that it contains. -1 before the first."""
 

@@ -15,7 +15,6 @@ place at once: nobody ever sees half of one.
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
 from typing import Protocol
 
 from cluster.controller.delta import MetadataDelta, take_delta
@@ -24,16 +23,17 @@ from cluster.controller.image_writer import RECORDS_PER_SLICE, ImageReading
 from cluster.kraft.types import CommittedBatch, LeaderAndEpoch
 from cluster.log.snapshot import Snapshot
 from cluster.ports import Clock
+from cluster.values import valueclass
 
 
-@dataclass(frozen=True, slots=True)
+@valueclass
 class SnapshotManifest:
     """The image is told as a whole: a snapshot was loaded, or it is the first publication."""
 
     provenance: MetadataProvenance
 
 
-@dataclass(frozen=True, slots=True)
+@valueclass
 class LogDeltaManifest:
     """The image is told by its changes."""
 

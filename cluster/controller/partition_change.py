@@ -22,7 +22,6 @@ from __future__ import annotations
 import enum
 import uuid
 from collections.abc import Callable
-from dataclasses import dataclass
 from typing import TypeVar
 
 from cluster.controller.records.topic import (
@@ -32,6 +31,7 @@ from cluster.controller.records.topic import (
     PartitionChangeRecord,
 )
 from cluster.controller.state import UNASSIGNED_DIRECTORY, PartitionRegistration
+from cluster.values import valueclass
 
 T = TypeVar("T")
 
@@ -48,7 +48,7 @@ class Election(enum.Enum):
     ONLINE = 2
 
 
-@dataclass(frozen=True, slots=True)
+@valueclass
 class _Target:
     """What the partition is to become."""
 
@@ -58,7 +58,7 @@ class _Target:
     removing: tuple[int, ...] = ()
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@valueclass(kw_only=True)
 class PartitionChangeBuilder:
     """One partition, and what is wanted of it."""
 

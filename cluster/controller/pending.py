@@ -7,9 +7,10 @@ from dataclasses import dataclass
 from typing import Any
 
 from cluster.controller.result import RECORDS_PER_BATCH_MAX, PendingReply
+from cluster.values import valueclass
 
 
-@dataclass(frozen=True, slots=True)
+@valueclass
 class ControllerSettings:
     """Kafka's properties of the same names."""
 
@@ -24,7 +25,7 @@ class ControllerSettings:
     """broker.session.timeout.ms"""
 
 
-@dataclass(frozen=True, slots=True)
+@valueclass
 class DeferredWrite:
     """Appended; `response` is due when `last_offset` is committed."""
 

@@ -8,7 +8,6 @@ only while brokers are registered: a static cluster has nothing to fence and nob
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable
-from dataclasses import dataclass
 from typing import Final
 
 from cluster.controller.heartbeats import BrokerHeartbeatManager
@@ -16,6 +15,7 @@ from cluster.controller.leadership import broker_fenced, preferred_elections, un
 from cluster.controller.records import MetadataRecord
 from cluster.controller.state import MetadataState
 from cluster.ports import Clock, Timer
+from cluster.values import valueclass
 
 ELECTION_INTERVAL_MS: Final = 300_000.0
 """leader.imbalance.check.interval.seconds, and how often unclean elections are tried."""
@@ -25,7 +25,7 @@ Append = Callable[[Generate, Callable[[int], None]], None]
 """(records of a state, told how many were appended) -> one event; neither when not active."""
 
 
-@dataclass(frozen=True, slots=True)
+@valueclass
 class _Task:
     interval_ms: float
     generate: Generate

@@ -10,7 +10,6 @@ from __future__ import annotations
 
 import uuid
 from collections.abc import Callable
-from dataclasses import dataclass
 from typing import Any, Final
 
 from cluster.controller.feature_levels import METADATA_VERSION
@@ -24,6 +23,7 @@ from cluster.protocol.messages import (
     i32,
     u16,
 )
+from cluster.values import valueclass
 
 RETRY_BACKOFF_MS: Final = 100.0
 RETRY_BACKOFF_MAX_MS: Final = 10_000.0
@@ -33,7 +33,7 @@ Channel = Callable[[object, float, Callable[[Any], None]], None]
 """(request, time-out in ms, told the response or a Failure): to the active controller."""
 
 
-@dataclass(frozen=True, slots=True)
+@valueclass
 class ControllerRegistrationConfig:
     """Who the controller is."""
 

@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable
-from dataclasses import dataclass
 from typing import Generic, Protocol, TypeVar
 
 from cluster.controller.records import MetadataRecord
 from cluster.errors import ErrorCode
 from cluster.ports import Timer
+from cluster.values import valueclass
 
 R = TypeVar("R")
 R_co = TypeVar("R_co", covariant=True)
@@ -34,7 +34,7 @@ class PartlyAppendedError(Exception):
     """A result of several batches could not be appended whole: its fate is not known."""
 
 
-@dataclass(frozen=True, slots=True)
+@valueclass
 class ApiError:
     """An error code and what it is about."""
 
@@ -49,7 +49,7 @@ RecordOrMaker = MetadataRecord | Callable[[int], MetadataRecord]
 """A record; or what makes one that must tell its own offset."""
 
 
-@dataclass(frozen=True, slots=True)
+@valueclass
 class ControllerResult(Generic[R_co]):
     """Records to append as one batch, and the response that is due once they are committed.
 

@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import enum
 import uuid
-from dataclasses import dataclass
 from typing import NamedTuple
 
 from cluster.controller.indexed import IndexedMap, IndexedTimelineMap, MarkedMap
@@ -21,6 +20,7 @@ from cluster.controller.records.broker import (
 from cluster.controller.records.security import UserScramCredentialRecord
 from cluster.controller.records.topic import NO_LEADER
 from cluster.controller.timeline import AppendOffset, CommittedMap, StateMap, TimelineMap
+from cluster.values import valueclass
 
 UNASSIGNED_DIRECTORY = uuid.UUID(int=0)
 """DirectoryId.UNASSIGNED: the broker has not told which of its directories holds the replica."""
@@ -47,7 +47,7 @@ class ConfigResource(NamedTuple):
     name: str
 
 
-@dataclass(frozen=True, slots=True)
+@valueclass
 class TopicImage:
     """A topic; its partitions are 0 to `partition_count` - 1."""
 
@@ -56,7 +56,7 @@ class TopicImage:
     partition_count: int = 0
 
 
-@dataclass(frozen=True, slots=True)
+@valueclass
 class PartitionRegistration:
     """The state of a partition. `leader` is -1 when there is none."""
 
@@ -97,7 +97,7 @@ def partition_marks(partition: PartitionRegistration) -> tuple[int | str, ...]:
     return holders
 
 
-@dataclass(frozen=True, slots=True)
+@valueclass
 class BrokerRegistration:
     """A registered broker."""
 
@@ -121,7 +121,7 @@ NEXT_PRODUCER_ID = "next"
 """The only key of `producer_ids`."""
 
 
-@dataclass(frozen=True, slots=True)
+@valueclass
 class MetadataState:
     """All maps. `topic_names`, `similar_names` and `config_names` are indexes of the others."""
 

@@ -79,13 +79,15 @@ class MapDelta(Generic[K, V]):
 class CommittedMap(Generic[K, V]):
     """A plain map: the committed moment. It tells what changed in it, once asked to."""
 
-    __slots__ = ("_before", "_entries", "_replaced")
+    __slots__ = ("_before", "_entries", "_nothing", "_replaced")
 
     def __init__(self) -> None:
         self._entries: dict[K, V] = {}
         self._before: dict[K, V | None] | None = None
         """What keys held before they were written; None until somebody asks for changes."""
         self._replaced: dict[K, V] | None = None
+        self._nothing: MapDelta[K, V] | None = None
+        """The delta of no change, once there was one; most maps have none most of the time."""
 
     def get(self, key: K) -> V | None:
         """Return the value, or None when there is none."""
@@ -125,15 +127,23 @@ class CommittedMap(Generic[K, V]):
                 _put_or_remove(self._entries, key, value)
             self._before, self._replaced = {}, self._entries
         self._entries = other._entries
+        self._nothing = None
 
     def take_delta(self) -> MapDelta[K, V]:
         """Return what changed since the last call; the first time, all there is."""
         if self._before is None:
             delta: MapDelta[K, V] = MapDelta({}, {}, self._entries)
-        else:
+        elif self._before or self._replaced is not None:
             delta = MapDelta(self._before, self._replaced, self._entries)
+        else:
+            return self._unchanged()
         self._before, self._replaced = {}, None
         return delta
+
+    def _unchanged(self) -> MapDelta[K, V]:
+        if self._nothing is None:
+            self._nothing = MapDelta({}, None, self._entries)
+        return self._nothing
 
     def __len__(self) -> int:
         return len(self._entries)

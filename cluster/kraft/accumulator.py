@@ -17,6 +17,7 @@ from dataclasses import dataclass, field
 from cluster.kraft.config import MAX_BATCH_SIZE_BYTES, MAX_COMPLETED_BATCHES
 from cluster.kraft.types import BatchTooLargeError, BufferFullError, NotLeaderError
 from cluster.log.records import Record, encode_batch
+from cluster.values import valueclass
 
 RECORD_OVERHEAD_BYTES = 21
 """Largest framing of one record in a v2 batch: varint length, attributes, deltas and lengths."""
@@ -33,7 +34,7 @@ class _OpenBatch:
     size_bytes: int = BATCH_OVERHEAD_BYTES
 
 
-@dataclass(frozen=True, slots=True)
+@valueclass
 class CompletedBatch:
     """An encoded batch, ready for the log."""
 

@@ -346,8 +346,11 @@ class RaftClient:
         due_ms = self._poll_state(now_ms)
         if quorum.busy or self._halted:
             return
-        due_ms = min(due_ms, core.fetch_purgatory.next_deadline_ms(), self._shutdown_deadline_ms)
-        due_ms = min(due_ms, self._cleaner.poll(now_ms))
+        waiting_ms, cleaning_ms = (
+            core.fetch_purgatory.next_deadline_ms(),
+            self._cleaner.poll(now_ms),
+        )
+        due_ms = min(due_ms, waiting_ms, cleaning_ms, self._shutdown_deadline_ms)
         if due_ms < self._timer_due_ms:
             self._arm(due_ms)
 
@@ -427,7 +430,7 @@ class RaftClient:
         self._core.append_purgatory.wait(last_offset + 1, math.inf, committed)
 
     def _poll_follower(self, state: Follower, now_ms: float) -> float:
-        if self._quorum.is_voter and now_ms >= state.fetch_deadline_ms:
+        if now_ms >= state.fetch_deadline_ms and self._quorum.is_voter:
             self._core.become_prospective()
             return now_ms
         return self._outbound.fetch_from_leader(state, now_ms)

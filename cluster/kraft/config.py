@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import uuid
-from dataclasses import dataclass, field
+from dataclasses import field
 
 from cluster.kraft.messages import ReplicaKey
 from cluster.kraft.voters import DEFAULT_LISTENER, VoterSet, select_endpoint
 from cluster.log.control import VoterListener
 from cluster.ports import Endpoint
+from cluster.values import valueclass
 
 MAX_FETCH_WAIT_MS = 500
 """KafkaRaftClient.MAX_FETCH_WAIT_MS: how long a leader may park a replica's Fetch."""
@@ -20,7 +21,7 @@ MAX_COMPLETED_BATCHES = 10
 """Batches that may wait for the log before appends are refused (BatchAccumulator)."""
 
 
-@dataclass(frozen=True, slots=True)
+@valueclass
 class RaftConfig:
     """Identity, voters and time-outs of one raft client. Defaults are Apache Kafka's."""
 

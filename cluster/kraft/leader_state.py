@@ -206,11 +206,10 @@ class Leader:
         Voters' end offsets in descending order, that of the last of a majority: so many hold it.
         A voter not heard of yet counts lowest. The leader counts once, and only as a voter.
         """
-        offsets = sorted(
-            (-1 if state.end_offset is None else state.end_offset)
-            for state in self.replicas.values()
-        )
-        offsets.reverse()
+        offsets = [
+            -1 if state.end_offset is None else state.end_offset for state in self.replicas.values()
+        ]
+        offsets.sort(reverse=True)
         offset = offsets[self.voters.majority - 1]
         return None if offset < 0 else offset
 

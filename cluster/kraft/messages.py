@@ -12,12 +12,12 @@ top-level error is set into one with `top_level_error`.
 from __future__ import annotations
 
 import uuid
-from dataclasses import dataclass
 
 from cluster.errors import ErrorCode
 from cluster.kraft.voter_messages import VoterRequest, VoterResponse
 from cluster.log.types import OffsetAndEpoch
 from cluster.ports import Endpoint
+from cluster.values import valueclass
 
 NO_DIRECTORY = uuid.UUID(int=0)
 METADATA_TOPIC_ID = uuid.UUID(int=1)
@@ -28,7 +28,7 @@ MAX_EPOCH = 2**31 - 1
 """No election could follow it: an epoch is an int32 on the wire."""
 
 
-@dataclass(frozen=True, slots=True)
+@valueclass
 class VoteRequest:
     """Vote (52): a candidate, or with `pre_vote` a prospective, asks a voter."""
 
@@ -45,7 +45,7 @@ class VoteRequest:
     pre_vote: bool
 
 
-@dataclass(frozen=True, slots=True)
+@valueclass
 class VoteResponse:
     """Answer to Vote. `error` is the partition's."""
 
@@ -57,7 +57,7 @@ class VoteResponse:
     top_level_error: ErrorCode = ErrorCode.none
 
 
-@dataclass(frozen=True, slots=True)
+@valueclass
 class BeginQuorumEpochRequest:
     """BeginQuorumEpoch (53): a leader tells a voter that it leads, and where it listens."""
 
@@ -69,7 +69,7 @@ class BeginQuorumEpochRequest:
     leader_endpoint: Endpoint | None
 
 
-@dataclass(frozen=True, slots=True)
+@valueclass
 class BeginQuorumEpochResponse:
     """Answer to BeginQuorumEpoch. `error` is the partition's."""
 
@@ -80,7 +80,7 @@ class BeginQuorumEpochResponse:
     top_level_error: ErrorCode = ErrorCode.none
 
 
-@dataclass(frozen=True, slots=True)
+@valueclass
 class ReplicaKey:
     """A replica's identity: id and the directory that holds its log (KIP-853)."""
 
@@ -88,7 +88,7 @@ class ReplicaKey:
     directory_id: uuid.UUID = NO_DIRECTORY
 
 
-@dataclass(frozen=True, slots=True)
+@valueclass
 class EndQuorumEpochRequest:
     """EndQuorumEpoch (54): a resigned leader tells voters, best successor first."""
 
@@ -99,7 +99,7 @@ class EndQuorumEpochRequest:
     leader_endpoint: Endpoint | None
 
 
-@dataclass(frozen=True, slots=True)
+@valueclass
 class EndQuorumEpochResponse:
     """Answer to EndQuorumEpoch. `error` is the partition's."""
 
@@ -110,7 +110,7 @@ class EndQuorumEpochResponse:
     top_level_error: ErrorCode = ErrorCode.none
 
 
-@dataclass(frozen=True, slots=True)
+@valueclass
 class FetchRequest:
     """Fetch (1) v17+ of the metadata partition by a replica."""
 
@@ -126,7 +126,7 @@ class FetchRequest:
     """The replica's own high watermark (v18); MAX_OFFSET when it does not tell."""
 
 
-@dataclass(frozen=True, slots=True)
+@valueclass
 class FetchResponse:
     """Answer to Fetch. `error` is the partition's."""
 
@@ -145,7 +145,7 @@ class FetchResponse:
     top_level_error: ErrorCode = ErrorCode.none
 
 
-@dataclass(frozen=True, slots=True)
+@valueclass
 class FetchSnapshotRequest:
     """FetchSnapshot (59)."""
 
@@ -158,7 +158,7 @@ class FetchSnapshotRequest:
     max_bytes: int
 
 
-@dataclass(frozen=True, slots=True)
+@valueclass
 class FetchSnapshotResponse:
     """Answer to FetchSnapshot. `error` is the partition's."""
 
@@ -173,12 +173,12 @@ class FetchSnapshotResponse:
     top_level_error: ErrorCode = ErrorCode.none
 
 
-@dataclass(frozen=True, slots=True)
+@valueclass
 class DescribeQuorumRequest:
     """DescribeQuorum (55) of the metadata partition."""
 
 
-@dataclass(frozen=True, slots=True)
+@valueclass
 class ReplicaDescription:
     """What the leader knows of one replica. Timestamps are wall ms, -1 when unknown."""
 
@@ -189,7 +189,7 @@ class ReplicaDescription:
     last_caught_up_timestamp_ms: int
 
 
-@dataclass(frozen=True, slots=True)
+@valueclass
 class DescribeQuorumResponse:
     """Answer to DescribeQuorum. `error` is the partition's."""
 

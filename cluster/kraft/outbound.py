@@ -185,8 +185,10 @@ class OutboundRequests:
         for replica in leader.remote_voters():
             if replica.confirmed_read < wanted_read:
                 due_ms = now_ms
+            elif replica.last_fetch_ms > replica.begin_sent_ms:
+                due_ms = replica.last_fetch_ms + interval_ms
             else:
-                due_ms = max(replica.last_fetch_ms, replica.begin_sent_ms) + interval_ms
+                due_ms = replica.begin_sent_ms + interval_ms
             if due_ms <= now_ms:
                 if core.requests.is_ready(replica.key.id, now_ms):
                     self._send_begin(leader, replica, now_ms)
@@ -283,14 +285,16 @@ class OutboundRequests:
 
     def may_fetch(self) -> bool:
         """A voter's Fetch says that it holds all below its offset, so that must be durable."""
-        return self._core.log.durable_end_offset == self._core.log.end_offset
+        return self._core.log.is_durable
 
     def _is_log_about_to_change(self) -> bool:
         """Whether a snapshot is loaded and will replace the log: no Fetch may be in flight then."""
         core = self._core
+        if core.is_installing_snapshot:
+            return True
         state = core.quorum.state
         download = state.fetching_snapshot if isinstance(state, Follower) else None
-        return core.is_installing_snapshot or (download is not None and download.frozen)
+        return download is not None and download.frozen
 
     def _send_update_voter(
         self,

@@ -15,11 +15,11 @@ import binascii
 import json
 import uuid
 from collections.abc import Callable
-from dataclasses import dataclass
 from typing import Any
 
 from cluster.kraft.messages import NO_DIRECTORY, NO_NODE, ReplicaKey
 from cluster.ports import Disk
+from cluster.values import valueclass
 
 FILE_NAME = "quorum-state"
 
@@ -28,7 +28,7 @@ class QuorumStateError(Exception):
     """The file cannot be read as a quorum-state; the node must refuse to start."""
 
 
-@dataclass(frozen=True, slots=True)
+@valueclass
 class ElectionState:
     """What is persisted: the epoch, and in it the known leader and the own vote."""
 

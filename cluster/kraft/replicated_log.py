@@ -22,9 +22,6 @@ from cluster.log.log import Log
 from cluster.log.records import BatchHeader, parse_header, split_batches
 from cluster.log.snapshot import BOOTSTRAP_ID, CorruptSnapshotError, Snapshot
 
-CONTROL_READ_BYTES = 8 * 1024 * 1024
-"""How much of the log is read at once for its control records."""
-
 
 class Validity(Enum):
     """What a replica's position is worth to this log."""
@@ -58,11 +55,11 @@ class ReplicatedLog:
         latest = self.snapshots.latest
         self.control.load(None if latest is None else self.snapshots.read(latest))
         offset = self.start_offset if latest is None else latest.offset
-        while offset < self.end_offset:
-            batches = list(split_batches(self.read(offset, CONTROL_READ_BYTES)))
-            assert batches, f"nothing to read at {offset}, below the log end"
-            self.control.appended(batches)
-            offset = batches[-1][0].next_offset
+        self.control.appended(
+            (header, batch)
+            for header, batch in self._log.recovered_control
+            if offset < header.next_offset <= self.end_offset
+        )
 
     def _fit_snapshots(self) -> None:
         start = self._log.start_offset
@@ -95,6 +92,12 @@ class ReplicatedLog:
     def durable_end_offset(self) -> int:
         """Everything below would survive a power loss."""
         return self._log.durable_end_offset
+
+    @property
+    def is_durable(self) -> bool:
+        """Whether all that it holds would survive a power loss."""
+        log = self._log
+        return log.durable_end_offset == log.end_offset
 
     @property
     def last_fetched_epoch(self) -> int:

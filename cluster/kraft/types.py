@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
 from typing import Protocol
 
 from cluster.kraft.messages import NO_NODE
 from cluster.log.snapshot import Snapshot
+from cluster.values import valueclass
 
 
 class NotLeaderError(Exception):
@@ -26,7 +26,7 @@ class IllegalStateError(AssertionError):
     """An invariant of the protocol is broken. The node must stop, loudly."""
 
 
-@dataclass(frozen=True, slots=True)
+@valueclass
 class LeaderAndEpoch:
     """Who leads the quorum in an epoch; -1 when nobody is known to."""
 
@@ -34,7 +34,7 @@ class LeaderAndEpoch:
     epoch: int = 0
 
 
-@dataclass(frozen=True, slots=True)
+@valueclass
 class CommittedBatch:
     """A batch below the high watermark. Control batches come with no records."""
 

@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 import uuid
-from dataclasses import dataclass
 
 from cluster.errors import ErrorCode
 from cluster.log.control import VoterListener
 from cluster.ports import Endpoint
+from cluster.values import valueclass
 
 
-@dataclass(frozen=True, slots=True)
+@valueclass
 class AddVoterRequest:
     """AddRaftVoter (80): an operator, or an observer itself, asks the leader for a new voter."""
 
@@ -24,7 +24,7 @@ class AddVoterRequest:
     """Whether the answer waits until the new set is committed; else it comes at the append."""
 
 
-@dataclass(frozen=True, slots=True)
+@valueclass
 class AddVoterResponse:
     """Answer to AddRaftVoter."""
 
@@ -32,7 +32,7 @@ class AddVoterResponse:
     message: str | None = None
 
 
-@dataclass(frozen=True, slots=True)
+@valueclass
 class RemoveVoterRequest:
     """RemoveRaftVoter (81)."""
 
@@ -41,7 +41,7 @@ class RemoveVoterRequest:
     voter_directory_id: uuid.UUID
 
 
-@dataclass(frozen=True, slots=True)
+@valueclass
 class RemoveVoterResponse:
     """Answer to RemoveRaftVoter."""
 
@@ -49,7 +49,7 @@ class RemoveVoterResponse:
     message: str | None = None
 
 
-@dataclass(frozen=True, slots=True)
+@valueclass
 class UpdateVoterRequest:
     """UpdateRaftVoter (82): a voter tells its leader where it listens and what it supports."""
 
@@ -62,7 +62,7 @@ class UpdateVoterRequest:
     max_kraft_version: int
 
 
-@dataclass(frozen=True, slots=True)
+@valueclass
 class UpdateVoterResponse:
     """Answer to UpdateRaftVoter."""
 

@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
-from dataclasses import dataclass
 
 from cluster.kraft.messages import NO_DIRECTORY, ReplicaKey
 from cluster.log import control
 from cluster.log.control import VoterListener
 from cluster.ports import Endpoint
+from cluster.values import valueclass
 
 DEFAULT_LISTENER = "CONTROLLER"
 """The name of controllers' listeners by Kafka's custom, for voters that do not tell it."""
@@ -18,7 +18,7 @@ MAX_KRAFT_VERSION = 1
 """What this node supports: static voters, and voters in the log (KIP-853)."""
 
 
-@dataclass(frozen=True, slots=True)
+@valueclass
 class Voter:
     """A voter: who it is, and its controller listener."""
 

@@ -12,7 +12,6 @@ import io
 import struct
 import uuid
 from collections.abc import Callable
-from dataclasses import dataclass
 from functools import cache
 from typing import Any
 
@@ -28,6 +27,7 @@ from kio.static.primitive import i16, i32, i64, u16
 
 from cluster.log.records import CorruptBatchError, Record
 from cluster.protocol.bounds import checked
+from cluster.values import valueclass
 
 _KEY = struct.Struct(">hh")
 _VERSION = struct.Struct(">h")
@@ -45,7 +45,7 @@ class ControlRecordType(enum.IntEnum):
     KRAFT_VOTERS = 6
 
 
-@dataclass(frozen=True, slots=True)
+@valueclass
 class LeaderChange:
     """First record of an epoch: who leads, the voters, and who of them granted the vote.
 
@@ -59,26 +59,26 @@ class LeaderChange:
     directory_ids: tuple[tuple[int, uuid.UUID], ...] = ()
 
 
-@dataclass(frozen=True, slots=True)
+@valueclass
 class SnapshotHeader:
     """First record of a snapshot; `last_contained_log_timestamp_ms` is wall time."""
 
     last_contained_log_timestamp_ms: int
 
 
-@dataclass(frozen=True, slots=True)
+@valueclass
 class SnapshotFooter:
     """Last record of a snapshot: it is complete."""
 
 
-@dataclass(frozen=True, slots=True)
+@valueclass
 class KRaftVersion:
     """The finalized `kraft.version`: 0 static voters, 1 voters in the log."""
 
     kraft_version: int
 
 
-@dataclass(frozen=True, slots=True)
+@valueclass
 class VoterListener:
     """One listener of a voter."""
 
@@ -87,7 +87,7 @@ class VoterListener:
     port: int
 
 
-@dataclass(frozen=True, slots=True)
+@valueclass
 class Voter:
     """One voter of a voter set: identity, listeners, and the kraft.version range it speaks."""
 
@@ -98,7 +98,7 @@ class Voter:
     max_kraft_version: int = 1
 
 
-@dataclass(frozen=True, slots=True)
+@valueclass
 class Voters:
     """The whole voter set, in force from the record's offset on, committed or not."""
 

@@ -11,15 +11,15 @@ entries, then a line `<epoch> <start offset>` for each.
 from __future__ import annotations
 
 from bisect import bisect_right
-from dataclasses import dataclass
 
 from cluster.log.types import OffsetAndEpoch
+from cluster.values import valueclass
 
 EPOCH_FILE = "leader-epoch-checkpoint"
 _VERSION = "0"
 
 
-@dataclass(frozen=True, slots=True, order=True)
+@valueclass(order=True)
 class EpochEntry:
     """The records of `epoch` begin at `start_offset`."""
 

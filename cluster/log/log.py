@@ -34,11 +34,12 @@ from cluster.log.segment import Segment, segment_name
 from cluster.log.tail import Tail
 from cluster.log.types import OffsetAndEpoch
 from cluster.ports import Disk
+from cluster.values import valueclass
 
 __all__ = ["CorruptLogError", "Log", "LogConfig"]
 
 
-@dataclass(frozen=True, slots=True)
+@valueclass
 class LogConfig:
     """Sizes of a log."""
 
@@ -85,6 +86,8 @@ class Log:
         self.start_offset = recovered.start_offset
         self.durable_end_offset = max(recovered.recovery_point, recovered.start_offset)
         self.truncated_bytes = recovered.truncated_bytes
+        self.recovered_control = recovered.control
+        """The control batches that were found when it was opened, oldest first, with headers."""
 
     @classmethod
     def open(

@@ -14,12 +14,14 @@ from __future__ import annotations
 
 import struct
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from functools import partial
 from typing import NamedTuple
 
 from aiokafka.errors import KafkaError
 from aiokafka.record.default_records import DefaultRecordBatch, DefaultRecordBatchBuilder
 from crc32c import crc32c
+
+from cluster.values import valueclass
 
 MAGIC = 2
 HEADER_BYTES = 61
@@ -44,7 +46,7 @@ class CorruptBatchError(Exception):
     """The bytes are not a sequence of whole, intact version 2 batches."""
 
 
-@dataclass(frozen=True, slots=True)
+@valueclass
 class Record:
     """Key and value of one record; a metadata record has no key."""
 
@@ -53,15 +55,16 @@ class Record:
 
 
 class BatchHeader(NamedTuple):
-    """The header fields of one batch, by Kafka's names.
+    """The header fields of one batch, by Kafka's names and in the order in which they lie.
 
     A tuple, as making one is what reading a log does most.
     """
 
     base_offset: int
-    size_bytes: int
-    """The whole batch, with its 12 byte prefix."""
+    length: int
+    """Of what follows the 12 byte prefix."""
     partition_leader_epoch: int
+    magic: int
     crc: int
     attributes: int
     last_offset_delta: int
@@ -71,6 +74,11 @@ class BatchHeader(NamedTuple):
     producer_epoch: int
     base_sequence: int
     record_count: int
+
+    @property
+    def size_bytes(self) -> int:
+        """The whole batch, with its prefix."""
+        return self.length + PREFIX_BYTES
 
     @property
     def last_offset(self) -> int:
@@ -86,6 +94,10 @@ class BatchHeader(NamedTuple):
     def is_control(self) -> bool:
         """Whether its records are control records (see `cluster.log.control`)."""
         return bool(self.attributes & CONTROL_BIT)
+
+
+_header_of = partial(tuple.__new__, BatchHeader)
+"""Makes a header of what was unpacked; `BatchHeader._make` would count the fields once more."""
 
 
 def encode_batch(
@@ -147,41 +159,12 @@ def parse_header(data: bytes | memoryview, position: int = 0) -> BatchHeader:
     """
     if len(data) - position < HEADER_BYTES:
         raise CorruptBatchError(f"batch at byte {position}: header is cut off")
-    (
-        base_offset,
-        length,
-        epoch,
-        magic,
-        crc,
-        attributes,
-        last_offset_delta,
-        base_timestamp_ms,
-        max_timestamp_ms,
-        producer_id,
-        producer_epoch,
-        base_sequence,
-        record_count,
-    ) = _HEADER.unpack_from(data, position)
-    if magic != MAGIC:
-        raise CorruptBatchError(f"batch at byte {position}: magic is {magic}, not {MAGIC}")
-    if length + PREFIX_BYTES < HEADER_BYTES:
-        raise CorruptBatchError(f"batch at byte {position}: length {length} is too small")
-    return BatchHeader._make(
-        (
-            base_offset,
-            length + PREFIX_BYTES,
-            epoch,
-            crc,
-            attributes,
-            last_offset_delta,
-            base_timestamp_ms,
-            max_timestamp_ms,
-            producer_id,
-            producer_epoch,
-            base_sequence,
-            record_count,
-        )
-    )
+    header = _header_of(_HEADER.unpack_from(data, position))
+    if header.magic != MAGIC:
+        raise CorruptBatchError(f"batch at byte {position}: magic is {header.magic}, not {MAGIC}")
+    if header.length + PREFIX_BYTES < HEADER_BYTES:
+        raise CorruptBatchError(f"batch at byte {position}: length {header.length} is too small")
+    return header
 
 
 def check_batch(data: bytes | memoryview, position: int = 0) -> BatchHeader:
@@ -190,7 +173,7 @@ def check_batch(data: bytes | memoryview, position: int = 0) -> BatchHeader:
     Raises CorruptBatchError. Our logs are never compacted, so the offsets of a batch are dense.
     """
     header = parse_header(data, position)
-    end = position + header.size_bytes
+    end = position + PREFIX_BYTES + header.length
     if end > len(data):
         raise CorruptBatchError(
             f"batch at byte {position}: {header.size_bytes} bytes announced, "
@@ -219,7 +202,7 @@ def iter_batches(data: bytes) -> Iterator[tuple[BatchHeader, bytes]]:
     position = 0
     while position < len(data):
         header = check_batch(data, position)
-        end = position + header.size_bytes
+        end = position + PREFIX_BYTES + header.length
         yield header, data[position:end]
         position = end
 
@@ -232,7 +215,7 @@ def split_batches(data: bytes) -> Iterator[tuple[BatchHeader, bytes]]:
     position = 0
     while position < len(data):
         header = parse_header(data, position)
-        end = position + header.size_bytes
+        end = position + PREFIX_BYTES + header.length
         if end > len(data):
             raise CorruptBatchError(f"batch at byte {position}: cut off")
         yield header, data[position:end]

@@ -16,7 +16,7 @@ before any batch of a new epoch counts as durable.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 from cluster.log.checkpoint import RECOVERY_POINT_FILE, decode_recovery_point
 from cluster.log.epoch_cache import EPOCH_FILE, EpochEntry, LeaderEpochCache
@@ -58,6 +58,8 @@ class Recovered:
     epoch_file: bytes
     """Content found, empty without one."""
     truncated_bytes: int = 0
+    control: list[tuple[BatchHeader, bytes]] = field(default_factory=list)
+    """The control batches, oldest first: who is to act by them need not read the log again."""
 
 
 def recover(disk: Disk, directory: str) -> Recovered:
@@ -109,6 +111,8 @@ def _scan(disk: Disk, segment: Segment, found: Recovered, *, is_last: bool) -> N
             found.truncated_bytes = window.size_bytes - position
             return
         segment.add(header.base_offset, header.size_bytes)
+        if header.is_control:
+            found.control.append((header, window.bytes_at(position, header.size_bytes)))
         found.epochs.assign(header.partition_leader_epoch, header.base_offset)
         found.end_offset = header.next_offset
 
@@ -218,6 +222,10 @@ class _Window:
             return check_batch(self._data, position - self._start)
         except CorruptBatchError as error:
             raise CorruptBatchError(str(error).partition(": ")[2]) from None
+
+    def bytes_at(self, position: int, size_bytes: int) -> bytes:
+        """Return the bytes of the batch that was verified last."""
+        return self._data[position - self._start : position - self._start + size_bytes]
 
     def rest(self, position: int) -> bytes:
         """Read everything from `position` on."""

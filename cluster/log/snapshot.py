@@ -19,7 +19,6 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
 
 from cluster.log.control import (
     ControlMessage,
@@ -38,6 +37,7 @@ from cluster.log.records import (
 )
 from cluster.log.recovery import CorruptLogError
 from cluster.log.types import OffsetAndEpoch
+from cluster.values import valueclass
 
 BOOTSTRAP_ID = OffsetAndEpoch(0, 0)
 SUFFIX = ".checkpoint"
@@ -92,7 +92,7 @@ class SnapshotEncoder:
         return encode_batch(base_offset, self._epoch, records, self._timestamp_ms, control=control)
 
 
-@dataclass(frozen=True, slots=True)
+@valueclass
 class Snapshot:
     """A whole snapshot, verified."""
 

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from cluster.values import valueclass
 
 
-@dataclass(frozen=True, slots=True, order=True)
+@valueclass(order=True)
 class OffsetAndEpoch:
     """An offset and the epoch it belongs to; as a log position, `offset` is exclusive."""
 

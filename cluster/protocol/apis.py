@@ -8,11 +8,12 @@ from __future__ import annotations
 
 import enum
 from collections.abc import Mapping
-from dataclasses import dataclass
 from functools import cache
 from typing import Any, Final
 
 from kio.index import load_request_schema, load_response_schema
+
+from cluster.values import valueclass
 
 
 class ApiKey(enum.IntEnum):
@@ -53,7 +54,7 @@ class ApiKey(enum.IntEnum):
     UPDATE_RAFT_VOTER = 82
 
 
-@dataclass(frozen=True, slots=True)
+@valueclass
 class VersionRange:
     """The versions of one API, both ends included."""
 

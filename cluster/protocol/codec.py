@@ -15,7 +15,6 @@ from __future__ import annotations
 import io
 import struct
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
 from functools import cache
 from typing import Any, Final
 
@@ -34,6 +33,7 @@ from cluster.protocol.apis import (
 from cluster.protocol.bounds import MalformedError, checked
 from cluster.protocol.convert import ConversionError, convert
 from cluster.protocol.raft_codec import CODECS, REQUEST_KEYS, Refused
+from cluster.values import valueclass
 
 __all__ = [
     "MalformedError",
@@ -76,7 +76,7 @@ class UnwritableError(Exception):
     """A message that the agreed version has no bytes for."""
 
 
-@dataclass(frozen=True, slots=True)
+@valueclass
 class Request:
     """A request as it arrived, and what its answer must look like."""
 

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import Final
 
+from cluster.values import valueclass
 
-@dataclass(frozen=True, slots=True)
+
+@valueclass
 class SupportedFeature:
     """The levels of a feature that this node can work with, both ends included."""
 
@@ -15,7 +16,7 @@ class SupportedFeature:
     max_level: int
 
 
-@dataclass(frozen=True, slots=True)
+@valueclass
 class FinalizedFeature:
     """The level of a feature that is in force in the cluster."""
 
@@ -23,7 +24,7 @@ class FinalizedFeature:
     level: int
 
 
-@dataclass(frozen=True, slots=True)
+@valueclass
 class Features:
     """What a node supports, and what it knows to be in force."""
 

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import Final
 
+from cluster.values import valueclass
 
-@dataclass(frozen=True, slots=True)
+
+@valueclass
 class Origin:
     """A KafkaPrincipal, and where it connects from."""
 

@@ -10,7 +10,6 @@ from __future__ import annotations
 
 import uuid
 from collections.abc import Callable
-from dataclasses import dataclass
 from typing import Any, Final, Literal
 
 from kio.index import load_payload_module
@@ -21,6 +20,7 @@ from cluster.kraft.messages import METADATA_TOPIC, NO_DIRECTORY
 from cluster.ports import Endpoint
 from cluster.protocol.apis import SERVED, ApiKey
 from cluster.protocol.convert import ConversionError
+from cluster.values import valueclass
 
 CONTROLLER_LISTENER: Final = "CONTROLLER"
 """The name under which endpoints of controllers travel, by Kafka's custom."""
@@ -34,7 +34,7 @@ class Refused(Exception):  # noqa: N818 - it carries an answer and is no error o
         self.response = response
 
 
-@dataclass(frozen=True, slots=True)
+@valueclass
 class RaftCodec:
     """How one API's flat messages become kio's of the highest version, and back.
 

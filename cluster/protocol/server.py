@@ -9,7 +9,7 @@ from __future__ import annotations
 import datetime as dt
 import re
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import Any, ClassVar, Final, Protocol, cast
 
 from cluster.errors import ErrorCode
@@ -30,6 +30,7 @@ from cluster.protocol.messages import (
     i64Timedelta,
 )
 from cluster.protocol.origin import ANONYMOUS, Origin
+from cluster.values import valueclass
 
 _SOFTWARE_NAME: Final = re.compile(r"[a-zA-Z0-9](?:[a-zA-Z0-9\-.]*[a-zA-Z0-9])?")
 _OUT_OF_PLACE: Final[Mapping[ApiKey, Any]] = {
@@ -62,7 +63,7 @@ class RequestHandler(Protocol):
         """
 
 
-@dataclass(frozen=True, slots=True)
+@valueclass
 class ListenerService:
     """One listener of a node: its name, what it serves, and who answers."""
 

@@ -4,16 +4,16 @@ from __future__ import annotations
 
 import resource
 from collections import Counter
-from dataclasses import dataclass
 from typing import Final
 
 from cluster.protocol.frames import DEFAULT_MAX_FRAME_BYTES
+from cluster.values import valueclass
 
 RESERVED_DESCRIPTORS: Final = 128
 """Descriptors that connections leave to files, outgoing connections and listeners."""
 
 
-@dataclass(frozen=True, slots=True)
+@valueclass
 class ServerLimits:
     """The bounds of a server; Kafka's defaults where it has them."""
 

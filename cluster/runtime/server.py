@@ -18,20 +18,20 @@ from __future__ import annotations
 import asyncio
 import ssl
 from collections.abc import Sequence
-from dataclasses import dataclass
 from typing import Final
 
 from cluster.protocol.server import ListenerService
 from cluster.runtime.limits import Quota, ServerLimits
 from cluster.runtime.serving import ServedConnection
 from cluster.security.authentication import Authenticator, SaslSession
+from cluster.values import valueclass
 
 __all__ = ["Binding", "ServerLimits", "TcpServer"]
 
 _SWEEPS_PER_IDLE_TIME: Final = 10
 
 
-@dataclass(frozen=True, slots=True)
+@valueclass
 class Binding:
     """A listener, the address that it is bound to, and what it asks of those who connect."""
 

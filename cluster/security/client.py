@@ -3,16 +3,16 @@
 from __future__ import annotations
 
 import ssl
-from dataclasses import dataclass
 from typing import Final
 
 from cluster.security.jaas import Credentials
 from cluster.security.mechanisms import ClientExchange, client_exchange
 from cluster.security.settings import ListenerSecurity
 from cluster.security.tls import client_context
+from cluster.values import valueclass
 
 
-@dataclass(frozen=True, slots=True)
+@valueclass
 class ClientSecurity:
     """What a connection to a listener needs."""
 

@@ -10,8 +10,10 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import field
 from typing import Final
+
+from cluster.values import valueclass
 
 USER_PREFIX: Final = "user_"
 _TOKEN: Final = re.compile(r'\s*(?:([^\s=;"]+)(?:=("(?:[^"\\]|\\.)*"|[^\s;"]+))?|(;))')
@@ -22,7 +24,7 @@ class JaasError(ValueError):
     """A JAAS line that cannot be used; the message repeats none of its values."""
 
 
-@dataclass(frozen=True, slots=True)
+@valueclass
 class Credentials:
     """A user's name and password; the password stays out of representations."""
 
@@ -30,7 +32,7 @@ class Credentials:
     password: str = field(repr=False)
 
 
-@dataclass(frozen=True, slots=True)
+@valueclass
 class JaasLine:
     """What one line says."""
 

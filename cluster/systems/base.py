@@ -8,15 +8,15 @@ the files that the system renders, and runs the command that the system names.
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
 from pathlib import PurePath
 from typing import Protocol
 
 from cluster.ports import Endpoint
 from cluster.security.client import ClientSecurity
+from cluster.values import valueclass
 
 
-@dataclass(frozen=True, slots=True)
+@valueclass
 class Placement:
     """One node's place, as the node itself sees it."""
 

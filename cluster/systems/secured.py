@@ -9,7 +9,6 @@ from __future__ import annotations
 import secrets
 import ssl
 from collections.abc import Mapping
-from dataclasses import dataclass
 from pathlib import PurePath
 from typing import Final
 
@@ -19,6 +18,7 @@ from cluster.security.jaas import Credentials
 from cluster.security.settings import MECHANISMS, PLAIN, SCRAM_SHA_512, SecurityProtocol
 from cluster.systems.authority import Authority
 from cluster.systems.base import Placement
+from cluster.values import valueclass
 
 DEFAULT_MECHANISM: Final = SCRAM_SHA_512
 KEY_STORE: Final = "keystore.pem"
@@ -32,7 +32,7 @@ class SecurityError(ValueError):
     """A plan's security settings that cannot be; one line."""
 
 
-@dataclass(frozen=True, slots=True)
+@valueclass
 class SecuritySettings:
     """What both listeners of every node ask for."""
 

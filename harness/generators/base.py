@@ -16,11 +16,11 @@ a time may be reserved ahead (`Next.at_ns`), and that state is explicit and muta
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
 from typing import Final, Literal, Protocol
 
 from checkers.history import NEMESIS as _NEMESIS
 from checkers.history import Event
+from cluster.values import valueclass
 from workloads.base import Op
 
 Worker = int | Literal["nemesis"]
@@ -37,7 +37,7 @@ def seconds(value_s: float) -> int:
     return round(value_s * NANOSECONDS)
 
 
-@dataclass(frozen=True, slots=True)
+@valueclass
 class Context:
     """The moment of a question."""
 
@@ -51,7 +51,7 @@ class Context:
     """To be called when workers that were told to wait for news should ask again."""
 
 
-@dataclass(frozen=True, slots=True)
+@valueclass
 class Next:
     """Do this, not before `at_ns`."""
 
@@ -59,7 +59,7 @@ class Next:
     at_ns: int
 
 
-@dataclass(frozen=True, slots=True)
+@valueclass
 class Wait:
     """Ask again after the next completion or wake, or at `until_ns`, whatever comes first.
 
@@ -73,7 +73,7 @@ class Wait:
         assert self.news or self.until_ns is not None, "nobody waits for ever"
 
 
-@dataclass(frozen=True, slots=True)
+@valueclass
 class Done:
     """Nothing more for this worker, ever."""
 

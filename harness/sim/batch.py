@@ -21,7 +21,7 @@ import json
 import os
 import traceback
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import asdict
 from pathlib import Path
 from types import TracebackType
 from typing import Any, Self
@@ -30,6 +30,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from checkers.verdict import Status, worst
+from cluster.values import valueclass
 from harness.sim import coverage
 from harness.sim.draw import draw
 from harness.sim.errors import BatchError
@@ -57,7 +58,7 @@ SCHEMA = pa.schema(
 )
 
 
-@dataclass(frozen=True, slots=True)
+@valueclass
 class BatchPlan:
     """What was asked for. Seeds are `first` to `last - 1`."""
 
@@ -75,7 +76,7 @@ class BatchPlan:
         return {"version": VERSION, "code": source_digest(), **told}
 
 
-@dataclass(frozen=True, slots=True)
+@valueclass
 class Chunk:
     """Seeds that run one after the other, in one task."""
 

@@ -9,13 +9,13 @@ from __future__ import annotations
 
 from collections import deque
 from collections.abc import Callable
-from dataclasses import dataclass
 from random import Random
 
 from checkers.history import Event, EventType
 from cluster.backends.base import ClientNetwork
 from cluster.backends.sim.backend import SimBackend
 from cluster.client import Client
+from cluster.values import valueclass
 from harness.generators import BackOff, EachWorker, Of, Rate, TimeLimit
 from harness.generators.base import NEMESIS, Answer, Context, Done, Next, Wait, Worker
 from harness.sim.scenario import Load, Scenario, ScriptedOp
@@ -32,7 +32,7 @@ _CERTAIN = 10**9
 """An epoch that no belief is fresher than."""
 
 
-@dataclass(frozen=True, slots=True)
+@valueclass
 class AimedOp(Op):
     """An operation that a list or a strand decided, maybe for one node."""
 

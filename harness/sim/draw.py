@@ -12,12 +12,13 @@ was drawn: a stored one replays whatever this file becomes.
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from random import Random
 from typing import Any
 
 from cluster.backends.sim.settings import SimSettings
 from cluster.systems.kraft import NODE_SETTINGS, REGISTRATION
+from cluster.values import valueclass
 from harness.sim.draw_brokers import with_brokers
 from harness.sim.draw_voters import with_snapshots, with_voters
 from harness.sim.fragments import FRAGMENTS, Draw, strand
@@ -46,7 +47,7 @@ _EVENTS_PER_S_MAX = 30_000
 """Ten times what the liveliest quorum of the swarm does."""
 
 
-@dataclass(frozen=True, slots=True)
+@valueclass
 class Steer:
     """What coverage asks for: cells (fault, role of its target, phase) that are still empty."""
 

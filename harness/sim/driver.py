@@ -8,11 +8,11 @@ name) does nothing and says so; a schedule never fails over its faults.
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
 from random import Random
 from typing import Any
 
 from checkers.history import EventType
+from cluster.values import valueclass
 from harness.recorder import Recorder
 from harness.sim.apply import apply
 from harness.sim.conditions import Cast, Outcomes, candidates, holds
@@ -27,7 +27,7 @@ Ask = Callable[[Op, str | None, str], None]
 """(operation, node to ask or None for the supposed leader, id) -> hand it to a client."""
 
 
-@dataclass(frozen=True, slots=True)
+@valueclass
 class Act:
     """One thing that was done."""
 

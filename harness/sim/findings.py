@@ -8,12 +8,13 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from checkers.verdict import CheckResult, Status
+from cluster.values import valueclass
 
 _NUMBERS = re.compile(r"\d+")
 _PLACE = re.compile(r"\b(?:n|k|t|s|w|x)[0-9a-f.:-]+\b")
 
 
-@dataclass(frozen=True, slots=True)
+@valueclass
 class Violation:
     """One property that does not hold."""
 
@@ -36,7 +37,7 @@ class Violation:
         }
 
 
-@dataclass(frozen=True, slots=True)
+@valueclass
 class SimResult:
     """How a simulated run ended."""
 

@@ -12,14 +12,14 @@ next one with the scenario's time-outs.
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
 from random import Random
 from typing import Any
 
+from cluster.values import valueclass
 from harness.sim.scenario import Condition, Step, Strand
 
 
-@dataclass(frozen=True, slots=True)
+@valueclass
 class Draw:
     """What a fragment may use."""
 

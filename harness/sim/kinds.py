@@ -38,8 +38,10 @@ datagrams, and what a proxy between two nodes does to a stream.
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import field
 from typing import Any
+
+from cluster.values import valueclass
 
 TARGETS = ("leader", "follower", "followers", "random", "minority", "majority", "all")
 """Target words; besides these `@NAME` and `node:n2`. `follower`: one of them."""
@@ -59,7 +61,7 @@ CHANGES = ("upgrade", "add", "remove")
 FILES = ("log", "quorum-state")
 
 
-@dataclass(frozen=True, slots=True)
+@valueclass
 class Option:
     """One option of a kind: its type, what it may be, and what it is unless told."""
 
@@ -70,7 +72,7 @@ class Option:
     most: float = 1e9
 
 
-@dataclass(frozen=True, slots=True)
+@valueclass
 class Kind:
     """One kind of step."""
 

@@ -10,6 +10,7 @@ import json
 import math
 import tomllib
 from collections.abc import Mapping, Sequence
+from dataclasses import fields
 from pathlib import Path
 from typing import Any, TypeVar
 
@@ -201,7 +202,7 @@ def condition(told: Any, where: str, nodes: int, names: set[str]) -> Condition:
     """Make a condition from its table. Raises ScenarioError."""
     if not isinstance(told, dict) or not told:
         raise ScenarioError(f"{where}: a condition is a table that says something")
-    known = Condition.__slots__
+    known = tuple(field.name for field in fields(Condition))
     _known(f"key of the condition of {where}", told, known)
     _check_target(f"{where}: at", told.get("at", "all"), nodes, names)
     for key in ("event", "state", "not_state", "ok", "ended"):

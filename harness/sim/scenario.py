@@ -24,17 +24,18 @@ it by a step of kind `expect`.
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import asdict, dataclass, field, fields
+from dataclasses import asdict, field, fields
 from typing import Any
 
 from cluster.backends.sim.settings import SimSettings
 from cluster.systems.kraft import NODE_SETTINGS
+from cluster.values import valueclass
 
 VERSION = 1
 Json = dict[str, Any]
 
 
-@dataclass(frozen=True, slots=True)
+@valueclass
 class ScriptedOp:
     """One operation of a client, at a time, asked of a given node or of the supposed leader."""
 
@@ -46,7 +47,7 @@ class ScriptedOp:
     node: str | None = None
 
 
-@dataclass(frozen=True, slots=True)
+@valueclass
 class Load:
     """What the clients do: a seeded stream at a rate, or (`operations`) exactly this."""
 
@@ -59,7 +60,7 @@ class Load:
     operations: tuple[ScriptedOp, ...] = ()
 
 
-@dataclass(frozen=True, slots=True)
+@valueclass
 class Condition:
     """What a step waits for or expects. All that is given must hold at one node of `at`."""
 
@@ -84,7 +85,7 @@ class Condition:
     """The operation of this id ended."""
 
 
-@dataclass(frozen=True, slots=True)
+@valueclass
 class Step:
     """One thing that a strand does; `harness.sim.kinds` lists the kinds and their options."""
 
@@ -101,7 +102,7 @@ class Step:
     options: Mapping[str, Any] = field(default_factory=dict)
 
 
-@dataclass(frozen=True, slots=True)
+@valueclass
 class Strand:
     """Steps one after the other, the first `at_ms` after the fault phase began."""
 
@@ -109,7 +110,7 @@ class Strand:
     steps: tuple[Step, ...]
 
 
-@dataclass(frozen=True, slots=True)
+@valueclass
 class Bounds:
     """How long things may take after the last heal before that is a violation of its own."""
 
@@ -119,7 +120,7 @@ class Bounds:
     """Callbacks in the whole run: more is a world that never comes to rest."""
 
 
-@dataclass(frozen=True, slots=True)
+@valueclass
 class Scenario:
     """See the module. Made by `harness.sim.parse.from_document` or `harness.sim.draw.draw`."""
 

@@ -8,10 +8,10 @@ end. Fetches, heartbeats and everything that happens all the time are left out.
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
 from typing import Any
 
 from checkers.history import NEMESIS, Event, EventType
+from cluster.values import valueclass
 from harness.sim.driver import Act
 from harness.sim.findings import Violation
 from harness.sim.runner import Played
@@ -20,7 +20,7 @@ from harness.sim.scenario import Scenario
 _LINES_MAX = 60
 
 
-@dataclass(frozen=True, slots=True)
+@valueclass
 class Line:
     """One thing that happened."""
 

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass
 from pathlib import Path
 
 import docker
@@ -13,11 +12,12 @@ from cluster.backends.base import BackendError, NodeState, ProcessIdentity
 from cluster.backends.docker import engine
 from cluster.backends.docker.engine import EngineErrors, NotFound
 from cluster.backends.processes import TRIAL, state_of
+from cluster.values import valueclass
 
 _AT_ONCE = 8
 
 
-@dataclass(frozen=True, slots=True)
+@valueclass
 class LeftThing:
     """A container or network that a run made and nobody looks after."""
 

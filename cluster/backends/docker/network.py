@@ -5,7 +5,6 @@ from __future__ import annotations
 import ipaddress
 import random
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
 from pathlib import Path
 
 import docker
@@ -13,6 +12,7 @@ from docker.types import IPAMConfig, IPAMPool
 
 from cluster.backends.base import BackendError
 from cluster.backends.docker.engine import APIError
+from cluster.values import valueclass
 
 _ROUTES = Path("/proc/net/route")
 _POOLS = ("10.96.0.0/11", "172.20.0.0/14", "192.168.128.0/17")
@@ -22,7 +22,7 @@ _TRIES = 50
 _FIRST_NODE = 10
 
 
-@dataclass(frozen=True, slots=True)
+@valueclass
 class Network:
     """As it was made."""
 

@@ -11,17 +11,17 @@ import shutil
 import subprocess
 import sys
 from collections.abc import Iterator
-from dataclasses import dataclass
 from pathlib import Path
 
 from cluster.backends.base import ProcessIdentity
+from cluster.values import valueclass
 
 FUSE_TYPE = "fuse.kraftprobe"
 _LABEL = re.compile(r"kraftprobe#([^#]+)#(\d+):([^#]+)#([^#]+)")
 _TIMEOUT_S = 10.0
 
 
-@dataclass(frozen=True, slots=True)
+@valueclass
 class Mount:
     """One mount of a run."""
 

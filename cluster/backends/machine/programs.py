@@ -7,17 +7,17 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 from pathlib import PurePath
 from typing import Any
 
 from cluster.backends.abilities import Completed, Host
 from cluster.backends.base import BackendError
+from cluster.values import valueclass
 
 _WORDS_MAX = 300
 
 
-@dataclass(frozen=True, slots=True)
+@valueclass
 class Machine:
     """A host together with the Python in it that can import this toolkit."""
 

@@ -22,7 +22,6 @@ import shutil
 import socket
 import sys
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 from pathlib import Path, PurePath
 
 from cluster.backends.abilities import Completed, Host
@@ -38,6 +37,7 @@ from cluster.backends.processes import (
     tail_of,
 )
 from cluster.backends.running import run_command, write_files
+from cluster.values import valueclass
 
 HUB_ADDRESS = "10.0.0.254"
 _PREFIX = 24
@@ -50,7 +50,7 @@ _CAP_NET_ADMIN, _CAP_SYS_ADMIN = 12, 21
 _ENTER_FOLDER = 'cd "$0" && exec "$@"'
 
 
-@dataclass(frozen=True, slots=True)
+@valueclass
 class NetnsHost:
     """One node's namespaces (`cluster.backends.abilities.Host`)."""
 

@@ -6,15 +6,16 @@ directory and is another replica: what it promised and held before, it promised 
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import field
 
 from cluster.backends.sim.hooks import TraceFields
 from cluster.kraft.messages import NO_DIRECTORY
+from cluster.values import valueclass
 
 _ANY = str(NO_DIRECTORY)
 
 
-@dataclass(frozen=True, slots=True)
+@valueclass
 class VotersInForce:
     """The newest voter set in one node's log."""
 
@@ -32,6 +33,9 @@ class VotersInForce:
 def voters_of(fields: TraceFields) -> dict[str, str]:
     """Read the voters that a trace event tells: directory by node name."""
     return {f"n{voter_id}": directory for voter_id, directory in fields["voters"].items()}
+
+
+_NOBODY = VotersInForce()
 
 
 class Electorate:
@@ -73,7 +77,7 @@ class Electorate:
 
     def members(self, name: str) -> VotersInForce:
         """The voters in force at a node."""
-        return self.in_force.get(name, VotersInForce())
+        return self.in_force.get(name, _NOBODY)
 
     def granting(self, name: str, epoch: int) -> list[str]:
         """The members of a node's voter set that voted for it."""

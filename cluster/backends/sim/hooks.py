@@ -6,10 +6,12 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
+from cluster.values import valueclass
+
 TraceFields = dict[str, Any]
 
 
-@dataclass(frozen=True, slots=True)
+@valueclass
 class TraceMatch:
     """Which trace events are meant; None matches all. JSON-able."""
 

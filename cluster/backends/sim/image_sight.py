@@ -10,7 +10,6 @@ from __future__ import annotations
 
 import uuid
 from collections.abc import Iterator
-from dataclasses import dataclass
 from typing import TypeVar
 
 from cluster.controller.state import (
@@ -23,6 +22,7 @@ from cluster.controller.state import (
     TopicImage,
 )
 from cluster.controller.timeline import CommittedMap, StateMap
+from cluster.values import valueclass
 
 K = TypeVar("K")
 V = TypeVar("V")
@@ -30,7 +30,7 @@ V = TypeVar("V")
 _HASH_MASK = 2**64 - 1
 
 
-@dataclass(frozen=True, slots=True)
+@valueclass
 class Changes:
     """What one look found that the one before it had not."""
 

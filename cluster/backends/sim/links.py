@@ -10,6 +10,7 @@ from typing import Any, Literal
 from cluster.backends.abilities import LinkShape
 from cluster.backends.sim.scheduler import Owner, Scheduler
 from cluster.backends.sim.settings import SimSettings, Span
+from cluster.values import valueclass
 
 Action = Literal["hold", "drop", "delay", "duplicate"]
 
@@ -20,7 +21,7 @@ OVERTAKEN_MS = 10.0
 """What a message takes that others are to overtake, on a link without a delay."""
 
 
-@dataclass(frozen=True, slots=True)
+@valueclass
 class MessageMatch:
     """Which messages a rule is about; None matches all. JSON-able."""
 
@@ -158,6 +159,11 @@ class LinkState:
         self.stream = random.Random(f"{seed}/link/{source}/{target}")
 
     @property
+    def misbehaves(self) -> bool:
+        """Whether it may lose raft messages or deliver them twice."""
+        return self.shape is not None or self.loss > 0 or self.duplication > 0
+
+    @property
     def loss_now(self) -> float:
         """Share of raft messages that it loses, by itself or by a fault."""
         return self.loss if self.shape is None else max(self.loss, self.shape.loss)
@@ -171,7 +177,13 @@ class LinkState:
 
     def latency(self) -> float:
         """Draw how long one message takes, in ms."""
-        return self._own_latency() + (0.0 if self.shape is None else self._travel(self.shape))
+        draw = self.stream.random
+        if self.slow_probability and draw() < self.slow_probability:
+            slow_ms = self.slow_ms
+            own_ms = self.extra_ms + slow_ms[0] + draw() * (slow_ms[1] - slow_ms[0])
+        else:
+            own_ms = self.extra_ms + self.low_ms + draw() * self.span_ms
+        return own_ms if self.shape is None else own_ms + self._travel(self.shape)
 
     def _travel(self, shape: LinkShape) -> float:
         """Draw how much longer a shaped link takes; what overtakes takes no longer."""
@@ -181,9 +193,3 @@ class LinkState:
         if not shape.jitter_ms:
             return delay_ms
         return max(0.0, delay_ms + self.stream.uniform(-shape.jitter_ms, shape.jitter_ms))
-
-    def _own_latency(self) -> float:
-        draw = self.stream.random
-        if self.slow_probability and draw() < self.slow_probability:
-            return self.extra_ms + self.slow_ms[0] + draw() * (self.slow_ms[1] - self.slow_ms[0])
-        return self.extra_ms + self.low_ms + draw() * self.span_ms

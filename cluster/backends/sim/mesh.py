@@ -235,8 +235,8 @@ class Mesh:
             if link.stream.random() < self.settings.cut_keeps:
                 link.kept.append(Transit(self.scheduler, link, message, deliver, owner))
             return
-        loss, duplication = link.loss_now, link.duplication_now
-        if (loss or duplication) and _is_raft(message):
+        if link.misbehaves and _is_raft(message):
+            loss, duplication = link.loss_now, link.duplication_now
             if loss and link.stream.random() < loss:
                 return
             if duplication and link.stream.random() < duplication:

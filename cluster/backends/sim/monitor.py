@@ -38,7 +38,6 @@ from __future__ import annotations
 
 from bisect import bisect_left
 from collections.abc import Callable
-from dataclasses import dataclass
 
 from crc32c import crc32c
 
@@ -57,6 +56,7 @@ from cluster.kraft.messages import NO_NODE
 from cluster.kraft.quorum_state_store import FILE_NAME, QuorumStateError, decode
 from cluster.log.snapshot import CorruptSnapshotError, parse_snapshot, snapshot_name
 from cluster.log.types import OffsetAndEpoch
+from cluster.values import valueclass
 
 QUORUM_STATE = f"{METADATA_DIRECTORY}/{FILE_NAME}"
 VIOLATIONS_MAX = 20
@@ -64,7 +64,7 @@ _PERSISTED = frozenset({"Unattached", "Candidate", "Follower", "Leader"})
 """States whose epoch, leader and vote are in the file before they are entered."""
 
 
-@dataclass(frozen=True, slots=True)
+@valueclass
 class Violation:
     """A property that does not hold."""
 

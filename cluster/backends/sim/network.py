@@ -14,6 +14,7 @@ from typing import Any
 
 from cluster.backends.sim.scheduler import Scheduler
 from cluster.ports import Endpoint, Failure, Random
+from cluster.values import valueclass
 
 Reply = Callable[[Any], None]
 Handler = Callable[[object, Reply], None]
@@ -108,7 +109,7 @@ class SimNetwork:
                 self.scheduler.call_later(self.latency_ms(), deliver)
 
 
-@dataclass(frozen=True, slots=True)
+@valueclass
 class NodeNetwork:
     """One incarnation's view of the network (`cluster.ports.Network`)."""
 

@@ -3,17 +3,24 @@
 A callback may have an owner, the process that it belongs to. What is due for a process that is
 stopped (SIGSTOP) waits in its backlog; what is due for one that is dead is forgotten. So nobody who
 schedules needs to wrap a callback, which would cost more than the queue itself.
+
+Most time-outs are long, of a few lengths, and cancelled before they are due. Those of one length
+are due in the order in which they were asked for: they stand in a line, and only its first is in
+the queue. The others never are when they are cancelled before it is their turn.
 """
 
 from __future__ import annotations
 
 import math
+from collections import deque
 from collections.abc import Callable
 from heapq import heappop, heappush
 from typing import Any, Protocol
 
 BUSY_EVENTS_MAX = 100_000
 """More callbacks than this without time passing are a busy loop."""
+LONG_MS = 100.0
+"""Delays from here on stand in lines."""
 
 
 class BusyLoopError(AssertionError):
@@ -34,7 +41,10 @@ class Owner(Protocol):
 
 
 class Entry(list[Any]):
-    """[due ms, sequence number, callback or None when cancelled, owner]; the first two compare."""
+    """[due ms, sequence number, callback or None when cancelled, owner, delay of its line or None].
+
+    The first two compare.
+    """
 
     __slots__ = ()
 
@@ -46,7 +56,7 @@ class Entry(list[Any]):
 class Scheduler:
     """The only thing in a simulated world that makes anything happen."""
 
-    __slots__ = ("_at_once", "_queue", "_sequence", "events", "now_ms")
+    __slots__ = ("_at_once", "_lines", "_queue", "_sequence", "events", "now_ms")
 
     def __init__(self) -> None:
         self.now_ms = 0.0
@@ -54,6 +64,8 @@ class Scheduler:
         self.events = 0
         """How many callbacks have run."""
         self._queue: list[Entry] = []
+        self._lines: dict[float, deque[Entry]] = {}
+        """By delay. The first of each is in the queue, whatever became of it."""
         self._sequence = 0
         self._at_once = 0
 
@@ -63,8 +75,17 @@ class Scheduler:
         """Run `callback` once `delay_ms` have passed, after all that is due by then already."""
         assert delay_ms >= 0, delay_ms
         self._sequence = sequence = self._sequence + 1
-        entry = Entry((self.now_ms + delay_ms, sequence, callback, owner))
-        heappush(self._queue, entry)
+        if delay_ms < LONG_MS:
+            entry = Entry((self.now_ms + delay_ms, sequence, callback, owner, None))
+            heappush(self._queue, entry)
+            return entry
+        entry = Entry((self.now_ms + delay_ms, sequence, callback, owner, delay_ms))
+        line = self._lines.get(delay_ms)
+        if line is None:
+            self._lines[delay_ms] = deque((entry,))
+            heappush(self._queue, entry)
+        else:
+            line.append(entry)
         return entry
 
     def call_at(
@@ -72,16 +93,29 @@ class Scheduler:
     ) -> Entry:
         """Run `callback` at a moment, which is now when it lies in the past."""
         self._sequence = sequence = self._sequence + 1
-        entry = Entry((max(due_ms, self.now_ms), sequence, callback, owner))
+        entry = Entry((max(due_ms, self.now_ms), sequence, callback, owner, None))
         heappush(self._queue, entry)
         return entry
+
+    def _advance(self, delay_ms: float) -> None:
+        """Queue the next of a line whose first has left the queue."""
+        line = self._lines[delay_ms]
+        line.popleft()
+        while line and line[0][2] is None:
+            line.popleft()
+        if line:
+            heappush(self._queue, line[0])
+        else:
+            del self._lines[delay_ms]
 
     @property
     def next_due_ms(self) -> float | None:
         """When the next callback is due; None when there is none."""
         queue = self._queue
         while queue and queue[0][2] is None:
-            heappop(queue)
+            delay_ms = heappop(queue)[4]
+            if delay_ms is not None:
+                self._advance(delay_ms)
         return queue[0][0] if queue else None
 
     def step(self, end_ms: float = math.inf) -> bool:
@@ -92,7 +126,9 @@ class Scheduler:
         """
         queue = self._queue
         while queue and queue[0][0] <= end_ms:
-            due_ms, _, callback, owner = heappop(queue)
+            due_ms, _, callback, owner, delay_ms = heappop(queue)
+            if delay_ms is not None:
+                self._advance(delay_ms)
             if callback is None:
                 continue
             if owner is not None and not owner.runs:

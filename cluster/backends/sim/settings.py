@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import asdict, dataclass, fields
+from dataclasses import asdict, fields
 from typing import Any
 
 from cluster.names import unknown
+from cluster.values import valueclass
 
 Span = tuple[float, float]
 """(least, most), drawn uniformly."""
@@ -16,7 +17,7 @@ class SimSettingError(ValueError):
     """A simulation setting that does not exist or cannot be; one line."""
 
 
-@dataclass(frozen=True, slots=True)
+@valueclass
 class SimSettings:
     """Latencies in milliseconds, probabilities in [0, 1]."""
 

@@ -12,7 +12,6 @@ from __future__ import annotations
 import random
 import sys
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
 from pathlib import Path, PurePath
 from typing import Literal
 
@@ -34,6 +33,7 @@ from cluster.controller.records import remember_records
 from cluster.ports import Endpoint
 from cluster.systems.base import Placement
 from cluster.systems.kraft import KraftSystem
+from cluster.values import valueclass
 
 ListenerName = Literal["CONTROLLER", "CLIENT"]
 
@@ -51,7 +51,7 @@ TraceLine = tuple[int, int, str, TraceFields]
 """(the node's monotonic ns, incarnation, event, fields), as in trace.jsonl."""
 
 
-@dataclass(frozen=True, slots=True)
+@valueclass
 class NodeEvidence:
     """What one node leaves behind, undecoded."""
 

@@ -33,18 +33,19 @@ import getpass
 import json
 import tomllib
 from collections.abc import Mapping
-from dataclasses import asdict, dataclass, fields
+from dataclasses import asdict, fields
 from pathlib import Path, PurePosixPath
 from typing import Any
 
 from cluster.backends.terms import BackendError
 from cluster.names import unknown
+from cluster.values import valueclass
 
 _FILE_BYTES_MAX = 1_000_000
 _TOP = ("known_hosts", "accept_new_host_keys", "reconnect_s", "grace_s", "defaults", "hosts")
 
 
-@dataclass(frozen=True, slots=True)
+@valueclass
 class HostEntry:
     """One host; see the module for its fields."""
 
@@ -67,7 +68,7 @@ class HostEntry:
         return f"{self.user}@{self.address}:{self.port}"
 
 
-@dataclass(frozen=True, slots=True)
+@valueclass
 class Inventory:
     """All hosts, in the order of nodes."""
 

@@ -7,18 +7,18 @@ do not want to wait, and for hosts whose agent died, too.
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass
 from pathlib import Path
 
 from cluster.backends.base import BackendError, NodeState
 from cluster.backends.processes import read_recorded, state_of
 from cluster.backends.ssh.inventory import HostEntry, Inventory
+from cluster.values import valueclass
 
 HOSTS_FILE = "hosts.json"
 """In the folder of a run that has something on hosts: its inventory."""
 
 
-@dataclass(frozen=True, slots=True)
+@valueclass
 class AbandonedHost:
     """A host on which a run may have left something."""
 

@@ -22,7 +22,7 @@ import signal
 import socket
 import threading
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from pathlib import Path, PurePath, PurePosixPath
 from typing import Any
 
@@ -39,6 +39,7 @@ from cluster.backends.ssh.inventory import HostEntry, Inventory
 from cluster.backends.ssh.leftovers import HOSTS_FILE
 from cluster.backends.ssh.session import Session
 from cluster.backends.ssh.setup import PREFLIGHT, UNPACK, agent_program, check_host
+from cluster.values import valueclass
 
 INTERPRETER = "kraftprobe-python"
 CLOCK_LIBRARY = PurePosixPath("libfaketime.so.1")
@@ -50,7 +51,7 @@ _TAIL_BYTES = 4096
 _ASK_S = 30.0
 
 
-@dataclass(frozen=True, slots=True)
+@valueclass
 class SshHost:
     """One host (`cluster.backends.abilities.Host`)."""
 

@@ -28,13 +28,14 @@ import paramiko
 from cluster.backends.ssh.connection import NotConnectedError, connect, open_channel
 from cluster.backends.ssh.inventory import HostEntry, Inventory
 from cluster.backends.terms import BackendError
+from cluster.values import valueclass
 
 _PAUSE_S = 0.1
 _PAUSE_MAX_S = 2.0
 _LENGTHS = struct.Struct(">II")
 
 
-@dataclass(frozen=True, slots=True)
+@valueclass
 class Answer:
     """What the agent says to a request."""
 

@@ -11,7 +11,6 @@ description of Kafka 4.3.1, not from the schema itself.
 from __future__ import annotations
 
 import uuid
-from dataclasses import dataclass
 from typing import Annotated, ClassVar
 
 from cluster.controller.records.schema import Message, MetadataRecord, Since, Struct
@@ -30,9 +29,10 @@ from cluster.controller.records.wire import (
     Array,
     Tagged,
 )
+from cluster.values import valueclass
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@valueclass(kw_only=True)
 class RecordEndpoint(Message):
     """A listener of a broker (BrokerEndpoint) or a controller (ControllerEndpoint)."""
 
@@ -42,7 +42,7 @@ class RecordEndpoint(Message):
     security_protocol: Annotated[int, INT16] = 0
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@valueclass(kw_only=True)
 class RecordFeature(Message):
     """A range of levels that a node supports of a feature."""
 
@@ -55,7 +55,7 @@ ENDPOINTS = Array(Struct(RecordEndpoint))
 FEATURES = Array(Struct(RecordFeature))
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@valueclass(kw_only=True)
 class RegisterBrokerRecord(MetadataRecord):
     """A broker registered, with a new epoch."""
 
@@ -77,7 +77,7 @@ class RegisterBrokerRecord(MetadataRecord):
     ] = None
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@valueclass(kw_only=True)
 class UnregisterBrokerRecord(MetadataRecord):
     """A broker was taken out of the cluster."""
 
@@ -87,7 +87,7 @@ class UnregisterBrokerRecord(MetadataRecord):
     broker_epoch: Annotated[int, INT64]
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@valueclass(kw_only=True)
 class FenceBrokerRecord(MetadataRecord):
     """A broker was fenced (superseded by BrokerRegistrationChangeRecord)."""
 
@@ -97,7 +97,7 @@ class FenceBrokerRecord(MetadataRecord):
     epoch: Annotated[int, INT64]
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@valueclass(kw_only=True)
 class UnfenceBrokerRecord(MetadataRecord):
     """A broker was unfenced (superseded by BrokerRegistrationChangeRecord)."""
 
@@ -107,7 +107,7 @@ class UnfenceBrokerRecord(MetadataRecord):
     epoch: Annotated[int, INT64]
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@valueclass(kw_only=True)
 class BrokerRegistrationChangeRecord(MetadataRecord):
     """A part of a registration changed.
 
@@ -128,7 +128,7 @@ class BrokerRegistrationChangeRecord(MetadataRecord):
     ] = None
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@valueclass(kw_only=True)
 class RegisterControllerRecord(MetadataRecord):
     """A controller told its listeners and features (KIP-919)."""
 

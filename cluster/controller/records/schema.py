@@ -12,7 +12,6 @@ be lost.
 from __future__ import annotations
 
 import dataclasses
-from dataclasses import dataclass
 from typing import Any, ClassVar, TypeVar, get_type_hints
 
 from cluster.controller.records.wire import (
@@ -23,6 +22,7 @@ from cluster.controller.records.wire import (
     read_tags,
     write_uvarint,
 )
+from cluster.values import valueclass
 
 __all__ = ["Message", "MetadataRecord", "MetadataRecordError", "Since", "Struct"]
 
@@ -30,14 +30,14 @@ M = TypeVar("M", bound="Message")
 UNTAGGED = -1
 
 
-@dataclass(frozen=True, slots=True)
+@valueclass
 class Since:
     """The first version of a record that has the field."""
 
     version: int
 
 
-@dataclass(frozen=True, slots=True)
+@valueclass
 class Field:
     """One row of a field table."""
 
@@ -77,7 +77,7 @@ def field_table(message_type: type[Message]) -> tuple[Field, ...]:
     return tuple(rows)
 
 
-@dataclass(frozen=True, slots=True)
+@valueclass
 class Layout:
     """The fields of one version: in the plain part, in the tag section (ascending), absent."""
 

@@ -7,14 +7,15 @@ two keys that took its place, in a fork that follows trunk.
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import field
 from typing import Annotated, ClassVar
 
 from cluster.controller.records.schema import MetadataRecord
 from cluster.controller.records.wire import BYTES, INT8, INT32, STRING
+from cluster.values import valueclass
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@valueclass(kw_only=True)
 class UserScramCredentialRecord(MetadataRecord):
     """What a server keeps of a user's password for one mechanism; it replaces what was there."""
 
@@ -29,7 +30,7 @@ class UserScramCredentialRecord(MetadataRecord):
     iterations: Annotated[int, INT32]
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@valueclass(kw_only=True)
 class RemoveUserScramCredentialRecord(MetadataRecord):
     """A user has no credential for this mechanism any more."""
 

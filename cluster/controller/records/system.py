@@ -6,7 +6,6 @@ bytes of FeatureLevelRecord were compared with a log that a released Kafka wrote
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import Annotated, ClassVar
 
 from cluster.controller.records.schema import MetadataRecord
@@ -18,9 +17,10 @@ from cluster.controller.records.wire import (
     STRING,
     Tagged,
 )
+from cluster.values import valueclass
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@valueclass(kw_only=True)
 class FeatureLevelRecord(MetadataRecord):
     """The finalized level of a feature; 0 means that it is not supported.
 
@@ -33,7 +33,7 @@ class FeatureLevelRecord(MetadataRecord):
     feature_level: Annotated[int, INT16]
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@valueclass(kw_only=True)
 class ProducerIdsRecord(MetadataRecord):
     """A block of producer ids was given to a broker; the next begins at `next_producer_id`."""
 
@@ -44,14 +44,14 @@ class ProducerIdsRecord(MetadataRecord):
     next_producer_id: Annotated[int, INT64]
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@valueclass(kw_only=True)
 class NoOpRecord(MetadataRecord):
     """Nothing; keeps the log moving while the cluster is idle (KIP-835)."""
 
     api_key: ClassVar[int] = 20
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@valueclass(kw_only=True)
 class BeginTransactionRecord(MetadataRecord):
     """A metadata transaction begins (KIP-868)."""
 
@@ -60,14 +60,14 @@ class BeginTransactionRecord(MetadataRecord):
     name: Annotated[str | None, NULLABLE_STRING, Tagged(0)] = None
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@valueclass(kw_only=True)
 class EndTransactionRecord(MetadataRecord):
     """The metadata transaction takes effect."""
 
     api_key: ClassVar[int] = 24
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@valueclass(kw_only=True)
 class AbortTransactionRecord(MetadataRecord):
     """The metadata transaction never happened."""
 

@@ -11,7 +11,6 @@ Kafka wrote (tests/controller/test_record_vectors.py). ClearElrRecord was read t
 from __future__ import annotations
 
 import uuid
-from dataclasses import dataclass
 from typing import Annotated, ClassVar
 
 from cluster.controller.records.schema import MetadataRecord, Since
@@ -27,13 +26,14 @@ from cluster.controller.records.wire import (
     UUIDS,
     Tagged,
 )
+from cluster.values import valueclass
 
 NO_LEADER = -1
 NO_LEADER_CHANGE = -2
 NO_RECOVERY_STATE_CHANGE = -1
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@valueclass(kw_only=True)
 class TopicRecord(MetadataRecord):
     """A topic was created; its partitions follow in the same batch."""
 
@@ -43,7 +43,7 @@ class TopicRecord(MetadataRecord):
     topic_id: Annotated[uuid.UUID, UUID]
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@valueclass(kw_only=True)
 class PartitionRecord(MetadataRecord):
     """The whole state of a partition. `directories` follows the order of `replicas`."""
 
@@ -67,7 +67,7 @@ class PartitionRecord(MetadataRecord):
     last_known_elr: Annotated[tuple[int, ...] | None, NULLABLE_INT32S, Since(2), Tagged(2)] = None
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@valueclass(kw_only=True)
 class ConfigRecord(MetadataRecord):
     """A configuration was set, or with a null value deleted."""
 
@@ -79,7 +79,7 @@ class ConfigRecord(MetadataRecord):
     value: Annotated[str | None, NULLABLE_STRING]
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@valueclass(kw_only=True)
 class PartitionChangeRecord(MetadataRecord):
     """What changed of a partition. None, or -2 for the leader, means no change."""
 
@@ -101,7 +101,7 @@ class PartitionChangeRecord(MetadataRecord):
     last_known_elr: Annotated[tuple[int, ...] | None, NULLABLE_INT32S, Since(2), Tagged(7)] = None
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@valueclass(kw_only=True)
 class RemoveTopicRecord(MetadataRecord):
     """A topic was deleted, with its partitions and its configurations."""
 
@@ -110,7 +110,7 @@ class RemoveTopicRecord(MetadataRecord):
     topic_id: Annotated[uuid.UUID, UUID]
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@valueclass(kw_only=True)
 class ClearElrRecord(MetadataRecord):
     """Eligible leader replicas were cleared: of one topic, or of all when the name is empty."""
 

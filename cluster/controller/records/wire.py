@@ -9,8 +9,9 @@ from __future__ import annotations
 import struct
 import uuid
 from collections.abc import Mapping
-from dataclasses import dataclass
 from typing import Any, Protocol
+
+from cluster.values import valueclass
 
 UVARINT_BYTES_MAX = 5
 """Kafka's unsigned varints hold 32 bits."""
@@ -259,7 +260,7 @@ NULLABLE_INT32S = Nullable(INT32S)
 NULLABLE_UUIDS = Nullable(UUIDS)
 
 
-@dataclass(frozen=True, slots=True)
+@valueclass
 class Tagged:
     """A field that is written, when it is not its default, in the tag section of its message."""
 

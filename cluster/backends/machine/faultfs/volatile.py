@@ -23,6 +23,8 @@ import os
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 
+from cluster.values import valueclass
+
 OWN_PREFIX = ".kraftprobe-"
 """Files of the toolkit's own in the root: for measuring."""
 
@@ -38,7 +40,7 @@ class _Undo:
     order: int
 
 
-@dataclass(frozen=True, slots=True)
+@valueclass
 class Lost:
     """What a power loss took."""
 

@@ -1,0 +1,47 @@
+"""Values do not change: mypy proves it, so it must see every form of the decorator."""
+
+import dataclasses
+
+from mypy import api
+
+from cluster.values import valueclass
+
+PROGRAM = """
+from cluster.values import valueclass
+
+@valueclass
+class Plain:
+    x: int
+
+@valueclass(kw_only=True, order=True)
+class Told:
+    x: int = 0
+    y: int
+
+plain, told = Plain(1), Told(y=2)
+assert told < Told(y=3)
+"""
+
+
+@valueclass(order=True)
+class Pair:
+    x: int
+    y: int = 2
+
+
+def test_a_value_has_slots_equality_order_and_a_hash():
+    assert Pair(1) == Pair(1, 2)
+    assert Pair(1) < Pair(1, 3)
+    assert {Pair(1): "found"}[Pair(1, 2)] == "found"
+    assert dataclasses.replace(Pair(1), y=5) == Pair(1, 5)
+    assert not hasattr(Pair(1), "__dict__")
+
+
+def test_mypy_refuses_to_change_a_value(tmp_path):
+    file = tmp_path / "program.py"
+    file.write_text(PROGRAM + "plain.x = 2\ntold.y = 3\nPlain()\n")
+    command = ["--strict", "--cache-dir", str(tmp_path / "cache"), str(file)]
+    errors = [line.lower() for line in api.run(command)[0].splitlines()[:-1]]
+    assert len(errors) == 3, errors
+    assert all("read-only" in error for error in errors[:2]), errors
+    assert "missing" in errors[2], errors
