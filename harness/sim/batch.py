@@ -22,6 +22,7 @@ import os
 import traceback
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import asdict
+from functools import cache
 from pathlib import Path
 from types import TracebackType
 from typing import Any, Self
@@ -84,6 +85,8 @@ class Chunk:
     plan: BatchPlan
     folder: str
     covered: Mapping[str, int]
+    code: str
+    """Digest of the sources that the batch runs with."""
 
     @property
     def name(self) -> str:
@@ -247,7 +250,9 @@ class Batch:
             if left:
                 covered = self._covered_before(first)
                 yield [
-                    Chunk(tuple(left[i : i + CHUNK]), self.plan, str(self.folder), covered)
+                    Chunk(
+                        tuple(left[i : i + CHUNK]), self.plan, str(self.folder), covered, self._code
+                    )
                     for i in range(0, len(left), CHUNK)
                 ]
 
@@ -365,18 +370,34 @@ def run_plainly(batch: Batch, told: Callable[[Row], None]) -> None:
 def run_on_spark(batch: Batch, spark: Any, told: Callable[[Row], None]) -> None:
     """Run everything that is left, chunks as tasks.
 
-    Tasks write their results themselves: `batch.folder` must be one that all workers see.
+    Tasks write their results themselves: `batch.folder` must be one that all workers see. Raises
+    BatchError when a worker has other code; what the others ran is kept.
     """
     for wave in batch.waves():
-        tasks = spark.sparkContext.parallelize(wave, len(wave)).map(_brief_chunk)
-        for rows in tasks.collect():
-            batch.add(rows)
-            for row in rows:
+        tasks = spark.sparkContext.parallelize(wave, len(wave)).map(_run_task)
+        others: set[str] = set()
+        for found in tasks.collect():
+            if isinstance(found, str):
+                others.add(found)
+                continue
+            batch.add(found)
+            for row in found:
                 told(row)
+        if others:
+            raise BatchError(
+                f"workers of Spark have other code ({', '.join(sorted(others))}) than this "
+                f"({wave[0].code}): install the same Kraftprobe on all of them"
+            )
         if batch.plan.stop_at_first and batch.failures:
             return
 
 
-def _brief_chunk(chunk: Chunk) -> list[Row]:
-    """Run a chunk in a worker; SIGINT of the user's terminal is the driver's business."""
-    return run_chunk(chunk)
+def _run_task(chunk: Chunk) -> list[Row] | str:
+    """Run a chunk in a worker; its digest where the worker has other code than the batch."""
+    own = _own_digest()
+    return run_chunk(chunk) if own == chunk.code else own
+
+
+@cache
+def _own_digest() -> str:
+    return source_digest()

@@ -100,6 +100,15 @@ def test_seeds_of_two_states_of_the_code_do_not_go_together(tmp_path):
     assert len(stored(tmp_path)) == 1
 
 
+def test_a_worker_with_other_code_runs_nothing(tmp_path, monkeypatch):
+    monkeypatch.setattr("harness.sim.batch.source_digest", lambda: "of-other-code")
+    with Batch(tmp_path, BatchPlan(0, 3)) as batch, Spark("local[1]") as handle:
+        with pytest.raises(BatchError, match=rf"have other code \({source_digest()}\)"):
+            run_on_spark(batch, handle.spark, lambda row: None)
+        assert batch.rows == {}
+    assert list((tmp_path / "results").iterdir()) == []
+
+
 def test_every_source_counts(tmp_path, monkeypatch):
     before = source_digest()
     assert source_digest() == before
