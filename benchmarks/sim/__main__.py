@@ -1,4 +1,8 @@
-"""`python -m benchmarks.sim`: how many simulated seconds a CPU second buys, and how that grows."""
+"""`python -m benchmarks.sim`: how many simulated seconds a CPU second buys, and how that grows.
+
+Machines differ, and one differs from hour to hour. `x empty` does not: it is what an event costs in
+events that do nothing, of the same queue in the same run.
+"""
 
 from __future__ import annotations
 
@@ -6,11 +10,13 @@ import argparse
 import gc
 import statistics
 import sys
+import time
 from collections.abc import Iterator
 from dataclasses import replace
 
 from benchmarks.sim.profile import print_profile
 from benchmarks.sim.scenario import Load, Measured, simulate
+from cluster.backends.sim.scheduler import Scheduler
 
 NODES = (3, 5, 7)
 RATES_PER_S = (10, 50, 150, 500)
@@ -32,6 +38,29 @@ def cases() -> Iterator[tuple[str, Load]]:
                 f"  {rate} op/s of {clients} clients",
                 replace(reference, rate_per_s=float(rate), clients=clients),
             )
+
+
+EMPTY_EVENTS = 200_000
+EMPTY_WAITING = 500
+"""As many callbacks as wait in the queue of the reference scenario."""
+
+
+def empty_event_us() -> float:
+    """CPU time of one event that does nothing but schedule the next, in µs; median of five runs."""
+    times = []
+    for _ in range(5):
+        scheduler = Scheduler()
+
+        def again() -> None:
+            scheduler.call_later(1.0, again)  # noqa: B023  (run within this turn)
+
+        for number in range(EMPTY_WAITING):
+            scheduler.call_later(number / EMPTY_WAITING, again)
+        began = time.process_time()
+        for _ in range(EMPTY_EVENTS):
+            scheduler.step()
+        times.append(time.process_time() - began)
+    return 1e6 * statistics.median(times) / EMPTY_EVENTS
 
 
 def middle(runs: list[Measured]) -> tuple[float, float, float, float]:
@@ -56,13 +85,16 @@ def main() -> None:
         return
     simulate(Load(duration_s=20), 0)  # imports, caches
     print(f"Python {sys.version.split()[0]}; medians of {arguments.runs} seeds")
-    print(f"{'case':<58}{'sim s/CPU s':>12}{'events/s':>11}{'us/event':>10}{'ok op/s':>9}")
+    columns = ("sim s/CPU s", "events/s", "us/event", "x empty", "ok op/s")
+    print(f"{'case':<58}{''.join(f'{name:>12}' for name in columns)}")
     for name, case in cases():
         load = replace(case, duration_s=arguments.seconds)
+        empty_us = empty_event_us()
         runs = [simulate(load, seed) for seed in range(1, arguments.runs + 1)]
         speed, events_per_s, us, operations = middle(runs)
         print(
-            f"{name:<58}{speed:>12.1f}{events_per_s:>11.0f}{us:>10.1f}{operations:>9.1f}",
+            f"{name:<58}{speed:>12.1f}{events_per_s:>12.0f}{us:>12.1f}{us / empty_us:>12.1f}"
+            f"{operations:>12.1f}",
             flush=True,
         )
 
