@@ -28,6 +28,8 @@ _CODE_TIMEOUT_S = 5.0
 _CODE_POLL_S = 0.01
 _KILL_TIMEOUT_S = 2.0
 _SIGNALLED = 128
+_EXECUTE_TIMEOUT_S = 10.0
+_EXECUTE_POLL_S = 0.001
 _LOST = -signal.SIGKILL
 
 
@@ -135,6 +137,20 @@ def inner_pid(pid: int) -> int | None:
         lines = (_PROC / str(pid) / "status").read_text().splitlines()
         return int(next(line for line in lines if line.startswith("NSpid:")).split()[-1])
     return None
+
+
+def wait_executed(pid: int) -> None:
+    """Wait until it is the program that was asked for, no longer the engine's that becomes it.
+
+    The engine answers before. A signal would meet several threads of runc in the midst of what
+    they do instead of the program.
+    """
+    deadline = time.monotonic() + _EXECUTE_TIMEOUT_S
+    with contextlib.suppress(OSError):  # gone
+        while (_PROC / str(pid) / "comm").read_text().startswith("runc:["):
+            if time.monotonic() > deadline:
+                return
+            time.sleep(_EXECUTE_POLL_S)
 
 
 def _handle(identity: ProcessIdentity | None) -> int:

@@ -38,7 +38,7 @@ from cluster.backends.docker.engine import EngineErrors, in_thread
 from cluster.backends.docker.image import Say, ensure_image
 from cluster.backends.docker.leftovers import remove_run
 from cluster.backends.docker.network import Network, make_network
-from cluster.backends.docker.process import ExecProcess, inner_pid
+from cluster.backends.docker.process import ExecProcess, inner_pid, wait_executed
 from cluster.backends.hosts import NODE_OUTPUT, HostPorts, plain_connect
 from cluster.backends.processes import labels, own_identity
 from cluster.backends.running import write_files
@@ -279,7 +279,9 @@ class DockerProvider:
         )
         exec_id = str(created["Id"])
         api.exec_start(exec_id, detach=True)
-        return exec_id, int(api.exec_inspect(exec_id)["Pid"] or 0)
+        pid = int(api.exec_inspect(exec_id)["Pid"] or 0)
+        wait_executed(pid)
+        return exec_id, pid
 
     async def _seen(self, host: DockerHost) -> None:
         """Make sure that the container's processes can be watched from here."""

@@ -1,0 +1,37 @@
+"""The engine answers before an exec's program runs: until then the process is runc."""
+
+import threading
+
+from cluster.backends.docker import process
+
+
+def test_a_start_is_told_once_the_program_runs(tmp_path, monkeypatch):
+    monkeypatch.setattr(process, "_PROC", tmp_path)
+    comm = tmp_path / "7" / "comm"
+    comm.parent.mkdir()
+    comm.write_text("runc:[2:INIT]\n")
+    told = threading.Event()
+
+    def wait():
+        process.wait_executed(7)
+        told.set()
+
+    waiting = threading.Thread(target=wait)
+    waiting.start()
+    assert not told.wait(0.1)
+    comm.write_text("sh\n")
+    waiting.join(10)
+    assert told.is_set()
+
+
+def test_who_is_gone_is_not_waited_for(tmp_path, monkeypatch):
+    monkeypatch.setattr(process, "_PROC", tmp_path)
+    process.wait_executed(7)
+
+
+def test_a_start_that_never_ends_is_given_up(tmp_path, monkeypatch):
+    monkeypatch.setattr(process, "_PROC", tmp_path)
+    monkeypatch.setattr(process, "_EXECUTE_TIMEOUT_S", 0.05)
+    (tmp_path / "7").mkdir()
+    (tmp_path / "7" / "comm").write_text("runc:[2:INIT]\n")
+    process.wait_executed(7)
