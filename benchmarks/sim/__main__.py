@@ -1,7 +1,7 @@
 """`python -m benchmarks.sim`: how many simulated seconds a CPU second buys, and how that grows.
 
-Machines differ, and one differs from hour to hour. `x empty` does not: it is what an event costs in
-events that do nothing, of the same queue in the same run.
+Machines differ, and one differs from minute to minute. `x empty` is what an event costs in events
+that do nothing, of the same queue and just before: where it is the same, the machine is slower.
 """
 
 from __future__ import annotations
@@ -46,7 +46,7 @@ EMPTY_WAITING = 500
 
 
 def empty_event_us() -> float:
-    """CPU time of one event that does nothing but schedule the next, in µs; median of five runs."""
+    """CPU time of one event that does nothing but schedule the next, in µs; best of five runs."""
     times = []
     for _ in range(5):
         scheduler = Scheduler()
@@ -60,7 +60,7 @@ def empty_event_us() -> float:
         for _ in range(EMPTY_EVENTS):
             scheduler.step()
         times.append(time.process_time() - began)
-    return 1e6 * statistics.median(times) / EMPTY_EVENTS
+    return 1e6 * min(times) / EMPTY_EVENTS
 
 
 def middle(runs: list[Measured]) -> tuple[float, float, float, float]:
