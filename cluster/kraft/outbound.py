@@ -185,10 +185,8 @@ class OutboundRequests:
         for replica in leader.remote_voters():
             if replica.confirmed_read < wanted_read:
                 due_ms = now_ms
-            elif replica.last_fetch_ms > replica.begin_sent_ms:
-                due_ms = replica.last_fetch_ms + interval_ms
             else:
-                due_ms = replica.begin_sent_ms + interval_ms
+                due_ms = max(replica.last_fetch_ms, replica.begin_sent_ms) + interval_ms
             if due_ms <= now_ms:
                 if core.requests.is_ready(replica.key.id, now_ms):
                     self._send_begin(leader, replica, now_ms)

@@ -173,7 +173,7 @@ def check_batch(data: bytes | memoryview, position: int = 0) -> BatchHeader:
     Raises CorruptBatchError. Our logs are never compacted, so the offsets of a batch are dense.
     """
     header = parse_header(data, position)
-    end = position + PREFIX_BYTES + header.length
+    end = position + header.size_bytes
     if end > len(data):
         raise CorruptBatchError(
             f"batch at byte {position}: {header.size_bytes} bytes announced, "
@@ -202,7 +202,7 @@ def iter_batches(data: bytes) -> Iterator[tuple[BatchHeader, bytes]]:
     position = 0
     while position < len(data):
         header = check_batch(data, position)
-        end = position + PREFIX_BYTES + header.length
+        end = position + header.size_bytes
         yield header, data[position:end]
         position = end
 
@@ -215,7 +215,7 @@ def split_batches(data: bytes) -> Iterator[tuple[BatchHeader, bytes]]:
     position = 0
     while position < len(data):
         header = parse_header(data, position)
-        end = position + PREFIX_BYTES + header.length
+        end = position + header.size_bytes
         if end > len(data):
             raise CorruptBatchError(f"batch at byte {position}: cut off")
         yield header, data[position:end]
