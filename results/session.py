@@ -4,7 +4,8 @@ The JVM is started here rather than by PySpark, for three reasons:
 
 - It gets a session (setsid) of its own, so that the Ctrl-C that a user types, and that the harness
   answers by healing the cluster, does not reach it or its Python workers.
-- Its output goes to a file instead of the user's terminal.
+- Its output goes to a file instead of the user's terminal, and what PySpark logs or prints with
+  a stack trace, as when the JVM is killed, goes nowhere: the error that is raised is what counts.
 - It gets an environment of its own; the harness starts nodes at the same time, and changing
   `os.environ` under them would be a race.
 
@@ -17,6 +18,7 @@ from __future__ import annotations
 
 import contextlib
 import fcntl
+import logging
 import os
 import re
 import shutil
@@ -27,6 +29,7 @@ import sys
 import tempfile
 import threading
 import time
+import warnings
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
@@ -96,6 +99,7 @@ class Spark:
         self._process: subprocess.Popen[bytes] | None = None
         self._gateway: Any = None
         self._session: Any = None
+        self._quiet: logging.Handler | None = None
         self._closed = False
         self._lock = threading.Lock()
         """Held while the process is made, so that `close` finds it or prevents it."""
@@ -103,6 +107,9 @@ class Spark:
     def start(self) -> SparkHandle:
         """Start the JVM and the session. Raises SparkError or JvmError with one line."""
         began = time.monotonic()
+        # Py4J logs to the root logger, and that prints as long as nobody else handles it.
+        self._quiet = logging.NullHandler()
+        logging.getLogger().addHandler(self._quiet)
         folder = self._make_folder()
         try:
             jvm = find_jvm(folder, self._jvm_choice)
@@ -129,8 +136,7 @@ class Spark:
             process, self._process = self._process, None
         session, self._session = self._session, None
         if session is not None:
-            with contextlib.suppress(Exception):
-                session.stop()
+            _stop(session)
         gateway, self._gateway = self._gateway, None
         if gateway is not None:
             with contextlib.suppress(Exception):
@@ -138,6 +144,9 @@ class Spark:
             _forget_gateway(gateway)
         if process is not None:
             _end(process)
+        quiet, self._quiet = self._quiet, None
+        if quiet is not None:
+            logging.getLogger().removeHandler(quiet)
         folder, self._folder = self._folder, None
         if folder is not None:
             shutil.rmtree(folder, ignore_errors=True)
@@ -248,6 +257,9 @@ class Spark:
                 "spark.driver.host": "127.0.0.1",
                 "spark.driver.bindAddress": "127.0.0.1",
                 "spark.driver.memory": "2g",
+                # The only executor is in the driver's process: it is not lost when nothing was
+                # heard of it, but was stopped along with the driver, or the machine slept.
+                "spark.network.timeout": "30d",
                 "spark.sql.shuffle.partitions": str(2 * (os.cpu_count() or 1)),
             }
         settings["spark.driver.extraJavaOptions"] = " ".join(java_options)
@@ -273,9 +285,14 @@ class Spark:
         with _signals_kept():
             context = SparkContext(conf=SparkConf(_jvm=self._gateway.jvm), gateway=self._gateway)
         context.pythonExec = sys.executable
+        context._accumulatorServer.handle_error = _say_nothing  # type: ignore[assignment]
         if not self._local:
             _ship_packages(context, folder)
         return SparkSession(context)
+
+
+def _say_nothing(_request: object, _client_address: object) -> None:
+    """Print no stack trace when the JVM is gone, as a socket server does by default."""
 
 
 @contextlib.contextmanager
@@ -316,6 +333,15 @@ def _ship_packages(context: Any, folder: Path) -> None:
     context.addPyFile(shutil.make_archive(str(folder / "kraftprobe-packages"), "zip", tree))
 
 
+def _stop(session: Any) -> None:
+    """Stop a session. Of a JVM that is dead, too: then the first attempt ends half way."""
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        for stop in (session.stop, session.sparkContext.stop):
+            with contextlib.suppress(Exception):
+                stop()
+
+
 def _forget_gateway(gateway: Any) -> None:
     """Let PySpark start anew in this process: it would keep the gateway of a dead JVM for ever."""
     from pyspark import SparkContext  # noqa: PLC0415
@@ -346,6 +372,19 @@ def first_line(error: BaseException) -> str:
     except Exception:  # noqa: BLE001  (some of Spark's errors cannot say what they are)
         text = ""
     return next((line.strip() for line in text.splitlines() if line.strip()), type(error).__name__)
+
+
+@contextlib.contextmanager
+def one_line_errors() -> Iterator[None]:
+    """Turn what a job of Spark raises, with its stack traces of two languages, into SparkError."""
+    # Imported where Spark is used, and only there: that takes a second. py4j has no types.
+    from py4j.protocol import Py4JError  # type: ignore[import-untyped]  # noqa: PLC0415
+    from pyspark.errors import PySparkException  # noqa: PLC0415
+
+    try:
+        yield
+    except (PySparkException, Py4JError, OSError, EOFError) as error:
+        raise SparkError(f"a Spark job died: {first_line(error)}") from error
 
 
 def _last_logged(path: Path) -> str | None:

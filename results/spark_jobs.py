@@ -7,9 +7,8 @@ result depends on the order in which groups or rows arrive, since each is sorted
 
 from __future__ import annotations
 
-import contextlib
 import json
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import asdict
 from typing import Any
 
@@ -19,7 +18,7 @@ from checkers.history import NEMESIS, pair
 from checkers.registry import CheckSpec, KeyCheck, find_check, never
 from checkers.verdict import CheckResult
 from results.model import check_from_json
-from results.session import SparkError, first_line
+from results.session import one_line_errors
 from results.tables import (
     OPERATIONS_SCHEMA,
     events_from,
@@ -41,7 +40,7 @@ def pair_in_spark(spark: Any, events: pa.Table) -> pa.Table:
     clients = events.filter(pa.compute.not_equal(events["process"], json.dumps(NEMESIS)))
     if clients.num_rows == 0:
         return OPERATIONS_SCHEMA.empty_table()
-    with _one_line_errors():
+    with one_line_errors():
         frame = spark.createDataFrame(clients)
         paired = frame.groupBy("run", "process").applyInArrow(
             _pair_group, spark_ddl(OPERATIONS_SCHEMA)
@@ -59,7 +58,7 @@ def check_keys_in_spark(
     """
     if operations.num_rows == 0:
         return [[] for _ in specs]
-    with _one_line_errors():
+    with one_line_errors():
         frame = spark.createDataFrame(operations).repartition("run", "key").cache()
         judged = []
         for spec in specs:
@@ -70,19 +69,6 @@ def check_keys_in_spark(
             judged.append([check_from_json(json.loads(text)) for text in texts])
         frame.unpersist()
     return judged
-
-
-@contextlib.contextmanager
-def _one_line_errors() -> Iterator[None]:
-    """Turn what Spark raises, with its stack traces of two languages, into one line."""
-    # Imported where Spark is used, and only there: that takes a second. py4j has no types.
-    from py4j.protocol import Py4JError  # type: ignore[import-untyped]  # noqa: PLC0415
-    from pyspark.errors import PySparkException  # noqa: PLC0415
-
-    try:
-        yield
-    except (PySparkException, Py4JError, OSError, EOFError) as error:
-        raise SparkError(f"a Spark job died: {first_line(error)}") from error
 
 
 def _pair_group(table: pa.Table) -> pa.Table:

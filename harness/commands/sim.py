@@ -34,6 +34,7 @@ from harness.sim.scenario import Scenario
 from harness.sim.shrink import Shrinker
 from harness.sim.stored import run_stored
 from harness.sim.story import tell
+from results.session import Spark, SparkError
 
 _FILE = click.Path(path_type=Path, dir_okay=False)
 _SPARK_FROM = 400
@@ -206,15 +207,19 @@ def _run_batch(plan: BatchPlan, out: Path | None, spark_master: str | None) -> i
         try:
             _run_seeds(batch, total, spark_master)
         except KeyboardInterrupt:
-            batch.load()
-            for line in lines_of(batch.finish())[:1]:
-                click.echo(f"interrupted: {line}; run it again to go on ({folder})", err=True)
+            click.echo(f"interrupted: {_so_far(batch)}", err=True)
             raise
         summary = batch.finish()
     for line in lines_of(summary):
         click.echo(line)
     click.echo(str(folder / "summary.json"))
     return EXIT_CODES[Status(summary["verdict"])]
+
+
+def _so_far(batch: Batch) -> str:
+    """Say what there is of a batch that did not come to its end, and leave a summary of that."""
+    batch.load()
+    return f"{lines_of(batch.finish())[0]}; run it again to go on ({batch.folder})"
 
 
 def _run_seeds(batch: Batch, total: int, spark_master: str | None) -> None:
@@ -231,10 +236,11 @@ def _run_seeds(batch: Batch, total: int, spark_master: str | None) -> None:
         if spark_master is None and left < _SPARK_FROM:
             run_plainly(batch, told)
         elif left > 0:
-            from results.session import Spark  # noqa: PLC0415  (a second of imports)
-
             with Spark(spark_master) as handle:
-                run_on_spark(batch, handle.spark, told)
+                try:
+                    run_on_spark(batch, handle.spark, told)
+                except SparkError as error:
+                    raise SparkError(f"{error}; {_so_far(batch)}") from error
 
 
 class _Bar:

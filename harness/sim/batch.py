@@ -39,6 +39,7 @@ from harness.sim.findings import SimResult, Violation, generalised, grouped
 from harness.sim.runner import run_scenario
 from harness.sim.scenario import Scenario
 from harness.sim.source import source_digest
+from results.session import one_line_errors
 
 VERSION = 2
 WAVE = 100
@@ -371,12 +372,13 @@ def run_on_spark(batch: Batch, spark: Any, told: Callable[[Row], None]) -> None:
     """Run everything that is left, chunks as tasks.
 
     Tasks write their results themselves: `batch.folder` must be one that all workers see. Raises
-    BatchError when a worker has other code; what the others ran is kept.
+    BatchError when a worker has other code, SparkError when Spark dies; what ran is kept.
     """
     for wave in batch.waves():
-        tasks = spark.sparkContext.parallelize(wave, len(wave)).map(_run_task)
+        with one_line_errors():
+            tasks = spark.sparkContext.parallelize(wave, len(wave)).map(_run_task).collect()
         others: set[str] = set()
-        for found in tasks.collect():
+        for found in tasks:
             if isinstance(found, str):
                 others.add(found)
                 continue

@@ -109,6 +109,37 @@ def test_a_worker_with_other_code_runs_nothing(tmp_path, monkeypatch):
     assert list((tmp_path / "results").iterdir()) == []
 
 
+@pytest.mark.spark
+def test_a_batch_whose_spark_dies_tells_how_to_go_on(tmp_path, monkeypatch):
+    """Found when both were stopped for minutes: "Connection refused" was all that was said."""
+
+    def dying(batch, spark, told):
+        def tell(row):
+            told(row)
+            pid = spark._jvm.java.lang.ProcessHandle.current().pid()
+            os.kill(pid, signal.SIGKILL)
+            monkeypatch.undo()  # the next run's Spark lives
+
+        run_on_spark(batch, spark, tell)
+
+    arguments = ("sim", "--seeds", "0..3", "--spark-master", "local[1]", "--out", str(tmp_path))
+    monkeypatch.setattr("harness.sim.batch.WAVE", 1)
+    monkeypatch.setattr(sim, "run_on_spark", dying)
+    code, output = invoke(*arguments)
+
+    assert code == 2
+    assert "Traceback" not in output
+    assert output.splitlines()[-1].startswith("kraftprobe: a Spark job died: ")
+    assert "; 1 seeds (1 PASS), 2 left; " in output
+    assert output.endswith(f"; run it again to go on ({tmp_path})\n")
+    kept = stored(tmp_path)
+
+    code, output = invoke(*arguments)
+    assert code == 0, output
+    assert [row["seed"] for row in stored(tmp_path)] == [0, 1, 2]
+    assert [row for row in stored(tmp_path) if row["seed"] == 0] == kept
+
+
 def test_every_source_counts(tmp_path, monkeypatch):
     before = source_digest()
     assert source_digest() == before
