@@ -77,17 +77,18 @@ class Interpreter:
 
     async def _work(self, worker: Worker) -> None:
         while True:
-            answer = self._generator.op(self._context(worker, self._recorder.now_ns()))
+            now_ns = self._recorder.now_ns()
+            answer = self._generator.op(self._context(worker, now_ns))
             if isinstance(answer, Done):
                 return
             if isinstance(answer, Next):
-                await self._sleep_until(answer.at_ns)
+                await self._sleep(answer.at_ns - now_ns)
                 await self._perform(worker, answer.op)
             elif answer.news:
                 await self._wait_for_news(answer.until_ns)
             else:
                 assert answer.until_ns is not None, "see Wait"
-                await self._sleep_until(answer.until_ns)
+                await self._sleep(answer.until_ns - now_ns)
 
     async def _perform(self, worker: Worker, op: Op) -> None:
         process = self._processes[worker]
@@ -115,9 +116,9 @@ class Interpreter:
     def _context(self, worker: Worker, now_ns: int) -> Context:
         return Context(now_ns, worker, self._workers, self._wake)
 
-    async def _sleep_until(self, time_ns: int) -> None:
+    async def _sleep(self, duration_ns: int) -> None:
         # Always a real suspension, so that no worker can starve the others.
-        await asyncio.sleep(max(0, time_ns - self._recorder.now_ns()) / NANOSECONDS)
+        await asyncio.sleep(max(0, duration_ns) / NANOSECONDS)
 
     async def _wait_for_news(self, until_ns: int | None) -> None:
         if self._news is None:

@@ -104,16 +104,16 @@ class RequestManager:
         Others that timed out are given up for good: two Fetches must never be answered, and one
         node may be known by two ids, its own and that of a bootstrap server.
         """
-        for other, connection in tuple(self._connections.items()):
-            if connection.status is _Status.AWAITING_RESPONSE and now_ms >= connection.until_ms:
-                del self._connections[other]
-        self._next_correlation_id += 1
-        self._connections[node_id] = _Connection(
-            _Status.AWAITING_RESPONSE,
-            self._next_correlation_id,
-            now_ms + self._request_timeout_ms,
+        connections = self._connections
+        if connections:
+            for other, connection in tuple(connections.items()):
+                if connection.status is _Status.AWAITING_RESPONSE and now_ms >= connection.until_ms:
+                    del connections[other]
+        self._next_correlation_id = correlation_id = self._next_correlation_id + 1
+        connections[node_id] = _Connection(
+            _Status.AWAITING_RESPONSE, correlation_id, now_ms + self._request_timeout_ms
         )
-        return self._next_correlation_id
+        return correlation_id
 
     def is_response_expected(self, node_id: int, correlation_id: int) -> bool:
         """Whether this response belongs to the request in flight to that node."""

@@ -128,6 +128,7 @@ class LinkState:
         "loss",
         "low_ms",
         "passed",
+        "rules",
         "shape",
         "slow_ms",
         "slow_probability",
@@ -156,12 +157,9 @@ class LinkState:
         """Messages that wait for the link to be restored."""
         self.passed = 0
         """Messages that went over it since it was last cut or restored."""
+        self.rules: tuple[Rule, ...] | None = None
+        """Those that may want a message of it, in order; None until the mesh looks again."""
         self.stream = random.Random(f"{seed}/link/{source}/{target}")
-
-    @property
-    def misbehaves(self) -> bool:
-        """Whether it may lose raft messages or deliver them twice."""
-        return self.shape is not None or self.loss > 0 or self.duplication > 0
 
     @property
     def loss_now(self) -> float:

@@ -81,11 +81,8 @@ class VirtualTimeLoop(asyncio.BaseEventLoop):
     def _run_once(self) -> None:
         """Run what is ready; when nothing is, what is due next, until something is ready."""
         ready = self._ready
-        if not ready:
-            step = self.scheduler.step
-            while not ready and not self._stopping:
-                if not step():
-                    raise Stalled(f"nothing can happen any more at {self.time():.6f} s")
+        if not ready and not self._stopping and not self.scheduler.run(until=ready):
+            raise Stalled(f"nothing can happen any more at {self.time():.6f} s")
         for _ in range(len(ready)):
             handle = ready.popleft()
             if not handle.cancelled():

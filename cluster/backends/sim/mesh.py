@@ -170,8 +170,6 @@ class Mesh:
         self.hosts: dict[str, Host] = {}
         """The live incarnation of each node that has one."""
         self.rules: list[Rule] = []
-        self._rules_of: dict[tuple[str, str], tuple[Rule, ...]] = {}
-        """(source, target) -> the rules that may want a message of that link, in order; a cache."""
         """First match acts."""
         self._seed = seed
         self._links: dict[tuple[str, str], LinkState] = {}
@@ -221,10 +219,10 @@ class Mesh:
         that connection is gone, for what a rule held or repeated.
         """
         delay_ms = 0.0
-        rules = self._rules_of.get((link.source, link.target))
+        rules = link.rules
         if rules is None:
             rules = tuple(one for one in self.rules if one.match.may(link.source, link.target))
-            self._rules_of[link.source, link.target] = rules
+            link.rules = rules
         if rules:
             late = Transit(self.scheduler, link, message, deliver_late, late_owner)
             acted = self._act(late, rules)
@@ -235,7 +233,7 @@ class Mesh:
             if link.stream.random() < self.settings.cut_keeps:
                 link.kept.append(Transit(self.scheduler, link, message, deliver, owner))
             return
-        if link.misbehaves and _is_raft(message):
+        if (link.loss or link.duplication or link.shape is not None) and _is_raft(message):
             loss, duplication = link.loss_now, link.duplication_now
             if loss and link.stream.random() < loss:
                 return
@@ -288,19 +286,21 @@ class Mesh:
         times: int | None = None,
     ) -> Rule:
         """Let a rule stand from now on, until it is ended."""
-        self.rules = [rule for rule in self.rules if not rule.spent]
-        self._rules_of.clear()
         rule = Rule(match, action, delay_ms, times)
-        self.rules.append(rule)
+        self._set_rules([*(one for one in self.rules if not one.spent), rule])
         return rule
+
+    def _set_rules(self, rules: list[Rule]) -> None:
+        self.rules = rules
+        for link in self._links.values():
+            link.rules = None
 
     def end_rules(self) -> None:
         """End all rules and lose what they hold."""
         for rule in self.rules:
             rule.end()
             rule.drop_held()
-        self.rules = []
-        self._rules_of.clear()
+        self._set_rules([])
 
     def cut(self, source: str, target: str) -> None:
         """Let nothing more set out over a directed link."""

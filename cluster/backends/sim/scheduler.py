@@ -53,6 +53,18 @@ class Entry(list[Any]):
         self[2] = None
 
 
+class Condition:
+    """Is true when what it asks says so."""
+
+    __slots__ = ("_holds",)
+
+    def __init__(self, holds: Callable[[], bool]) -> None:
+        self._holds = holds
+
+    def __bool__(self) -> bool:
+        return bool(self._holds())
+
+
 class Scheduler:
     """The only thing in a simulated world that makes anything happen."""
 
@@ -118,14 +130,17 @@ class Scheduler:
                 self._advance(delay_ms)
         return queue[0][0] if queue else None
 
-    def step(self, end_ms: float = math.inf) -> bool:
-        """Run the next callback that is due by `end_ms`; False when there is none.
+    def run(self, end_ms: float = math.inf, until: object = None) -> bool:
+        """Run what is due by `end_ms`, until that is true; returns whether it is.
 
-        Raises what one without owner raises. What is due of stopped owners only goes to their
-        backlogs, so what comes after it may be due much later: each is compared with `end_ms`.
+        `until` is asked before each callback: something that fills, or a `Condition`. Raises what a
+        callback without owner raises. What is due of stopped owners only goes to their backlogs,
+        so what comes after it may be due much later: each is compared with `end_ms`.
         """
         queue = self._queue
-        while queue and queue[0][0] <= end_ms:
+        while not until:
+            if not queue or queue[0][0] > end_ms:
+                return False
             due_ms, _, callback, owner, delay_ms = heappop(queue)
             if delay_ms is not None:
                 self._advance(delay_ms)
@@ -139,9 +154,7 @@ class Scheduler:
                 self.now_ms = due_ms
                 self._at_once = 0
             else:
-                self._at_once += 1
-                if self._at_once > BUSY_EVENTS_MAX:
-                    raise BusyLoopError(f"no time passes any more at {self.now_ms} ms: {callback}")
+                self._count_at_once(callback)
             self.events += 1
             try:
                 callback()
@@ -149,20 +162,24 @@ class Scheduler:
                 if owner is None:
                     raise
                 owner.die(error)
-            return True
-        return False
+        return True
+
+    def _count_at_once(self, callback: Callable[[], None]) -> None:
+        self._at_once += 1
+        if self._at_once > BUSY_EVENTS_MAX:
+            raise BusyLoopError(f"no time passes any more at {self.now_ms} ms: {callback}")
+
+    def step(self) -> bool:
+        """Run the next callback; False when there is none."""
+        before = self.events
+        return self.run(until=Condition(lambda: self.events > before))
 
     def run_for(self, duration_ms: float) -> None:
         """Run everything that is due within the next `duration_ms`, then stand there."""
         end_ms = self.now_ms + duration_ms
-        while self.step(end_ms):
-            pass
+        self.run(end_ms)
         self.now_ms = end_ms
 
     def run_until(self, condition: Callable[[], bool], timeout_ms: float) -> bool:
         """Run until `condition` holds, for at most `timeout_ms`; returns whether it does."""
-        end_ms = self.now_ms + timeout_ms
-        while not condition():
-            if not self.step(end_ms):
-                return condition()
-        return True
+        return self.run(self.now_ms + timeout_ms, Condition(condition))
