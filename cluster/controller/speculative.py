@@ -17,7 +17,7 @@ from cluster.controller.records.system import (
 )
 from cluster.controller.replay import replay
 from cluster.controller.state import MetadataState, ReplayError, overlay_state
-from cluster.controller.timeline import AppendOffset, TimelineMap
+from cluster.controller.timeline import NOTHING, AppendOffset, TimelineMap
 
 _MARKERS = (BeginTransactionRecord, EndTransactionRecord, AbortTransactionRecord)
 
@@ -49,6 +49,8 @@ class SpeculativeState:
 
     def drop_through(self, offset: int) -> None:
         """Forget what the image contains now."""
+        if self._offset.value == NOTHING:
+            return  # as on every node that does not lead
         for state_map in self._maps:
             state_map.drop_through(offset)
 
@@ -56,7 +58,7 @@ class SpeculativeState:
         """Forget everything: another leader decides what becomes of it."""
         for state_map in self._maps:
             state_map.revert()
-        self._offset.value = -1
+        self._offset.value = NOTHING
 
     @property
     def is_empty(self) -> bool:

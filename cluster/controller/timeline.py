@@ -136,14 +136,12 @@ class CommittedMap(Generic[K, V]):
         elif self._before or self._replaced is not None:
             delta = MapDelta(self._before, self._replaced, self._entries)
         else:
-            return self._unchanged()
+            nothing = self._nothing
+            if nothing is None:
+                nothing = self._nothing = MapDelta({}, None, self._entries)
+            return nothing
         self._before, self._replaced = {}, None
         return delta
-
-    def _unchanged(self) -> MapDelta[K, V]:
-        if self._nothing is None:
-            self._nothing = MapDelta({}, None, self._entries)
-        return self._nothing
 
     def __len__(self) -> int:
         return len(self._entries)
@@ -156,13 +154,17 @@ def _put_or_remove(entries: dict[K, V], key: K, value: V | None) -> None:
         entries[key] = value
 
 
+NOTHING = -1
+"""The append offset before anything was replayed into the overlay."""
+
+
 class AppendOffset:
     """The offset of the record that is being replayed into the overlay, shared by its maps."""
 
     __slots__ = ("value",)
 
     def __init__(self) -> None:
-        self.value = -1
+        self.value = NOTHING
 
 
 class TimelineMap(Generic[K, V]):

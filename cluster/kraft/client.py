@@ -346,8 +346,12 @@ class RaftClient:
         due_ms = self._poll_state(now_ms)
         if quorum.busy or self._halted:
             return
-        due_ms = min(due_ms, core.fetch_purgatory.next_deadline_ms(), self._shutdown_deadline_ms)
-        due_ms = min(due_ms, self._cleaner.poll(now_ms))
+        due_ms = min(
+            due_ms,
+            core.fetch_purgatory.next_deadline_ms(),
+            self._cleaner.poll(now_ms),
+            self._shutdown_deadline_ms,
+        )
         if due_ms < self._timer_due_ms:
             self._arm(due_ms)
 

@@ -72,10 +72,10 @@ class OutboundRequests:
         def handle(response: object) -> None:
             if not core.requests.is_response_expected(destination.node_id, correlation_id):
                 return
-            success = isinstance(response, kind) and _is_success(response)
-            core.requests.on_response(
-                destination.node_id, success=success, now_ms=core.clock.monotonic_ms()
-            )
+            if isinstance(response, kind) and _is_success(response):
+                core.requests.on_success(destination.node_id)
+            else:
+                core.requests.on_failure(destination.node_id, core.clock.monotonic_ms())
             if isinstance(response, kind):
                 if response.top_level_error is ErrorCode.none:
                     self._handle_common(response, on_response)
@@ -377,8 +377,7 @@ class OutboundRequests:
             appended = core.log.append_as_follower(records, state.epoch)
         except CorruptBatchError as error:
             core.trace("corrupt-fetch", epoch=state.epoch, reason=str(error))
-            now_ms = core.clock.monotonic_ms()
-            core.requests.on_response(state.leader_id, success=False, now_ms=now_ms)
+            core.requests.on_failure(state.leader_id, core.clock.monotonic_ms())
             return False
         if appended:
             core.trace(

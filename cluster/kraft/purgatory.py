@@ -67,11 +67,12 @@ class ThresholdPurgatory:
     def expire(self, now_ms: float) -> None:
         """End what has waited too long."""
         deadlines = self._deadlines
-        if deadlines and deadlines[0][0] <= now_ms:
-            due: list[int] = []
-            while deadlines and deadlines[0][0] <= now_ms:
-                due.append(heapq.heappop(deadlines)[1])
-            self._finish([i for i in due if i in self._waiters], Outcome.EXPIRED)
+        if not deadlines or deadlines[0][0] > now_ms:
+            return
+        due: list[int] = []
+        while deadlines and deadlines[0][0] <= now_ms:
+            due.append(heapq.heappop(deadlines)[1])
+        self._finish([i for i in due if i in self._waiters], Outcome.EXPIRED)
 
     def next_deadline_ms(self) -> float:
         """When `expire` is due next; infinite when nothing waits with a deadline."""

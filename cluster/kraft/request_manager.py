@@ -124,14 +124,15 @@ class RequestManager:
             and connection.correlation_id == correlation_id
         )
 
-    def on_response(self, node_id: int, *, success: bool, now_ms: float) -> None:
-        """Note the end of the request in flight; a failure starts a back-off."""
-        if success:
-            self._connections.pop(node_id, None)
-        else:
-            self._connections[node_id] = _Connection(
-                _Status.BACKING_OFF, until_ms=now_ms + self._retry_backoff_ms
-            )
+    def on_success(self, node_id: int) -> None:
+        """Note the end of the request in flight."""
+        self._connections.pop(node_id, None)
+
+    def on_failure(self, node_id: int, now_ms: float) -> None:
+        """Note the end of the request in flight, and leave that node alone for the back-off."""
+        self._connections[node_id] = _Connection(
+            _Status.BACKING_OFF, until_ms=now_ms + self._retry_backoff_ms
+        )
 
     def reset_all(self) -> None:
         """Forget everything in flight: responses to an earlier role are of no interest."""

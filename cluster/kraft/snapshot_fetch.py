@@ -106,9 +106,7 @@ class SnapshotFetch:
             file.parse()
         except CorruptSnapshotError as error:
             core.trace("corrupt-fetch", epoch=state.epoch, reason=str(error))
-            core.requests.on_response(
-                state.leader_id, success=False, now_ms=core.clock.monotonic_ms()
-            )
+            core.requests.on_failure(state.leader_id, core.clock.monotonic_ms())
             self._give_up(state, file)
             return
         core.is_installing_snapshot = True

@@ -126,11 +126,12 @@ class VoterUpdates:
         correlation_id = core.requests.on_request_sent(leader_id, now_ms)
 
         def answered(response: object) -> None:
-            if core.requests.is_response_expected(leader_id, correlation_id):
-                success = getattr(response, "error", None) is ErrorCode.none
-                core.requests.on_response(
-                    leader_id, success=success, now_ms=core.clock.monotonic_ms()
-                )
+            if not core.requests.is_response_expected(leader_id, correlation_id):
+                return
+            if getattr(response, "error", None) is ErrorCode.none:
+                core.requests.on_success(leader_id)
+            else:
+                core.requests.on_failure(leader_id, core.clock.monotonic_ms())
 
         core.network.request(
             state.leader_endpoint,

@@ -30,7 +30,7 @@ def test_a_request_that_timed_out_makes_way():
 def test_a_failure_backs_off():
     requests = manager()
     requests.on_request_sent(2, 0)
-    requests.on_response(2, success=False, now_ms=5)
+    requests.on_failure(2, 5)
     assert (requests.is_ready(2, 24), requests.is_backing_off(2, 24)) == (False, True)
     assert requests.is_ready(2, 25)
 
@@ -38,7 +38,7 @@ def test_a_failure_backs_off():
 def test_a_success_is_ready_at_once():
     requests = manager()
     requests.on_request_sent(2, 0)
-    requests.on_response(2, success=True, now_ms=5)
+    requests.on_success(2)
     assert requests.is_ready(2, 5)
 
 
@@ -46,7 +46,7 @@ def test_only_the_response_to_the_request_in_flight_is_expected():
     requests = manager()
     first = requests.on_request_sent(2, 0)
     assert requests.is_response_expected(2, first)
-    requests.on_response(2, success=True, now_ms=1)
+    requests.on_success(2)
     assert not requests.is_response_expected(2, first), "repeated"
     second = requests.on_request_sent(2, 2)
     assert first != second
@@ -74,7 +74,7 @@ def test_bootstrap_servers_that_back_off_are_left_alone():
     requests = manager()
     for peer, now_ms in ((2, 0), (3, 10)):
         requests.on_request_sent(peer, now_ms)
-        requests.on_response(peer, success=False, now_ms=now_ms)
+        requests.on_failure(peer, now_ms)
     assert requests.find_ready_bootstrap(15) is None
     assert requests.bootstrap_ready_at_ms() == 20
     assert requests.find_ready_bootstrap(20) == PEERS[0]

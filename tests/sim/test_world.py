@@ -5,7 +5,7 @@ from types import SimpleNamespace
 import pytest
 
 from cluster.backends.base import BackendError, NodeState
-from cluster.backends.sim.mesh import MessageMatch
+from cluster.backends.sim.mesh import Mesh, MessageMatch
 from cluster.backends.sim.scheduler import BusyLoopError, Scheduler
 from cluster.backends.sim.settings import SimSettingError, SimSettings
 from cluster.backends.sim.world import TraceMatch
@@ -135,6 +135,16 @@ def test_rules_act_as_often_as_they_are_told():
     rule = quorum.world.mesh.add_rule(MessageMatch("FetchRequest"), "drop", times=2)
     quorum.run(5_000)
     assert rule.acted == 2
+
+
+def test_a_link_knows_the_one_the_other_way():
+    mesh = Mesh(Scheduler(), 1, SimSettings())
+
+    there = mesh.link("n1", "n2")
+    assert there.back is mesh.link("n2", "n1")
+    assert there.back.back is there is mesh.link("n1", "n2")
+    alone = mesh.link("n1", "n1")  # a broker asks the controller of its own node
+    assert alone.back is alone is mesh.link("n1", "n1")
 
 
 def test_links_draw_from_streams_of_their_own():

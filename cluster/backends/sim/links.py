@@ -120,6 +120,7 @@ class LinkState:
     """One directed link: what it does, and the stream that decides it."""
 
     __slots__ = (
+        "back",
         "cut",
         "duplication",
         "extra_ms",
@@ -141,6 +142,8 @@ class LinkState:
     def __init__(self, source: str, target: str, seed: object, settings: SimSettings) -> None:
         self.source = source
         self.target = target
+        self.back = self
+        """The link the other way, as the mesh joins them."""
         self.is_client = source.startswith(CLIENT_PREFIX) or target.startswith(CLIENT_PREFIX)
         span: Span = settings.client_latency_ms if self.is_client else settings.latency_ms
         self.low_ms, self.span_ms = span[0], span[1] - span[0]

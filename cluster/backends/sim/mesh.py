@@ -68,7 +68,6 @@ class Call:
         mesh: Mesh,
         sender: Host | None,
         there: LinkState,
-        back: LinkState,
         port: int,
         message: object,
         on_reply: Reply,
@@ -76,7 +75,7 @@ class Call:
         self._mesh = mesh
         self._sender = sender
         self._there = there
-        self._back = back
+        self._back = there.back
         self._port = port
         self._message = message
         self._on_reply = on_reply
@@ -179,9 +178,14 @@ class Mesh:
         """Return the state of a directed link; its probabilities and delays may be changed."""
         link = self._links.get((source, target))
         if link is None:
-            link = LinkState(source, target, self._seed, self.settings)
-            self._links[source, target] = link
+            link = self._links[source, target] = self._new_link(source, target)
+            if source != target:  # else it is its own way back
+                link.back = self._links[target, source] = self._new_link(target, source)
+                link.back.back = link
         return link
+
+    def _new_link(self, source: str, target: str) -> LinkState:
+        return LinkState(source, target, self._seed, self.settings)
 
     def new_client(self) -> str:
         """Name a client of the harness."""
@@ -198,9 +202,8 @@ class Mesh:
         on_reply: Reply,
     ) -> Call:
         """Carry a request and its response; `on_reply` is called on behalf of `sender`."""
-        target = destination.host
-        there, back = self.link(source, target), self.link(target, source)
-        call = Call(self, sender, there, back, destination.port, message, on_reply)
+        there = self.link(source, destination.host)
+        call = Call(self, sender, there, destination.port, message, on_reply)
         call.send(timeout_ms)
         return call
 
