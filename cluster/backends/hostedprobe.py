@@ -3,25 +3,22 @@
 from __future__ import annotations
 
 import secrets
-import signal
 from collections.abc import Callable
 from pathlib import Path
 
-from cluster.backends.base import Ability, BackendError, NodeState, Probe
+from cluster.backends.base import Ability, BackendError, Probe
 from cluster.backends.hosts import HostProvider
 from cluster.backends.lifecycle import Incarnation
 from cluster.backends.linkprobe import LinkProber
 from cluster.backends.linkrules import LinkRules
 from cluster.backends.processes import TRIAL, labels
+from cluster.backends.processprobe import SILENCE_S, SLEEP, TIMEOUT_S, probe_process
 from cluster.backends.trials import trial_folder
 
 MakeProvider = Callable[[Path, str], HostProvider]
 """From a run folder and a run id."""
 
 _NODES = ("n1", "n2")
-_TIMEOUT_S = 20.0
-"""A machine that does much else may need seconds; one where it does not work waits this long."""
-_SILENCE_S = 0.2
 
 
 async def probe(make: MakeProvider, ability: Ability) -> Probe:
@@ -41,22 +38,9 @@ async def probe(make: MakeProvider, ability: Ability) -> Probe:
 
 async def _probe_process(provider: HostProvider, run_id: str, *, signals: bool) -> Probe:
     await provider.create(_NODES)
-    sleep = (provider.interpreter, "-I", "-S", "-c", "import time; time.sleep(60)")
+    sleep = (provider.interpreter, *SLEEP)
     process = Incarnation(await provider.start("n1", sleep, labels(run_id), "stdout.log"))
-    if signals:
-        for number, state in (
-            (signal.SIGSTOP, NodeState.PAUSED),
-            (signal.SIGCONT, NodeState.RUNNING),
-        ):
-            await process.send(number)
-            if not await process.wait_state(state, _TIMEOUT_S):
-                seen = await process.state()
-                reason = f"a process is {seen} after {number.name}, not {state}"
-                return Probe(possible=False, reason=reason)
-    await process.send(signal.SIGKILL)
-    if not await process.wait_ended(_TIMEOUT_S):
-        return Probe(possible=False, reason="a process does not die of SIGKILL")
-    return Probe(possible=True)
+    return await probe_process(process, signals=signals)
 
 
 async def _probe_links(provider: HostProvider, run_id: str) -> Probe:
@@ -68,8 +52,8 @@ async def _probe_links(provider: HostProvider, run_id: str) -> Probe:
     seen = []
     for cut in (False, True, False):
         await (rules.cut if cut else rules.restore)([link])
-        there = await prober.passes(link, _SILENCE_S if cut else _TIMEOUT_S, as_answer=False)
-        seen.append((there, await prober.passes(back, _TIMEOUT_S, as_answer=True)))
+        there = await prober.passes(link, SILENCE_S if cut else TIMEOUT_S, as_answer=False)
+        seen.append((there, await prober.passes(back, TIMEOUT_S, as_answer=True)))
     await rules.remove()
     if seen == [(True, True), (False, True), (True, True)]:
         return Probe(possible=True)

@@ -4,21 +4,17 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-import signal
 import sys
 from pathlib import Path
 
-from cluster.backends.base import Ability, BackendError, NodeState, Probe
+from cluster.backends.base import Ability, BackendError, Probe
 from cluster.backends.lifecycle import Incarnation
 from cluster.backends.linkproxy import HOST, LinkProxies
 from cluster.backends.processes import TRIAL, LocalProcess, labels
+from cluster.backends.processprobe import SILENCE_S, SLEEP, TIMEOUT_S, probe_process
 from cluster.backends.trials import trial_folder
 from cluster.ports import Endpoint
 
-_SLEEP = (sys.executable, "-I", "-S", "-c", "import time; time.sleep(60)")
-_TIMEOUT_S = 20.0
-"""A machine that does much else may need seconds; one where it does not work waits this long."""
-_SILENCE_S = 0.2
 _PING = b"ping"
 
 
@@ -34,26 +30,11 @@ async def probe(ability: Ability) -> Probe:
 
 
 async def _probe_process(folder: Path, *, signals: bool) -> Probe:
+    sleep = (sys.executable, *SLEEP)
     process = Incarnation(
-        await LocalProcess.start(_SLEEP, folder, labels(TRIAL + folder.name), folder / "stdout.log")
+        await LocalProcess.start(sleep, folder, labels(TRIAL + folder.name), folder / "stdout.log")
     )
-    try:
-        if signals:
-            for number, state in (
-                (signal.SIGSTOP, NodeState.PAUSED),
-                (signal.SIGCONT, NodeState.RUNNING),
-            ):
-                await process.send(number)
-                if not await process.wait_state(state, _TIMEOUT_S):
-                    seen = await process.state()
-                    reason = f"a process is {seen} after {number.name}, not {state}"
-                    return Probe(possible=False, reason=reason)
-    finally:
-        await process.send(signal.SIGKILL)
-        died = await process.wait_ended(_TIMEOUT_S)
-    if not died:
-        return Probe(possible=False, reason="a process does not die of SIGKILL")
-    return Probe(possible=True)
+    return await probe_process(process, signals=signals)
 
 
 async def _probe_links() -> Probe:
@@ -69,11 +50,11 @@ async def _probe_links() -> Probe:
     proxies = LinkProxies(link, lambda node: Endpoint(int(node[1:]), HOST, port))
     proxies.open()
     try:
-        before = await proxies.measure(link, _PING, _TIMEOUT_S)
+        before = await proxies.measure(link, _PING, TIMEOUT_S)
         proxies.cut([link])
-        during = await proxies.measure(link, _PING, _SILENCE_S)
+        during = await proxies.measure(link, _PING, SILENCE_S)
         proxies.restore([link])
-        after = await proxies.measure(link, _PING, _TIMEOUT_S)
+        after = await proxies.measure(link, _PING, TIMEOUT_S)
     finally:
         proxies.close()
         server.close()

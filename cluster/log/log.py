@@ -28,7 +28,7 @@ from dataclasses import dataclass
 from cluster.log.checkpoint import RECOVERY_POINT_FILE, encode_recovery_point
 from cluster.log.epoch_cache import EPOCH_FILE, EpochEntry, LeaderEpochCache
 from cluster.log.reader import locate_batch, read_batches
-from cluster.log.records import iter_batches
+from cluster.log.records import BatchHeader, iter_batches
 from cluster.log.recovery import CorruptLogError, Recovered, recover
 from cluster.log.segment import Segment, segment_name
 from cluster.log.tail import Tail
@@ -86,8 +86,7 @@ class Log:
         self.start_offset = recovered.start_offset
         self.durable_end_offset = max(recovered.recovery_point, recovered.start_offset)
         self.truncated_bytes = recovered.truncated_bytes
-        self.recovered_control = recovered.control
-        """The control batches that were found when it was opened, oldest first, with headers."""
+        self._recovered_control: list[tuple[BatchHeader, bytes]] | None = recovered.control
 
     @classmethod
     def open(
@@ -135,12 +134,22 @@ class Log:
         """Where each epoch begins; to be read, not changed."""
         return self._epochs
 
+    @property
+    def recovered_control(self) -> list[tuple[BatchHeader, bytes]]:
+        """The control batches that were found when it was opened, oldest first, with headers.
+
+        To be asked for before anything is appended: only until then they are all that there are.
+        """
+        assert self._recovered_control is not None, "the log was appended to since it was opened"
+        return self._recovered_control
+
     def append(self, batches: bytes) -> None:
         """Append whole batches in memory and in the disk's queue; `flush` makes them durable.
 
         All or nothing. Raises CorruptBatchError when a batch is damaged, and ValueError when an
         offset is not the log end or an epoch is lower than that of the record before.
         """
+        self._recovered_control = None
         verified = list(iter_batches(batches))
         expected = self.end_offset
         epoch = self._last_record_epoch()
