@@ -44,6 +44,7 @@ _CLAIM = "owner.lock"
 _OUTPUT = "output.txt"
 _START_TIMEOUT_S = 120.0
 _STOP_TIMEOUT_S = 10.0
+_DEATH_TIMEOUT_S = 1.0
 _STACK_FRAME = re.compile(r"\s+(at |\.\.\. \d+ more)")
 _LOGGED_ERROR = re.compile(r"^[\d:]{8} ERROR \S+: (.+)$", re.MULTILINE)
 """As the pattern below writes them."""
@@ -128,6 +129,17 @@ class Spark:
             raise
         self._session = session
         return SparkHandle(session, jvm, self.master, time.monotonic() - began)
+
+    def last_words(self) -> str:
+        """Tell that the JVM is dead, and of its last error; nothing if it lives."""
+        if self._folder is None or self._process is None:
+            return ""
+        try:
+            self._process.wait(_DEATH_TIMEOUT_S)  # its connections break before it is gone
+        except subprocess.TimeoutExpired:
+            return ""
+        logged = _last_logged(self._folder / _OUTPUT)
+        return "; its JVM ended" if logged is None else f"; its JVM ended: {logged}"
 
     def close(self) -> None:
         """Stop the session, end the JVM and remove its folder. Idempotent."""
@@ -257,8 +269,8 @@ class Spark:
                 "spark.driver.host": "127.0.0.1",
                 "spark.driver.bindAddress": "127.0.0.1",
                 "spark.driver.memory": "2g",
-                # The only executor is in the driver's process: it is not lost when nothing was
-                # heard of it, but was stopped along with the driver, or the machine slept.
+                # The only executor is in the driver's process. It is not lost when it was not heard
+                # of for two minutes, but was stopped along with the driver, or the machine slept.
                 "spark.network.timeout": "30d",
                 "spark.sql.shuffle.partitions": str(2 * (os.cpu_count() or 1)),
             }

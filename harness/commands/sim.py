@@ -236,11 +236,12 @@ def _run_seeds(batch: Batch, total: int, spark_master: str | None) -> None:
         if spark_master is None and left < _SPARK_FROM:
             run_plainly(batch, told)
         elif left > 0:
-            with Spark(spark_master) as handle:
+            spark = Spark(spark_master)
+            with spark as handle:
                 try:
                     run_on_spark(batch, handle.spark, told)
                 except SparkError as error:
-                    raise SparkError(f"{error}; {_so_far(batch)}") from error
+                    raise SparkError(f"{error}{spark.last_words()}; {_so_far(batch)}") from error
 
 
 class _Bar:

@@ -130,6 +130,7 @@ def test_a_batch_whose_spark_dies_tells_how_to_go_on(tmp_path, monkeypatch):
     assert code == 2
     assert "Traceback" not in output
     assert output.splitlines()[-1].startswith("kraftprobe: a Spark job died: ")
+    assert "; its JVM ended; " in output
     assert "; 1 seeds (1 PASS), 2 left; " in output
     assert output.endswith(f"; run it again to go on ({tmp_path})\n")
     kept = stored(tmp_path)
