@@ -14,7 +14,7 @@ SHORTER = {
     "make run": " ARGS='--duration 25 --seed 3 --runs {folder}/made'",
     ".venv/bin/kraftprobe run --mutant M15": " --campaign quick --duration 25 --seed 1",
     ".venv/bin/kraftprobe run --campaign quick --seed 7": " --duration 25",
-    ".venv/bin/python -m benchmarks.sim": " --runs 1 --seconds 20",
+    ".venv/bin/python -m benchmarks.sim": " --runs 1 --repeats 1 --seconds 20",
     ".venv/bin/python -m benchmarks.wire": " --frames 2000",
     ".venv/bin/python -m benchmarks.node": " --clients 2 --seconds 1 --repeats 1 --failovers 1",
 }
