@@ -125,7 +125,8 @@ class VoterSet:
         if voter is None:
             return False
         known = voter.key.directory_id
-        return known is NO_DIRECTORY or known in (NO_DIRECTORY, key.directory_id)
+        # What it mostly is comes first: ids are compared in Python.
+        return known is NO_DIRECTORY or known in (key.directory_id, NO_DIRECTORY)
 
     def is_only_voter(self, key: ReplicaKey) -> bool:
         """Whether this replica decides alone."""
