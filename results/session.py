@@ -108,10 +108,10 @@ class Spark:
     def start(self) -> SparkHandle:
         """Start the JVM and the session. Raises SparkError or JvmError with one line."""
         began = time.monotonic()
+        folder = self._make_folder()
         # Py4J logs to the root logger, and that prints as long as nobody else handles it.
         self._quiet = logging.NullHandler()
         logging.getLogger().addHandler(self._quiet)
-        folder = self._make_folder()
         try:
             jvm = find_jvm(folder, self._jvm_choice)
             port, secret = self._launch(jvm, folder)

@@ -66,20 +66,18 @@ class ThresholdPurgatory:
 
     def expire(self, now_ms: float) -> None:
         """End what has waited too long."""
-        deadlines = self._deadlines
-        if not deadlines or deadlines[0][0] > now_ms:
+        if not self._deadlines or self._deadlines[0][0] > now_ms:
             return
         due: list[int] = []
-        while deadlines and deadlines[0][0] <= now_ms:
-            due.append(heapq.heappop(deadlines)[1])
+        while self._deadlines and self._deadlines[0][0] <= now_ms:
+            due.append(heapq.heappop(self._deadlines)[1])
         self._finish([i for i in due if i in self._waiters], Outcome.EXPIRED)
 
     def next_deadline_ms(self) -> float:
         """When `expire` is due next; infinite when nothing waits with a deadline."""
-        deadlines = self._deadlines
-        while deadlines and deadlines[0][1] not in self._waiters:
-            heapq.heappop(deadlines)
-        return deadlines[0][0] if deadlines else math.inf
+        while self._deadlines and self._deadlines[0][1] not in self._waiters:
+            heapq.heappop(self._deadlines)
+        return self._deadlines[0][0] if self._deadlines else math.inf
 
     def _finish(self, ids: list[int], outcome: Outcome) -> None:
         waiters = [self._waiters.pop(i) for i in ids]

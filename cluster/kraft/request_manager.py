@@ -105,10 +105,9 @@ class RequestManager:
         node may be known by two ids, its own and that of a bootstrap server.
         """
         connections = self._connections
-        if connections:
-            for other, connection in tuple(connections.items()):
-                if connection.status is _Status.AWAITING_RESPONSE and now_ms >= connection.until_ms:
-                    del connections[other]
+        for other, connection in tuple(connections.items()):
+            if connection.status is _Status.AWAITING_RESPONSE and now_ms >= connection.until_ms:
+                del connections[other]
         self._next_correlation_id = correlation_id = self._next_correlation_id + 1
         connections[node_id] = _Connection(
             _Status.AWAITING_RESPONSE, correlation_id, now_ms + self._request_timeout_ms

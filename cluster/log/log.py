@@ -149,7 +149,6 @@ class Log:
         All or nothing. Raises CorruptBatchError when a batch is damaged, and ValueError when an
         offset is not the log end or an epoch is lower than that of the record before.
         """
-        self._recovered_control = None
         verified = list(iter_batches(batches))
         expected = self.end_offset
         epoch = self._last_record_epoch()
@@ -159,6 +158,7 @@ class Log:
             if header.partition_leader_epoch < epoch:
                 raise ValueError(f"batch of epoch {header.partition_leader_epoch} after {epoch}")
             expected, epoch = header.next_offset, header.partition_leader_epoch
+        self._recovered_control = None
         run: list[bytes] = []
         for header, batch in verified:
             size_bytes = self._active.size_bytes
