@@ -44,6 +44,9 @@ from cluster.reasons import reason_of
 WAITING_READERS_MAX = 10_000
 """Reads that may wait for a leadership check; more are refused at once."""
 
+EARLY_TIMER_MS = 1.0
+"""A timer that fires more than this before the next poll is wanted polls nothing."""
+
 
 class RaftClient:
     """One replica of the metadata quorum."""
@@ -101,6 +104,8 @@ class RaftClient:
         self._poke_pending = False
         self._timer: Timer | None = None
         self._timer_due_ms = math.inf
+        self._due_ms = math.inf
+        """When the last poll wanted the next, which the timer may precede."""
         self._shutdown_deadline_ms = math.inf
         self._shutdown_done: Callable[[], None] = nothing
 
@@ -276,9 +281,9 @@ class RaftClient:
     def confirm_leadership(self, done: Callable[[bool], None]) -> None:
         """Find out whether this replica still leads, as of some time after this call.
 
-        Each other voter is sent a BeginQuorumEpoch and confirms by answering it in our epoch; a
-        majority of confirmations that all began after this call prove that no later leader had
-        been elected when the call was made. (A Fetch would not do: it may have been sent long
+        Other voters are sent a BeginQuorumEpoch, as many as make a majority and more when those are
+        slow, and confirm by answering it in our epoch; a majority of confirmations that all began
+        after this call prove that no later leader had been elected when the call was made. (A Fetch would not do: it may have been sent long
         before it arrives.) `done(True)` then, `done(False)` when leadership is lost before.
         """
         self._submit(lambda: self._add_reader(done))
@@ -352,6 +357,7 @@ class RaftClient:
             self._cleaner.poll(now_ms),
             self._shutdown_deadline_ms,
         )
+        self._due_ms = due_ms
         if due_ms < self._timer_due_ms:
             self._arm(due_ms)
 
@@ -486,7 +492,7 @@ class RaftClient:
     # -- timer -----------------------------------------------------------------------------------
 
     def _arm(self, due_ms: float) -> None:
-        """Have one timer that is not later than `due_ms`; an early one just polls once more."""
+        """Have one timer that is not later than `due_ms`; an early one is set anew."""
         if self._timer is not None:
             self._timer.cancel()
             self._timer = None
@@ -499,4 +505,7 @@ class RaftClient:
     def _timer_fired(self) -> None:
         self._timer = None
         self._timer_due_ms = math.inf
-        self._submit(nothing)
+        if self._due_ms > self._clock.monotonic_ms() + EARLY_TIMER_MS:
+            self._arm(self._due_ms)
+        else:
+            self._submit(nothing)

@@ -39,6 +39,8 @@ class ReplicaState:
     last_caught_up_wall_ms: int = -1
     has_acknowledged_leader: bool = False
     begin_sent_ms: float = NEVER_FETCHED_MS
+    asked_read: int = 0
+    """The latest read that the last BeginQuorumEpoch to this voter may confirm."""
     confirmed_read: int = 0
     """The latest read whose leadership check this voter answered; see `RaftClient`."""
 
@@ -235,6 +237,11 @@ class Leader:
             for id_, state in self.replicas.items()
         }
 
+    @property
+    def confirmations_needed(self) -> int:
+        """How many others make a majority with this leader, if it votes."""
+        return self.voters.majority - (1 if self.is_voter else 0)
+
     # -- check quorum ----------------------------------------------------------------------------
 
     def _next_check_quorum_deadline(self, now_ms: float) -> float:
@@ -250,8 +257,7 @@ class Leader:
     def _count_for_check_quorum(self, voter_id: int, now_ms: float) -> None:
         """Begin a new period once a majority, the leader included if it votes, was heard of."""
         self._fetched_voters[voter_id] = None
-        needed = self.voters.majority - (1 if self.is_voter else 0)
-        if len(self._fetched_voters) >= needed:
+        if len(self._fetched_voters) >= self.confirmations_needed:
             self._fetched_voters.clear()
             self.check_quorum_deadline_ms = self._next_check_quorum_deadline(now_ms)
 

@@ -181,12 +181,10 @@ class OutboundRequests:
         core = self._core
         interval_ms = self._begin_interval_ms
         again_ms = now_ms + interval_ms
-        wanted_read = core.latest_read if core.readers else 0
+        if core.readers:
+            again_ms = min(again_ms, self._check_leadership(leader, now_ms))
         for replica in leader.remote_voters():
-            if replica.confirmed_read < wanted_read:
-                due_ms = now_ms
-            else:
-                due_ms = max(replica.last_fetch_ms, replica.begin_sent_ms) + interval_ms
+            due_ms = max(replica.last_fetch_ms, replica.begin_sent_ms) + interval_ms
             if due_ms <= now_ms:
                 if core.requests.is_ready(replica.key.id, now_ms):
                     self._send_begin(leader, replica, now_ms)
@@ -196,11 +194,43 @@ class OutboundRequests:
             again_ms = min(again_ms, due_ms)
         return again_ms
 
+    def _check_leadership(self, leader: Leader, now_ms: float) -> float:
+        """Ask as many voters as the latest read still needs; returns when more may be due.
+
+        Those that fetched last are asked first. Who has not answered within the retry back-off is
+        counted on no longer, and another is asked as well.
+        """
+        core, latest_read = self._core, self._core.latest_read
+        patience_ms = core.config.retry_backoff_ms
+        missing = leader.confirmations_needed
+        again_ms = ready_ms = NEVER_MS
+        askable: list[ReplicaState] = []
+        for replica in leader.remote_voters():
+            id_, patient_until_ms = replica.key.id, replica.begin_sent_ms + patience_ms
+            if replica.confirmed_read >= latest_read:
+                missing -= 1
+            elif core.requests.is_ready(id_, now_ms):
+                askable.append(replica)
+            elif (
+                replica.asked_read >= latest_read
+                and now_ms < patient_until_ms
+                and core.requests.is_awaiting(id_, now_ms)
+            ):
+                missing -= 1
+                again_ms = min(again_ms, patient_until_ms)
+            else:
+                ready_ms = min(ready_ms, core.requests.ready_at_ms(id_))
+        askable.sort(key=lambda replica: -replica.last_fetch_ms)
+        for replica in askable[: max(0, missing)]:
+            self._send_begin(leader, replica, now_ms)
+            again_ms = min(again_ms, now_ms + patience_ms)
+        return min(again_ms, ready_ms) if missing > len(askable) else again_ms
+
     def _send_begin(self, leader: Leader, replica: ReplicaState, now_ms: float) -> None:
         core = self._core
         endpoint = core.voters.endpoint(replica.key.id)
         assert endpoint is not None
-        replica.begin_sent_ms = now_ms
+        replica.begin_sent_ms, replica.asked_read = now_ms, core.latest_read
         # The response proves that the voter had not left this epoch when it answered, which was
         # after every read up to this number had arrived.
         latest_read = core.latest_read

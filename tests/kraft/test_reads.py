@@ -1,7 +1,12 @@
 """Confirming leadership: what a linearizable read rests on."""
 
+import pytest
+
 from cluster.kraft.leader_state import Leader
 from tests.kraft.world import World
+
+BACKOFF_MS = 20
+"""RaftConfig.retry_backoff_ms of these worlds."""
 
 
 def led(count=3):
@@ -26,6 +31,14 @@ def hold_answers_to(world, leader):
 
 def begins(world):
     return [m for m in world.network.held if type(m.message).__name__ == "BeginQuorumEpochResponse"]
+
+
+def answerers(world):
+    return [m.source for m in begins(world)]
+
+
+def fetched_last(leader):
+    return max(leader.state.remote_voters(), key=lambda voter: voter.last_fetch_ms).key.id
 
 
 def test_a_leader_is_confirmed_in_one_round_trip():
@@ -58,6 +71,59 @@ def test_five_voters_need_two_answers():
         world.network.release(lambda held, first=first: held is first)
         world.settle(10)
         assert answers == ([True] if count == 2 else [])
+
+
+@pytest.mark.parametrize(("count", "needed"), [(3, 1), (4, 2), (5, 2)])
+def test_as_many_as_are_needed_are_asked_first_and_the_others_after_the_back_off(count, needed):
+    world, leader = led(count)
+    hold_answers_to(world, leader)
+    ask(leader)
+    world.settle(10)
+    assert len(begins(world)) == needed
+    world.settle(BACKOFF_MS)
+    assert len(begins(world)) == count - 1
+
+
+def test_who_fetched_last_is_asked_first():
+    world, leader = led()
+    for _ in range(8):
+        expected = fetched_last(leader)
+        hold_answers_to(world, leader)
+        ask(leader)
+        world.settle(5)
+        assert answerers(world) == [expected]
+        world.network.held_links.clear()
+        world.network.release()
+        world.settle(333)
+
+
+def test_who_cannot_be_reached_is_not_waited_for():
+    world, leader = led()
+    first = fetched_last(leader)
+    world.nodes[first].crash()
+    answers = ask(leader)
+    world.settle(10)
+    assert answers == [True], "its refusal, not the back-off, has the other one asked"
+
+
+def test_who_does_not_answer_in_time_is_counted_on_no_longer():
+    world, leader = led()
+    world.network.isolate(fetched_last(leader), world.ids)
+    answers = ask(leader)
+    world.settle(10)
+    assert answers == []
+    world.settle(BACKOFF_MS)
+    assert answers == [True]
+
+
+def test_a_later_read_asks_another_while_the_first_voter_has_not_answered():
+    world, leader = led()
+    hold_answers_to(world, leader)
+    ask(leader)
+    world.settle(5)
+    ask(leader)
+    world.settle(5)
+    assert sorted(answerers(world)) == sorted(set(world.ids) - {leader.node_id})
 
 
 def test_an_answer_to_an_earlier_read_does_not_confirm_a_later_one():

@@ -137,7 +137,7 @@ def test_a_controller_that_fences_a_broker_and_leaves_it_in_sync_is_found(monkey
 
     monkeypatch.setattr(periodic, "broker_fenced", careless)
     monkeypatch.setattr(broker_lifecycle, "broker_fenced", careless)
-    _, monitor, _, _ = campaign(seed=2, **PLAN)
+    _, monitor, _, _ = campaign(seed=3, **PLAN)
     assert "valid-brokers" in {violation.property for violation in monitor.violations}
 
 
