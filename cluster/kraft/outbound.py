@@ -92,15 +92,16 @@ class OutboundRequests:
     def _handle_common(self, response: Response, on_response: Callable[[Response], None]) -> None:
         """Take up what any response says of epoch and leader; pass on what is for our epoch."""
         core = self._core
-        if response.leader_epoch < core.quorum.epoch:
+        state = core.quorum.state
+        if response.leader_epoch < state.epoch:
             return  # of an epoch that we have left
         if response.error is ErrorCode.invalid_request and not isinstance(
             response, UpdateVoterResponse
         ):
             raise IllegalStateError(f"a peer called our request invalid: {response}")
-        same_epoch = response.leader_epoch == core.quorum.epoch
+        same_epoch = response.leader_epoch == state.epoch
         usable = same_epoch and (response.error is ErrorCode.none or response.error in START_OVER)
-        if usable and response.leader_id == core.quorum.leader_id and core.is_settled:
+        if usable and response.leader_id == state.leader_id and core.is_settled:
             on_response(response)  # nothing in it can be news
             return
 
@@ -184,14 +185,17 @@ class OutboundRequests:
         if core.readers:
             again_ms = min(again_ms, self._check_leadership(leader, now_ms))
         for replica in leader.remote_voters():
-            due_ms = max(replica.last_fetch_ms, replica.begin_sent_ms) + interval_ms
+            heard_ms, sent_ms = replica.last_fetch_ms, replica.begin_sent_ms
+            last_ms = heard_ms if heard_ms > sent_ms else sent_ms
+            due_ms = last_ms + interval_ms
             if due_ms <= now_ms:
                 if core.requests.is_ready(replica.key.id, now_ms):
                     self._send_begin(leader, replica, now_ms)
                     due_ms = now_ms + interval_ms
                 else:
                     due_ms = core.requests.ready_at_ms(replica.key.id)
-            again_ms = min(again_ms, due_ms)
+            if due_ms < again_ms:
+                again_ms = due_ms
         return again_ms
 
     def _check_leadership(self, leader: Leader, now_ms: float) -> float:

@@ -84,6 +84,8 @@ class Log:
         self._waiting: list[Callable[[], None]] = []
         self._failed = False
         self.start_offset = recovered.start_offset
+        self.end_offset = recovered.end_offset
+        """Offset that the next record will get."""
         self.durable_end_offset = max(recovered.recovery_point, recovered.start_offset)
         self.truncated_bytes = recovered.truncated_bytes
         self._recovered_control: list[tuple[BatchHeader, bytes]] | None = recovered.control
@@ -118,11 +120,6 @@ class Log:
         if recovered.truncated_bytes or log.durable_end_offset < log.end_offset:
             log._start_flush()
         return log
-
-    @property
-    def end_offset(self) -> int:
-        """Offset that the next record will get."""
-        return self._tail.end_offset
 
     @property
     def last_epoch(self) -> int:
@@ -166,7 +163,8 @@ class Log:
                 self._queue_append(run)
                 self._roll()
             position = self._active.add(header.base_offset, header.size_bytes)
-            self._tail.append(header.base_offset, header.next_offset, position, batch)
+            self.end_offset = header.next_offset
+            self._tail.append(header.base_offset, self.end_offset, position, batch)
             self._epochs.assign(header.partition_leader_epoch, header.base_offset)
             run.append(batch)
         self._queue_append(run)
@@ -210,6 +208,7 @@ class Log:
         if offset < self.end_offset:
             offset = self._truncate_files(offset)
             self._tail.truncate(offset)
+            self.end_offset = offset
             self.durable_end_offset = min(self.durable_end_offset, offset)
             if self._flush is not None:
                 self._flush.end_offset = min(self._flush.end_offset, offset)
@@ -249,7 +248,7 @@ class Log:
             self._disk.sync_directory(self._directory, self._watch)
         self._epochs.clear()
         self._tail = Tail(offset, self._config.cache_bytes)
-        self.start_offset = self.durable_end_offset = offset
+        self.start_offset = self.end_offset = self.durable_end_offset = offset
         if self._flush is not None:
             self._flush.end_offset = min(self._flush.end_offset, offset)
         self._add_segment()

@@ -27,6 +27,7 @@ MAGIC = 2
 HEADER_BYTES = 61
 PREFIX_BYTES = 12
 """Base offset and length, which every reader needs before anything else."""
+_LENGTH_MIN = HEADER_BYTES - PREFIX_BYTES
 CONTROL_BIT = 0x20
 NO_PRODUCER = -1
 
@@ -159,10 +160,10 @@ def parse_header(data: bytes | memoryview, position: int = 0) -> BatchHeader:
     """
     if len(data) - position < HEADER_BYTES:
         raise CorruptBatchError(f"batch at byte {position}: header is cut off")
-    header = _header_of(_HEADER.unpack_from(data, position))
+    header: BatchHeader = _header_of(_HEADER.unpack_from(data, position))
     if header.magic != MAGIC:
         raise CorruptBatchError(f"batch at byte {position}: magic is {header.magic}, not {MAGIC}")
-    if header.length + PREFIX_BYTES < HEADER_BYTES:
+    if header.length < _LENGTH_MIN:
         raise CorruptBatchError(f"batch at byte {position}: length {header.length} is too small")
     return header
 
@@ -173,7 +174,7 @@ def check_batch(data: bytes | memoryview, position: int = 0) -> BatchHeader:
     Raises CorruptBatchError. Our logs are never compacted, so the offsets of a batch are dense.
     """
     header = parse_header(data, position)
-    end = position + header.size_bytes
+    end = position + header.length + PREFIX_BYTES
     if end > len(data):
         raise CorruptBatchError(
             f"batch at byte {position}: {header.size_bytes} bytes announced, "
@@ -200,9 +201,10 @@ def iter_batches(data: bytes) -> Iterator[tuple[BatchHeader, bytes]]:
     Raises CorruptBatchError at the first batch that is damaged or cut off.
     """
     position = 0
-    while position < len(data):
+    size_bytes = len(data)
+    while position < size_bytes:
         header = check_batch(data, position)
-        end = position + header.size_bytes
+        end = position + header.length + PREFIX_BYTES
         yield header, data[position:end]
         position = end
 
@@ -213,10 +215,11 @@ def split_batches(data: bytes) -> Iterator[tuple[BatchHeader, bytes]]:
     Raises CorruptBatchError where there is no header or not the whole batch.
     """
     position = 0
-    while position < len(data):
+    size_bytes = len(data)
+    while position < size_bytes:
         header = parse_header(data, position)
-        end = position + header.size_bytes
-        if end > len(data):
+        end = position + header.length + PREFIX_BYTES
+        if end > size_bytes:
             raise CorruptBatchError(f"batch at byte {position}: cut off")
         yield header, data[position:end]
         position = end

@@ -101,11 +101,18 @@ def _read(disk: Disk, path: str) -> bytes:
 def _scan(disk: Disk, segment: Segment, found: Recovered, *, is_last: bool) -> None:
     """Index one segment and advance `found`, up to its end or its torn tail."""
     window = _Window(disk, segment.path)
+    latest = found.epochs.latest_epoch
+    lowest = latest or 0
     while segment.size_bytes < window.size_bytes:
         position = segment.size_bytes
         try:
             header = window.batch_at(position)
-            _check_place(header, found)
+            epoch = header.partition_leader_epoch
+            if header.base_offset != found.end_offset:
+                reason = f"batch begins at {header.base_offset}, not {found.end_offset}"
+                raise CorruptBatchError(reason)
+            if epoch < lowest:
+                raise CorruptBatchError(f"epoch {epoch} after {lowest}")
         except CorruptBatchError as error:
             _check_torn(window, position, found, str(error), is_last=is_last)
             found.truncated_bytes = window.size_bytes - position
@@ -113,17 +120,10 @@ def _scan(disk: Disk, segment: Segment, found: Recovered, *, is_last: bool) -> N
         segment.add(header.base_offset, header.size_bytes)
         if header.is_control:
             found.control.append((header, window.bytes_at(position, header.size_bytes)))
-        found.epochs.assign(header.partition_leader_epoch, header.base_offset)
+        if epoch != latest:
+            found.epochs.assign(epoch, header.base_offset)
+            latest = lowest = epoch
         found.end_offset = header.next_offset
-
-
-def _check_place(header: BatchHeader, found: Recovered) -> None:
-    """Raise CorruptBatchError unless the intact batch belongs where it lies."""
-    if header.base_offset != found.end_offset:
-        raise CorruptBatchError(f"batch begins at {header.base_offset}, not {found.end_offset}")
-    latest = found.epochs.latest_epoch or 0
-    if header.partition_leader_epoch < latest:
-        raise CorruptBatchError(f"epoch {header.partition_leader_epoch} after {latest}")
 
 
 def _check_torn(
@@ -214,6 +214,10 @@ class _Window:
 
     def batch_at(self, position: int) -> BatchHeader:
         """Verify the batch at `position`. Raises CorruptBatchError."""
+        try:
+            return check_batch(self._data, position - self._start)
+        except CorruptBatchError:
+            pass  # it may go on behind the window
         try:
             self._need(position, HEADER_BYTES)
             size_bytes = batch_size_bytes(self._data, position - self._start)

@@ -45,6 +45,17 @@ class VirtualTimeLoop(asyncio.BaseEventLoop):
         """Return the virtual time."""
         return self.scheduler.now_ms / _MS
 
+    def call_soon(
+        self,
+        callback: Callable[[Unpack[Ts]], object],
+        *args: Unpack[Ts],
+        context: Context | None = None,
+    ) -> events.Handle:
+        """See asyncio, whose checks of threads and closed loops nothing here can fail."""
+        handle = events.Handle(callback, args, self, context)
+        self._ready.append(handle)
+        return handle
+
     def call_later(
         self,
         delay: float,
