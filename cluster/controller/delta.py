@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import uuid
 from collections.abc import Iterable
+from typing import Any
 
 from cluster.controller.records.broker import RegisterControllerRecord
 from cluster.controller.records.security import UserScramCredentialRecord
@@ -21,7 +22,7 @@ from cluster.controller.state import (
     ScramKey,
     TopicImage,
 )
-from cluster.controller.timeline import CommittedMap, K, MapDelta, StateMap, V
+from cluster.controller.timeline import CommittedMap, MapDelta, StateMap
 from cluster.values import valueclass
 
 
@@ -41,21 +42,21 @@ class MetadataDelta:
 
 def take_delta(state: MetadataState) -> MetadataDelta:
     """Return what changed in a committed state since the last call; the first time, all of it."""
-    return MetadataDelta(
-        topics=_taken(state.topics),
-        partitions=_taken(state.partitions),
-        configs=_taken(state.configs),
-        brokers=_taken(state.brokers),
-        controllers=_taken(state.controllers),
-        features=_taken(state.features),
-        producer_ids=_taken(state.producer_ids),
-        scram_credentials=_taken(state.scram_credentials),
+    maps: tuple[StateMap[Any, Any], ...] = (  # in the order of MetadataDelta
+        state.topics,
+        state.partitions,
+        state.configs,
+        state.brokers,
+        state.controllers,
+        state.features,
+        state.producer_ids,
+        state.scram_credentials,
     )
-
-
-def _taken(state_map: StateMap[K, V]) -> MapDelta[K, V]:
-    assert isinstance(state_map, CommittedMap), "only what is committed is published"
-    return state_map.take_delta()
+    taken: list[MapDelta[Any, Any]] = []
+    for one in maps:
+        assert isinstance(one, CommittedMap), "only what is committed is published"
+        taken.append(one.take_delta())
+    return MetadataDelta(*taken)
 
 
 @valueclass

@@ -283,8 +283,9 @@ class RaftClient:
 
         Other voters are sent a BeginQuorumEpoch, as many as make a majority and more when those are
         slow, and confirm by answering it in our epoch; a majority of confirmations that all began
-        after this call prove that no later leader had been elected when the call was made. (A Fetch would not do: it may have been sent long
-        before it arrives.) `done(True)` then, `done(False)` when leadership is lost before.
+        after this call prove that no later leader had been elected when the call was made. (A Fetch
+        would not do: it may have been sent long before it arrives.) `done(True)` then,
+        `done(False)` when leadership is lost before.
         """
         self._submit(lambda: self._add_reader(done))
 

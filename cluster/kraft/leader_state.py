@@ -162,7 +162,8 @@ class Leader:
         """
         if key.id == self.local.id:
             raise IllegalStateError("a Fetch that claims to come from this leader itself")
-        state = self._replica(key, now_ms)
+        is_voter = self.voters.is_voter(key)
+        state = self._voter(key) if is_voter else self._observer(key, now_ms)
         if fetch_offset >= leader_end_offset:
             state.last_caught_up_ms, state.last_caught_up_wall_ms = now_ms, wall_ms
         elif fetch_offset >= state.last_fetch_leader_end_offset >= 0:
@@ -174,17 +175,19 @@ class Leader:
         state.last_fetch_leader_end_offset = leader_end_offset
         state.end_offset = fetch_offset
         state.has_acknowledged_leader = True
-        if self.voters.is_voter(key):
+        if is_voter:
             self._count_for_check_quorum(key.id, now_ms)
             return self._maybe_advance_high_watermark()
         return False
 
-    def _replica(self, key: ReplicaKey, now_ms: float) -> ReplicaState:
-        if self.voters.is_voter(key):
-            state = self.replicas[key.id]
-            if state.key.directory_id == NO_DIRECTORY:
-                state.key = key
-            return state
+    def _voter(self, key: ReplicaKey) -> ReplicaState:
+        state = self.replicas[key.id]
+        known = state.key.directory_id
+        if known is NO_DIRECTORY or known == NO_DIRECTORY:
+            state.key = key
+        return state
+
+    def _observer(self, key: ReplicaKey, now_ms: float) -> ReplicaState:
         if key not in self.observers:
             self.forget_silent_observers(now_ms)
             self.observers[key] = ReplicaState(key)

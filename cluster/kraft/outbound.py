@@ -185,17 +185,14 @@ class OutboundRequests:
         if core.readers:
             again_ms = min(again_ms, self._check_leadership(leader, now_ms))
         for replica in leader.remote_voters():
-            heard_ms, sent_ms = replica.last_fetch_ms, replica.begin_sent_ms
-            last_ms = heard_ms if heard_ms > sent_ms else sent_ms
-            due_ms = last_ms + interval_ms
+            due_ms = max(replica.last_fetch_ms, replica.begin_sent_ms) + interval_ms
             if due_ms <= now_ms:
                 if core.requests.is_ready(replica.key.id, now_ms):
                     self._send_begin(leader, replica, now_ms)
                     due_ms = now_ms + interval_ms
                 else:
                     due_ms = core.requests.ready_at_ms(replica.key.id)
-            if due_ms < again_ms:
-                again_ms = due_ms
+            again_ms = min(again_ms, due_ms)
         return again_ms
 
     def _check_leadership(self, leader: Leader, now_ms: float) -> float:

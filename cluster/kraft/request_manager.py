@@ -15,9 +15,13 @@ class _Status(Enum):
     BACKING_OFF = "backing-off"
 
 
+_AWAITING = _Status.AWAITING_RESPONSE
+_READY = _Status.READY
+
+
 @dataclass(slots=True)
 class _Connection:
-    status: _Status = _Status.READY
+    status: _Status = _READY
     correlation_id: int = -1
     until_ms: float = 0.0
     """When the request times out, or the back-off ends."""
@@ -46,25 +50,25 @@ class RequestManager:
         connection = self._connections.get(node_id)
         if connection is None:
             return True
-        if connection.status is not _Status.READY and now_ms >= connection.until_ms:
+        if connection.status is not _READY and now_ms >= connection.until_ms:
             # A request that timed out, or a back-off that is over.
             del self._connections[node_id]
             return True
-        return connection.status is _Status.READY
+        return connection.status is _READY
 
     def is_awaiting(self, node_id: int, now_ms: float) -> bool:
         """Whether a request to this node is in flight and has not timed out."""
         connection = self._connections.get(node_id)
         return (
             connection is not None
-            and connection.status is _Status.AWAITING_RESPONSE
+            and connection.status is _AWAITING
             and now_ms < connection.until_ms
         )
 
     def has_any_in_flight(self, now_ms: float) -> bool:
         """Whether any request, to whatever node, is in flight."""
         for connection in self._connections.values():
-            if connection.status is _Status.AWAITING_RESPONSE and now_ms < connection.until_ms:
+            if connection.status is _AWAITING and now_ms < connection.until_ms:
                 return True
         return False
 
@@ -91,9 +95,7 @@ class RequestManager:
 
     def bootstrap_ready_at_ms(self) -> float:
         """When `find_ready_bootstrap` should be tried again if no response arrives."""
-        in_flight = [
-            c.until_ms for c in self._connections.values() if c.status is _Status.AWAITING_RESPONSE
-        ]
+        in_flight = [c.until_ms for c in self._connections.values() if c.status is _AWAITING]
         if in_flight:
             return max(in_flight)
         return min((self.ready_at_ms(e.node_id) for e in self.bootstrap), default=math.inf)
@@ -106,11 +108,11 @@ class RequestManager:
         """
         connections = self._connections
         for other, connection in tuple(connections.items()):
-            if connection.status is _Status.AWAITING_RESPONSE and now_ms >= connection.until_ms:
+            if connection.status is _AWAITING and now_ms >= connection.until_ms:
                 del connections[other]
         self._next_correlation_id = correlation_id = self._next_correlation_id + 1
         connections[node_id] = _Connection(
-            _Status.AWAITING_RESPONSE, correlation_id, now_ms + self._request_timeout_ms
+            _AWAITING, correlation_id, now_ms + self._request_timeout_ms
         )
         return correlation_id
 
@@ -119,7 +121,7 @@ class RequestManager:
         connection = self._connections.get(node_id)
         return (
             connection is not None
-            and connection.status is _Status.AWAITING_RESPONSE
+            and connection.status is _AWAITING
             and connection.correlation_id == correlation_id
         )
 

@@ -52,13 +52,15 @@ class VoterSet:
     and only the directory that is named is.
     """
 
-    __slots__ = ("_voters", "ids")
+    __slots__ = ("_voters", "ids", "majority")
 
     def __init__(self, voters: Iterable[Voter]) -> None:
         ordered = sorted(voters, key=lambda voter: voter.key.id)
         self._voters = {voter.key.id: voter for voter in ordered}
         self.ids: tuple[int, ...] = tuple(self._voters)
         """Ids, ascending."""
+        self.majority = len(self._voters) // 2 + 1
+        """The smallest number of voters of which any two such groups share one."""
         if len(self._voters) != len(ordered):
             raise ValueError("a voter id is listed twice")
 
@@ -113,11 +115,6 @@ class VoterSet:
 
     def __iter__(self) -> Iterator[Voter]:
         return iter(self._voters.values())
-
-    @property
-    def majority(self) -> int:
-        """The smallest number of voters of which any two such groups share one."""
-        return len(self._voters) // 2 + 1
 
     def is_voter(self, key: ReplicaKey) -> bool:
         """Whether this replica is a voter: the id, and the directory too where the set names it."""

@@ -102,17 +102,11 @@ def _scan(disk: Disk, segment: Segment, found: Recovered, *, is_last: bool) -> N
     """Index one segment and advance `found`, up to its end or its torn tail."""
     window = _Window(disk, segment.path)
     latest = found.epochs.latest_epoch
-    lowest = latest or 0
     while segment.size_bytes < window.size_bytes:
         position = segment.size_bytes
         try:
             header = window.batch_at(position)
-            epoch = header.partition_leader_epoch
-            if header.base_offset != found.end_offset:
-                reason = f"batch begins at {header.base_offset}, not {found.end_offset}"
-                raise CorruptBatchError(reason)
-            if epoch < lowest:
-                raise CorruptBatchError(f"epoch {epoch} after {lowest}")
+            _check_place(header, found.end_offset, latest)
         except CorruptBatchError as error:
             _check_torn(window, position, found, str(error), is_last=is_last)
             found.truncated_bytes = window.size_bytes - position
@@ -120,10 +114,18 @@ def _scan(disk: Disk, segment: Segment, found: Recovered, *, is_last: bool) -> N
         segment.add(header.base_offset, header.size_bytes)
         if header.is_control:
             found.control.append((header, window.bytes_at(position, header.size_bytes)))
-        if epoch != latest:
-            found.epochs.assign(epoch, header.base_offset)
-            latest = lowest = epoch
+        if header.partition_leader_epoch != latest:
+            latest = header.partition_leader_epoch
+            found.epochs.assign(latest, header.base_offset)
         found.end_offset = header.next_offset
+
+
+def _check_place(header: BatchHeader, end_offset: int, latest_epoch: int | None) -> None:
+    """Raise CorruptBatchError unless the intact batch belongs where it lies."""
+    if header.base_offset != end_offset:
+        raise CorruptBatchError(f"batch begins at {header.base_offset}, not {end_offset}")
+    if header.partition_leader_epoch < (latest_epoch or 0):
+        raise CorruptBatchError(f"epoch {header.partition_leader_epoch} after {latest_epoch or 0}")
 
 
 def _check_torn(

@@ -54,6 +54,8 @@ class Tail:
 
     def read(self, offset: int, max_bytes: int, end_offset: int) -> bytes:
         """Join whole batches from the one that holds `offset`, at least one below `end_offset`."""
+        if end_offset == self.end_offset and offset == self._starts[-1]:
+            return self._batches[-1]  # what followers and state machines mostly want
         first = index = self._index(offset)
         size_bytes = 0
         while index < len(self._starts) and self._end_of(index) <= end_offset:

@@ -23,7 +23,7 @@ import os
 from collections import deque
 from collections.abc import Callable
 from dataclasses import dataclass, field
-from functools import partial
+from functools import lru_cache, partial
 from typing import Literal, Protocol
 
 from cluster.ports import Completion, Random
@@ -275,7 +275,8 @@ class MemoryDisk:
         self._enqueue(partial(self._append, path, data))
 
     def _append(self, path: str, data: bytes) -> None:
-        self._refuse_growth(len(data))
+        if self.full:
+            self._refuse_growth(len(data))
         file = self._file(path, create=True)
         file.change(_Change(len(file.content), data))
 
@@ -284,11 +285,12 @@ class MemoryDisk:
         self._enqueue(partial(self._write, path, data))
 
     def _write(self, path: str, data: bytes) -> None:
-        self._refuse_growth(len(data) - (self.size(path) if self.exists(path) else 0))
+        if self.full:
+            self._refuse_growth(len(data) - (self.size(path) if self.exists(path) else 0))
         self._file(path, create=True).change(_Change(0, data))
 
     def _refuse_growth(self, size: int) -> None:
-        if self.full and size > 0:
+        if size > 0:
             self._count("full")
             raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
 
@@ -428,21 +430,24 @@ class MemoryDisk:
         return file.synced if self.hides_unsynced else file.content
 
     def _folder(self, path: str) -> _Folder:
-        if path not in self._folders:
+        folder = self._folders.get(path)
+        if folder is None:
             raise FileNotFoundError(2, "no such folder", path)
-        return self._folders[path]
+        return folder
 
     def _file(self, path: str, *, create: bool = False) -> _File:
         folder_path, name = _split(path)
         folder = self._folder(folder_path)
-        if name not in folder.names:
+        file = folder.names.get(name)
+        if file is None:
             if not create:
                 raise FileNotFoundError(2, "no such file", path)
-            folder.names[name] = _File()
+            file = folder.names[name] = _File()
             folder.changed()
-        return folder.names[name]
+        return file
 
 
+@lru_cache(maxsize=1024)
 def _split(path: str) -> tuple[str, str]:
     folder, _, name = path.rpartition("/")
     return folder, name

@@ -48,7 +48,7 @@ class VirtualTimeLoop(asyncio.BaseEventLoop):
     def call_soon(
         self,
         callback: Callable[[Unpack[Ts]], object],
-        *args: Unpack[Ts],
+        *args: *Ts,
         context: Context | None = None,
     ) -> events.Handle:
         """See asyncio, whose checks of threads and closed loops nothing here can fail."""

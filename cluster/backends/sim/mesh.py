@@ -113,7 +113,7 @@ class Call:
     def _serve(self) -> None:
         target = self._target
         assert target is not None
-        target.serve(self._port, self._message, _Answer(self, target))
+        target.serve(self._port, self._message, partial(self.answer, target))
 
     def answer(self, host: Host, response: object) -> None:
         """Send the response back, if its host lives still."""
@@ -145,19 +145,6 @@ class Call:
 
     def _disconnected(self) -> None:
         self._fail(Failure.DISCONNECTED)
-
-
-class _Answer:
-    """Where the response to one delivery of a request goes."""
-
-    __slots__ = ("_call", "_host")
-
-    def __init__(self, call: Call, host: Host) -> None:
-        self._call = call
-        self._host = host
-
-    def __call__(self, response: object) -> None:
-        self._call.answer(self._host, response)
 
 
 class Mesh:
