@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import uuid
 from collections.abc import Iterable
+from dataclasses import fields
 from typing import Any
 
 from cluster.controller.records.broker import RegisterControllerRecord
@@ -22,7 +23,7 @@ from cluster.controller.state import (
     ScramKey,
     TopicImage,
 )
-from cluster.controller.timeline import CommittedMap, MapDelta, StateMap
+from cluster.controller.timeline import CommittedMap, MapDelta, take_deltas
 from cluster.values import valueclass
 
 
@@ -40,23 +41,19 @@ class MetadataDelta:
     scram_credentials: MapDelta[ScramKey, UserScramCredentialRecord]
 
 
-def take_delta(state: MetadataState) -> MetadataDelta:
-    """Return what changed in a committed state since the last call; the first time, all of it."""
-    maps: tuple[StateMap[Any, Any], ...] = (  # in the order of MetadataDelta
-        state.topics,
-        state.partitions,
-        state.configs,
-        state.brokers,
-        state.controllers,
-        state.features,
-        state.producer_ids,
-        state.scram_credentials,
-    )
-    taken: list[MapDelta[Any, Any]] = []
-    for one in maps:
-        assert isinstance(one, CommittedMap), "only what is committed is published"
-        taken.append(one.take_delta())
-    return MetadataDelta(*taken)
+class DeltaReading:
+    """Tells what changes in a committed state, map by map."""
+
+    def __init__(self, state: MetadataState) -> None:
+        self._maps: list[CommittedMap[Any, Any]] = []
+        for field in fields(MetadataDelta):
+            published = getattr(state, field.name)
+            assert isinstance(published, CommittedMap), "only what is committed is published"
+            self._maps.append(published)
+
+    def take(self) -> MetadataDelta:
+        """Return what changed since the last call; the first time, all there is."""
+        return MetadataDelta(*take_deltas(self._maps))
 
 
 @valueclass

@@ -17,7 +17,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Protocol
 
-from cluster.controller.delta import MetadataDelta, take_delta
+from cluster.controller.delta import DeltaReading, MetadataDelta
 from cluster.controller.image import MetadataImage, MetadataProvenance
 from cluster.controller.image_writer import RECORDS_PER_SLICE, ImageReading
 from cluster.kraft.types import CommittedBatch, LeaderAndEpoch
@@ -71,6 +71,7 @@ class MetadataLoader:
         """Whether the image has once been as new as the quorum's."""
         self._clock = clock
         self._told_high_watermark = told_high_watermark
+        self._changes = DeltaReading(image.state)
         self._publishers: list[MetadataPublisher] = []
         self._batches = 0
         self._bytes = 0
@@ -128,7 +129,7 @@ class MetadataLoader:
             return
         self._is_whole, self._batches, self._bytes = False, 0, 0
         self.is_published = True
-        delta = take_delta(self.image.state)
+        delta = self._changes.take()
         for publisher in self._publishers:
             publisher.on_metadata_update(delta, self.image, manifest)
 

@@ -13,8 +13,8 @@ a key with the offset of the record that wrote it, and forgets it when that offs
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Iterable, Iterator, Mapping
-from typing import Generic, Protocol, TypeVar
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from typing import Any, Generic, Protocol, TypeVar
 
 K = TypeVar("K")
 V = TypeVar("V")
@@ -145,6 +145,16 @@ class CommittedMap(Generic[K, V]):
 
     def __len__(self) -> int:
         return len(self._entries)
+
+
+def take_deltas(maps: Sequence[CommittedMap[Any, Any]]) -> list[MapDelta[Any, Any]]:
+    """Take the delta of each: most did not change, and are passed by."""
+    return [
+        one._nothing
+        if one._nothing is not None and not one._before and one._replaced is None
+        else one.take_delta()
+        for one in maps
+    ]
 
 
 def _put_or_remove(entries: dict[K, V], key: K, value: V | None) -> None:

@@ -107,8 +107,7 @@ class RaftCore:
     @property
     def leader(self) -> Leader | None:
         """The leader's state, when this node leads."""
-        state = self.quorum.state
-        return state if isinstance(state, Leader) else None
+        return self.quorum.leader
 
     @property
     def is_settled(self) -> bool:

@@ -61,6 +61,10 @@ class Leader:
     now_ms: float
     high_watermark: int | None = None
     """Exclusive; None until a record of this epoch is committed."""
+    is_voter: bool = field(init=False)
+    """Whether it is one of the voters; it leads on while its own removal is not committed."""
+    confirmations_needed: int = field(init=False)
+    """How many others make a majority with this leader, if it votes."""
     check_quorum_deadline_ms: float = field(init=False)
     resign_requested: bool = False
     observers: dict[ReplicaKey, ReplicaState] = field(default_factory=dict)
@@ -76,9 +80,7 @@ class Leader:
 
     def __post_init__(self) -> None:
         self.replicas = {voter.key.id: ReplicaState(voter.key) for voter in self.voters}
-        self._remote_voters = tuple(
-            state for id_, state in self.replicas.items() if id_ != self.local.id
-        )
+        self._take_up_voters()
         self.check_quorum_deadline_ms = self._next_check_quorum_deadline(self.now_ms)
 
     @property
@@ -90,10 +92,13 @@ class Leader:
         """Never: who leads does not help to depose itself."""
         return False
 
-    @property
-    def is_voter(self) -> bool:
-        """Whether it is one of the voters; it leads on while its own removal is not committed."""
-        return self.voters.is_voter(self.local)
+    def _take_up_voters(self) -> None:
+        """Note what follows from the voters in force."""
+        self._remote_voters = tuple(
+            state for id_, state in self.replicas.items() if id_ != self.local.id
+        )
+        self.is_voter = self.voters.is_voter(self.local)
+        self.confirmations_needed = self.voters.majority - (1 if self.is_voter else 0)
 
     def update_voters(self, voters: VoterSet, now_ms: float) -> bool:
         """Lead another voter set from now on. Returns whether the high watermark moved.
@@ -107,9 +112,7 @@ class Leader:
         for state in before.values():
             if not voters.is_voter(state.key) and state.key.id != self.local.id:
                 self.observers[state.key] = state
-        self._remote_voters = tuple(
-            state for id_, state in self.replicas.items() if id_ != self.local.id
-        )
+        self._take_up_voters()
         self._fetched_voters = {
             id_: None for id_ in self._fetched_voters if self.replicas.get(id_) is before.get(id_)
         }
@@ -239,11 +242,6 @@ class Leader:
             str(id_): -1 if state.end_offset is None else state.end_offset
             for id_, state in self.replicas.items()
         }
-
-    @property
-    def confirmations_needed(self) -> int:
-        """How many others make a majority with this leader, if it votes."""
-        return self.voters.majority - (1 if self.is_voter else 0)
 
     # -- check quorum ----------------------------------------------------------------------------
 

@@ -100,7 +100,7 @@ class ListenerContext:
 
     def tell_leader(self, leader: LeaderAndEpoch) -> None:
         """Tell who leads, if that is news."""
-        if leader != self._told:
+        if leader is not self._told and leader != self._told:
             self._told = leader
             self._listener.handle_leader_change(leader)
 

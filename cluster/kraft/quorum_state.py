@@ -56,7 +56,16 @@ class QuorumState:
         self._trace = trace
         self._persisted: bytes | None = None
         self.busy = False
-        self.state: EpochState = Unattached(0, NEVER_MS)
+        self._be(Unattached(0, NEVER_MS))
+
+    def _be(self, state: EpochState) -> None:
+        """Change the state, and what is derived from it, as all of it is asked for all the time."""
+        self.state: EpochState = state
+        self.leader: Leader | None = state if isinstance(state, Leader) else None
+        """The state, while this replica leads."""
+        leader_id = NO_NODE if isinstance(state, Resigned) else state.leader_id
+        self.leader_and_epoch = LeaderAndEpoch(leader_id, state.epoch)
+        """Leader and epoch as listeners are told. Who resigned is no leader."""
 
     # -- what it is ------------------------------------------------------------------------------
 
@@ -84,13 +93,6 @@ class QuorumState:
     def leader_id(self) -> int:
         """The known leader of the current epoch, or -1."""
         return self.state.leader_id
-
-    @property
-    def leader_and_epoch(self) -> LeaderAndEpoch:
-        """Leader and epoch as listeners are told. Who resigned is no leader."""
-        if isinstance(self.state, Resigned):
-            return LeaderAndEpoch(NO_NODE, self.epoch)
-        return LeaderAndEpoch(self.leader_id, self.epoch)
 
     @property
     def has_remote_leader(self) -> bool:
@@ -338,7 +340,7 @@ class QuorumState:
         self._store.write(content, lambda: self._resume(persisted))
 
     def _enter(self, state: EpochState) -> None:
-        self.state = state
+        self._be(state)
         self._trace(
             "state",
             state=state.name,

@@ -218,7 +218,7 @@ class ReplicatedLog:
     def latest_snapshot_id(self) -> OffsetAndEpoch | None:
         """The newest snapshot that others may have; a bootstrap checkpoint is none."""
         latest = self.snapshots.latest
-        return None if latest == BOOTSTRAP_ID else latest
+        return None if latest is None or latest == BOOTSTRAP_ID else latest
 
     @property
     def size_bytes(self) -> int:

@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from cluster.controller.delta import take_delta
+from cluster.controller.delta import DeltaReading
 from cluster.controller.image import MetadataImage
 from cluster.controller.image_writer import RECORDS_PER_SLICE, image_records
 from cluster.controller.loader import LogDeltaManifest, MetadataLoader, SnapshotManifest
@@ -226,10 +226,11 @@ def copied(state):
 @given(st.lists(st.one_of(records, st.sampled_from(("take", "load"))), max_size=25))
 def test_a_delta_is_the_difference_of_the_states_before_and_after(steps):
     image = MetadataImage()
+    changes = DeltaReading(image.state)
     before = {name: {} for name in MAPS}
     for step in (*steps, "take"):
         if step == "take":
-            after, delta = copied(image.state), take_delta(image.state)
+            after, delta = copied(image.state), changes.take()
             for name in MAPS:
                 one = getattr(delta, name)
                 told = {key: (one.before(key), one.after(key)) for key in one.keys()}  # noqa: SIM118

@@ -75,7 +75,7 @@ class Bench:
         return self.quorum.state
 
     def be(self, state):
-        self.quorum.state = state
+        self.quorum._be(state)
         return self
 
     def file(self):

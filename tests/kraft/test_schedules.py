@@ -137,10 +137,10 @@ def restart_as_leader(monkeypatch):
             if isinstance(self.state, Resigned):
                 accumulator = BatchAccumulator(self.epoch, log_end.offset, 0)
                 config = self._config
-                self.state = Leader(
+                self._be(Leader(
                     self.epoch, config.replica_key, config.voters.endpoint(config.node_id),
                     config.voters, (), log_end.offset - 1, accumulator, 3_000, self._clock.monotonic_ms(),
-                )  # fmt: skip
+                ))  # fmt: skip
             then()
 
         initialize(self, log_end, initialized)

@@ -136,7 +136,7 @@ def test_m09_a_resigned_leader_that_stays_in_its_epoch_votes_in_it(monkeypatch):
     def faulty(self, state, now_ms):
         if now_ms < state.election_deadline_ms:
             return poll(self, state, now_ms)
-        self._quorum.state = Unattached(state.epoch, 1_000_000.0)
+        self._quorum._be(Unattached(state.epoch, 1_000_000.0))
         return 1_000_000.0
 
     monkeypatch.setattr(client.RaftClient, "_poll_resigned", faulty)
