@@ -70,6 +70,10 @@ class LocalReplicaChanges:
     """It holds them, somebody else or nobody leads, and something about them is new."""
 
 
+NO_LOCAL_CHANGES = LocalReplicaChanges((), {}, (), {})
+"""What most deltas ask."""
+
+
 def local_changes(
     delta: MetadataDelta, broker_id: int, among: Iterable[PartitionKey]
 ) -> LocalReplicaChanges:

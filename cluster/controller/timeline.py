@@ -55,6 +55,11 @@ class MapDelta(Generic[K, V]):
         self._replaced = replaced
         self._after = after
 
+    @property
+    def is_empty(self) -> bool:
+        """Whether nothing was written. What was written may be what was there before."""
+        return self._replaced is None and not self._recorded
+
     def before(self, key: K) -> V | None:
         """Return the value that a key had, None for none."""
         if self._replaced is not None:

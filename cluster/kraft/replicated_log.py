@@ -171,9 +171,10 @@ class ReplicatedLog:
             at_start = offset == start and epoch != earliest.epoch
             if offset < start or at_start or epoch < earliest.epoch:
                 return Validity.SNAPSHOT, latest
-        end = self.end_offset_for_epoch(epoch)
-        if end.epoch != epoch or end.offset < offset:
-            return Validity.DIVERGING, end
+        if epoch != self._log.epochs.latest_epoch or offset > self._log.end_offset:
+            end = self.end_offset_for_epoch(epoch)
+            if end.epoch != epoch or end.offset < offset:
+                return Validity.DIVERGING, end
         return Validity.VALID, OffsetAndEpoch(offset, epoch)
 
     def truncate_to_end_offset(self, diverging: OffsetAndEpoch) -> int:

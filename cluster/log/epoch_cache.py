@@ -88,6 +88,8 @@ class LeaderEpochCache:
 
     def epoch_at(self, offset: int) -> int | None:
         """Return the epoch of the record at `offset`; None below the first entry."""
+        if self._entries and self._entries[-1].start_offset <= offset:
+            return self._entries[-1].epoch
         index = bisect_right(self._entries, offset, key=_start_of)
         return self._entries[index - 1].epoch if index else None
 

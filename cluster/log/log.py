@@ -157,6 +157,7 @@ class Log:
             expected, epoch = header.next_offset, header.partition_leader_epoch
         self._recovered_control = None
         run: list[bytes] = []
+        latest_epoch = self._epochs.latest_epoch
         for header, batch in verified:
             size_bytes = self._active.size_bytes
             if size_bytes and size_bytes + header.size_bytes > self._config.segment_bytes:
@@ -165,7 +166,9 @@ class Log:
             position = self._active.add(header.base_offset, header.size_bytes)
             self.end_offset = header.next_offset
             self._tail.append(header.base_offset, self.end_offset, position, batch)
-            self._epochs.assign(header.partition_leader_epoch, header.base_offset)
+            if header.partition_leader_epoch != latest_epoch:
+                latest_epoch = header.partition_leader_epoch
+                self._epochs.assign(latest_epoch, header.base_offset)
             run.append(batch)
         self._queue_append(run)
         assert self.end_offset == expected
