@@ -385,7 +385,7 @@ class RaftClient:
             return now_ms
         change_ms = self._maybe_expire_change(now_ms)
         drain_ms = self._maybe_append_batches(state, now_ms)
-        begin_ms = self._outbound.send_begin_quorum_epoch(state, now_ms)
+        begin_ms = self._outbound.begins.poll(state, now_ms)
         return min(change_ms, drain_ms, begin_ms, state.check_quorum_deadline_ms)
 
     def _maybe_expire_change(self, now_ms: float) -> float:

@@ -10,8 +10,8 @@ from collections.abc import Callable
 from typing import TypeVar
 
 from cluster.errors import ErrorCode
+from cluster.kraft.begin_quorum_epoch import BeginQuorumEpochs
 from cluster.kraft.core import RaftCore
-from cluster.kraft.leader_state import Leader, ReplicaState
 from cluster.kraft.messages import (
     NO_DIRECTORY,
     BeginQuorumEpochRequest,
@@ -51,7 +51,7 @@ class OutboundRequests:
         self._core = core
         self._snapshots = SnapshotFetch(core)
         self._updates = VoterUpdates(core)
-        self._begin_interval_ms = core.config.begin_quorum_epoch_interval_ms
+        self.begins = BeginQuorumEpochs(core, self._send_begin)
 
     # -- sending ---------------------------------------------------------------------------------
 
@@ -177,88 +177,13 @@ class OutboundRequests:
             if isinstance(self._core.quorum.state, Prospective):
                 self._core.become_candidate()
 
-    def send_begin_quorum_epoch(self, leader: Leader, now_ms: float) -> float:
-        """Remind voters that do not fetch, and check leadership for reads; returns when again."""
-        core = self._core
-        interval_ms = self._begin_interval_ms
-        again_ms = now_ms + interval_ms
-        if core.readers:
-            again_ms = min(again_ms, self._check_leadership(leader, now_ms))
-        for replica in leader.remote_voters():
-            due_ms = max(replica.last_fetch_ms, replica.begin_sent_ms) + interval_ms
-            if due_ms <= now_ms:
-                if core.requests.is_ready(replica.key.id, now_ms):
-                    self._send_begin(leader, replica, now_ms)
-                    due_ms = now_ms + interval_ms
-                else:
-                    due_ms = core.requests.ready_at_ms(replica.key.id)
-            again_ms = min(again_ms, due_ms)
-        return again_ms
-
-    def _check_leadership(self, leader: Leader, now_ms: float) -> float:
-        """Ask as many voters as the latest read still needs; returns when more may be due.
-
-        Those that fetched last are asked first. Who has not answered within the retry back-off is
-        counted on no longer, and another is asked as well.
-        """
-        core, latest_read = self._core, self._core.latest_read
-        patience_ms = core.config.retry_backoff_ms
-        missing = leader.confirmations_needed
-        again_ms = ready_ms = NEVER_MS
-        askable: list[ReplicaState] = []
-        for replica in leader.remote_voters():
-            id_, patient_until_ms = replica.key.id, replica.begin_sent_ms + patience_ms
-            if replica.confirmed_read >= latest_read:
-                missing -= 1
-            elif core.requests.is_ready(id_, now_ms):
-                askable.append(replica)
-            elif (
-                replica.asked_read >= latest_read
-                and now_ms < patient_until_ms
-                and core.requests.is_awaiting(id_, now_ms)
-            ):
-                missing -= 1
-                again_ms = min(again_ms, patient_until_ms)
-            else:
-                ready_ms = min(ready_ms, core.requests.ready_at_ms(id_))
-        askable.sort(key=lambda replica: -replica.last_fetch_ms)
-        for replica in askable[: max(0, missing)]:
-            self._send_begin(leader, replica, now_ms)
-            again_ms = min(again_ms, now_ms + patience_ms)
-        return min(again_ms, ready_ms) if missing > len(askable) else again_ms
-
-    def _send_begin(self, leader: Leader, replica: ReplicaState, now_ms: float) -> None:
-        core = self._core
-        endpoint = core.voters.endpoint(replica.key.id)
-        assert endpoint is not None
-        replica.begin_sent_ms, replica.asked_read = now_ms, core.latest_read
-        # The response proves that the voter had not left this epoch when it answered, which was
-        # after every read up to this number had arrived.
-        latest_read = core.latest_read
-
-        def answered(_: BeginQuorumEpochResponse) -> None:
-            if core.leader is leader:
-                replica.has_acknowledged_leader = True
-                replica.confirmed_read = max(replica.confirmed_read, latest_read)
-                self._release_readers(leader)
-
-        request = BeginQuorumEpochRequest(
-            core.config.cluster_id,
-            replica.key.id,
-            replica.key.directory_id,
-            leader.leader_id,
-            leader.epoch,
-            leader.leader_endpoint,
-        )
-        self._send(endpoint, request, BeginQuorumEpochResponse, answered)
-
-    def _release_readers(self, leader: Leader) -> None:
-        core = self._core
-        confirmed = leader.confirmed_read(core.latest_read)
-        ready = [done for number, done in core.readers if number <= confirmed]
-        core.readers = [reader for reader in core.readers if reader[0] > confirmed]
-        for done in ready:
-            done(True)  # noqa: FBT003  (the answer itself)
+    def _send_begin(
+        self,
+        voter: Endpoint,
+        request: BeginQuorumEpochRequest,
+        answered: Callable[[BeginQuorumEpochResponse], None],
+    ) -> None:
+        self._send(voter, request, BeginQuorumEpochResponse, answered)
 
     def send_end_quorum_epoch(self, state: Resigned, now_ms: float) -> float:
         """Tell voters that have not heard of the resignation; returns when to try again."""
