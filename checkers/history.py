@@ -44,9 +44,13 @@ class HistoryError(ValueError):
     """The history is not well formed; the message says which event and why."""
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(slots=True, unsafe_hash=True)
 class Event:
-    """One line of a journal."""
+    """One line of a journal.
+
+    Never changed once it is made. `frozen` would cost a call for each field, and histories have
+    millions of these.
+    """
 
     index: int
     """Position in the journal, from 0, without gaps."""

@@ -24,6 +24,8 @@ from cluster.kraft.types import CommittedBatch
 from cluster.log.snapshot import Snapshot
 from cluster.values import valueclass
 
+_MARKERS = (BeginTransactionRecord, EndTransactionRecord, AbortTransactionRecord)
+
 
 @valueclass
 class MetadataProvenance:
@@ -104,18 +106,19 @@ class MetadataImage:
         )
 
     def _apply_record(self, record: MetadataRecord, offset: int) -> None:
-        if isinstance(record, BeginTransactionRecord):
+        if type(record) not in _MARKERS:
+            if self._transaction is None:
+                replay(self.state, record)
+            else:
+                self._transaction.append(record)
+        elif isinstance(record, BeginTransactionRecord):
             if self._transaction is not None:
                 raise ReplayError("a metadata transaction begins within another")
             self._transaction, self._transaction_offset = [], offset
-        elif isinstance(record, EndTransactionRecord | AbortTransactionRecord):
+        else:
             held, self._transaction = self._transaction, None
             if held is None:
                 message = f"{type(record).__name__} without an open metadata transaction"
                 raise ReplayError(message)
             for one in held if isinstance(record, EndTransactionRecord) else ():
                 replay(self.state, one)
-        elif self._transaction is not None:
-            self._transaction.append(record)
-        else:
-            replay(self.state, record)

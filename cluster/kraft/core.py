@@ -110,11 +110,6 @@ class RaftCore:
         return self.quorum.leader
 
     @property
-    def is_settled(self) -> bool:
-        """Whether this node leads its epoch, or follows who does: no response of it moves it."""
-        return isinstance(self.quorum.state, Leader | Follower)
-
-    @property
     def voters(self) -> VoterSet:
         """The voters in force: the newest in the log, committed or not, else the configured."""
         return self.log.control.voters

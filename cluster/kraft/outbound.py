@@ -92,7 +92,8 @@ class OutboundRequests:
     def _handle_common(self, response: Response, on_response: Callable[[Response], None]) -> None:
         """Take up what any response says of epoch and leader; pass on what is for our epoch."""
         core = self._core
-        state = core.quorum.state
+        quorum = core.quorum
+        state = quorum.state
         if response.leader_epoch < state.epoch:
             return  # of an epoch that we have left
         if response.error is ErrorCode.invalid_request and not isinstance(
@@ -101,7 +102,7 @@ class OutboundRequests:
             raise IllegalStateError(f"a peer called our request invalid: {response}")
         same_epoch = response.leader_epoch == state.epoch
         usable = same_epoch and (response.error is ErrorCode.none or response.error in START_OVER)
-        if usable and response.leader_id == state.leader_id and core.is_settled:
+        if usable and response.leader_id == state.leader_id and quorum.is_settled:
             on_response(response)  # nothing in it can be news
             return
 

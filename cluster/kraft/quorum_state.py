@@ -63,6 +63,8 @@ class QuorumState:
         self.state: EpochState = state
         self.leader: Leader | None = state if isinstance(state, Leader) else None
         """The state, while this replica leads."""
+        self.is_settled = isinstance(state, Leader | Follower)
+        """Whether this node leads its epoch, or follows who does: no response of it moves it."""
         leader_id = NO_NODE if isinstance(state, Resigned) else state.leader_id
         self.leader_and_epoch = LeaderAndEpoch(leader_id, state.epoch)
         """Leader and epoch as listeners are told. Who resigned is no leader."""
