@@ -1,0 +1,127 @@
+"""What the observer makes of the answers that it gets, in virtual time."""
+
+import asyncio
+from types import SimpleNamespace
+
+import pytest
+
+from cluster.backends.sim import loop
+from cluster.client import CallFailed
+from cluster.ports import Endpoint, Failure
+from harness.observer import POLL_INTERVAL_S, Observer
+from harness.recorder import Recorder
+from workloads.leader import LeaderTracker
+
+NODES = ("n1", "n2", "n3")
+TURN_S = POLL_INTERVAL_S * len(NODES)
+
+
+class Quorum:
+    """Nodes that tell the leader and the epoch that they are told to tell; both sides of a run."""
+
+    nodes = NODES
+
+    def __init__(self):
+        self.says = dict.fromkeys(NODES, (1, 1))
+        self.asked = []
+        self.deaths = []
+
+    def endpoint(self, node, _listener):
+        return Endpoint(int(node[1:]), node, 9093)
+
+    def unexpected_deaths(self):
+        return self.deaths
+
+    async def describe_quorum(self, endpoint, *, timeout_ms):
+        self.asked.append(endpoint.host)
+        said = self.says[endpoint.host]
+        if said is None:
+            await asyncio.sleep(timeout_ms / 1000)
+            raise CallFailed(Failure.TIMED_OUT)
+        return SimpleNamespace(leader_id=said[0], leader_epoch=said[1])
+
+
+class Journal(list):
+    def noted(self, f):
+        return [event.value for event in self if event.f == f]
+
+
+@pytest.fixture
+def quorum():
+    return Quorum()
+
+
+def watch(quorum, *steps):
+    """Let an observer watch; each step is a function and how long to watch after it."""
+    journal, tracker, died = Journal(), LeaderTracker(NODES), []
+
+    async def run():
+        recorder = Recorder(journal, asyncio.get_running_loop().time)
+        observer = Observer(quorum, quorum, recorder, tracker, died.append)
+        watching = asyncio.ensure_future(observer.watch())
+        for change, duration_s in steps:
+            change()
+            await asyncio.sleep(duration_s)
+        assert not watching.done(), watching.exception()
+        watching.cancel()
+
+    loop.run(run())
+    return journal, tracker, died
+
+
+def nothing():
+    pass
+
+
+def test_the_first_leader_is_journaled_once_and_every_node_is_asked_in_turn(quorum):
+    journal, tracker, _ = watch(quorum, (nothing, 2 * TURN_S - POLL_INTERVAL_S / 2))
+    assert journal.noted("leader") == [{"leader": "n1", "epoch": 1}]
+    assert quorum.asked == [*NODES, *NODES]
+    assert (tracker.guess, tracker.epoch) == ("n1", 1)
+
+
+@pytest.mark.parametrize("knows", NODES)
+def test_news_of_a_single_node_are_heard_within_a_turn(quorum, knows):
+    def elect():
+        quorum.says[knows] = (3, 2)
+
+    journal, tracker, _ = watch(quorum, (nothing, 0.05), (elect, TURN_S + 0.01))
+    assert journal.noted("leader") == [{"leader": "n1", "epoch": 1}, {"leader": "n3", "epoch": 2}]
+    assert (tracker.guess, tracker.epoch) == ("n3", 2)
+
+
+def test_who_still_believes_in_the_former_leader_is_not_believed(quorum):
+    def depose():
+        quorum.says.update(n2=(2, 5), n3=(2, 5))
+
+    journal, tracker, _ = watch(quorum, (nothing, TURN_S), (depose, 4 * TURN_S))
+    assert journal.noted("leader") == [{"leader": "n1", "epoch": 1}, {"leader": "n2", "epoch": 5}]
+    assert (tracker.guess, tracker.epoch) == ("n2", 5)
+
+
+def test_a_node_that_does_not_answer_hides_the_news_of_the_others_for_its_time_out_only(quorum):
+    def partition():
+        quorum.says.update(n1=None, n2=(2, 2), n3=(2, 2))
+
+    journal, _, _ = watch(quorum, (nothing, TURN_S), (partition, TURN_S + 0.5))
+    assert journal.noted("leader")[-1] == {"leader": "n2", "epoch": 2}
+
+
+def test_what_is_no_node_of_the_run_does_not_lead_it(quorum):
+    quorum.says = dict.fromkeys(NODES, (-1, 7))
+    journal, tracker, _ = watch(quorum, (nothing, 2 * TURN_S))
+    assert journal.noted("leader") == []
+    assert tracker.epoch == -1
+
+
+def test_a_death_is_told_once_and_soon(quorum):
+    def die():
+        quorum.deaths.append(
+            SimpleNamespace(node="n2", incarnation=1, exit_code=3, output_tail=("gone",))
+        )
+
+    journal, _, died = watch(quorum, (nothing, 1.0), (die, POLL_INTERVAL_S + 0.01), (nothing, 2.0))
+    assert died == ["n2"]
+    assert journal.noted("crash") == [
+        {"node": "n2", "incarnation": 1, "exit_code": 3, "output_tail": ["gone"]}
+    ]
