@@ -10,9 +10,10 @@ from __future__ import annotations
 from cluster.controller.controller import QuorumController
 from cluster.kraft.client import RaftClient
 from cluster.kraft.leader_state import Leader
+from cluster.kraft.role_polls import RolePolls
 from cluster.mutations import Mutant, Patch
 
-_POLL_LEADER = RaftClient._poll_leader
+_POLL_LEADER = RolePolls._poll_leader
 
 
 def _heard_wall_ms(leader: Leader) -> int | None:
@@ -24,10 +25,10 @@ def _heard_wall_ms(leader: Leader) -> int | None:
     return fetched[needed - 1]
 
 
-def _w01_poll_leader(self: RaftClient, state: Leader, now_ms: float) -> float:
+def _w01_poll_leader(self: RolePolls, state: Leader, now_ms: float) -> float:
     heard_ms = _heard_wall_ms(state)
     if heard_ms is not None:
-        left_ms = heard_ms + state.check_quorum_timeout_ms - self._clock.wall_ms()
+        left_ms = heard_ms + state.check_quorum_timeout_ms - self._core.clock.wall_ms()
         state.check_quorum_deadline_ms = now_ms + left_ms
     return _POLL_LEADER(self, state, now_ms)
 
@@ -47,7 +48,7 @@ ALL = (
         "measures its leader lease by the wall clock, and serves reads on it",
         "linearizability: a clock that is set back keeps a deposed leader in office",
         (
-            Patch(RaftClient, "_poll_leader", _w01_poll_leader),
+            Patch(RolePolls, "_poll_leader", _w01_poll_leader),
             Patch(QuorumController, "must_confirm", _w01_must_confirm),
         ),
     ),

@@ -8,7 +8,7 @@ import dataclasses
 
 import pytest
 
-from cluster.kraft import client, inbound, leader_state, outbound, quorum_state, states
+from cluster.kraft import inbound, leader_state, outbound, quorum_state, role_polls, states
 from cluster.kraft.accumulator import BatchAccumulator
 from cluster.kraft.core import RaftCore
 from cluster.kraft.leader_state import Leader
@@ -210,14 +210,14 @@ def leader_acknowledges_before_its_fsync(stage):
 
 
 def count_unsynced_at_the_leader(monkeypatch):
-    append = client.RaftClient._maybe_append_batches
+    append = role_polls.RolePolls._maybe_append_batches
 
     def faulty(self, state, now_ms):
         due_ms = append(self, state, now_ms)
         state.update_local(self._core.log.end_offset)
         return due_ms
 
-    monkeypatch.setattr(client.RaftClient, "_maybe_append_batches", faulty)
+    monkeypatch.setattr(role_polls.RolePolls, "_maybe_append_batches", faulty)
 
 
 def leader_alone(stage):

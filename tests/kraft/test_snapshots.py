@@ -227,7 +227,7 @@ def test_who_is_told_again_to_load_goes_on_and_another_snapshot_takes_its_place(
     state = follower.state
     loading = state.fetching_snapshot
     assert loading.size_bytes > 0
-    fetch = follower.client._outbound._snapshots
+    fetch = follower.client._roles._outbound._snapshots
     fetch.begin(state, loading.id)  # a bootstrap server, the leader itself, answered a Fetch
     assert state.fetching_snapshot is loading
     newer = OffsetAndEpoch(loading.id.offset + 1, loading.id.epoch)

@@ -5,7 +5,7 @@ import uuid
 import pytest
 
 from cluster.errors import ErrorCode
-from cluster.kraft import client, quorum_state, quorum_state_store
+from cluster.kraft import quorum_state, quorum_state_store, role_polls
 from cluster.kraft.leader_state import Leader
 from cluster.kraft.messages import VoteRequest
 from cluster.kraft.quorum_state_store import QuorumStateError
@@ -131,15 +131,15 @@ def test_a_resigned_leader_leaves_for_the_next_epoch():
 
 
 def test_m09_a_resigned_leader_that_stays_in_its_epoch_votes_in_it(monkeypatch):
-    poll = client.RaftClient._poll_resigned
+    poll = role_polls.RolePolls._poll_resigned
 
     def faulty(self, state, now_ms):
         if now_ms < state.election_deadline_ms:
             return poll(self, state, now_ms)
-        self._quorum._be(Unattached(state.epoch, 1_000_000.0))
+        self._core.quorum._be(Unattached(state.epoch, 1_000_000.0))
         return 1_000_000.0
 
-    monkeypatch.setattr(client.RaftClient, "_poll_resigned", faulty)
+    monkeypatch.setattr(role_polls.RolePolls, "_poll_resigned", faulty)
     assert ask_former_leader(*leave_the_epoch(*former_leader())).vote_granted
 
 
