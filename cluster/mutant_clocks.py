@@ -18,7 +18,7 @@ _POLL_LEADER = RolePolls._poll_leader
 
 def _heard_wall_ms(leader: Leader) -> int | None:
     """When a majority, the leader included, had last fetched; None before that."""
-    needed = leader.voters.majority - (1 if leader.is_voter else 0)
+    needed = leader.confirmations_needed
     fetched = sorted((state.last_fetch_wall_ms for state in leader.remote_voters()), reverse=True)
     if not 0 < needed <= len(fetched) or fetched[needed - 1] < 0:
         return None

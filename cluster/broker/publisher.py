@@ -52,12 +52,11 @@ class BrokerMetadataPublisher:
             now = image.state.partitions.marked(self.broker_id)
             among = dict.fromkeys((*now, *self.leaders, *self.followers))
             changes = local_changes(delta, self.broker_id, among)
-            self._apply(changes)
         elif delta.partitions.is_empty:
             changes = NO_LOCAL_CHANGES
         else:
             changes = local_changes(delta, self.broker_id, delta.partitions.keys())
-            self._apply(changes)
+        self._apply(changes)
         self.registration = image.state.brokers.get(self.broker_id)
         if self.on_changes is not None:
             self.on_changes(changes)

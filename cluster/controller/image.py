@@ -14,7 +14,7 @@ from cluster.controller.image_writer import RECORDS_PER_SLICE, ImageReading, rep
 from cluster.controller.records import MetadataRecordError, decode_record
 from cluster.controller.records.schema import MetadataRecord
 from cluster.controller.records.system import (
-    AbortTransactionRecord,
+    TRANSACTION_MARKERS,
     BeginTransactionRecord,
     EndTransactionRecord,
 )
@@ -23,8 +23,6 @@ from cluster.controller.state import MetadataState, ReplayError, committed_state
 from cluster.kraft.types import CommittedBatch
 from cluster.log.snapshot import Snapshot
 from cluster.values import valueclass
-
-_MARKERS = (BeginTransactionRecord, EndTransactionRecord, AbortTransactionRecord)
 
 
 @valueclass
@@ -106,7 +104,7 @@ class MetadataImage:
         )
 
     def _apply_record(self, record: MetadataRecord, offset: int) -> None:
-        if type(record) not in _MARKERS:
+        if type(record) not in TRANSACTION_MARKERS:
             if self._transaction is None:
                 replay(self.state, record)
             else:

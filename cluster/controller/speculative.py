@@ -10,16 +10,10 @@ from dataclasses import fields
 
 from cluster.controller.image import MetadataImage
 from cluster.controller.records import MetadataRecord, MetadataRecordError
-from cluster.controller.records.system import (
-    AbortTransactionRecord,
-    BeginTransactionRecord,
-    EndTransactionRecord,
-)
+from cluster.controller.records.system import TRANSACTION_MARKERS
 from cluster.controller.replay import replay
 from cluster.controller.state import MetadataState, ReplayError, overlay_state
 from cluster.controller.timeline import NOTHING, AppendOffset, TimelineMap
-
-_MARKERS = (BeginTransactionRecord, EndTransactionRecord, AbortTransactionRecord)
 
 
 class SpeculativeState:
@@ -37,7 +31,7 @@ class SpeculativeState:
         for offset, record in enumerate(records, first_offset):
             assert offset > self._offset.value, "appended offsets must grow"
             self._offset.value = offset
-            if isinstance(record, _MARKERS):
+            if isinstance(record, TRANSACTION_MARKERS):
                 # What another leader left open the image held back: there is nothing to undo. Its
                 # own transaction this leader sees as it appends it.
                 continue

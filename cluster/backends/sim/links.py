@@ -122,7 +122,6 @@ class LinkState:
     __slots__ = (
         "back",
         "cut",
-        "draw",
         "duplication",
         "extra_ms",
         "is_client",
@@ -164,7 +163,6 @@ class LinkState:
         self.rules: tuple[Rule, ...] | None = None
         """Those that may want a message of it, in order; None until the mesh looks again."""
         self.stream = random.Random(f"{seed}/link/{source}/{target}")
-        self.draw = self.stream.random
 
     @property
     def loss_now(self) -> float:
@@ -180,7 +178,7 @@ class LinkState:
 
     def latency(self) -> float:
         """Draw how long one message takes, in ms."""
-        draw = self.draw
+        draw = self.stream.random
         if self.slow_probability and draw() < self.slow_probability:
             slow_ms = self.slow_ms
             own_ms = self.extra_ms + slow_ms[0] + draw() * (slow_ms[1] - slow_ms[0])

@@ -74,3 +74,7 @@ class AbortTransactionRecord(MetadataRecord):
     api_key: ClassVar[int] = 25
 
     reason: Annotated[str | None, NULLABLE_STRING, Tagged(0)] = None
+
+
+TRANSACTION_MARKERS = (BeginTransactionRecord, EndTransactionRecord, AbortTransactionRecord)
+"""What tells where a metadata transaction (KIP-868) begins and ends, and changes nothing itself."""
