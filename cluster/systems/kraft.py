@@ -20,7 +20,7 @@ NODE_SETTINGS: Mapping[str, int] = {
     "controller.quorum.election.timeout.ms": 1000,  # Kafka's own
     "controller.quorum.election.backoff.max.ms": 1000,  # Kafka's own
     "controller.quorum.fetch.timeout.ms": 1000,  # Kafka: 2000; fail-over starts with it
-    "controller.quorum.append.linger.ms": 5,  # Kafka: 25; waits for more writes to batch
+    "controller.quorum.append.linger.ms": 25,  # Kafka's own
     "controller.quorum.request.timeout.ms": 1000,  # Kafka: 2000; not above the fetch timeout
     "controller.quorum.retry.backoff.ms": 20,  # Kafka's own
     "controller.quorum.fetch.max.bytes": 8 * 1024 * 1024,  # Kafka's own
