@@ -13,7 +13,8 @@ From the nodes' final logs and their traces:
   that a leader of an earlier epoch announced (`MonotonicHighWatermark`);
 - no node comes back from a restart with less than it had fsynced (`checkers.recovered`);
 - no node ended itself because an invariant broke, and none died unasked. A node whose storage
-  failed may end, if the nemesis journaled a fault on it that may do that (`MAY_END_NODE`).
+  failed may end, if the nemesis journaled a fault on it that may do that: one whose detail says
+  `may_end_node`. A torn write does not: it is how a power loss may end a write.
 
 What it cannot see: a commit that no node announced in its trace; a record that was compacted into
 a snapshot. A node without log or trace makes the verdict UNKNOWN. Complexity: O(records + events).
@@ -35,11 +36,6 @@ from checkers.trace_fields import LEADER_CHANGE, incomplete, well_formed
 from checkers.verdict import CheckResult
 
 NAME = "log-agreement"
-MAY_END_NODE = frozenset({"disk-error", "disk-full", "disk-corruption", "lost-fsync", "bit-rot"})
-"""Faults after which a node may end itself, as after any whose detail says `may_end_node`.
-
-A torn write is not among them: it is how a power loss may end a write, and is recovered from.
-"""
 _STORAGE_FAILED = re.compile(
     r"OSError|DiskError|CorruptLogError|CorruptBatchError|QuorumStateError"
     r"|No space left|Input/output error"
@@ -155,12 +151,12 @@ def _difference(kind: str, left: LogRecord, right: LogRecord) -> Anomaly:
 
 def _not_on_majority(evidence: Evidence, committed: Mapping[str, int]) -> Iterator[Anomaly]:
     """Find the first announced offset that too few final logs still hold."""
-    if any(node not in evidence.logs for node in evidence.nodes):
+    if any(node not in evidence.logs for node in evidence.survivors):
         return  # A missing log is told as missing; it could be the one that holds the record.
     announcer = max(committed, key=lambda node: committed[node], default=None)
     if announcer is None:
         return
-    ends = {node: _end(evidence, node) for node in evidence.nodes}
+    ends = {node: _end(evidence, node) for node in evidence.survivors}
     kept = max(_kept(ends, voters) for voters in _electorates(evidence, announcer))
     if committed[announcer] > kept:
         told = (
@@ -329,6 +325,6 @@ def _hit_by_ending_fault(events: Sequence[Event]) -> set[str]:
             continue
         detail = note.value.get("detail")
         declared = isinstance(detail, dict) and detail.get("may_end_node") is True
-        if note.value.get("phase") == "inject" and (note.f in MAY_END_NODE or declared):
+        if note.value.get("phase") == "inject" and declared:
             hit.update(str(target) for target in note.value.get("targets") or ())
     return hit

@@ -16,6 +16,11 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
+from checkers.history import NEMESIS, Event
+
+FINAL_READS = "final-reads"
+"""The nemesis's note on which nodes could be read after the heal."""
+
 
 @dataclass(frozen=True, slots=True)
 class LogRecord:
@@ -64,8 +69,26 @@ class Evidence:
     """Everything that the nodes of one run left behind."""
 
     nodes: Sequence[str]
+    """All of them."""
     logs: Mapping[str, Sequence[LogRecord]]
     """By node, in offset order."""
     quorum_states: Mapping[str, Mapping[str, Any]]
     traces: Mapping[str, Sequence[TraceEvent]]
     final_reads: Mapping[str, FinalRead]
+    lost: frozenset[str] = frozenset()
+    """Nodes whose files a fault damaged for good: of them only the trace is asked for."""
+
+    @property
+    def survivors(self) -> tuple[str, ...]:
+        """Nodes that should have left a log and a state, and serve."""
+        return tuple(node for node in self.nodes if node not in self.lost)
+
+
+def lost_nodes(events: Sequence[Event]) -> frozenset[str]:
+    """Name the nodes that the nemesis says are lost for good, in its note on the final reads."""
+    lost: set[str] = set()
+    for note in events:
+        if note.process == NEMESIS and note.f == FINAL_READS and isinstance(note.value, dict):
+            told = note.value.get("lost")
+            lost.update(map(str, told) if isinstance(told, list) else ())
+    return frozenset(lost)

@@ -12,6 +12,7 @@ import contextlib
 from collections.abc import AsyncIterator
 from random import Random
 
+from checkers.evidence import FINAL_READS
 from cluster.backends.base import Backend, ClientNetwork
 from cluster.client import Client
 from cluster.ports import Clock
@@ -123,7 +124,7 @@ async def _perform(run: Run, cast: _Cast) -> FinalReads:
     finally:
         await cast.interpreter.close()
     reads = await read_all(run.backend, cast.client, cast.observer, FINAL_BOUND_S)
-    run.recorder.note("final-reads", reads.value())
+    run.recorder.note(FINAL_READS, reads.value())
     return reads
 
 

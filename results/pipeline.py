@@ -30,7 +30,7 @@ from checkers.certificates import certificate_lines
 from checkers.column_files import load_columns
 from checkers.columnar import judge_columns
 from checkers.columns import KINDS, Columns
-from checkers.evidence import Evidence
+from checkers.evidence import Evidence, lost_nodes
 from checkers.formats import load_history
 from checkers.history import INFINITY_NS, Event, EventType, HistoryError, Operation, pair
 from checkers.models import model_named
@@ -75,7 +75,7 @@ def judge(
     history = store.history()
     loaded = store.evidence(plan)
     operations = _paired(history.events, store.journal_path)
-    run = RunInput(history.events, operations, _evidence_or_none(loaded))
+    run = RunInput(history.events, operations, _evidence_or_none(loaded, history.events))
     name = store.folder.name
     events = events_table(name, run.events)
     if spark is None:
@@ -309,11 +309,11 @@ def _paired(events: Sequence[Event], path: Path) -> list[Operation]:
         raise HistoryError(f"{path}: {error}") from error
 
 
-def _evidence_or_none(loaded: LoadedEvidence) -> Evidence | None:
+def _evidence_or_none(loaded: LoadedEvidence, events: Sequence[Event]) -> Evidence | None:
     """Return None where the nodes left nothing at all, as for a history that came alone."""
     evidence = loaded.evidence
     parts = (evidence.logs, evidence.quorum_states, evidence.traces, evidence.final_reads)
-    return evidence if any(parts) else None
+    return replace(evidence, lost=lost_nodes(events)) if any(parts) else None
 
 
 def _unreadable(loaded: LoadedEvidence) -> list[CheckResult]:

@@ -18,6 +18,7 @@ from harness.sim.apply import apply
 from harness.sim.conditions import Cast, Outcomes, candidates, holds
 from harness.sim.effects import Effects, Link, Undo, details, partition_links
 from harness.sim.findings import Violation
+from harness.sim.kinds import KINDS
 from harness.sim.parse import condition
 from harness.sim.scenario import Condition, Scenario, Step, Strand
 from harness.sim.watch import Watch
@@ -276,6 +277,8 @@ class Driver:
                 "verified": True,
                 "detail": dict(detail),
             }
+            if KINDS[step.kind].may_end_node:
+                value["detail"]["may_end_node"] = True
             if momentary:
                 value["momentary"] = True
             self._journal(step.kind, value)

@@ -81,6 +81,8 @@ class Kind:
     takes_for: bool = False
     options: Mapping[str, Option] = field(default_factory=dict)
     is_fault: bool = True
+    may_end_node: bool = False
+    """Whether a node that it hits may end itself, its storage having failed it."""
 
 
 _NUMBER = (int, float)
@@ -131,7 +133,7 @@ _ALL = (
     ),
     Kind("disk_stall", takes_for=True),
     Kind("disk_slow", takes_for=True, options={"sync_ms": Option(_NUMBER, 50.0, most=60_000)}),
-    Kind("disk_error"),
+    Kind("disk_error", may_end_node=True),
     Kind("clock_rate", takes_for=True, options={"rate": Option(_NUMBER, 2.0, least=0.05, most=20)}),
     Kind("clock_jump", options={"jump_ms": Option(_NUMBER, 1000.0, least=-1e9)}),
     Kind(
@@ -141,6 +143,7 @@ _ALL = (
             "at": Option(_NUMBER, 0.5, most=1.0),
             "down_ms": Option(_NUMBER, 50.0, most=600_000),
         },
+        may_end_node=True,
     ),
     Kind("voters", needs_targets=False, options={"change": Option(str, "upgrade", CHANGES)}),
     Kind(

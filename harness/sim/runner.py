@@ -17,7 +17,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 
-from checkers.evidence import Evidence, FinalRead
+from checkers.evidence import FINAL_READS, Evidence, FinalRead
 from checkers.history import Event, EventType, pair
 from checkers.registry import RunInput, run_check
 from checkers.verdict import Status, worst
@@ -129,9 +129,8 @@ def judge(played: Played) -> SimResult:
     verdict = Status.FAIL if violations else Status.PASS
     operations = pair(played.events)
     if not violations:
-        nodes = [node for node in played.scenario.node_names if node not in played.lost]
         reads: dict[str, FinalRead] = {} if played.reads is None else dict(played.reads.reads)
-        evidence = Evidence(nodes, {}, {}, {}, reads)
+        evidence = Evidence(played.scenario.node_names, {}, {}, {}, reads, played.lost)
         run = RunInput(played.events, operations, evidence)
         load = played.scenario.workload
         checks = workload_named(load.name, load.options).checks()
@@ -349,7 +348,8 @@ class _Run:
             _Readable(self._backend, self._effects.lost), client, observer, left_s
         )
         network.close()
-        self._recorder.note("final-reads", reads.value())
+        lost = {"lost": sorted(self._effects.lost)} if self._effects.lost else {}
+        self._recorder.note(FINAL_READS, {**reads.value(), **lost})
         self._reads = reads
         if reads.sentinel is None or reads.missing:
             said = "; ".join(f"{node}: {why}" for node, why in reads.missing.items())

@@ -1,7 +1,10 @@
 """Log agreement and election safety: silent on a run in order, loud on each way to break it."""
 
+from dataclasses import replace
+
 import pytest
 
+from checkers.evidence import lost_nodes
 from checkers.history import NEMESIS, Event, EventType
 from checkers.registry import CheckSpec, RunInput, run_check
 from checkers.verdict import Status
@@ -265,10 +268,11 @@ def test_an_odd_quorum_state_or_leader_change_is_told():
     assert "names no leader" in result.summary
 
 
-def died(reason, fault="disk-error", targets=("n2",), detail=None):
-    inject = {"phase": "inject", "targets": list(targets), "verified": True, "detail": detail or {}}
+def died(reason, targets=("n2",), *, may_end_node=True):
+    detail = {"may_end_node": may_end_node}
+    inject = {"phase": "inject", "targets": list(targets), "verified": True, "detail": detail}
     events = [
-        Event(0, 0, NEMESIS, EventType.INFO, fault, None, inject),
+        Event(0, 0, NEMESIS, EventType.INFO, "disk-error", None, inject),
         Event(1, 1, NEMESIS, EventType.INFO, "crash", None, {"node": "n2", "exit_code": 1}),
     ]
     traces = {n: good_trace(n) for n in NODES}
@@ -278,19 +282,58 @@ def died(reason, fault="disk-error", targets=("n2",), detail=None):
 
 def test_a_node_may_end_when_a_fault_took_its_disk():
     assert died("OSError: [Errno 5] Input/output error") == (Status.PASS, set())
-    assert died("OSError: x", "slow", detail={"may_end_node": True}) == (Status.PASS, set())
 
 
 @pytest.mark.parametrize(
     "how",
     [
-        {"reason": "OSError: x", "fault": "partition"},
+        {"reason": "OSError: x", "may_end_node": False},
         {"reason": "OSError: x", "targets": ("n1",)},
         {"reason": "AssertionError: told to truncate below the high watermark"},
     ],
 )
 def test_no_other_death_is_excused(how):
     assert died(**how) == (Status.FAIL, {"fatal", "crash"})
+
+
+def with_lost(*lost):
+    """A run whose n3 left a trace only, and what the nemesis says of who is lost."""
+    told = {"read": ["n1", "n2"], "missing": {}, "sentinel": "s", "lost": list(lost)}
+    events = [Event(0, 0, NEMESIS, EventType.INFO, "final-reads", None, told)]
+    whole = good_run().evidence
+    kept = {
+        part: {node: of for node, of in getattr(whole, part).items() if node != "n3"}
+        for part in ("logs", "quorum_states", "final_reads")
+    }
+    return good_run(events=events, lost=lost_nodes(events), **kept)
+
+
+@pytest.mark.parametrize("check", ["log-agreement", "election-safety"])
+def test_a_node_that_is_lost_for_good_owes_its_trace_only(check):
+    assert run_check(CheckSpec(check), with_lost()).status is Status.UNKNOWN
+    assert run_check(CheckSpec(check), with_lost("n3")).status is Status.PASS
+    untraced = {node: good_trace(node) for node in ("n1", "n2")}
+    run = with_lost("n3")
+    run = replace(run, evidence=replace(run.evidence, traces=untraced))
+    assert run_check(CheckSpec(check), run).status is Status.UNKNOWN
+
+
+def test_what_was_committed_must_survive_on_a_majority_also_when_a_node_is_lost():
+    run = with_lost("n3")
+    logs = dict(run.evidence.logs) | {"n2": good_log("n2")[:4]}
+    states = {node: {"leaderId": 1, "leaderEpoch": 1, "votedId": 1} for node in ("n1", "n2")}
+    run = replace(run, evidence=replace(run.evidence, logs=logs, quorum_states=states))
+    result = run_check(CheckSpec("log-agreement"), run)
+    assert {one["kind"] for one in result.anomalies} == {"committed-lost"}
+
+
+@pytest.mark.parametrize("lost", [None, 3, "n3", {"n3": 1}])
+def test_an_odd_note_on_who_is_lost_excuses_nobody(lost):
+    assert lost_nodes([Event(0, 0, NEMESIS, EventType.INFO, "final-reads", None, lost)]) == set()
+    told = {"lost": lost}
+    assert lost_nodes([Event(0, 0, NEMESIS, EventType.INFO, "final-reads", None, told)]) == set()
+    of_a_client = Event(0, 0, 1, EventType.INFO, "final-reads", None, {"lost": ["n3"]})
+    assert lost_nodes([of_a_client]) == set()
 
 
 def test_a_cancelled_check_is_unknown():

@@ -1,0 +1,67 @@
+"""A stored run is judged as the same run in memory is, with its nodes' logs and traces besides."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+import harness.sim
+from checkers.verdict import Status
+from harness.sim.draw import draw
+from harness.sim.parse import read_scenario
+from harness.sim.runner import run_scenario
+from harness.sim.scenario import Load, Scenario, Step, Strand
+from harness.sim.stored import run_stored
+
+SCRIPTS = Path(harness.sim.__file__).parent / "scenarios"
+DAMAGE = {
+    "quorum-state": Step("bit_rot", targets="follower", options={"file": "quorum-state"}),
+    "log": Step("bit_rot", targets="leader", options={"file": "log"}),
+    "fsync": Step("disk_error", targets="leader"),
+}
+
+
+def struck(step: Step) -> Scenario:
+    """A fault in the middle of a run with writes and reads."""
+    strands = (Strand(3_000.0, (step,)), Strand(5_000.0, (Step("kill", targets="leader"),)))
+    load = Load("register", {"keys": 4}, concurrency=4, rate_per_s=20.0)
+    return Scenario(seed=5, nodes=5, duration_ms=8_000.0, workload=load, strands=strands)
+
+
+def results_of(folder: Path) -> dict[str, str]:
+    told = json.loads((folder / "results.json").read_text())
+    return {check["checker"]: check["status"] for check in told["checks"]}
+
+
+@pytest.mark.parametrize("where", DAMAGE)
+def test_a_node_that_ends_rightly_is_no_finding(where: str, tmp_path: Path):
+    scenario = struck(DAMAGE[where])
+    assert run_stored(scenario, tmp_path / "run") == 0
+    assert set(results_of(tmp_path / "run").values()) == {"PASS"}
+    ended = [
+        line
+        for path in (tmp_path / "run" / "nodes").glob("*/trace.jsonl")
+        for line in path.read_text().splitlines()
+        if json.loads(line)["e"] == "fatal"
+    ]
+    assert ended, "the fault ended no node, so this shows nothing"
+    assert run_scenario(scenario).verdict is Status.PASS
+
+
+def test_a_node_that_ends_for_another_reason_is_one(tmp_path: Path):
+    scenario = replace(read_scenario(SCRIPTS / "rejoining_leader.toml"), mutant="M21")
+    assert run_stored(scenario, tmp_path / "run") == 1
+    assert results_of(tmp_path / "run")["log-agreement"] == "FAIL"
+
+
+@pytest.mark.parametrize("seed", [10, 11, 17, 58])
+def test_seeds_with_damaged_disks_pass_both_ways(seed: int, tmp_path: Path):
+    scenario = draw(seed)
+    kinds = {step.kind for strand in scenario.strands for step in strand.steps}
+    assert kinds & {"bit_rot", "disk_error"}
+    assert run_scenario(scenario).verdict is Status.PASS
+    assert run_stored(scenario, tmp_path / "run") == 0
+    assert set(results_of(tmp_path / "run").values()) == {"PASS"}
