@@ -8,7 +8,8 @@ From the nodes' final logs and their traces:
   checksum and kind (State Machine Safety; `NoLogDivergence` of the public TLA+ specifications);
 - what any node announced as committed is in the final logs of a majority of the voters;
 - an epoch has at most one LeaderChange, of one leader;
-- no node truncates or appends below a high watermark that it announced;
+- no node truncates below a high watermark that it announced, as far as its log is still what it was
+  then, nor appends below one that it announced since it started;
 - a node's high watermark never decreases while it runs, and that of a leader never lies below one
   that a leader of an earlier epoch announced (`MonotonicHighWatermark`);
 - no node comes back from a restart with less than it had fsynced (`checkers.recovered`);
@@ -24,13 +25,14 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
 from itertools import pairwise
 from typing import Any
 
 from checkers.evidence import Evidence, LogRecord, TraceEvent
 from checkers.evidence_result import Anomaly, evidence_result, without
 from checkers.history import NEMESIS, Event
-from checkers.recovered import durable_lost
+from checkers.recovered import durable_after, durable_lost
 from checkers.run_input import Cancelled, RunInput, never
 from checkers.trace_fields import LEADER_CHANGE, incomplete, well_formed
 from checkers.verdict import CheckResult
@@ -224,21 +226,62 @@ def _leader_changes(logs: Logs) -> Iterator[Anomaly]:
                 }
 
 
+@dataclass(slots=True)
+class _Marks:
+    """What one node's trace told so far that it must not go below."""
+
+    highest: int = 0
+    """The highest high watermark below which its log is what it was when that was announced."""
+    running: int = 0
+    """The highest that was announced since the process started."""
+    durable: int = 0
+    last_epoch: Any = None
+    """The epoch at the end of its log."""
+    incarnation: int = -1
+    directory: Any = None
+
+    def begin(self, event: TraceEvent) -> None:
+        """Take up what an event tells of a new process, disk or log, before it is judged.
+
+        A power loss takes what was not fsynced: appends, and truncations, so that an old tail may
+        be there again in the place of what was announced, and has to be cut off once more. Where
+        the log ends in the epoch in which it ended before, no truncation was lost.
+        """
+        fields = event.fields
+        if event.incarnation != self.incarnation:
+            self.incarnation, self.running = event.incarnation, 0
+        if event.event == "start":
+            if fields.get("directory_id") != self.directory:
+                self.highest = self.durable = 0  # another disk is another log
+            self.directory = fields.get("directory_id")
+        elif event.event == "recovered":
+            same = fields.get("last_epoch") == self.last_epoch
+            kept = int(fields["end_offset"]) if same else self.durable
+            self.highest, self.last_epoch = min(self.highest, kept), fields.get("last_epoch")
+
+    def end(self, event: TraceEvent) -> None:
+        """Take up what it did."""
+        self.durable = durable_after(event, self.durable)
+        if event.event in ("append", "truncate", "truncate-fully"):
+            self.last_epoch = event.fields.get("epoch")
+        elif event.event == "hw":
+            offset = int(event.fields["offset"])
+            self.highest = max(self.highest, offset)
+            self.running = max(self.running, offset)
+
+
 def _below_high_watermark(evidence: Evidence) -> Iterator[Anomaly]:
     """Follow each node's trace; the first anomaly of each kind and node."""
     for node, trace in evidence.traces.items():
         told: set[str] = set()
-        incarnation, highest, running = -1, 0, 0
+        marks = _Marks()
         for event in trace:
-            if event.incarnation != incarnation:
-                incarnation, running = event.incarnation, 0
-            found = _step(node, event, highest, running)
+            marks.begin(event)
+            found = _step(node, event, marks.highest, marks.running)
             if found is not None and found["kind"] not in told:
                 told.add(str(found["kind"]))
                 yield found
-            if event.event == "hw":
-                offset = int(event.fields["offset"])
-                highest, running = max(highest, offset), max(running, offset)
+            marks.end(event)
 
 
 def _step(node: str, event: TraceEvent, highest: int, running: int) -> Anomaly | None:

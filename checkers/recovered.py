@@ -32,11 +32,11 @@ def durable_lost(evidence: Evidence, damaged: Collection[str]) -> Iterator[Anoma
             elif event.event == "recovered" and int(event.fields["end_offset"]) < durable:
                 yield _lost(node, event, durable)
                 break
-            durable = _durable_after(event, durable)
+            durable = durable_after(event, durable)
 
 
-def _durable_after(event: TraceEvent, durable: int) -> int:
-    """What is durable after an event, from what was before it."""
+def durable_after(event: TraceEvent, durable: int) -> int:
+    """Offset below which all is durable after an event, from what it was before."""
     if event.event == "flush":
         return max(durable, int(event.fields["end_offset"]))
     if event.event == "truncate":

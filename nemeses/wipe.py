@@ -4,7 +4,9 @@ What comes back with an empty disk must not count as the voter that it was. Wher
 log (kraft.version 1) it is replaced as an operator does it (KIP-853): the lost voter is removed,
 the node starts under a new directory id as an observer, and that one is added. Where they are
 configured there is no such way and no quorum can be asked to survive it: the heal brings the files
-back, as from a copy of the disk. It does so, too, where the removal does not commit.
+back, as from a copy of the disk. It does so, too, where the removal does not commit; but who was
+asked for it may have written it down, and commit it later. So the heal is over only once a leader
+that knows what is committed tells that the node is a voter, and a node that is none then is added.
 """
 
 from __future__ import annotations
@@ -87,25 +89,25 @@ class DiskWipe(DamageFault):
         if lost is None:
             await super().undo(view, node, injection)
             return
-        before = UUID(lost["directory"])
-        if await until(lambda: remove_voter(view, node, before), CHANGE_TIMEOUT_S) is None:
-            # Never to be started empty as the voter that it still is; with its files it may.
-            await super().undo(view, node, injection)
-            return
+        before, replaced = UUID(lost["directory"]), False
         if await view.backend.state(node) is NodeState.DEAD:
-            await disks_of(view).give_up(node)
-            await view.backend.join_anew(node)
-            await view.backend.start(node)
-
-        async def added() -> list[str] | None:
-            now = await fetching_directory(view, node)
-            return None if now in (None, before) else await _add(view, node, now, lost)
+            if await until(lambda: remove_voter(view, node, before), CHANGE_TIMEOUT_S) is None:
+                # Never to be started empty as the voter that it still is; with its files it may.
+                await super().undo(view, node, injection)
+            else:
+                await disks_of(view).give_up(node)
+                await view.backend.join_anew(node)
+                await view.backend.start(node)
+                replaced = True
 
         async def back() -> list[str] | None:
-            return await _is_new_voter(view, node, before) or await added()
+            now = await fetching_directory(view, node)
+            if now is None or (replaced and now == before):  # which a leader may remember
+                return await _is_settled_voter(view, node)
+            return await add_voter(view, node, now, tuple(lost["endpoint"]))
 
         if await until(back, CHANGE_TIMEOUT_S) is None:
-            raise BackendError(f"{node} did not become a voter with its new disk")
+            raise BackendError(f"no leader tells that {node} is a voter again")
 
     async def gone(self, view: View, node: str, injection: Injection) -> Seen:
         """See that it lives, and as whom."""
@@ -129,17 +131,10 @@ def _may_lose(view: View, told: DescribeQuorumResponse, nodes: tuple[str, ...]) 
     return lost <= (len(voters) - 1) // 2
 
 
-async def _add(
-    view: View, node: str, directory: UUID | None, lost: Mapping[str, Any]
-) -> list[str] | None:
-    assert directory is not None, "it fetches"
-    host, port = lost["endpoint"]
-    return await add_voter(view, node, directory, (host, port))
-
-
-async def _is_new_voter(view: View, node: str, before: UUID) -> list[str] | None:
+async def _is_settled_voter(view: View, node: str) -> list[str] | None:
+    """The voters, once a leader that has committed something in its epoch counts the node in."""
     found = await leading(view)
-    voters = {} if found is None else directories(found[1])
-    if voters.get(node_id(node), before) == before:
+    if found is None or found[1].high_watermark < 0:
         return None
-    return sorted(f"n{voter}" for voter in voters)
+    voters = directories(found[1])
+    return sorted(f"n{voter}" for voter in voters) if node_id(node) in voters else None

@@ -77,3 +77,47 @@ def test_a_torn_write_excuses_neither_loss_nor_death():
     died = ("fatal", {"reason": "CorruptLogError: byte 7"}, 1)
     run = run_of(FLUSHED, *back(5), died, happened=[hit("torn-write", {})])
     assert judged(run) == (Status.FAIL, {"durable-lost", "fatal"})
+
+
+def again(end_offset: int, last_epoch: int, directory: str = "d"):
+    told = {"start_offset": 0, "end_offset": end_offset, "last_epoch": last_epoch}
+    started = {"node_id": 2, "mutant": None, "directory_id": directory}
+    return (("start", started, 1), ("recovered", {**told, "truncated_bytes": 0}, 1))
+
+
+def written(base_offset: int, epoch: int):
+    last = {"last_offset": base_offset, "role": "follower"}
+    return "append", {"base_offset": base_offset, "epoch": epoch, **last}
+
+
+def announced(offset: int):
+    return "hw", {"epoch": 3, "offset": offset, "role": "follower"}
+
+
+CUT_OFF = "committed-truncated"
+CUT = ("truncate", {"end_offset": 6, "epoch": 1}, 1)
+OLD_TAIL = (written(6, 1), written(7, 1), ("flush", {"end_offset": 8}))
+NEW = (("truncate", {"end_offset": 6, "epoch": 1}), written(6, 3), announced(7))
+
+
+def test_a_truncation_that_a_power_loss_undid_may_be_made_again():
+    """What was announced was never fsynced; the tail that it had replaced is there again."""
+    assert CUT_OFF not in judged(run_of(*OLD_TAIL, *NEW, *again(8, 1), CUT))[1]
+
+
+@pytest.mark.parametrize(
+    "events",
+    [
+        (*OLD_TAIL, *NEW, ("flush", {"end_offset": 7}), *again(7, 3), CUT),
+        (*OLD_TAIL, *NEW, *again(7, 3), CUT),
+        (*OLD_TAIL, *NEW, ("flush", {"end_offset": 7}), *again(8, 1), CUT),
+        (*OLD_TAIL, announced(7), *again(8, 1), CUT),
+    ],
+)
+def test_what_was_announced_and_is_still_there_is_not_cut_off(events):
+    assert CUT_OFF in judged(run_of(*events))[1]
+
+
+def test_another_disk_is_another_log():
+    events = (*OLD_TAIL, announced(7), *again(8, 1, "another disk"), CUT)
+    assert CUT_OFF not in judged(run_of(*events))[1]

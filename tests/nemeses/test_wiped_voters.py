@@ -75,8 +75,13 @@ def test_a_voter_whose_removal_cannot_commit_gets_its_files_back():
         wiped = await inject(view, "disk-wipe", {"targets": "node:n1"})
         killed = await inject(view, "kill", {"targets": "node:n2"})
         assert (wiped.verified, killed.verified) == (True, True)
-        assert (await heal(view, wiped)).verified  # one of the three is left, and commits nothing
-        assert (await heal(view, killed)).verified
+        healed = await heal(view, wiped)  # one of the three is left, and commits nothing
+        assert not healed.verified
+        assert "no leader tells that n1 is a voter" in healed.detail["reason"]
+        assert view.active == [wiped, killed]
+        assert all(one.verified for one in await heal_all(view))
+        assert await voters(view) == before
+        await asyncio.sleep(5)
         assert await voters(view) == before
 
     simulated(body)
