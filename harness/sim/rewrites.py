@@ -11,6 +11,9 @@ from harness.sim.clients import HANDS
 from harness.sim.runner import Played
 from harness.sim.scenario import Condition, Scenario, ScriptedOp, Step
 
+_IDLE_MS = 1_000.0
+"""Less time than this at the beginning is not worth a run."""
+
 
 def rounder(value: float) -> Iterator[float]:
     """Simpler numbers than this, the simplest first."""
@@ -71,6 +74,27 @@ def without_late(scenario: Scenario) -> Scenario:
     operations = tuple(op for op in scenario.workload.operations if op.at_ms < scenario.duration_ms)
     load = replace(scenario.workload, operations=operations)
     return replace(scenario, strands=strands, workload=load)
+
+
+def halves(scenario: Scenario) -> Iterator[Scenario]:
+    """Scenarios with much less of something: the stream, the time, the strands, the clients."""
+    strands, load = scenario.strands, scenario.workload
+    for part in (8, 2):
+        if load.rate_per_s > part:
+            yield replace(scenario, workload=replace(load, rate_per_s=load.rate_per_s / part))
+    middle_ms = scenario.duration_ms / 2
+    if middle_ms > _IDLE_MS:
+        yield without_late(replace(scenario, duration_ms=middle_ms))
+    size = len(strands)
+    while size > 1:
+        size //= 2
+        for start in range(0, len(strands), size):
+            yield replace(scenario, strands=strands[:start] + strands[start + size :])
+    first_ms = min((strand.at_ms for strand in strands), default=0.0)
+    if first_ms > _IDLE_MS:
+        yield moved_earlier(scenario, first_ms, first_ms - _IDLE_MS / 2)
+    if load.concurrency > 1:
+        yield replace(scenario, workload=replace(load, concurrency=load.concurrency // 2))
 
 
 def with_step(scenario: Scenario, number: int, position: int, step: Step) -> Scenario:

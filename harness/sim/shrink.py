@@ -7,6 +7,7 @@ what is left. The passes, each with the invariant that it keeps:
 |---|---|---|
 | materialise | the seeded stream becomes the list of operations that were really begun | who asks whom what, when |
 | concretise | target words become the nodes that were hit, `cast` goes | what is done to whom, when |
+| other seeds | the half of it, in another world: strands, rate, clients or time, tried with several seeds | what is done, but not the world's draws |
 | strands, steps | ddmin over strands, then over the steps of each | order, and the time of what stays |
 | operations | ddmin over the list | their times |
 | flatten | waits for a condition become fixed times | when things really happened |
@@ -29,6 +30,7 @@ from __future__ import annotations
 import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, fields, replace
+from itertools import count
 from typing import Any, TypeVar
 
 from cluster.backends.sim.settings import SimSettings
@@ -37,6 +39,7 @@ from harness.sim.findings import SimResult, Violation
 from harness.sim.rewrites import (
     act_time,
     begun,
+    halves,
     in_order,
     moved_earlier,
     name_casts,
@@ -55,6 +58,9 @@ T = TypeVar("T")
 EVENTS_MAX = 12
 """Fault and operation events that a person can follow; what shrinking aims at."""
 _EVENTS_SPARE = 50_000
+_PATIENCE_S = 4.0
+"""How long a candidate is tried with other seeds where that is worth the time."""
+_MANY = 2 * EVENTS_MAX
 
 
 @dataclass(slots=True)
@@ -79,6 +85,8 @@ class Shrinker:
     _seen: dict[str, bool] = field(default_factory=dict)
     _played: Played | None = None
     _violation: Violation | None = None
+    _is_race: bool = False
+    """Few schedules show it: large parts are dropped in other worlds, too."""
     _brief: bool = False
     """Runs end with the fault phase: the violation is seen before, and the rest takes time."""
 
@@ -135,6 +143,7 @@ class Shrinker:
             best = self._pass(name, single, best)
             self._be_brief(best)
         best = self._pass("materialise", self._materialise, best)
+        best = self._pass("other seeds", self._other_seeds, best)
         best = self._pass("concretise", self._concretise, best)
         passes = (
             ("materialise", self._materialise),
@@ -217,14 +226,14 @@ class Shrinker:
         def build(strands: Sequence[Strand]) -> Scenario:
             return replace(scenario, strands=tuple(strands))
 
-        return build(self._ddmin(scenario.strands, build))
+        return self._ddmin(scenario, scenario.strands, build)
 
     def _operations(self, scenario: Scenario) -> Scenario:
         def build(operations: Sequence[ScriptedOp]) -> Scenario:
             load = replace(scenario.workload, operations=tuple(operations))
             return replace(scenario, workload=load)
 
-        return build(self._ddmin(scenario.workload.operations, build))
+        return self._ddmin(scenario, scenario.workload.operations, build)
 
     def _steps(self, scenario: Scenario) -> Scenario:
         for number in range(len(scenario.strands)):
@@ -236,28 +245,63 @@ class Shrinker:
         strands = tuple(strand for strand in scenario.strands if strand.steps)
         return self._keep(replace(scenario, strands=strands), scenario)
 
-    def _ddmin(self, items: Sequence[T], build: Callable[[Sequence[T]], Scenario]) -> tuple[T, ...]:
+    def _ddmin(
+        self, scenario: Scenario, items: Sequence[T], build: Callable[[Sequence[T]], Scenario]
+    ) -> Scenario:
         """Drop parts, large ones first, each size in one sweep from the end to the beginning.
 
-        ddmin without its restarts: what came late is dropped first, since less hangs on it.
+        ddmin without its restarts: what came late is dropped first, since less hangs on it. Large
+        parts of many are tried in other worlds, too.
         """
-        left = tuple(items)
+        best, left = scenario, tuple(items)
         if left and self.fails(build(())):
-            return ()
+            return build(())
         size = max(1, len(left) // 2)
         while left and not self.out_of_time:
             end = len(left)
             while end > 0 and not self.out_of_time:
                 start = max(0, end - size)
                 rest = left[:start] + left[end:]
-                if self.fails(build(rest)):
+                candidate = replace(build(rest), seed=best.seed)
+                many = self._is_race and len(left) > _MANY and size >= len(left) // 8
+                found = self._somewhere(candidate, _PATIENCE_S if many else 0.0)
+                if found is not None:
                     self.progress.kept += 1
-                    left = rest
+                    best, left = found, rest
                 end = start
             if size == 1:
                 break
             size = max(1, size // 2)
-        return left
+        return best
+
+    # -- other worlds ----------------------------------------------------------------------------
+
+    def _other_seeds(self, scenario: Scenario) -> Scenario:
+        """Halve what cannot be written down, as it hangs on the draws of its world, in other worlds.
+
+        Where one draw more or less ends the violation, as of a race that few schedules lose, hardly
+        anything can be dropped in the same world; but a part of it does the same in many others.
+        """
+        self._is_race = scenario.workload.rate_per_s > 0
+        while self._is_race and not self.out_of_time:
+            smaller = next(filter(None, map(self._somewhere, halves(scenario))), None)
+            if smaller is None:
+                break
+            self.progress.kept += 1
+            scenario = self._end_early(smaller)
+            self.progress.events = scenario.events
+        return self._materialise(scenario)
+
+    def _somewhere(self, candidate: Scenario, for_s: float = _PATIENCE_S) -> Scenario | None:
+        """The candidate with the first seed with which it fails, its own the first."""
+        until_s = time.monotonic() + for_s
+        for seed in count(candidate.seed):
+            elsewhere = replace(candidate, seed=seed)
+            if self.fails(elsewhere):
+                return elsewhere
+            if time.monotonic() >= until_s or self.out_of_time:
+                return None
+        raise AssertionError("there is always another seed")
 
     # -- from words to facts ---------------------------------------------------------------------
 
