@@ -320,19 +320,17 @@ class RaftClient:
     def _resume(self, continuation: Callable[[], None]) -> None:
         """Go on with the event whose change of state is now persisted, before any other."""
         assert not self._running, "a disk completion from within an event"
-        if not self._halted:
-            self._run(continuation)
+        self._events.appendleft(continuation)
+        self._run()
 
-    def _run(self, continuation: Callable[[], None] | None = None) -> None:
+    def _run(self) -> None:
+        events, quorum = self._events, self._quorum
         self._running = True
         try:
-            if continuation is not None:
-                continuation()
-                self._poll()
-            events, quorum = self._events, self._quorum
-            while events and not quorum.busy and not self._halted:
+            while events and not (quorum.busy or self._halted):
                 events.popleft()()
-                self._poll()
+                if not (quorum.busy or self._halted):
+                    self._poll()
         except Exception as error:  # noqa: BLE001  (whatever it is, the node must not go on)
             self.fail(error)
         finally:
@@ -342,19 +340,17 @@ class RaftClient:
 
     def _poll(self) -> None:
         """Do what the current role has to do now, and set the timer for what comes next."""
-        quorum, core = self._quorum, self._core
-        if quorum.busy or self._halted:
-            return
+        core, purgatory = self._core, self._core.fetch_purgatory
         now_ms = self._clock.monotonic_ms()
         if core.shutting_down and self._maybe_complete_shutdown(now_ms):
             return
-        core.fetch_purgatory.expire(now_ms)
+        purgatory.expire(now_ms)
         due_ms = self._roles.poll(now_ms)
-        if quorum.busy or self._halted:
+        if self._quorum.busy or self._halted:
             return
         due_ms = min(
             due_ms,
-            core.fetch_purgatory.next_deadline_ms(),
+            purgatory.next_deadline_ms(),
             self._cleaner.poll(now_ms),
             self._shutdown_deadline_ms,
         )

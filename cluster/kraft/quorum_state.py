@@ -334,12 +334,15 @@ class QuorumState:
         self.busy = True
 
         def persisted() -> None:
-            self.busy = False
             self._persisted = content
             self._enter(state)
             then()
 
-        self._store.write(content, lambda: self._resume(persisted))
+        def written() -> None:
+            self.busy = False
+            self._resume(persisted)
+
+        self._store.write(content, written)
 
     def _enter(self, state: EpochState) -> None:
         self._be(state)

@@ -70,8 +70,10 @@ class Call:
         there: LinkState,
         port: int,
         message: object,
+        timeout_ms: float,
         on_reply: Reply,
     ) -> None:
+        """Set out."""
         self._mesh = mesh
         self._sender = sender
         self._there = there
@@ -79,23 +81,16 @@ class Call:
         self._port = port
         self._message = message
         self._on_reply = on_reply
-        self._target: Host | None = None
-        self._timer: Entry | None = None
         self.done = False
-
-    def send(self, timeout_ms: float) -> None:
-        """Set out."""
-        mesh, there = self._mesh, self._there
-        self._timer = mesh.scheduler.call_later(timeout_ms, self._timed_out, self._sender)
-        target = mesh.hosts.get(there.target)
-        if target is None:
+        self._timer = mesh.scheduler.call_later(timeout_ms, self._timed_out, sender)
+        self._target: Host | None = mesh.hosts.get(there.target)
+        if self._target is None:
             if not there.cut and not self._back.cut:
                 refused_ms = there.latency() + self._back.latency()
-                mesh.scheduler.call_later(refused_ms, self._refused, self._sender)
+                mesh.scheduler.call_later(refused_ms, self._refused, sender)
             return
-        self._target = target
-        target.calls[self] = None
-        mesh.carry(there, self._message, self._serve, target, self._arrive_late, None)
+        self._target.calls[self] = None
+        mesh.carry(there, message, self._serve, self._target, self._arrive_late, None)
 
     def disconnect(self) -> None:
         """Tell the sender that the other end died."""
@@ -127,8 +122,7 @@ class Call:
         # A second answer, of a request that was delivered twice, is passed on: see `ports.Network`.
         if not self.done:
             self.done = True
-            if self._timer is not None:
-                self._timer.cancel()
+            self._timer.cancel()
             if self._target is not None:
                 self._target.calls.pop(self, None)
         self._on_reply(response)
@@ -190,9 +184,7 @@ class Mesh:
     ) -> Call:
         """Carry a request and its response; `on_reply` is called on behalf of `sender`."""
         there = self.link(source, destination.host)
-        call = Call(self, sender, there, destination.port, message, on_reply)
-        call.send(timeout_ms)
-        return call
+        return Call(self, sender, there, destination.port, message, timeout_ms, on_reply)
 
     def carry(
         self,
