@@ -10,6 +10,7 @@ Never more than a minority of the nodes is without its disk at once.
 
 from __future__ import annotations
 
+import contextlib
 from collections.abc import Mapping
 from typing import Any, ClassVar
 
@@ -69,11 +70,15 @@ class DamageFault(NodeFault):
         return {node: {**own, "at": round(view.random.random(), 6)} for node in nodes}
 
     async def apply(self, view: View, node: str, chosen: Mapping[str, Any]) -> Seen:
-        """Kill it and damage what it left; then see whether it dares to start."""
-        await view.backend.kill(node)
+        """End it and damage what it left; then see whether it dares to start."""
+        await self.end(view, node)
         disks = disks_of(view)
         told = await self.hurt(disks, node, chosen)
         return Seen({"damage": told})
+
+    async def end(self, view: View, node: str) -> None:
+        """End the process, whose disk is about to be damaged."""
+        await view.backend.kill(node)
 
     async def hurt(self, disks: Disks, node: str, chosen: Mapping[str, Any]) -> dict[str, Any]:
         """Do the damage; tells what. BackendError where there is nothing to damage yet."""
@@ -148,7 +153,7 @@ class BitFlip(DamageFault):
 
 
 class TruncateFile(DamageFault):
-    """The log of a dead node ends before its recovery point: what was durable is gone.
+    """The log of a stopped node ends before its recovery point: what was durable is gone.
 
     Parameters: targets (default random), keep (0 to 1, default drawn): share of the last segment's
     durable batches that stay.
@@ -162,6 +167,16 @@ class TruncateFile(DamageFault):
         """See `NodeFault.check_own`."""
         if "keep" in parameters:
             number_of(parameters, self.name, "keep", 0.5, 0, 1)
+
+    async def end(self, view: View, node: str) -> None:
+        """Stop it, and kill it only if it does not end.
+
+        A kill may be a power loss, which may take the recovery point, and then nothing shows that
+        anything is gone.
+        """
+        with contextlib.suppress(BackendError):
+            await view.backend.stop(node)
+        await view.backend.kill(node)
 
     async def hurt(self, disks: Disks, node: str, chosen: Mapping[str, Any]) -> dict[str, Any]:
         """See `DamageFault.hurt`."""
