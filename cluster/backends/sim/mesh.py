@@ -28,7 +28,7 @@ from cluster.backends.sim.links import (
     Rule,
     Transit,
 )
-from cluster.backends.sim.scheduler import Entry, Owner, Scheduler
+from cluster.backends.sim.scheduler import Owner, Scheduler
 from cluster.backends.sim.settings import SimSettings
 from cluster.kraft.messages import RaftRequest, RaftResponse
 from cluster.ports import Endpoint, Failure
