@@ -29,6 +29,7 @@ def cases() -> Iterator[tuple[str, Load]]:
     yield "reference: 3 nodes, 5 clients, 50 op/s, faults, monitor", reference
     yield "  without monitor", replace(reference, monitor=False)
     yield "  without faults", replace(reference, faults=())
+    yield "  writes that do not linger", replace(reference, linger_ms=0)
     yield "  topics", replace(reference, workload="topics")
     yield "  set", replace(reference, workload="set")
     for nodes in NODES[1:]:

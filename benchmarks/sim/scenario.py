@@ -12,10 +12,12 @@ from cluster.backends.sim import loop
 from cluster.backends.sim.backend import SimBackend
 from cluster.backends.sim.monitor import SafetyMonitor
 from cluster.backends.sim.scheduler import Scheduler
+from cluster.systems.kraft import NODE_SETTINGS
 from harness.campaign import Run, conduct
 from harness.plan import from_document
 from harness.recorder import Recorder
 
+LINGER = "controller.quorum.append.linger.ms"
 FAULTS = ("kill", "pause", "partition")
 
 
@@ -30,6 +32,7 @@ class Load:
     faults: tuple[str, ...] = FAULTS
     monitor: bool = True
     workload: str = "register"
+    linger_ms: int = NODE_SETTINGS[LINGER]
 
 
 @dataclass(frozen=True, slots=True)
@@ -75,7 +78,8 @@ def simulate(load: Load, seed: int) -> Measured:
         }
     )
     scheduler = Scheduler()
-    backend = SimBackend(load.nodes, seed, "bench", scheduler=scheduler)
+    settings = {LINGER: load.linger_ms}
+    backend = SimBackend(load.nodes, seed, "bench", node_settings=settings, scheduler=scheduler)
     monitor = SafetyMonitor(backend.world) if load.monitor else None
     journal = _Journal()
 

@@ -96,7 +96,7 @@ class VirtualTimeLoop(asyncio.BaseEventLoop):
             raise Stalled(f"nothing can happen any more at {self.time():.6f} s")
         for _ in range(len(ready)):
             handle = ready.popleft()
-            if not handle.cancelled():
+            if not handle._cancelled:
                 handle._run()
 
     def _process_events(self, event_list: list[Any]) -> None:  # noqa: ARG002  (asyncio's hook)
