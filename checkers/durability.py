@@ -137,6 +137,8 @@ def _result(
         f"{acknowledged} acknowledged operations agree with the final state of "
         f"{', '.join(evidence.survivors)}"
     )
+    if evidence.lost:
+        summary += f"; the files of {', '.join(sorted(evidence.lost))} were damaged for good"
     if anomalies:
         status = Status.FAIL
         counted = ", ".join(f"{count} {kind}" for kind, count in kinds.items())

@@ -48,6 +48,8 @@ def test_a_node_that_ends_rightly_is_no_finding(where: str, tmp_path: Path):
         if json.loads(line)["e"] == "fatal"
     ]
     assert ended, "the fault ended no node, so this shows nothing"
+    told = (tmp_path / "run" / "results.json").read_text()
+    assert ("were damaged for good" in told) == (scenario.strands[0].steps[0].kind == "bit_rot")
     assert run_scenario(scenario).verdict is Status.PASS
 
 
