@@ -26,13 +26,13 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from itertools import pairwise
+from itertools import chain, pairwise
 from typing import Any
 
 from checkers.evidence import Evidence, LogRecord, TraceEvent
 from checkers.evidence_result import Anomaly, evidence_result, without
 from checkers.history import NEMESIS, Event
-from checkers.recovered import durable_after, durable_lost
+from checkers.recovered import disks, durable_after, durable_lost
 from checkers.run_input import Cancelled, RunInput, never
 from checkers.trace_fields import LEADER_CHANGE, incomplete, well_formed
 from checkers.verdict import CheckResult
@@ -228,7 +228,7 @@ def _leader_changes(logs: Logs) -> Iterator[Anomaly]:
 
 @dataclass(slots=True)
 class _Marks:
-    """What one node's trace told so far that it must not go below."""
+    """What the trace of one node's disk told so far that the node must not go below."""
 
     highest: int = 0
     """The highest high watermark below which its log is what it was when that was announced."""
@@ -238,10 +238,9 @@ class _Marks:
     last_epoch: Any = None
     """The epoch at the end of its log."""
     incarnation: int = -1
-    directory: Any = None
 
     def begin(self, event: TraceEvent) -> None:
-        """Take up what an event tells of a new process, disk or log, before it is judged.
+        """Take up what an event tells of a new process and its log, before it is judged.
 
         A power loss takes what was not fsynced: appends, and truncations, so that an old tail may
         be there again in the place of what was announced, and has to be cut off once more. Where
@@ -250,11 +249,7 @@ class _Marks:
         fields = event.fields
         if event.incarnation != self.incarnation:
             self.incarnation, self.running = event.incarnation, 0
-        if event.event == "start":
-            if fields.get("directory_id") != self.directory:
-                self.highest = self.durable = 0  # another disk is another log
-            self.directory = fields.get("directory_id")
-        elif event.event == "recovered":
+        if event.event == "recovered":
             same = fields.get("last_epoch") == self.last_epoch
             kept = int(fields["end_offset"]) if same else self.durable
             self.highest, self.last_epoch = min(self.highest, kept), fields.get("last_epoch")
@@ -274,14 +269,20 @@ def _below_high_watermark(evidence: Evidence) -> Iterator[Anomaly]:
     """Follow each node's trace; the first anomaly of each kind and node."""
     for node, trace in evidence.traces.items():
         told: set[str] = set()
-        marks = _Marks()
-        for event in trace:
-            marks.begin(event)
-            found = _step(node, event, marks.highest, marks.running)
-            if found is not None and found["kind"] not in told:
+        for found in chain.from_iterable(_below_on(node, disk) for disk in disks(trace)):
+            if found["kind"] not in told:
                 told.add(str(found["kind"]))
                 yield found
-            marks.end(event)
+
+
+def _below_on(node: str, disk: Sequence[TraceEvent]) -> Iterator[Anomaly]:
+    marks = _Marks()
+    for event in disk:
+        marks.begin(event)
+        found = _step(node, event, marks.highest, marks.running)
+        if found is not None:
+            yield found
+        marks.end(event)
 
 
 def _step(node: str, event: TraceEvent, highest: int, running: int) -> Anomaly | None:

@@ -13,7 +13,8 @@ Complexity: O(events).
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterator
+from collections.abc import Collection, Iterator, Sequence
+from itertools import islice
 
 from checkers.evidence import Evidence, TraceEvent
 from checkers.evidence_result import Anomaly
@@ -22,17 +23,32 @@ from checkers.evidence_result import Anomaly
 def durable_lost(evidence: Evidence, damaged: Collection[str]) -> Iterator[Anomaly]:
     """Tell the first time that each node came back with less; `damaged`: who is not judged."""
     for node, trace in evidence.traces.items():
-        if node in damaged:
-            continue
-        durable, directory = 0, None
-        for event in trace:
-            if event.event == "start":
-                told = event.fields.get("directory_id")
-                durable, directory = (durable if told == directory else 0), told
-            elif event.event == "recovered" and int(event.fields["end_offset"]) < durable:
-                yield _lost(node, event, durable)
-                break
-            durable = durable_after(event, durable)
+        if node not in damaged:
+            lost = (lost for disk in disks(trace) for lost in _lost_on(node, disk))
+            yield from islice(lost, 1)
+
+
+def disks(trace: Sequence[TraceEvent]) -> Iterator[list[TraceEvent]]:
+    """Split a trace where a process started with another directory id: that is another log."""
+    events: list[TraceEvent] = []
+    directory = None
+    for event in trace:
+        if event.event == "start":
+            told = event.fields.get("directory_id")
+            if told != directory:
+                yield events
+                events = []
+            directory = told
+        events.append(event)
+    yield events
+
+
+def _lost_on(node: str, disk: Sequence[TraceEvent]) -> Iterator[Anomaly]:
+    durable = 0
+    for event in disk:
+        if event.event == "recovered" and int(event.fields["end_offset"]) < durable:
+            yield _lost(node, event, durable)
+        durable = durable_after(event, durable)
 
 
 def durable_after(event: TraceEvent, durable: int) -> int:

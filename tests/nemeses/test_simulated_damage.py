@@ -7,6 +7,7 @@ import asyncio
 import pytest
 from test_quorum_faults import simulated
 
+from cluster.backends.base import NodeState
 from nemeses.base import View
 from nemeses.drive import heal, inject
 
@@ -39,6 +40,7 @@ def test_a_node_that_cannot_stop_is_killed_before_its_log_is_cut():
         injected = await inject(view, "truncate-file", {"targets": "node:n1"})
         told = injected.detail["nodes"]["n1"]
         assert injected.applied
+        assert await view.backend.state("n1") is NodeState.DEAD
         assert injected.verified or "nothing below its recovery point" in str(injected.detail), told
         assert (await heal(view, injected)).verified
 

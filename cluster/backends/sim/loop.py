@@ -83,7 +83,7 @@ class VirtualTimeLoop(asyncio.BaseEventLoop):
         return handle
 
     def _run_timer(self, handle: asyncio.TimerHandle) -> None:
-        if not handle.cancelled():
+        if not handle._cancelled:
             handle._run()
 
     def _timer_handle_cancelled(self, handle: asyncio.TimerHandle) -> None:
