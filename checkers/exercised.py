@@ -10,6 +10,17 @@ Compares what the plan expected (`expectations`) with what the journal says happ
 that these were all: then nothing that was asked for has been tried.
 
 Short of any of these: UNDER-EXERCISED, naming each. It never FAILs: nothing wrong was seen.
+
+`statistics` hold how much was tried, for whoever decides on a PASS (results/gate.py):
+
+| key | meaning |
+|---|---|
+| `ok`, `reads`, `writes` | operations of clients that were ok; `checkers.statistics.READS` are reads |
+| `faults_planned` | kinds of fault that had to bite, sorted |
+| `faults_tried`, `faults_verified` | kind -> injections that completed, and that bit |
+| `leader_changes` | how often another node was seen to lead than before |
+| `without_faults` | true when no fault bit, so also where none was planned |
+| `skipped` | kinds that were left out as impossible |
 """
 
 from __future__ import annotations
@@ -21,6 +32,7 @@ from typing import Any
 
 from checkers.history import NEMESIS, Event, EventType
 from checkers.run_input import Cancelled, RunInput, never
+from checkers.statistics import READS
 from checkers.verdict import CheckResult, Status
 
 NAME = "exercised"
@@ -48,7 +60,8 @@ def check(run: RunInput, options: Mapping[str, Any], cancelled: Cancelled = neve
     """Compare the journal with the option `expectations`."""
     del cancelled
     expectations = options.get("expectations") or {}
-    ok = sum(operation.type is EventType.OK for operation in run.operations)
+    done = [operation for operation in run.operations if operation.type is EventType.OK]
+    ok, reads = len(done), sum(operation.f in READS for operation in done)
     wanted = max(1, int(expectations.get("min_operations", 1)))
     verified, tried = _injections(run.events)
     changes = _leader_changes(run.events)
@@ -57,7 +70,8 @@ def check(run: RunInput, options: Mapping[str, Any], cancelled: Cancelled = neve
     if ok < wanted:
         told = f"{ok} operations were ok, {wanted} were expected"
         anomalies.append({"kind": "too-few-operations", "explanation": told})
-    for fault in expectations.get("faults", []):
+    planned = sorted(set(expectations.get("faults", [])))
+    for fault in planned:
         if not verified[fault]:
             told = f"the fault {fault!r} never bit: injected {tried[fault]} times, verified never"
             anomalies.append({"kind": "fault-did-not-bite", "explanation": told, "fault": fault})
@@ -80,9 +94,13 @@ def check(run: RunInput, options: Mapping[str, Any], cancelled: Cancelled = neve
         anomalies=tuple(anomalies),
         statistics={
             "ok": ok,
+            "reads": reads,
+            "writes": ok - reads,
+            "faults_planned": planned,
             "faults_verified": dict(sorted(verified.items())),
             "faults_tried": dict(sorted(tried.items())),
             "leader_changes": changes,
+            "without_faults": not verified,
             "skipped": skipped,
         },
     )

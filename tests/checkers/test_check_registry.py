@@ -148,6 +148,30 @@ def test_a_run_that_fell_short_is_under_exercised(expectations, kind):
     assert [anomaly["kind"] for anomaly in result.anomalies] == [kind]
 
 
+def test_how_much_was_tried_can_be_read_by_a_machine():
+    result = exercised(faults=["kill", "pause"])
+    assert result.statistics == {
+        "ok": 3,
+        "reads": 1,
+        "writes": 2,
+        "faults_planned": ["kill", "pause"],
+        "faults_tried": {"kill": 1, "pause": 1},
+        "faults_verified": {"kill": 1},
+        "leader_changes": 1,
+        "without_faults": False,
+        "skipped": [],
+    }
+
+
+@pytest.mark.parametrize("faults", [[], ["pause"]])
+def test_a_run_is_without_faults_where_none_was_planned_or_none_bit(faults):
+    run = journal()
+    events = [event for event in run.events if event.f != "kill"]
+    options = {"expectations": {"faults": faults}}
+    result = run_check(CheckSpec("exercised", options), RunInput(events, run.operations))
+    assert result.statistics["without_faults"] is True
+
+
 @pytest.mark.parametrize(
     ("detail", "status"),
     [({}, Status.PASS), ({"ended_early": ["nothing is lost"]}, Status.UNDER_EXERCISED)],
