@@ -15,7 +15,7 @@ Short of any of these: UNDER-EXERCISED, naming each. It never FAILs: nothing wro
 
 | key | meaning |
 |---|---|
-| `ok`, `reads`, `writes` | operations of clients that were ok; `checkers.statistics.READS` are reads |
+| `ok`, `reads`, `writes` | operations of clients that were ok; `checkers.statistics.READS` read |
 | `faults_planned` | kinds of fault that had to bite, sorted |
 | `faults_tried`, `faults_verified` | kind -> injections that completed, and that bit |
 | `leader_changes` | how often another node was seen to lead than before |
