@@ -8,19 +8,6 @@ from datetime import UTC, datetime
 from pathlib import Path
 from tempfile import gettempdir
 
-from checkers.history import HistoryError
-from checkers.registry import CheckError
-from cluster.backends.base import BackendError
-from cluster.systems.kraft import SettingError
-from harness.interpreter import HarnessError
-from harness.plan_schedule import PlanError
-from harness.sim.errors import BatchError, ScenarioError
-from nemeses.base import ParameterError
-from results.files import StoreError
-from results.jvm import JvmError
-from results.session import SparkError
-from workloads.registry import WorkloadError
-
 
 class UsageError(Exception):
     """What was asked for cannot be done; one line says why."""
@@ -34,26 +21,17 @@ class ImpossibleError(UsageError):
         self.lines = tuple(lines)
 
 
-EXPECTED = (
-    BackendError,
-    BatchError,
-    CheckError,
-    HarnessError,
-    HistoryError,
-    JvmError,
-    ParameterError,
-    PlanError,
-    ScenarioError,
-    SettingError,
-    SparkError,
-    StoreError,
-    UsageError,
-    WorkloadError,
-)
-"""Each of these says all there is to say in its message."""
-
 EXIT_USAGE = 2
 EXIT_INTERRUPTED = 130
+
+
+def is_expected(error: Exception) -> bool:
+    """Return whether the error's message says all there is to say."""
+    if isinstance(error, UsageError | OSError):
+        return True
+    from harness.expected import EXPECTED  # noqa: PLC0415  (imports most of the program)
+
+    return isinstance(error, EXPECTED)
 
 
 def one_line(error: BaseException) -> str:

@@ -1,0 +1,77 @@
+"""What a command imports: no more than it needs, since each library costs a tenth of a second."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+from importlib import import_module
+from pathlib import Path
+
+import click
+import pytest
+
+from harness.cli import _COMMANDS, main
+
+ROOT = Path(__file__).resolve().parents[2]
+PROGRAM = """
+import atexit, json, sys
+from harness.cli import main
+atexit.register(lambda: sys.stderr.write(json.dumps(sorted(sys.modules))))
+main(sys.argv[1:], prog_name="kraftprobe")
+"""
+
+
+def modules_of(*arguments: str) -> tuple[int, set[str]]:
+    """Exit code of a call of its own, and the modules that it had imported when it ended."""
+    done = subprocess.run(
+        [sys.executable, "-c", PROGRAM, *arguments], cwd=ROOT, capture_output=True, text=True
+    )
+    return done.returncode, set(json.loads(done.stderr[done.stderr.rindex("[") :]))
+
+
+@pytest.mark.parametrize("arguments", [["--help"], ["--version"], []], ids=str)
+def test_what_needs_no_library_imports_none(arguments):
+    code, modules = modules_of(*arguments)
+    assert code == (0 if arguments else 2)
+    ours = {name.partition(".")[0] for name in modules}
+    assert "click" in ours
+    assert not ours & {
+        "aiokafka",
+        "checkers",
+        "cryptography",
+        "docker",
+        "jinja2",
+        "kio",
+        "nemeses",
+        "numba",
+        "numpy",
+        "pandas",
+        "paramiko",
+        "plotly",
+        "pyarrow",
+        "pyspark",
+        "results",
+        "rich",
+        "workloads",
+    }
+
+
+def test_every_command_is_where_the_table_says():
+    context = click.Context(main)
+    for name in main.list_commands(context):
+        command = main.get_command(context, name)
+        assert command is not None
+        assert command.name == name, name
+    assert main.get_command(context, "chekc") is None
+
+
+def test_every_command_is_in_the_table():
+    modules = [path.stem for path in (ROOT / "harness/commands").glob("[a-z]*.py")]
+    found = {
+        value.name
+        for module in modules
+        for value in vars(import_module(f"harness.commands.{module}")).values()
+        if isinstance(value, click.Command)
+    }
+    assert found - {"dump"} == set(_COMMANDS)
