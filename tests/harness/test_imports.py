@@ -25,7 +25,11 @@ main(sys.argv[1:], prog_name="kraftprobe")
 def modules_of(*arguments: str) -> tuple[int, set[str]]:
     """Exit code of a call of its own, and the modules that it had imported when it ended."""
     done = subprocess.run(
-        [sys.executable, "-c", PROGRAM, *arguments], cwd=ROOT, capture_output=True, text=True
+        [sys.executable, "-c", PROGRAM, *arguments],
+        cwd=ROOT,
+        capture_output=True,
+        text=True,
+        check=False,
     )
     return done.returncode, set(json.loads(done.stderr[done.stderr.rindex("[") :]))
 
