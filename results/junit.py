@@ -4,11 +4,16 @@ A check that FAILs is a failure. UNKNOWN and UNDER-EXERCISED are errors: no syst
 case for passed that has an error, which is what they must never be taken for. A run without any
 check has one test case, in error. Each fault that was left out as impossible is a skipped test
 case, and the suite's name says so.
+
+A CI system follows a test from build to build by its class name and its name: the class is
+`<campaign>.check`, the same in every run, and what is a run's own (its name, seed, build) is among
+the suite's properties. A time is how long the check took to judge, in seconds.
 """
 
 from __future__ import annotations
 
 import re
+from collections.abc import Iterator
 from xml.etree import ElementTree as ET
 
 from checkers.verdict import CheckResult, Status
@@ -18,6 +23,7 @@ from results.store import RunStore
 
 _NOT_XML = re.compile("[^\t\n\r\u0020-\ud7ff\ue000-\ufffd\U00010000-\U0010ffff]")
 _TEXT_MAX = 10_000
+_LONG_S = 1e9
 
 
 def write_junit(store: RunStore, results: RunResults) -> None:
@@ -33,7 +39,8 @@ def render_junit(results: RunResults) -> bytes:
     failures = sum(check.status is Status.FAIL for check in checks)
     errors = sum(check.status not in (Status.FAIL, Status.PASS) for check in checks)
     mutant = results.plan.get("mutant")
-    name = f"{results.plan.get('campaign', 'history')}/{results.run}"
+    campaign = str(results.plan.get("campaign", "history"))
+    name = f"{campaign}/{results.run}"
     tests = len(checks) + len(results.skipped)
     counts = {"tests": str(tests), "failures": str(failures), "errors": str(errors)}
     title = f"mutant {mutant}: {name}" if mutant else name
@@ -52,24 +59,46 @@ def render_junit(results: RunResults) -> bytes:
         },
     )
     properties = ET.SubElement(suite, "properties")
-    for field in ("seed", "workload", "backend", "nodes", "mutant", "command"):
-        if results.plan.get(field) is not None:
-            value = _clean(str(results.plan[field]))
-            ET.SubElement(properties, "property", {"name": field, "value": value})
-    for check in checks:
-        _add_case(suite, check, name)
+    for field, value in _properties(results):
+        ET.SubElement(properties, "property", {"name": field, "value": _clean(value)})
+    for check, time_s in zip(checks, _times_s(results, len(checks)), strict=True):
+        _add_case(suite, check, f"{campaign}.check", time_s)
     for row, fault in zip(results.plan.get("skipped") or (), results.skipped, strict=False):
-        _add_skipped(suite, fault, row, name)
+        _add_skipped(suite, fault, row, f"{campaign}.fault")
     ET.indent(suites, " ")
     document: bytes = ET.tostring(suites, encoding="utf-8", xml_declaration=True)
     return document + b"\n"
 
 
-def _add_case(suite: ET.Element, check: CheckResult, class_name: str) -> None:
+def _properties(results: RunResults) -> Iterator[tuple[str, str]]:
+    """Name what is this run's own, and what it takes to repeat it."""
+    plan = results.plan
+    yield "run", results.run
+    for field in ("seed", "workload", "backend", "nodes", "mutant", "command"):
+        if plan.get(field) is not None:
+            yield field, str(plan[field])
+    versions = plan.get("versions")
+    version = versions.get("kraftprobe") if isinstance(versions, dict) else None
+    if version is not None:
+        yield "build", f"kraftprobe {version}"
+
+
+def _times_s(results: RunResults, count: int) -> list[float]:
+    """Return how long each check took; 0 where results.json, which is a file, has no such time."""
+    times = results.judging.get("checks_s")
+    given = [*(times if isinstance(times, list) else ()), *[0.0] * count][:count]
+    return [time if isinstance(time, float) and 0 <= time < _LONG_S else 0.0 for time in given]
+
+
+def _add_case(suite: ET.Element, check: CheckResult, class_name: str, time_s: float) -> None:
     case = ET.SubElement(
         suite,
         "testcase",
-        {"classname": _clean(class_name), "name": _clean(check.checker), "time": "0"},
+        {
+            "classname": _clean(class_name),
+            "name": _clean(check.checker),
+            "time": f"{time_s:.6f}",
+        },
     )
     if check.status is Status.PASS:
         return
@@ -84,7 +113,7 @@ def _add_case(suite: ET.Element, check: CheckResult, class_name: str) -> None:
 
 
 def _add_skipped(suite: ET.Element, fault: str, row: object, class_name: str) -> None:
-    attributes = {"classname": _clean(class_name), "name": _clean(f"fault {fault}"), "time": "0"}
+    attributes = {"classname": _clean(class_name), "name": _clean(fault)}
     case = ET.SubElement(suite, "testcase", attributes)
     reason = row.get("reason") if isinstance(row, dict) else ""
     ET.SubElement(case, "skipped", {"message": _clean(f"it cannot work there: {reason}")})

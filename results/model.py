@@ -48,7 +48,8 @@ class RunResults:
     judged_with: dict[str, Any] = field(default_factory=dict)
     """{"spark": {"version", "master"} or null}"""
     judging: dict[str, Any] = field(default_factory=dict)
-    """When and how long: {"at": UTC time, "duration_s": float}. Not part of the judgement."""
+    """When and how long: {"at": UTC time, "duration_s": float, "checks_s": [float, ...]}, the last
+    in the order of `checks`. Not part of the judgement."""
 
     @property
     def skipped(self) -> tuple[str, ...]:

@@ -80,14 +80,14 @@ def judge(
     events = events_table(name, run.events)
     if spark is None:
         table = operations_table(name, operations)
-        checks, proofs = _check_here(run, specs, cancelled)
+        checks, proofs, times_s = _check_here(run, specs, cancelled)
     else:
         table = spark_jobs.pair_in_spark(spark.spark, events)
         assert table.num_rows == len(operations), "Spark paired other operations than pair()"
-        checks, proofs = _check_with_spark(run, specs, table, spark, cancelled)
+        checks, proofs, times_s = _check_with_spark(run, specs, table, spark, cancelled)
     write_tables(store.parquet_path, events, table)
     checks += _unreadable(loaded)
-    results = _results(name, plan, checks, spark=spark, began=began)
+    results = _results(name, plan, checks, times_s, spark=spark, began=began)
     statistics = {**_statistics(run), "dropped_bytes": history.dropped_bytes}
     resolved = resolve(operations, run.evidence)
     if resolved.took_effect or resolved.never:
@@ -118,18 +118,23 @@ def judge_file(
         find_check(spec)
     if all(spec.name == linearizable.NAME for spec in specs):
         columns = _columns(path, independent=independent)
-        each = [_judge_columns(columns, spec, path, cancelled, certificates) for spec in specs]
+        watch = _Stopwatch()
+        each = []
+        for spec in specs:
+            each.append(_judge_columns(columns, spec, path, cancelled, certificates))
+            watch.lap()
+        times_s = watch.laps_s
         checks = [merge(linearizable.NAME, keys) for keys in each]
         proofs = [key for keys in each for key in keys]
         statistics = _column_statistics(columns)
     else:
         events = load_history(path, independent=independent)
         run = RunInput(events, _paired(events, path), None)
-        checks, proofs = _check_here(run, specs, cancelled)
+        checks, proofs, times_s = _check_here(run, specs, cancelled)
         statistics = _statistics(run)
     if certificates is not None:
         write_certificates(certificates, proofs)
-    results = _results(path.name, {}, checks, spark=None, began=began)
+    results = _results(path.name, {}, checks, times_s, spark=None, began=began)
     return replace(results, statistics=statistics)
 
 
@@ -201,10 +206,26 @@ def check_specs(plan: Mapping[str, Any], where: str) -> list[CheckSpec]:
     return specs
 
 
-def _check_here(
-    run: RunInput, specs: Sequence[CheckSpec], cancelled: Cancelled
-) -> tuple[list[CheckResult], list[CheckResult]]:
-    """Judge by every check, in the order of the plan; the results of single keys beside them."""
+_Checked = tuple[list[CheckResult], list[CheckResult], list[float]]
+"""Results in the order of the plan, those of single keys, and how many seconds each check took."""
+
+
+class _Stopwatch:
+    """Measures how long one check after the other takes, in seconds."""
+
+    def __init__(self) -> None:
+        self.laps_s: list[float] = []
+        self._last = time.monotonic()
+
+    def lap(self) -> None:
+        now = time.monotonic()
+        self.laps_s.append(now - self._last)
+        self._last = now
+
+
+def _check_here(run: RunInput, specs: Sequence[CheckSpec], cancelled: Cancelled) -> _Checked:
+    """Judge by every check."""
+    watch = _Stopwatch()
     checks: list[CheckResult] = []
     proofs: list[CheckResult] = []
     for spec in specs:
@@ -215,7 +236,8 @@ def _check_here(
             checks.append(check.merge(by_key))
         else:
             checks.append(run_check(spec, run, cancelled))
-    return checks, proofs
+        watch.lap()
+    return checks, proofs, watch.laps_s
 
 
 def _check_with_spark(
@@ -224,10 +246,13 @@ def _check_with_spark(
     operations: pa.Table,
     spark: SparkHandle,
     cancelled: Cancelled,
-) -> tuple[list[CheckResult], list[CheckResult]]:
-    """Do what `_check_here` does."""
+) -> _Checked:
+    """Do what `_check_here` does; checks by key are jobs together and share their time evenly."""
     keyed = [spec for spec in specs if isinstance(find_check(spec), KeyCheck)]
+    watch = _Stopwatch()
     by_key = iter(_keys_in_spark(run, keyed, operations, spark))
+    watch.lap()
+    shared_s = watch.laps_s.pop() / max(1, len(keyed))
     checks = []
     proofs: list[CheckResult] = []
     for spec in specs:
@@ -238,7 +263,10 @@ def _check_with_spark(
             checks.append(check.merge(results))
         else:
             checks.append(check.check_run(run, spec.options, cancelled))
-    return checks, proofs
+        watch.lap()
+        if isinstance(check, KeyCheck):
+            watch.laps_s[-1] += shared_s
+    return checks, proofs, watch.laps_s
 
 
 def _keys_in_spark(
@@ -265,6 +293,7 @@ def _results(
     name: str,
     plan: Mapping[str, Any],
     checks: Sequence[CheckResult],
+    times_s: Sequence[float],
     *,
     spark: SparkHandle | None,
     began: float,
@@ -284,6 +313,7 @@ def _results(
         judging={
             "at": dt.datetime.now(dt.UTC).strftime("%Y-%m-%dT%H:%M:%SZ"),
             "duration_s": round(time.monotonic() - began, 3),
+            "checks_s": [round(time_s, 6) for time_s in times_s],
         },
     )
 

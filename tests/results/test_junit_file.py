@@ -11,11 +11,11 @@ from results.model import RunResults
 HOSTILE = '<script>alert("x")</script> & \' \u2028 \x00 \x1b[31m ]]> ' + "long " * 10_000
 
 
-def results_of(*checks, plan=None):
+def results_of(*checks, plan=None, run="run-1", checks_s=()):
     statuses = [check.status for check in checks] or [Status.UNKNOWN]
     plan = plan if plan is not None else {"campaign": "smoke", "seed": 7, "mutant": None}
-    judging = {"at": "2026-11-21T01:02:03Z", "duration_s": 1.25}
-    return RunResults(statuses[0], checks, {}, "run-1", plan, {}, judging=judging)
+    judging = {"at": "2026-11-21T01:02:03Z", "duration_s": 1.25, "checks_s": list(checks_s)}
+    return RunResults(statuses[0], checks, {}, run, plan, {}, judging=judging)
 
 
 def suite_of(results):
@@ -59,6 +59,40 @@ def test_each_check_is_a_test_case():
     assert failure.text == "split: n1 and n2"
     assert (suite.get("name"), suite.get("time")) == ("smoke/run-1", "1.250")
     assert suite.get("timestamp") == "2026-11-21T01:02:03"
+
+
+def cases_of(results):
+    _, suite = suite_of(results)
+    return [tuple(case.get(name) for name in ("classname", "name", "time")) for case in suite]
+
+
+def test_a_test_case_has_the_same_name_in_every_run():
+    check = CheckResult("durability", Status.PASS, "fine")
+    skipped = [{"fault": "disk-full", "reason": "no FUSE"}]
+    plans = [{"campaign": "smoke", "seed": seed, "skipped": skipped} for seed in (1, 2)]
+    first, second = (
+        [case[:2] for case in cases_of(results_of(check, plan=plan, run=f"run-{plan['seed']}"))]
+        for plan in plans
+    )
+    assert first == second
+    assert first[1:] == [("smoke.check", "durability"), ("smoke.fault", "disk-full")]
+
+
+def test_a_test_case_says_how_long_its_check_took():
+    checks = [CheckResult(name, Status.PASS, "fine") for name in ("a", "b", "c")]
+    results = results_of(*checks, checks_s=(0.25, "damaged"))
+    assert [case[1:] for case in cases_of(results)[1:]] == [
+        ("a", "0.250000"),
+        ("b", "0.000000"),
+        ("c", "0.000000"),
+    ]
+
+
+def test_the_suite_says_which_run_seed_and_build_it_is_of():
+    plan = {"campaign": "smoke", "seed": 7, "versions": {"kraftprobe": "0.1.0"}}
+    _, suite = suite_of(results_of(CheckResult("a", Status.PASS, ""), plan=plan))
+    found = {entry.get("name"): entry.get("value") for entry in suite.iter("property")}
+    assert found == {"run": "run-1", "seed": "7", "build": "kraftprobe 0.1.0"}
 
 
 @pytest.mark.parametrize("status", [status for status in Status if status is not Status.PASS])

@@ -49,6 +49,15 @@ def test_an_honest_run_passes_every_check(tmp_path):
     assert results.statistics["operations"] > 1000
 
 
+def test_the_time_that_each_check_took_is_stored(tmp_path):
+    store = make_run(tmp_path)
+    results = judge(store)
+    times_s = store.read_results().judging["checks_s"]
+    assert len(times_s) == len(results.checks)
+    assert all(time_s > 0 for time_s in times_s)
+    assert sum(times_s) <= results.judging["duration_s"] + 0.001
+
+
 def test_a_stale_read_fails_linearizability_and_shows_its_window(tmp_path):
     results = judge(make_run(tmp_path, stale_reads=1))
     assert results.status is Status.FAIL
