@@ -134,7 +134,7 @@ async def format_folder(config: NodeConfig, *, standalone: bool, controllers: st
     except MetaPropertiesError as error:
         raise FormatError(f"{config.metadata_log_dir}: {error}") from error
     finally:
-        disk.close(drain=True)
+        disk.close()
     return uuid_to_text(own)
 
 

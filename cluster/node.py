@@ -2,7 +2,7 @@
 
 SIGUSR1 makes a leader resign, SIGUSR2 makes a node snapshot its metadata.
 
-Exit codes: 0 after SIGTERM or SIGINT, 1 when an invariant broke, a disk failed or the stored state
+Exit codes: 0 after SIGTERM or SIGINT (within 5 s, though the disk hangs), 1 when an invariant broke, a disk failed or the stored state
 is unusable, 2 when the configuration or the machine does not allow a start (bad key, port taken,
 folder in use or not writable). Each but 0 comes with one line on stderr.
 
@@ -19,6 +19,7 @@ import os
 import random
 import signal
 import sys
+import threading
 import traceback
 import uuid
 from pathlib import Path
@@ -55,7 +56,9 @@ EXIT_BROKEN: Final = 1
 EXIT_USAGE: Final = 2
 SHUTDOWN_TIMEOUT_MS: Final = 5000.0
 _RAFT_SHUTDOWN_MS: Final = 4000.0
-"""What raft may take of it; the rest is for closing files."""
+"""What raft may take of it; the rest is for the disk to drain."""
+_LAST_WORDS_S: Final = 1.0
+"""How long a node that gave up on its disk may take to say so."""
 _SIGNALS: Final[dict[signal.Signals, NodeSignal]] = {
     signal.SIGUSR1: "resign",
     signal.SIGUSR2: "snapshot",
@@ -156,9 +159,9 @@ class _Process:
         if metrics is not None:
             metrics.close()
         server.close()
+        await self._drained(disk)
         network.close()
         forwarding.close()
-        disk.close(drain=True)
 
     # --- ends ---
 
@@ -168,16 +171,38 @@ class _Process:
         if self._stopping:
             return
         self._stopping = True
-        self._loop.call_later(SHUTDOWN_TIMEOUT_MS / 1000.0, self._stop_now)
+        timeout_s = SHUTDOWN_TIMEOUT_MS / 1000.0
+        self._loop.call_later(timeout_s, self._stop_now)
+        # Beside the loop, which a read of a hung disk blocks.
+        guard = threading.Timer(timeout_s + _LAST_WORDS_S, os._exit, (0,))
+        guard.daemon = True
+        guard.start()
         self._node.shutdown(_RAFT_SHUTDOWN_MS, self._stopped.set)
+
+    async def _drained(self, disk: FileDisk) -> None:
+        """Wait until all is on disk. A disk that stalls is left behind by `_stop_now`."""
+        drained: asyncio.Future[OSError | None] = self._loop.create_future()
+        disk.drain(drained.set_result)
+        error = await drained
+        if error is not None:
+            _die(self._trace, error)
 
     def _signalled(self, what: NodeSignal) -> None:
         if self._node is not None and not self._stopping:
             self._node.signalled(what)
 
     def _stop_now(self) -> None:
-        # Neither raft nor the disk came back in time; nothing that counts depends on them.
-        os._exit(0)
+        """End without the disk, for which raft or the drain still waits.
+
+        What was not synced is lost, as in a kill; nothing that was acknowledged is among it.
+        """
+        lost = f"{self._config.metadata_log_dir}: writes did not end within "
+        lost += f"{SHUTDOWN_TIMEOUT_MS / 1000.0:g} s of SIGTERM; what was not synced is lost"
+        try:
+            os.write(2, f"{lost}\n".encode(errors="replace"))
+            self._trace("stop-timeout", timeout_ms=SHUTDOWN_TIMEOUT_MS)
+        finally:
+            os._exit(0)
 
     def _node_died(self, error: BaseException) -> None:
         _die(self._trace, error, traced=True)

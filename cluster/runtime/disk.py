@@ -105,19 +105,19 @@ class FileDisk:
         except FileNotFoundError:
             return ()
 
-    def close(self, *, drain: bool) -> None:
-        """End the thread and free the folder; waits for the system call that is under way.
+    def drain(self, done: Completion) -> None:
+        """Sync every append in queue order, then call `done` on the loop: the goodbye of a node."""
+        self._put(self._writer.sync_all, done)
 
-        With `drain`, all that is queued is applied first and every append is synced, and
-        completions still come. Without, the queue is dropped as a kill would drop it, and no
-        completion is called any more.
+    def close(self) -> None:
+        """End the thread and free the folder; the queue is dropped, as a kill would drop it.
+
+        Blocks until the system call that is under way comes back, which a stalled disk may never
+        let it do: a process that must end leaves this to the kernel. No completion is called.
         """
         if self._closed:
             return
-        self._closed = True
-        self._abandoned = not drain
-        if drain:
-            self._queue.put(partial(self._apply, self._writer.sync_all, None))
+        self._closed = self._abandoned = True
         self._queue.put(None)
         self._thread.join()
         self._writer.close()

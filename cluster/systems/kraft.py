@@ -65,7 +65,7 @@ class KraftSystem:
     """Runs `cluster.node` with combined roles: controller and broker in one process."""
 
     name = "kraft"
-    stop_timeout_s = 6.0  # the node gives itself 5
+    stop_timeout_s = 10.0  # the node gives itself 6
 
     def __init__(
         self,

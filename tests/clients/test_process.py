@@ -4,6 +4,7 @@ import signal
 import socket
 import subprocess
 import sys
+import time
 
 import pytest
 
@@ -221,3 +222,48 @@ def test_what_should_never_happen_ends_the_process_at_once_and_loudly(one, cause
     assert line.startswith("fatal: ")
     assert len(events(one, "fatal")) == 1
     assert one.trace(1)[-1]["e"] == "fatal"
+
+
+HANG = {
+    "an fsync never comes back": """
+import os, pathlib, threading, cluster.node
+def hung(fd):
+    pathlib.Path(HUNG).touch()
+    threading.Event().wait()
+cluster.node._quiet_collector = lambda: setattr(os, "fdatasync", hung)
+""",
+    "a read never comes back": """
+import pathlib, threading
+from cluster.assembly import Node
+def hung(node, *rest): threading.Event().wait()
+Node.shutdown = hung
+Node.signalled = lambda node, what: pathlib.Path(HUNG).touch()
+""",
+}
+
+
+@pytest.mark.parametrize("hung", HANG)
+def test_a_hung_disk_does_not_keep_a_node_from_ending_on_sigterm(one, hung):
+    folder, marker = one.node_folder(1), one.folder / "hung"
+    folder.mkdir()
+    config = folder / "server.properties"
+    config.write_text("".join(f"{k}={v}\n" for k, v in one.properties(1).items()))
+    short = "import cluster.node\ncluster.node.SHUTDOWN_TIMEOUT_MS = 1_000.0\n"
+    begin = f"from cluster.node import main\nmain(['--config', {str(config)!r}])"
+    program = HANG[hung].replace("HUNG", repr(str(marker))) + short + begin
+    with (folder / "stderr").open("ab") as stderr:
+        one.processes[1] = subprocess.Popen([sys.executable, "-c", program], stderr=stderr)
+    one.wait_until_listening(1)
+    deadline = time.monotonic() + TIMEOUT_S
+    while not marker.exists():
+        assert time.monotonic() < deadline, "nothing was written"
+        one.processes[1].send_signal(signal.SIGUSR2)  # a snapshot is written and synced
+        time.sleep(0.1)
+    assert one.stop(1) == 0
+    if hung == "an fsync never comes back":
+        (line,) = one.stderr(1).splitlines()
+        assert line.endswith("writes did not end within 1 s of SIGTERM; what was not synced is lost")
+        assert one.trace(1)[-1]["e"] == "stop-timeout"
+    one.start(1)
+    one.wait_until_listening(1)
+    assert one.stop(1) == 0

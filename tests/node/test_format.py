@@ -53,7 +53,7 @@ def test_a_folder_is_formatted_with_the_first_voters(tmp_path):
         disk = FileDisk(load_config(config).metadata_log_dir, asyncio.get_running_loop())
         found = []
         load_or_format(disk, "c", 2, random.Random(1), found.append)
-        disk.close(drain=True)
+        disk.close()
         return found[0]
 
     assert asyncio.run(directory()) == uuid_from_text(IDS[1])

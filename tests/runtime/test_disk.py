@@ -23,7 +23,7 @@ def run(folder: Path, body) -> None:
         try:
             await body(disk)
         finally:
-            disk.close(drain=False)
+            disk.close()
 
     asyncio.run(main())
 
@@ -194,16 +194,18 @@ def test_a_folder_is_locked_until_it_is_closed(tmp_path):
     run(tmp_path, lambda disk: synced(disk, "", directory=True))
 
 
-def test_close_with_drain_applies_the_queue_and_syncs_every_append(tmp_path, syncs):
+def test_drain_applies_the_queue_and_syncs_every_append(tmp_path, syncs):
     async def main() -> None:
         disk = FileDisk(tmp_path, asyncio.get_running_loop())
         done: list[OSError | None] = []
         disk.append("f", b"a")
         disk.sync("f", done.append)
         disk.append("f", b"b")
-        disk.close(drain=True)
-        await asyncio.sleep(0)
+        drained = asyncio.get_running_loop().create_future()
+        disk.drain(drained.set_result)
+        assert await drained is None
         assert done == [None]
+        disk.close()
         with pytest.raises(RuntimeError, match="is closed"):
             disk.append("f", b"c")
 
@@ -212,7 +214,7 @@ def test_close_with_drain_applies_the_queue_and_syncs_every_append(tmp_path, syn
     assert len(syncs) == 2
 
 
-def test_close_without_drain_loses_what_was_not_synced_and_calls_nobody(tmp_path, monkeypatch):
+def test_close_loses_what_was_not_synced_and_calls_nobody(tmp_path, monkeypatch):
     busy, let_go = threading.Event(), threading.Event()
 
     def slow(descriptor: int) -> None:
@@ -231,7 +233,7 @@ def test_close_without_drain_loses_what_was_not_synced_and_calls_nobody(tmp_path
         disk.sync("f", done.append)
         disk.write("g", b"c")
         threading.Timer(0.05, let_go.set).start()
-        disk.close(drain=False)
+        disk.close()
         await asyncio.sleep(0)
         assert done == []
 

@@ -79,7 +79,7 @@ class LiveNode:
     def close(self) -> None:
         self.server.close()
         self.network.close()
-        self.disk.close(drain=True)
+        self.disk.close()
         self.loop.run_until_complete(asyncio.sleep(0))
         self.loop.close()
 
