@@ -2,9 +2,10 @@
 
 SIGUSR1 makes a leader resign, SIGUSR2 makes a node snapshot its metadata.
 
-Exit codes: 0 after SIGTERM or SIGINT (within 5 s, though the disk hangs), 1 when an invariant broke, a disk failed or the stored state
-is unusable, 2 when the configuration or the machine does not allow a start (bad key, port taken,
-folder in use or not writable). Each but 0 comes with one line on stderr.
+Exit codes: 0 after SIGTERM or SIGINT (after 5 s where the disk hangs, which a line says), 1 when an
+invariant broke, a disk failed or the stored state is unusable, 2 when the configuration or the
+machine does not allow a start (bad key, port taken, folder in use or not writable). Each but 0
+comes with one line on stderr.
 
 Whatever goes wrong in a callback or task ends the process at once, without clean-up: what a node
 that met the impossible would still do is not to be trusted.
