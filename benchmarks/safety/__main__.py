@@ -3,8 +3,10 @@
 Each round starts a campaign, kills the harness without warning at a random moment (while it
 probes, starts nodes, injects, heals; counted from the first fault in every other round), runs
 `kraftprobe cleanup` as a person would, and compares packet filters, queueing, mounts, loop devices,
-containers, networks, processes, namespaces and the wall clock with what they were before. Exit code
-0 when every round left the machine as it was.
+containers, networks, processes, namespaces and the wall clock with what they were before. Then it
+runs `kraftprobe check` on what the run had stored: whatever nodes did while their harness was dead
+and while `cleanup` took their world away, the verdict must not be FAIL. Exit code 0 when every
+round left the machine as it was and none failed.
 
 As root it first moves into network, mount and process namespaces of its own, so that all there is
 its own and the comparison is strict, not only of what carries a label. It stays outside with
@@ -21,6 +23,7 @@ import subprocess
 import sys
 import tempfile
 import time
+from collections import Counter
 from pathlib import Path
 
 from benchmarks.safety.traces import CLOCK_TOLERANCE_S, Ours, clock_offset_s, snapshot
@@ -49,6 +52,7 @@ def main() -> int:
         subprocess.run(["ip", "link", "set", "lo", "up"], check=True)
     moments = random.Random(asked.seed)
     clean = 0
+    verdicts: Counter[str] = Counter()
     with tempfile.TemporaryDirectory(prefix="kraftprobe-safety-") as place:
         folder = Path(place)
         _cleanup(folder)
@@ -56,21 +60,25 @@ def main() -> int:
         before, clock_s = snapshot(folder, ours, alone=private), clock_offset_s()
         for number in range(1, asked.rounds + 1):
             moment_s = moments.uniform(0.2, asked.within)
-            phase = _kill_a_run(folder, asked, number, moment_s, ours)
+            run, phase = _kill_a_run(folder, asked, number, moment_s, ours)
             cleaned = _cleanup(folder)
             difference = _difference(folder, ours, before, alone=private)
             moved_s = clock_offset_s() - clock_s
             if abs(moved_s) > CLOCK_TOLERANCE_S:
                 difference.append(f"clock: moved by {moved_s:+.3f} s")
+            verdict = "no run yet" if run is None else _verdict(run)
+            verdicts[verdict.partition(":")[0]] += 1
             clean += not difference
             told = "as before" if not difference else "DIFFERENT: " + "; ".join(difference)
             print(
                 f"{number:3d}  killed after {moment_s:5.1f} s ({phase}), "
-                f"{cleaned} things cleaned: {told}",
+                f"{cleaned} things cleaned: {told}; check: {verdict}",
                 flush=True,
             )
     print(f"{asked.backend}, {asked.campaign}: the machine was as before {clean} of {asked.rounds}")
-    return 0 if clean == asked.rounds else 1
+    counted = ", ".join(f"{name} {count}" for name, count in sorted(verdicts.items()))
+    print(f"verdicts of what was stored: {counted}")
+    return 0 if clean == asked.rounds and not verdicts["FAIL"] else 1
 
 
 def _in_namespaces() -> int:
@@ -84,8 +92,8 @@ def _in_namespaces() -> int:
 
 def _kill_a_run(
     folder: Path, asked: argparse.Namespace, number: int, moment_s: float, ours: Ours
-) -> str:
-    """Start a campaign, kill its harness and nothing else; the phase in which that was."""
+) -> tuple[Path | None, str]:
+    """Start a campaign, kill its harness and nothing else; its folder and the phase of the kill."""
     earlier = set(folder.glob("runs/*/*"))
     with (folder / f"{number}.log").open("wb") as log:
         words = ("run", "--campaign", asked.campaign, "--backend", asked.backend)
@@ -103,7 +111,10 @@ def _kill_a_run(
         process.wait()
     ours.note_bridges()
     begun = set(folder.glob("runs/*/*")) - earlier
-    return _last_phase(begun.pop() / "history.jsonl") if begun else "probing"
+    if not begun:
+        return None, "probing"
+    run = begun.pop()
+    return run, _last_phase(run / "history.jsonl")
 
 
 def _wait_for_faults(folder: Path, earlier: set[Path]) -> None:
@@ -129,6 +140,18 @@ def _cleanup(folder: Path) -> int:
     done = subprocess.run(command, capture_output=True, text=True, check=False)
     assert done.returncode == 0, done.stderr
     return sum(not line.startswith("nothing") for line in done.stdout.splitlines())
+
+
+def _verdict(run: Path) -> str:
+    """Judge what a killed run stored, as a person would; of a FAIL also why."""
+    done = subprocess.run(
+        (*_PROGRAM, "check", str(run)), capture_output=True, text=True, check=False
+    )
+    names = {0: "PASS", 1: "FAIL", 3: "UNKNOWN", 4: "UNDER-EXERCISED"}
+    lines = (done.stdout + done.stderr).splitlines()
+    if done.returncode == 1:
+        return "FAIL: " + " | ".join(line.strip() for line in lines if line.strip())
+    return names.get(done.returncode, f"exit code {done.returncode}: {' | '.join(lines[-2:])}")
 
 
 def _difference(folder: Path, ours: Ours, before: set[str], *, alone: bool) -> list[str]:

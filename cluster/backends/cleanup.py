@@ -1,6 +1,9 @@
 """Find and end what a killed harness left behind, and nothing else.
 
-Processes are ended here; `abandoned_mounts` lists the mounts, which are taken away after them.
+Processes are ended here; `abandoned_mounts` lists the mounts. What nodes lean on goes after them
+(`kraftprobe cleanup` keeps the order): first the nodes, killed and not asked, then containers, then
+mounts, and then the processes behind those. A node whose disk went first would see it fail, and its
+last lines would read as a crash.
 
 A process belongs to a run if it carries the run's label in its environment, or if the run
 recorded its pid and start time. It is a leftover when the harness that started it is dead; while
@@ -21,10 +24,13 @@ from cluster.backends.base import RUN_LABEL, NodeState, ProcessIdentity
 from cluster.backends.machine.mounts import Mount, mounts
 from cluster.backends.processes import (
     HARNESS_LABEL,
+    NAMESPACE_LABEL,
     PROCESSES_FILE,
+    SUPPORT_LABEL,
     TRIAL,
     RecordedProcess,
     identify,
+    pid_namespace,
     read_recorded,
     state_of,
 )
@@ -43,10 +49,24 @@ class Leftover:
     identity: ProcessIdentity
     command: str
     """What it runs, for a person; empty when it cannot be read."""
+    supports: bool = False
+    """Nodes may lean on it: to be ended after them."""
+
+
+@valueclass
+class _Labelled:
+    """What a live process carries in its environment."""
+
+    run_id: str
+    harness: ProcessIdentity
+    identity: ProcessIdentity
+    supports: bool
 
 
 def find_leftovers(runs: Path | None = None, run_id: str | None = None) -> list[Leftover]:
-    """List the live processes of dead harnesses, ordered by run and pid.
+    """List the live processes of dead harnesses, ordered by run and pid, nodes first.
+
+    Those in containers are among them, as far as this user may look at them.
 
     `runs`: only runs with a folder below this one (or that are this one), and throw-away clusters
     of probes, which have none; None: all on this machine that carry labels. `run_id`: only this
@@ -55,17 +75,20 @@ def find_leftovers(runs: Path | None = None, run_id: str | None = None) -> list[
     folders = [] if runs is None else _run_folders(runs)
     recorded = {folder: tuple(read_recorded(folder)) for folder in folders}
     here = {process.run_id for processes in recorded.values() for process in processes}
-    found: dict[ProcessIdentity, str] = {}
-    for labelled_run, harness, identity in _labelled_processes():
-        if runs is not None and labelled_run not in here and not labelled_run.startswith(TRIAL):
-            continue
-        if labelled_run == run_id or (run_id is None and _is_dead(harness)):
-            found[identity] = labelled_run
+    found: dict[ProcessIdentity, tuple[str, bool]] = {}
     for processes in recorded.values():
         for process in _recorded_nodes(processes, run_id):
-            found[process.identity] = process.run_id
-    order = sorted(found, key=lambda identity: (found[identity], identity.pid))
-    return [Leftover(found[identity], identity, _command(identity.pid)) for identity in order]
+            found[process.identity] = process.run_id, ":" in process.role
+    for one in _labelled_processes():
+        if runs is not None and one.run_id not in here and not one.run_id.startswith(TRIAL):
+            continue
+        if one.run_id == run_id or (run_id is None and _is_dead(one.harness)):
+            found[one.identity] = one.run_id, one.supports
+    leftovers = [
+        Leftover(run, identity, _command(identity.pid), supports)
+        for identity, (run, supports) in found.items()
+    ]
+    return sorted(leftovers, key=lambda one: (one.supports, one.run_id, one.identity.pid))
 
 
 def abandoned_mounts(runs: Path | None = None, run_id: str | None = None) -> list[Mount]:
@@ -83,21 +106,26 @@ def abandoned_mounts(runs: Path | None = None, run_id: str | None = None) -> lis
 
 
 def clean(leftovers: Iterable[Leftover]) -> list[Leftover]:
-    """Kill them and wait until they are gone; returns those that are not.
+    """Kill them and wait until they are gone, nodes before what they lean on; returns who is not.
 
-    Each is looked at once more before it is signalled, so that a pid that has meanwhile become
-    another process is safe.
+    A node that is killed while its disk stalls stays until the disk goes, but acts no more. Each is
+    looked at once more before it is signalled, so that a pid that has meanwhile become another
+    process is safe.
     """
     asked = list(leftovers)
-    for leftover in asked:
-        with contextlib.suppress(OSError):
-            _kill(leftover.identity)
-    deadline = time.monotonic() + _GONE_TIMEOUT_S
-    while (alive := [one for one in asked if not _is_dead(one.identity)]) and (
-        time.monotonic() < deadline
-    ):
-        time.sleep(_POLL_S)
-    return alive
+    for supports in (False, True):
+        some = [one for one in asked if one.supports is supports]
+        for leftover in some:
+            with contextlib.suppress(OSError):
+                _kill(leftover.identity)
+        deadline = time.monotonic() + _GONE_TIMEOUT_S
+        while _alive(some) and time.monotonic() < deadline:
+            time.sleep(_POLL_S)
+    return _alive(asked)
+
+
+def _alive(leftovers: Iterable[Leftover]) -> list[Leftover]:
+    return [one for one in leftovers if not _is_dead(one.identity)]
 
 
 def _run_folders(runs: Path) -> list[Path]:
@@ -121,32 +149,30 @@ def _is_dead(identity: ProcessIdentity) -> bool:
     return state_of(identity) is NodeState.DEAD
 
 
-def _labelled_processes() -> Iterator[tuple[str, ProcessIdentity, ProcessIdentity]]:
-    """Yield (run id, harness, process) for all live processes whose environment we may read."""
+def _labelled_processes() -> Iterator[_Labelled]:
+    """Yield all live processes with labels whose environment we may read."""
     if sys.platform != "linux":
         return
-    own_namespace = (_PROC / "self/ns/pid").readlink()
+    own_namespace = str(pid_namespace())
     for entry in _PROC.iterdir():
         if not entry.name.isdecimal():
             continue
         identity = identify(int(entry.name))
         try:
-            environment = (entry / "environ").read_bytes().split(b"\0")
-            namespace = (entry / "ns/pid").readlink()
+            environment = (entry / "environ").read_bytes().decode(errors="replace").split("\0")
         except OSError:
             continue  # gone, or another user's
-        # In another namespace the harness has another pid, and would seem dead.
-        if identity is None or namespace != own_namespace:
+        labels = dict(pair.split("=", 1) for pair in environment if "=" in pair)
+        # A harness of another namespace has another pid here, and would seem dead.
+        if identity is None or labels.get(NAMESPACE_LABEL) != own_namespace:
             continue
-        variables = dict(pair.split(b"=", 1) for pair in environment if b"=" in pair)
-        run = variables.get(RUN_LABEL.encode(), b"").decode(errors="replace")
-        harness = _parse_harness(variables.get(HARNESS_LABEL.encode(), b""))
+        run, harness = labels.get(RUN_LABEL), _parse_harness(labels.get(HARNESS_LABEL, ""))
         if run and harness is not None and identify(identity.pid) == identity:
-            yield run, harness, identity
+            yield _Labelled(run, harness, identity, SUPPORT_LABEL in labels)
 
 
-def _parse_harness(label: bytes) -> ProcessIdentity | None:
-    pid, _, started = label.decode(errors="replace").partition(":")
+def _parse_harness(label: str) -> ProcessIdentity | None:
+    pid, _, started = label.partition(":")
     return ProcessIdentity(int(pid), started) if pid.isdecimal() and started else None
 
 

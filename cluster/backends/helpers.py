@@ -66,7 +66,10 @@ class Helpers:
         await self._provider.put(node, {script: self._source})
         host = self._hosts[node]
         told = {"address": host.address, "port": self.port(node), "token": self._token}
-        environment = {self._variable: json.dumps({**told, **self._told}), **labels(self._run_id)}
+        environment = {
+            self._variable: json.dumps({**told, **self._told}),
+            **labels(self._run_id, support=True),
+        }
         command = (self._provider.interpreter, "-I", "-S", script)
         self._running[node] = await self._provider.start(
             node, command, environment, f"{self._name}.log", privileged=self._privileged

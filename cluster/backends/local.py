@@ -62,7 +62,7 @@ class LocalBackend(ProcessBackend):
         self._ports = NodePorts(HOST)
         self._proxies = LinkProxies(self.nodes, self.endpoint)
         self._shaping = LocalShaping(self._proxies, self.nodes, system.ping)
-        environment = labels(run_id)
+        environment = labels(run_id, support=True)
         machines = {
             node: Machine(
                 LocalHost(node, self.node_folder(node), environment, self.process), sys.executable

@@ -27,6 +27,16 @@ from cluster.values import valueclass
 HARNESS_LABEL = "KRAFTPROBE_HARNESS"
 """Environment variable `<pid>:<start time>` of the harness that started a process."""
 
+NAMESPACE_LABEL = "KRAFTPROBE_NAMESPACE"
+"""Environment variable: the process namespace (`pid_namespace`) in which that pid means anything.
+
+A container's processes see another one, and carry the harness's all the same."""
+
+SUPPORT_LABEL = "KRAFTPROBE_SUPPORT"
+"""Environment variable of what nodes lean on (a disk's filesystem, the keeper of namespaces).
+
+It must outlive the nodes: what these do while it is taken from under them is no fault of theirs."""
+
 PROCESSES_FILE = "processes.jsonl"
 
 TRIAL = "trial-"
@@ -97,10 +107,23 @@ def own_identity() -> ProcessIdentity:
     return identity
 
 
-def labels(run_id: str) -> dict[str, str]:
-    """Environment of everything that this process starts for a run."""
+def pid_namespace() -> int:
+    """Name the process namespace that this process sees; 0 where there are none."""
+    try:
+        return (_PROC / "self/ns/pid").stat().st_ino
+    except OSError:
+        return 0
+
+
+def labels(run_id: str, *, support: bool = False) -> dict[str, str]:
+    """Environment of everything that this process starts for a run; `support`: `SUPPORT_LABEL`."""
     harness = own_identity()
-    return {RUN_LABEL: run_id, HARNESS_LABEL: f"{harness.pid}:{harness.started}"}
+    return {
+        RUN_LABEL: run_id,
+        HARNESS_LABEL: f"{harness.pid}:{harness.started}",
+        NAMESPACE_LABEL: str(pid_namespace()),
+        **({SUPPORT_LABEL: "1"} if support else {}),
+    }
 
 
 def record_process(run_folder: Path, process: RecordedProcess) -> None:

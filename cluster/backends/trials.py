@@ -16,7 +16,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 from cluster.backends.base import NodeState, ProcessIdentity
-from cluster.backends.processes import own_identity, state_of
+from cluster.backends.processes import own_identity, pid_namespace, state_of
 
 _NAME = re.compile(r"kraftprobe-trial-(\d+)-(\d+)-(.+)-[^-]+")
 
@@ -26,7 +26,7 @@ def trial_folder() -> Iterator[Path]:
     """Make a folder for a trial, and remove it."""
     me = own_identity()
     started = re.sub(r"[^A-Za-z0-9-]", "_", me.started)
-    prefix = f"kraftprobe-trial-{_namespace()}-{me.pid}-{started}-"
+    prefix = f"kraftprobe-trial-{pid_namespace()}-{me.pid}-{started}-"
     with tempfile.TemporaryDirectory(prefix=prefix) as folder:
         yield Path(folder)
 
@@ -38,7 +38,7 @@ def abandoned_trials() -> list[Path]:
         named = _NAME.fullmatch(folder.name)
         if named is None or folder.is_symlink() or not folder.is_dir():
             continue
-        if int(named[1]) != _namespace():
+        if int(named[1]) != pid_namespace():
             continue  # there its maker has another pid, and would seem dead here
         maker = ProcessIdentity(int(named[2]), named[3])
         if state_of(maker) is NodeState.DEAD and folder.stat().st_uid == os.getuid():
@@ -52,11 +52,3 @@ def remove_trial(folder: Path) -> bool:
     if not mounted:
         shutil.rmtree(folder, ignore_errors=True)
     return not folder.exists()
-
-
-def _namespace() -> int:
-    """Name the process namespace that this process sees; 0 where there are none."""
-    try:
-        return Path("/proc/self/ns/pid").stat().st_ino
-    except OSError:
-        return 0

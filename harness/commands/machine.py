@@ -12,7 +12,7 @@ from cluster.backends.base import BackendError
 from cluster.backends.cleanup import abandoned_mounts, clean, find_leftovers
 from cluster.backends.docker.engine import connect, engine_expected
 from cluster.backends.docker.leftovers import find_things, remove_things
-from cluster.backends.machine.mounts import unmount
+from cluster.backends.machine.mounts import heal, unmount
 from cluster.backends.ssh.leftovers import abandoned_hosts, clean_host
 from cluster.backends.trials import abandoned_trials, remove_trial
 from harness.commands.options import runs_option
@@ -65,17 +65,21 @@ def cleanup(runs: Path, run_id: str | None, *, everywhere: bool) -> int:
     for leftover in leftovers:
         command = leftover.command or "?"
         click.echo(f"ending {leftover.identity.pid} of run {leftover.run_id}: {command}")
-    remaining = clean(leftovers)
-    for leftover in remaining:
-        click.echo(f"kraftprobe: process {leftover.identity.pid} does not end", err=True)
-    things, stubborn = _clean_containers(where, run_id)
+    # Whatever a node leans on goes after the node: it would see its disk fail, and say so.
     mounts = abandoned_mounts(where, run_id)
+    for mount in mounts:
+        heal(mount)
+    clean(one for one in leftovers if not one.supports)
+    things, stubborn = _clean_containers(where, run_id)
     staying = []
     for mount in mounts:
         click.echo(f"unmounting {mount.folder} of run {mount.run_id}")
         if not unmount(mount):
             staying.append(mount)
             click.echo(f"kraftprobe: {mount.folder} stays mounted", err=True)
+    remaining = clean(leftovers)
+    for leftover in remaining:
+        click.echo(f"kraftprobe: process {leftover.identity.pid} does not end", err=True)
     hosts, unclean = _clean_hosts(runs, run_id)
     trials = [] if run_id is not None else abandoned_trials()
     for folder in trials:

@@ -7,14 +7,19 @@ import json
 import os
 import subprocess
 import sys
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
+from click.testing import CliRunner
 
+from cluster.backends import cleanup
 from cluster.backends.base import NodeState, ProcessIdentity
 from cluster.backends.cleanup import Leftover, clean, find_leftovers
+from cluster.backends.machine.mounts import Mount
 from cluster.backends.processes import (
+    HARNESS_LABEL,
+    NAMESPACE_LABEL,
     PROCESSES_FILE,
     RecordedProcess,
     identify,
@@ -24,6 +29,7 @@ from cluster.backends.processes import (
     record_process,
     state_of,
 )
+from harness.commands import machine
 
 HARNESS = Path(__file__).with_name("orphaning_harness.py")
 
@@ -150,3 +156,88 @@ def test_lines_that_are_not_whole_are_left_out(tmp_path: Path):
     with (tmp_path / PROCESSES_FILE).open("a") as file:
         file.write("null\n[1]\n" + json.dumps({"run": "r1", "pid": "x"}) + '\n{"run": "r')
     assert list(read_recorded(tmp_path)) == [RecordedProcess("r1", "harness", own_identity())]
+
+
+SLEEP = (sys.executable, "-I", "-S", "-c", "import time; time.sleep(60)")
+
+
+@pytest.fixture
+def leaning(tmp_path: Path) -> Iterator[tuple[subprocess.Popen[bytes], subprocess.Popen[bytes]]]:
+    """A node and, started before it, what it leans on; their run's harness is dead."""
+    run = "leaning"
+    dead = {HARNESS_LABEL: f"{2**22 + 1}:long ago"}
+    record_process(tmp_path, RecordedProcess(run, "harness", ProcessIdentity(2**22 + 1, "x")))
+    support = {**os.environ, **labels(run, support=True), **dead}
+    node = {**os.environ, **labels(run), **dead}
+    with (
+        subprocess.Popen(SLEEP, env=support) as below,
+        subprocess.Popen(SLEEP, env=node) as above,
+    ):
+        yield above, below
+        above.kill()
+        below.kill()
+
+
+@pytest.fixture
+def killed(monkeypatch: pytest.MonkeyPatch) -> list[tuple[int, bool]]:
+    """The pids that are killed, in their order, and whether the node was dead by then."""
+    order: list[tuple[int, bool]] = []
+    kill = cleanup._kill
+
+    def watched(identity: ProcessIdentity) -> None:
+        order.append((identity.pid, all(state_of(one) is NodeState.DEAD for one in seen)))
+        seen.append(identity)
+        kill(identity)
+
+    seen: list[ProcessIdentity] = []
+    monkeypatch.setattr(cleanup, "_kill", watched)
+    return order
+
+
+def test_a_node_is_dead_before_what_it_leans_on_is_ended(leaning, killed, tmp_path: Path):
+    node, support = leaning
+    assert clean(reversed(find_leftovers(tmp_path))) == []
+    assert killed == [(node.pid, True), (support.pid, True)]
+
+
+def test_cleanup_takes_containers_then_mounts_then_what_serves_them_once_nodes_are_dead(
+    leaning, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+):
+    node, support = (identify(one.pid) for one in leaning)
+    mount = Mount("leaning", ProcessIdentity(2**22 + 1, "x"), "n1", tmp_path / "data")
+    order = []
+
+    def noted(what: str, answer: object) -> Callable[..., object]:
+        def act(*_: object) -> object:
+            order.append((what, state_of(node), state_of(support)))
+            return answer
+
+        return act
+
+    monkeypatch.setattr(machine, "abandoned_mounts", lambda *_: [mount])
+    monkeypatch.setattr(machine, "heal", noted("heal", None))
+    monkeypatch.setattr(machine, "_clean_containers", noted("containers", (1, 0)))
+    monkeypatch.setattr(machine, "unmount", noted("unmount", True))
+    done = CliRunner().invoke(machine.cleanup, ["--runs", str(tmp_path)], standalone_mode=False)
+    assert done.return_value == 0, done.output
+    assert order == [
+        ("heal", NodeState.RUNNING, NodeState.RUNNING),
+        ("containers", NodeState.DEAD, NodeState.RUNNING),
+        ("unmount", NodeState.DEAD, NodeState.RUNNING),
+    ]
+    assert state_of(support) is NodeState.DEAD
+
+
+def test_a_harness_of_another_namespace_is_not_taken_for_dead(leaning, tmp_path: Path):
+    node, _ = leaning
+    elsewhere = {
+        **os.environ,
+        **labels("elsewhere"),
+        HARNESS_LABEL: f"{2**22 + 1}:long ago",
+        NAMESPACE_LABEL: "1",
+    }
+    with subprocess.Popen(SLEEP, env=elsewhere) as other:
+        pids = {one.identity.pid for one in find_leftovers()}
+        other.kill()
+    assert node.pid in pids
+    assert other.pid not in pids

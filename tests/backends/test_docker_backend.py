@@ -19,6 +19,7 @@ from waiting import eventually
 
 from cluster.backends.abilities import ClockSetting, DiskFault, LinkShape
 from cluster.backends.base import Ability, BackendError, Death, NodeState
+from cluster.backends.cleanup import find_leftovers
 from cluster.backends.docker import engine
 from cluster.backends.docker.image import IMAGE_LABEL, ensure_image
 from cluster.backends.docker.leftovers import find_things
@@ -336,6 +337,7 @@ def test_what_a_killed_harness_left_is_found_and_removed_and_a_living_run_is_not
             assert told.count(f"removing container kraftprobe-{run_id}-n") == 2
             assert find_things(client, tmp_path) == []
             assert [one for one in mounts() if one.run_id == run_id] == []
+            assert find_leftovers(tmp_path) == []
             assert await ask(backend, "n1", b"hi") == b"hi"
         finally:
             await backend.down()

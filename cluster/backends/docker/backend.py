@@ -76,10 +76,10 @@ class DockerBackend(HostedBackend):
 
     def _outside(self) -> Mapping[str, Machine]:
         """This machine, once a node: where their folders are mounted."""
+        environment = labels(self.run_id, support=True)
         return {
             node: Machine(
-                LocalHost(node, self.node_folder(node), labels(self.run_id), self.process),
-                sys.executable,
+                LocalHost(node, self.node_folder(node), environment, self.process), sys.executable
             )
             for node in self.nodes
         }

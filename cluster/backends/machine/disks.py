@@ -18,7 +18,7 @@ from typing import Any
 from cluster.backends.abilities import Damage, DiskFault, DiskMeasure
 from cluster.backends.base import BackendError, NodeState, Probe
 from cluster.backends.machine import damage
-from cluster.backends.machine.mounts import mount_label, mounts, unmount
+from cluster.backends.machine.mounts import mount_label, mounts, state_folder, unmount
 from cluster.backends.machine.programs import Machine, run_program
 from cluster.backends.processes import labels, own_identity
 
@@ -143,12 +143,14 @@ class FuseDisks:
     async def _mount(self, host: Machine, folder: PurePath, node: str) -> None:
         await self._checked(host, ["mkdir", "-p", str(folder)])
         label = mount_label(self._run_id, own_identity(), node)
-        variables = [f"{name}={value}" for name, value in labels(self._run_id).items()]
+        variables = [
+            f"{name}={value}" for name, value in labels(self._run_id, support=True).items()
+        ]
         await self._checked(
             host,
             [
                 *("env", *variables, host.interpreter, "-m", "cluster.backends.machine.faultfs"),
-                *(str(folder), str(_state_folder(folder)), label),
+                *(str(folder), str(state_folder(folder)), label),
             ],
         )
 
@@ -284,7 +286,7 @@ class FuseDisks:
     async def _ask(
         self, host: Machine, folder: PurePath, request: Mapping[str, Any]
     ) -> dict[str, Any]:
-        argument = {"state": str(_state_folder(folder)), "request": request}
+        argument = {"state": str(state_folder(folder)), "request": request}
         told: dict[str, Any] = await run_program(host, _ASK, argument)
         if "error" in told:
             raise BackendError(f"{host.node}: the filesystem: {told['error']}")
@@ -301,7 +303,3 @@ class FuseDisks:
         times = (told.get("write_ms"), told.get("fsync_ms"))
         write_ms, fsync_ms = (None if ms is None or ms > limit_ms else float(ms) for ms in times)
         return DiskMeasure(write_ms, fsync_ms, told.get("error"))
-
-
-def _state_folder(folder: PurePath) -> PurePath:
-    return folder.parent / f".{folder.name}-disk"

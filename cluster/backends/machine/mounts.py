@@ -6,12 +6,16 @@ A mount is a run's when the kernel's table shows the toolkit's type and a label
 
 from __future__ import annotations
 
+import contextlib
+import os
 import re
 import shutil
+import socket
 import subprocess
 import sys
 from collections.abc import Iterator
-from pathlib import Path
+from pathlib import Path, PurePath
+from typing import TypeVar
 
 from cluster.backends.base import ProcessIdentity
 from cluster.values import valueclass
@@ -19,6 +23,8 @@ from cluster.values import valueclass
 FUSE_TYPE = "fuse.kraftprobe"
 _LABEL = re.compile(r"kraftprobe#([^#]+)#(\d+):([^#]+)#([^#]+)")
 _TIMEOUT_S = 10.0
+_HEAL_TIMEOUT_S = 2.0
+PathT = TypeVar("PathT", bound=PurePath)
 
 
 @valueclass
@@ -49,6 +55,27 @@ def mounts() -> Iterator[Mount]:
             run_id, pid, started, node = found.groups()
             folder = Path(_plain(before.split(" ")[4]))
             yield Mount(run_id, ProcessIdentity(int(pid), started), node, folder)
+
+
+def state_folder(folder: PathT) -> PathT:
+    """Locate what the filesystem over a data folder keeps beside it: control socket, log, undo."""
+    return folder.parent / f".{folder.name}-disk"
+
+
+def heal(mount: Mount) -> None:
+    """End its faults: a process that waits for a stalled disk cannot even be killed.
+
+    A filesystem that does not answer is let be.
+    """
+    with contextlib.suppress(OSError, ValueError), socket.socket(socket.AF_UNIX) as connection:
+        connection.settimeout(_HEAL_TIMEOUT_S)
+        place = os.open(state_folder(mount.folder), os.O_RDONLY | os.O_DIRECTORY)
+        try:  # a socket's name has at most 107 bytes
+            connection.connect(f"/proc/self/fd/{place}/control")
+        finally:
+            os.close(place)
+        connection.sendall(b'{"verb": "clear"}\n')
+        connection.recv(1)
 
 
 def unmount(mount: Mount) -> bool:

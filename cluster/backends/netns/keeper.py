@@ -7,18 +7,24 @@ process is still in the namespaces of the harness. It makes one network namespac
 answers with a TCP socket of its own namespace, the hub's, as ancillary data: the harness, which is
 outside, connects through it to nodes.
 
-It ends when the harness closes the socket, in whatever way the harness ends; its children end with
-it. The namespaces are gone then, unless nodes still run in them.
+When the harness has closed the socket, in whatever way the harness ended, it waits until nothing
+runs in its hosts any more, and ends with its children: the hub's bridge would go with it, and nodes
+that still run would see their interfaces vanish. The namespaces are gone then.
 """
 
+import contextlib
 import ctypes
 import os
 import signal
 import socket
 import sys
+import time
+from pathlib import Path
 
 CLONE_NEWNET = 0x40000000
 PR_SET_PDEATHSIG = 1
+POLL_S = 0.2
+PROC = Path("/proc")
 
 
 def hold(libc: ctypes.CDLL, keeper: int) -> int:
@@ -38,17 +44,32 @@ def hold(libc: ctypes.CDLL, keeper: int) -> int:
     return child if made else -1
 
 
+def inhabited(holders: list[int]) -> bool:
+    """Whether any process but the holders is in their namespaces."""
+    held = {(PROC / str(pid) / "ns/net").readlink() for pid in holders}
+    for entry in PROC.iterdir():
+        if entry.name.isdecimal() and int(entry.name) not in holders:
+            with contextlib.suppress(OSError):  # gone, or another user's
+                if (entry / "ns/net").readlink() in held:
+                    return True
+    return False
+
+
 def serve(control: socket.socket) -> None:
-    """Answer one line after the other until the harness is gone."""
+    """Answer one line after the other until the harness is gone, and then nodes, too."""
     libc = ctypes.CDLL(None, use_errno=True)
+    holders: list[int] = []
     with control, control.makefile("rb") as lines:
         control.sendall(b"ready\n")
         for line in lines:
             if line == b"host\n":
-                control.sendall(b"%d\n" % hold(libc, os.getpid()))
+                holders.append(hold(libc, os.getpid()))
+                control.sendall(b"%d\n" % holders[-1])
             elif line == b"socket\n":
                 with socket.socket(socket.AF_INET, socket.SOCK_STREAM) as one:
                     socket.send_fds(control, [b"s"], [one.fileno()])
+    while inhabited([pid for pid in holders if pid > 0]):
+        time.sleep(POLL_S)
 
 
 if __name__ == "__main__":

@@ -67,7 +67,7 @@ class NetnsHost:
     ) -> Completed:
         """Run it in the node's network namespace, as root of it."""
         inside = (*self.provider.entering(self.holder), *command)
-        environment = {**os.environ, **labels(self.provider.run_id)}
+        environment = {**os.environ, **labels(self.provider.run_id, support=True)}
         return await run_command(inside, environment, stdin, timeout_s)
 
     async def pid(self) -> int | None:
@@ -210,7 +210,7 @@ class NetnsProvider:
                 self._keeper = await asyncio.create_subprocess_exec(
                     *("unshare", *user, "--net", "--mount", "--"),
                     *(sys.executable, "-I", "-S", program, str(theirs.fileno())),
-                    env={**os.environ, **labels(self.run_id)},
+                    env={**os.environ, **labels(self.run_id, support=True)},
                     stdin=asyncio.subprocess.DEVNULL,
                     stdout=output,
                     stderr=output,
@@ -255,7 +255,7 @@ class NetnsProvider:
         return self.entering(self._keeper.pid)
 
     async def _checked(self, inside: tuple[str, ...], batch: str) -> None:
-        environment = {**os.environ, **labels(self.run_id)}
+        environment = {**os.environ, **labels(self.run_id, support=True)}
         command = (*inside, "ip", "-batch", "-")
         done = await run_command(command, environment, batch.encode(), _KEEPER_TIMEOUT_S)
         if done.exit_code != 0:

@@ -37,6 +37,8 @@ from typing import Any, NoReturn
 
 RUN_LABEL = "KRAFTPROBE_RUN"
 HARNESS_LABEL = "KRAFTPROBE_HARNESS"
+NAMESPACE_LABEL = "KRAFTPROBE_NAMESPACE"
+SUPPORT_LABEL = "KRAFTPROBE_SUPPORT"
 LENGTHS = struct.Struct(">II")
 TAIL_BYTES = 4096
 MESSAGE_BYTES_MAX = 1 << 30
@@ -77,6 +79,7 @@ class Agent:
             "PATH": os.pathsep.join((f"{folder}/bin", *os.get_exec_path(), "/usr/sbin", "/sbin")),
             RUN_LABEL: run,
             HARNESS_LABEL: f"{os.getpid()}:{own[1]}",
+            NAMESPACE_LABEL: str(os.stat("/proc/self/ns/pid").st_ino),
         }
         self.processes: dict[int, asyncio.subprocess.Process] = {}
         self.answers: dict[int, asyncio.Task[bytes]] = {}
@@ -170,7 +173,8 @@ class Agent:
         output = os.path.join(folder, request["output"])
         os.makedirs(os.path.dirname(output), exist_ok=True)
         # This host's label of who looks after a process is the daemon's; see __init__.
-        asked = {n: v for n, v in request["environment"].items() if n != HARNESS_LABEL}
+        ours = (HARNESS_LABEL, NAMESPACE_LABEL)
+        asked = {n: v for n, v in request["environment"].items() if n not in ours}
         with open(output, "ab") as file:
             process = await asyncio.create_subprocess_exec(
                 *request["command"],
@@ -298,36 +302,48 @@ def relay(folder: str) -> None:
             data = data[os.write(1, data) :]
 
 
-def labelled(run: str) -> list[int]:
-    """Every live process with the run's label, this one and its parents excluded."""
+def labelled(run: str, *, support: bool) -> list[int]:
+    """Every live process with the run's label, this one and its parents excluded.
+
+    `support`: those that nodes lean on, else all others.
+    """
     found = []
     for name in os.listdir("/proc"):
         if not name.isdecimal() or int(name) in (os.getpid(), os.getppid()):
             continue
         try:
             with open(f"/proc/{name}/environ", "rb") as file:
-                if f"{RUN_LABEL}={run}".encode() in file.read().split(b"\0"):
-                    found.append(int(name))
+                labels = file.read().split(b"\0")
         except OSError:
             continue
+        leant_on = f"{SUPPORT_LABEL}=1".encode() in labels
+        if f"{RUN_LABEL}={run}".encode() in labels and leant_on == support:
+            found.append(int(name))
     return found
+
+
+def kill_all(run: str, *, support: bool) -> None:
+    """Kill the run's processes on this host, as `labelled` lists them, and wait for their end."""
+    own = os.readlink("/proc/self/ns/net")
+    for _ in range(100):
+        alive = [pid for pid in labelled(run, support=support) if shares_network(pid, own)]
+        if not alive:
+            return
+        for pid in alive:
+            with contextlib.suppress(ProcessLookupError):
+                os.kill(pid, signal.SIGKILL)
+        time.sleep(0.02)
 
 
 def clean(folder: str, run: str, *, keep: bool = False) -> None:
     """See the module. `keep`: leave the files, which may be evidence that somebody fetches."""
     thaw(folder)  # or what waits for a frozen disk would not die
-    own = os.readlink("/proc/self/ns/net")
-    for _ in range(100):
-        alive = [pid for pid in labelled(run) if shares_network(pid, own)]
-        if not alive:
-            break
-        for pid in alive:
-            with contextlib.suppress(ProcessLookupError):
-                os.kill(pid, signal.SIGKILL)
-        time.sleep(0.02)
-    unfilter(run)
+    # A node that still ran would see its disk fail, and end itself for a reason that is no fault.
+    kill_all(run, support=False)
     for point in reversed(mounts_below(folder)):
         subprocess.run(["umount", "-l", point], capture_output=True)
+    kill_all(run, support=True)
+    unfilter(run)
     for device in loops_below(folder):
         subprocess.run(["losetup", "-d", device], capture_output=True)
     if not keep:
