@@ -174,6 +174,12 @@ class RaftClient:
         return self._core.high_watermark
 
     @property
+    def observer_count(self) -> int | None:
+        """How many observers fetch from this leader; None when it does not lead."""
+        leader = self._core.leader
+        return None if leader is None else len(leader.live_observers(self._clock.monotonic_ms()))
+
+    @property
     def told_high_watermark(self) -> int | None:
         """The newest one that a leader told, beyond this replica's log end too; None before."""
         return self._core.told_high_watermark
@@ -302,8 +308,8 @@ class RaftClient:
     def handle(self, request: RaftRequest, reply: Reply) -> None:
         """Handle a request of another replica; `reply` gets its response, now or later.
 
-        A description changes nothing and is answered at once, also while a change of epoch or
-        vote waits for a slow disk.
+        A description is answered at once, also while a change of epoch or vote waits for a slow
+        disk. So it must change nothing: an event whose continuation waits relies on what it saw.
         """
         if isinstance(request, DescribeQuorumRequest) and not self._running:
             self._inbound.handle(request, reply)

@@ -362,13 +362,13 @@ class InboundRequests:
     # -- description -----------------------------------------------------------------------------
 
     def _describe_quorum(self) -> DescribeQuorumResponse:
+        """Say what this replica knows; it changes nothing, as it is asked between events, too."""
         core, leader = self._core, self._core.leader
         if leader is None:
             return DescribeQuorumResponse(
                 ErrorCode.not_leader_or_follower, core.quorum.leader_id, core.quorum.epoch, -1
             )
         now_ms, wall_ms = core.clock.monotonic_ms(), core.clock.wall_ms()
-        leader.forget_silent_observers(now_ms)
         voters = [
             _describe(s, wall_ms if id_ == leader.leader_id else None)
             for id_, s in leader.replicas.items()
@@ -379,7 +379,7 @@ class InboundRequests:
             leader.epoch,
             -1 if leader.high_watermark is None else leader.high_watermark,
             tuple(voters),
-            tuple(_describe(state, None) for state in leader.observers.values()),
+            tuple(_describe(state, None) for state in leader.live_observers(now_ms)),
             tuple(voter.endpoint for voter in core.quorum.voters),
         )
 

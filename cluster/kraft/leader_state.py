@@ -192,19 +192,20 @@ class Leader:
 
     def _observer(self, key: ReplicaKey, now_ms: float) -> ReplicaState:
         if key not in self.observers:
-            self.forget_silent_observers(now_ms)
+            self.observers = {state.key: state for state in self.live_observers(now_ms)}
             self.observers[key] = ReplicaState(key)
         return self.observers[key]
 
-    def forget_silent_observers(self, now_ms: float) -> None:
-        """Drop observers whose session is over."""
-        silent = [
-            key
-            for key, state in self.observers.items()
-            if now_ms - state.last_fetch_ms >= OBSERVER_SESSION_TIMEOUT_MS
-        ]
-        for key in silent:
-            del self.observers[key]
+    def live_observers(self, now_ms: float) -> tuple[ReplicaState, ...]:
+        """Observers whose session is not over; the others are forgotten when a new one comes.
+
+        Changes nothing, as it is asked between events, too (`RaftClient.handle`).
+        """
+        return tuple(
+            state
+            for state in self.observers.values()
+            if now_ms - state.last_fetch_ms < OBSERVER_SESSION_TIMEOUT_MS
+        )
 
     # -- high watermark --------------------------------------------------------------------------
 

@@ -22,7 +22,6 @@ from prometheus_client.core import (
 
 from cluster.assembly import Node
 from cluster.controller.registrations import registered_brokers
-from cluster.kraft.leader_state import Leader
 from cluster.ports import Trace
 from cluster.runtime.idle import IdleTime
 from cluster.runtime.reservoir import QUANTILES, Reservoir
@@ -134,7 +133,6 @@ class NodeMetrics:
         raft, trace, now = self._node.raft, self._trace, self._now_s()
         leader = raft.leader_and_epoch
         voters = raft.voters
-        state = raft.state
         is_voter = raft.node_id in voters
         yield _states(trace.state if is_voter or trace.state == "Leader" else _OBSERVER)
         yield _gauge(_RAFT, "current_leader", "Id of the leader, -1: unknown", leader.leader_id)
@@ -152,8 +150,9 @@ class NodeMetrics:
         yield _gauge(_RAFT, "log_end_offset", "Offset of the next record", raft.log.end.offset)
         yield _gauge(_RAFT, "log_end_epoch", "Epoch of the last record", raft.log.end.epoch)
         yield _gauge(_RAFT, "number_of_voters", "Voters in force", len(voters))
-        observers = len(state.observers) if isinstance(state, Leader) else _NO_NODE
-        yield _gauge(_RAFT, "number_of_observers", "Observers, -1: does not lead", observers)
+        observers = raft.observer_count
+        told = _NO_NODE if observers is None else observers
+        yield _gauge(_RAFT, "number_of_observers", "Observers, -1: does not lead", told)
         unknown = sum(1 for voter in voters if voters.endpoint(voter.key.id) is None)
         yield _gauge(
             _RAFT, "number_unknown_voter_connections", "Voters without an address", unknown

@@ -188,9 +188,12 @@ def test_successors_are_ordered_by_what_they_hold():
     assert [successor.id for successor in state.successors()] == [4, 2, 3]
 
 
-def test_silent_observers_are_forgotten():
+def test_silent_observers_are_not_shown_and_forgotten_when_a_new_one_comes():
     state = leader(3)
     fetched(state, 8, 0, now_ms=0)
     fetched(state, 9, 0, now_ms=5)
-    state.forget_silent_observers(OBSERVER_SESSION_TIMEOUT_MS)
-    assert list(state.observers) == [key(9)]
+    (shown,) = state.live_observers(OBSERVER_SESSION_TIMEOUT_MS)
+    assert shown.key == key(9)
+    assert list(state.observers) == [key(8), key(9)], "a look at them changes nothing"
+    fetched(state, 10, 0, now_ms=OBSERVER_SESSION_TIMEOUT_MS)
+    assert list(state.observers) == [key(9), key(10)]

@@ -5,6 +5,7 @@ import json
 import pytest
 
 from cluster.errors import ErrorCode
+from cluster.kraft.messages import DescribeQuorumRequest
 from cluster.kraft.states import Follower
 from cluster.kraft.voters import VoterSet
 from cluster.log.control import VoterListener
@@ -164,6 +165,23 @@ def test_a_voter_that_does_not_answer_is_refused_for_now():
     world.nodes[4].start()
     world.settle()
     assert ErrorCode.none == add(world, world.nodes[4])
+
+
+def test_a_description_between_two_steps_of_an_addition_does_not_decide_it():
+    """It is answered at once, beside the queue: so it must change nothing that an event reads.
+
+    The new voter held the log within the hour that counts, but has not fetched for ten minutes: a
+    description leaves it out, and once also forgot it, so that the addition was refused.
+    """
+    world, leader = dynamic_world(observers=1)
+    world.settle()
+    answer, described = send(leader, add_request(world.nodes[4])), []
+    assert not answer, "the new voter is asked for its versions first"
+    leader.state.observers[key(world.nodes[4])].last_fetch_ms -= 600_000
+    leader.client.handle(DescribeQuorumRequest(), described.append)
+    assert described[0].observers == ()
+    assert world.scheduler.run_until(lambda: bool(answer), 1_000)
+    assert ErrorCode.none == answer[0].error
 
 
 def test_one_change_at_a_time():
