@@ -2,15 +2,17 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
 import click
 
 from checkers.verdict import EXIT_CODES, Status
 from results.junit import write_junit
 from results.model import RunResults
-from results.pipeline import judge
 from results.report import write_report
-from results.session import SparkHandle
 from results.store import RunStore
+
+Judge = Callable[[RunStore], RunResults]
 
 _COLOURS = {
     Status.PASS: "green",
@@ -20,12 +22,12 @@ _COLOURS = {
 }
 
 
-def judge_and_report(store: RunStore, spark: SparkHandle | None, *, with_report: bool) -> int:
+def judge_and_report(store: RunStore, judge: Judge, *, with_report: bool) -> int:
     """Judge a run, write what is asked for, tell the verdict; return its exit code.
 
     The last line on stdout is the path of the report (of results.json where none is written).
     """
-    results = judge(store, spark)
+    results = judge(store)
     tell(results)  # first: whatever becomes of the files, the verdict is known
     write_junit(store, results)
     if with_report:

@@ -33,10 +33,8 @@ from harness.live import LiveFigures
 from harness.places import place_of
 from harness.plan import Plan
 from harness.recorder import Recorder
-from results.jvm import JvmError
-from results.session import Spark, SparkError, SparkHandle
+from results.engine import Engine
 from results.store import RunStore
-from results.warm import WarmSession
 
 _PACKAGES = ("kraftprobe", "pyspark", "pyarrow", "pandas", "numpy", "kio", "aiokafka")
 
@@ -122,12 +120,10 @@ def perform(request: Request, now: datetime) -> int:
         display.say(f"MUTANT {plan.mutant}: the nodes are deliberately faulty")
     for one in plan.skipped:
         display.say(f"SKIPPED {one.fault}: it cannot work here: {one.reason}")
-    with WarmSession(Spark(request.spark_master)) as warm:
-        run_cluster(plan, store, display)
-        with sigterm_interrupts():
-            spark = _session(warm, display)
-            display.say("judging")
-            return judge_and_report(store, spark, with_report=request.with_report)
+    run_cluster(plan, store, display)
+    with sigterm_interrupts(), Engine(request.spark_master, display.say) as engine:
+        display.say("judging")
+        return judge_and_report(store, engine.judge, with_report=request.with_report)
 
 
 def run_cluster(plan: Plan, store: RunStore, display: Display) -> None:
@@ -187,15 +183,6 @@ async def _show_and_conduct(run: Run, display: Display) -> FinalReads:
             shown.cancel()
             with contextlib.suppress(asyncio.CancelledError):
                 await shown
-
-
-def _session(warm: WarmSession, display: Display) -> SparkHandle | None:
-    """Wait for Spark; without one the same checks run in this process, and that is said."""
-    try:
-        return warm.get()
-    except (SparkError, JvmError) as error:
-        display.say(f"WARNING: judging without Spark: {one_line(error)}")
-        return None
 
 
 def repeat_command(arguments: list[str], seed: int) -> str:

@@ -1,13 +1,16 @@
 """One Spark session for a judgement: quiet, private, and gone when it is closed.
 
-The JVM is started here rather than by PySpark, for three reasons:
+The JVM is started, and connected to, here rather than by PySpark, for three reasons:
 
 - It gets a session (setsid) of its own, so that the Ctrl-C that a user types, and that the harness
   answers by healing the cluster, does not reach it or its Python workers.
 - Its output goes to a file instead of the user's terminal, and what PySpark logs or prints with
   a stack trace, as when the JVM is killed, goes nowhere: the error that is raised is what counts.
-- It gets an environment of its own; the harness starts nodes at the same time, and changing
-  `os.environ` under them would be a race.
+- It gets an environment of its own. PySpark attaches to a JVM that runs already by variables in
+  `os.environ`, the gateway's secret among them, and what this process starts would inherit them.
+
+A session belongs to the main thread, and no node runs beside it: the JVM would share the machine
+with what is being measured, and SparkContext sets two variables of its own in `os.environ`.
 
 It dies with its parent in every case: its standard input is a pipe whose other end only the parent
 holds, and PySpark's gateway ends when that pipe is closed, be it by `close`, by the end of the
@@ -27,7 +30,6 @@ import struct
 import subprocess
 import sys
 import tempfile
-import threading
 import time
 import warnings
 from collections.abc import Iterator, Mapping
@@ -59,6 +61,21 @@ appender.stderr.layout.pattern = %d{HH:mm:ss} %p %c: %m%n
 """
 
 
+_JAVA_NAMES = (
+    "org.apache.spark.SparkConf",
+    "org.apache.spark.api.java.*",
+    "org.apache.spark.api.python.*",
+    "org.apache.spark.resource.*",
+    "org.apache.spark.sql.Encoders",
+    "org.apache.spark.sql.OnSuccessCall",
+    "org.apache.spark.sql.functions",
+    "org.apache.spark.sql.classic.*",
+    "org.apache.spark.sql.api.python.*",
+    "scala.Tuple2",
+)
+"""What PySpark's own launcher imports into the gateway, but for machine learning and Hive."""
+
+
 class SparkError(RuntimeError):
     """Spark could not be started or its job died; one line says why."""
 
@@ -80,10 +97,7 @@ class SparkHandle:
 
 
 class Spark:
-    """A Spark session with a JVM of its own.
-
-    `start` may run in any thread. Only one can be open in a process, as PySpark has it.
-    """
+    """A Spark session with a JVM of its own; one at a time in a process, as PySpark has it."""
 
     def __init__(
         self,
@@ -101,9 +115,6 @@ class Spark:
         self._gateway: Any = None
         self._session: Any = None
         self._quiet: logging.Handler | None = None
-        self._closed = False
-        self._lock = threading.Lock()
-        """Held while the process is made, so that `close` finds it or prevents it."""
 
     def start(self) -> SparkHandle:
         """Start the JVM and the session. Raises SparkError or JvmError with one line."""
@@ -143,9 +154,7 @@ class Spark:
 
     def close(self) -> None:
         """Stop the session, end the JVM and remove its folder. Idempotent."""
-        with self._lock:
-            self._closed = True
-            process, self._process = self._process, None
+        process, self._process = self._process, None
         session, self._session = self._session, None
         if session is not None:
             _stop(session)
@@ -178,15 +187,10 @@ class Spark:
         self.close()
 
     def _make_folder(self) -> Path:
-        with self._lock:
-            if self._closed:
-                raise SparkError("the Spark session is closed")
-            root = self._temp_root or Path(tempfile.gettempdir())
-            _remove_stale(root)
-            self._folder = Path(tempfile.mkdtemp(prefix=_FOLDER_PREFIX, dir=root))
-            self._claim = os.open(self._folder / _CLAIM, os.O_RDWR | os.O_CREAT, 0o600)
-            fcntl.flock(self._claim, fcntl.LOCK_EX)
-            return self._folder
+        root = self._temp_root or Path(tempfile.gettempdir())
+        _remove_stale(root)
+        self._folder, self._claim = _claimed_folder(root)
+        return self._folder
 
     def _launch(self, jvm: Jvm, folder: Path) -> tuple[int, str]:
         """Start the gateway's JVM; its port and the secret that a client must show."""
@@ -207,9 +211,7 @@ class Spark:
         environment["_PYSPARK_DRIVER_CONN_INFO_PATH"] = str(connection)
         for name in ("PYSPARK_GATEWAY_PORT", "PYSPARK_GATEWAY_SECRET", "PYSPARK_SUBMIT_ARGS"):
             environment.pop(name, None)
-        with output.open("wb") as sink, self._lock:
-            if self._closed:
-                raise SparkError("the Spark session is closed")
+        with output.open("wb") as sink:
             process = self._process = subprocess.Popen(  # noqa: S603  (Spark's own start script)
                 command,
                 stdin=subprocess.PIPE,
@@ -283,19 +285,24 @@ class Spark:
 
     def _connect(self, port: int, secret: str, folder: Path) -> Any:
         """Attach PySpark to the JVM."""
-        from pyspark import SparkConf, SparkContext  # noqa: PLC0415  (as above)
-        from pyspark.java_gateway import launch_gateway  # noqa: PLC0415
+        # As above; py4j has no types.
+        from py4j.clientserver import (  # type: ignore[import-untyped]  # noqa: PLC0415
+            ClientServer,
+            JavaParameters,
+            PythonParameters,
+        )
+        from py4j.java_gateway import java_import  # type: ignore[import-untyped]  # noqa: PLC0415
+        from pyspark import SparkConf, SparkContext  # noqa: PLC0415
         from pyspark.sql import SparkSession  # noqa: PLC0415
 
-        attach = {"PYSPARK_GATEWAY_PORT": str(port), "PYSPARK_GATEWAY_SECRET": secret}
-        os.environ.update(attach)
-        try:
-            self._gateway = launch_gateway()  # type: ignore[no-untyped-call]  # pyspark has it so
-        finally:
-            for name in attach:
-                os.environ.pop(name, None)
+        gateway = self._gateway = ClientServer(
+            java_parameters=JavaParameters(port=port, auth_token=secret, auto_convert=True),
+            python_parameters=PythonParameters(port=0, eager_load=False),
+        )
+        for name in _JAVA_NAMES:
+            java_import(gateway.jvm, name)
         with _signals_kept():
-            context = SparkContext(conf=SparkConf(_jvm=self._gateway.jvm), gateway=self._gateway)
+            context = SparkContext(conf=SparkConf(_jvm=gateway.jvm), gateway=gateway)
         context.pythonExec = sys.executable
         context._accumulatorServer.handle_error = _say_nothing  # type: ignore[assignment]
         if not self._local:
@@ -309,15 +316,28 @@ def _say_nothing(_request: object, _client_address: object) -> None:
 
 @contextlib.contextmanager
 def _signals_kept() -> Iterator[None]:
-    """Put back the handler of SIGINT, which SparkContext replaces in the main thread."""
-    if threading.current_thread() is not threading.main_thread():
-        yield
-        return
+    """Put back the handler of SIGINT, which SparkContext replaces."""
     before = signal.getsignal(signal.SIGINT)
     try:
         yield
     finally:
         signal.signal(signal.SIGINT, before)
+
+
+def _claimed_folder(root: Path) -> tuple[Path, int]:
+    """Make a folder, and hold the lock of its claim.
+
+    Between the claim's making and its locking the folder looks like one of a dead owner, and
+    another process may lock the claim first, and remove it all. So it is ours only when its claim
+    is still there once it is locked; else another folder is made.
+    """
+    while True:
+        folder = Path(tempfile.mkdtemp(prefix=_FOLDER_PREFIX, dir=root))
+        claim = os.open(folder / _CLAIM, os.O_RDWR | os.O_CREAT, 0o600)
+        fcntl.flock(claim, fcntl.LOCK_EX)  # waits until whoever removes the folder has done so
+        if (folder / _CLAIM).exists():
+            return folder, claim
+        os.close(claim)
 
 
 def _remove_stale(root: Path) -> None:

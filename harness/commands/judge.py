@@ -15,10 +15,10 @@ from harness import evidence
 from harness.commands.options import spark_option
 from harness.errors import UsageError
 from harness.judgement import judge_and_report, tell
+from results.engine import Engine
 from results.gate import gate as decide
 from results.pipeline import judge_file
 from results.report import write_report
-from results.session import Spark
 from results.store import RunStore
 
 _TRANSACTIONS = "transactions-"
@@ -81,10 +81,8 @@ def _file_check(options: dict[str, Any]) -> CheckSpec:
 
 def _check_run(store: RunStore, spark_master: str | None) -> int:
     _complete_evidence(store)
-    if spark_master is None:
-        return judge_and_report(store, None, with_report=True)
-    with Spark(spark_master) as spark:
-        return judge_and_report(store, spark, with_report=True)
+    with Engine(spark_master, lambda line: click.echo(line, err=True)) as engine:
+        return judge_and_report(store, engine.judge, with_report=True)
 
 
 def _complete_evidence(store: RunStore) -> None:

@@ -18,5 +18,7 @@ runs_option = click.option(
     help="Folder of all runs.",
 )
 spark_option = click.option(
-    "--spark-master", metavar="URL", help="Where Spark runs.  [default: local[*]]"
+    "--spark-master",
+    metavar="URL",
+    help="Where Spark runs.  [default: local[*] for what is large, no Spark for the rest]",
 )

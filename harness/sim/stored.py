@@ -26,6 +26,7 @@ from harness.sim.findings import SimResult
 from harness.sim.runner import Played, judge, play
 from harness.sim.scenario import Scenario
 from harness.sim.story import tell
+from results import pipeline
 from results.files import write_json
 from results.store import RunStore
 from workloads.registry import workload_named
@@ -58,7 +59,7 @@ def run_stored(scenario: Scenario, folder: Path) -> int:
     violation = result.violations[0] if result.violations else None
     story = "\n".join(tell(played, violation))
     (folder / "story.txt").write_text(story + "\n", encoding="utf-8")
-    return judge_and_report(store, None, with_report=True)
+    return judge_and_report(store, pipeline.judge, with_report=True)
 
 
 def _play(scenario: Scenario, store: RunStore) -> tuple[Played, SimResult]:

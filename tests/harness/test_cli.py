@@ -10,7 +10,7 @@ from click.testing import CliRunner
 
 from checkers.history import Event, EventType
 from cluster.backends.base import Probe
-from harness import doctor, places, running
+from harness import doctor, places
 from harness.campaigns import campaign_names, load
 from harness.cli import main
 from harness.commands import run as run_command
@@ -19,6 +19,7 @@ from harness.running import repeat_command
 from harness.trial import Tried
 from nemeses.registry import FAULTS
 from results.journal import JournalWriter
+from results.session import Spark, SparkError
 from tests.harness.fake_cluster import FakeCluster
 
 
@@ -263,12 +264,6 @@ from harness import places, running
 from harness.cli import main
 from tests.harness.fake_cluster import FakeCluster
 
-class NoSpark:
-    def __init__(self, *_): pass
-    def __enter__(self): return self
-    def __exit__(self, *_): pass
-
-running.WarmSession = NoSpark
 places.LocalBackend = lambda *_, **__: FakeCluster()
 main(["run", "--duration", "60", "--runs", {runs!r}])
 """
@@ -299,19 +294,26 @@ def test_a_signal_stops_a_run_cleanly_and_keeps_its_journal(tmp_path, number):
 
 
 def test_a_run_whose_cluster_does_not_start_is_one_line_and_no_verdict(tmp_path, monkeypatch):
-    class NoSpark:
-        def __init__(self, *_):
-            pass
-
-        def __enter__(self):
-            return self
-
-        def __exit__(self, *_):
-            pass
-
-    monkeypatch.setattr(running, "WarmSession", NoSpark)
     monkeypatch.setattr(places, "LocalBackend", lambda *_, **__: FakeCluster(fail_up=True))
     result = kraftprobe("run", "--runs", tmp_path)
     assert result.exit_code == 2
     assert result.stderr.splitlines()[-1] == "kraftprobe: port 9092 is taken"
     assert list(tmp_path.glob("smoke/*/plan.json"))
+
+
+def test_spark_starts_when_no_node_runs_any_more(tmp_path, monkeypatch):
+    cluster, seen = FakeCluster(), []
+
+    def start(_spark):
+        seen.append((cluster.downs, {state.name for state in cluster.states.values()}))
+        raise SparkError("not here")
+
+    monkeypatch.setattr(Spark, "start", start)
+    monkeypatch.setattr(places, "LocalBackend", lambda *_, **__: cluster)
+    plan = tmp_path / "plan.toml"
+    plan.write_text("duration_s = 1\nfaults = []\n")
+    result = kraftprobe(
+        *("run", "--campaign", plan, "--runs", tmp_path / "runs", "--spark-master", "local[*]")
+    )
+    assert "WARNING: judging without Spark: not here" in result.stderr
+    assert seen == [(1, {"DEAD"})]

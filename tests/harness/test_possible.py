@@ -48,20 +48,6 @@ class Broken(Crippled):
         raise ZeroDivisionError("oops")
 
 
-class NoSpark:
-    def __init__(self, *_):
-        pass
-
-    def __enter__(self):
-        return self
-
-    def __exit__(self, *_):
-        pass
-
-    def get(self):
-        return None
-
-
 def on(monkeypatch, cluster):
     monkeypatch.setattr(places, "LocalBackend", cluster)
 
@@ -178,7 +164,6 @@ def partial_run(tmp_path_factory):
     """A whole short run of fake nodes in which partitions were skipped."""
     runs = tmp_path_factory.mktemp("partial")
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(running, "WarmSession", NoSpark)
         on(patch, Crippled)
         patch.setattr(running, "checks_for", fast_checks)
         plan = runs / "plan.toml"
@@ -237,7 +222,6 @@ def test_the_gate_opens_for_it_only_when_told_to(partial_run):
 
 
 def test_a_run_of_which_nothing_is_left_is_under_exercised(monkeypatch, tmp_path):
-    monkeypatch.setattr(running, "WarmSession", NoSpark)
     monkeypatch.setattr(running, "checks_for", fast_checks)
     on(monkeypatch, Crippled)
     plan = tmp_path / "plan.toml"

