@@ -39,6 +39,7 @@ import numpy as np
 from checkers.clusters import Chains, Found, Judged, Layout, Zones, conflicts, witnesses, zones
 from checkers.columns import Int64s
 from checkers.encoding import Encoded
+from checkers.history import INFINITY_NS
 from checkers.refused import Gaps, Helpers, make_room
 
 _NONE = -1
@@ -171,7 +172,9 @@ def _between(layout: Layout, found: Zones, chains: Chains, judged: Judged) -> No
                 rows.update(chains.witnesses(layout, int(cluster)))
         shift = key * layout.span
         judged.wrong[key] = Found(
-            "stale-read", tuple(sorted(rows)), tuple(max(-1, t - shift) for t in times)
+            "stale-read",
+            tuple(sorted(rows)),
+            tuple(t if t == INFINITY_NS else max(-1, t - shift) for t in times),
         )
 
 

@@ -19,7 +19,7 @@ from typing import Any, overload
 import numpy as np
 from numpy.typing import NDArray
 
-from checkers.history import EventType, HistoryError, Operation, Value
+from checkers.history import EventType, HistoryError, Operation, Value, seconds
 from checkers.models.base import freeze
 
 Int64s = NDArray[np.int64]
@@ -248,7 +248,7 @@ def check_columns(columns: Columns) -> Columns:
     overlap: the same process may complete and invoke within one tick of the clock.
     """
     begin, end = columns.invoke_ns, columns.complete_ns
-    _refuse(columns, begin < 0, "begins at a negative time")
+    _refuse(columns, begin < 0, "begins before the run: times count from 0")
     _refuse(columns, end < begin, "completes before it is invoked")
     order = np.argsort(columns.process, kind="stable")
     same = columns.process[order][1:] == columns.process[order][:-1]
@@ -266,6 +266,6 @@ def _refuse(columns: Columns, wrong: Bools, why: str) -> None:
     if wrong.any():
         operation = columns.operation(int(np.argmax(wrong)))
         raise HistoryError(
-            f"operation {operation.index}: process {operation.process!r}, {operation.f} at "
-            f"{operation.invoke_ns} ns {why}"
+            f"operation {operation.index}: process {operation.process!r}, {operation.f}"
+            f"{f' at {seconds(operation.invoke_ns)}' if operation.invoke_ns >= 0 else ''} {why}"
         )

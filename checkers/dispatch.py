@@ -23,7 +23,7 @@ from checkers import chains, frontier, wgl, zones
 from checkers.clusters import Judged, unique_keys
 from checkers.columns import Columns, Int64s, from_operations
 from checkers.encoding import Encoded, encodable, encode, state_code
-from checkers.history import Operation
+from checkers.history import Operation, seconds
 from checkers.kernels import Kernels, load
 from checkers.kernels.drive import is_warm
 from checkers.models import Model, Register, State, relevant
@@ -139,8 +139,8 @@ def _wrong_outcome(
     shown = set(columns.index[judged.encoded.rows[list(found.rows)]].tolist())
     told = f"{_TOLD[found.kind]}: operations {', '.join(map(str, sorted(shown)))}"
     if found.times_ns:
-        f, s, other_f, other_s = found.times_ns
-        told += f" (there from {f} ns to {s} ns, and from {other_f} ns to {other_s} ns)"
+        f, s, other_f, other_s = map(seconds, found.times_ns)
+        told += f" (one by {f} and at {s} or later, the other by {other_f} and at {other_s})"
     groups = {model.group(o) for o in kept if o.index in shown and model.has_effect(o)}
     groups |= {model.group(o) for o in kept if o.index in shown} - {None}
     inside = [
@@ -209,7 +209,7 @@ def raced_outcome(
     blocked = next(o for o in kept if o.index == at)
     return Outcome(
         Status.FAIL,
-        f"no order exists for what completed up to {horizon_ns} ns: none lets operation "
+        f"no order exists for what completed up to {seconds(horizon_ns)}: none lets operation "
         f"{blocked.index} of process {blocked.process} happen, "
         f"{model.describe_operation(blocked)}",
         window=frontier.prefix_window(kept, model, horizon_ns),

@@ -53,7 +53,7 @@ from dataclasses import dataclass, field, replace
 from sys import getsizeof
 from typing import NamedTuple
 
-from checkers.history import EventType, Operation
+from checkers.history import EventType, Operation, seconds
 from checkers.models import CasRegister, Model, Register
 from checkers.models.registers import cas_pair
 from checkers.outcome import Budget, BudgetExceededError, Outcome, Window
@@ -323,7 +323,7 @@ class _Frontier:
     def _explain(self, i: int) -> str:
         blocked = self.operations[i]
         return (
-            f"no order exists for what completed up to {blocked.complete_ns} ns: none lets "
+            f"no order exists for what completed up to {seconds(blocked.complete_ns)}: none lets "
             f"operation {blocked.index} of process {blocked.process} happen, "
             f"{self.model.describe_operation(blocked)}"
         )

@@ -144,14 +144,26 @@ class _Order:
     def follow(self, event: Event) -> None:
         if event.index <= self._index:
             raise _malformed(event, f"comes after index {self._index}")
+        if event.time_ns < 0:
+            raise _malformed(event, "has a time before the run began: times count from 0")
         if event.time_ns < self._time_ns:
-            raise _malformed(event, f"has time {event.time_ns} ns, after {self._time_ns} ns")
+            back_ms = (self._time_ns - event.time_ns) / 1e6
+            last = seconds(self._time_ns)
+            raise _malformed(event, f"goes back in time by {back_ms:g} ms, from {last}")
         self._index, self._time_ns = event.index, event.time_ns
 
 
-def seconds(time_ns: int) -> str:
-    """Return a time of a history for a person: `10.958907 s`, or `7 ns` where that says nothing."""
-    return f"{time_ns} ns" if abs(time_ns) < 1000 else f"{time_ns / 1e9:.6f} s"
+def seconds(time_ns: int, digits: int = 6) -> str:
+    """Return a time of a run for a person: `10.958907 s`, counted from the run's beginning.
+
+    Below a microsecond all digits are shown, since nothing else is left of such a time. Bounds that
+    stand for no time are words: what is below 0 is older than the run, INFINITY_NS never comes.
+    """
+    if time_ns < 0:
+        return "the run's beginning"
+    if time_ns >= INFINITY_NS:
+        return "the run's end"
+    return f"{time_ns / 1e9:.{digits if time_ns == 0 or time_ns >= 1000 else 9}f} s"
 
 
 def _malformed(event: Event, what: str) -> HistoryError:

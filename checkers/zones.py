@@ -160,10 +160,9 @@ def _conflict(zones: Sequence[_Zone]) -> tuple[_Zone, _Zone] | None:
 def _wrong_between(left: _Zone, right: _Zone) -> Outcome:
     window = sorted({*left.cluster.extremes(), *right.cluster.extremes()})
     told = (
-        f"the value {left.cluster.value!r} was in place until {seconds(left.s)} or later and had "
-        f"been since {seconds(left.f)} or before; {right.cluster.value!r} was in place at "
-        f"{seconds(right.f)} or before and at {seconds(right.s)} or later: each must come before "
-        f"the other"
+        f"the value {left.cluster.value!r} was in place by {seconds(left.f)} and at "
+        f"{seconds(left.s)} or later, the value {right.cluster.value!r} by {seconds(right.f)} and "
+        f"at {seconds(right.s)} or later: each must come before the other"
     )
     return _fail("stale-read", told, window)
 

@@ -27,7 +27,7 @@ from pathlib import Path
 from types import TracebackType
 from typing import Any, Self, TypeGuard
 
-from checkers.history import Event, EventType, HistoryError
+from checkers.history import Event, EventType, HistoryError, seconds
 
 _FIELDS = frozenset(Event.__slots__)
 _OPTIONAL_STRINGS = ("key", "error", "node")
@@ -71,8 +71,8 @@ class JournalWriter:
             )
         if event.time_ns < self._last_time_ns:
             raise HistoryError(
-                f"{self.path}: event {event.index} at {event.time_ns} ns comes after one at "
-                f"{self._last_time_ns} ns"
+                f"{self.path}: event {event.index} at {seconds(event.time_ns)} comes after one at "
+                f"{seconds(self._last_time_ns)}"
             )
         line = encode_event(event)
         self._failed = True  # until the whole line is in the file
@@ -145,7 +145,9 @@ def read_journal(path: Path) -> tuple[list[Event], int]:
                 f"{path}, line {number}: index is {event.index} where {len(events)} is next"
             )
         if event.time_ns < last_time_ns:
-            raise HistoryError(f"{path}, line {number}: time goes back, to {event.time_ns} ns")
+            raise HistoryError(
+                f"{path}, line {number}: time goes back, to {seconds(event.time_ns)}"
+            )
         last_time_ns = event.time_ns
         events.append(event)
     return events, dropped_bytes

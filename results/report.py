@@ -12,7 +12,6 @@ end a script are escaped; texts inside the chart are escaped for plotly; nothing
 from __future__ import annotations
 
 import json
-import re
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass
 from importlib import resources
@@ -21,7 +20,7 @@ from typing import Any
 from jinja2 import Environment, PackageLoader, StrictUndefined, TemplateError
 from markupsafe import Markup
 
-from checkers.history import Event, Operation, pair
+from checkers.history import Event, Operation, pair, seconds
 from checkers.verdict import CheckResult, Status
 from results.faults import FaultSpan, fault_spans, phases, reigns
 from results.files import StoreError, write_atomically
@@ -33,7 +32,6 @@ _TEXT_MAX = 2_000
 """Characters of one untrusted text that are shown; what was cut is said."""
 _SHOWN_OTHERWISE = frozenset({"kind", "key", "explanation", "window", "window_operations"})
 _ROWS_MAX = 200
-_NANOSECONDS = re.compile(r"\b(\d{6,19}) ns\b")
 _STATUS_TITLE = {
     Status.PASS: "Every check passed.",
     Status.FAIL: "The system broke a promise.",
@@ -131,15 +129,9 @@ def _environment() -> Environment:
         lstrip_blocks=True,
     )
     environment.filters["short"] = shorten
-    environment.filters["readable"] = readable
-    environment.filters["seconds"] = lambda time_ns: f"{time_ns / 1e9:.3f} s"
+    environment.filters["seconds"] = seconds
     environment.filters["json"] = lambda value: json.dumps(value, ensure_ascii=False, default=str)
     return environment
-
-
-def readable(text: str) -> str:
-    """Return the text with times such as `36494385653 ns` in seconds."""
-    return _NANOSECONDS.sub(lambda found: f"{int(found[1]) / 1e9:.6f} s", text)
 
 
 def shorten(value: object, limit: int = _TEXT_MAX) -> str:

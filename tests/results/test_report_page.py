@@ -19,7 +19,7 @@ from results.files import StoreError
 from results.model import RunResults
 from results.pipeline import judge
 from results.points import POINTS_MAX, latencies, percentiles, thin, throughput
-from results.report import as_script_data, readable, render, write_report
+from results.report import as_script_data, render, write_report
 from results.timeline import OPERATIONS_MAX, WIDTH, draw, operation_text
 
 HOSTILE = [
@@ -267,10 +267,6 @@ def test_results_that_were_tampered_with_are_one_line_not_a_crash(tmp_path):
     with pytest.raises(StoreError, match="no report can be made of it"):
         write_report(store, results)
     assert not store.report_path.exists()
-
-
-def test_times_are_told_in_seconds():
-    assert readable("until 36494385653 ns or later, 12 ns") == "until 36.494386 s or later, 12 ns"
 
 
 def test_thinning_keeps_the_extremes_and_the_bound():
