@@ -6,6 +6,7 @@ import asyncio
 from collections.abc import Awaitable, Callable
 from typing import TypeVar
 
+from cluster.backends.base import ClientNetwork
 from cluster.errors import ErrorCode
 from cluster.kraft.messages import DescribeQuorumRequest, DescribeQuorumResponse
 from cluster.ports import Endpoint, Failure
@@ -21,21 +22,32 @@ async def ask(
     view: View, endpoint: Endpoint, message: object, timeout_ms: float = ASK_TIMEOUT_MS
 ) -> object:
     """Send one request on a connection of its own; a `Failure` when there is no response."""
+    network = view.backend.client_network()
+    try:
+        return await request(network, endpoint, message, timeout_ms)
+    finally:
+        network.close()
+
+
+async def request(
+    network: ClientNetwork,
+    endpoint: Endpoint,
+    message: object,
+    timeout_ms: float = ASK_TIMEOUT_MS,
+) -> object:
+    """Send one request; a `Failure` when there is no response."""
     future: asyncio.Future[object] = asyncio.get_running_loop().create_future()
 
     def settle(reply: object) -> None:
         if not future.done():
             future.set_result(reply)
 
-    network = view.backend.client_network()
+    network.request(endpoint, message, timeout_ms, settle)
     try:
-        network.request(endpoint, message, timeout_ms, settle)
         async with asyncio.timeout(timeout_ms / 1000.0 + 1.0):
             return await future
     except TimeoutError:
         return Failure.TIMED_OUT
-    finally:
-        network.close()
 
 
 async def describe(view: View, node: str) -> DescribeQuorumResponse | None:

@@ -14,6 +14,7 @@ from cluster.backends.abilities import LinkShape
 from cluster.backends.base import NodeState
 from nemeses.base import Injection, Parameters, View, refused
 from nemeses.registry import fault_named
+from nemeses.requests import Resign
 from nemeses.voters import Voters
 from nemeses.wipe import DiskWipe
 
@@ -59,10 +60,11 @@ def heal_order(injections: Sequence[Injection]) -> list[Injection]:
 
     A change of voters commits only where a majority runs and is reached, so membership is restored
     after processes, links, clocks and disks, whichever of them came later; a voter that lost its
-    disk before another one that was removed, for that may be the same node.
+    disk before another one that was removed, for that may be the same node. That the quorum went on
+    after a resignation shows last of all.
     """
     newest_first = list(reversed(injections))
-    rank = {DiskWipe.name: 1, Voters.name: 2}
+    rank = {DiskWipe.name: 1, Voters.name: 2, Resign.name: 3}
     return sorted(newest_first, key=lambda one: rank.get(one.fault, 0))
 
 

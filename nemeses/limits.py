@@ -5,16 +5,20 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from cluster.backends.base import BackendError, NodeState, Probe
-from nemeses.asking import until
+from cluster.backends.base import BackendError, ClientNetwork, NodeState, Probe
+from cluster.kraft.messages import DescribeQuorumRequest
+from cluster.ports import Failure
+from nemeses.asking import request, until
 from nemeses.base import Injection, ParameterError, Parameters, View
 from nemeses.needs import lacking, limits_of
 from nemeses.nodefault import NodeFault, Seen, alive, number_of, start_if_dead
 
 LIMITS = ("descriptors", "file-size")
 DEFAULTS = {"descriptors": 16, "file-size": 4096}
-NOTICED_S = 2.0
-"""How long a backend may take to tell that a process which is gone ended by itself."""
+NOTICED_S = 8.0
+"""How long a process may take to run into its limit, and the backend to notice that it ended."""
+PRESSED_MAX = 128
+"""Connections that are opened at most, to use up the descriptors that a process has left."""
 
 
 class Limit(NodeFault):
@@ -53,7 +57,7 @@ class Limit(NodeFault):
         name, value = _asked(chosen)
         incarnation = view.backend.incarnation(node)
         told: dict[str, Any] = {"incarnation": incarnation}
-        told["before"] = await limits_of(view).measure(node, name)
+        told["before"] = (await limits_of(view).measure(node, name)).soft
         try:
             await limits_of(view).set(node, name, value)
         except BackendError:
@@ -68,24 +72,25 @@ class Limit(NodeFault):
         chosen: Mapping[str, Any],
         injection: Injection,
     ) -> Seen:
-        """Read it back; a node that ended itself over it, before or meanwhile, has been bitten."""
+        """Measure what the limit does; that it is in force would not show that it hurt anybody."""
         told = dict(injection.detail["nodes"].get(node, {}))
         name, value = _asked(chosen)
-        unseen: BackendError | None = None
-        now: int | None = None
+        if "incarnation" not in told:
+            return Seen(told)  # it was not set, which was told
         try:
-            now = await limits_of(view).measure(node, name)
+            if name == "descriptors":
+                seen = await _refuses_connections(view, node, value)
+            else:
+                now = (await limits_of(view).measure(node, name)).soft
+                seen = Seen({"now": now}, f"{node}: no write of it failed within {NOTICED_S:g} s")
         except BackendError as error:
-            unseen = error
-        if now == value:
-            return Seen({**told, "now": now})
-        # Gone, or going: the kernel lifts the file size limit of a process that exits while it
-        # writes its account of it (kernel/acct.c).
-        if "incarnation" in told and await _ended_itself(view, node, told["incarnation"]):
+            seen = Seen(wrong=str(error))
+        # A process that ended by itself was hit. It may be gone, or going, whatever it shows: the
+        # kernel lifts the file size limit of one that exits while it writes its account of it
+        # (kernel/acct.c).
+        if seen.wrong and await _ended_itself(view, node, told["incarnation"]):
             return Seen({**told, "ended_itself": True})
-        if unseen is not None:
-            raise unseen
-        return Seen({**told, "now": now}, f"{node}: the limit is {now}")
+        return Seen({**told, **seen.told}, seen.wrong)
 
     async def undo(self, view: View, node: str, injection: Injection) -> None:
         """Give back what the process had; one that was started since has its own."""
@@ -99,10 +104,10 @@ class Limit(NodeFault):
         await start_if_dead(view, node)
 
     async def gone(self, view: View, node: str, injection: Injection) -> Seen:
-        """Read it back."""
+        """Measure that the kernel holds the process to another limit."""
         name, value = _asked(injection.detail["chosen"][node])
-        now = await limits_of(view).measure(node, name)
-        if now == value:
+        now = (await limits_of(view).measure(node, name)).soft
+        if now == value != injection.detail["nodes"].get(node, {}).get("before"):
             return Seen({"now": now}, f"{node}: the limit is still {now}")
         return Seen({"now": now, **(await alive(view, node)).told})
 
@@ -110,6 +115,36 @@ class Limit(NodeFault):
 def _asked(chosen: Mapping[str, Any]) -> tuple[str, int]:
     name = str(chosen.get("limit", LIMITS[0]))
     return name, int(chosen.get("value", DEFAULTS[name]))
+
+
+async def _refuses_connections(view: View, node: str, value: int) -> Seen:
+    """Open connections until the node has no descriptor left for one, and see that it has none.
+
+    The kernel takes the connection, and the node cannot: its request stays unanswered, while the
+    process has no free descriptor below its limit. Either alone would show nothing: a busy node
+    does not answer in time, and one that has what it needs does not feel its limit.
+    """
+    networks: list[ClientNetwork] = []
+    endpoint = view.backend.endpoint(node, "CONTROLLER")
+    answer: object = None
+    try:
+        for _ in range(min(value, PRESSED_MAX) + 1):
+            networks.append(view.backend.client_network())
+            answer = await request(networks[-1], endpoint, DescribeQuorumRequest())
+            if isinstance(answer, Failure):
+                break
+        measured = await limits_of(view).measure(node, "descriptors")
+    finally:
+        for network in networks:
+            network.close()
+    told = {"now": measured.soft, "room": measured.room, "connections": len(networks)}
+    if measured.soft != value:
+        return Seen(told, f"{node}: the limit is {measured.soft}")
+    if not isinstance(answer, Failure):
+        return Seen(told, f"{node} answers on {len(networks)} more connections")
+    if measured.room != 0:
+        return Seen(told, f"{node} has {measured.room} descriptors left, and does not answer")
+    return Seen({**told, "unanswered": answer.value})
 
 
 async def _ended_itself(view: View, node: str, incarnation: int) -> bool:

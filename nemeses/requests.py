@@ -1,7 +1,7 @@
 """Faults that a node does to itself when it is asked: a leader resigns, nodes snapshot.
 
 Both are things that happen in any quorum, only seldom and at no chosen time. They leave nothing to
-undo; their heal measures that the quorum went on.
+undo; the heal of a resignation measures that the quorum went on.
 """
 
 from __future__ import annotations
@@ -81,11 +81,22 @@ class Resign:
         return replace(injection, verified=True, detail={**injection.detail, "epoch_after": epoch})
 
     async def heal(self, view: View, injection: Injection) -> Injection:
-        """See `Fault.heal`: somebody leads again, unless other faults still keep them from it."""
-        found = await until(lambda: leading(view), EFFECT_TIMEOUT_S)
+        """See `Fault.heal`: a node says that it leads, in a later epoch than the one that resigned.
+
+        Not so while other faults keep them from it: `heal_all` asks again when these are healed.
+        """
+        before = injection.detail["epoch_before"]
+
+        async def led() -> str | None:
+            found = await leading(view)
+            return found[0] if found is not None and found[1].leader_epoch > before else None
+
+        leader = await until(led, EFFECT_TIMEOUT_S)
         detail = {key: value for key, value in injection.detail.items() if key != "reason"}
-        detail["leader_after"] = None if found is None else found[0]
-        return replace(injection, verified=True, detail=detail)
+        detail["leader_after"] = leader
+        if leader is None:
+            detail["reason"] = f"no node leads in an epoch above {before}"
+        return replace(injection, verified=leader is not None, detail=detail)
 
 
 class Snapshot:

@@ -254,6 +254,16 @@ class Disks(Protocol):
         """Undo all damage to a dead node's files, as from a copy; answers how many there were."""
 
 
+@valueclass
+class LimitMeasure:
+    """A limit as the kernel holds it for a live process."""
+
+    soft: int
+    """The soft limit, -1 for none."""
+    room: int | None = None
+    """Of descriptors: how many numbers below the limit are free."""
+
+
 class Limits(Protocol):
     """Limits of the operating system on a node's live process."""
 
@@ -263,7 +273,7 @@ class Limits(Protocol):
     async def set(self, node: str, name: str, value: int | None) -> None:
         """Set the soft limit; None gives back what the process had at its start."""
 
-    async def measure(self, node: str, name: str) -> int:
+    async def measure(self, node: str, name: str) -> LimitMeasure:
         """Read the limit now in force."""
 
 

@@ -60,8 +60,14 @@ def test_clocks_and_limits_bite_and_heal(tmp_path: Path):
         await bites_and_heals(view, "clock-skew", targets="all", max_ms=600_000)
         await bites_and_heals(view, "clock-drift", targets="node:n2", rate=2.0)
         await bites_and_heals(view, "clock-strobe", targets="node:n3")
-        limit = await bites_and_heals(view, "limit", targets="node:n1", value=1000)
-        assert limit.detail["nodes"]["n1"]["now"] == 1000
+        limit = await bites_and_heals(view, "limit", targets="node:n1")
+        told = limit.detail["nodes"]["n1"]
+        assert (told["now"], told["room"]) == (16, 0)
+        assert told["unanswered"]
+        roomy = await inject(view, "limit", {"targets": "node:n2", "value": 900})
+        assert "n2 answers on 129 more connections" in roomy.detail["reason"]
+        assert not roomy.verified
+        assert (await heal(view, roomy)).verified
 
     backend = on_real_nodes(tmp_path, body)
     assert backend.unexpected_deaths() == ()

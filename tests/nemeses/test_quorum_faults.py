@@ -88,6 +88,25 @@ def test_a_leader_resigns_and_a_later_epoch_begins():
     simulated(body)
 
 
+def test_a_resignation_is_not_over_while_nobody_leads():
+    async def body(view: View) -> None:
+        resigned = await inject(view, "resign", {})
+        killed = await inject(view, "kill", {"targets": "majority"})
+        assert resigned.verified
+        assert killed.verified
+        healed = await heal(view, resigned)
+        assert not healed.verified
+        assert healed.detail["leader_after"] is None
+        assert "no node leads in an epoch above" in healed.detail["reason"]
+        assert [one.fault for one in view.active] == ["resign", "kill"]
+        first, second = await heal_all(view)
+        assert (first.fault, second.fault) == ("kill", "resign")
+        assert second.verified
+        assert second.detail["leader_after"] in NODES
+
+    simulated(body)
+
+
 def test_all_nodes_snapshot_when_asked():
     async def body(view: View) -> None:
         made = await inject(view, "snapshot", {"targets": "all"})
@@ -166,9 +185,10 @@ def test_a_voter_comes_back_after_the_nodes_without_whom_no_change_commits():
 
 
 def test_everything_but_voters_is_healed_newest_first():
-    faults = ["voters", "kill", "voters", "partition"]
+    faults = ["voters", "kill", "voters", "partition", "resign"]
     active = [Injection(fault, {}, (), verified=True, applied=True) for fault in faults]
-    partition, kill, newer, older = heal_order(active)
+    partition, kill, newer, older, resign = heal_order(active)
+    assert resign is active[4], "it shows that the quorum went on, when all others are healed"
     assert (partition, kill) == (active[3], active[1])
     assert newer is active[2]
     assert older is active[0]

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
+from cluster.backends.abilities import LimitMeasure
 from cluster.backends.base import BackendError, Probe
 from cluster.backends.machine.programs import Machine, run_program
 
@@ -11,7 +12,7 @@ LIMITS = {"descriptors": "RLIMIT_NOFILE", "file-size": "RLIMIT_FSIZE"}
 """Names that plans use -> the kernel's."""
 
 _SET = """
-import resource
+import os, resource
 number = getattr(resource, argument["limit"])
 soft, hard = resource.prlimit(argument["pid"], number)
 value = argument["value"]
@@ -19,7 +20,11 @@ if value is not None:
     wanted = value if hard == resource.RLIM_INFINITY else min(value, hard)
     resource.prlimit(argument["pid"], number, (wanted, hard))
 now = resource.prlimit(argument["pid"], number)[0]
-answer([soft, now])
+room = None
+if argument["limit"] == "RLIMIT_NOFILE" and now != resource.RLIM_INFINITY:
+    used = [int(name) for name in os.listdir("/proc/%d/fd" % argument["pid"])]
+    room = now - len([one for one in used if one < now])
+answer([soft, now, room])
 """
 
 _TRY = """
@@ -77,20 +82,24 @@ class ProcessLimits:
             if first is not None:
                 await self._prlimit(node, pid, name, first)
             return
-        before, _ = await self._prlimit(node, pid, name, value)
+        before, _, _ = await self._prlimit(node, pid, name, value)
         self._first.setdefault(key, before)
 
-    async def measure(self, node: str, name: str) -> int:
-        """See `Limits.measure`; -1 is no limit."""
+    async def measure(self, node: str, name: str) -> LimitMeasure:
+        """See `Limits.measure`."""
         pid = await self._hosts[node].pid()
         if pid is None:
             raise BackendError(f"{node} is dead: it has no limits")
-        return (await self._prlimit(node, pid, name, None))[1]
+        _, now, room = await self._prlimit(node, pid, name, None)
+        return LimitMeasure(now, room)
 
-    async def _prlimit(self, node: str, pid: int, name: str, value: int | None) -> tuple[int, int]:
+    async def _prlimit(
+        self, node: str, pid: int, name: str, value: int | None
+    ) -> tuple[int, int, int | None]:
+        """Set the limit, unless `value` is None: what it was, what it is, how much room it has."""
         argument = {"limit": _kernel_name(name), "pid": pid, "value": value}
-        before, now = await run_program(self._hosts[node], _SET, argument)
-        return int(before), int(now)
+        before, now, room = await run_program(self._hosts[node], _SET, argument)
+        return int(before), int(now), None if room is None else int(room)
 
 
 def _kernel_name(name: str) -> str:
