@@ -36,6 +36,7 @@ from checkers.columns import (
 )
 from checkers.formats import load_history
 from checkers.history import INFINITY_NS, NEMESIS, HistoryError, pair
+from checkers.sealed import FIELD, is_changed
 
 _MARK = "\\u0001"
 _NUMBER = r"-?(?:0|[1-9]\d*)(?:\.\d+)?(?:[eE][+-]?\d+)?"
@@ -45,7 +46,7 @@ _MARKED_MORE_BYTES = 8
 """What marking adds to each: the mark and two quotes."""
 _SCHEMA = pa.schema(
     [
-        *(pa.field(name, pa.int64()) for name in ("index", "time_ns", "offset", "epoch")),
+        *(pa.field(name, pa.int64()) for name in ("index", "time_ns", "offset", "epoch", FIELD)),
         *(
             pa.field(n, pa.string())
             for n in ("process", "type", "f", "key", "value", "error", "node")
@@ -86,6 +87,8 @@ def _parsed(data: bytes) -> pa.Table:
         raise _NotPlainError("nested values")
     if b'":"' + _MARK.encode() in data or b'"time_ns":' not in data[:400]:
         raise _NotPlainError("marked texts, or not a journal")
+    if any(is_changed(line) for line in data.split(b"\n")):
+        raise _NotPlainError("a changed line")
     options = pj.ParseOptions(explicit_schema=_SCHEMA, unexpected_field_behavior="error")
     return pj.read_json(pa.BufferReader(marked), parse_options=options)
 

@@ -19,6 +19,7 @@ from typing import Any, NoReturn
 
 from checkers.edn import EdnSet, Keyword, read_all, write
 from checkers.history import NEMESIS, Event, EventType, HistoryError
+from checkers.sealed import FIELD, is_changed
 
 _JOURNAL_FIELDS = frozenset(Event.__slots__)
 _CORPUS_FIELDS = frozenset(
@@ -96,6 +97,9 @@ def _from_json_lines(text: str) -> list[Event]:
             fields = json.loads(line, parse_constant=_no_constant)
             if not isinstance(fields, dict):
                 raise HistoryError("not a JSON object")  # noqa: TRY301  (one place adds the line)
+            if is_changed(line.rstrip("\r").encode("utf-8", "surrogatepass")):
+                raise HistoryError("its checksum is that of another line")  # noqa: TRY301  (as above)
+            fields.pop(FIELD, None)
             if corpus is None:
                 corpus = _is_corpus(fields)
             events.append(event_from_json(_corpus_fields(fields) if corpus else fields))

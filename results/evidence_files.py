@@ -1,7 +1,8 @@
 """What the nodes left behind, as files: `nodes/<node>/evidence/` and `nodes/<node>/trace.jsonl`.
 
-The formats are those of `checkers.evidence` and docs/evidence.md. Writing is the harness's part,
-after it decoded a node's files; reading is the pipeline's.
+The formats are those of `checkers.evidence` and docs/evidence.md, every line sealed with a checksum
+(`checkers.sealed`). Writing is the harness's part, after it decoded a node's files; reading is the
+pipeline's.
 
 Reading never raises. What is missing stays missing, and what cannot be read is left out as a
 whole and told as a problem: a check that needs it then says UNKNOWN. Leaving out only the bad line
@@ -17,11 +18,16 @@ from pathlib import Path
 from typing import Any, TypeVar
 
 from checkers.evidence import Evidence, FinalRead, LogRecord, TraceEvent
-from results.files import StoreError, read_json_object, write_atomically, write_json
+from checkers.sealed import FIELD, is_changed, may_be_torn, seal
+from results.files import StoreError, write_atomically
 
 LOG_FILE = "log.jsonl"
 QUORUM_STATE_FILE = "quorum-state.json"
 STATE_FILE = "state.jsonl"
+_TRACE_LINE = b'{"t":'
+"""How every line of a trace begins."""
+_AFTER_TORN = ("start", "fatal")
+"""What a node writes behind a line that it, or its predecessor, could not write to its end."""
 
 _T = TypeVar("_T")
 
@@ -41,8 +47,7 @@ def write_log(folder: Path, records: Iterable[LogRecord]) -> None:
 
 def write_quorum_state(folder: Path, state: Mapping[str, Any]) -> None:
     """Store a node's last quorum-state, with logStartOffset and logEndOffset beside it."""
-    folder.mkdir(parents=True, exist_ok=True)
-    write_json(folder / QUORUM_STATE_FILE, dict(state))
+    _write_lines(folder / QUORUM_STATE_FILE, [state])
 
 
 def write_final_read(folder: Path, read: FinalRead) -> None:
@@ -111,7 +116,10 @@ def _read_log(path: Path, node: str) -> list[LogRecord]:
 
 def _read_quorum_state(path: Path, node: str) -> dict[str, Any]:
     del node
-    return read_json_object(path)
+    objects = [fields for _, fields in _objects(path)]
+    if len(objects) != 1:
+        raise StoreError(f"{path}: it holds {len(objects)} JSON objects, not one")
+    return objects[0]
 
 
 def _read_final_read(path: Path, node: str) -> FinalRead | None:
@@ -131,36 +139,45 @@ def _read_final_read(path: Path, node: str) -> FinalRead | None:
 
 
 def _read_trace(path: Path, node: str) -> list[TraceEvent]:
-    """Read a trace, in which a kill may have torn the last line of each incarnation."""
-    events = []
-    lines = path.read_bytes().split(b"\n")
-    for number, line in enumerate(lines, start=1):
+    """Read a trace, in which a kill or a full disk may have torn the last line of an incarnation.
+
+    Such a line is ended by whoever writes next: the next incarnation its `start`, this one its
+    `fatal` (`cluster.runtime.trace`). Nobody saw what it would have reported, since a line is
+    written before what it describes. Anything else that is no line of a trace is damage.
+    """
+    events: list[TraceEvent] = []
+    torn: list[int] = []
+    for number, line in enumerate(path.read_bytes().split(b"\n"), start=1):
         if not line:
             continue
-        fields = _parse(line) or _after_torn_line(line)
+        fields = _parse(line)
         if fields is None:
-            if number == len(lines):
-                break  # no newline behind it: the torn last line of a killed node
-            raise StoreError(f"{path}, line {number}: it is no JSON object")
-        try:
-            event = TraceEvent(
-                node=node,
-                incarnation=_integer(fields, "n"),
-                time_ns=_integer(fields, "t"),
-                event=_string(fields, "e"),
-                fields={name: v for name, v in fields.items() if name not in ("t", "n", "e")},
+            if not may_be_torn(line, _TRACE_LINE):
+                raise StoreError(f"{path}, line {number}: it is no line of a trace; it was changed")
+            torn.append(number)
+            continue
+        event = _trace_event(path, node, number, fields)
+        if torn and event.event not in _AFTER_TORN:
+            raise StoreError(
+                f"{path}, line {torn[-1]}: half a line, though no kill can have torn it: "
+                f"{event.event!r} follows"
             )
-        except ValueError as error:
-            raise StoreError(f"{path}, line {number}: {error}") from error
+        torn.clear()
         events.append(event)
     return events
 
 
-def _after_torn_line(line: bytes) -> dict[str, Any] | None:
-    """Return the `start` event of an incarnation whose killed predecessor left half a line."""
-    position = line.rfind(b'{"t":')
-    fields = _parse(line[position:]) if position > 0 else None
-    return fields if fields is not None and fields.get("e") == "start" else None
+def _trace_event(path: Path, node: str, number: int, fields: dict[str, Any]) -> TraceEvent:
+    try:
+        return TraceEvent(
+            node=node,
+            incarnation=_integer(fields, "n"),
+            time_ns=_integer(fields, "t"),
+            event=_string(fields, "e"),
+            fields={name: v for name, v in fields.items() if name not in ("t", "n", "e")},
+        )
+    except ValueError as error:
+        raise StoreError(f"{path}, line {number}: {error}") from error
 
 
 def _objects(path: Path) -> Iterable[tuple[int, dict[str, Any]]]:
@@ -169,16 +186,20 @@ def _objects(path: Path) -> Iterable[tuple[int, dict[str, Any]]]:
             continue
         fields = _parse(line)
         if fields is None:
-            raise StoreError(f"{path}, line {number}: it is no JSON object")
+            raise StoreError(f"{path}, line {number}: it is no JSON object, or was changed")
         yield number, fields
 
 
 def _parse(line: bytes) -> dict[str, Any] | None:
+    """Return the object of a line, without its seal; None where it is none, or was changed."""
     try:
         value = json.loads(line.decode("utf-8"))
     except (ValueError, RecursionError):
         return None
-    return value if isinstance(value, dict) else None
+    if not isinstance(value, dict) or is_changed(line):
+        return None
+    value.pop(FIELD, None)
+    return value
 
 
 def _integer(fields: Mapping[str, Any], name: str) -> int:
@@ -204,5 +225,5 @@ def _mapping(fields: Mapping[str, Any], name: str) -> dict[str, Any]:
 
 def _write_lines(path: Path, rows: Iterable[Mapping[str, Any]]) -> None:
     path.parent.mkdir(parents=True, exist_ok=True)
-    lines = (json.dumps(row, separators=(",", ":"), allow_nan=False) + "\n" for row in rows)
-    write_atomically(path, "".join(lines).encode("ascii"))
+    lines = (seal(json.dumps(row, separators=(",", ":"), allow_nan=False)) for row in rows)
+    write_atomically(path, b"".join(lines))

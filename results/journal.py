@@ -1,8 +1,8 @@
 """The journal: a run's history on disk, one JSON object a line, written as things happen.
 
 Format of `history.jsonl`: UTF-8, one `checkers.history.Event` a line with the fields of that
-class, fields that are null left out, every line ended by a newline. `index` counts the lines from
-0 and `time_ns` never goes back.
+class, fields that are null left out, sealed with a checksum (`checkers.sealed`), every line ended
+by a newline. `index` counts the lines from 0 and `time_ns` never goes back.
 
 What survives: an event is in the file before `JournalWriter.append` returns, by one `write()` of
 the whole line to a file opened for appending, so a kill of the harness at any moment leaves every
@@ -28,10 +28,13 @@ from types import TracebackType
 from typing import Any, Self, TypeGuard
 
 from checkers.history import Event, EventType, HistoryError, seconds
+from checkers.sealed import FIELD, is_changed, may_be_torn, seal
 
 _FIELDS = frozenset(Event.__slots__)
 _OPTIONAL_STRINGS = ("key", "error", "node")
 _OPTIONAL_INTEGERS = ("offset", "epoch")
+_LINE = b'{"index":'
+"""How every line of a journal begins."""
 _SHOWN_CHARACTERS = 80
 """How much of an offending line or value a message quotes."""
 
@@ -118,7 +121,7 @@ def encode_event(event: Event) -> bytes:
         value = getattr(event, name)
         if value is not None:
             fields[name] = value
-    return json.dumps(fields, separators=(",", ":"), allow_nan=False).encode("ascii") + b"\n"
+    return seal(json.dumps(fields, separators=(",", ":"), allow_nan=False))
 
 
 def read_journal(path: Path) -> tuple[list[Event], int]:
@@ -135,8 +138,8 @@ def read_journal(path: Path) -> tuple[list[Event], int]:
             event = decode_event(line)
         except HistoryError as error:
             # A JSON object is never a proper prefix of another, so a last line without newline
-            # that parses is whole; one that does not parse is torn.
-            if not ended and not _is_json(line):
+            # that parses is whole; one that only lacks its end is torn.
+            if not ended and may_be_torn(line, _LINE):
                 dropped_bytes = len(line)
                 break
             raise HistoryError(f"{path}, line {number}: {error}") from error
@@ -156,6 +159,9 @@ def read_journal(path: Path) -> tuple[list[Event], int]:
 def decode_event(line: bytes) -> Event:
     """Return the event of one line, whatever stands around it. Raises HistoryError."""
     fields = _parse_object(line)
+    if is_changed(line):
+        raise HistoryError("its checksum is that of another line: it was changed")
+    fields.pop(FIELD, None)
     unknown = sorted(fields.keys() - _FIELDS)
     if unknown:
         raise HistoryError(f"unknown field {_shown(unknown[0])}")
@@ -243,14 +249,6 @@ def _finite(text: str) -> float:
     if not math.isfinite(number):
         raise ValueError(f"{text} is too large")
     return number
-
-
-def _is_json(line: bytes) -> bool:
-    try:
-        json.loads(line.decode("utf-8"), parse_constant=_refuse, parse_float=_finite)
-    except (ValueError, RecursionError):
-        return False
-    return True
 
 
 def _shown(value: object) -> str:

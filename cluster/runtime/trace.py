@@ -2,6 +2,11 @@
 
 A line is in the kernel's hands before the call returns, so a `kill -9` right after an event keeps
 it. Lines of earlier incarnations stay in the file: the number of the next one is read from them.
+
+A kill, or a disk without room, may leave a line half written. It stays as it is; whoever writes
+next, the next incarnation its `start` or this one its `fatal`, ends it with a newline first. So a
+torn line stands before one of these two or at the very end, and anything else that is no line of
+a trace is damage (`results.evidence_files` reads by this rule).
 """
 
 from __future__ import annotations
@@ -12,19 +17,27 @@ import os
 import resource
 import time
 import uuid
-from pathlib import Path
+import zlib
+from collections.abc import Mapping
+from pathlib import Path, PurePath
 from typing import Any, Final
 
 _TAIL_BYTES: Final = 64 * 1024
 
 
 def _plain(value: object) -> str:
-    if isinstance(value, uuid.UUID):
+    if isinstance(value, uuid.UUID | PurePath):
         return str(value)
     raise TypeError(f"a trace field of type {type(value).__name__}")
 
 
 _encode = json.JSONEncoder(separators=(",", ":"), default=_plain, check_circular=False).encode
+
+
+def encode_line(line: Mapping[str, object]) -> bytes:
+    """Return one line of a trace with its newline; its last field is the CRC-32 of all before."""
+    body = _encode(line)[:-1].encode("ascii")
+    return b'%s,"crc":%d}\n' % (body, zlib.crc32(body))
 
 
 class JsonLinesTrace:
@@ -34,20 +47,21 @@ class JsonLinesTrace:
     """
 
     def __init__(self, path: Path) -> None:
-        last, torn = _last_line(path)
+        last, self._torn = _last_line(path)
         self.incarnation: int = 0 if last is None else int(last["n"]) + 1
         self._fd = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_APPEND | os.O_CLOEXEC, 0o644)
-        if torn:
-            os.write(self._fd, b"\n")
 
     def __call__(self, event: str, /, **fields: object) -> None:
         """Record one event with the node's monotonic time. Raises OSError when it cannot."""
         if event == "fatal":
             lift_file_size_limit()
-        line = {"t": time.monotonic_ns(), "n": self.incarnation, "e": event, **fields}
-        data = (_encode(line) + "\n").encode()
+        data = encode_line({"t": time.monotonic_ns(), "n": self.incarnation, "e": event, **fields})
+        if self._torn:
+            data = b"\n" + data
+        self._torn = True  # until the whole line is in the file
         written = os.write(self._fd, data)
-        if written != len(data):
+        self._torn = written != len(data)
+        if self._torn:
             raise OSError(f"trace: {written} of {len(data)} bytes written")
 
     def close(self) -> None:

@@ -66,7 +66,18 @@ def test_a_journal_reads_back_whole(tmp_path):
 
 
 def test_null_fields_are_left_out_of_the_line():
-    assert {"index", "time_ns", "process", "type", "f"} == json.loads(encode_event(event(0))).keys()
+    fields = {"index", "time_ns", "process", "type", "f", "crc"}
+    assert fields == json.loads(encode_event(event(0))).keys()
+
+
+def test_no_flipped_bit_of_a_line_goes_unnoticed():
+    line = encode_event(event(3, key="k1", value="w1.2", offset=16))[:-1]
+    for position in range(len(line)):
+        for bit in range(8):
+            changed = bytearray(line)
+            changed[position] ^= 1 << bit
+            with pytest.raises(HistoryError):
+                decode_event(bytes(changed))
 
 
 def test_an_event_is_in_the_file_before_append_returns(tmp_path):

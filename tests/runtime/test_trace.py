@@ -1,5 +1,6 @@
 import json
 import uuid
+import zlib
 
 import pytest
 
@@ -17,6 +18,7 @@ def test_an_event_is_one_line_at_once(tmp_path):
     event = json.loads(line)
     assert rest == b""
     assert isinstance(event.pop("t"), int)
+    assert event.pop("crc") == zlib.crc32(line[: line.index(b',"crc"')])
     assert event == {
         "n": 0, "e": "vote", "epoch": 3, "granted": True,
         "candidate_directory_id": "00000000-0000-0000-0000-000000000007",

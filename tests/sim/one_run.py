@@ -4,7 +4,7 @@ import hashlib
 import json
 import sys
 
-from cluster.backends.sim.backend import encode_trace_line
+from cluster.runtime.trace import encode_line
 from cluster.backends.sim.settings import SimSettings
 from tests.sim.quorums import campaign
 
@@ -26,7 +26,7 @@ def main(seed):
     for node, evidence in backend.evidence().items():
         trace, disk = hashlib.sha256(), hashlib.sha256()
         for t, n, e, fields in evidence.trace:
-            trace.update(encode_trace_line({"t": t, "n": n, "e": e, **fields}).encode())
+            trace.update(encode_line({"t": t, "n": n, "e": e, **fields}))
         for name, data in evidence.segments:
             disk.update(json.dumps([name, data.hex()]).encode())
         tell(node, len(evidence.trace), trace.hexdigest(), disk.hexdigest())

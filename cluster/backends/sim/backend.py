@@ -15,8 +15,6 @@ where that matters (a start, a graceful stop, the silence of a cut link), else n
 from __future__ import annotations
 
 import asyncio
-import json
-import uuid
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import replace
 from pathlib import Path, PurePath
@@ -46,6 +44,7 @@ from cluster.backends.sim.shaping import SimShaping
 from cluster.backends.sim.world import NodeEvidence, SimWorld
 from cluster.log.snapshot import SUFFIX
 from cluster.ports import Endpoint, Failure
+from cluster.runtime.trace import encode_line
 
 READY_TIMEOUT_S = 30.0
 STOP_TIMEOUT_S = 6.0
@@ -369,21 +368,6 @@ class SimBackend:
             self.node_folder(node).mkdir(parents=True, exist_ok=True)
         self.world.write_disks(self.node_folder)
         for node, host in self.world.nodes.items():
-            with (self.node_folder(node) / "trace.jsonl").open("w", encoding="utf-8") as file:
+            with (self.node_folder(node) / "trace.jsonl").open("wb") as file:
                 for time_ns, incarnation, event, fields in host.trace:
-                    line = {"t": time_ns, "n": incarnation, "e": event, **fields}
-                    file.write(encode_trace_line(line) + "\n")
-
-
-def encode_trace_line(line: Mapping[str, Any]) -> str:
-    """Render one trace event as `cluster.runtime.trace` does."""
-    return _encode(line)
-
-
-def _plain(value: object) -> str:
-    if isinstance(value, uuid.UUID | PurePath):
-        return str(value)
-    raise TypeError(f"a trace field of type {type(value).__name__}")
-
-
-_encode = json.JSONEncoder(separators=(",", ":"), default=_plain, check_circular=False).encode
+                    file.write(encode_line({"t": time_ns, "n": incarnation, "e": event, **fields}))
