@@ -54,10 +54,8 @@ def test_several_incarnations_may_each_be_torn(tmp_path, path):
     draw = random.Random(4)
     for _ in range(100):
         path.unlink(missing_ok=True)
-        lives = 0
         for _ in range(4):
             live(path, *["hw"] * draw.randrange(3))
-            lives += 1
             tear(path, draw.randrange(last_line_begins(path), path.stat().st_size + 1))
         live(path, "hw")
         events, problems = read(tmp_path)

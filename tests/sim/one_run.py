@@ -4,8 +4,8 @@ import hashlib
 import json
 import sys
 
-from cluster.runtime.trace import encode_line
 from cluster.backends.sim.settings import SimSettings
+from cluster.runtime.trace import encode_line
 from tests.sim.quorums import campaign
 
 

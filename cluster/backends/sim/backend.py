@@ -17,8 +17,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import replace
-from pathlib import Path, PurePath
-from typing import Any
+from pathlib import Path
 
 from cluster.assembly import METADATA_DIRECTORY, NodeSignal
 from cluster.backends.base import (
