@@ -29,8 +29,8 @@ from cluster.runtime.network import TcpNetwork
 from cluster.systems.base import System
 
 READY_TIMEOUT_S = 120.0
-"""How long a node may take until it answers; an interpreter on a busy machine is slow to start: five
-of them took over 30 s beside a load of 20 on two cores. One that dies meanwhile is noticed at once."""
+"""How long a node may take until it answers: five of them took over 30 s beside a load of 20 on two
+cores. One that dies meanwhile is noticed at once."""
 
 _READY_POLL_S = 0.02
 _PING_TIMEOUT_S = 1.0
