@@ -1,6 +1,9 @@
 """The engine answers before an exec's program runs: until then the process is runc."""
 
 import threading
+from types import SimpleNamespace
+
+import pytest
 
 from cluster.backends.docker import process
 
@@ -24,14 +27,25 @@ def test_a_start_is_told_once_the_program_runs(tmp_path, monkeypatch):
     assert told.is_set()
 
 
-def test_who_is_gone_is_not_waited_for(tmp_path, monkeypatch):
+@pytest.fixture
+def waits(monkeypatch):
+    """A clock that only sleeping advances, and the sleeps."""
+    slept = []
+    clock = SimpleNamespace(monotonic=lambda: sum(slept), sleep=slept.append)
+    monkeypatch.setattr(process, "time", clock)
+    return slept
+
+
+def test_who_is_gone_is_not_waited_for(tmp_path, monkeypatch, waits):
     monkeypatch.setattr(process, "_PROC", tmp_path)
     process.wait_executed(7)
+    assert waits == []
 
 
-def test_a_start_that_never_ends_is_given_up(tmp_path, monkeypatch):
+def test_a_start_that_never_ends_is_given_up(tmp_path, monkeypatch, waits):
     monkeypatch.setattr(process, "_PROC", tmp_path)
-    monkeypatch.setattr(process, "_EXECUTE_TIMEOUT_S", 0.05)
+    monkeypatch.setattr(process, "_EXECUTE_TIMEOUT_S", 5.0)
     (tmp_path / "7").mkdir()
     (tmp_path / "7" / "comm").write_text("runc:[2:INIT]\n")
     process.wait_executed(7)
+    assert sum(waits) == pytest.approx(5.0, abs=0.2)

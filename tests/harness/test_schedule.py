@@ -53,7 +53,9 @@ def test_each_kind_is_aimed_at_the_leader_first(seed):
 @given(st.integers(0, 2**32))
 @settings(max_examples=50, deadline=None)
 def test_parameters_are_ones_that_the_fault_takes(seed):
-    for entry in schedule(seed, duration_s=3 * ROOMY_S):
+    entries = schedule(seed, duration_s=3 * ROOMY_S)
+    assert entries
+    for entry in entries:
         FAULTS[entry.fault].check(entry.parameters, NODES)
 
 

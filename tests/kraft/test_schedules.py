@@ -395,7 +395,9 @@ by_id = pytest.mark.parametrize(
 
 @by_id
 def test_the_core_comes_through(schedule, fault, settings):
-    schedule(Stage(**settings))
+    stage = Stage(**settings)
+    schedule(stage)
+    stage.all_agree()
 
 
 @by_id

@@ -173,6 +173,11 @@ def test_an_answer_after_the_peer_left_is_dropped():
                 _, _, reply = await handler.next()
             await until(lambda: server.connection_count == 0)
             reply(ANSWER)
+            async with a_caller(port) as other:
+                other.send(correlation_id=2)
+                _, _, reply = await handler.next()
+                reply(ANSWER)
+                assert await other.correlation_id() == 2, "the server goes on"
 
     run(body)
 

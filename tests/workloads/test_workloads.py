@@ -101,8 +101,10 @@ def test_every_register_is_used_and_read_in_the_end():
 
 @pytest.mark.parametrize("name", WORKLOADS)
 def test_the_checks_of_a_workload_exist(name):
-    for spec in workload_named(name, {}).checks():
-        find_check(spec)
+    specs = workload_named(name, {}).checks()
+    assert specs
+    for spec in specs:
+        assert find_check(spec).name == spec.name
 
 
 def test_unknown_names_are_told_with_the_nearest():

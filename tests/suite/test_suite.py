@@ -1,0 +1,113 @@
+"""The test suite itself: every test can fail, and what was not tried is said."""
+
+from __future__ import annotations
+
+import ast
+import os
+import subprocess
+import sys
+from collections import defaultdict
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+TESTS = Path(__file__).resolve().parents[1]
+ROOT = TESTS.parent
+ASSERTING = frozenset({"raises", "warns", "fail"})
+"""Names of pytest's own functions that end a test which finds no such thing."""
+
+Function = ast.FunctionDef | ast.AsyncFunctionDef
+
+
+def functions_in(tree: ast.AST) -> Iterator[Function]:
+    return (node for node in ast.walk(tree) if isinstance(node, Function))
+
+
+def calls_in(function: Function) -> set[str]:
+    """Names of what the function calls or hands on, whatever they belong to."""
+    names = {node.id for node in ast.walk(function) if isinstance(node, ast.Name)}
+    return names | {node.attr for node in ast.walk(function) if isinstance(node, ast.Attribute)}
+
+
+def asserts(function: Function) -> bool:
+    has_assert = any(isinstance(node, ast.Assert) for node in ast.walk(function))
+    return has_assert or not ASSERTING.isdisjoint(calls_in(function))
+
+
+def without_assertion(trees: dict[str, ast.Module]) -> list[str]:
+    """Tests that hold no assertion, nor call (through others) a function of `trees` that does.
+
+    Functions are matched by name alone, so one that asserts may excuse another of its name.
+    """
+    callers: dict[str, set[str]] = defaultdict(set)
+    good: set[str] = set()
+    for tree in trees.values():
+        for function in functions_in(tree):
+            if asserts(function):
+                good.add(function.name)
+            for name in calls_in(function):
+                callers[name].add(function.name)
+    helpers = [name for name in good if not name.startswith("test_")]
+    reached = set(helpers)
+    while helpers:
+        for caller in callers[helpers.pop()] - reached:
+            reached.add(caller)
+            helpers.append(caller)
+    return [
+        f"{path}::{function.name}"
+        for path, tree in trees.items()
+        for function in functions_in(tree)
+        if function.name.startswith("test_")
+        and not asserts(function)
+        and reached.isdisjoint(calls_in(function))
+    ]
+
+
+def test_every_test_has_an_assertion():
+    paths = sorted(TESTS.rglob("*.py"))
+    trees = {str(path.relative_to(ROOT)): ast.parse(path.read_text()) for path in paths}
+    assert without_assertion(trees) == []
+
+
+def test_a_test_without_assertion_is_found():
+    source = """
+def passes(value): assert value
+def through(value): passes(value)
+def idle(value): print(value)
+def test_plain(): assert 1
+def test_raising():
+    with pytest.raises(ValueError): idle(1)
+def test_by_helper(): through(1)
+def test_vacuous(): idle(1)
+"""
+    assert without_assertion({"test_x.py": ast.parse(source)}) == ["test_x.py::test_vacuous"]
+
+
+@pytest.mark.parametrize(
+    ("body", "reason"),
+    [
+        ("import pytest\ndef test_it(): pytest.skip('no such tool')", "no such tool"),
+        (
+            "import pytest\n@pytest.mark.skipif(True, reason='no such library')\ndef test_it(): ...",
+            "no such library",
+        ),
+        ("import pytest\npytest.skip('no such system', allow_module_level=True)", "no such system"),
+    ],
+)
+def test_a_skipped_test_is_listed_with_its_reason_and_fails_in_ci(tmp_path, body, reason):
+    (tmp_path / "test_it.py").write_text(body)
+    (tmp_path / "conftest.py").write_text((TESTS / "conftest.py").read_text())
+    (tmp_path / "pyproject.toml").write_text((ROOT / "pyproject.toml").read_text())
+    for ci in ("", "true"):
+        done = subprocess.run(
+            [sys.executable, "-m", "pytest", "-p", "no:xdist", "."],
+            cwd=tmp_path,
+            env={**os.environ, "CI": ci},
+            capture_output=True,
+            text=True,
+            check=False,
+        )
+        assert f": {reason}\n" in done.stdout, done.stdout
+        assert "1 skipped" in done.stdout or ci, done.stdout
+        assert (done.returncode in {1, 2}) is bool(ci), done.stdout
