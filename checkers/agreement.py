@@ -31,7 +31,7 @@ from typing import Any
 
 from checkers.evidence import Evidence, LogRecord, TraceEvent
 from checkers.evidence_result import Anomaly, evidence_result, without
-from checkers.history import NEMESIS, Event
+from checkers.history import NEMESIS, Event, seconds
 from checkers.recovered import disks, durable_after, durable_lost
 from checkers.run_input import Cancelled, RunInput, never
 from checkers.trace_fields import LEADER_CHANGE, incomplete, well_formed
@@ -267,25 +267,25 @@ class _Marks:
 
 def _below_high_watermark(evidence: Evidence) -> Iterator[Anomaly]:
     """Follow each node's trace; the first anomaly of each kind and node."""
-    for node, trace in evidence.traces.items():
+    for trace in evidence.traces.values():
         told: set[str] = set()
-        for found in chain.from_iterable(_below_on(node, disk) for disk in disks(trace)):
+        for found in chain.from_iterable(_below_on(evidence, disk) for disk in disks(trace)):
             if found["kind"] not in told:
                 told.add(str(found["kind"]))
                 yield found
 
 
-def _below_on(node: str, disk: Sequence[TraceEvent]) -> Iterator[Anomaly]:
+def _below_on(evidence: Evidence, disk: Sequence[TraceEvent]) -> Iterator[Anomaly]:
     marks = _Marks()
     for event in disk:
         marks.begin(event)
-        found = _step(node, event, marks.highest, marks.running)
+        found = _step(evidence, event, marks.highest, marks.running)
         if found is not None:
             yield found
         marks.end(event)
 
 
-def _step(node: str, event: TraceEvent, highest: int, running: int) -> Anomaly | None:
+def _step(evidence: Evidence, event: TraceEvent, highest: int, running: int) -> Anomaly | None:
     """Judge one event; `running` is the high watermark since the process started."""
     fields = event.fields
     if event.event == "truncate" and int(fields["end_offset"]) < highest:
@@ -299,32 +299,42 @@ def _step(node: str, event: TraceEvent, highest: int, running: int) -> Anomaly |
         limit = running
     else:
         return None
-    told = f"{node} {what}, below its own high watermark of {limit}"
-    return {"kind": kind, "explanation": told, "node": node, "t_ns": event.time_ns}
+    told = (
+        f"{event.node} {what}, below its own high watermark of {limit}, at {evidence.when(event)}"
+    )
+    return {"kind": kind, "explanation": told, **evidence.place(event)}
 
 
 def _leaders_going_back(evidence: Evidence) -> Iterator[Anomaly]:
     """Compare the high watermarks of leaders by epoch; the first that lies below an earlier one."""
-    lows: dict[int, tuple[int, str]] = {}
-    highs: dict[int, tuple[int, str]] = {}
-    for node, trace in evidence.traces.items():
+    lows: dict[int, TraceEvent] = {}
+    highs: dict[int, TraceEvent] = {}
+    for trace in evidence.traces.values():
         for event in trace:
             if event.event == "hw" and event.fields["role"] == "leader":
-                epoch, mark = int(event.fields["epoch"]), (int(event.fields["offset"]), node)
-                lows[epoch] = min(mark, lows.get(epoch, mark))
-                highs[epoch] = max(mark, highs.get(epoch, mark))
-    highest, holder, its_epoch = 0, "", -1
+                epoch = int(event.fields["epoch"])
+                lows[epoch] = min(lows.get(epoch, event), event, key=_mark)
+                highs[epoch] = max(highs.get(epoch, event), event, key=_mark)
+    highest: TraceEvent | None = None
     for epoch in sorted(lows):
-        offset, node = lows[epoch]
-        if offset < highest:
+        low = lows[epoch]
+        if highest is not None and _mark(low) < _mark(highest):
             told = (
-                f"{node}, leader of epoch {epoch}, announced the high watermark {offset}, though "
-                f"{holder}, leader of epoch {its_epoch}, had announced {highest}"
+                f"{low.node}, leader of epoch {epoch}, announced the high watermark {_mark(low)} "
+                f"at {evidence.when(low)}, though {highest.node}, leader of epoch "
+                f"{highest.fields['epoch']}, had announced {_mark(highest)} at "
+                f"{evidence.when(highest)}"
             )
-            yield {"kind": "high-watermark-decrease", "explanation": told, "epoch": epoch}
+            place = evidence.place(low)
+            yield {"kind": "high-watermark-decrease", "explanation": told, "epoch": epoch, **place}
             return
-        if highs[epoch][0] > highest:
-            (highest, holder), its_epoch = highs[epoch], epoch
+        if highest is None or _mark(highs[epoch]) > _mark(highest):
+            highest = highs[epoch]
+
+
+def _mark(event: TraceEvent) -> int:
+    """Return the high watermark that an event announces."""
+    return int(event.fields["offset"])
 
 
 def _deaths(evidence: Evidence, events: Sequence[Event]) -> Iterator[Anomaly]:
@@ -338,13 +348,17 @@ def _deaths(evidence: Evidence, events: Sequence[Event]) -> Iterator[Anomaly]:
             if node in hit and _STORAGE_FAILED.search(str(event.fields.get("reason"))):
                 excused.add(node)
             else:
-                told = f"{node} ended itself: {event.fields.get('reason')}"
-                yield {"kind": "fatal", "explanation": told, "node": node, "t_ns": event.time_ns}
+                reason = event.fields.get("reason")
+                told = f"{node} ended itself at {evidence.when(event)}: {reason}"
+                yield {"kind": "fatal", "explanation": told, **evidence.place(event)}
     for note in events:
         died = note.process == NEMESIS and note.f == "crash" and isinstance(note.value, dict)
         if died and note.value.get("node") not in excused:
-            what = f"{note.value.get('node')} died unasked, exit code {note.value.get('exit_code')}"
-            yield {"kind": "crash", "explanation": what, "node": note.value.get("node")}
+            node, code = note.value.get("node"), note.value.get("exit_code")
+            told = (
+                f"{node} died by {seconds(note.time_ns)} though no fault ended it, exit code {code}"
+            )
+            yield {"kind": "crash", "explanation": told, "node": node, "at_ns": note.time_ns}
 
 
 def _violations(events: Sequence[Event]) -> Iterator[Anomaly]:

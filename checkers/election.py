@@ -37,7 +37,7 @@ _PER_NODE_AND_KIND_MAX = 3
 """Anomalies shown of one kind on one node; the first tell enough."""
 
 Claim = tuple[int, int, str]
-"""(epoch, leader or candidate id, who says so)"""
+"""(epoch, leader or candidate id, which evidence says so)"""
 
 
 def check(run: RunInput, options: Mapping[str, Any], cancelled: Cancelled = never) -> CheckResult:
@@ -45,10 +45,12 @@ def check(run: RunInput, options: Mapping[str, Any], cancelled: Cancelled = neve
     del options
     assert run.evidence is not None, "the registry asks for evidence first"
     evidence, malformed = well_formed(run.evidence)
-    leaders = sorted(set(_leader_claims(evidence)))
+    leaders: dict[Claim, TraceEvent | None] = {}
+    for claim, event in _leader_claims(evidence):
+        leaders.setdefault(claim, event)
     anomalies: list[Anomaly] = []
     for found in (
-        _two_leaders(leaders),
+        _two_leaders(evidence, leaders),
         _two_votes(evidence),
         _epochs(evidence),
         _forgotten_voters(evidence),
@@ -61,13 +63,14 @@ def check(run: RunInput, options: Mapping[str, Any], cancelled: Cancelled = neve
     for trace in evidence.traces.values():
         for event in trace:
             events += 1
-            anomaly = _rule(event)
-            if anomaly is None:
+            broken = _rule(event)
+            if broken is None:
                 continue
-            place = (event.node, str(anomaly["kind"]))
-            shown[place] = shown.get(place, 0) + 1
-            if shown[place] <= _PER_NODE_AND_KIND_MAX:
-                anomalies.append(anomaly)
+            kind, what = broken
+            shown[event.node, kind] = shown.get((event.node, kind), 0) + 1
+            if shown[event.node, kind] <= _PER_NODE_AND_KIND_MAX:
+                told = f"{event.node} {what}, at {evidence.when(event)}"
+                anomalies.append({"kind": kind, "explanation": told, **evidence.place(event)})
     epochs = {epoch for epoch, _, _ in leaders}
     good = f"{len(epochs)} epochs with at most one leader each, {events} events within the rules"
     states = {node: [e for e in t if e.event == "state"] for node, t in evidence.traces.items()}
@@ -101,37 +104,44 @@ def node_id(evidence: Evidence, node: str) -> int | None:
     return int(digits) if digits.isdigit() else None
 
 
-def _leader_claims(evidence: Evidence) -> Iterator[Claim]:
+def _leader_claims(evidence: Evidence) -> Iterator[tuple[Claim, TraceEvent | None]]:
+    """Yield each claim with the event that makes it, if it is one of a trace."""
     for node, trace in evidence.traces.items():
         own_id = node_id(evidence, node)
         for event in trace:
             fields = event.fields
             if event.event == "state" and fields["leader_id"] != _NONE:
-                yield int(fields["epoch"]), int(fields["leader_id"]), f"{event.event} of {node}"
+                leader = int(fields["leader_id"])
+                yield (int(fields["epoch"]), leader, f"{event.event} of {node}"), event
             elif event.event in ("epoch-start", "claim") and own_id is not None:
-                yield int(fields["epoch"]), own_id, f"{event.event} of {node}"
+                yield (int(fields["epoch"]), own_id, f"{event.event} of {node}"), event
     for node, state in evidence.quorum_states.items():
         if state["leaderId"] != _NONE:
-            yield int(state["leaderEpoch"]), int(state["leaderId"]), f"quorum-state of {node}"
+            claim = int(state["leaderEpoch"]), int(state["leaderId"]), f"quorum-state of {node}"
+            yield claim, None
     for node, log in evidence.logs.items():
         for record in log:
-            leader = record.value.get("leaderId") if record.kind == LEADER_CHANGE else None
-            if leader is not None:
-                yield record.epoch, int(leader), f"LeaderChange in the log of {node}"
+            named = record.value.get("leaderId") if record.kind == LEADER_CHANGE else None
+            if named is not None:
+                yield (record.epoch, int(named), f"LeaderChange in the log of {node}"), None
 
 
-def _two_leaders(claims: list[Claim]) -> Iterator[Anomaly]:
+def _two_leaders(
+    evidence: Evidence, claims: Mapping[Claim, TraceEvent | None]
+) -> Iterator[Anomaly]:
+    def by(claim: Claim) -> str:
+        event = claims[claim]
+        at = "" if event is None else f" at {evidence.when(event)}"
+        return f"{claim[1]} (by {claim[2]}{at})"
+
     first: dict[int, Claim] = {}
     told: set[int] = set()
-    for claim in claims:
-        epoch, leader, source = claim
-        _, other, other_source = first.setdefault(epoch, claim)
-        if other != leader and epoch not in told:
+    for claim in sorted(claims):
+        epoch, leader, _ = claim
+        other = first.setdefault(epoch, claim)
+        if other[1] != leader and epoch not in told:
             told.add(epoch)
-            explanation = (
-                f"epoch {epoch} has two leaders: {other} (by {other_source}) and {leader} "
-                f"(by {source})"
-            )
+            explanation = f"epoch {epoch} has two leaders: {by(other)} and {by(claim)}"
             yield {"kind": "two-leaders", "explanation": explanation, "epoch": epoch}
 
 
@@ -154,10 +164,10 @@ def _votes(evidence: Evidence, node: str) -> Iterator[Claim]:
     for event in evidence.traces.get(node, ()):
         fields = event.fields
         if event.event == "vote" and fields["granted"] and not fields["pre_vote"]:
-            source = f"its answer in incarnation {event.incarnation}"
+            source = f"its answer at {evidence.when(event)}, in incarnation {event.incarnation}"
             yield int(fields["epoch"]), int(fields["candidate_id"]), source
         elif event.event == "state" and fields["voted_id"] != _NONE:
-            source = f"its state in incarnation {event.incarnation}"
+            source = f"its state at {evidence.when(event)}, in incarnation {event.incarnation}"
             yield int(fields["epoch"]), int(fields["voted_id"]), source
     state = evidence.quorum_states.get(node)
     if state is not None and state["votedId"] != _NONE:
@@ -192,7 +202,8 @@ def _epochs_of(evidence: Evidence, node: str) -> Iterator[tuple[int | None, str]
                 yield None, ""
             directory = told or directory
         elif event.event == "state":
-            yield int(event.fields["epoch"]), f"its state in incarnation {event.incarnation}"
+            source = f"its state at {evidence.when(event)}, in incarnation {event.incarnation}"
+            yield int(event.fields["epoch"]), source
     state = evidence.quorum_states.get(node)
     if state is not None:
         yield int(state["leaderEpoch"]), "its quorum-state file"
@@ -213,25 +224,19 @@ def _forgotten_voters(evidence: Evidence) -> Iterator[Anomaly]:
             committed = max(known for known in offsets if known < max(mark, 0))
             if offset < committed:
                 told = (
-                    f"{node} went back to the voters of offset {offset} though those of "
-                    f"{committed} are committed: its high watermark is {mark}"
+                    f"{node} went back to the voters of offset {offset} at {evidence.when(event)} "
+                    f"though those of {committed} are committed: its high watermark is {mark}"
                 )
-                yield {"kind": "forgotten-voters", "explanation": told, "node": node}
+                yield {"kind": "forgotten-voters", "explanation": told, **evidence.place(event)}
                 break
             # What it goes back behind was cut off: others will be committed at those offsets.
             offsets = [known for known in offsets if known < offset] + [offset]
 
 
-def _rule(event: TraceEvent) -> Anomaly | None:
-    """Judge one event by itself."""
-    told = {"fetch": _fetch, "hw": _high_watermark, "ack": _ack, "read": _read}.get(event.event)
-    found = told(event.fields) if told is not None else None
-    if found is None:
-        return None
-    kind, what = found
-    explanation = f"{event.node} {what}"
-    place = {"node": event.node, "incarnation": event.incarnation, "t_ns": event.time_ns}
-    return {"kind": kind, "explanation": explanation, **place}
+def _rule(event: TraceEvent) -> tuple[str, str] | None:
+    """Judge one event by itself; returns the kind of what it breaks, and what the node did."""
+    rule = {"fetch": _fetch, "hw": _high_watermark, "ack": _ack, "read": _read}.get(event.event)
+    return rule(event.fields) if rule is not None else None
 
 
 def _fetch(fields: Mapping[str, Any]) -> tuple[str, str] | None:

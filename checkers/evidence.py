@@ -14,12 +14,17 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
+from functools import cached_property
 from typing import Any
 
-from checkers.history import NEMESIS, Event
+from checkers.history import NEMESIS, Event, seconds
 
 FINAL_READS = "final-reads"
 """The nemesis's note on which nodes could be read after the heal."""
+PHASE = "phase"
+"""The nemesis's note that a phase of the run begins; the first one carries the run's clock."""
+WORLD_CLOCK = "simulated world"
+"""Name of the one clock that a simulated world has beside those of its nodes."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -49,6 +54,18 @@ class TraceEvent:
     """The node's monotonic clock; comparable within one host only."""
     event: str
     fields: Mapping[str, Any]
+    world_ns: int | None = None
+    """In a simulated world: its time, which is that of no node's clock."""
+
+
+@dataclass(frozen=True, slots=True)
+class RunClock:
+    """The clock that the harness journals by."""
+
+    name: str
+    """As a trace's `start` names its own: equal where times can be compared."""
+    origin_ns: int
+    """What it showed at time 0 of the journal."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -64,7 +81,7 @@ class FinalRead:
     """resource as `<type>:<name>` (`topic:a`, `broker:`) -> {config name: value}"""
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True)
 class Evidence:
     """Everything that the nodes of one run left behind."""
 
@@ -77,11 +94,61 @@ class Evidence:
     final_reads: Mapping[str, FinalRead]
     lost: frozenset[str] = frozenset()
     """Nodes whose files a fault damaged for good: of them only the trace is asked for."""
+    run_clock: RunClock | None = None
+    """None where the journal does not say: then no trace event can be placed in the run."""
+
+    def run_ns(self, event: TraceEvent) -> int | None:
+        """Return when an event was traced, on the journal's axis; None where nothing says.
+
+        Sound where the node read the very clock that the harness read: the monotonic clock of one
+        kernel since its boot, which all processes and containers on it share, or a simulated
+        world's. A node on another host has a clock of its own.
+        """
+        clock = self.run_clock
+        if clock is None:
+            return None
+        if event.world_ns is not None:
+            return event.world_ns - clock.origin_ns if clock.name == WORLD_CLOCK else None
+        same = self._clocks.get((event.node, event.incarnation)) == clock.name
+        return event.time_ns - clock.origin_ns if same else None
+
+    def when(self, event: TraceEvent) -> str:
+        """Say when an event was traced: `12.345000 s`, or `80.100000 s of n2's own clock`."""
+        run_ns = self.run_ns(event)
+        if run_ns is not None:
+            return seconds(run_ns)
+        return f"{seconds(event.time_ns)} of {event.node}'s own clock"
+
+    def place(self, event: TraceEvent) -> dict[str, Any]:
+        """Return the fields by which an anomaly names the event that shows it."""
+        named = {"node": event.node, "incarnation": event.incarnation, "t_ns": event.time_ns}
+        run_ns = self.run_ns(event)
+        return named if run_ns is None else {**named, "at_ns": run_ns}
+
+    @cached_property
+    def _clocks(self) -> Mapping[tuple[str, int], str]:
+        """Name the monotonic clock of each (node, incarnation) that its trace names."""
+        starts = (e for trace in self.traces.values() for e in trace if e.event == "start")
+        named = ((start, start.fields.get("clock")) for start in starts)
+        return {
+            (s.node, s.incarnation): name for s, name in named if isinstance(name, str) and name
+        }
 
     @property
     def survivors(self) -> tuple[str, ...]:
         """Nodes that should have left a log and a state, and serve."""
         return tuple(node for node in self.nodes if node not in self.lost)
+
+
+def run_clock(events: Sequence[Event]) -> RunClock | None:
+    """Return the clock of a journal's times, as its first phase carries it."""
+    for note in events:
+        if note.process == NEMESIS and note.f == PHASE and isinstance(note.value, dict):
+            name, origin_ns = note.value.get("clock"), note.value.get("origin_ns")
+            if isinstance(name, str) and name and type(origin_ns) is int:
+                return RunClock(name, origin_ns)
+            return None
+    return None
 
 
 def lost_nodes(events: Sequence[Event]) -> frozenset[str]:

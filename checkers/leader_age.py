@@ -72,12 +72,12 @@ def leaders_without_quorum(
         if node not in unclear and node not in incomplete
     }
     slack_ms = SLACK_MS + _late_ms(events)
-    for node, trace in evidence.traces.items():
-        yield from _of_node(node, trace, contacts, clocks, slack_ms)
+    for trace in evidence.traces.values():
+        yield from _of_node(evidence, trace, contacts, clocks, slack_ms)
 
 
 def _of_node(
-    node: str,
+    evidence: Evidence,
     trace: Sequence[TraceEvent],
     contacts: Contacts,
     clocks: Mapping[str, frozenset[str]],
@@ -111,7 +111,7 @@ def _of_node(
             term.appends += 1
             if event.time_ns - term.first_ns > limit_ns and term.appends >= _APPENDS_MIN:
                 told.add(term.epoch)
-                yield _alone(node, event, term.epoch, heard_ns)
+                yield _alone(evidence, event, term.epoch, heard_ns)
 
 
 def _heard_ns(
@@ -182,10 +182,10 @@ def _late_ms(events: Sequence[Event]) -> float:
     return late_ms
 
 
-def _alone(node: str, event: TraceEvent, epoch: int, heard_ns: int) -> Anomaly:
+def _alone(evidence: Evidence, event: TraceEvent, epoch: int, heard_ns: int) -> Anomaly:
     age_s = (event.time_ns - heard_ns) / 1e9
     told = (
-        f"{node} still led epoch {epoch}, and appended, {age_s:.1f} s after a majority of the "
-        "voters had last fetched from it"
+        f"{event.node} still led epoch {epoch} at {evidence.when(event)}, and appended, "
+        f"{age_s:.1f} s after a majority of the voters had last fetched from it"
     )
-    return {"kind": "led-alone", "explanation": told, "node": node, "t_ns": event.time_ns}
+    return {"kind": "led-alone", "explanation": told, **evidence.place(event)}

@@ -24,7 +24,7 @@ def durable_lost(evidence: Evidence, damaged: Collection[str]) -> Iterator[Anoma
     """Tell the first time that each node came back with less; `damaged`: who is not judged."""
     for node, trace in evidence.traces.items():
         if node not in damaged:
-            lost = (lost for disk in disks(trace) for lost in _lost_on(node, disk))
+            lost = (lost for disk in disks(trace) for lost in _lost_on(evidence, disk))
             yield from islice(lost, 1)
 
 
@@ -43,11 +43,11 @@ def disks(trace: Sequence[TraceEvent]) -> Iterator[list[TraceEvent]]:
     yield events
 
 
-def _lost_on(node: str, disk: Sequence[TraceEvent]) -> Iterator[Anomaly]:
+def _lost_on(evidence: Evidence, disk: Sequence[TraceEvent]) -> Iterator[Anomaly]:
     durable = 0
     for event in disk:
         if event.event == "recovered" and int(event.fields["end_offset"]) < durable:
-            yield _lost(node, event, durable)
+            yield _lost(evidence, event, durable)
         durable = durable_after(event, durable)
 
 
@@ -64,10 +64,10 @@ def durable_after(event: TraceEvent, durable: int) -> int:
     return durable
 
 
-def _lost(node: str, event: TraceEvent, durable: int) -> Anomaly:
+def _lost(evidence: Evidence, event: TraceEvent, durable: int) -> Anomaly:
     end_offset = int(event.fields["end_offset"])
     told = (
-        f"{node} came back, in incarnation {event.incarnation}, with a log that ends at "
-        f"{end_offset}, though everything below {durable} was fsynced"
+        f"{event.node} came back at {evidence.when(event)}, in incarnation {event.incarnation}, "
+        f"with a log that ends at {end_offset}, though everything below {durable} was fsynced"
     )
-    return {"kind": "durable-lost", "explanation": told, "node": node, "t_ns": event.time_ns}
+    return {"kind": "durable-lost", "explanation": told, **evidence.place(event)}

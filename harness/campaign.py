@@ -82,7 +82,7 @@ async def conduct(run: Run) -> FinalReads:
     Raises BackendError where the cluster cannot be started, HarnessError where the harness failed.
     Cancelling it heals and takes the cluster down; cancelling once more leaves out the healing.
     """
-    run.recorder.note("phase", {"name": "start"})
+    run.recorder.begin()
     view: RunView | None = None
     done = False
     try:

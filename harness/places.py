@@ -10,6 +10,7 @@ from typing import Any
 
 import click
 
+from checkers.evidence import WORLD_CLOCK
 from cluster.backends.base import Backend
 from cluster.backends.docker.backend import DockerBackend
 from cluster.backends.local import LocalBackend
@@ -21,6 +22,7 @@ from cluster.backends.sim.scheduler import Scheduler
 from cluster.mutants import applied
 from cluster.ports import Clock
 from cluster.runtime.clock import LoopClock
+from cluster.runtime.trace import clock_name
 from cluster.systems.base import System
 from cluster.values import valueclass
 from harness.interrupt import run_interruptible, sigterm_interrupts
@@ -37,6 +39,8 @@ class Place:
     backend: Backend
     make_clock: Callable[[], Clock]
     """Called on the run's own loop."""
+    clock_name: str
+    """Of the clock that the loop's time is of, as traces name theirs."""
     run: Callable[[Work, Callable[[int], None]], None]
     """Run the work to its end on a loop of the right kind of time; the callback is told of each
     signal. Raises KeyboardInterrupt once the work has ended after a signal."""
@@ -52,6 +56,7 @@ def place_of(plan: Plan, system: System, run_folder: Path) -> Iterator[Place]:
         yield Place(
             REAL_BACKENDS[plan.backend](plan, system, run_folder),
             lambda: LoopClock(asyncio.get_running_loop()),
+            clock_name(),
             lambda work, on_signal: run_interruptible(work(), on_signal),
         )
 
@@ -125,4 +130,4 @@ def _simulated(plan: Plan, run_folder: Path) -> Iterator[Place]:
     with contextlib.ExitStack() as stack:
         if plan.mutant is not None:
             stack.enter_context(applied(plan.mutant))
-        yield Place(backend, lambda: backend.clock, run)
+        yield Place(backend, lambda: backend.clock, WORLD_CLOCK, run)

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Protocol
 
+from checkers.evidence import PHASE
 from checkers.history import NEMESIS, Event, EventType, Value
 from harness.generators.base import NANOSECONDS
 from workloads.base import Completion, Op
@@ -24,12 +25,14 @@ class Recorder:
     """Turns what happens into events with gapless indexes and non-decreasing times.
 
     `now_s` is the running loop's time, real or virtual; times are counted from the moment at
-    which the recorder is made. Listeners (the display) are told after the journal has the event.
+    which the recorder is made. `clock` names the clock that `now_s` reads, as nodes name theirs in
+    their traces. Listeners (the display) are called after the journal has the event.
     """
 
-    def __init__(self, journal: Journal, now_s: Callable[[], float]) -> None:
+    def __init__(self, journal: Journal, now_s: Callable[[], float], clock: str = "") -> None:
         self._journal = journal
         self._now_s = now_s
+        self._clock = clock
         self._origin_s = now_s()
         self._index = 0
         self._last_ns = 0
@@ -49,6 +52,11 @@ class Recorder:
     def listen(self, listener: Listener) -> None:
         """Call `listener` with every event from now on."""
         self._listeners.append(listener)
+
+    def begin(self) -> Event:
+        """Journal the first phase, with what places the nodes' traces on the run's axis."""
+        origin_ns = round(self._origin_s * NANOSECONDS)
+        return self.note(PHASE, {"name": "start", "clock": self._clock, "origin_ns": origin_ns})
 
     def invoke(self, process: int | str, op: Op) -> Event:
         """Journal an invocation; to be called before anything of it leaves the harness."""

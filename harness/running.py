@@ -144,7 +144,7 @@ def run_cluster(plan: Plan, store: RunStore, display: Display) -> None:
 
             async def work() -> None:
                 loop = asyncio.get_running_loop()
-                recorder = Recorder(journal, loop.time)
+                recorder = Recorder(journal, loop.time, place.clock_name)
                 run = Run(plan, place.backend, recorder, place.make_clock())
                 reads = await _show_and_conduct(run, display)
                 for read in reads.reads.values():

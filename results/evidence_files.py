@@ -28,6 +28,7 @@ _TRACE_LINE = b'{"t":'
 """How every line of a trace begins."""
 _AFTER_TORN = ("start", "fatal")
 """What a node writes behind a line that it, or its predecessor, could not write to its end."""
+_TRACE_HEADER = frozenset({"t", "w", "n", "e"})
 
 _T = TypeVar("_T")
 
@@ -174,7 +175,8 @@ def _trace_event(path: Path, node: str, number: int, fields: dict[str, Any]) -> 
             incarnation=_integer(fields, "n"),
             time_ns=_integer(fields, "t"),
             event=_string(fields, "e"),
-            fields={name: v for name, v in fields.items() if name not in ("t", "n", "e")},
+            fields={name: v for name, v in fields.items() if name not in _TRACE_HEADER},
+            world_ns=_integer(fields, "w") if "w" in fields else None,
         )
     except ValueError as error:
         raise StoreError(f"{path}, line {number}: {error}") from error

@@ -30,7 +30,7 @@ from checkers.certificates import certificate_lines
 from checkers.column_files import load_columns
 from checkers.columnar import judge_columns
 from checkers.columns import KINDS, Columns
-from checkers.evidence import Evidence, lost_nodes
+from checkers.evidence import Evidence, lost_nodes, run_clock
 from checkers.formats import load_history
 from checkers.history import INFINITY_NS, Event, EventType, HistoryError, Operation, pair
 from checkers.models import model_named
@@ -343,7 +343,9 @@ def _evidence_or_none(loaded: LoadedEvidence, events: Sequence[Event]) -> Eviden
     """Return None where the nodes left nothing at all, as for a history that came alone."""
     evidence = loaded.evidence
     parts = (evidence.logs, evidence.quorum_states, evidence.traces, evidence.final_reads)
-    return replace(evidence, lost=lost_nodes(events)) if any(parts) else None
+    if not any(parts):
+        return None
+    return replace(evidence, lost=lost_nodes(events), run_clock=run_clock(events))
 
 
 def _unreadable(loaded: LoadedEvidence) -> list[CheckResult]:

@@ -17,7 +17,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 
-from checkers.evidence import FINAL_READS, Evidence, FinalRead
+from checkers.evidence import FINAL_READS, WORLD_CLOCK, Evidence, FinalRead
 from checkers.history import Event, EventType, pair
 from checkers.registry import RunInput, run_check
 from checkers.verdict import Status, worst
@@ -224,7 +224,7 @@ class _Run:
             world, lambda name, told, _node: self._broken(Violation(name, told))
         )
         self._watch = Watch(world)
-        self._recorder = Recorder(journal, lambda: self._scheduler.now_ms / 1000.0)
+        self._recorder = Recorder(journal, lambda: self._scheduler.now_ms / 1000.0, WORLD_CLOCK)
         self._effects = Effects(world, self._watch)
         self._workload = workload_named(scenario.workload.name, scenario.workload.options)
         self._clients = SimClients(scenario, self._workload)
@@ -282,7 +282,7 @@ class _Run:
 
     async def _phases(self) -> None:
         scenario, recorder = self._scenario, self._recorder
-        recorder.note("phase", {"name": "start"})
+        recorder.begin()
         try:
             await self._backend.up()
         except BackendError as error:

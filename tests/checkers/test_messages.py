@@ -6,10 +6,12 @@ import pytest
 
 from checkers.columnar import judge_columns
 from checkers.columns import from_operations
-from checkers.history import INFINITY_NS, EventType, Operation, seconds
+from checkers.evidence import WORLD_CLOCK, Evidence, RunClock, TraceEvent, run_clock
+from checkers.history import INFINITY_NS, NEMESIS, Event, EventType, Operation, seconds
 from checkers.models import CasRegister, Register
 from checkers.registry import CheckSpec, RunInput, run_check
 from checkers.verdict import Status
+from tests.checkers.run_evidence import good_run, state, with_trace
 
 _RAW = re.compile(r"\d ns\b|-1\b|9223372036854775807|\d{10,}")
 
@@ -71,3 +73,69 @@ def test_a_violation_in_columns_names_seconds(model, algorithm):
     assert result.status is Status.FAIL
     assert _RAW.search(result.summary) is None, result.summary
     assert re.search(r"\d\.\d{6} s", result.summary), result.summary
+
+
+HOST, OTHER_HOST = "boot-1 time:[4026531834]", "boot-2 time:[4026531834]"
+ORIGIN_NS = 8_000_000_000_000
+
+
+def placed(clock=HOST, journaled=HOST, kind=None, **world):
+    """n2 acknowledges a write 12.25 s after the run began, before it is committed."""
+    value = {"name": "start", "clock": journaled, "origin_ns": ORIGIN_NS}
+    note = Event(0, 0, NEMESIS, EventType.OK, "phase", value=kind or value)
+    ack = {"epoch": 1, "offset": 6, "high_watermark": 6}
+    at_ns = ORIGIN_NS + 12_250_000_000
+    trace = [
+        TraceEvent("n2", 0, at_ns - 5, "start", {"node_id": 2, "clock": clock}, **world),
+        TraceEvent("n2", 0, at_ns, "ack", ack, **world),
+    ]
+    evidence = good_run().evidence
+    traces = {**evidence.traces, "n2": [*evidence.traces["n2"], *trace]}
+    run = good_run(traces=traces, run_clock=run_clock([note]))
+    (anomaly,) = run_check(CheckSpec("election-safety"), run).anomalies
+    return anomaly
+
+
+def test_what_a_trace_shows_is_placed_on_the_axis_of_the_run():
+    anomaly = placed()
+    assert anomaly["explanation"].endswith(", at 12.250000 s")
+    assert (anomaly["node"], anomaly["at_ns"]) == ("n2", 12_250_000_000)
+
+
+@pytest.mark.parametrize(
+    "unknown",
+    [
+        {"clock": OTHER_HOST},
+        {"clock": None},
+        {"clock": ""},
+        {"journaled": ""},
+        {"kind": {"name": "start"}},
+        {"kind": {"name": "start", "clock": HOST, "origin_ns": "0"}},
+        {"world_ns": 5},
+    ],
+    ids=str,
+)
+def test_a_time_of_an_unknown_clock_is_said_to_be_the_nodes_own(unknown):
+    anomaly = placed(**unknown)
+    assert anomaly["explanation"].endswith(", at 8012.250000 s of n2's own clock")
+    assert "at_ns" not in anomaly
+
+
+def test_a_simulated_world_has_one_time_whatever_its_nodes_clocks_show():
+    anomaly = placed(journaled=WORLD_CLOCK, world_ns=ORIGIN_NS + 3_000_000_000)
+    assert anomaly["explanation"].endswith(", at 3.000000 s")
+
+
+def test_every_incarnation_has_the_clock_of_its_own_start():
+    trace = [
+        TraceEvent("n1", 0, 10, "start", {"clock": HOST}),
+        TraceEvent("n1", 1, 20, "start", {"clock": OTHER_HOST}),
+    ]
+    evidence = Evidence(["n1"], {}, {}, {"n1": trace}, {}, run_clock=RunClock(HOST, 4))
+    assert [evidence.run_ns(event) for event in trace] == [6, None]
+
+
+def test_two_leaders_are_named_with_when_each_was_seen():
+    run = with_trace("n2", state(1, leader=2))
+    (anomaly,) = run_check(CheckSpec("election-safety"), run).anomalies
+    assert "2 (by state of n2 at 0.000000 s of n2's own clock)" in anomaly["explanation"]

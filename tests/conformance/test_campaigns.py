@@ -2,13 +2,17 @@
 
 import asyncio
 import secrets
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
+from checkers.evidence import WORLD_CLOCK, run_clock
+from checkers.history import NEMESIS
 from checkers.verdict import Status
 from cluster.backends.base import BackendError
 from cluster.backends.docker import engine
+from cluster.runtime.trace import clock_name
 from cluster.systems.kraft import KraftSystem
 from harness import evidence
 from harness.campaign import Run, conduct
@@ -46,7 +50,8 @@ def passes(arm, workload, tmp_path):
     with store.journal_writer() as journal:
 
         async def work(backend, clock):
-            recorder = Recorder(journal, asyncio.get_running_loop().time)
+            clock_read = WORLD_CLOCK if arm.name == "sim" else clock_name()
+            recorder = Recorder(journal, asyncio.get_running_loop().time, clock_read)
             reads = await conduct(Run(plan, backend, recorder, clock))
             for read in reads.reads.values():
                 store.write_final_read(read)
@@ -58,3 +63,22 @@ def passes(arm, workload, tmp_path):
     told = {check.checker: (check.status, check.summary) for check in results.checks}
     assert results.status is Status.PASS, told
     assert {"log-agreement", "election-safety", "exercised"} <= set(told)
+    traces_are_placed_in_the_run(store, plan)
+
+
+def traces_are_placed_in_the_run(store, plan):
+    """A leader begins its epoch after the run did, and before the observer saw it lead."""
+    events = store.history().events
+    placed = replace(store.evidence(store.plan()).evidence, run_clock=run_clock(events))
+    began_ns = {
+        (node, int(event.fields["epoch"])): placed.run_ns(event)
+        for node, trace in placed.traces.items()
+        for event in trace
+        if event.event == "epoch-start"
+    }
+    seen = [event for event in events if event.process == NEMESIS and event.f == "leader"]
+    assert seen, plan
+    for event in seen:
+        began = began_ns[event.value["leader"], event.value["epoch"]]
+        assert began is not None
+        assert 0 < began <= event.time_ns

@@ -182,7 +182,7 @@ def test_every_documented_event_is_emitted_by_a_scripted_run(monkeypatch):
 
     emitted = defaultdict(set)
     for node in quorum.world.nodes.values():
-        for _, _, event, fields in node.trace:
+        for _, _, event, fields, _ in node.trace:
             emitted[event] |= set(fields)
     assert damaged
     assert set(emitted) == set(documented()) - ENDS_OF_PROCESSES

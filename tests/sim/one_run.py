@@ -25,8 +25,8 @@ def main(seed):
     tell("journal", len(events), journal.hexdigest())
     for node, evidence in backend.evidence().items():
         trace, disk = hashlib.sha256(), hashlib.sha256()
-        for t, n, e, fields in evidence.trace:
-            trace.update(encode_line({"t": t, "n": n, "e": e, **fields}))
+        for t, n, e, fields, w in evidence.trace:
+            trace.update(encode_line({"t": t, "w": w, "n": n, "e": e, **fields}))
         for name, data in evidence.segments:
             disk.update(json.dumps([name, data.hex()]).encode())
         tell(node, len(evidence.trace), trace.hexdigest(), disk.hexdigest())

@@ -368,5 +368,6 @@ class SimBackend:
         self.world.write_disks(self.node_folder)
         for node, host in self.world.nodes.items():
             with (self.node_folder(node) / "trace.jsonl").open("wb") as file:
-                for time_ns, incarnation, event, fields in host.trace:
-                    file.write(encode_line({"t": time_ns, "n": incarnation, "e": event, **fields}))
+                for time_ns, incarnation, event, fields, world_ns in host.trace:
+                    line = {"t": time_ns, "w": world_ns, "n": incarnation, "e": event, **fields}
+                    file.write(encode_line(line))

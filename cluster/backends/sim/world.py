@@ -47,8 +47,8 @@ _FIRST_PID = 1000
 _RECORDS_REMEMBERED = 65_536
 
 
-TraceLine = tuple[int, int, str, TraceFields]
-"""(the node's monotonic ns, incarnation, event, fields), as in trace.jsonl."""
+TraceLine = tuple[int, int, str, TraceFields, int]
+"""(the node's monotonic ns, incarnation, event, fields, the world's ns), as in trace.jsonl."""
 
 
 @valueclass
@@ -86,8 +86,8 @@ class SimNode:
         self.losses = random.Random(f"{seed}/losses/{name}")
         """Decides what a power loss keeps."""
         self.starts = random.Random(f"{seed}/starts/{name}")
-        self.events: list[tuple[float, int, str, TraceFields]] = []
-        """(the node's monotonic ms, incarnation, event, fields), oldest first."""
+        self.events: list[tuple[float, int, str, TraceFields, float]] = []
+        """(the node's monotonic ms, incarnation, event, fields, the world's ms), oldest first."""
         self.is_doomed = False
         """Its disk fails next: that its process ends by itself is expected, once."""
         self.is_rotten = False
@@ -97,7 +97,10 @@ class SimNode:
     @property
     def trace(self) -> tuple[TraceLine, ...]:
         """Everything that its processes traced, as trace.jsonl has it."""
-        return tuple((round(t * 1e6), n, event, fields) for t, n, event, fields in self.events)
+        return tuple(
+            (round(t * 1e6), n, event, fields, round(w * 1e6))
+            for t, n, event, fields, w in self.events
+        )
 
     def _complete_later(self, delay_ms: float, done: Callable[[], None]) -> object:
         # A completion belongs to the process that asked: it waits while that one is stopped.
@@ -403,7 +406,13 @@ class SimWorld:
     def _traced(self, process: Process, event: str, fields: TraceFields) -> None:
         if self.settings.trace_in_memory:
             self.nodes[process.name].events.append(
-                (process.monotonic_ms(), process.incarnation, event, fields)
+                (
+                    process.monotonic_ms(),
+                    process.incarnation,
+                    event,
+                    fields,
+                    self.scheduler.now_ms,
+                )
             )
         for observe in self.observers:
             observe(process, event, fields)
