@@ -1,15 +1,31 @@
-"""Tell whether enough was tried for a PASS to mean anything.
+"""Whether enough was tried for a PASS to mean anything.
 
-Compares what the plan expected (`expectations`) with what the journal says happened:
+What must have been tried is what the plan expects, and never less than the *floor*, which nothing
+removes: no option, no `expectations` of a plan, no plan that leaves this check out (`options_of`,
+which whoever judges a stored run applies to its plan).
 
-- `min_operations`: at least as many `ok` operations of clients (one, where the plan is silent);
-- `faults`: each named fault was injected at least once and verified to bite;
-- `leader_changes`: at least as often another node was seen to lead than before.
+| the floor | |
+|---|---|
+| operations | `OPERATIONS_MIN` of clients were ok, and `SHARE_MIN` of rate times duration |
+| reads, writes | `READS_MIN` and `WRITES_MIN` were ok; reads only where clients tried any |
+| faults | each planned kind was injected at least once and verified to bite |
+| leader changes | one, where there are several nodes and a planned fault can depose a leader |
 
-`skipped` names faults that the user had wanted and that could not work there, `nothing_left` says
-that these were all: then nothing that was asked for has been tried.
+Why these numbers: when n operations show no defect, then with 95 % confidence it shows in less than
+3/n of them ("rule of three": Hanley and Lippman-Hand, JAMA 1983). 50 operations speak against what
+spoils every sixteenth operation, 10 of a function against what spoils every third or fourth of that
+function: less says nothing of a quorum. A tenth of the planned rate: long plans promise more than
+50 operations, and a quorum that serves less than that has been down for nearly all of the run, or
+the machine was too slow to run it. Both are floors and no aims; plans expect more (`harness.plan`).
+
+A leader change is an election after the first one: a leader of a later epoch was seen, and each
+epoch begins with a LeaderChangeMessage (KIP-595). The same node may win it.
 
 Short of any of these: UNDER-EXERCISED, naming each. It never FAILs: nothing wrong was seen.
+
+Options: `expectations` (`min_operations`, `faults`, `leader_changes`: more than the floor);
+`skipped` names faults that the user had wanted and that could not work there; `nothing_left` says
+that these were all: then nothing that was asked for has been tried.
 
 `statistics` hold how much was tried, for whoever decides on a PASS (results/gate.py):
 
@@ -18,16 +34,17 @@ Short of any of these: UNDER-EXERCISED, naming each. It never FAILs: nothing wro
 | `ok`, `reads`, `writes` | operations of clients that were ok; `checkers.statistics.READS` read |
 | `faults_planned` | kinds of fault that had to bite, sorted |
 | `faults_tried`, `faults_verified` | kind -> injections that completed, and that bit |
-| `leader_changes` | how often another node was seen to lead than before |
+| `leader_changes` | how often a leader of a later epoch was seen |
 | `without_faults` | true when no fault bit, so also where none was planned |
 | `skipped` | kinds that were left out as impossible |
+| `needed` | what had to be: `ok`, `reads`, `writes`, `leader_changes` |
 """
 
 from __future__ import annotations
 
+import math
 from collections import Counter
-from collections.abc import Mapping, Sequence
-from itertools import pairwise
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
 from checkers.history import NEMESIS, Event, EventType
@@ -38,6 +55,28 @@ from checkers.verdict import CheckResult, Status
 NAME = "exercised"
 KNOWN = ("min_operations", "faults", "leader_changes")
 
+OPERATIONS_MIN = 50
+READS_MIN = 10
+WRITES_MIN = 10
+SHARE_MIN = 0.1
+"""See the module."""
+
+DEPOSING = frozenset(
+    {
+        *("kill", "container-kill", "pause", "restart", "partition", "resign", "voters"),
+        *("power-loss", "torn-write", "disk-error", "bit-flip", "truncate-file", "disk-wipe"),
+        *("cut", "disk_error", "bit_rot", "wipe"),
+    }
+)
+"""Faults that end, stop, cut off or dismiss the node that they hit; the last are of scenarios.
+Not those that only slow it down: whether a leader survives these is a matter of degree."""
+_KEEPS_LEADER = frozenset({"followers", "bridge", "majorities-ring", "ring"})
+"""Targets and shapes that leave the leader alone, or with a majority."""
+_KEEPS_LEADER_ONE_WAY = frozenset({"random", "leader-to-follower"})
+_NUMBER_MAX = 1e12
+UNDOING = frozenset({"start", "resume", "join", "release", "heal"})
+"""Steps of a scenario that end faults: journaled as faults are, but they try nothing."""
+
 
 def validate(options: Mapping[str, Any]) -> None:
     """Raise ValueError when an expectation is unknown or an option is not of its type."""
@@ -45,6 +84,8 @@ def validate(options: Mapping[str, Any]) -> None:
     if not isinstance(skipped, list) or not all(isinstance(fault, str) for fault in skipped):
         raise ValueError(f"option 'skipped' cannot be {skipped!r}")
     expectations = options.get("expectations") or {}
+    if not isinstance(expectations, Mapping):
+        raise ValueError(f"expectations cannot be {expectations!r}")  # noqa: TRY004  (of a file)
     for name, value in expectations.items():
         if name not in KNOWN:
             raise ValueError(f"unknown expectation {name!r}; known: {', '.join(KNOWN)}")
@@ -56,54 +97,177 @@ def validate(options: Mapping[str, Any]) -> None:
             raise ValueError(f"expectation {name!r} cannot be {value!r}")
 
 
+def options_of(plan: Mapping[str, Any], own: Mapping[str, Any] | None = None) -> dict[str, Any]:
+    """Return the options for a run of a plan: what it expects, and never less than the floor.
+
+    `own` are the options that the plan gives this check, if it does. Raises ValueError when a field
+    of the plan that counts here is not of its type.
+    """
+    given = [plan.get("expectations") or {}, (own or {}).get("expectations") or {}]
+    for expectations in given:
+        validate({"expectations": expectations})
+    planned = planned_faults(plan)
+    skipped = [row.get("fault") for row in _rows(plan, "skipped")]
+    possible = _number(plan, "rate_per_s") * _number(plan, "duration_s")
+    least: dict[str, Any] = {
+        "min_operations": max(OPERATIONS_MIN, math.floor(possible * SHARE_MIN)),
+        "faults": list(planned),
+        "leader_changes": int(can_depose(plan)),
+    }
+    faults = (fault for one in (least, *given) for fault in one.get("faults", []))
+    options: dict[str, Any] = {
+        "expectations": {
+            "min_operations": max(one.get("min_operations", 0) for one in (least, *given)),
+            "faults": list(dict.fromkeys(faults)),
+            "leader_changes": max(one.get("leader_changes", 0) for one in (least, *given)),
+        }
+    }
+    if skipped:
+        options["skipped"] = [str(fault) for fault in skipped]
+        options["nothing_left"] = not planned
+    return options
+
+
+def planned_faults(plan: Mapping[str, Any]) -> tuple[str, ...]:
+    """Return the kinds of fault that a plan names or schedules, in order."""
+    faults = plan.get("faults") or []
+    if not isinstance(faults, list) or not all(isinstance(fault, str) for fault in faults):
+        raise ValueError("faults must be a list of names")
+    scheduled = [str(entry.get("fault")) for entry in _rows(plan, "schedule")]
+    kinds = dict.fromkeys([*faults, *scheduled])
+    return tuple(kind for kind in kinds if kind not in UNDOING)
+
+
+def can_depose(plan: Mapping[str, Any]) -> bool:
+    """Return whether a fault of a plan can take the lead from a node, and give it to another."""
+    if _number(plan, "nodes") < 2:
+        return False
+    entries = _rows(plan, "schedule")
+    scheduled = {entry.get("fault") for entry in entries}
+    if any(kind in DEPOSING for kind in planned_faults(plan) if kind not in scheduled):
+        return True
+    return any(_can_depose(entry) for entry in entries)
+
+
+def _can_depose(entry: Mapping[str, Any]) -> bool:
+    parameters = entry.get("parameters") or {}
+    aim = parameters.get("targets") or parameters.get("shape")
+    if aim == "one-way" and parameters.get("direction", "random") in _KEEPS_LEADER_ONE_WAY:
+        return False
+    return entry.get("fault") in DEPOSING and aim not in _KEEPS_LEADER
+
+
+def _number(plan: Mapping[str, Any], key: str) -> float:
+    value = plan.get(key, 0)
+    good = isinstance(value, int | float) and not isinstance(value, bool)
+    if not good or not 0 <= value <= _NUMBER_MAX:
+        raise ValueError(f"{key} must be a number from 0 to {_NUMBER_MAX:g}")
+    return float(value)
+
+
+def _rows(plan: Mapping[str, Any], key: str) -> list[Mapping[str, Any]]:
+    rows = plan.get(key) or []
+    if not isinstance(rows, list) or not all(isinstance(row, Mapping) for row in rows):
+        raise ValueError(f"{key} must be a list of tables")
+    return rows
+
+
 def check(run: RunInput, options: Mapping[str, Any], cancelled: Cancelled = never) -> CheckResult:
-    """Compare the journal with the option `expectations`."""
+    """Compare the journal with the option `expectations` and with what any run must have tried."""
     del cancelled
-    expectations = options.get("expectations") or {}
-    done = [operation for operation in run.operations if operation.type is EventType.OK]
-    ok, reads = len(done), sum(operation.f in READS for operation in done)
-    wanted = max(1, int(expectations.get("min_operations", 1)))
-    verified, tried = _injections(run.events)
-    changes = _leader_changes(run.events)
-    wanted_changes = int(expectations.get("leader_changes", 0))
-    anomalies: list[dict[str, Any]] = []
-    if ok < wanted:
-        told = f"{ok} operations were ok, {wanted} were expected"
-        anomalies.append({"kind": "too-few-operations", "explanation": told})
-    planned = sorted(set(expectations.get("faults", [])))
-    for fault in planned:
-        if not verified[fault]:
-            told = f"the fault {fault!r} never bit: injected {tried[fault]} times, verified never"
-            anomalies.append({"kind": "fault-did-not-bite", "explanation": told, "fault": fault})
-    if changes < wanted_changes:
-        told = f"the leader changed {changes} times, {wanted_changes} were expected"
-        anomalies.append({"kind": "too-few-leader-changes", "explanation": told})
-    skipped = [str(fault) for fault in options.get("skipped", [])]
+    tried = _tried(run, options)
+    anomalies = shortfalls(tried)
+    skipped = tried["skipped"]
     if skipped and options.get("nothing_left"):
         told = f"every fault that was asked for was skipped: {', '.join(skipped)}"
         anomalies.append({"kind": "nothing-left", "explanation": told})
-    faults = ", ".join(f"{fault} {count}" for fault, count in sorted(verified.items()))
-    good = f"{ok} operations ok, faults that bit: {faults or 'none'}, {changes} leader changes"
-    if skipped:
-        good += f"; SKIPPED as impossible there: {', '.join(skipped)}"
     return CheckResult(
         NAME,
         Status.UNDER_EXERCISED if anomalies else Status.PASS,
-        "; ".join(str(anomaly["explanation"]) for anomaly in anomalies) or good,
+        "; ".join(str(anomaly["explanation"]) for anomaly in anomalies) or _summary(tried),
         operations=len(run.operations),
         anomalies=tuple(anomalies),
-        statistics={
-            "ok": ok,
-            "reads": reads,
-            "writes": ok - reads,
-            "faults_planned": planned,
-            "faults_verified": dict(sorted(verified.items())),
-            "faults_tried": dict(sorted(tried.items())),
-            "leader_changes": changes,
-            "without_faults": not verified,
-            "skipped": skipped,
-        },
+        statistics=tried,
     )
+
+
+def _tried(run: RunInput, options: Mapping[str, Any]) -> dict[str, Any]:
+    expectations = options.get("expectations") or {}
+    done = [operation for operation in run.operations if operation.type is EventType.OK]
+    reads = sum(operation.f in READS for operation in done)
+    has_reads = any(operation.f in READS for operation in run.operations)
+    verified, tried = _injections(run.events)
+    return {
+        "ok": len(done),
+        "reads": reads,
+        "writes": len(done) - reads,
+        "faults_planned": sorted(set(expectations.get("faults", []))),
+        "faults_tried": dict(sorted(tried.items())),
+        "faults_verified": dict(sorted(verified.items())),
+        "leader_changes": _leader_changes(run.events),
+        "without_faults": not verified,
+        "skipped": [str(fault) for fault in options.get("skipped", [])],
+        "needed": {
+            "ok": max(OPERATIONS_MIN, int(expectations.get("min_operations", 0))),
+            "reads": READS_MIN if has_reads else 0,
+            "writes": WRITES_MIN,
+            "leader_changes": int(expectations.get("leader_changes", 0)),
+        },
+    }
+
+
+def shortfalls(tried: Mapping[str, Any]) -> list[dict[str, Any]]:
+    """Return an anomaly for each thing that was tried too little, by this check's `statistics`."""
+    found: list[dict[str, Any]] = []
+    needed = tried["needed"]
+    for key, kind, told in (
+        ("ok", "too-few-operations", "{} operations were ok"),
+        ("reads", "too-few-reads", "{} reads were ok"),
+        ("writes", "too-few-writes", "{} writes were ok"),
+        ("leader_changes", "too-few-leader-changes", "the leader changed {} times"),
+    ):
+        if tried[key] < needed[key]:
+            explanation = f"{told.format(tried[key])}, {needed[key]} were expected"
+            found.append({"kind": kind, "explanation": explanation})
+    for fault in tried["faults_planned"]:
+        if not tried["faults_verified"].get(fault):
+            times = tried["faults_tried"].get(fault, 0)
+            told = f"the fault {fault!r} never bit: injected {times} times, verified never"
+            found.append({"kind": "fault-did-not-bite", "explanation": told, "fault": fault})
+    return found
+
+
+def total(many: Iterable[Mapping[str, Any]]) -> dict[str, Any]:
+    """Add up the `statistics` of many runs, what was tried in them and what was needed.
+
+    Held against `shortfalls`, they show whether the mean run was tried enough, and whether each
+    planned kind of fault bit in one of them.
+    """
+    rows = list(many)
+    counts = ("ok", "reads", "writes", "leader_changes")
+    verified, tried = (
+        sum((Counter(row[key]) for row in rows), Counter())
+        for key in ("faults_verified", "faults_tried")
+    )
+    return {
+        **{key: sum(row[key] for row in rows) for key in counts},
+        "faults_planned": sorted({fault for row in rows for fault in row["faults_planned"]}),
+        "faults_tried": dict(sorted(tried.items())),
+        "faults_verified": dict(sorted(verified.items())),
+        "without_faults": not verified,
+        "skipped": sorted({fault for row in rows for fault in row["skipped"]}),
+        "needed": {key: sum(row["needed"][key] for row in rows) for key in counts},
+    }
+
+
+def _summary(tried: Mapping[str, Any]) -> str:
+    faults = ", ".join(f"{fault} {count}" for fault, count in tried["faults_verified"].items())
+    told = (
+        f"{tried['ok']} operations ok ({tried['reads']} reads, {tried['writes']} writes), "
+        f"faults that bit: {faults or 'none'}, {tried['leader_changes']} leader changes"
+    )
+    skipped = ", ".join(tried["skipped"])
+    return f"{told}; SKIPPED as impossible there: {skipped}" if skipped else told
 
 
 def _injections(events: Sequence[Event]) -> tuple[Counter[str], Counter[str]]:
@@ -115,7 +279,7 @@ def _injections(events: Sequence[Event]) -> tuple[Counter[str], Counter[str]]:
     tried: Counter[str] = Counter()
     entries: set[object] = set()
     for event in events:
-        if event.process != NEMESIS or event.type is EventType.INVOKE:
+        if event.process != NEMESIS or event.type is EventType.INVOKE or event.f in UNDOING:
             continue
         value = event.value if isinstance(event.value, dict) else {}
         if value.get("phase") == "inject":
@@ -136,9 +300,9 @@ def _ended_early(value: Mapping[str, Any]) -> bool:
 
 
 def _leader_changes(events: Sequence[Event]) -> int:
-    leaders = [
-        event.value.get("leader")
+    epochs = {
+        event.value.get("epoch")
         for event in events
         if event.process == NEMESIS and event.f == "leader" and isinstance(event.value, dict)
-    ]
-    return sum(before != after for before, after in pairwise(leaders))
+    }
+    return max(0, len(epochs) - 1)

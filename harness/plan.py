@@ -22,7 +22,10 @@ anything starts. What is wrong is told in one line that names the key, and the n
 | `faults` | kinds of fault that must come | kill, pause, partition |
 | `schedule` | a list of entries, or options of a random one (`RandomSchedule`) | random |
 | `skipped` | what an earlier run had to leave out, never written by hand | none |
-| `expectations` | `min_operations`, `faults`, `leader_changes`, else UNDER-EXERCISED | by rate |
+| `expectations` | `min_operations`, `faults`, `leader_changes`, else UNDER-EXERCISED | below |
+
+Unless a plan says otherwise it expects a quarter of what its rate would give. Whatever it says, it
+expects no less than the floor (`checkers.exercised`).
 """
 
 from __future__ import annotations
@@ -36,6 +39,7 @@ from dataclasses import field
 from pathlib import Path
 from typing import Any
 
+from checkers import exercised
 from cluster.mutants import UnknownMutantError, find
 from cluster.names import unknown
 from cluster.systems.kraft import KraftSystem, SettingError
@@ -54,6 +58,8 @@ _DERIVED = frozenset({"version", "run", "system", "checks", "versions", "command
 """Keys of a stored plan that are computed anew when it is run again."""
 _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,63}")
 _FILE_BYTES_MAX = 1_000_000
+EXPECTED_MAX = 10**9
+"""Most operations, or leader changes, that a plan can expect."""
 _OK_FRACTION = 0.25
 """Share of the possible operations that a run must at least have made, unless the plan says."""
 
@@ -203,7 +209,7 @@ def from_document(document: Mapping[str, Any]) -> Plan:
         operation_timeout_ms=numbers["operation_timeout_ms"],
         faults=faults,
         schedule=schedule,
-        expectations=_expectations(document, faults, numbers),
+        expectations=_expectations(document, faults, schedule, numbers),
         skipped=_skipped(document.get("skipped", [])),
         inventory=_inventory(document, backend),
     )
@@ -241,22 +247,29 @@ def _kinds(asked: Any) -> tuple[str, ...]:
 
 
 def _expectations(
-    document: Mapping[str, Any], faults: tuple[str, ...], numbers: Mapping[str, float]
+    document: Mapping[str, Any],
+    faults: tuple[str, ...],
+    schedule: tuple[Entry, ...],
+    numbers: Mapping[str, float],
 ) -> dict[str, Any]:
+    """What the document expects, or a quarter of the rate; in no case less than the floor."""
     possible = numbers["rate_per_s"] * numbers["duration_s"]
-    told = {
-        "min_operations": max(1, math.floor(possible * _OK_FRACTION)),
-        "faults": list(faults),
-        "leader_changes": 1 if faults and numbers["nodes"] > 1 else 0,
-    }
+    told: dict[str, Any] = {"min_operations": math.floor(possible * _OK_FRACTION)}
     for key, value in _mapping(document, "expectations").items():
-        if key not in told:
-            raise PlanError(unknown("expectation", key, told))
+        if key not in exercised.KNOWN:
+            raise PlanError(unknown("expectation", key, exercised.KNOWN))
         if key == "faults":
             told[key] = list(_kinds(value))
         else:
-            told[key] = _whole(f"expectations.{key}", value, 0, 10**9)
-    return told
+            told[key] = _whole(f"expectations.{key}", value, 0, EXPECTED_MAX)
+    plan = {
+        **numbers,
+        "faults": list(faults),
+        "schedule": [entry.to_json() for entry in schedule],
+        "expectations": told,
+    }
+    expected: dict[str, Any] = exercised.options_of(plan)["expectations"]
+    return expected
 
 
 def _inventory(document: Mapping[str, Any], backend: str) -> Path | None:

@@ -12,6 +12,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
+from checkers import exercised
 from cluster.backends.base import Probe
 from harness.errors import ImpossibleError
 from harness.plan import Plan, Skipped, from_document
@@ -50,17 +51,17 @@ def without(
     """
     left = dict(document)
     left["faults"] = [kind for kind in plan.faults if kind not in impossible]
+    scripted: list[dict[str, Any]] = []
     if isinstance(document.get("schedule"), list):
-        left["schedule"] = [
-            entry.to_json() for entry in plan.schedule if entry.fault not in impossible
-        ]
+        scripted = [entry.to_json() for entry in plan.schedule if entry.fault not in impossible]
+        left["schedule"] = scripted
     skipped = [Skipped(kind, probe.reason, probe.remedy) for kind, probe in impossible.items()]
     left["skipped"] = [one.to_json() for one in (*plan.skipped, *skipped)]
     expectations = dict(document.get("expectations", {}))
     if "faults" in expectations:
         expectations["faults"] = [kind for kind in expectations["faults"] if kind not in impossible]
-    if not left["faults"]:
-        expectations["leader_changes"] = 0
+    if not exercised.can_depose({"nodes": plan.nodes, **left, "schedule": scripted}):
+        expectations.pop("leader_changes", None)
     left["expectations"] = expectations
     return left
 

@@ -17,6 +17,7 @@ from typing import Any
 
 from rich.console import Console
 
+from checkers import exercised
 from checkers.registry import CheckSpec, find_check
 from cluster.systems.kraft import KraftSystem
 from cluster.systems.secured import RunSecurity
@@ -57,20 +58,12 @@ def checks_for(plan: Plan) -> tuple[CheckSpec, ...]:
         *plan.workload.checks(),
         CheckSpec("log-agreement"),
         CheckSpec("election-safety"),
-        CheckSpec("exercised", _expected(plan)),
+        CheckSpec(exercised.NAME, exercised.options_of(plan.to_json())),
         CheckSpec("statistics"),
     )
     for spec in specs:
         find_check(spec)
     return specs
-
-
-def _expected(plan: Plan) -> dict[str, Any]:
-    options: dict[str, Any] = {"expectations": dict(plan.expectations)}
-    if plan.skipped:
-        options["skipped"] = [one.fault for one in plan.skipped]
-        options["nothing_left"] = not plan.faults and not plan.schedule
-    return options
 
 
 def run_name(now: datetime, seed: int) -> str:

@@ -24,7 +24,7 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 
-from checkers import linearizable
+from checkers import exercised, linearizable
 from checkers.assisted import resolve
 from checkers.certificates import certificate_lines
 from checkers.column_files import load_columns
@@ -189,9 +189,10 @@ def write_certificates(path: Path, results: Sequence[CheckResult]) -> None:
 
 
 def check_specs(plan: Mapping[str, Any], where: str) -> list[CheckSpec]:
-    """Return the checks that a plan asks for.
+    """Return the checks that a plan asks for, and `exercised` with the plan's floor in any case.
 
-    Raises StoreError when they are malformed, CheckError when one is unknown.
+    Raises StoreError when they are malformed, CheckError when one is unknown. Of a plan that asks
+    for no check there is none: what nobody judges is UNKNOWN, however much was tried.
     """
     specs = []
     for entry in plan["checks"]:
@@ -203,7 +204,18 @@ def check_specs(plan: Mapping[str, Any], where: str) -> list[CheckSpec]:
         specs.append(CheckSpec(entry["name"], options))
     for spec in specs:
         find_check(spec)
-    return specs
+    if specs and all(spec.name != exercised.NAME for spec in specs):
+        specs.append(CheckSpec(exercised.NAME))
+    return [_with_floor(spec, plan, where) for spec in specs]
+
+
+def _with_floor(spec: CheckSpec, plan: Mapping[str, Any], where: str) -> CheckSpec:
+    if spec.name != exercised.NAME:
+        return spec
+    try:
+        return CheckSpec(spec.name, exercised.options_of(plan, spec.options))
+    except ValueError as error:
+        raise StoreError(f"{where}: {error}") from error
 
 
 _Checked = tuple[list[CheckResult], list[CheckResult], list[float]]

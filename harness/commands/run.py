@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import random
 from collections.abc import Mapping
 from datetime import UTC, datetime
@@ -12,7 +13,7 @@ import click
 
 from harness.campaigns import load
 from harness.commands.options import runs_option, spark_option
-from harness.plan import read_document
+from harness.plan import EXPECTED_MAX, NUMBERS, from_document, read_document
 from harness.possible import settle
 from harness.running import Request, own_arguments, perform, repeat_command
 
@@ -67,6 +68,7 @@ def run(
 def compose(asked: Mapping[str, Any]) -> dict[str, Any]:
     """Lay what the command line says over the campaign's plan; draw a seed where none is told."""
     document = load(asked["campaign"])
+    given = dict(document)
     campaign = document.get("campaign")
     for key in (
         "workload",
@@ -84,7 +86,6 @@ def compose(asked: Mapping[str, Any]) -> dict[str, Any]:
         document["mutant"] = asked["mutant"]
     if asked.get("workload") is not None:
         document.pop("workload_options", None)
-    _adapt_expectations(document, asked)
     if asked.get("faults") is not None:
         names = [name.strip() for name in asked["faults"].split(",") if name.strip()]
         document["faults"] = [] if names == ["none"] else names
@@ -95,20 +96,42 @@ def compose(asked: Mapping[str, Any]) -> dict[str, Any]:
         document["schedule"] = scripted.get("schedule", [])
         if asked.get("faults") is None:
             document.pop("faults", None)
+    if isinstance(document.get("expectations"), dict):
+        document["expectations"] = _rescaled(given, document)
     document.setdefault("seed", random.randrange(_SEED_MAX))
     document["campaign"] = campaign
     return document
 
 
-def _adapt_expectations(document: dict[str, Any], asked: Mapping[str, Any]) -> None:
-    """Drop what a plan expects of its own length and faults when the user changes those."""
-    expectations = document.get("expectations")
-    if not isinstance(expectations, dict):
-        return
-    kept = dict(expectations)
-    if asked.get("duration_s") is not None or asked.get("rate_per_s") is not None:
-        kept.pop("min_operations", None)
-    if asked.get("faults") is not None or asked.get("schedule") is not None:
-        kept.pop("leader_changes", None)
-        kept.pop("faults", None)
-    document["expectations"] = kept
+def _rescaled(given: Mapping[str, Any], asked: Mapping[str, Any]) -> dict[str, Any]:
+    """Return what a plan expects of its own length, rate and faults, of those that were asked for.
+
+    A plan of half the length expects half the operations and half the leader changes. Faults are
+    the plan's own again, and without any that can depose a leader none has to change. What comes
+    out is at least the floor (`harness.plan`).
+    """
+    expectations = dict(asked["expectations"])
+    length = _ratio(given, asked, "duration_s")
+    for key, ratio in (
+        ("min_operations", length * _ratio(given, asked, "rate_per_s")),
+        ("leader_changes", length),
+    ):
+        value = expectations.get(key)
+        if type(value) is int and value <= EXPECTED_MAX:  # else the plan is refused for it
+            expectations[key] = math.floor(value * ratio)
+    if any(given.get(key) != asked.get(key) for key in ("nodes", "faults", "schedule")):
+        expectations.pop("faults", None)
+        plan = from_document({**asked, "expectations": {}, "seed": 0})
+        if not plan.expectations["leader_changes"]:
+            expectations.pop("leader_changes", None)
+    return expectations
+
+
+def _ratio(given: Mapping[str, Any], asked: Mapping[str, Any], key: str) -> float:
+    spec = NUMBERS[key]
+    before, after = given.get(key, spec.default), asked.get(key, spec.default)
+    usable = all(
+        isinstance(value, int | float) and spec.minimum <= value <= spec.maximum
+        for value in (before, after)
+    )
+    return after / before if usable else 1.0

@@ -15,6 +15,7 @@ from harness.campaigns import campaign_names, load
 from harness.cli import main
 from harness.commands import run as run_command
 from harness.plan import BACKENDS, from_document, read_document
+from harness.plan_schedule import PlanError
 from harness.running import repeat_command
 from harness.trial import Tried
 from nemeses.registry import FAULTS
@@ -249,7 +250,61 @@ def test_the_command_line_goes_over_the_campaign():
         {"campaign": "smoke", "nodes": 5, "seed": 9, "faults": "kill", "duration_s": 20.0}
     )
     assert (document["nodes"], document["seed"], document["faults"]) == (5, 9, ["kill"])
-    assert "min_operations" not in document["expectations"]
+
+
+EXPECTING = """
+duration_s = 60
+rate_per_s = 100
+faults = ["kill", "delay"]
+[expectations]
+min_operations = 3000
+leader_changes = 4
+faults = ["kill", "delay"]
+"""
+
+
+@pytest.fixture
+def expecting(tmp_path):
+    path = tmp_path / "expecting.toml"
+    path.write_text(EXPECTING)
+    return str(path)
+
+
+@pytest.mark.parametrize(
+    ("asked", "wanted"),
+    [
+        ({}, (3000, 4, {"kill", "delay"})),
+        ({"duration_s": 30.0}, (1500, 2, {"kill", "delay"})),
+        ({"duration_s": 120.0, "rate_per_s": 50.0}, (3000, 8, {"kill", "delay"})),
+        ({"rate_per_s": 10.0}, (300, 4, {"kill", "delay"})),
+        ({"faults": "pause"}, (3000, 4, {"pause"})),
+        ({"faults": "delay"}, (3000, 0, {"delay"})),
+        ({"faults": "none"}, (3000, 0, set())),
+        ({"nodes": 1, "faults": "kill"}, (3000, 0, {"kill"})),
+        ({"workload": "set", "concurrency": 2}, (3000, 4, {"kill", "delay"})),
+        ({"duration_s": 1.0, "rate_per_s": 0.5, "faults": "none"}, (50, 0, set())),
+    ],
+)
+def test_options_rescale_what_a_plan_expects(expecting, asked, wanted):
+    plan = from_document(run_command.compose({"campaign": expecting, "seed": 1, **asked}))
+    found = plan.expectations
+    assert (found["min_operations"], found["leader_changes"], set(found["faults"])) == wanted
+
+
+def test_another_schedule_brings_its_own_faults(expecting, tmp_path):
+    script = tmp_path / "script.toml"
+    script.write_text('[[schedule]]\nat_s = 3\nfault = "pause"\nfor_s = 5\n')
+    plan = from_document(
+        run_command.compose({"campaign": expecting, "seed": 1, "schedule": script})
+    )
+    assert (plan.expectations["faults"], plan.expectations["leader_changes"]) == (["pause"], 4)
+
+
+@pytest.mark.parametrize("value", [float("inf"), float("nan"), 0.0, -3.0, 1e300])
+@pytest.mark.parametrize("key", ["duration_s", "rate_per_s"])
+def test_lengths_that_cannot_be_are_refused_in_one_line(expecting, key, value):
+    with pytest.raises(PlanError, match=f"{key} must be"):
+        from_document(run_command.compose({"campaign": expecting, "seed": 1, key: value}))
 
 
 def test_a_seed_is_drawn_where_none_is_told():

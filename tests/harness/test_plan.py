@@ -4,6 +4,7 @@ from random import Random
 
 import pytest
 
+from checkers.exercised import SHARE_MIN
 from harness.campaigns import campaign_names, load
 from harness.plan import from_document, read_document
 from harness.plan_schedule import PlanError
@@ -106,6 +107,21 @@ def test_a_scripted_schedule_is_taken_as_it_is():
     scripted = plan(schedule=SCRIPT)
     assert [entry.to_json() for entry in scripted.schedule] == SCRIPT
     assert scripted.faults == ("kill", "partition")
+
+
+@pytest.mark.parametrize("name", campaign_names())
+def test_a_plan_cannot_expect_less_than_the_floor(name):
+    less = {"min_operations": 1, "faults": [], "leader_changes": 0}
+    raised = from_document(load(name) | {"seed": 1, "expectations": less})
+    possible = raised.rate_per_s * raised.duration_s
+    assert raised.expectations["min_operations"] == int(SHARE_MIN * possible)
+    assert set(raised.expectations["faults"]) == set(raised.faults)
+    assert raised.expectations["leader_changes"] == 1
+
+
+def test_faults_that_depose_nobody_expect_no_leader_change():
+    assert plan(faults=["delay"]).expectations["leader_changes"] == 0
+    assert plan(faults=["kill"], nodes=1).expectations["leader_changes"] == 0
 
 
 def test_no_faults_expect_no_leader_change():

@@ -5,6 +5,7 @@ import json
 import pytest
 from click.testing import CliRunner
 
+from checkers.exercised import options_of
 from checkers.registry import CheckSpec
 from cluster.backends.base import Ability, BackendError, Probe
 from cluster.backends.cleanup import find_leftovers
@@ -159,6 +160,34 @@ def test_the_command_line_refuses_before_anything_starts(monkeypatch, tmp_path):
     assert not (tmp_path / "runs").exists()
 
 
+def test_skipping_what_deposes_leaders_expects_no_change(monkeypatch):
+    on(monkeypatch, Crippled)
+    wanted = {"leader_changes": 2}
+    changes = {"faults": ["partition", "clock-jump"], "expectations": wanted}
+    assert settle(document(**changes), skip=True).expectations["leader_changes"] == 0
+    changes = {"faults": ["partition", "kill"], "expectations": wanted}
+    assert settle(document(**changes), skip=True).expectations["leader_changes"] == 2
+
+
+def test_the_shortest_run_without_faults_is_no_pass(monkeypatch, tmp_path):
+    """Eight operations, no fault, no leader change: this was a PASS that opened the gate."""
+    monkeypatch.setattr(running, "checks_for", fast_checks)
+    on(monkeypatch, lambda *_, **__: FakeCluster())
+    options = ("--duration", 1, "--faults", "none", "--rate", 0.5, "--runs", tmp_path)
+    result = kraftprobe("run", "--no-report", *options)
+    assert result.exit_code == 4, result.output
+    told = " operations were ok, 50 were expected"
+    assert told in result.stdout
+    (folder,) = (tmp_path / "smoke").iterdir()
+    assert kraftprobe("check", folder).exit_code == 4
+    plan = json.loads((folder / "plan.json").read_text())
+    (folder / "plan.json").write_text(
+        json.dumps({**plan, "expectations": {}, "checks": [{"name": "statistics"}]})
+    )
+    again = kraftprobe("check", folder)
+    assert (again.exit_code, told in again.stdout) == (4, True)
+
+
 @pytest.fixture(scope="module")
 def partial_run(tmp_path_factory):
     """A whole short run of fake nodes in which partitions were skipped."""
@@ -169,8 +198,9 @@ def partial_run(tmp_path_factory):
         plan = runs / "plan.toml"
         plan.write_text(
             'faults = ["partition"]\nduration_s = 3\n[[schedule]]\nat_s = 0.5\nfault = "kill"\n'
-            'for_s = 1\n[[schedule]]\nat_s = 2\nfault = "partition"\nfor_s = 0.5\n'
-            "[expectations]\nmin_operations = 5\nleader_changes = 0\n"
+            'parameters = { targets = "leader" }\nfor_s = 1\n'
+            '[[schedule]]\nat_s = 2\nfault = "partition"\nfor_s = 0.5\n'
+            "[expectations]\nmin_operations = 60\n"
         )
         result = kraftprobe("run", "--campaign", plan, "--runs", runs, "--skip-impossible")
     (folder,) = (runs / "plan").iterdir()
@@ -179,7 +209,7 @@ def partial_run(tmp_path_factory):
 
 def fast_checks(plan):
     """Fake nodes leave no logs: judge by the journal alone."""
-    return (CheckSpec("exercised", running._expected(plan)),)
+    return (CheckSpec("exercised", options_of(plan.to_json())),)
 
 
 def test_a_pass_that_skipped_something_is_told_as_such(partial_run):

@@ -34,7 +34,6 @@ duration_s = 12
 seed = 5
 rate_per_s = 60
 concurrency = 8
-expectations = { leader_changes = 0 }
 
 [[schedule]]
 at_s = 1

@@ -23,6 +23,7 @@ from cluster.backends.base import BackendError
 from cluster.backends.cleanup import find_leftovers
 from cluster.backends.docker import engine
 from cluster.backends.machine.clocks import library
+from harness.plan import from_document, read_document
 
 PROGRAM = Path(__file__).with_name("one_run.py")
 FOLDER = Path(harness.campaigns.__file__).parent / "mutants"
@@ -111,6 +112,15 @@ def test_a_real_fault_finds_the_mutant(plan: str, backend: str, runs):
 
 def test_every_plan_is_tried_on_real_nodes():
     assert {plan for plan, _ in REAL} == set(PLANS)
+
+
+@pytest.mark.parametrize("plan", PLANS)
+def test_too_little_load_does_not_pass_for_a_verdict(plan: str):
+    """M13's own plan passed with 207 of 1,200 operations on a busy machine, mutant and all."""
+    made = from_document({**read_document(PLANS[plan]), "seed": 7})
+    possible = made.rate_per_s * made.duration_s
+    assert made.expectations["min_operations"] >= possible / 4
+    assert made.expectations["leader_changes"] >= (made.nodes > 1)
 
 
 @pytest.mark.parametrize("plan", SIMULATED)

@@ -1,0 +1,244 @@
+"""What must have been tried before a PASS means anything; no plan gets below the floor."""
+
+import pytest
+
+from checkers.exercised import can_depose, options_of, shortfalls, total
+from checkers.history import NEMESIS, Event, EventType, pair
+from checkers.registry import CheckSpec, RunInput, run_check
+from checkers.verdict import Status
+
+OK, INFO = EventType.OK, EventType.INFO
+KILL = {"phase": "inject", "targets": ["n1"], "verified": True, "entry": 0}
+
+
+def nemesis(f, value, kind=OK):
+    return NEMESIS, kind, f, value
+
+
+def leader(name, epoch):
+    return nemesis("leader", {"leader": name, "epoch": epoch})
+
+
+def run_of(reads=30, writes=30, *notes, refused_reads=0):
+    """A journal of so many operations that were ok, and what the nemesis notes."""
+    rows = list(notes)
+    for f, kind, count in (
+        ("read", OK, reads),
+        ("write", OK, writes),
+        ("read", EventType.FAIL, refused_reads),
+    ):
+        for _ in range(count):
+            rows += [(0, EventType.INVOKE, f, None), (0, kind, f, None)]
+    events = [
+        Event(index, index, process, kind, f, None, value)
+        for index, (process, kind, f, value) in enumerate(rows)
+    ]
+    return RunInput(events, pair(events))
+
+
+def judged(run, **options):
+    return run_check(CheckSpec("exercised", options), run)
+
+
+def kinds(result):
+    return [anomaly["kind"] for anomaly in result.anomalies]
+
+
+TYPICAL = (
+    leader("n1", 1),
+    nemesis("kill", KILL),
+    leader("n2", 2),
+    nemesis("pause", {**KILL, "verified": False}, INFO),
+)
+
+
+def test_a_run_that_met_its_expectations_is_exercised():
+    expectations = {"min_operations": 60, "faults": ["kill"], "leader_changes": 1}
+    result = judged(run_of(30, 30, *TYPICAL), expectations=expectations)
+    assert (result.status, result.anomalies) == (Status.PASS, ())
+    told = "60 operations ok (30 reads, 30 writes), faults that bit: kill 1, 1 leader changes"
+    assert result.summary == told
+
+
+@pytest.mark.parametrize(
+    ("expectations", "kind"),
+    [
+        ({"min_operations": 61}, "too-few-operations"),
+        ({"faults": ["kill", "pause"]}, "fault-did-not-bite"),
+        ({"faults": ["partition"]}, "fault-did-not-bite"),
+        ({"leader_changes": 2}, "too-few-leader-changes"),
+    ],
+)
+def test_a_run_that_fell_short_is_under_exercised(expectations, kind):
+    result = judged(run_of(30, 30, *TYPICAL), expectations=expectations)
+    assert (result.status, kinds(result)) == (Status.UNDER_EXERCISED, [kind])
+
+
+@pytest.mark.parametrize(
+    ("reads", "writes", "short"),
+    [
+        (25, 25, []),
+        (25, 24, ["too-few-operations"]),
+        (10, 90, []),
+        (9, 90, ["too-few-reads"]),
+        (90, 9, ["too-few-writes"]),
+        (90, 0, ["too-few-writes"]),
+        (0, 90, []),
+        (4, 4, ["too-few-operations", "too-few-reads", "too-few-writes"]),
+    ],
+)
+def test_what_expects_nothing_needs_so_many_operations(reads, writes, short):
+    for expectations in ({}, {"min_operations": 0}):
+        assert kinds(judged(run_of(reads, writes), expectations=expectations)) == short
+
+
+def test_reads_that_were_tried_and_never_ok_are_missed():
+    assert kinds(judged(run_of(0, 90, refused_reads=1))) == ["too-few-reads"]
+
+
+def test_how_much_was_tried_can_be_read_by_a_machine():
+    result = judged(run_of(20, 40, *TYPICAL), expectations={"faults": ["kill", "pause"]})
+    assert result.statistics == {
+        "ok": 60,
+        "reads": 20,
+        "writes": 40,
+        "faults_planned": ["kill", "pause"],
+        "faults_tried": {"kill": 1, "pause": 1},
+        "faults_verified": {"kill": 1},
+        "leader_changes": 1,
+        "without_faults": False,
+        "skipped": [],
+        "needed": {"ok": 50, "reads": 10, "writes": 10, "leader_changes": 0},
+    }
+
+
+@pytest.mark.parametrize("faults", [[], ["pause"]])
+def test_a_run_is_without_faults_where_none_bit(faults):
+    run = run_of(30, 30, TYPICAL[-1], nemesis("heal", {**KILL, "targets": []}))
+    result = judged(run, expectations={"faults": faults})
+    assert result.statistics["without_faults"] is True
+
+
+@pytest.mark.parametrize(
+    ("detail", "status"),
+    [({}, Status.PASS), ({"ended_early": ["nothing is lost"]}, Status.UNDER_EXERCISED)],
+)
+def test_a_fault_that_had_ended_when_it_was_healed_did_not_bite(detail, status):
+    told = {"verified": True, "entry": 0}
+    run = run_of(
+        30,
+        30,
+        nemesis("loss", {"phase": "inject", **told}),
+        nemesis("loss", {"phase": "heal", **told, "detail": detail}),
+    )
+    assert judged(run, expectations={"faults": ["loss"]}).status is status
+
+
+def test_the_same_node_may_win_the_next_epoch():
+    again = run_of(30, 30, leader("n1", 1), leader("n1", 2))
+    assert judged(again).statistics["leader_changes"] == 1
+    twice_seen = run_of(30, 30, leader("n1", 1), leader("n2", 2), leader("n1", 1))
+    assert judged(twice_seen).statistics["leader_changes"] == 1
+
+
+def test_a_run_without_operations_is_never_exercised():
+    assert judged(RunInput([], [])).status is Status.UNDER_EXERCISED
+
+
+PLAN = {"rate_per_s": 100, "duration_s": 60, "nodes": 3, "faults": ["kill"]}
+
+
+def expected(**changes):
+    return options_of({**PLAN, **changes})["expectations"]
+
+
+def test_the_floor_is_a_tenth_of_the_rate_each_fault_and_a_leader_change():
+    floor = {"min_operations": 600, "faults": ["kill"], "leader_changes": 1}
+    assert expected() == floor
+    none = {"min_operations": 0, "faults": [], "leader_changes": 0}
+    assert expected(expectations=none) == floor
+    assert options_of(PLAN, {"expectations": none})["expectations"] == floor
+
+
+def test_a_plan_may_expect_more_than_the_floor():
+    more = {"min_operations": 700, "faults": ["pause"], "leader_changes": 3}
+    wanted = {**more, "faults": ["kill", "pause"]}
+    assert expected(expectations=more) == wanted
+    assert options_of(PLAN, {"expectations": more})["expectations"] == wanted
+
+
+def test_the_shortest_plan_still_needs_the_absolute_floor():
+    wanted = {"min_operations": 50, "faults": [], "leader_changes": 0}
+    assert expected(rate_per_s=0.5, duration_s=1, faults=[]) == wanted
+    assert options_of({})["expectations"] == wanted
+
+
+def test_scheduled_faults_are_planned_too_and_what_only_undoes_is_none():
+    schedule = [{"fault": "pause"}, {"fault": "kill"}]
+    assert expected(schedule=schedule)["faults"] == ["kill", "pause"]
+    assert expected(faults=["heal", "join", "cut"])["faults"] == ["cut"]
+
+
+def test_skipped_faults_are_remembered_and_nothing_left_is_said():
+    skipped = [{"fault": "loss", "reason": "no nft"}]
+    assert options_of({**PLAN, "skipped": skipped})["nothing_left"] is False
+    left = options_of({**PLAN, "faults": [], "skipped": skipped})
+    assert (left["skipped"], left["nothing_left"]) == (["loss"], True)
+
+
+@pytest.mark.parametrize(
+    ("entry", "can"),
+    [
+        ({"fault": "kill"}, True),
+        ({"fault": "kill", "parameters": {"targets": "leader"}}, True),
+        ({"fault": "kill", "parameters": {"targets": "node:n2"}}, True),
+        ({"fault": "kill", "parameters": {"targets": "followers"}}, False),
+        ({"fault": "partition", "parameters": {"shape": "isolate-leader"}}, True),
+        ({"fault": "partition", "parameters": {"shape": "halves"}}, True),
+        ({"fault": "partition", "parameters": {"shape": "bridge"}}, False),
+        ({"fault": "partition", "parameters": {"shape": "one-way"}}, False),
+        (
+            {
+                "fault": "partition",
+                "parameters": {"shape": "one-way", "direction": "leader-outgoing"},
+            },
+            True,
+        ),
+        ({"fault": "delay", "parameters": {"targets": "leader"}}, False),
+    ],
+)
+def test_which_faults_can_depose_a_leader(entry, can):
+    assert can_depose({"nodes": 3, "schedule": [entry]}) is can
+    assert can_depose({"nodes": 1, "schedule": [entry]}) is False
+
+
+@pytest.mark.parametrize(
+    ("field", "value"),
+    [
+        ("rate_per_s", "x"),
+        ("rate_per_s", float("nan")),
+        ("duration_s", 10**400),
+        ("duration_s", -1),
+        ("nodes", True),
+        ("faults", "kill"),
+        ("schedule", [3]),
+        ("skipped", ["loss"]),
+        ("expectations", [1]),
+        ("expectations", {"min_operations": -5}),
+    ],
+)
+def test_a_plan_that_is_none_is_refused(field, value):
+    with pytest.raises(ValueError, match=field.removesuffix("s")):
+        options_of({**PLAN, field: value})
+
+
+def test_runs_are_added_up_with_what_each_of_them_needed():
+    quiet = judged(run_of(5, 5), expectations={"faults": ["kill"]}).statistics
+    busy = judged(run_of(100, 100, *TYPICAL), expectations={"faults": ["kill"]}).statistics
+    both = total([quiet, busy])
+    assert (both["ok"], both["needed"]["ok"]) == (210, 100)
+    assert shortfalls(both) == []
+    missed = [anomaly["kind"] for anomaly in shortfalls(total([quiet] * 3))]
+    wanted = ["too-few-operations", "too-few-reads", "too-few-writes", "fault-did-not-bite"]
+    assert missed == wanted
+    assert shortfalls(total([])) == []
