@@ -1,8 +1,8 @@
 """The command line.
 
-Exit codes: 0 PASS, 1 FAIL, 2 usage or environment, 3 UNKNOWN, 4 UNDER-EXERCISED, 130 interrupted.
-Errors are one line on stderr. One that nobody expected leaves its traceback in a file, and the line
-says where.
+Exit codes: 0 PASS, 1 FAIL, 2 usage or environment, 3 UNKNOWN, 4 UNDER-EXERCISED, 70 an error of
+Kraftprobe itself, 130 interrupted, 141 the reader of the output left. Errors are one line on
+stderr. One that nobody expected leaves its traceback in a file, and the line says where.
 """
 
 from __future__ import annotations
@@ -15,14 +15,17 @@ import click
 
 from cluster.names import unknown
 from harness.errors import (
+    EXIT_INTERNAL,
     EXIT_INTERRUPTED,
     EXIT_USAGE,
     ImpossibleError,
+    InternalError,
+    internal_error,
     is_expected,
     one_line,
-    save_traceback,
 )
-from harness.interrupt import sigterm_interrupts
+from harness.interrupt import signals_interrupt
+from harness.output import EXIT_UNREAD, UnreadError, current, guarded
 
 _COMMANDS = {
     "campaign": ("listing:campaign", "Print a named campaign: a plan in TOML."),
@@ -46,8 +49,12 @@ which takes over a second.
 """
 
 
-class _Interrupted(Exception):  # noqa: N818  (what happened)
-    """A KeyboardInterrupt on its way through click."""
+_FINISHING = {"check", "cleanup", "gate", "replay", "run", "shrink", "sim"}
+"""Commands whose exit code or deeds matter more than that somebody reads what they print."""
+
+
+class _Raised(Exception):  # noqa: N818  (what happened)
+    """Something that click would handle in its own way, with exit code 1, on its way through it."""
 
 
 class _Commands(click.Group):
@@ -73,47 +80,51 @@ class _Commands(click.Group):
     ) -> tuple[str | None, click.Command | None, list[str]]:
         if args and args[0] not in _COMMANDS and not args[0].startswith("-"):
             raise click.UsageError(unknown("command", args[0], _COMMANDS))
+        if args and args[0] in _FINISHING:
+            current().finish()
         return super().resolve_command(ctx, args)
 
     def invoke(self, ctx: click.Context) -> Any:
         try:
             return super().invoke(ctx)
-        except KeyboardInterrupt as interrupt:
-            raise _Interrupted from interrupt  # click would print an empty line
+        except (KeyboardInterrupt, EOFError, OSError) as error:
+            raise _Raised from error
 
     def main(self, *args: Any, **kwargs: Any) -> NoReturn:
         kwargs["standalone_mode"] = False
-        try:
-            with sigterm_interrupts():
-                code = super().main(*args, **kwargs)
-        except click.exceptions.NoArgsIsHelpError as error:
-            click.echo(error.format_message(), err=True)
-            sys.exit(EXIT_USAGE)
-        except click.ClickException as error:
-            _fail(error.format_message())
-        except (KeyboardInterrupt, click.Abort, _Interrupted):
-            click.echo("kraftprobe: interrupted", err=True)
-            sys.exit(EXIT_INTERRUPTED)
-        except ImpossibleError as error:
-            _fail(*error.lines)
-        except Exception as error:  # noqa: BLE001  (the last place that can tell it in one line)
-            if is_expected(error):
-                _fail(one_line(error))
-            _fail(f"unexpected {type(error).__name__}: {one_line(error)}; {_kept(error)}")
-        sys.exit(code if isinstance(code, int) else 0)
+        with guarded() as output, signals_interrupt():
+            try:
+                ended = super().main(*args, **kwargs)
+                code = ended if isinstance(ended, int) else 0
+                if reason := output.unreported():
+                    click.echo(f"kraftprobe: stdout could not be written: {reason}", err=True)
+            except UnreadError:
+                code = EXIT_UNREAD
+            except (Exception, KeyboardInterrupt) as error:  # noqa: BLE001  (see the module)
+                cause = error.__cause__ if isinstance(error, _Raised) else error
+                assert cause is not None, "it was raised from something"
+                code, *lines = _reported(cause)
+                output.finish()
+                for line in lines:
+                    click.echo(line, err=True)
+        sys.exit(code)
 
 
-def _fail(*messages: str) -> NoReturn:
-    for message in messages:
-        click.echo(f"kraftprobe: {' '.join(message.split())}", err=True)
-    sys.exit(EXIT_USAGE)
-
-
-def _kept(error: Exception) -> str:
-    try:
-        return f"traceback in {save_traceback(error)}"
-    except OSError as failure:
-        return f"its traceback could not be saved ({one_line(failure)})"
+def _reported(error: BaseException) -> tuple[int, *tuple[str, ...]]:
+    """Return what an error is for the user: an exit code, and lines on stderr."""
+    if isinstance(error, click.exceptions.NoArgsIsHelpError):
+        return EXIT_USAGE, error.format_message()
+    if isinstance(error, KeyboardInterrupt | click.Abort):
+        return EXIT_INTERRUPTED, "kraftprobe: interrupted"
+    code, messages = EXIT_USAGE, [one_line(error)]
+    if isinstance(error, click.ClickException):
+        messages = [error.format_message()]
+    elif isinstance(error, ImpossibleError):
+        messages = [*error.lines]
+    elif not is_expected(error):
+        bug = error if isinstance(error, InternalError) else internal_error(error)
+        code, messages = EXIT_INTERNAL, [str(bug)]
+    return code, *(f"kraftprobe: {' '.join(message.split())}" for message in messages)
 
 
 @click.group(cls=_Commands, context_settings={"help_option_names": ["-h", "--help"]})

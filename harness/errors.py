@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+import contextlib
+import os
+import tempfile
 import traceback
-from collections.abc import Sequence
-from datetime import UTC, datetime
+from collections.abc import Iterator, Sequence
 from pathlib import Path
-from tempfile import gettempdir
 
 
 class UsageError(Exception):
@@ -21,16 +22,28 @@ class ImpossibleError(UsageError):
         self.lines = tuple(lines)
 
 
+class InternalError(Exception):
+    """A bug of Kraftprobe; one line says where its traceback is."""
+
+
 EXIT_USAGE = 2
+EXIT_INTERNAL = 70
+"""EX_SOFTWARE of sysexits.h."""
 EXIT_INTERRUPTED = 130
 
 
-def is_expected(error: Exception) -> bool:
-    """Return whether the error's message says all there is to say."""
+def is_expected(error: BaseException) -> bool:
+    """Return whether the error's message says all there is to say.
+
+    What ended a run in the middle does if what it was raised from does.
+    """
     if isinstance(error, UsageError | OSError):
         return True
     from harness.expected import EXPECTED  # noqa: PLC0415  (imports most of the program)
+    from harness.interpreter import HarnessError  # noqa: PLC0415
 
+    if isinstance(error, HarnessError) and error.__cause__ is not None:
+        return is_expected(error.__cause__)
     return isinstance(error, EXPECTED)
 
 
@@ -42,9 +55,47 @@ def one_line(error: BaseException) -> str:
     return " ".join(str(error).split()) or type(error).__name__
 
 
-def save_traceback(error: BaseException) -> Path:
-    """Write the traceback of an error that nobody expected to a file, and say where."""
-    stamp = datetime.now(UTC).strftime("%Y%m%dT%H%M%S%f")
-    path = Path(gettempdir()) / f"kraftprobe-error-{stamp}.txt"
-    path.write_text("".join(traceback.format_exception(error)), encoding="utf-8")
-    return path
+@contextlib.contextmanager
+def bugs_kept_in(folder: Path) -> Iterator[None]:
+    """Keep the traceback of an error that nobody expected in `folder`, and raise InternalError."""
+    try:
+        yield
+    except Exception as error:
+        if isinstance(error, InternalError) or is_expected(error):
+            raise
+        raise internal_error(error, folder) from error
+
+
+def internal_error(error: BaseException, folder: Path | None = None) -> InternalError:
+    """Make the line that reports a bug; its traceback is kept where nobody else reads or guesses.
+
+    Without a folder that is the user's own for states (XDG_STATE_HOME), else a new temporary one.
+    """
+    what = f"{type(error).__name__}: {one_line(error)}"
+    try:
+        kept = f"its traceback is in {_save(error, folder)}"
+    except OSError as failure:
+        kept = f"its traceback could not be saved ({one_line(failure)})"
+    return InternalError(f"internal error: {what}; {kept}; please report it with that file")
+
+
+def _save(error: BaseException, folder: Path | None) -> Path:
+    if folder is None:
+        try:
+            folder = _state_folder()
+        except (OSError, RuntimeError):
+            folder = Path(tempfile.mkdtemp(prefix="kraftprobe-"))
+    descriptor, name = tempfile.mkstemp(prefix="internal-error-", suffix=".txt", dir=folder)
+    with os.fdopen(descriptor, "w", encoding="utf-8", errors="backslashreplace") as file:
+        file.write("".join(traceback.format_exception(error)))
+    return Path(name)
+
+
+def _state_folder() -> Path:
+    """Make the user's folder. Raises OSError, and RuntimeError for a user without a home."""
+    told = Path(os.environ.get("XDG_STATE_HOME", ""))
+    folder = (told if told.is_absolute() else Path.home() / ".local" / "state") / "kraftprobe"
+    folder.mkdir(mode=0o700, parents=True, exist_ok=True)
+    if not os.access(folder, os.W_OK):
+        raise PermissionError(folder)
+    return folder

@@ -1,4 +1,9 @@
-"""Ctrl-C and SIGTERM: the first stops a run cleanly, a further one faster."""
+"""Ctrl-C, SIGTERM and SIGHUP: the first stops a run cleanly, a further one faster.
+
+SIGHUP says that the terminal is gone. It comes from the kernel and from the shell, so a repetition
+of it is no wish to hurry; and where it is ignored from the start (nohup) it stays so. A reader who
+leaves while what is read matters (`harness.output`) stops a run like a first signal.
+"""
 
 from __future__ import annotations
 
@@ -9,9 +14,9 @@ from collections.abc import Callable, Coroutine, Iterator
 from types import FrameType
 from typing import Any, NoReturn, TypeVar
 
-T = TypeVar("T")
+from harness import output
 
-_SIGNALS = (signal.SIGINT, signal.SIGTERM)
+T = TypeVar("T")
 
 
 def run_interruptible(work: Coroutine[Any, Any, T], on_signal: Callable[[int], None]) -> T:
@@ -34,13 +39,19 @@ async def _supervise(work: Coroutine[Any, Any, T], on_signal: Callable[[int], No
         on_signal(signals)
         task.cancel()
 
-    for number in _SIGNALS:
-        loop.add_signal_handler(number, stop)
-    try:
+    def stop_once() -> None:
+        if not signals:
+            stop()
+
+    def asked(number: int) -> None:
+        loop.call_soon_threadsafe(stop_once if number == signal.SIGHUP else stop)
+
+    def left() -> None:
+        loop.call_soon_threadsafe(stop_once)
+
+    # No handlers of the loop: to remove one lets a signal kill the process for a moment.
+    with _handlers(asked, *_handled()), output.current().needed(left):
         await asyncio.wait([task])
-    finally:
-        for number in _SIGNALS:
-            loop.remove_signal_handler(number)
     if signals:
         if not task.cancelled():
             task.exception()  # seen: the interrupt is what is told
@@ -49,17 +60,25 @@ async def _supervise(work: Coroutine[Any, Any, T], on_signal: Callable[[int], No
 
 
 @contextlib.contextmanager
-def sigterm_interrupts() -> Iterator[None]:
-    """Treat SIGTERM as Ctrl-C wherever no loop handles signals."""
+def signals_interrupt() -> Iterator[None]:
+    """Treat SIGTERM and SIGHUP as Ctrl-C wherever no loop handles signals."""
 
-    def interrupt(_number: int, _frame: FrameType | None) -> NoReturn:
+    def interrupt(_number: int) -> NoReturn:
         raise KeyboardInterrupt
 
-    before = signal.signal(signal.SIGTERM, interrupt)
-    try:
+    with _handlers(interrupt, *(n for n in _handled() if n != signal.SIGINT)):
         yield
-    finally:
-        signal.signal(signal.SIGTERM, before)
+
+
+@contextlib.contextmanager
+def interruptible() -> Iterator[None]:
+    """As `signals_interrupt`, and a reader who leaves does what a signal does."""
+
+    def left() -> NoReturn:
+        raise KeyboardInterrupt
+
+    with signals_interrupt(), output.current().needed(left):
+        yield
 
 
 @contextlib.contextmanager
@@ -71,18 +90,43 @@ def stopping(stop: Callable[[], None]) -> Iterator[None]:
     """
     signals = 0
 
-    def asked(_number: int, _frame: FrameType | None) -> None:
+    def asked(number: int) -> None:
         nonlocal signals
+        if signals and number == signal.SIGHUP:
+            return
         signals += 1
         if signals > 1:
             raise KeyboardInterrupt
         stop()
 
-    before = [signal.signal(number, asked) for number in _SIGNALS]
+    def left() -> None:
+        asked(signal.SIGHUP)
+
+    with _handlers(asked, *_handled()), output.current().needed(left):
+        yield
+    if signals:
+        raise KeyboardInterrupt
+
+
+def _handled() -> list[signal.Signals]:
+    """List the signals that end something, as this process was started."""
+    ignored = signal.getsignal(signal.SIGHUP) is signal.SIG_IGN
+    return [signal.SIGINT, signal.SIGTERM] + ([] if ignored else [signal.SIGHUP])
+
+
+@contextlib.contextmanager
+def _handlers(handler: Callable[[int], None], *numbers: signal.Signals) -> Iterator[None]:
+    """Handle signals; of SIGHUP only the first, after which there is no terminal any more."""
+
+    def handle(number: int, _frame: FrameType | None) -> None:
+        if number == signal.SIGHUP:
+            signal.signal(number, signal.SIG_IGN)
+        handler(number)
+
+    before = {number: signal.signal(number, handle) for number in numbers}
     try:
         yield
     finally:
-        for number, handler in zip(_SIGNALS, before, strict=True):
-            signal.signal(number, handler)
-    if signals:
-        raise KeyboardInterrupt
+        for number, restored in before.items():
+            if signal.getsignal(number) is not signal.SIG_IGN:
+                signal.signal(number, restored)

@@ -25,7 +25,7 @@ from cluster.runtime.clock import LoopClock
 from cluster.runtime.trace import clock_name
 from cluster.systems.base import System
 from cluster.values import valueclass
-from harness.interrupt import run_interruptible, sigterm_interrupts
+from harness.interrupt import interruptible, run_interruptible
 from harness.plan import Plan
 from nemeses.registry import needs_of
 
@@ -121,7 +121,7 @@ def _simulated(plan: Plan, run_folder: Path) -> Iterator[Place]:
 
     def run(work: Work, on_signal: Callable[[int], None]) -> None:
         try:
-            with sigterm_interrupts():
+            with interruptible():
                 loop.run(work(), scheduler)
         except KeyboardInterrupt:
             on_signal(1)

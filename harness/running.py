@@ -25,10 +25,9 @@ from cluster.values import valueclass
 from harness import evidence
 from harness.campaign import Run, conduct
 from harness.display import Display
-from harness.errors import one_line
+from harness.errors import bugs_kept_in, one_line
 from harness.final_reads import FinalReads
 from harness.interpreter import HarnessError
-from harness.interrupt import sigterm_interrupts
 from harness.judgement import judge_and_report
 from harness.live import LiveFigures
 from harness.places import place_of
@@ -106,15 +105,21 @@ def perform(request: Request, now: datetime) -> int:
     plan = request.plan
     run = run_name(now, plan.seed)
     store = RunStore.create(request.runs, plan_document(plan, run, request.command))
+    with bugs_kept_in(store.folder):
+        return _perform(request, store)
+
+
+def _perform(request: Request, store: RunStore) -> int:
+    plan = request.plan
     console = Console(stderr=True)
-    display = Display(console, f"{plan.campaign}/{run}", plan.duration_s, plan.mutant)
+    display = Display(console, f"{plan.campaign}/{store.folder.name}", plan.duration_s, plan.mutant)
     display.say(f"run {store.folder}")
     if plan.mutant is not None:
         display.say(f"MUTANT {plan.mutant}: the nodes are deliberately faulty")
     for one in plan.skipped:
         display.say(f"SKIPPED {one.fault}: it cannot work here: {one.reason}")
     run_cluster(plan, store, display)
-    with sigterm_interrupts(), Engine(request.spark_master, display.say) as engine:
+    with Engine(request.spark_master, display.say) as engine:
         display.say("judging")
         return judge_and_report(store, engine.judge, with_report=request.with_report)
 

@@ -17,7 +17,7 @@ from checkers.verdict import EXIT_CODES, Status
 from cluster.mutants import UnknownMutantError, find
 from harness.commands.options import spark_option
 from harness.errors import UsageError
-from harness.interrupt import stopping
+from harness.interrupt import interruptible, stopping
 from harness.sim import shrink as shrinking
 from harness.sim.batch import (
     Batch,
@@ -224,7 +224,7 @@ def _so_far(batch: Batch) -> str:
 
 def _run_seeds(batch: Batch, total: int, spark_master: str | None) -> None:
     failing = len(batch.failures)
-    with _bar("seeds", total) as bar:
+    with _bar("seeds", total) as bar, interruptible():
 
         def told(row: dict[str, Any]) -> None:
             nonlocal failing

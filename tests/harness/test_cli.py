@@ -1,9 +1,4 @@
 import json
-import os
-import signal
-import subprocess
-import sys
-import time
 
 import pytest
 from click.testing import CliRunner
@@ -22,6 +17,7 @@ from nemeses.registry import FAULTS
 from results.journal import JournalWriter
 from results.session import Spark, SparkError
 from tests.harness.fake_cluster import FakeCluster
+from workloads import register
 
 
 def kraftprobe(*arguments):
@@ -120,17 +116,55 @@ def test_a_truncated_file_is_told_with_the_line(tmp_path):
     assert "line 7" in one_line_on_stderr(kraftprobe("check", path))
 
 
-def test_an_error_that_nobody_expected_leaves_its_traceback_in_a_file(tmp_path, monkeypatch):
-    def broken(*_):
-        raise ZeroDivisionError("oops\nand more")
+def broken(*_):
+    raise ZeroDivisionError("oops\nand more")
 
+
+def private(path):
+    return path.stat().st_mode & 0o077 == 0
+
+
+def test_a_bug_has_an_exit_code_of_its_own_and_a_private_traceback(tmp_path, monkeypatch):
     monkeypatch.setattr(run_command, "perform", broken)
-    monkeypatch.setenv("TMPDIR", str(tmp_path))
-    monkeypatch.setattr("tempfile.tempdir", None)
-    line = one_line_on_stderr(kraftprobe("run"))
-    assert "unexpected ZeroDivisionError: oops and more" in line
-    (kept,) = tmp_path.glob("kraftprobe-error-*.txt")
+    monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path / "state"))
+    line = one_line_on_stderr(kraftprobe("run"), exit_code=70)
+    assert "internal error: ZeroDivisionError: oops and more" in line
+    assert "please report it" in line
+    (kept,) = (tmp_path / "state" / "kraftprobe").iterdir()
     assert str(kept) in line
+    assert "ZeroDivisionError" in kept.read_text()
+    assert private(kept)
+    assert private(kept.parent)
+
+
+def test_without_a_home_the_traceback_is_in_a_new_temporary_folder(tmp_path, monkeypatch):
+    monkeypatch.setattr(run_command, "perform", broken)
+    (tmp_path / "file").write_text("")
+    monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path / "file"))
+    monkeypatch.setattr("tempfile.tempdir", str(tmp_path))
+    line = one_line_on_stderr(kraftprobe("run"), exit_code=70)
+    (kept,) = tmp_path.glob("kraftprobe-*/internal-error-*.txt")
+    assert str(kept) in line
+    assert private(kept.parent)
+
+
+def test_a_bug_in_a_run_leaves_its_traceback_in_the_run_folder(tmp_path, monkeypatch):
+    monkeypatch.setattr(places, "LocalBackend", lambda *_, **__: FakeCluster())
+    monkeypatch.setattr(FakeCluster, "up", broken)
+    result = kraftprobe("run", "--runs", tmp_path)
+    assert result.exit_code == 70, result.output
+    (kept,) = tmp_path.glob("smoke/*/internal-error-*.txt")
+    assert str(kept) in result.stderr.splitlines()[-1]
+    assert private(kept)
+
+
+def test_a_bug_of_a_client_is_no_fault_of_the_environment(tmp_path, monkeypatch):
+    monkeypatch.setattr(places, "LocalBackend", lambda *_, **__: FakeCluster())
+    monkeypatch.setattr(register.RegisterClient, "invoke", broken)
+    result = kraftprobe("run", "--runs", tmp_path)
+    assert result.exit_code == 70, result.output
+    assert "the harness failed: process " in result.stderr.splitlines()[-1]
+    (kept,) = tmp_path.glob("smoke/*/internal-error-*.txt")
     assert "ZeroDivisionError" in kept.read_text()
 
 
@@ -310,42 +344,6 @@ def test_lengths_that_cannot_be_are_refused_in_one_line(expecting, key, value):
 def test_a_seed_is_drawn_where_none_is_told():
     seeds = {run_command.compose({"campaign": "smoke"})["seed"] for _ in range(5)}
     assert len(seeds) == 5
-
-
-_RUN = """
-import sys
-sys.path.insert(0, {root!r})
-from harness import places, running
-from harness.cli import main
-from tests.harness.fake_cluster import FakeCluster
-
-places.LocalBackend = lambda *_, **__: FakeCluster()
-main(["run", "--duration", "60", "--runs", {runs!r}])
-"""
-
-
-@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
-def test_a_signal_stops_a_run_cleanly_and_keeps_its_journal(tmp_path, number):
-    root = os.path.dirname(os.path.dirname(os.path.dirname(__file__)))  # noqa: PTH120
-    script = _RUN.format(root=root, runs=str(tmp_path))
-    process = subprocess.Popen(
-        [sys.executable, "-c", script], stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True
-    )
-    try:
-        while not (found := list(tmp_path.glob("smoke/*/history.jsonl"))) or (
-            found[0].stat().st_size < 2000
-        ):
-            assert process.poll() is None, process.communicate()
-            time.sleep(0.02)
-        process.send_signal(number)
-        _, stderr = process.communicate(timeout=30)
-    finally:
-        process.kill()
-    assert process.returncode == 130
-    assert stderr.splitlines()[-1] == "kraftprobe: interrupted"
-    assert "Traceback" not in stderr
-    last = json.loads(found[0].read_text().splitlines()[-1])
-    assert last["value"] == {"name": "stop"} or last["process"] == "nemesis"
 
 
 def test_a_run_whose_cluster_does_not_start_is_one_line_and_no_verdict(tmp_path, monkeypatch):
