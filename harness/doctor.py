@@ -19,6 +19,7 @@ from rich.text import Text
 from cluster.backends.base import Ability, Probe
 from cluster.values import valueclass
 from harness.plan import BACKENDS, from_document
+from harness.steps import Steps
 from harness.trial import Tried, try_backend
 from nemeses.registry import FAULTS
 from results.jvm import JvmError, find_jvm
@@ -70,11 +71,19 @@ def examine_machine() -> dict[str, Probe]:
     }
 
 
-def table(found: Examination) -> Table:
-    """Render every fault against every backend."""
-    shown = Table("fault", *found.backends, box=None)
-    rows = {name: [t.abilities.get(name) for t in found.backends.values()] for name in _ABILITIES}
-    rows |= {name: [t.faults.get(name) for t in found.backends.values()] for name in FAULTS}
+def tables(found: Examination) -> tuple[Table, Table]:
+    """Render what backends can do with nodes and links, and every fault, against every backend."""
+    tried = found.backends.values()
+    abilities = {name: [one.abilities.get(name) for one in tried] for name in _ABILITIES}
+    faults = {name: [one.faults.get(name) for one in tried] for name in FAULTS}
+    return _table("ability", abilities, found), _table("fault", faults, found)
+
+
+def _table(what: str, rows: Mapping[str, list[Probe | None]], found: Examination) -> Table:
+    shown = Table(box=None)
+    shown.add_column(what, min_width=max(map(len, FAULTS)))
+    for name in found.backends:
+        shown.add_column(name, min_width=max(map(len, BACKENDS)))
     for name, cells in rows.items():
         shown.add_row(name, *(_cell(cell) for cell in cells))
     return shown
@@ -87,7 +96,7 @@ def shortcomings(found: Examination) -> Iterator[str]:
             yield f"backend {name}: {told(tried.backend)}"
             continue
         by_reason: dict[str, list[str]] = {}
-        for what, probe in (tried.abilities | tried.faults).items():
+        for what, probe in {**tried.abilities, **tried.faults}.items():
             if not probe.possible:
                 by_reason.setdefault(told(probe), []).append(what)
         for reason, what_all in by_reason.items():
@@ -122,7 +131,7 @@ def _backend(name: str, inventory: str | None) -> Tried:
         nowhere = Probe(possible=False, reason=_NO_INVENTORY, remedy=_INVENTORY_REMEDY)
         return Tried(nowhere, {}, dict.fromkeys(FAULTS, nowhere))
     document["inventory"] = inventory
-    return try_backend(from_document(document), tuple(FAULTS))
+    return try_backend(from_document(document), tuple(FAULTS), Steps())
 
 
 def _python() -> Probe:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-from collections.abc import Callable, Coroutine, Iterator, Mapping
+from collections.abc import Callable, Collection, Coroutine, Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -30,6 +30,8 @@ from harness.plan import Plan
 from nemeses.registry import needs_of
 
 Work = Callable[[], Coroutine[Any, Any, None]]
+Needs = frozenset[Need]
+Say = Callable[[str], None]
 
 
 @valueclass
@@ -47,35 +49,50 @@ class Place:
 
 
 @contextlib.contextmanager
-def place_of(plan: Plan, system: System, run_folder: Path) -> Iterator[Place]:
-    """Prepare the place that the plan names; nothing is started yet."""
+def place_of(
+    plan: Plan,
+    system: System,
+    run_folder: Path,
+    *,
+    needs: Collection[Need] | None = None,
+    say: Say | None = None,
+) -> Iterator[Place]:
+    """Prepare the place that the plan names; nothing is started yet.
+
+    `needs`: what nodes are started with; None: what the plan's faults need. `say` is called with
+    what takes long; None: stderr.
+    """
     if plan.backend == "sim":
         with _simulated(plan, run_folder) as place:
             yield place
     else:
         yield Place(
-            REAL_BACKENDS[plan.backend](plan, system, run_folder),
+            REAL_BACKENDS[plan.backend](
+                plan,
+                system,
+                run_folder,
+                frozenset(_needs(plan) if needs is None else needs),
+                say or _say,
+            ),
             lambda: LoopClock(asyncio.get_running_loop()),
             clock_name(),
             lambda work, on_signal: run_interruptible(work(), on_signal),
         )
 
 
-def _local(plan: Plan, system: System, run_folder: Path) -> Backend:
-    return LocalBackend(system, run_folder, plan.nodes, run_folder.name, needs=_needs(plan))
+def _local(plan: Plan, system: System, folder: Path, needs: Needs, _: Say) -> Backend:
+    return LocalBackend(system, folder, plan.nodes, folder.name, needs=needs)
 
 
-def _netns(plan: Plan, system: System, run_folder: Path) -> Backend:
-    return NetnsBackend(system, run_folder, plan.nodes, run_folder.name, needs=_needs(plan))
+def _netns(plan: Plan, system: System, folder: Path, needs: Needs, _: Say) -> Backend:
+    return NetnsBackend(system, folder, plan.nodes, folder.name, needs=needs)
 
 
-def _docker(plan: Plan, system: System, run_folder: Path) -> Backend:
-    return DockerBackend(
-        system, run_folder, plan.nodes, run_folder.name, needs=_needs(plan), say=_say
-    )
+def _docker(plan: Plan, system: System, folder: Path, needs: Needs, say: Say) -> Backend:
+    return DockerBackend(system, folder, plan.nodes, folder.name, needs=needs, say=say)
 
 
-def _needs(plan: Plan) -> frozenset[Need]:
+def _needs(plan: Plan) -> Needs:
     """Say what nodes must be started with, for the faults that the plan may inject."""
     return needs_of([*plan.faults, *(entry.fault for entry in plan.schedule)])
 
@@ -84,19 +101,17 @@ def _say(line: str) -> None:
     click.echo(line, err=True)
 
 
-def _ssh(plan: Plan, system: System, run_folder: Path) -> Backend:
+def _ssh(plan: Plan, system: System, folder: Path, needs: Needs, _: Say) -> Backend:
     # Paramiko takes a fifth of a second to import.
     from cluster.backends.ssh.backend import SshBackend  # noqa: PLC0415
     from cluster.backends.ssh.inventory import read_inventory  # noqa: PLC0415
 
     assert plan.inventory is not None, "the plan was checked"
     inventory = read_inventory(plan.inventory)
-    return SshBackend(
-        inventory, system, run_folder, plan.nodes, run_folder.name, needs=_needs(plan)
-    )
+    return SshBackend(inventory, system, folder, plan.nodes, folder.name, needs=needs)
 
 
-REAL_BACKENDS: Mapping[str, Callable[[Plan, System, Path], Backend]] = {
+REAL_BACKENDS: Mapping[str, Callable[[Plan, System, Path, Needs, Say], Backend]] = {
     "local": _local,
     "netns": _netns,
     "docker": _docker,

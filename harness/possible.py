@@ -16,6 +16,7 @@ from checkers import exercised
 from cluster.backends.base import Probe
 from harness.errors import ImpossibleError
 from harness.plan import Plan, Skipped, from_document
+from harness.steps import Steps
 from harness.trial import try_faults
 
 
@@ -32,7 +33,7 @@ def settle(document: Mapping[str, Any], *, skip: bool) -> Plan:
     `skip`, when one of its faults cannot work there.
     """
     plan = from_document(document)
-    probes = try_faults(plan, asked_faults(plan))
+    probes = try_faults(plan, asked_faults(plan), Steps())
     impossible = {kind: probe for kind, probe in probes.items() if not probe.possible}
     if not impossible:
         return plan

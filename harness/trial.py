@@ -1,28 +1,38 @@
-"""Whether faults can work on a backend here, found out by trying, before a campaign starts.
+"""What is possible on a backend here, found out by trying, before a campaign starts.
 
-A fault's probe may need the place to be up: a rule can only be tried where there is a namespace.
-So what cannot be told of a backend that is down is asked again on a throw-away cluster of nodes
-that do nothing (`cluster.systems.idle`), in a temporary folder and under a label of its own, which
-is taken down again. No node of a campaign is ever touched by a probe.
+The one source of it: `doctor`, the refusal of a plan and `--skip-impossible` all ask here. Nothing
+is remembered from one command to the next, since what is true of a machine changes.
+
+A fault's probe needs the place to be up: a rule can only be tried where there is a namespace. So
+all are asked on one throw-away cluster of nodes that do nothing (`cluster.systems.idle`), with the
+surroundings that the faults need, in a temporary folder and under a label of its own, which is
+taken down again. No node of a campaign is ever touched by a probe. If that cluster does not come
+up, one without surroundings shows whether nodes can run at all; those that then keep it from coming
+up make the faults impossible that need them, and no others.
 """
 
 from __future__ import annotations
 
 import asyncio
 import secrets
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import Awaitable, Callable, Collection, Mapping, Sequence
 from dataclasses import replace
 from random import Random
 
 from cluster.backends.base import Ability, Backend, BackendError, Probe
+from cluster.backends.machine.equip import Need
 from cluster.backends.processes import TRIAL
 from cluster.backends.trials import trial_folder
 from cluster.systems.idle import IdleSystem
 from cluster.values import valueclass
 from harness.places import place_of
 from harness.plan import Plan
+from harness.steps import Steps
 from nemeses.base import Injection
-from nemeses.registry import fault_named
+from nemeses.containers import ContainerKill
+from nemeses.links import LINK_FAULTS
+from nemeses.partition import Partition
+from nemeses.registry import fault_named, needs_of
 
 _Act = Callable[[Backend], Awaitable[None]]
 
@@ -30,6 +40,9 @@ _NODES_MAX = 3
 """Enough for every probe: a leader, and others to cut it off from."""
 PROBE_BOUND_S = 30.0
 """How long one probe may take until it counts as impossible."""
+_SLOW = ("netns", "docker", "ssh")
+_OF_LINKS = frozenset({Partition().name, *LINK_FAULTS})
+NO_REMEDY = "none here; --skip-impossible runs a plan without it"
 
 
 class TrialView:
@@ -55,75 +68,117 @@ class Tried:
 
     backend: Probe
     """Whether nodes can run there at all."""
-    abilities: dict[str, Probe]
+    abilities: Mapping[str, Probe]
     """By `Ability`, its value."""
-    faults: dict[str, Probe]
+    faults: Mapping[str, Probe]
 
 
-def try_faults(plan: Plan, kinds: Sequence[str]) -> dict[str, Probe]:
+def try_faults(plan: Plan, kinds: Sequence[str], steps: Steps) -> Mapping[str, Probe]:
     """Probe these faults on the plan's backend. Raises BackendError where no node can run there."""
-    found: dict[str, Probe] = {}
-
-    async def ask(backend: Backend) -> None:
-        unsure = [kind for kind in kinds if kind not in found or not found[kind].possible]
-        found.update(await _probe_all(backend, unsure))
-
-    _try(plan, ask, up=False)
-    if not all(probe.possible for probe in found.values()):
-        _try(plan, ask, up=True)
-    return found
+    return _tried(plan, kinds, (), steps).faults if kinds else {}
 
 
-def try_backend(plan: Plan, kinds: Sequence[str]) -> Tried:
+def try_backend(plan: Plan, kinds: Sequence[str], steps: Steps) -> Tried:
     """Probe the plan's backend, its abilities and these faults; raises nothing but an interrupt."""
-    abilities: dict[str, Probe] = {}
-
-    async def ask(backend: Backend) -> None:
-        for ability in Ability:
-            abilities[ability.value] = await _bounded(backend.probe(ability))
-
     try:
-        _try(plan, ask, up=False)
-        basic = abilities[Ability.PROCESSES.value]
-        if not basic.possible:
-            return Tried(basic, abilities, dict.fromkeys(kinds, basic))
-        return Tried(Probe(possible=True), abilities, try_faults(plan, kinds))
+        return _tried(plan, kinds, tuple(Ability), steps)
     except (BackendError, OSError) as error:
         not_up = Probe(possible=False, reason=" ".join(str(error).split()))
+        abilities = dict.fromkeys((ability.value for ability in Ability), not_up)
         return Tried(not_up, abilities, dict.fromkeys(kinds, not_up))
 
 
-def _try(plan: Plan, act: _Act, *, up: bool) -> None:
-    """Act on a throw-away place of the plan's kind, on a loop of its own, and take it down."""
-    small = replace(plan, nodes=min(plan.nodes, _NODES_MAX), mutant=None, node_settings={})
+def _tried(plan: Plan, kinds: Sequence[str], abilities: Sequence[Ability], steps: Steps) -> Tried:
+    needs = needs_of(kinds)
+    try:
+        return _ask(plan, kinds, abilities, needs, steps)
+    except BackendError:
+        if not needs:
+            raise
+        bare = _ask(plan, kinds, abilities, (), steps)
+    found = dict(bare.faults)
+    for need in sorted(needs):
+        wanting = [kind for kind in kinds if need in needs_of([kind]) and found[kind].possible]
+        try:
+            found.update(_ask(plan, wanting, (), (need,), steps).faults if wanting else {})
+        except BackendError as error:
+            found.update(dict.fromkeys(wanting, _kept_down(error)))
+    return Tried(bare.backend, bare.abilities, found)
+
+
+def _kept_down(error: BackendError) -> Probe:
+    return Probe(possible=False, reason=str(error), remedy=NO_REMEDY)
+
+
+def _ask(
+    plan: Plan,
+    kinds: Sequence[str],
+    abilities: Sequence[Ability],
+    needs: Collection[Need],
+    steps: Steps,
+) -> Tried:
+    """Probe these on one throw-away cluster. Raises BackendError when it does not come up."""
+    of_abilities: dict[str, Probe] = {}
+    of_faults: dict[str, Probe] = {}
+
+    async def act(backend: Backend) -> None:
+        for ability in abilities:
+            steps.step(f"probing whether {backend.name} can do {ability.value}")
+            of_abilities[ability.value] = await _bounded(backend.probe(ability))
+        of_faults.update(await _probe_all(backend, kinds, steps))
+
+    with steps.shown(at_once=plan.backend in _SLOW):
+        steps.step(f"probing {len(kinds)} faults on a throw-away cluster of backend {plan.backend}")
+        _on_trial(plan, needs, act, steps)
+    return Tried(Probe(possible=True), of_abilities, of_faults)
+
+
+def _on_trial(plan: Plan, needs: Collection[Need], act: _Act, steps: Steps) -> None:
+    """Act on a throw-away cluster of the plan's kind, on a loop of its own, and take it down."""
+    nodes = min(plan.nodes, _NODES_MAX)
+    small = replace(plan, nodes=nodes, mutant=None, node_settings={})
     with trial_folder() as folder:
         run_folder = folder / f"{TRIAL}{secrets.token_hex(4)}"
-        with place_of(small, IdleSystem(), run_folder) as place:
+        with place_of(small, IdleSystem(), run_folder, needs=needs, say=steps.step) as place:
 
             async def work() -> None:
-                if not up:
-                    await act(place.backend)
-                    return
                 try:
                     await place.backend.up()
                     await act(place.backend)
+                    steps.step("taking the throw-away cluster down")
                 finally:
                     await place.backend.down()
 
             place.run(work, lambda _: None)
 
 
-async def _probe_all(backend: Backend, kinds: Sequence[str]) -> dict[str, Probe]:
+async def _probe_all(backend: Backend, kinds: Sequence[str], steps: Steps) -> dict[str, Probe]:
+    """Probe faults of links beside the others; a container is lost when nothing is tried in it."""
     view = TrialView(backend)
-    return {kind: await _bounded(fault_named(kind).probe(view)) for kind in kinds}
+    found: dict[str, Probe] = {}
+
+    async def probe(some: Sequence[str]) -> None:
+        for kind in some:
+            steps.step(f"probing {kind} ({len(found)} of {len(kinds)} done)")
+            found[kind] = await _bounded(fault_named(kind).probe(view))
+
+    last = [kind for kind in kinds if kind == ContainerKill.name]
+    of_links = [kind for kind in kinds if kind in _OF_LINKS]
+    others = [kind for kind in kinds if kind not in (*last, *of_links)]
+    await asyncio.gather(probe(of_links), probe(others))
+    await probe(last)
+    return {kind: found[kind] for kind in kinds}
 
 
 async def _bounded(asking: Awaitable[Probe]) -> Probe:
+    """Ask within the bound; what is impossible without a known remedy says so."""
     try:
         async with asyncio.timeout(PROBE_BOUND_S):
-            return await asking
+            probe = await asking
     except TimeoutError:
-        return Probe(possible=False, reason=f"the probe took longer than {PROBE_BOUND_S:g} s")
+        reason = f"the probe took longer than {PROBE_BOUND_S:g} s"
+        probe = Probe(possible=False, reason=reason, remedy="try again when the machine is idle")
     except Exception as error:  # noqa: BLE001  (whatever a probe meets says that it cannot work)
         told = " ".join(str(error).split()) or type(error).__name__
-        return Probe(possible=False, reason=told)
+        probe = Probe(possible=False, reason=told)
+    return probe if probe.possible or probe.remedy else replace(probe, remedy=NO_REMEDY)

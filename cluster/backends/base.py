@@ -112,7 +112,7 @@ class Backend(Protocol):
     run_id: str
 
     async def probe(self, ability: Ability) -> Probe:
-        """Try in a throw-away place whether this backend can do that here; needs no `up`."""
+        """Try whether this place can do that, in a cluster that is up and that nobody uses."""
 
     async def up(self) -> None:
         """Allocate ports, links and folders, start every node, wait until all of them answer.

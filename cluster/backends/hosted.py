@@ -13,12 +13,14 @@ from pathlib import Path
 
 from cluster.backends.abilities import Abilities, Host
 from cluster.backends.base import Ability, BackendError, Link, LinkMeasure, Probe
+from cluster.backends.hostedprobe import probe_host, probe_links
 from cluster.backends.hosts import NODE_OUTPUT, HostProvider, StartedProcess
 from cluster.backends.lifecycle import ProcessBackend
 from cluster.backends.linkprobe import LinkProber
 from cluster.backends.linkrules import LinkRules
 from cluster.backends.processes import labels
 from cluster.backends.shaping import HostShaping
+from cluster.backends.terms import ONE_NODE
 from cluster.ports import Endpoint
 from cluster.systems.base import Placement, System
 
@@ -54,11 +56,25 @@ class HostedBackend(ProcessBackend):
         self._rules: LinkRules | None = None
         self._prober: LinkProber | None = None
         self._released = False
+        self._probed: dict[Ability, Probe] = {}
         self.before_start.append(self._restore_host)
 
     async def probe(self, ability: Ability) -> Probe:
-        """See `Backend.probe`."""
-        return await self.provider.probe(ability)
+        """See `Backend.probe`; each ability is tried once."""
+        if ability not in self._probed:
+            try:
+                self._probed[ability] = await self._probe(ability)
+            except (OSError, BackendError) as error:
+                self._probed[ability] = Probe(possible=False, reason=str(error))
+        return self._probed[ability]
+
+    async def _probe(self, ability: Ability) -> Probe:
+        if ability is not Ability.LINKS:
+            signals = ability is Ability.SIGNALS
+            return await probe_host(self.provider, self.nodes[0], self.run_id, signals=signals)
+        if len(self.nodes) < 2:
+            return ONE_NODE
+        return await probe_links(self.rules, self.prober, *self.nodes[:2])
 
     async def up(self) -> None:
         """See `Backend.up`."""

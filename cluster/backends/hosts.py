@@ -33,7 +33,7 @@ from pathlib import Path
 from typing import Protocol
 
 from cluster.backends.abilities import Host
-from cluster.backends.base import Ability, NodeState, Probe, ProcessIdentity
+from cluster.backends.base import NodeState, ProcessIdentity
 from cluster.values import valueclass
 
 NODE_OUTPUT = "stdout.log"
@@ -101,9 +101,6 @@ class HostProvider(Protocol):
     @property
     def interpreter(self) -> str:
         """Python inside the hosts that can import `cluster` with its dependencies."""
-
-    async def probe(self, ability: Ability) -> Probe:
-        """Try it in a throw-away place, before `create` or without it."""
 
     async def create(self, nodes: Sequence[str]) -> Mapping[str, Host]:
         """Make a host for every node, ready for `put` and `start`, and the folders of the nodes.

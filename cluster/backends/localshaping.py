@@ -16,8 +16,7 @@ from cluster.backends.shapes import PERFECT, missing_effects
 _PROBES = 12
 _TIMEOUT_S = 2.0
 _NO_PACKETS = (
-    "links between processes of one machine carry bytes, no packets, and can only delay them: "
-    "try --backend netns"
+    "links between processes of one machine carry bytes, no packets, and can only delay them"
 )
 
 
@@ -33,7 +32,7 @@ class LocalShaping:
     async def probe(self, shape: LinkShape) -> Probe:
         """See `Shaping.probe`."""
         if not _is_delay(shape):
-            return Probe(possible=False, reason=_NO_PACKETS)
+            return Probe(possible=False, reason=_NO_PACKETS, remedy="--backend netns")
         if len(self._nodes) < 2 or not self._proxies.are_open:
             return Probe(possible=False, reason="there is no link to try until two nodes are up")
         link = (self._nodes[0], self._nodes[1])
@@ -48,7 +47,7 @@ class LocalShaping:
     async def shape(self, links: Mapping[Link, LinkShape]) -> None:
         """See `Shaping.shape`."""
         if not all(_is_delay(shape) for shape in links.values()):
-            raise BackendError(_NO_PACKETS)
+            raise BackendError(f"{_NO_PACKETS}: try --backend netns")
         for link, shape in links.items():
             self._shapes[link] = shape
             self._proxies.slow_down(link, shape.delay_ms, shape.jitter_ms)

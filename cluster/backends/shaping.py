@@ -23,8 +23,9 @@ from cluster.backends.helpers import Helpers
 from cluster.backends.hosts import HostProvider
 from cluster.backends.linkprobe import LinkProber
 from cluster.backends.linkrules import table_name
+from cluster.backends.packages import install
 from cluster.backends.shapes import PERFECT, missing_effects
-from cluster.backends.terms import HostAwayError
+from cluster.backends.terms import ONE_NODE, HostAwayError
 
 _MARK = 0x6B70
 """Of packets that the shaper repeats, so that they are not queued again."""
@@ -68,7 +69,7 @@ class HostShaping:
     async def probe(self, shape: LinkShape) -> Probe:
         """Give a link the shape, measure, take it away; for clusters that nobody uses yet."""
         if len(self._hosts) < 2:
-            return Probe(possible=False, reason="one node has no links", remedy="--nodes 3")
+            return ONE_NODE
         first, second, *_ = self._hosts
         link = (first, second)
         if link in self._shapes:
@@ -221,7 +222,9 @@ def _order(shape: LinkShape) -> dict[str, float | None]:
 
 
 def _remedy(reason: str) -> str:
-    return "install iptables, and load the module nfnetlink_queue" if "NFQUEUE" in reason else ""
+    if "NFQUEUE" not in reason:
+        return ""
+    return f"{install('iptables')} && sudo modprobe -a nfnetlink_queue xt_NFQUEUE"
 
 
 def _first_line(stderr: bytes) -> str:

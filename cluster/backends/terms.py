@@ -28,3 +28,6 @@ class Probe:
     """Why not; or a caveat."""
     remedy: str = ""
     """The exact command or change that would make it possible, where there is one."""
+
+
+ONE_NODE = Probe(possible=False, reason="one node has no links", remedy="--nodes 3")

@@ -16,7 +16,7 @@ from cluster.backends.machine.mounts import heal, unmount
 from cluster.backends.ssh.leftovers import abandoned_hosts, clean_host
 from cluster.backends.trials import abandoned_trials, remove_trial
 from harness.commands.options import runs_option
-from harness.doctor import examine, shortcomings, table, told
+from harness.doctor import examine, shortcomings, tables, told
 from harness.errors import EXIT_USAGE
 from harness.plan import BACKENDS
 
@@ -43,8 +43,9 @@ def doctor(*, as_json: bool, backends: tuple[str, ...], inventory: str | None) -
         for what, probe in found.machine.items():
             click.echo(f"{'yes' if probe.possible else 'NO '}  {what}: {told(probe)}")
         console = Console(soft_wrap=True)
-        console.print()
-        console.print(table(found))
+        for table in tables(found):
+            console.print()
+            console.print(table)
         console.print()
         for line in shortcomings(found):
             click.echo(line)

@@ -4,19 +4,32 @@ from __future__ import annotations
 
 import asyncio
 import functools
+import tempfile
 from pathlib import Path
 
 import pytest
 from fake_system import FakeSystem
 
-from cluster.backends.base import Ability, Probe
+from cluster.backends.base import BackendError, Probe
 from cluster.backends.hosted import HostedBackend
 from cluster.backends.netns.provider import NetnsProvider
 
 
 @functools.cache
 def probe_namespaces() -> Probe:
-    return asyncio.run(NetnsProvider(Path("/nowhere"), "probe").probe(Ability.LINKS))
+    async def up_and_down(folder: Path) -> None:
+        backend = netns_backend(folder, 1, "probe")
+        try:
+            await backend.up()
+        finally:
+            await backend.down()
+
+    with tempfile.TemporaryDirectory() as folder:
+        try:
+            asyncio.run(up_and_down(Path(folder)))
+        except BackendError as error:
+            return Probe(possible=False, reason=str(error))
+    return Probe(possible=True)
 
 
 def require_namespaces() -> None:

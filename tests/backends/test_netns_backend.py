@@ -298,16 +298,18 @@ def test_a_missing_tool_is_one_clear_line_with_its_package(
     monkeypatch.setenv("PATH", str(tmp_path))
 
     async def body() -> None:
-        with pytest.raises(BackendError, match="nft not found; install: util-linux iproute2 nft"):
+        with pytest.raises(
+            BackendError, match=r"nft not found: (sudo )?apt install util-linux iproute2 nft"
+        ):
             await NetnsProvider(tmp_path, "run-1").create(("n1",))
 
     asyncio.run(body())
 
 
-@pytest.mark.parametrize("ability", list(Ability))
-def test_every_ability_works_on_this_machine(tmp_path: Path, ability: Ability):
-    async def body() -> None:
-        probe = await NetnsProvider(tmp_path, "run-1").probe(ability)
-        assert probe.possible, probe.reason
+def test_every_ability_works_on_this_machine(with_hosts):
+    async def body(backend: HostedBackend) -> None:
+        for ability in Ability:
+            probe = await backend.probe(ability)
+            assert probe.possible, probe.reason
 
-    asyncio.run(body())
+    with_hosts(body, node_count=2)

@@ -253,7 +253,8 @@ def test_doctor_shows_every_fault_and_the_command_that_brings_what_is_missing(mo
     result = kraftprobe("doctor", "--backend", "local")
     assert result.exit_code == 0
     rows = {row.split()[0]: row.split()[1:] for row in result.stdout.splitlines() if row.strip()}
-    assert rows["fault"] == ["local"]
+    assert rows["ability"] == rows["fault"] == ["local"]
+    assert list(rows).index("links") < list(rows).index("fault") < list(rows).index("kill")
     assert (rows["kill"], rows["partition"]) == (["yes"], ["NO"])
     told = "backend local: links, partition: nft not found (remedy: apt install nftables)"
     assert result.stdout.splitlines()[-1] == told
@@ -347,7 +348,8 @@ def test_a_seed_is_drawn_where_none_is_told():
 
 
 def test_a_run_whose_cluster_does_not_start_is_one_line_and_no_verdict(tmp_path, monkeypatch):
-    monkeypatch.setattr(places, "LocalBackend", lambda *_, **__: FakeCluster(fail_up=True))
+    clusters = iter([FakeCluster(), FakeCluster(fail_up=True)])  # the first is for probes
+    monkeypatch.setattr(places, "LocalBackend", lambda *_, **__: next(clusters))
     result = kraftprobe("run", "--runs", tmp_path)
     assert result.exit_code == 2
     assert result.stderr.splitlines()[-1] == "kraftprobe: port 9092 is taken"

@@ -15,14 +15,16 @@ from harness.cli import main
 from harness.errors import ImpossibleError
 from harness.plan import from_document
 from harness.possible import settle
+from harness.steps import Steps
 from harness.trial import try_backend, try_faults
+from nemeses.registry import FAULTS
 from tests.harness.fake_cluster import FakeCluster
 
 NO_NFT = Probe(possible=False, reason="nft not found", remedy="apt install nftables")
 
 
 class Crippled(FakeCluster):
-    """Cannot cut links: not before it is up, and then only if `later`."""
+    """Cannot cut links before it is up, nor later unless `later`."""
 
     later = False
 
@@ -65,7 +67,7 @@ def test_a_plan_that_can_run_is_left_as_it_is(monkeypatch):
 
 def test_what_only_shows_when_the_place_is_up_is_tried_there(monkeypatch):
     on(monkeypatch, CutsWhenUp)
-    assert try_faults(from_document(document()), ["partition"])["partition"].possible
+    assert try_faults(from_document(document()), ["partition"], Steps())["partition"].possible
 
 
 def test_an_impossible_fault_is_told_with_reason_and_remedy(monkeypatch):
@@ -112,13 +114,13 @@ def test_a_stored_plan_remembers_what_was_skipped(monkeypatch):
 
 def test_a_backend_where_no_node_can_run_carries_no_fault(monkeypatch):
     class Down(FakeCluster):
-        async def probe(self, ability):
-            return NO_NFT
+        async def up(self):
+            raise BackendError("no room here")
 
     on(monkeypatch, lambda *_, **__: Down())
-    tried = try_backend(from_document(document()), ["kill", "pause"])
-    assert tried.backend == NO_NFT
-    assert tried.faults == {"kill": NO_NFT, "pause": NO_NFT}
+    tried = try_backend(from_document(document()), ["kill", "pause"], Steps())
+    assert tried.backend == tried.faults["kill"] == tried.faults["pause"]
+    assert tried.backend.reason == "no room here"
 
 
 def test_a_backend_that_does_not_come_up_says_why(monkeypatch):
@@ -127,7 +129,54 @@ def test_a_backend_that_does_not_come_up_says_why(monkeypatch):
             raise BackendError("no room left")
 
     on(monkeypatch, Fails)
-    assert try_backend(from_document(document()), ["partition"]).backend.reason == "no room left"
+    assert (
+        try_backend(from_document(document()), ["partition"], Steps()).backend.reason
+        == "no room left"
+    )
+
+
+class NoDisks(FakeCluster):
+    """Does not come up with disks that can fail, though a probe of them alone may work."""
+
+    def __init__(self, *_, needs=(), **__):
+        super().__init__()
+        self.needs = needs
+
+    async def up(self):
+        if "disks" in self.needs:
+            raise BackendError("n1: the container cannot use the filesystem")
+        await super().up()
+
+
+def test_surroundings_that_keep_a_cluster_down_cost_only_the_faults_that_need_them(monkeypatch):
+    on(monkeypatch, NoDisks)
+    monkeypatch.setattr(FAULTS["disk-full"].__class__, "probe", works)
+    plan = settle(document(faults=["kill", "disk-full"]), skip=True)
+    assert plan.faults == ("kill",)
+    assert [(one.fault, one.reason) for one in plan.skipped] == [
+        ("disk-full", "n1: the container cannot use the filesystem")
+    ]
+
+
+async def works(*_):
+    return Probe(possible=True)
+
+
+def test_doctor_and_the_refusal_of_a_plan_say_the_same(monkeypatch):
+    on(monkeypatch, NoDisks)
+    plan = from_document(document())
+    found = try_backend(plan, tuple(FAULTS), Steps())
+    assert found.faults == try_faults(plan, tuple(FAULTS), Steps())
+    assert not found.faults["disk-full"].possible
+    assert found.faults["kill"].possible
+
+
+def test_what_is_impossible_has_a_remedy_or_says_that_there_is_none(monkeypatch):
+    on(monkeypatch, NoDisks)
+    found = try_faults(from_document(document()), tuple(FAULTS), Steps())
+    impossible = [probe for probe in found.values() if not probe.possible]
+    assert impossible
+    assert [probe for probe in impossible if not probe.remedy] == []
 
 
 @pytest.mark.cluster
@@ -140,7 +189,7 @@ def test_a_throw_away_cluster_really_runs_and_leaves_nothing(tmp_path, monkeypat
         seen.extend([await backend.state(node) for node in backend.nodes])
         assert (await backend.measure_link(("n1", "n2"))).works
 
-    trial._try(from_document(document()), look, up=True)
+    trial._on_trial(from_document(document()), (), look, Steps())
     assert seen == ["running"] * 3
     assert list(tmp_path.iterdir()) == []
     assert not [one for one in find_leftovers(tmp_path) if one.run_id.startswith(TRIAL)]

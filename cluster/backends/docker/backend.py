@@ -2,12 +2,12 @@
 
 Most abilities act inside of a container, over its channel. Disks are another matter: a mount needs
 more than NET_ADMIN, so the failing filesystem is mounted outside, over the data folder in the run
-folder, before the container is made, which then sees it as the folder that it is given.
+folder, before the container is made, which then sees it as the folder that it is given. What a user
+without privilege mounts is open to that user alone, which is why nodes run as the harness's user.
 """
 
 from __future__ import annotations
 
-import os
 import sys
 from collections.abc import Collection, Mapping
 from dataclasses import replace
@@ -28,11 +28,6 @@ from cluster.systems.base import System
 
 CLOCK_LIBRARY = PurePath(rootfs.SITE) / "libfaketime/vendor/libfaketime/src/libfaketime.so.1"
 """Where the package libfaketime lies in the image."""
-
-_NO_DISKS = (
-    "the harness needs root, or the root of a container may not use its mounts: "
-    "use sudo, or backend netns"
-)
 
 
 class DockerBackend(HostedBackend):
@@ -92,8 +87,10 @@ class DockerBackend(HostedBackend):
     def _equipped(self) -> Abilities:
         loss = ContainerLoss(self, self._containers)
         self.before_start.insert(0, loss.ensure)
+        interpreter = self._containers.interpreter
         machines = {
-            node: Machine(host, self._containers.interpreter) for node, host in self.hosts.items()
+            node: Machine(host.as_node, interpreter)
+            for node, host in self._containers.hosts.items()
         }
         abilities = equip(
             self,
@@ -102,7 +99,4 @@ class DockerBackend(HostedBackend):
             abilities=self.abilities(),
             clock_library=lambda: CLOCK_LIBRARY,
         )
-        if os.geteuid() != 0:
-            missing = {**abilities.missing, "disks": _NO_DISKS}
-            return replace(abilities, hosts=loss, disks=None, missing=missing)
         return replace(abilities, hosts=loss, disks=self._disks)

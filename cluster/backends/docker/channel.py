@@ -51,12 +51,18 @@ def _last_line(data: bytes) -> str:
 
 
 class Channel:
-    """One container's. Opened when it is first used, and again after the container was away."""
+    """One container's. Opened when it is first used, and again after the container was away.
 
-    def __init__(self, client: docker.DockerClient, container_id: str, name: str) -> None:
+    `user`: as whom commands run there, `<uid>:<gid>`.
+    """
+
+    def __init__(
+        self, client: docker.DockerClient, container_id: str, name: str, user: str = "0:0"
+    ) -> None:
         self._client = client
         self._container_id = container_id
         self._name = name
+        self._user = user
         self._opening = asyncio.Lock()
         self._writer: asyncio.StreamWriter | None = None
         self._reading: asyncio.Task[None] | None = None
@@ -64,7 +70,7 @@ class Channel:
         self._waiting: dict[int, asyncio.Future[dict[str, Any]]] = {}
 
     async def run(self, command: Sequence[str], stdin: bytes, timeout_s: float) -> Completed:
-        """Run a command in the container, as its root. Raises BackendError as `Host.run` does."""
+        """Run a command in the container. Raises BackendError as `Host.run` does."""
         number = next(self._numbers)
         request = {
             "id": number,
@@ -111,7 +117,9 @@ class Channel:
     def _exec(self) -> socket.socket:
         command = [str(INTERPRETER), "-I", "-S", "-c", _PROGRAM]
         api = self._client.api
-        created = api.exec_create(self._container_id, command, stdin=True, stdout=True, stderr=True)
+        created = api.exec_create(
+            self._container_id, command, stdin=True, stdout=True, stderr=True, user=self._user
+        )
         stream: Any = api.exec_start(created["Id"], socket=True)
         # The SDK's object closes its connection with it; the descriptor is what is wanted. What
         # has to be closed is the response that it belongs to, of which the SDK has no public name.

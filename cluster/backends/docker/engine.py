@@ -16,6 +16,7 @@ from requests.exceptions import ConnectionError as RequestsConnectionError
 from requests.exceptions import RequestException, Timeout
 
 from cluster.backends.base import BackendError
+from cluster.backends.packages import install
 
 P = ParamSpec("P")
 T = TypeVar("T")
@@ -129,7 +130,7 @@ def reason(error: BaseException) -> str:
     if "no space left on device" in told.lower():
         return f"docker: {told}; make room: docker system prune, or move the engine's data-root"
     if "docker-init" in told:
-        return f"docker: {told}; the engine lacks its init: install tini (Debian: docker.io)"
+        return f"docker: {told}; the engine lacks its init: {install('tini')}"
     if isinstance(error, Timeout):
         return f"the docker engine did not answer within {_TIMEOUT_S:g} s"
     if isinstance(error, RequestsConnectionError):
@@ -145,8 +146,9 @@ def _unreachable(error: BaseException) -> str:
         )
     if isinstance(error, FileNotFoundError):
         return (
-            f"no docker engine runs here ({_socket_path()} does not exist): install and start one "
-            "(Debian: sudo apt install docker.io), or use --backend netns"
+            f"no docker engine runs here ({_socket_path()} does not exist): install it "
+            f"({install('docker.io')}) or start it (sudo systemctl start docker), or use "
+            "--backend netns"
         )
     if isinstance(error, ConnectionRefusedError):
         return (

@@ -10,6 +10,10 @@ has the engine's usual capabilities and NET_ADMIN, which its packet filter needs
 node's folder is mounted from the run folder, at the same path, so that its files are here as it
 writes them; the node's code is mounted from where the harness has it, read-only.
 
+A node runs as the user and group of the harness, so that its files are this user's, and signals
+and filesystems that this user mounts reach it. What changes the network runs as the container's
+root.
+
 dockerd lets nothing be forwarded but what it has rules for; containers of one network are among it.
 
 Everything is labelled with the run, its folder and its harness; `leftovers` finds it by that.
@@ -22,7 +26,7 @@ import contextlib
 import os
 import socket
 from collections.abc import Awaitable, Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path, PurePath
 
 import docker
@@ -30,7 +34,7 @@ from docker.models.containers import Container
 from docker.types import LogConfig, Mount
 
 from cluster.backends.abilities import Completed, Host
-from cluster.backends.base import Ability, BackendError, NodeState, Probe
+from cluster.backends.base import BackendError, NodeState
 from cluster.backends.docker import engine, rootfs
 from cluster.backends.docker.channel import Channel
 from cluster.backends.docker.dependencies import PACKAGE
@@ -48,6 +52,7 @@ INTERFACE = "eth0"
 CODE = PurePath("/opt/kraftprobe/code/cluster")
 _INTO_FOLDER = 'cd "$1" || exit; out="$2"; shift 2; exec "$@" >>"$out" 2>&1'
 _STOP_TIMEOUT_S = 5.0
+_ROOT = "0:0"
 
 PrepareFolder = Callable[[str, Path], Awaitable[None]]
 """Called with a node's name and its folder on this machine before its container is made: what is
@@ -64,12 +69,24 @@ class DockerHost:
     folder: PurePath
     container: Container
     channel: Channel
+    user_channel: Channel
+    """As the harness's own user; the same one if that is root."""
     provider: DockerProvider
+
+    @property
+    def as_node(self) -> DockerHost:
+        """The host as the node sees it: commands run as the node's user."""
+        return replace(self, channel=self.user_channel)
+
+    async def hang_up(self) -> None:
+        """Close its channels; they open again when they are used."""
+        await self.channel.close()
+        await self.user_channel.close()
 
     async def run(
         self, command: Sequence[str], *, stdin: bytes = b"", timeout_s: float = 10.0
     ) -> Completed:
-        """Run it in the container as its root, over the persistent channel."""
+        """Run it in the container over a persistent channel, as its root unless it is `as_node`."""
         if self.provider.is_away(self.node):
             raise HostAwayError(f"{self.node}: its container is away")
         return await self.channel.run(command, stdin, timeout_s)
@@ -101,38 +118,32 @@ class DockerProvider:
         self._say = say
         self._prepare_folder = prepare_folder
         self._client: docker.DockerClient | None = None
-        self._hosts: dict[str, DockerHost] = {}
+        self._user = f"{os.geteuid()}:{os.getegid()}"
+        self.hosts: dict[str, DockerHost] = {}
+        """By node, once `create` has made them."""
         self._started: list[ExecProcess] = []
         self._nodes: dict[str, ExecProcess] = {}
         self._away: set[str] = set()
-        self._probed: dict[Ability, Probe] = {}
-
-    async def probe(self, ability: Ability) -> Probe:
-        """See `HostProvider.probe`; each ability is tried once."""
-        from cluster.backends.hostedprobe import probe  # noqa: PLC0415  (it makes providers)
-
-        if ability not in self._probed:
-            self._probed[ability] = await probe(
-                lambda folder, run_id: DockerProvider(folder, run_id, say=self._say), ability
-            )
-        return self._probed[ability]
 
     async def create(self, nodes: Sequence[str]) -> Mapping[str, Host]:
         """See `HostProvider.create`. Builds the image first where the engine lacks it."""
         try:
             self._client = await asyncio.get_running_loop().run_in_executor(None, engine.connect)
             image = await ensure_image(self._client, self._say)
+            self._say(f"making {len(nodes)} containers and their network")
             network = await in_thread(
                 make_network, self._client, f"kraftprobe-{self.run_id}", self._labels()
             )
             hosts = await asyncio.gather(*(self._make_host(image, network, n) for n in nodes))
-            self._hosts = dict(zip(nodes, hosts, strict=True))
+            self.hosts = dict(zip(nodes, hosts, strict=True))
+            self._say(f"starting {len(nodes)} containers on {network.subnet}")
             await asyncio.gather(*(in_thread(host.container.start) for host in hosts))
             await asyncio.gather(*(self._seen(host) for host in hosts))
+            self._say("starting the nodes in them")
         except BaseException:
             await self.tear_down()
             raise
-        return dict(self._hosts.items())
+        return dict(self.hosts.items())
 
     def ports(self, node: str) -> HostPorts:  # noqa: ARG002  (contract)
         """See `HostProvider.ports`."""
@@ -140,7 +151,7 @@ class DockerProvider:
 
     async def put(self, node: str, files: Mapping[str, bytes]) -> None:
         """See `HostProvider.put`."""
-        write_files(node, Path(self._hosts[node].folder), files)
+        write_files(node, Path(self.hosts[node].folder), files)
 
     async def start(
         self,
@@ -149,12 +160,13 @@ class DockerProvider:
         environment: Mapping[str, str],
         output: str,
         *,
-        privileged: bool = False,  # noqa: ARG002  (all are root of their containers)
+        privileged: bool = False,
     ) -> ExecProcess:
         """See `HostProvider.start`."""
-        host = self._hosts[node]
+        host = self.hosts[node]
         words = ["sh", "-c", _INTO_FOLDER, "sh", str(host.folder), output, *command]
-        exec_id, pid = await in_thread(self._exec, host.container, words, environment)
+        user = _ROOT if privileged else self._user
+        exec_id, pid = await in_thread(self._exec, host.container, words, environment, user)
         process = ExecProcess(self._connected(), exec_id, pid, host, Path(host.folder) / output)
         self._started.append(process)
         if output == NODE_OUTPUT:
@@ -162,15 +174,8 @@ class DockerProvider:
         return process
 
     async def fetch(self, node: str, destination: Path) -> None:
-        """Give the files, which are here already, to the user of the harness."""
-        host = self._hosts[node]
-        assert Path(host.folder) == destination, "the node's folder is mounted from the run folder"
-        if os.geteuid() != 0 and await in_thread(self._is_running, host.container):
-            owner = f"{os.geteuid()}:{os.getegid()}"
-            done = await host.run(("chown", "-R", owner, str(host.folder)), timeout_s=60)
-            if done.exit_code != 0:
-                told = done.stderr.decode(errors="replace").strip()
-                raise BackendError(f"{node}: its files cannot be read: {told}")
+        """See `HostProvider.fetch`: the files are here already, and this user's."""
+        assert Path(self.hosts[node].folder) == destination, "mounted from the run folder"
 
     async def connect(self, host: str, port: int) -> socket.socket:
         """Connect over the bridge, which this machine has an address on."""
@@ -178,8 +183,8 @@ class DockerProvider:
 
     async def tear_down(self) -> None:
         """See `HostProvider.tear_down`."""
-        for host in self._hosts.values():
-            await host.channel.close()
+        for host in self.hosts.values():
+            await host.hang_up()
         if self._client is not None:
             client, self._client = self._client, None
             await in_thread(_remove_all, client, self.run_id)
@@ -202,12 +207,12 @@ class DockerProvider:
     async def lose(self, node: str) -> None:
         """Kill the whole container: its processes, its network namespace and what is set there."""
         self._away.add(node)
-        await in_thread(self._kill, self._hosts[node].container)
+        await in_thread(self._kill, self.hosts[node].container)
 
     async def bring_back(self, node: str) -> None:
         """Start the container again, with the address and the files that it had."""
-        host = self._hosts[node]
-        await host.channel.close()
+        host = self.hosts[node]
+        await host.hang_up()
         await in_thread(host.container.start)
         await self._seen(host)
         self._away.discard(node)
@@ -218,7 +223,7 @@ class DockerProvider:
 
     async def is_there(self, node: str) -> bool:
         """Whether the engine says that the node's container runs."""
-        return await in_thread(self._is_running, self._hosts[node].container)
+        return await in_thread(self._is_running, self.hosts[node].container)
 
     # -- parts -----------------------------------------------------------------------------------
 
@@ -241,8 +246,20 @@ class DockerProvider:
         if self._prepare_folder is not None:
             await self._prepare_folder(node, folder)
         container = await in_thread(self._create, image, network, node, folder)
-        channel = Channel(self._connected(), str(container.id), node)
-        return DockerHost(node, network.address(node), INTERFACE, folder, container, channel, self)
+        channel, user_channel = (
+            Channel(self._connected(), str(container.id), node, user)
+            for user in (_ROOT, self._user)
+        )
+        return DockerHost(
+            node=node,
+            address=network.address(node),
+            interface=INTERFACE,
+            folder=folder,
+            container=container,
+            channel=channel,
+            user_channel=channel if self._user == _ROOT else user_channel,
+            provider=self,
+        )
 
     def _create(self, image: str, network: Network, node: str, folder: Path) -> Container:
         client = self._connected()
@@ -266,7 +283,11 @@ class DockerProvider:
         )
 
     def _exec(
-        self, container: Container, command: Sequence[str], environment: Mapping[str, str]
+        self,
+        container: Container,
+        command: Sequence[str],
+        environment: Mapping[str, str],
+        user: str,
     ) -> tuple[str, int]:
         """Start a process in the container; answers the exec's id and the process's number here."""
         api = self._connected().api
@@ -274,6 +295,7 @@ class DockerProvider:
             str(container.id),
             list(command),
             environment=dict(environment),
+            user=user,
             stdout=False,
             stderr=False,
         )

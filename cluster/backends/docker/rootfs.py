@@ -23,6 +23,7 @@ from pathlib import Path, PurePosixPath
 
 from cluster.backends.base import BackendError
 from cluster.backends.docker.dependencies import requirements
+from cluster.backends.packages import install
 
 SITE = PurePosixPath("/opt/kraftprobe/site")
 INTERPRETER = PurePosixPath("/opt/kraftprobe/bin/python")
@@ -186,7 +187,7 @@ def _tools(tree: _Tree) -> Iterator[Path]:
     if missing:
         raise BackendError(
             f"no registry can be reached, and a base image cannot be made from this machine, as it "
-            f"lacks {', '.join(missing)}; install: nftables iproute2 coreutils tar"
+            f"lacks {', '.join(missing)}: {install('nftables', 'iproute2', 'coreutils', 'tar')}"
         )
 
 

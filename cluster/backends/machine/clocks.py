@@ -130,6 +130,7 @@ class FakedClocks:
         self._moving: dict[str, tuple[ClockSetting, float]] = {}
         """What the helpers were told, and when (time.monotonic)."""
         self._locks = {node: asyncio.Lock() for node in hosts}
+        self._probed: Probe | None = None
 
     async def prepare(self, node: str) -> Mapping[str, str]:
         """See `Surroundings.prepare`. What a fault set before goes on over a restart."""
@@ -153,7 +154,12 @@ class FakedClocks:
                 continue  # gone with its host
 
     async def probe(self) -> Probe:
-        """See `Clocks.probe`."""
+        """See `Clocks.probe`; tried once."""
+        if self._probed is None:
+            self._probed = await self._probe()
+        return self._probed
+
+    async def _probe(self) -> Probe:
         host = next(iter(self._hosts.values()))
         if self._library is None:
             return Probe(

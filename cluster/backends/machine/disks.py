@@ -11,6 +11,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import json
+import re
 from collections.abc import Awaitable, Callable, Mapping
 from pathlib import PurePath
 from typing import Any
@@ -20,9 +21,18 @@ from cluster.backends.base import BackendError, NodeState, Probe
 from cluster.backends.machine import damage
 from cluster.backends.machine.mounts import mount_label, mounts, state_folder, unmount
 from cluster.backends.machine.programs import Machine, run_program
+from cluster.backends.packages import install
 from cluster.backends.processes import labels, own_identity
 
 HOLD = "hold"
+_FUSE_REMEDIES: tuple[tuple[str, Callable[[], str]], ...] = (
+    (r"libfuse|fusermount", lambda: install("fuse3")),
+    (r"mfusepy", lambda: "pip install mfusepy"),
+    (r"/dev/fuse.*Permission denied", lambda: "sudo chmod 666 /dev/fuse"),
+    (r"/dev/fuse|device not found", lambda: "sudo modprobe fuse"),
+    (r"not permitted", lambda: "sudo, or in a container: --cap-add SYS_ADMIN --device /dev/fuse"),
+)
+"""What the mount said -> what would let it work; the first that fits."""
 CATCH_S = 1.5
 """How long a power loss waits for something un-fsynced to be there, so that it loses something."""
 _MOUNT_TIMEOUT_S = 15.0
@@ -110,6 +120,7 @@ class FuseDisks:
         self._state = state
         self._mounted: set[str] = set()
         self._locks = {node: asyncio.Lock() for node in hosts}
+        self._probed: Probe | None = None
 
     # -- Surroundings ----------------------------------------------------------------------------
 
@@ -172,9 +183,14 @@ class FuseDisks:
     # -- Disks -----------------------------------------------------------------------------------
 
     async def probe(self, fault: DiskFault | Damage | None) -> Probe:
-        """See `Disks.probe`: mounts over a throw-away folder and fills that disk."""
+        """See `Disks.probe`: mounts over a throw-away folder and fills that disk, once for all."""
         if isinstance(fault, Damage):
             return Probe(possible=True)
+        if self._probed is None:
+            self._probed = await self._probe()
+        return self._probed
+
+    async def _probe(self) -> Probe:
         host = next(iter(self._hosts.values()))
         folder = host.folder / "probe-disk"
         try:
@@ -187,8 +203,7 @@ class FuseDisks:
                 await self._unmount(host, folder)
                 await host.run(["rmdir", str(folder)])
         except BackendError as refusal:
-            remedy = "a machine with /dev/fuse and libfuse3: apt-get install fuse3"
-            return Probe(possible=False, reason=str(refusal), remedy=remedy)
+            return Probe(possible=False, reason=str(refusal), remedy=fuse_remedy(str(refusal)))
         if error != "ENOSPC":
             return Probe(possible=False, reason=f"a full disk answered {error}")
         return Probe(possible=True)
@@ -303,3 +318,9 @@ class FuseDisks:
         times = (told.get("write_ms"), told.get("fsync_ms"))
         write_ms, fsync_ms = (None if ms is None or ms > limit_ms else float(ms) for ms in times)
         return DiskMeasure(write_ms, fsync_ms, told.get("error"))
+
+
+def fuse_remedy(reason: str) -> str:
+    """Name the command that lets filesystems be mounted; empty when none is known."""
+    found = (tell() for pattern, tell in _FUSE_REMEDIES if re.search(pattern, reason))
+    return next(found, "")

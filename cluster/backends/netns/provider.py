@@ -25,10 +25,11 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path, PurePath
 
 from cluster.backends.abilities import Completed, Host
-from cluster.backends.base import Ability, BackendError, NodeState, Probe
+from cluster.backends.base import BackendError, NodeState
 from cluster.backends.hosts import NODE_OUTPUT, HostPorts
 from cluster.backends.netns import keeper
 from cluster.backends.netns.trees import mounted_below, unpack
+from cluster.backends.packages import install
 from cluster.backends.processes import (
     LocalProcess,
     RecordedProcess,
@@ -91,12 +92,6 @@ class NetnsProvider:
         self._hosts: dict[str, NetnsHost] = {}
         self._started: list[LocalProcess] = []
         self._nodes: dict[str, LocalProcess] = {}
-
-    async def probe(self, ability: Ability) -> Probe:
-        """See `HostProvider.probe`."""
-        from cluster.backends.hostedprobe import probe  # noqa: PLC0415  (it makes providers)
-
-        return await probe(NetnsProvider, ability)
 
     async def create(self, nodes: Sequence[str]) -> Mapping[str, Host]:
         """See `HostProvider.create`."""
@@ -358,8 +353,8 @@ def _refuse_without_tools() -> None:
         raise BackendError("backend netns needs Linux")
     missing = [tool for tool in _TOOLS if shutil.which(tool) is None]
     if missing:
-        packages = " ".join(dict.fromkeys(_PACKAGES[tool] for tool in missing))
-        raise BackendError(f"{', '.join(missing)} not found; install: {packages}")
+        command = install(*(_PACKAGES[tool] for tool in missing))
+        raise BackendError(f"{', '.join(missing)} not found: {command}")
 
 
 def _first_line(done: Completed) -> str:

@@ -14,10 +14,10 @@ from cluster.backends.arrivals import Arrivals, measure_of, probes_for
 from cluster.backends.base import Link, Probe
 from cluster.backends.shapes import PERFECT, missing_effects
 from cluster.backends.sim.mesh import Mesh
-from cluster.backends.terms import BackendError
+from cluster.backends.terms import ONE_NODE, BackendError
 
 _GAP_MS = 2.0
-_NO_RATE = "messages of the simulated world have no size: try --backend netns"
+_NO_RATE = "messages of the simulated world have no size"
 
 
 class SimShaping:
@@ -30,9 +30,9 @@ class SimShaping:
     async def probe(self, shape: LinkShape) -> Probe:
         """See `Shaping.probe`."""
         if shape.rate_kbit_s is not None:
-            return Probe(possible=False, reason=_NO_RATE)
+            return Probe(possible=False, reason=_NO_RATE, remedy="--backend netns")
         if len(self._nodes) < 2:
-            return Probe(possible=False, reason="one node has no links", remedy="--nodes 3")
+            return ONE_NODE
         link = (self._nodes[0], self._nodes[1])
         before = self.shaped().get(link, PERFECT)
         await self.shape({link: shape})
@@ -45,7 +45,7 @@ class SimShaping:
     async def shape(self, links: Mapping[Link, LinkShape]) -> None:
         """See `Shaping.shape`."""
         if any(shape.rate_kbit_s is not None for shape in links.values()):
-            raise BackendError(_NO_RATE)
+            raise BackendError(f"{_NO_RATE}: try --backend netns")
         for (source, target), shape in links.items():
             self._mesh.link(source, target).shape = None if shape == PERFECT else shape
 

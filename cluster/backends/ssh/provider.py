@@ -29,7 +29,7 @@ from typing import Any
 import paramiko
 
 from cluster.backends.abilities import Completed, Host
-from cluster.backends.base import Ability, BackendError, NodeState, Probe, ProcessIdentity
+from cluster.backends.base import BackendError, NodeState, ProcessIdentity
 from cluster.backends.hosts import NODE_OUTPUT, HostPorts, plain_connect
 from cluster.backends.netns.trees import unpack
 from cluster.backends.processes import last_lines
@@ -164,12 +164,6 @@ class SshProvider:
         self._sessions: dict[str, Session] = {}
         self._hosts: dict[str, SshHost] = {}
         self._torn = False
-
-    async def probe(self, ability: Ability) -> Probe:
-        """See `HostProvider.probe`."""
-        from cluster.backends.hostedprobe import probe  # noqa: PLC0415  (it makes providers)
-
-        return await probe(lambda *place: SshProvider(self._inventory, *place), ability)
 
     async def create(self, nodes: Sequence[str]) -> Mapping[str, Host]:
         """Connect to all hosts at once, check them, send what they lack, start their agents."""

@@ -27,6 +27,7 @@ from cluster.backends.machine.faultfs.volatile import Volatile
 
 SUBTYPE = "kraftprobe"
 _LINE_MAX = 65_536
+_LOG_BYTES = 65_536
 
 
 class _Control:
@@ -120,11 +121,12 @@ def main(folder: str, state: str, label: str) -> int:
     """Start the server and wait until it has mounted."""
     Path(state).mkdir(parents=True, exist_ok=True)
     reader, writer = os.pipe()
+    # Held open here, since the server takes its folder away when it fails.
+    log = os.open(f"{state}/log", os.O_RDWR | os.O_CREAT | os.O_TRUNC | os.O_APPEND, 0o644)
     pid = os.fork()
     if pid == 0:
         os.setsid()
         os.close(reader)
-        log = os.open(f"{state}/log", os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o644)
         nothing = os.open(os.devnull, os.O_RDONLY)
         os.dup2(nothing, 0)
         os.dup2(log, 1)
@@ -140,10 +142,7 @@ def main(folder: str, state: str, label: str) -> int:
         print(pid, flush=True)  # noqa: T201  (this is the answer)
         return 0
     os.waitpid(pid, 0)
-    try:
-        lines = Path(f"{state}/log").read_text(errors="replace").splitlines()
-    except OSError:
-        lines = []
+    lines = os.pread(log, _LOG_BYTES, 0).decode(errors="replace").splitlines()
     print(" | ".join(lines[-3:]) or "the filesystem did not mount", file=sys.stderr)  # noqa: T201
     return 1
 
