@@ -47,6 +47,22 @@ _STORAGE_FAILED = re.compile(
 Logs = Mapping[str, Sequence[LogRecord]]
 
 
+def storage_failed(reason: object) -> bool:
+    """Whether a node's last words say that its storage failed it."""
+    return _STORAGE_FAILED.search(str(reason)) is not None
+
+
+def may_be_ended(note: Event) -> frozenset[str]:
+    """Name the nodes that a nemesis event says were hit by a fault that may end a node."""
+    if note.process != NEMESIS or not isinstance(note.value, dict):
+        return frozenset()
+    detail = note.value.get("detail")
+    declared = isinstance(detail, dict) and detail.get("may_end_node") is True
+    if note.value.get("phase") != "inject" or not declared:
+        return frozenset()
+    return frozenset(str(target) for target in note.value.get("targets") or ())
+
+
 def check(run: RunInput, options: Mapping[str, Any], cancelled: Cancelled = never) -> CheckResult:
     """Judge the logs of all nodes against each other and against what they announced."""
     del options
@@ -345,7 +361,7 @@ def _deaths(evidence: Evidence, events: Sequence[Event]) -> Iterator[Anomaly]:
         for event in trace:
             if event.event != "fatal":
                 continue
-            if node in hit and _STORAGE_FAILED.search(str(event.fields.get("reason"))):
+            if node in hit and storage_failed(event.fields.get("reason")):
                 excused.add(node)
             else:
                 reason = event.fields.get("reason")
@@ -377,12 +393,4 @@ def _violations(events: Sequence[Event]) -> Iterator[Anomaly]:
 
 def _hit_by_ending_fault(events: Sequence[Event]) -> set[str]:
     """Name the nodes that a fault hit which may end a node, by the nemesis's own account."""
-    hit: set[str] = set()
-    for note in events:
-        if note.process != NEMESIS or not isinstance(note.value, dict):
-            continue
-        detail = note.value.get("detail")
-        declared = isinstance(detail, dict) and detail.get("may_end_node") is True
-        if note.value.get("phase") == "inject" and declared:
-            hit.update(str(target) for target in note.value.get("targets") or ())
-    return hit
+    return {node for note in events for node in may_be_ended(note)}

@@ -88,6 +88,8 @@ class Display:
         table.add_row("leader", Text(_leader(figures)))
         faults = ", ".join(figures.faults) or "none"
         table.add_row("faults", Text(faults, style="yellow" if figures.faults else ""))
+        if figures.ended:
+            table.add_row("ended by a fault", Text(", ".join(figures.ended), style="yellow"))
         if figures.crashes:
             table.add_row("crashed", Text(", ".join(figures.crashes), style="bold red"))
         title = Text(self._title)
@@ -106,6 +108,8 @@ def plain_line(figures: Figures) -> str:
         f"leader {_leader(figures)}",
         f"faults: {', '.join(figures.faults) or 'none'}",
     ]
+    if figures.ended:
+        parts.append(f"ended by a fault: {', '.join(figures.ended)}")
     if figures.crashes:
         parts.append(f"CRASHED: {', '.join(figures.crashes)}")
     return " | ".join(parts)

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections import Counter, deque
 from typing import Any
 
+from checkers.agreement import may_be_ended, storage_failed
 from checkers.history import NEMESIS, Event, EventType
 from cluster.values import valueclass
 from harness.generators.base import NANOSECONDS
@@ -29,8 +30,10 @@ class Figures:
     leader_changes: int
     faults: tuple[str, ...]
     """Active ones, as `kill n2`."""
+    ended: tuple[str, ...]
+    """Nodes that ended themselves over a fault that may end a node: their storage failed."""
     crashes: tuple[str, ...]
-    """Nodes that died though no fault killed them."""
+    """Nodes that died though no fault explains it."""
 
 
 class LiveFigures:
@@ -45,7 +48,9 @@ class LiveFigures:
         self._epoch: int | None = None
         self._leaders_seen = 0
         self._faults: dict[int, str] = {}
-        self._crashes: list[str] = []
+        self._deaths: list[tuple[str, bool]] = []
+        """Nodes that died though none was killed; whether their last words blame their storage."""
+        self._may_end: set[str] = set()
         self._last_ns = 0
 
     def take(self, event: Event) -> None:
@@ -66,6 +71,8 @@ class LiveFigures:
     def figures(self, now_ns: int) -> Figures:
         """Compute the figures of this moment."""
         self._forget(now_ns)
+        ended = {node for node, excused in self._deaths if excused and node in self._may_end}
+        crashed = {node for node, excused in self._deaths if not excused or node not in ended}
         latencies = sorted(latency for _, latency in self._window)
         window_s = min(WINDOW_NS, max(now_ns, 1)) / NANOSECONDS
         return Figures(
@@ -81,18 +88,21 @@ class LiveFigures:
             epoch=self._epoch,
             leader_changes=max(0, self._leaders_seen - 1),
             faults=tuple(self._faults.values()),
-            crashes=tuple(self._crashes),
+            ended=tuple(sorted(ended)),
+            crashes=tuple(sorted(crashed)),
         )
 
     def _take_nemesis(self, event: Event) -> None:
         value: dict[str, Any] = event.value if isinstance(event.value, dict) else {}
+        self._may_end |= may_be_ended(event)
         if event.f == "phase":
             self._phase = str(value.get("name"))
         elif event.f == "leader":
             self._leader, self._epoch = value.get("leader"), value.get("epoch")
             self._leaders_seen += 1
         elif event.f == "crash":
-            self._crashes.append(str(value.get("node")))
+            excused = storage_failed(value.get("output_tail"))
+            self._deaths.append((str(value.get("node")), excused))
         elif event.type is not EventType.INVOKE and "entry" in value:
             if value.get("phase") == "inject" and value.get("targets"):
                 self._faults[value["entry"]] = f"{event.f} {' '.join(value['targets'])}"

@@ -19,7 +19,9 @@ SILENCE_S = 0.3
 
 
 class ContainerKill(ProcessFault):
-    """Kill the container. Heal starts it again, applies what is in force in it, starts the node.
+    """Containers are killed; the heal starts them again, each with its node (docker only).
+
+    What other faults have in force in a container is applied anew.
 
     Parameters: targets (default random).
     """

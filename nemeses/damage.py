@@ -115,7 +115,7 @@ class DamageFault(NodeFault):
 
 
 class BitFlip(DamageFault):
-    """One bit of a dead node's durable files is another.
+    """A node is killed, and one bit of its durable files is flipped.
 
     Parameters: targets (default random), file ("log", the default, or "quorum-state"). In the log a
     byte under the checksum of a batch that has an intact one behind it; of quorum-state the first
@@ -153,7 +153,7 @@ class BitFlip(DamageFault):
 
 
 class TruncateFile(DamageFault):
-    """The log of a stopped node ends before its recovery point: what was durable is gone.
+    """A node is stopped, and its log cut before its recovery point: durable records are gone.
 
     Parameters: targets (default random), keep (0 to 1, default drawn): share of the last segment's
     durable batches that stay.

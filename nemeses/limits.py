@@ -22,7 +22,7 @@ PRESSED_MAX = 128
 
 
 class Limit(NodeFault):
-    """No more open files than a few (EMFILE), or no file longer than a few bytes (EFBIG).
+    """A node may open only few files (EMFILE), or none may grow beyond few bytes (EFBIG).
 
     Parameters: targets (default random), limit ("descriptors", the default, or "file-size"), value
     (default 16 descriptors, 4,096 bytes). A node that cannot write its log may end itself; one that

@@ -137,7 +137,7 @@ class LinkFault:
 
 
 class Loss(LinkFault):
-    """Lose packets at random.
+    """Packets are lost at random.
 
     Parameters: targets, direction, percent (default 20, 1 to 90).
     """
@@ -151,7 +151,7 @@ class Loss(LinkFault):
 
 
 class Delay(LinkFault):
-    """Let packets travel longer, with jitter.
+    """Packets travel longer, with jitter.
 
     Parameters: targets, direction, delay_ms (default 200), jitter_ms (default 0).
     """
@@ -172,7 +172,7 @@ class Delay(LinkFault):
 
 
 class Reorder(LinkFault):
-    """Let packets overtake those before them.
+    """Packets overtake those before them.
 
     Parameters: targets, direction, percent (default 25, 1 to 50).
     """
@@ -186,7 +186,7 @@ class Reorder(LinkFault):
 
 
 class Duplicate(LinkFault):
-    """Let packets arrive twice.
+    """Packets arrive twice.
 
     Parameters: targets, direction, percent (default 20, 1 to 100).
     """
@@ -200,7 +200,7 @@ class Duplicate(LinkFault):
 
 
 class Bandwidth(LinkFault):
-    """Throttle links to a rate.
+    """Links are throttled to a rate.
 
     Parameters: targets, direction, kbit_s (default 256).
     """

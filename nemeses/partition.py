@@ -110,7 +110,7 @@ SHAPES = (*_SHAPES, "one-way")
 
 
 class Partition:
-    """Cut links between nodes. The clients of the harness are never cut off.
+    """Links between nodes are cut; the clients of the harness are never cut off.
 
     Parameters: `shape`, one of SHAPES (default isolate-random); with shape one-way `direction`, one
     of DIRECTIONS (default random: one random node does not reach another). Who is on which side

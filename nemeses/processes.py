@@ -103,7 +103,7 @@ class ProcessFault:
 
 
 class Kill(ProcessFault):
-    """SIGKILL. Heal starts the dead ones again and waits until they answer.
+    """Nodes are killed (SIGKILL); the heal starts them again and waits until they answer.
 
     Parameters: targets (default random).
     """
@@ -120,7 +120,7 @@ class Kill(ProcessFault):
 
 
 class Pause(ProcessFault):
-    """SIGSTOP. Heal is SIGCONT.
+    """Nodes are stopped (SIGSTOP) and go on at the heal (SIGCONT).
 
     Parameters: targets (default random).
     """
@@ -142,7 +142,7 @@ class Pause(ProcessFault):
 
 
 class Restart(ProcessFault):
-    """End a node and start it again at once; several nodes at once, not in turn.
+    """Nodes are ended and started again at once; several together, not in turn.
 
     Parameters: targets (default random); graceful (default false): SIGTERM, else SIGKILL.
     Heal starts what a failed restart left dead.

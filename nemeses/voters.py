@@ -44,7 +44,10 @@ _UPGRADE = 1
 
 
 class Voters:
-    """See the module. Parameters: change (default remove), targets (default random)."""
+    """A voter is removed from the quorum, or replaced, and is back after the heal (KIP-853).
+
+    Parameters: change (default remove), targets (default random).
+    """
 
     name: ClassVar[str] = "voters"
 

@@ -91,12 +91,11 @@ def _run_cells(store: RunStore) -> list[str]:
 
 
 def _campaign_line(name: str) -> str:
+    title = _first_line(text_of(name)).removeprefix("# ").removesuffix(".")
     plan = load(name)
-    return (
-        f"{plan['workload']}, {plan['nodes']} nodes, {plan['duration_s']} s, "
-        f"faults: {', '.join(plan['faults'])}"
-    )
+    return f"{title} ({plan['workload']}, {plan['nodes']} nodes, {plan['duration_s']} s)"
 
 
 def _first_line(text: str | None) -> str:
+    """Return the title that a docstring, or a plan's file, begins with."""
     return (text or "").strip().splitlines()[0] if text else ""

@@ -196,6 +196,15 @@ def test_list_tells_what_a_plan_can_name(kind):
     assert any(line.startswith(expected[kind]) for line in result.stdout.splitlines())
 
 
+@pytest.mark.parametrize("kind", ["workloads", "faults", "campaigns", "mutants"])
+def test_everything_that_is_listed_has_a_title_of_its_own(kind):
+    lines = kraftprobe("list", kind).stdout.splitlines()
+    titles = [line.partition(" ")[2].strip() for line in lines]
+    assert [title for title in titles if "See " in title or len(title.split()) < 3] == []
+    assert len(set(titles)) == len(titles)
+    assert max(map(len, lines)) <= 130
+
+
 def test_a_campaign_can_be_copied_and_is_the_same_plan(tmp_path):
     copy = tmp_path / "mine.toml"
     assert kraftprobe("campaign", "standard", "--copy", copy).exit_code == 0

@@ -53,6 +53,36 @@ def test_leader_faults_phase_and_crashes_are_shown():
     )
 
 
+FULL = ["fatal: OSError: [Errno 28] No space left on device"]
+
+
+def filled(*crashes, targets=("n1", "n5")):
+    """A full disk on two nodes, then deaths: (node, its last output)."""
+    detail = {"may_end_node": True}
+    inject = {"phase": "inject", "entry": 0, "targets": [*targets], "detail": detail}
+    events = [(2, "nemesis", "ok", "disk-full", {**inject, "verified": True})]
+    events += [
+        (1 if node == "n5" else 3, "nemesis", "info", "crash", {"node": node, "output_tail": tail})
+        for node, tail in crashes
+    ]
+    figures = fed(*sorted(events, key=lambda event: event[0])).figures(4 * S)
+    return figures.ended, figures.crashes, plain_line(figures)
+
+
+def test_a_death_that_a_fault_meant_is_no_crash():
+    """That of n5 is journaled before the fault that is still under way there."""
+    ended, crashes, line = filled(("n1", FULL), ("n5", FULL))
+    assert (ended, crashes) == (("n1", "n5"), ())
+    assert "ended by a fault: n1, n5" in line
+    assert "CRASHED" not in line
+
+
+def test_a_death_that_no_fault_explains_is_a_crash():
+    assert filled(("n2", FULL))[:2] == ((), ("n2",))
+    assert filled(("n1", ["fatal: AssertionError: epoch went back"]))[:2] == ((), ("n1",))
+    assert filled(("n1", FULL), ("n1", ["fatal: AssertionError"]))[:2] == (("n1",), ("n1",))
+
+
 def test_a_fault_that_is_not_verified_healed_stays_shown():
     inject = {"phase": "inject", "entry": 0, "targets": ["n2"], "verified": True}
     heal = {"phase": "heal", "entry": 0, "targets": ["n2"], "verified": False}
