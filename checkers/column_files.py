@@ -11,7 +11,6 @@ the slow way through `checkers.formats` and `checkers.history.pair`, which name 
 
 from __future__ import annotations
 
-import json
 from collections.abc import Callable, Iterable
 from pathlib import Path
 from typing import Any
@@ -24,6 +23,7 @@ import pyarrow.parquet as pq
 from numpy.typing import NDArray
 
 from checkers.columns import (
+    FUNCTIONS_MAX,
     INFO,
     KINDS,
     NO_PAIR,
@@ -36,6 +36,7 @@ from checkers.columns import (
 )
 from checkers.formats import load_history
 from checkers.history import INFINITY_NS, NEMESIS, HistoryError, pair
+from checkers.json_text import JsonError, parse
 from checkers.sealed import FIELD, is_changed
 
 _MARK = "\\u0001"
@@ -44,15 +45,30 @@ _PLAIN = rf'"(process|value)":({_NUMBER}|null|true|false|\[[^\[\]{{}}"]*\])'
 _MARKED = r'"\1":"\\u0001\2"'
 _MARKED_MORE_BYTES = 8
 """What marking adds to each: the mark and two quotes."""
-_SCHEMA = pa.schema(
+_EVENTS = pa.schema(
     [
-        *(pa.field(name, pa.int64()) for name in ("index", "time_ns", "offset", "epoch", FIELD)),
+        *(pa.field(name, pa.int64()) for name in ("index", "time_ns", "offset", "epoch")),
         *(
             pa.field(n, pa.string())
             for n in ("process", "type", "f", "key", "value", "error", "node")
         ),
     ]
 )
+_JOURNAL = _EVENTS.append(pa.field(FIELD, pa.int64()))
+_OPERATIONS = pa.schema(
+    [
+        *(
+            pa.field(name, pa.int64())
+            for name in ("index", "invoke_ns", "complete_ns", "offset", "epoch", "end_index")
+        ),
+        *(
+            pa.field(n, pa.string())
+            for n in ("process", "type", "f", "key", "input", "output", "error", "node")
+        ),
+    ]
+)
+_NEVER_NULL = ("index", "time_ns", "invoke_ns", "complete_ns", "process", "type", "f")
+_TOO_MUCH = (OverflowError, RecursionError)
 Lookup = Callable[[int], tuple[str | None, int | None, int | None, int | None]]
 _TYPES = ("invoke", "ok", "fail", "info")
 
@@ -66,16 +82,25 @@ def load_columns(path: str | Path, *, independent: bool = False) -> Columns:
 
     Raises HistoryError.
     """
-    if independent:
-        return from_operations(pair(load_history(path, independent=True)))
-    try:
-        if Path(path).suffix == ".parquet":
+    if Path(path).suffix == ".parquet" and not independent:
+        try:
             return from_table(pq.read_table(path))
-        return from_table(_parsed(Path(path).read_bytes()))
-    except (_NotPlainError, pa.ArrowInvalid, OSError) as error:
-        if Path(path).suffix == ".parquet":
-            raise HistoryError(f"{path}: cannot be read: {error}") from error
-        return from_operations(pair(load_history(path)))
+        except (_NotPlainError, pa.ArrowException, OSError, ValueError, *_TOO_MUCH) as error:
+            raise HistoryError(f"{path}: cannot be read: {_line(error)}") from error
+    try:
+        if not independent:
+            return from_table(_parsed(Path(path).read_bytes()))
+    except (_NotPlainError, pa.ArrowException, OSError, ValueError, *_TOO_MUCH):
+        pass  # the slow way knows more, or says what is wrong
+    events = load_history(path, independent=independent)
+    try:
+        return from_operations(pair(events))
+    except HistoryError as error:
+        raise HistoryError(f"{path}: {error}") from error
+
+
+def _line(error: BaseException) -> str:
+    return " ".join(str(error).split()) or type(error).__name__
 
 
 def _parsed(data: bytes) -> pa.Table:
@@ -89,7 +114,7 @@ def _parsed(data: bytes) -> pa.Table:
         raise _NotPlainError("marked texts, or not a journal")
     if any(is_changed(line) for line in data.split(b"\n")):
         raise _NotPlainError("a changed line")
-    options = pj.ParseOptions(explicit_schema=_SCHEMA, unexpected_field_behavior="error")
+    options = pj.ParseOptions(explicit_schema=_JOURNAL, unexpected_field_behavior="error")
     return pj.read_json(pa.BufferReader(marked), parse_options=options)
 
 
@@ -100,20 +125,27 @@ def from_table(table: pa.Table) -> Columns:
     after it and else plain text. Raises HistoryError for events that do not pair.
     """
     if "invoke_ns" in table.column_names:
-        return _from_operation_table(table)
+        return _from_operation_table(_typed(table, _OPERATIONS))
+    table = _typed(table, _EVENTS)
     time = _numbers(table, "time_ns")
     index = _numbers(table, "index")
     process, names = _coded(table, "process")
     kind, kinds = _coded(table, "type")
     loaded = [_loaded(name, table) for name in names]
-    if not set(kinds) <= set(_TYPES) or any(isinstance(name, float | list) for name in loaded):
-        raise _NotPlainError("an unknown type, or a process that is none")
+    if not set(kinds) <= set(_TYPES):
+        raise _NotPlainError("an unknown type")
     kind = np.array([_TYPES.index(name) for name in kinds])[kind]
     clients = np.array([name != NEMESIS for name in loaded])[process]
-    if np.any(index[1:] <= index[:-1]) or np.any(time[1:] < time[:-1]) or np.any(time[:1] < 0):
+    if np.any(index[1:] <= index[:-1]) or np.any(time[1:] < time[:-1]):
         raise _NotPlainError("out of order")
+    if np.any(index[:1] < 0) or np.any(time[:1] < 0):
+        raise _NotPlainError("out of order")
+    if np.any(time[-1:] >= INFINITY_NS):
+        raise _NotPlainError("a time that stands for never")
     begins, ends = _paired(process, kind, clients)
     f, functions = _coded(table, "f")
+    if len(functions) > FUNCTIONS_MAX:
+        raise _NotPlainError(f"more than {FUNCTIONS_MAX} functions")
     key, keys = _coded(table, "key")
     value, values, pairs = _values(table)
     done = ends >= 0
@@ -180,11 +212,23 @@ def _paired(process: Int64s, kind: Int64s, clients: NDArray[np.bool_]) -> tuple[
     return rows[places][order], ends[order]
 
 
+def _typed(table: pa.Table, schema: pa.Schema) -> pa.Table:
+    """Return the table with its columns as they must be: pa.ArrowException, or _NotPlainError."""
+    for field in schema:
+        if field.name not in table.column_names:
+            raise _NotPlainError(f"there is no column {field.name}")
+        place = table.schema.get_field_index(field.name)
+        if place < 0:
+            raise _NotPlainError(f"column {field.name} is there twice")
+        if table.schema.field(place).type != field.type:
+            table = table.set_column(place, field, table.column(place).cast(field.type))
+        if field.name in _NEVER_NULL and table.column(place).null_count:
+            raise _NotPlainError(f"{field.name} is missing")
+    return table
+
+
 def _numbers(table: pa.Table, name: str) -> Int64s:
-    column = table.column(name)
-    if column.null_count:
-        raise _NotPlainError(f"{name} is missing")
-    numbers: Int64s = column.to_numpy().astype(np.int64)
+    numbers: Int64s = table.column(name).to_numpy().astype(np.int64)
     return numbers
 
 
@@ -217,9 +261,9 @@ def _loaded(text: str | None, table: pa.Table) -> Any:
     if not stored and not text.startswith("\x01"):
         return text
     try:
-        return json.loads(text if stored else text[1:])
-    except json.JSONDecodeError as error:
-        raise _NotPlainError("not JSON") from error
+        return parse(text if stored else text[1:])
+    except JsonError as error:
+        raise _NotPlainError(str(error)) from error
 
 
 def _values(table: pa.Table, name: str = "value") -> tuple[Int64s, list[Any], NDArray[np.int64]]:
@@ -255,6 +299,9 @@ def _translated(loaded: Iterable[Any], known: Table) -> tuple[Int64s, NDArray[np
 
 def _numbered(processes: list[Any]) -> list[int]:
     """Return process numbers; names count down from -1, in their order."""
+    for process in processes:
+        if type(process) is not str and (type(process) is not int or process < 0):
+            raise _NotPlainError(f"process is {process!r}, not a number from 0 on or a name")
     names = [name for name in processes if isinstance(name, str)]
     return [-1 - names.index(p) if isinstance(p, str) else int(p) for p in processes]
 
@@ -275,6 +322,10 @@ def _from_operation_table(table: pa.Table) -> Columns:
     error, errors = _coded(table, "error")
     errors, error = _null_first(errors, error)
     names_of = {k.value: code for code, k in enumerate(KINDS)}
+    if not set(kinds) <= set(names_of):
+        raise _NotPlainError("an unknown type")
+    if len(functions) > FUNCTIONS_MAX:
+        raise _NotPlainError(f"more than {FUNCTIONS_MAX} functions")
     told_columns = [table.column(name) for name in ("node", "offset", "epoch", "end_index")]
     apart = np.array([n == "cas" for n in functions] or [False])[f] & (pairs[given, 0] >= 0)
     return check_columns(

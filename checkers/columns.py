@@ -31,6 +31,8 @@ Bools = NDArray[np.bool_]
 KINDS = (EventType.OK, EventType.FAIL, EventType.INFO)
 """What the codes of the column `type` mean."""
 OK, FAIL, INFO = 0, 1, 2
+FUNCTIONS_MAX = 2**15 - 1
+"""What the column `f` tells apart."""
 NO_PAIR = -1
 """`expected` of an operation that is no cas of a pair."""
 
@@ -207,6 +209,9 @@ def from_operations(operations: Sequence[Operation]) -> Columns:
     """Return the columns of operations, which need not be in order."""
     if any((a.invoke_ns, a.index) > (b.invoke_ns, b.index) for a, b in pairwise(operations)):
         operations = sorted(operations, key=lambda o: (o.invoke_ns, o.index))
+    for o in operations:
+        if isinstance(o.process, int) and o.process < 0:
+            raise HistoryError(f"operation {o.index}: process {o.process} is below 0")
     functions, keys, values, errors, names = Table(), Table(), Table([None]), Table([None]), Table()
     kinds = {kind: code for code, kind in enumerate(KINDS)}
     rows = np.empty((len(operations), 11), np.int64)
@@ -220,6 +225,8 @@ def from_operations(operations: Sequence[Operation]) -> Columns:
             *(0 if o.output is None else values.code(o.output), errors.code(o.error)),
             *(o.invoke_ns, o.complete_ns),
         )
+    if len(functions.items) > FUNCTIONS_MAX:
+        raise HistoryError(f"more than {FUNCTIONS_MAX} functions")
     kept = list(operations)
     rest = Rest(
         lambda row: (kept[row].node, kept[row].offset, kept[row].epoch, kept[row].end_index),

@@ -1,9 +1,10 @@
 """A strict reader and writer for the part of EDN that Jepsen's histories use.
 
 EDN (github.com/edn-format/edn) is Clojure's data notation. Read are nil, booleans, integers,
-decimals, ratios as floats, strings, characters, keywords, symbols, lists, vectors, maps, sets,
-comments, `#_` discards, and the tags that Jepsen prints around plain data. Any other tag is an
-error: nothing is ever evaluated or constructed by name.
+decimals and ratios as floats (where a float tells them from their like), strings, characters,
+keywords, symbols, lists, vectors, maps, sets, comments, `#_` discards, and the tags that Jepsen
+prints around plain data. Any other tag is an error: nothing is ever evaluated or constructed by
+name.
 """
 
 from __future__ import annotations
@@ -11,9 +12,11 @@ from __future__ import annotations
 import math
 import re
 from collections.abc import Iterator
+from decimal import Decimal
 from typing import Any
 
 from checkers.history import HistoryError
+from checkers.json_text import finite, too_long
 
 DEPTH_MAX = 100
 """Nesting beyond this is no history."""
@@ -37,6 +40,8 @@ _TOKEN = re.compile(
 _INTEGER = re.compile(r"[+-]?\d+N?")
 _FLOAT = re.compile(r"[+-]?\d+(?:\.\d*)?(?:[eE][+-]?\d+)?M?")
 _RATIO = re.compile(r"([+-]?\d+)/(\d+)")
+_RATIO_MAX = 1 << 25
+"""Two ratios of numbers up to this differ by more than the distance of two floats."""
 _CLOSE = {"[": "]", "(": ")", "{": "}", "#{": "}"}
 _ESCAPES = {"n": "\n", "t": "\t", "r": "\r", "b": "\b", "f": "\f", '"': '"', "\\": "\\"}
 _CHARACTERS = {"newline": "\n", "space": " ", "tab": "\t", "return": "\r"}
@@ -154,13 +159,17 @@ class _Reader:
     def _string(self, text: str, position: int) -> str:
         def replaced(match: re.Match[str]) -> str:
             code = match[1]
-            if code[0] == "u":
+            if len(code) == 5:
                 return chr(int(code[1:], 16))
             if code not in _ESCAPES:
                 raise self._error("has an unknown escape", position)
             return _ESCAPES[code]
 
-        return re.sub(r"\\(u[0-9a-fA-F]{4}|.)", replaced, text[1:-1], flags=re.DOTALL)
+        plain = re.sub(r"\\(u[0-9a-fA-F]{4}|.)", replaced, text[1:-1], flags=re.DOTALL)
+        try:  # Java writes a character beyond 16 bits as two
+            return plain.encode("utf-16", "surrogatepass").decode("utf-16")
+        except UnicodeDecodeError:
+            raise self._error("has half a surrogate pair", position) from None
 
     def _atom(self, text: str, position: int) -> Any:
         if text in ("nil", "true", "false"):
@@ -169,16 +178,45 @@ class _Reader:
             if len(text) == 1:
                 raise self._error("has an empty keyword", position)
             return Keyword(text[1:])
-        if _INTEGER.fullmatch(text):
-            return int(text.rstrip("N"))
-        if _FLOAT.fullmatch(text):
-            return float(text.rstrip("M"))
-        ratio = _RATIO.fullmatch(text)
-        if ratio and int(ratio[2]):
-            return int(ratio[1]) / int(ratio[2])
+        try:
+            number = _number(text)
+        except ValueError as error:
+            raise self._error(f"has {error}", position) from error
+        if number is not None:
+            return number
         if _KEYWORD.fullmatch(text):
             return text
         raise self._error("has an unknown atom", position)
+
+
+def _number(text: str) -> int | float | None:
+    """Return the number that an atom is, None where it is none.
+
+    Raises ValueError where it cannot be held, or could not be told from another number.
+    """
+    if _INTEGER.fullmatch(text):
+        return _whole(text.rstrip("N"))
+    if _FLOAT.fullmatch(text):
+        number = finite(text.rstrip("M"))
+        if text.endswith("M") and Decimal(text[:-1]) != Decimal(repr(number)):
+            raise ValueError("a decimal with more digits than a float holds")
+        return number
+    ratio = _RATIO.fullmatch(text)
+    if ratio is None:
+        return None
+    above, below = _whole(ratio[1]), _whole(ratio[2])
+    if below == 0:
+        raise ValueError("a ratio to zero")
+    if max(abs(above), below) > _RATIO_MAX:
+        raise ValueError(f"a ratio of numbers above {_RATIO_MAX}")
+    return above / below
+
+
+def _whole(digits: str) -> int:
+    try:
+        return int(digits)
+    except ValueError:
+        raise ValueError(too_long()) from None
 
 
 def _hashable(key: Any) -> Any:

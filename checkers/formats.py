@@ -15,10 +15,11 @@ from __future__ import annotations
 import json
 from collections.abc import Iterable, Mapping
 from pathlib import Path
-from typing import Any, NoReturn
+from typing import Any, TypeGuard
 
 from checkers.edn import EdnSet, Keyword, read_all, write
-from checkers.history import NEMESIS, Event, EventType, HistoryError
+from checkers.history import INFINITY_NS, NEMESIS, Event, EventType, HistoryError
+from checkers.json_text import JsonError, parse, shown
 from checkers.sealed import FIELD, is_changed
 
 _JOURNAL_FIELDS = frozenset(Event.__slots__)
@@ -63,28 +64,31 @@ def event_from_json(fields: Mapping[str, Any]) -> Event:
     """
     unknown = sorted(set(fields) - _JOURNAL_FIELDS)
     if unknown:
-        raise HistoryError(f"unknown field {unknown[0]!r}")
+        raise HistoryError(f"unknown field {shown(unknown[0])}")
     process = fields.get("process")
-    if not isinstance(process, str) and not _whole(process):
-        raise HistoryError(f"process is {process!r}, not a number or a name")
+    if not isinstance(process, str) and not (_whole(process) and process >= 0):
+        raise HistoryError(f"process is {shown(process)}, not a number from 0 on or a name")
     for name in ("f", "key", "error", "node"):
         value = fields.get(name)
         if not isinstance(value, str) and (name == "f" or value is not None):
-            raise HistoryError(f"{name} is {value!r}, not a text")
+            raise HistoryError(f"{name} is {shown(value)}, not a text")
     for name in ("index", "time_ns", "offset", "epoch"):
         value = fields.get(name)
         needed = name in ("index", "time_ns")
         if (value is not None or needed) and not _whole(value):
-            raise HistoryError(f"{name} is {value!r}, not a whole number")
+            raise HistoryError(f"{name} is {shown(value)}, not a whole number of 64 bits")
     try:
         kind = EventType(str(fields.get("type")))
     except ValueError:
-        raise HistoryError(f"type is {fields.get('type')!r}") from None
+        raise HistoryError(f"type is {shown(fields.get('type'))}") from None
     return Event(**{**fields, "type": kind})
 
 
-def _whole(value: object) -> bool:
-    return isinstance(value, int) and not isinstance(value, bool)
+def _whole(value: object) -> TypeGuard[int]:
+    """Whether it is a whole number that a column holds; the last one stands for "never"."""
+    if not isinstance(value, int) or isinstance(value, bool):
+        return False
+    return -INFINITY_NS <= value < INFINITY_NS
 
 
 def _from_json_lines(text: str) -> list[Event]:
@@ -94,7 +98,7 @@ def _from_json_lines(text: str) -> list[Event]:
         if not line.strip():
             continue
         try:
-            fields = json.loads(line, parse_constant=_no_constant)
+            fields = parse(line)
             if not isinstance(fields, dict):
                 raise HistoryError("not a JSON object")  # noqa: TRY301  (one place adds the line)
             if is_changed(line.rstrip("\r").encode("utf-8", "surrogatepass")):
@@ -103,9 +107,7 @@ def _from_json_lines(text: str) -> list[Event]:
             if corpus is None:
                 corpus = _is_corpus(fields)
             events.append(event_from_json(_corpus_fields(fields) if corpus else fields))
-        except (json.JSONDecodeError, RecursionError) as error:
-            raise HistoryError(f"line {number}: not whole JSON, or cut off") from error
-        except HistoryError as error:
+        except (JsonError, HistoryError) as error:
             raise HistoryError(f"line {number}: {error}") from error
     return events
 
@@ -121,34 +123,36 @@ def _is_corpus(fields: Mapping[str, Any]) -> bool:
 def _corpus_fields(fields: Mapping[str, Any]) -> dict[str, Any]:
     unknown = sorted(set(fields) - _CORPUS_FIELDS)
     if unknown:
-        raise HistoryError(f"unknown field {unknown[0]!r}")
+        raise HistoryError(f"unknown field {shown(unknown[0])}")
     if "time" not in fields:
         raise HistoryError("no time")
     known = {name: value for name, value in fields.items() if name != "time"}
     return {**known, "time_ns": fields["time"]}
 
 
-def _no_constant(name: str) -> NoReturn:
-    raise HistoryError(f"{name} is no JSON value")
-
-
 def _from_edn(text: str, *, independent: bool) -> list[Event]:
     forms = list(read_all(text))
     if len(forms) == 1 and isinstance(forms[0], list):
         forms = forms[0]
-    return [_edn_event(form, i, independent=independent) for i, form in enumerate(forms)]
+    events: list[Event] = []
+    for position, form in enumerate(forms):
+        try:
+            events.append(_edn_event(form, position, independent=independent))
+        except HistoryError as problem:
+            raise HistoryError(f"form {position + 1}: {problem}") from problem
+    return events
 
 
 def _edn_event(form: Any, position: int, *, independent: bool) -> Event:
     """Return the event of one Jepsen operation map; its index and time may be missing."""
     if not isinstance(form, dict) or not {"process", "type", "f"} <= set(form):
-        raise HistoryError(f"form {position + 1} is no operation (:process, :type and :f)")
+        raise HistoryError("no operation (:process, :type and :f)")
     value = _plain(form.get("value"))
     key = _plain(form.get("key"))
     client = _whole(form["process"])
     if independent and client and value is not None:
         if not isinstance(value, list) or len(value) != 2:
-            raise HistoryError(f"form {position + 1} has no [key value] but {value!r}")
+            raise HistoryError(f"no [key value] but {shown(value)}")
         key, value = value
     error = _plain(form.get("error"))
     node = _plain(form.get("node"))
@@ -157,7 +161,7 @@ def _edn_event(form: Any, position: int, *, independent: bool) -> Event:
         "time_ns": form.get("time", form.get("index", position)),
         "process": form["process"] if client else _process_name(form["process"]),
         "type": str(form["type"]),
-        "f": str(form["f"]),
+        "f": _plain(form["f"]),
         "key": None if key is None else key if isinstance(key, str) else json.dumps(key),
         "value": value,
         "error": error if error is None or isinstance(error, str) else json.dumps(error),
@@ -165,10 +169,7 @@ def _edn_event(form: Any, position: int, *, independent: bool) -> Event:
         "offset": form.get("offset"),
         "epoch": form.get("epoch"),
     }
-    try:
-        return event_from_json(fields)
-    except HistoryError as problem:
-        raise HistoryError(f"form {position + 1}: {problem}") from problem
+    return event_from_json(fields)
 
 
 def _process_name(process: Any) -> Any:
@@ -183,7 +184,10 @@ def _plain(value: Any) -> Any:
     if isinstance(value, EdnSet | list):
         return [_plain(item) for item in value]
     if isinstance(value, dict):
-        return {str(name): _plain(item) for name, item in value.items()}
+        named = {str(name): _plain(item) for name, item in value.items()}
+        if len(named) < len(value):
+            raise HistoryError("a map has two keys that are the same as texts")
+        return named
     return value
 
 

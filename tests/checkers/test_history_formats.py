@@ -105,11 +105,11 @@ GOOD = '{"index":0,"time_ns":0,"process":0,"type":"invoke","f":"read"}'
         (GOOD.replace("invoke", "begin").encode(), "line 1: type is 'begin'"),
         (GOOD.replace('"f"', '"g"').encode(), "line 1: unknown field 'g'"),
         (GOOD.replace(':"read"', ":1").encode(), "line 1: f is 1, not a text"),
-        (GOOD.replace('s":0', 's":1.5').encode(), "line 1: process is 1.5"),
+        (GOOD.replace('s":0', 's":1.5').encode(), "line 1: process is 1.5, not a number from 0 on"),
         (GOOD.replace('s":0', 's":NaN').encode(), "line 1: NaN is no JSON value"),
         (b"{:process 0, :type :ok, :f :read", "line 1: EDN ends inside the form"),
         (b"{:process 0, :type :maybe, :f :read}", "form 1: type is 'maybe'"),
-        (b"[1 2]", "form 1 is no operation"),
+        (b"[1 2]", "form 1: no operation"),
     ],
 )
 def test_a_foreign_or_truncated_file_is_refused_in_one_line(tmp_path, content, message):

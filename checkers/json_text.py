@@ -1,0 +1,80 @@
+"""JSON of files that nobody vouches for.
+
+Python's reader takes more than JSON has (NaN, half surrogate pairs), makes infinity of what is too
+large, and raises errors of four kinds; and values may nest deeper than the recursion of whatever
+reads them next. `parse` gives a plain value that can be hashed, compared and written again, or one
+kind of error.
+"""
+
+from __future__ import annotations
+
+import json
+import math
+import sys
+from typing import Any, NoReturn
+
+DEPTH_MAX = 100
+"""Lists and objects nested deeper than this are no value of a history."""
+_SHOWN_MAX = 80
+
+
+class JsonError(ValueError):
+    """It is no JSON value; the message says in a few words why."""
+
+
+def parse(text: str) -> Any:
+    """Return the value that a JSON text holds. Raises JsonError."""
+    try:
+        value = json.loads(text, parse_constant=_no_constant, parse_float=finite)
+    except JsonError:
+        raise
+    except (json.JSONDecodeError, RecursionError) as error:
+        raise JsonError("not whole JSON, or cut off") from error
+    except ValueError as error:  # all that is left: `int` takes no more digits
+        raise JsonError(too_long()) from error
+    if text.count("[") + text.count("{") > DEPTH_MAX and _depth(value) > DEPTH_MAX:
+        raise JsonError(f"nested more than {DEPTH_MAX} deep")
+    if "\\u" in text:
+        _check_pairs(value)
+    return value
+
+
+def finite(text: str) -> float:
+    """Return the number that a text holds. Raises JsonError where it is too large."""
+    number = float(text)
+    if not math.isfinite(number):
+        raise JsonError(f"a number that is too large: {shown(text)}")
+    return number
+
+
+def too_long() -> str:
+    """Say what is wrong about an integer that Python refuses to read."""
+    return f"an integer of more than {sys.get_int_max_str_digits()} digits"
+
+
+def shown(value: object) -> str:
+    """Return a value for a message, cut to a line."""
+    text = ascii(value)
+    return text if len(text) <= _SHOWN_MAX else f"{text[:_SHOWN_MAX]}..."
+
+
+def _no_constant(name: str) -> NoReturn:
+    raise JsonError(f"{name} is no JSON value")
+
+
+def _depth(value: Any) -> int:
+    depth, level = 0, [value]
+    while level := [one for one in level if isinstance(one, list | dict)]:
+        depth += 1
+        level = [
+            inner for one in level for inner in (one.values() if isinstance(one, dict) else one)
+        ]
+    return depth
+
+
+def _check_pairs(value: Any) -> None:
+    """Refuse half a surrogate pair, which no UTF-8 can hold."""
+    try:
+        json.dumps(value, ensure_ascii=False).encode("utf-8")
+    except UnicodeEncodeError:
+        raise JsonError("half a surrogate pair") from None
