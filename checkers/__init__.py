@@ -5,6 +5,9 @@ result = check("history.jsonl", "register")
 print(result.status, result.summary)
 """
 
+if not __debug__:  # by -O or PYTHONOPTIMIZE: a verdict without them could be wrong
+    raise ImportError("Kraftprobe's invariants are assertions: run without -O and PYTHONOPTIMIZE")
+
 from checkers.api import check
 from checkers.formats import load_history, to_edn
 from checkers.history import Event, EventType, HistoryError, Operation, pair

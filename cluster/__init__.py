@@ -1,1 +1,7 @@
 """The system under test and where it runs: KRaft nodes, their seams, and the backends."""
+
+import sys
+
+if not __debug__:  # by -O or PYTHONOPTIMIZE; a broken invariant would be neither seen nor stop it
+    sys.stderr.write("Kraftprobe's invariants are assertions: run without -O and PYTHONOPTIMIZE\n")
+    raise SystemExit(2)
