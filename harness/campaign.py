@@ -9,8 +9,9 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-from collections.abc import AsyncIterator
+from collections.abc import Coroutine
 from random import Random
+from typing import Any
 
 from checkers.evidence import FINAL_READS
 from cluster.backends.base import Backend, ClientNetwork
@@ -34,7 +35,7 @@ from harness.generators import (
     Worker,
 )
 from harness.generators.base import NEMESIS
-from harness.interpreter import Interpreter
+from harness.interpreter import HarnessError, Interpreter
 from harness.nemesis import NemesisClient, RunView
 from harness.observer import Observer
 from harness.plan import Plan
@@ -92,8 +93,7 @@ async def conduct(run: Run) -> FinalReads:
         with contextlib.ExitStack() as stack:
             for network in cast.networks:
                 stack.callback(network.close)
-            async with _watching(cast.observer):
-                reads = await _perform(run, cast)
+            reads = await _watched(cast.observer, _perform(run, cast))
         cast.observer.tell_deaths()
         done = True
         return reads
@@ -217,18 +217,31 @@ def role_of(plan: Plan, worker: int) -> Role:
     return Role.READER if worker < plan.nodes else Role.WRITER
 
 
-@contextlib.asynccontextmanager
-async def _watching(observer: Observer) -> AsyncIterator[None]:
-    """Let the observer watch; if it dies, that is an error of the run."""
-    task = asyncio.ensure_future(observer.watch())
+async def _watched(observer: Observer, work: Coroutine[Any, Any, FinalReads]) -> FinalReads:
+    """Do the work while the observer watches; that one of both fails ends the other at once.
+
+    Where both fail, what failed first is the cause, and the message names both. Raises what the
+    work raises, and HarnessError when the observer dies.
+    """
+    watching, working = asyncio.ensure_future(observer.watch()), asyncio.ensure_future(work)
     try:
-        yield
-        if task.done():
-            task.result()
+        await asyncio.wait((watching, working), return_when=asyncio.FIRST_COMPLETED)
+        work_ended_first = working.done()
     finally:
-        task.cancel()
-        with contextlib.suppress(asyncio.CancelledError):
-            await task
+        watching.cancel()
+        working.cancel()
+        watched, worked = await asyncio.gather(watching, working, return_exceptions=True)
+    if not isinstance(watched, Exception):
+        return working.result()
+    told = f"the observer died: {type(watched).__name__}: {watched}"
+    if not isinstance(worked, Exception):
+        raise HarnessError(told) from watched
+    work_told = (
+        str(worked) if isinstance(worked, HarnessError) else f"{type(worked).__name__}: {worked}"
+    )
+    if work_ended_first:
+        raise HarnessError(f"{work_told}; then {told}") from worked
+    raise HarnessError(f"{told}; then {work_told}") from watched
 
 
 async def _wait_for_leader(observer: Observer) -> None:

@@ -65,8 +65,9 @@ class Interpreter:
             async with asyncio.TaskGroup() as group:
                 for worker in self._workers:
                     group.create_task(self._work(worker), name=f"worker {worker}")
-        except* Exception as errors:
-            raise _harness_error(errors) from errors
+        except ExceptionGroup as errors:  # not `except*`, which wraps what is raised before 3.11.4
+            first = _first(errors)
+            raise first from first.__cause__
 
     async def close(self) -> None:
         """Close every client."""
@@ -134,11 +135,11 @@ class Interpreter:
             news.set_result(None)
 
 
-def _harness_error(errors: BaseExceptionGroup[Exception]) -> HarnessError:
+def _first(errors: ExceptionGroup[Exception]) -> HarnessError:
     """Return the first of them; what is none yet (the journal cannot be written) becomes one."""
-    error: BaseException = errors
-    while isinstance(error, BaseExceptionGroup):
-        error = error.exceptions[0]
+    error = errors.exceptions[0]
     if isinstance(error, HarnessError):
         return error
-    return HarnessError(f"{type(error).__name__}: {error}")
+    failed = HarnessError(f"{type(error).__name__}: {error}")
+    failed.__cause__ = error
+    return failed

@@ -77,7 +77,7 @@ async def measure(arguments: argparse.Namespace, folder: Path) -> None:
             seconds = loop.time() - start
             alive = [await target.answers(listener) for listener in ListenerType]
             epoch = await target.write_epoch()
-        except* (HangError, OSError) as errors:
+        except (HangError, OSError, ExceptionGroup) as errors:
             error: BaseException = errors
             while isinstance(error, BaseExceptionGroup):
                 error = error.exceptions[0]

@@ -10,11 +10,14 @@ from cluster.backends.base import BackendError, NodeState
 from cluster.backends.sim.loop import run
 from cluster.runtime.clock import LoopClock
 from harness.campaign import Run, conduct, pinned_to
+from harness.interpreter import HarnessError
+from harness.observer import Observer
 from harness.plan import from_document
 from harness.recorder import Recorder
 from harness.running import checks_for
 from tests.harness.fake_cluster import FakeCluster
 from tests.harness.world import Journal
+from workloads.register import RegisterClient
 
 
 def plan(**changes):
@@ -196,3 +199,67 @@ def test_a_fault_that_never_bites_leaves_the_run_under_exercised():
     result = verdict(the_plan, events, reads, "exercised")
     assert result.status is Status.UNDER_EXERCISED
     assert "'restart' never bit: injected 3 times" in result.summary
+
+
+def fail_at(monkeypatch, target, name, at_s, message):
+    """Let a method raise from a time on."""
+    before = getattr(target, name)
+
+    async def broken(self, *arguments, **options):
+        if asyncio.get_running_loop().time() >= at_s:
+            raise ZeroDivisionError(message)
+        return await before(self, *arguments, **options)
+
+    monkeypatch.setattr(target, name, broken)
+
+
+def play_until_it_fails(cluster):
+    """How a run ends that the harness cannot finish, and when."""
+    ended_s = []
+
+    async def main():
+        loop = asyncio.get_running_loop()
+        try:
+            await conduct(Run(plan(), cluster, Recorder(Journal(), loop.time), LoopClock(loop)))
+        finally:
+            ended_s.append(loop.time())
+
+    with pytest.raises(HarnessError) as caught:
+        run(main())
+    return caught.value, ended_s[0]
+
+
+def test_a_dead_observer_ends_the_run_at_once(monkeypatch):
+    fail_at(monkeypatch, Observer, "_ask_node", 10, "oops")
+    cluster = FakeCluster()
+    error, ended_s = play_until_it_fails(cluster)
+    assert str(error) == "the observer died: ZeroDivisionError: oops"
+    assert isinstance(error.__cause__, ZeroDivisionError)
+    assert 10 <= ended_s < 12
+    assert cluster.downs == 1
+
+
+def test_a_dead_observer_does_not_hide_the_error_that_came_first(monkeypatch):
+    cluster = FakeCluster()
+    before = RegisterClient.invoke
+
+    async def invoke(client, op):
+        if asyncio.get_running_loop().time() >= 10:
+            raise KeyError("first")
+        return await before(client, op)
+
+    async def watch(observer):
+        try:
+            await asyncio.sleep(1000)
+        finally:
+            raise ZeroDivisionError("second")
+
+    monkeypatch.setattr(RegisterClient, "invoke", invoke)
+    monkeypatch.setattr(Observer, "watch", watch)
+    error, _ = play_until_it_fails(cluster)
+    told = str(error)
+    assert told.index("KeyError: 'first'") < told.index(
+        "the observer died: ZeroDivisionError: second"
+    )
+    assert isinstance(error.__cause__, HarnessError)
+    assert cluster.downs == 1

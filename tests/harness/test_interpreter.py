@@ -88,8 +88,9 @@ def test_a_journal_that_cannot_be_written_is_a_harness_error():
     async def main():
         recorder = Recorder(Full(), asyncio.get_running_loop().time)
         interpreter = Interpreter(Clients(endless()), recorder, Client, 2)
-        with pytest.raises(HarnessError, match="No space left"):
+        with pytest.raises(HarnessError, match="No space left") as caught:
             await interpreter.run()
+        assert isinstance(caught.value.__cause__, OSError)
 
     run(main())
 
