@@ -112,13 +112,20 @@ def _disagreements(
             here, there = state.get(key), other_state.get(key)
             if here != there:
                 told = (
-                    f"{key!r} is {there!r} on {other} and {here!r} on {node}, both read at "
-                    f"committed offset {read.high_watermark}"
+                    f"{key!r} is {_shown(there)} on {other} and {_shown(here)} on {node}, both "
+                    f"read at committed offset {read.high_watermark}"
                 )
                 found.append(
                     {"kind": "divergent", "explanation": told, "key": key, "nodes": [other, node]}
                 )
     return found
+
+
+def _shown(state: Any) -> str:
+    """Return a final state for a person: a value, a topic by its fields, or that there is none."""
+    if isinstance(state, Mapping):
+        return ", ".join(f"{name} {value}" for name, value in state.items()) or "empty"
+    return "not there" if state is None else repr(state)
 
 
 def _result(

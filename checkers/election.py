@@ -223,8 +223,9 @@ def _forgotten_voters(evidence: Evidence) -> Iterator[Anomaly]:
             offset = int(event.fields["offset"])
             committed = max(known for known in offsets if known < max(mark, 0))
             if offset < committed:
+                old = "configured voters" if offset < 0 else f"voters of offset {offset}"
                 told = (
-                    f"{node} went back to the voters of offset {offset} at {evidence.when(event)} "
+                    f"{node} went back to the {old} at {evidence.when(event)} "
                     f"though those of {committed} are committed: its high watermark is {mark}"
                 )
                 yield {"kind": "forgotten-voters", "explanation": told, **evidence.place(event)}
@@ -256,9 +257,10 @@ def _high_watermark(fields: Mapping[str, Any]) -> tuple[str, str] | None:
     majority = ends[len(ends) // 2] if ends else 0
     if offset <= majority:
         return None
+    at = ", ".join(f"replica {voter} at {end}" for voter, end in sorted(replicas.items()))
     what = (
         f"set the high watermark of epoch {fields['epoch']} to {offset}, though a majority of "
-        f"voters had only {majority}: {dict(sorted(replicas.items()))}"
+        f"voters had only {majority} ({at})"
     )
     return "high-watermark-without-majority", what
 

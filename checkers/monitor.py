@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from checkers.history import NEMESIS
+from checkers.history import NEMESIS, seconds
 from checkers.run_input import Cancelled, RunInput, never
 from checkers.verdict import CheckResult, Status
 
@@ -26,7 +26,9 @@ def check(run: RunInput, options: Mapping[str, Any], cancelled: Cancelled = neve
     for event in run.events:
         if event.process == NEMESIS and event.f == VIOLATION and isinstance(event.value, dict):
             told = {key: event.value.get(key) for key in ("property", "explanation", "causes")}
-            anomalies.append({"kind": str(told["property"]), **told})
+            told["explanation"] = f"{told['explanation']}, at {seconds(event.time_ns)}"
+            place = {"kind": str(told["property"]), "at_ns": event.time_ns}
+            anomalies.append({**place, **told})
     summary = "nothing was violated while it ran"
     if anomalies:
         summary = f"{anomalies[0]['property']}: {anomalies[0]['explanation']}"

@@ -7,7 +7,7 @@ change costs what changed; a whole image is taken up by the index of the broker'
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 
 from cluster.controller.delta import (
     NO_LOCAL_CHANGES,
@@ -90,10 +90,23 @@ class BrokerMetadataPublisher:
         leads = {key for key, one in held.items() if one.leader == self.broker_id}
         if {**self.leaders, **self.followers} != held or set(self.leaders) != leads:
             return (
-                f"it believes to lead {sorted(map(str, self.leaders))} and to follow "
-                f"{sorted(map(str, self.followers))}, it leads {sorted(map(str, leads))} of "
-                f"{sorted(map(str, held))}"
+                f"it believes to lead {_named(self.leaders)} and to follow "
+                f"{_named(self.followers)}, it leads {_named(leads)} of {_named(held)}"
             )
-        if self.registration != state.brokers.get(self.broker_id):
-            return f"it believes to be registered as {self.registration}"
+        registered = state.brokers.get(self.broker_id)
+        if self.registration != registered:
+            believed = _standing(self.registration)
+            return f"it believes to be {believed}, it is {_standing(registered)}"
         return None
+
+
+def _named(partitions: Iterable[PartitionKey]) -> str:
+    """List partitions for a person, each as `<topic id>-<index>`."""
+    return ", ".join(sorted(f"{topic_id}-{index}" for topic_id, index in partitions)) or "none"
+
+
+def _standing(registration: BrokerRegistration | None) -> str:
+    if registration is None:
+        return "not registered"
+    fenced = "fenced" if registration.fenced else "unfenced"
+    return f"registered with epoch {registration.epoch}, {fenced}"

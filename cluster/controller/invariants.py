@@ -39,7 +39,14 @@ def broken_invariants(
             continue
         minimum = min_insync_replicas(state, topic.name)
         for reason in _broken(state, one, minimum, elr_enabled=elr_enabled):
-            yield f"{topic.name}-{index} {reason}: {one}"
+            yield (
+                f"{topic.name}-{index} {reason}: leader {one.leader}, replicas "
+                f"{_ids(one.replicas)}, ISR {_ids(one.isr)}, ELR {_ids(one.elr)}"
+            )
+
+
+def _ids(brokers: Iterable[int]) -> str:
+    return ", ".join(map(str, brokers)) or "none"
 
 
 def _broken(

@@ -337,7 +337,7 @@ class _Run:
             async with asyncio.timeout(bound_ms / 1000.0):
                 await interpreter.run(generator)
         except TimeoutError:
-            self._dead(f"the last operations were not done {bound_ms:g} ms after the heal")
+            self._dead(f"the last operations were not done {bound_ms / 1000:g} s after the heal")
             return
         network = self._backend.client_network()
         client = Client(network, self._backend.clock)
@@ -353,7 +353,7 @@ class _Run:
         self._reads = reads
         if reads.sentinel is None or reads.missing:
             said = "; ".join(f"{node}: {why}" for node, why in reads.missing.items())
-            self._dead(f"not all nodes came back {bound_ms:g} ms after the heal: {said}")
+            self._dead(f"not all nodes came back {bound_ms / 1000:g} s after the heal: {said}")
 
     def _make_client(self, worker: Worker, process: int | str) -> WorkloadClient:
         if worker == NEMESIS:

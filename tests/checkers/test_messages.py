@@ -6,12 +6,12 @@ import pytest
 
 from checkers.columnar import judge_columns
 from checkers.columns import from_operations
-from checkers.evidence import WORLD_CLOCK, Evidence, RunClock, TraceEvent, run_clock
+from checkers.evidence import WORLD_CLOCK, Evidence, FinalRead, RunClock, TraceEvent, run_clock
 from checkers.history import INFINITY_NS, NEMESIS, Event, EventType, Operation, seconds
 from checkers.models import CasRegister, Register
 from checkers.registry import CheckSpec, RunInput, run_check
 from checkers.verdict import Status
-from tests.checkers.run_evidence import good_run, state, with_trace
+from tests.checkers.run_evidence import good_run, high_watermark, state, with_trace
 
 _RAW = re.compile(r"\d ns\b|-1\b|9223372036854775807|\d{10,}")
 
@@ -139,3 +139,28 @@ def test_two_leaders_are_named_with_when_each_was_seen():
     run = with_trace("n2", state(1, leader=2))
     (anomaly,) = run_check(CheckSpec("election-safety"), run).anomalies
     assert "2 (by state of n2 at 0.000000 s of n2's own clock)" in anomaly["explanation"]
+
+
+def test_a_final_state_is_shown_by_its_fields():
+    reads = {
+        node: FinalRead(node, 6, {"t": {"id": topic_id, "partitions": 1}}, {})
+        for node, topic_id in zip(("n1", "n2", "n3"), ("a", "a", "b"), strict=True)
+    }
+    run = good_run(final_reads=reads)
+    result = run_check(CheckSpec("durability", {"workload": "topics"}), run)
+    (told,) = [a["explanation"] for a in result.anomalies if a["kind"] == "divergent"]
+    assert told.startswith("'t' is id a, partitions 1 on n1 and id b, partitions 1 on n3, both ")
+
+
+def test_a_high_watermark_is_shown_with_where_the_replicas_were():
+    run = with_trace("n1", high_watermark(9, replicas={"1": 9, "2": 6, "3": 6}))
+    (anomaly,) = run_check(CheckSpec("election-safety"), run).anomalies
+    assert "had only 6 (replica 1 at 9, replica 2 at 6, replica 3 at 6)" in anomaly["explanation"]
+
+
+def test_going_back_to_configured_voters_names_no_offset():
+    voters = [("voters", {"offset": offset, "voters": {"1": "d"}}) for offset in (-1, 3, -1)]
+    run = with_trace("n2", *voters[:2], high_watermark(6), voters[2])
+    (anomaly,) = run_check(CheckSpec("election-safety"), run).anomalies
+    assert "n2 went back to the configured voters at " in anomaly["explanation"]
+    assert _RAW.search(anomaly["explanation"]) is None

@@ -106,6 +106,9 @@ class BrokerMonitor:
                 or after[1] < before[1]
                 or (after[0] > before[0] and after[1] == before[1])
             ):
-                told = f"partition {key} went from epochs {before} to {after} by offset {offset}"
+                told = (
+                    f"partition {key[1]} of topic {key[0]} went from leader epoch {before[0]}, "
+                    f"partition epoch {before[1]} to {after[0]}, {after[1]} by offset {offset}"
+                )
                 self._violated("partition-epochs", told, name)
             self._partitions[key] = after

@@ -53,7 +53,7 @@ from cluster.backends.sim.process import Process
 from cluster.backends.sim.shadow import Batch, ShadowLog, read_from
 from cluster.backends.sim.world import SimWorld
 from cluster.kraft.messages import NO_NODE
-from cluster.kraft.quorum_state_store import FILE_NAME, QuorumStateError, decode
+from cluster.kraft.quorum_state_store import FILE_NAME, ElectionState, QuorumStateError, decode
 from cluster.log.snapshot import CorruptSnapshotError, parse_snapshot, snapshot_name
 from cluster.log.types import OffsetAndEpoch
 from cluster.values import valueclass
@@ -222,8 +222,8 @@ class SafetyMonitor:
         )
         if found != (epoch, leader_id, voted_id):
             told = (
-                f"{name} is {state} in epoch {epoch} (leader {leader_id}, vote {voted_id}), "
-                f"while its disk holds {found}"
+                f"{name} is {state} in {_election(epoch, leader_id, voted_id)}, while its disk "
+                f"holds {_held(durable)}"
             )
             self.violated("durable-vote", told, name)
 
@@ -237,7 +237,10 @@ class SafetyMonitor:
         durable = None if content is None else decode(content)
         voted = None if durable is None else durable.voted_key
         if durable is None or durable.epoch != epoch or voted is None or voted.id != candidate_id:
-            told = f"{name} grants epoch {epoch} to n{candidate_id} while its disk holds {durable}"
+            told = (
+                f"{name} votes for n{candidate_id} in epoch {epoch} while its disk holds "
+                f"{_held(durable)}"
+            )
             self.violated("durable-vote", told, name)
 
     def _epoch_start(self, name: str, process: Process, fields: TraceFields) -> None:
@@ -267,7 +270,8 @@ class SafetyMonitor:
         voters = VotersInForce(voters_of(fields), fields["offset"])
         forgotten = self.electorate.take_up(name, voters, mark)
         if forgotten is not None:
-            told = f"{name} goes by the voters of {voters.offset} again, not of {forgotten}"
+            old = "configured voters" if voters.offset < 0 else f"voters of offset {voters.offset}"
+            told = f"{name} goes by the {old} again, not by those of offset {forgotten}"
             self.violated("committed-voters", told, name)
 
     def _voter_change(self, name: str, process: Process, fields: TraceFields) -> None:
@@ -357,7 +361,10 @@ class SafetyMonitor:
         snapshot_id = OffsetAndEpoch(fields["offset"], fields["epoch"])
         below = self._committed_below(name, snapshot_id.offset)
         if below and below[-1][2] != snapshot_id.epoch:
-            told = f"{name}: {snapshot_id} ends in a batch of epoch {below[-1][2]}"
+            told = (
+                f"{name} calls a snapshot {snapshot_name(snapshot_id)}, but what is below offset "
+                f"{snapshot_id.offset} ends in epoch {below[-1][2]}"
+            )
             self.violated("snapshot-committed", told, name)
         path = f"{METADATA_DIRECTORY}/{snapshot_name(snapshot_id)}"
         content = self._world.nodes[name].disk.durable(path)
@@ -369,7 +376,10 @@ class SafetyMonitor:
         assert content is not None
         known = self._snapshots.setdefault(snapshot_id, (name, crc32c(content)))
         if known[1] != crc32c(content):
-            told = f"{name} and {known[0]} hold different snapshots {snapshot_id}"
+            told = (
+                f"{name} and {known[0]} hold different snapshots of one name, "
+                f"{snapshot_name(snapshot_id)}"
+            )
             self.violated("snapshot-agreement", told, name, known[0])
 
     def _fetch(self, name: str, process: Process, fields: TraceFields) -> None:
@@ -404,10 +414,7 @@ class SafetyMonitor:
             self._check_leader_commit(name, epoch, offset, position - 1)
 
     def _changed(self, name: str, batch: Batch, known: Batch) -> None:
-        told = (
-            f"{name} takes (epoch, crc) {batch[2:]} at offset {batch[0]} for committed, "
-            f"where {known[2:]} at offset {known[0]} was"
-        )
+        told = f"{name} takes {_batch(batch)} for committed, where {_batch(known)} was committed"
         self.violated("committed-prefix", told, name)
 
     def _check_leader_commit(self, name: str, epoch: int, offset: int, position: int) -> None:
@@ -427,7 +434,10 @@ class SafetyMonitor:
             self.violated("majority-durable", told, name)
         if epoch == max(self.leader_of, default=epoch):
             if offset < self.leader_high_watermark:
-                told = f"{name}: {offset} after {self.leader_high_watermark}"
+                told = (
+                    f"{name}, leader of epoch {epoch}, announces the high watermark {offset} "
+                    f"after {self.leader_high_watermark}"
+                )
                 self.violated("monotonic-high-watermark", told, name)
             self.leader_high_watermark = offset
 
@@ -465,3 +475,20 @@ class SafetyMonitor:
                 f"{self.committed_end} on is committed"
             )
             self.violated("ack-committed", told, name)
+
+
+def _election(epoch: int, leader_id: int, voted_id: int) -> str:
+    """Describe a quorum-state for a person."""
+    leader, vote = (f"n{i}" if i != NO_NODE else "none" for i in (leader_id, voted_id))
+    return f"epoch {epoch} (leader {leader}, vote {vote})"
+
+
+def _held(state: ElectionState | None) -> str:
+    if state is None:
+        return "no quorum-state"
+    voted_id = NO_NODE if state.voted_key is None else state.voted_key.id
+    return _election(state.epoch, state.leader_id, voted_id)
+
+
+def _batch(batch: Batch) -> str:
+    return f"the batch at offset {batch[0]} of epoch {batch[2]} (crc {batch[3]:08x})"
