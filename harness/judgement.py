@@ -22,13 +22,14 @@ _COLOURS = {
 }
 
 
-def judge_and_report(store: RunStore, judge: Judge, *, with_report: bool) -> int:
-    """Judge a run, write what is asked for, tell the verdict; return its exit code.
+def judge_and_report(store: RunStore, judge: Judge, *, with_report: bool, prefix: str = "") -> int:
+    """Judge a run, write what is asked for, say the verdict; return its exit code.
 
     The last line on stdout is the path of the report (of results.json where none is written).
+    `prefix`: see `tell`.
     """
     results = judge(store)
-    tell(results)  # first: whatever becomes of the files, the verdict is known
+    tell(results, prefix)  # first: whatever becomes of the files, the verdict is known
     write_junit(store, results)
     if with_report:
         write_report(store, results)
@@ -36,17 +37,19 @@ def judge_and_report(store: RunStore, judge: Judge, *, with_report: bool) -> int
     return EXIT_CODES[results.status]
 
 
-def tell(results: RunResults) -> None:
-    """Print each check and the verdict, the worst last."""
+def tell(results: RunResults, prefix: str = "") -> None:
+    """Print each check and the verdict, the worst last; each line behind `prefix`."""
     mutant = results.plan.get("mutant")
     for check in results.checks:
         status = click.style(f"{check.status.value:<15}", fg=_COLOURS[check.status])
-        click.echo(f"  {status} {check.checker}: {_line(check.summary)}")
+        click.echo(f"{prefix}  {status} {check.checker}: {_line(check.summary)}")
     counts = results.statistics.get("operations", 0)
     suffix = f" (MUTANT {mutant}: a deliberately faulty node)" if mutant else ""
     colour = "yellow" if results.skipped and results.status is Status.PASS else None
     verdict = click.style(results.verdict, fg=colour or _COLOURS[results.status], bold=True)
-    click.echo(f"{verdict} {results.run}: {counts} operations{suffix}")
+    click.echo(f"{prefix}{verdict} {results.run}: {counts} operations{suffix}")
+    if results.recording.head is not None and not results.recording.ended:
+        click.echo(f"{prefix}its harness broke off before the run was recorded to its end")
 
 
 def _line(text: str, limit: int = 300) -> str:

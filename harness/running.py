@@ -18,7 +18,6 @@ from typing import Any
 from rich.console import Console
 
 from checkers import exercised
-from checkers.extent import COLLECTED
 from checkers.registry import CheckSpec, find_check
 from cluster.systems.kraft import KraftSystem
 from cluster.systems.secured import RunSecurity
@@ -150,11 +149,12 @@ def run_cluster(plan: Plan, store: RunStore, display: Display) -> None:
                     store.write_final_read(read)
                 recorder.note("phase", {"name": "evidence"})
                 problems = evidence.collect(store, system, plan.node_names)
-                recorder.note(COLLECTED, {"problems": problems})
+                recorder.note("evidence", {"problems": problems})
                 for problem in problems:
                     display.say(f"evidence: {problem}")
 
             place.run(work, on_signal)
+        store.end_recording()
     except KeyboardInterrupt:
         display.say(f"what was recorded is kept: kraftprobe check {store.folder}")
         raise

@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 import contextlib
-import hashlib
 import json
+import math
 import os
 import tempfile
 from pathlib import Path
 from typing import Any
+
+_JSON_BYTES_MAX = 1 << 28
+"""A larger document is none that was written here."""
 
 
 class StoreError(ValueError):
@@ -44,14 +47,12 @@ def write_json(path: Path, value: Any) -> None:
 def read_json_object(path: Path) -> dict[str, Any]:
     """Return the JSON object in a file.
 
-    Raises StoreError when there is none or it is something else.
+    Raises StoreError when there is none or it is something else. NaN and numbers beyond all
+    bounds are no JSON.
     """
+    data = read_bounded(path, _JSON_BYTES_MAX)
     try:
-        value = json.loads(path.read_bytes().decode("utf-8"))
-    except FileNotFoundError:
-        raise StoreError(f"{path}: there is no such file") from None
-    except OSError as error:
-        raise StoreError(f"{path}: {error.strerror}") from error
+        value = json.loads(data.decode("utf-8"), parse_constant=_finite, parse_float=_finite)
     except (ValueError, RecursionError) as error:
         raise StoreError(f"{path}: it is no JSON document") from error
     if not isinstance(value, dict):
@@ -59,13 +60,25 @@ def read_json_object(path: Path) -> dict[str, Any]:
     return value
 
 
-def sha256_of(path: Path) -> str | None:
-    """Hexadecimal digest of a file, None where there is no such file."""
+def read_bounded(path: Path, bytes_max: int) -> bytes:
+    """Return a file's content. Raises StoreError when it is missing, unreadable or too large."""
     try:
         with path.open("rb") as file:
-            return hashlib.file_digest(file, "sha256").hexdigest()
+            data = file.read(bytes_max + 1)
     except FileNotFoundError:
-        return None
+        raise StoreError(f"{path}: there is no such file") from None
+    except OSError as error:
+        raise StoreError(f"{path}: {error.strerror}") from error
+    if len(data) > bytes_max:
+        raise StoreError(f"{path}: it is larger than {bytes_max >> 20} MiB")
+    return data
+
+
+def _finite(text: str) -> float:
+    number = float(text)
+    if not math.isfinite(number):
+        raise ValueError(f"{text} is no number of JSON")
+    return number
 
 
 def _sync_folder(folder: Path) -> None:

@@ -3,14 +3,17 @@
 from __future__ import annotations
 
 import json
+import types
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass, field
 from typing import Any
 
+from checkers.history import EventType
+from checkers.run_input import RunInput
 from checkers.verdict import CheckResult, Status, worst
 from results.files import StoreError
 
-VERSION = 1
+VERSION = 2
 PLAN_FIELDS = (
     "campaign",
     "run",
@@ -24,10 +27,27 @@ PLAN_FIELDS = (
     "faults",
     "expectations",
     "skipped",
+    "checks",
     "versions",
     "command",
 )
 """What results.json repeats of the plan, so that it can be read alone."""
+
+
+@dataclass(frozen=True, slots=True)
+class Recording:
+    """What the chain of digests says of the files that were judged (results/digests.py)."""
+
+    head: str | None
+    """Stands for all that was recorded; None where there is no chain, or a broken one."""
+    ended: bool
+    """Whether the harness recorded the run to its end."""
+    problems: tuple[str, ...] = ()
+    """What is not as it was recorded, one line each."""
+
+
+NOT_RECORDED = Recording(None, ended=False)
+"""Of what was judged outside of a run's folder."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -45,6 +65,7 @@ class RunResults:
     """The fields of the plan that PLAN_FIELDS names."""
     inputs: dict[str, str]
     """SHA-256 of each file that was judged, by its path in the run folder."""
+    recording: Recording = NOT_RECORDED
     judged_with: dict[str, Any] = field(default_factory=dict)
     """{"spark": {"version", "master"} or null}"""
     judging: dict[str, Any] = field(default_factory=dict)
@@ -74,6 +95,7 @@ class RunResults:
             "checks": [asdict(check) for check in self.checks],
             "statistics": self.statistics,
             "inputs": self.inputs,
+            "recording": asdict(self.recording),
             "judged_with": self.judged_with,
             "judging": self.judging,
         }
@@ -89,7 +111,8 @@ class RunResults:
         the worst of its checks: then somebody else wrote it.
         """
         if document.get("version") != VERSION:
-            raise StoreError("these are no results of version 1")
+            found = f"{document.get('version')!r:.50}"
+            raise StoreError(f"they are of version {found}, not {VERSION}: judge the run again")
         try:
             checks = tuple(check_from_json(fields) for fields in document["checks"])
             results = cls(
@@ -99,6 +122,7 @@ class RunResults:
                 run=str(document["run"]),
                 plan=dict(document["plan"]),
                 inputs={str(name): str(digest) for name, digest in document["inputs"].items()},
+                recording=_recording(document["recording"]),
                 judged_with=dict(document["judged_with"]),
                 judging=dict(document["judging"]),
             )
@@ -118,9 +142,56 @@ def skipped_faults(plan: Mapping[str, Any]) -> tuple[str, ...]:
     return tuple(" ".join(str(name).split())[:100] for name in names)
 
 
+def counts_of(run: RunInput) -> dict[str, Any]:
+    """Return counts of what was judged."""
+    counts = {kind.value: 0 for kind in (EventType.OK, EventType.FAIL, EventType.INFO)}
+    for operation in run.operations:
+        counts[operation.type.value] += 1
+    return {
+        "events": len(run.events),
+        "operations": len(run.operations),
+        "by_type": counts,
+        "keys": len({operation.key for operation in run.operations}),
+        "duration_ns": run.events[-1].time_ns if run.events else 0,
+    }
+
+
+def as_stored(check: CheckResult) -> CheckResult:
+    """Return the result as a reader of results.json will find it: lists, no tuples."""
+    return check_from_json(json.loads(json.dumps(asdict(check), allow_nan=False)))
+
+
 def check_from_json(fields: dict[str, Any]) -> CheckResult:
-    """Return the result of one check from its JSON object."""
+    """Return the result of one check from its JSON object.
+
+    Raises TypeError, ValueError or KeyError.
+    """
     values = dict(fields)
     values["status"] = Status(values["status"])
-    values["anomalies"] = tuple(values.get("anomalies", ()))
-    return CheckResult(**values)
+    anomalies = values.get("anomalies", [])
+    if not isinstance(anomalies, list) or not all(isinstance(one, dict) for one in anomalies):
+        raise TypeError("anomalies are objects")
+    values["anomalies"] = tuple(anomalies)
+    check = CheckResult(**values)
+    for name, kind in _CHECK_TYPES.items():
+        if not isinstance(getattr(check, name), kind):
+            raise TypeError(f"{name} is of another type")
+    return check
+
+
+_CHECK_TYPES: Mapping[str, type | types.UnionType] = {
+    "checker": str,
+    "summary": str,
+    "key": str | None,
+    "algorithm": str | None,
+    "operations": int,
+    "certificate": dict | None,
+    "statistics": dict,
+}
+
+
+def _recording(fields: dict[str, Any]) -> Recording:
+    head, ended = fields["head"], fields["ended"]
+    if not isinstance(head, str | None) or not isinstance(ended, bool):
+        raise TypeError("head is a digest and ended a truth value")
+    return Recording(head, ended=ended, problems=tuple(map(str, fields["problems"])))

@@ -14,10 +14,9 @@ over what is in memory already, and shipping it out and back costs more than the
 from __future__ import annotations
 
 import datetime as dt
-import json
 import time
 from collections.abc import Mapping, Sequence
-from dataclasses import asdict, replace
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -31,9 +30,8 @@ from checkers.column_files import load_columns
 from checkers.columnar import judge_columns
 from checkers.columns import KINDS, Columns
 from checkers.evidence import Evidence, lost_nodes, run_clock
-from checkers.extent import Extent, extent_of, within
 from checkers.formats import load_history
-from checkers.history import INFINITY_NS, Event, EventType, HistoryError, Operation, pair
+from checkers.history import INFINITY_NS, Event, HistoryError, Operation, pair
 from checkers.models import model_named
 from checkers.registry import (
     Cancelled,
@@ -51,21 +49,27 @@ from checkers.verdict import CheckResult, Status, worst
 from results import spark_jobs
 from results.evidence_files import LoadedEvidence
 from results.files import StoreError, write_atomically
-from results.model import PLAN_FIELDS, RunResults, check_from_json
+from results.model import NOT_RECORDED, PLAN_FIELDS, Recording, RunResults, as_stored, counts_of
 from results.session import SparkHandle
 from results.store import RunStore
 from results.tables import events_table, operations_table, write_tables
 
 EVIDENCE_FILES = "evidence-files"
 """Name of the check that says which evidence could not be read; there only when some could not."""
-JOURNAL = "journal"
-"""Name of the check that says how far the journal reaches; there only when the run goes on."""
+RECORDING = "recording"
+"""Name of the check that says which files are not as recorded; there only when some are not."""
 
 
 def judge(
-    store: RunStore, spark: SparkHandle | None = None, *, cancelled: Cancelled = never
+    store: RunStore,
+    spark: SparkHandle | None = None,
+    *,
+    keep: bool = True,
+    cancelled: Cancelled = never,
 ) -> RunResults:
     """Judge a stored run by the checks of its plan, and store the judgement.
+
+    `keep` false: nothing is stored, nor compared with what was recorded.
 
     Raises StoreError when plan or journal are missing, HistoryError when the journal is damaged,
     CheckError when the plan asks for a check that does not exist. What is missing or unreadable
@@ -74,14 +78,13 @@ def judge(
     began = time.monotonic()
     plan = store.plan()
     specs = check_specs(plan, str(store.plan_path))
-    inputs = store.input_digests(plan)
+    inputs = store.input_digests() if keep else {}
+    recording = store.recording(inputs) if keep else NOT_RECORDED
     history = store.history()
     loaded = store.evidence(plan)
     operations = _paired(history.events, store.journal_path)
-    extent = extent_of(history.events)
-    evidence, unplaced = _evidence_or_none(loaded, history.events, extent)
-    run = RunInput(history.events, operations, evidence, extent)
-    name = store.folder.name
+    run = RunInput(history.events, operations, _evidence_or_none(loaded, history.events))
+    name = str(plan.get("run") or store.folder.name)
     events = events_table(name, run.events)
     if spark is None:
         table = operations_table(name, operations)
@@ -90,19 +93,20 @@ def judge(
         table = spark_jobs.pair_in_spark(spark.spark, events)
         assert table.num_rows == len(operations), "Spark paired other operations than pair()"
         checks, proofs, times_s = _check_with_spark(run, specs, table, spark, cancelled)
-    write_tables(store.parquet_path, events, table)
-    checks += _unreadable([*loaded.problems, *unplaced])
-    if extent.shortcoming:
-        checks.append(CheckResult(JOURNAL, Status.UNKNOWN, extent.shortcoming))
+    checks += _unreadable(loaded) + _changed(recording)
     results = _results(name, plan, checks, times_s, spark=spark, began=began)
-    statistics = {**_statistics(run), "dropped_bytes": history.dropped_bytes}
-    resolved = resolve(operations, run.evidence if extent.closed else None)
+    statistics = {**counts_of(run), "dropped_bytes": history.dropped_bytes}
+    resolved = resolve(operations, run.evidence)
     if resolved.took_effect or resolved.never:
         counts = {"took_effect": resolved.took_effect, "never": resolved.never}
         statistics["resolved_by_evidence"] = counts
-    results = replace(results, inputs=inputs, statistics=statistics)
-    write_certificates(store.certificates_path, proofs)
-    store.write_results(results)
+    results = replace(results, inputs=inputs, recording=recording, statistics=statistics)
+    if not keep:
+        return results
+    with store.locked():  # two judgements at a time must not mix what they store
+        write_tables(store.parquet_path, events, table)
+        write_certificates(store.certificates_path, proofs)
+        store.write_results(results)
     return results
 
 
@@ -138,7 +142,7 @@ def judge_file(
         events = load_history(path, independent=independent)
         run = RunInput(events, _paired(events, path), None)
         checks, proofs, times_s = _check_here(run, specs, cancelled)
-        statistics = _statistics(run)
+        statistics = counts_of(run)
     if certificates is not None:
         write_certificates(certificates, proofs)
     results = _results(path.name, {}, checks, times_s, spark=None, began=began)
@@ -175,7 +179,7 @@ def _judge_columns(
 
 
 def _column_statistics(columns: Columns) -> dict[str, Any]:
-    """Return what `_statistics` does; without the number of events."""
+    """Return what `counts_of` does; without the number of events."""
     counts = np.bincount(columns.type, minlength=len(KINDS)).tolist()
     ended = columns.complete_ns[columns.complete_ns < INFINITY_NS]
     latest = max(int(ended.max(initial=0)), int(columns.invoke_ns.max(initial=0)))
@@ -317,7 +321,7 @@ def _results(
     spark: SparkHandle | None,
     began: float,
 ) -> RunResults:
-    plain = tuple(_plain(check) for check in checks)
+    plain = tuple(as_stored(check) for check in checks)
     engine = None
     if spark is not None:
         engine = {"version": spark.version, "master": spark.master, "jvm": spark.jvm.version}
@@ -337,20 +341,6 @@ def _results(
     )
 
 
-def _statistics(run: RunInput) -> dict[str, Any]:
-    """Return counts of what was judged."""
-    counts = {kind.value: 0 for kind in (EventType.OK, EventType.FAIL, EventType.INFO)}
-    for operation in run.operations:
-        counts[operation.type.value] += 1
-    return {
-        "events": len(run.events),
-        "operations": len(run.operations),
-        "by_type": counts,
-        "keys": len({operation.key for operation in run.operations}),
-        "duration_ns": run.events[-1].time_ns if run.events else 0,
-    }
-
-
 def _paired(events: Sequence[Event], path: Path) -> list[Operation]:
     try:
         return pair(events)
@@ -358,29 +348,26 @@ def _paired(events: Sequence[Event], path: Path) -> list[Operation]:
         raise HistoryError(f"{path}: {error}") from error
 
 
-def _evidence_or_none(
-    loaded: LoadedEvidence, events: Sequence[Event], extent: Extent
-) -> tuple[Evidence | None, list[str]]:
-    """Return what the journal covers, and what cannot be placed.
-
-    None where the nodes left nothing at all, as for a history that came alone.
-    """
+def _evidence_or_none(loaded: LoadedEvidence, events: Sequence[Event]) -> Evidence | None:
+    """Return None where the nodes left nothing at all, as for a history that came alone."""
     evidence = loaded.evidence
     parts = (evidence.logs, evidence.quorum_states, evidence.traces, evidence.final_reads)
     if not any(parts):
-        return None, []
-    known = replace(evidence, lost=lost_nodes(events), run_clock=run_clock(events))
-    return within(known, extent)
+        return None
+    return replace(evidence, lost=lost_nodes(events), run_clock=run_clock(events))
 
 
-def _unreadable(problems: Sequence[str]) -> list[CheckResult]:
-    if not problems:
+def _unreadable(loaded: LoadedEvidence) -> list[CheckResult]:
+    if not loaded.problems:
         return []
-    summary = f"{len(problems)} evidence files could not be used: {problems[0]}"
-    anomalies = tuple({"kind": "unreadable", "explanation": problem} for problem in problems)
+    summary = f"{len(loaded.problems)} evidence files could not be read: {loaded.problems[0]}"
+    anomalies = tuple({"kind": "unreadable", "explanation": problem} for problem in loaded.problems)
     return [CheckResult(EVIDENCE_FILES, Status.UNKNOWN, summary, anomalies=anomalies)]
 
 
-def _plain(check: CheckResult) -> CheckResult:
-    """Return the result as a reader of results.json will find it: lists, no tuples."""
-    return check_from_json(json.loads(json.dumps(asdict(check), allow_nan=False)))
+def _changed(recording: Recording) -> list[CheckResult]:
+    if not recording.problems:
+        return []
+    summary = f"what is judged here is not the run that was recorded: {recording.problems[0]}"
+    anomalies = tuple({"kind": "changed", "explanation": line} for line in recording.problems)
+    return [CheckResult(RECORDING, Status.UNKNOWN, summary, anomalies=anomalies)]

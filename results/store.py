@@ -3,8 +3,9 @@
     runs/<campaign>/<run>/
         plan.json         what was asked for; written before anything starts
         history.jsonl     the journal (results/journal.py)
-        history.parquet/  the same as tables, for Spark (results/tables.py)
         nodes/<node>/     logs, traces and evidence of a node (results/evidence_files.py)
+        digests.jsonl     what each of these was when it was recorded (results/digests.py)
+        history.parquet/  the journal as tables, for Spark (results/tables.py)
         results.json      the judgement (results/model.py)
         certificates.jsonl  the proof of every key's verdict (checkers/certificates.py)
         report.html, junit.xml
@@ -16,23 +17,31 @@ it can be judged as well.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+import contextlib
+import fcntl
+import os
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 from checkers.evidence import FinalRead, LogRecord
 from checkers.history import Event
-from results import evidence_files
+from results import digests, evidence_files
+from results.digests import FileDigest, Step, digest_of, files_below, read_chain
 from results.evidence_files import LoadedEvidence
-from results.files import StoreError, read_json_object, sha256_of, write_json
+from results.files import StoreError, read_json_object, write_json
 from results.journal import JournalWriter, read_journal
-from results.model import RunResults
+from results.model import Recording, RunResults
 
 __all__ = ["RunStore", "StoreError", "StoredHistory", "list_runs"]
 
 PLAN_VERSION = 1
 _NODES_MAX = 1000
+_DERIVED = frozenset(
+    {digests.FILE, "results.json", "certificates.jsonl", "report.html", "junit.xml"}
+)
+"""What follows from the rest of a run and is made anew by each judgement (and history.parquet)."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -56,6 +65,13 @@ class RunStore:
         self.certificates_path = self.folder / "certificates.jsonl"
         self.report_path = self.folder / "report.html"
         self.junit_path = self.folder / "junit.xml"
+        self.digests_path = self.folder / digests.FILE
+
+    @property
+    def name(self) -> str:
+        """Campaign and run, for a person, however the folder was named to us."""
+        folder = Path(os.path.abspath(self.folder))  # noqa: PTH100  (a link keeps its own name)
+        return f"{folder.parent.name}/{folder.name}"
 
     @classmethod
     def create(cls, root: Path, plan: Mapping[str, Any]) -> RunStore:
@@ -67,13 +83,78 @@ class RunStore:
         store = cls(folder)
         try:
             folder.mkdir(parents=True)
-            store.nodes_path.mkdir()
-            write_json(store.plan_path, dict(plan))
+            store.begin(plan)
         except FileExistsError:
             raise StoreError(f"{folder}: there is such a run already") from None
         except OSError as error:
             raise StoreError(f"{folder}: cannot be made ({error.strerror})") from error
         return store
+
+    def begin(self, plan: Mapping[str, Any]) -> None:
+        """Store and record the plan of a new run in a folder that is there. Raises OSError."""
+        self.nodes_path.mkdir()
+        write_json(self.plan_path, dict(plan))
+        digests.append(self.digests_path, self._rows(Step.RECORDED, ["plan.json"]), None)
+
+    def end_recording(self) -> None:
+        """Record every file of a run that came to its end, and that it did.
+
+        Called once, when no node runs and nothing is written any more. Raises StoreError, OSError.
+        """
+        with self.locked():
+            chain = read_chain(self.digests_path)
+            if chain.ended:
+                raise StoreError(f"{self.digests_path}: the run is recorded to its end already")
+            rows = self._rows(Step.RECORDED, self._recorded_paths() - chain.files.keys())
+            end = (Step.ENDED, None, FileDigest(None, None))
+            digests.append(self.digests_path, [*rows, end], chain)
+
+    def recording(self, inputs: Mapping[str, str]) -> Recording:
+        """Compare files that a judgement reads with what was recorded.
+
+        `inputs`: see `input_digests`. In a run whose harness did not record it to its end, files
+        that nobody recorded are so now, as found.
+        """
+        try:
+            with self.locked():
+                chain = read_chain(self.digests_path)
+                if not chain.ended:
+                    names = self._recorded_paths() - chain.files.keys()
+                    if names:
+                        rows = self._rows(Step.FOUND, names)
+                        digests.append(self.digests_path, rows, chain)
+                        chain = read_chain(self.digests_path)
+        except StoreError as error:
+            return Recording(None, ended=False, problems=(str(error),))
+        known = {name: found.sha256 for name, found in chain.files.items() if _is_input(name)}
+        changed = sorted(
+            name
+            for name in known.keys() | inputs.keys()
+            if known.get(name) != inputs.get(name, "gone")
+        )
+        problems = tuple(f"{name} is not what was recorded" for name in changed)
+        return Recording(chain.head, ended=chain.ended, problems=problems)
+
+    def _rows(self, step: Step, names: Iterable[str]) -> list[tuple[Step, str | None, FileDigest]]:
+        return [(step, name, digest_of(self.folder / name)) for name in sorted(names)]
+
+    def _recorded_paths(self) -> set[str]:
+        """Name everything in the folder but what follows from it."""
+        return {
+            name
+            for name in files_below(self.folder)
+            if not name.startswith((".", f"{self.parquet_path.name}/")) and name not in _DERIVED
+        }
+
+    @contextlib.contextmanager
+    def locked(self) -> Iterator[None]:
+        """Be the only one that writes into the folder. Raises OSError."""
+        fd = os.open(self.folder, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
+        try:
+            fcntl.flock(fd, fcntl.LOCK_EX)
+            yield
+        finally:
+            os.close(fd)
 
     def node_path(self, node: str) -> Path:
         """Folder of a node's output, trace and evidence."""
@@ -107,7 +188,8 @@ class RunStore:
         """Return the run's plan. Raises StoreError when it is missing or no plan."""
         plan = read_json_object(self.plan_path)
         if plan.get("version") != PLAN_VERSION:
-            raise StoreError(f"{self.plan_path}: this is no plan of version {PLAN_VERSION}")
+            found = f"{plan.get('version')!r:.50}"
+            raise StoreError(f"{self.plan_path}: it is of version {found}, not {PLAN_VERSION}")
         if not isinstance(plan.get("checks"), list):
             raise StoreError(f"{self.plan_path}: the plan names no checks")
         return plan
@@ -140,25 +222,21 @@ class RunStore:
         """Load what the nodes left behind, as far as it is there and can be read."""
         return evidence_files.load_evidence(self.nodes_path, self.node_names(plan))
 
-    def input_digests(self, plan: Mapping[str, Any]) -> dict[str, str]:
+    def input_digests(self) -> dict[str, str]:
         """SHA-256 of each file that a judgement reads, by its path in the run folder."""
-        paths = [self.plan_path, self.journal_path]
-        for node in self.node_names(plan):
-            paths.append(self.node_path(node) / "trace.jsonl")
-            paths.extend(
-                self.evidence_path(node) / name
-                for name in (
-                    evidence_files.LOG_FILE,
-                    evidence_files.QUORUM_STATE_FILE,
-                    evidence_files.STATE_FILE,
-                )
-            )
-        digests = {path.relative_to(self.folder).as_posix(): sha256_of(path) for path in paths}
-        return {name: digest for name, digest in digests.items() if digest is not None}
+        found = {
+            p: digest_of(self.folder / p).sha256 for p in files_below(self.folder) if _is_input(p)
+        }
+        return {name: sha256 for name, sha256 in found.items() if sha256 is not None}
 
     def write_results(self, results: RunResults) -> None:
-        """Store the judgement, whole or not at all."""
+        """Store and record the judgement, whole or not at all. The caller holds the lock."""
         write_json(self.results_path, results.to_json())
+        if results.recording.head is not None:
+            names = [self.certificates_path.name, self.results_path.name]
+            digests.append(
+                self.digests_path, self._rows(Step.JUDGED, names), read_chain(self.digests_path)
+            )
 
     def read_results(self) -> RunResults:
         """Return the stored judgement. Raises StoreError when there is none or it is damaged."""
@@ -167,6 +245,16 @@ class RunStore:
             return RunResults.from_json(document)
         except StoreError as error:
             raise StoreError(f"{self.results_path}: {error}") from error
+
+
+def _is_input(name: str) -> bool:
+    """Whether a judgement reads the file of this path in a run folder."""
+    match name.split("/"):
+        case ["plan.json" | "history.jsonl"] | ["nodes", _, "trace.jsonl"]:
+            return True
+        case ["nodes", _, "evidence", _]:
+            return True
+    return False
 
 
 def list_runs(root: Path) -> list[RunStore]:

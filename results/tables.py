@@ -26,6 +26,7 @@ from __future__ import annotations
 import functools
 import json
 import shutil
+import tempfile
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
@@ -87,10 +88,15 @@ def operations_from(table: pa.Table) -> list[Operation]:
 
 
 def write_tables(folder: Path, events: pa.Table, operations: pa.Table) -> None:
-    """Put both tables at `folder`; an older pair there is replaced as a whole."""
-    aside = folder.with_name(f".{folder.name}.new")
-    shutil.rmtree(aside, ignore_errors=True)
-    aside.mkdir()
+    """Put both tables at `folder`; an older pair there is replaced as a whole.
+
+    The caller is the only one that writes there: what a killed one left aside is removed.
+    """
+    prefix = f".{folder.name}."
+    for left in folder.parent.glob(f"{prefix}*"):
+        shutil.rmtree(left, ignore_errors=True)
+    aside = Path(tempfile.mkdtemp(prefix=prefix, dir=folder.parent))
+    aside.chmod(0o755)
     pq.write_table(events, aside / EVENTS_FILE)
     pq.write_table(operations, aside / OPERATIONS_FILE)
     if folder.exists():

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+from functools import cache
 from pathlib import Path
 from typing import Any
 
 import click
 
-from checkers import linearizable
 from checkers.registry import CheckSpec
 from checkers.verdict import EXIT_CODES
 from cluster.backends.cleanup import find_leftovers
@@ -16,54 +17,28 @@ from harness import evidence
 from harness.commands.options import spark_option
 from harness.errors import UsageError
 from harness.judgement import judge_and_report, tell
+from harness.targets import each_once, find_runs, for_each, is_batch
 from results.engine import Engine
-from results.gate import gate as decide
+from results.gate import decide
 from results.pipeline import judge_file
 from results.report import write_report
 from results.store import RunStore
 
 _TRANSACTIONS = "transactions-"
-_MODEL = "register"
-_TIME = f"  [default: {linearizable.TIME_LIMIT_S:g}]"
-_MEMORY = f"  [default: {linearizable.MEMORY_LIMIT_MB:g}]"
-_SOME_MODELS = "cas-register, list-append, set, queue or counter"
 _PATH = click.Path(path_type=Path)
 
 
 @click.command()
-@click.argument("target", type=_PATH, metavar="RUN|FILE")
-@click.option(
-    "--model",
-    metavar="M",
-    help=f"For a file: the data type, such as {_SOME_MODELS}.  [default: {_MODEL}]",
-)
-@click.option(
-    "--algorithm",
-    metavar="A",
-    help="For a file: the algorithm that judges.  [default: the cheapest sound one]",
-)
-@click.option(
-    "--time-limit",
-    type=float,
-    metavar="S",
-    help=f"For a file: seconds for each key; beyond them it is UNKNOWN.{_TIME}",
-)
-@click.option(
-    "--memory-limit",
-    type=float,
-    metavar="MB",
-    help=f"For a file: MB for each key; beyond them it is UNKNOWN.{_MEMORY}",
-)
-@click.option(
-    "--certificate",
-    type=_PATH,
-    metavar="OUT",
-    help="For a file: where the proof of each key's verdict goes.  [default: nowhere]",
-)
-@click.option("--independent", is_flag=True, help="For an EDN file: values are [key value] tuples.")
+@click.argument("targets", type=_PATH, metavar="RUN|FILE...", nargs=-1, required=True)
+@click.option("--model", metavar="M", help="For a file: what it must be a history of.")
+@click.option("--algorithm", metavar="A", help="For a file: which algorithm judges.")
+@click.option("--time-limit", type=float, metavar="S", help="For a file: seconds for each key.")
+@click.option("--memory-limit", type=float, metavar="MB", help="For a file: MB for each key.")
+@click.option("--certificate", type=_PATH, metavar="OUT", help="For a file: store the proofs.")
+@click.option("--independent", is_flag=True, help="For EDN: values are [key value] tuples.")
 @spark_option
 def check(
-    target: Path,
+    targets: tuple[Path, ...],
     model: str | None,
     algorithm: str | None,
     time_limit: float | None,
@@ -72,11 +47,14 @@ def check(
     independent: bool,  # noqa: FBT001  (click passes options by name)
     spark_master: str | None,
 ) -> int:
-    """Judge a stored run again, or a lone history file.
+    """Judge stored runs again, or lone history files.
 
-    A file may be a journal of ours, JSON lines of the Porcupine corpus, or a Jepsen history in
-    EDN. With the models `transactions-list-append` and `transactions-rw-register` it is searched
-    for cycles, with `sessions` for broken session guarantees.
+    A folder that is no run means all runs below it. A file may be a journal of ours, JSON lines of
+    the Porcupine corpus, or a Jepsen history in EDN. With the models `transactions-list-append`
+    and `transactions-rw-register` it is searched for cycles, with `sessions` for broken session
+    guarantees.
+
+    Exit code: that of the worst: 1 FAIL, 2 could not be judged, 3 UNKNOWN, 4 UNDER-EXERCISED.
     """
     given: dict[str, Any] = {
         "model": model,
@@ -85,38 +63,49 @@ def check(
         "memory_limit_mb": memory_limit,
     }
     options = {name: value for name, value in given.items() if value is not None}
-    if target.is_dir():
-        if options or certificate is not None or independent:
-            raise UsageError(
-                f"{target}: is the folder of a run, and its plan says how it is judged; only a "
-                "history file takes --model, --algorithm, limits, --certificate and --independent"
+    folders = [target for target in targets if target.is_dir()]
+    if folders and (options or certificate is not None or independent):
+        raise UsageError("--model, limits and the like are for history files")
+    if certificate is not None and len(targets) > 1:
+        raise UsageError("--certificate is for one history file")
+    chosen = [p for t in targets for p in (_runs([t]) if t.is_dir() else [t])]
+    with Engine(spark_master, lambda line: click.echo(line, err=True)) as engine:
+
+        def judge_one(path: Path, prefix: str) -> int:
+            if path.is_dir():
+                store = RunStore(path)
+                _complete_evidence(store, prefix)
+                return judge_and_report(store, engine.judge, with_report=True, prefix=prefix)
+            results = judge_file(
+                path, [_file_check(options)], independent=independent, certificates=certificate
             )
-        return _check_run(RunStore(target), spark_master)
-    results = judge_file(
-        target, [_file_check(options)], independent=independent, certificates=certificate
-    )
-    tell(results)
-    return EXIT_CODES[results.status]
+            tell(results, prefix)
+            return EXIT_CODES[results.status]
+
+        return for_each(each_once(chosen), judge_one)
+
+
+def _runs(targets: Sequence[Path]) -> list[Path]:
+    """Name the runs that are meant; batches of simulated seeds have nothing to judge again."""
+    found = each_once(find_runs(targets))
+    runs = [folder for folder in found if not is_batch(folder)]
+    if not runs:
+        raise UsageError(f"{found[0]}: a batch keeps no journals; gate --judge-again runs it again")
+    return runs
 
 
 def _file_check(options: dict[str, Any]) -> CheckSpec:
     """Return the check that a model asks for: cycles and sessions are no linearizability."""
-    model = str(options.get("model", _MODEL))
+    model = str(options.get("model", "register"))
     rest = {name: value for name, value in options.items() if name != "model"}
     if model == "sessions":
         return CheckSpec("sessions", rest)
     if model.startswith(_TRANSACTIONS):
         return CheckSpec("transactions", {"model": model.removeprefix(_TRANSACTIONS), **rest})
-    return CheckSpec("linearizable", {"model": _MODEL, **options})
+    return CheckSpec("linearizable", {"model": "register", **options})
 
 
-def _check_run(store: RunStore, spark_master: str | None) -> int:
-    _complete_evidence(store)
-    with Engine(spark_master, lambda line: click.echo(line, err=True)) as engine:
-        return judge_and_report(store, engine.judge, with_report=True)
-
-
-def _complete_evidence(store: RunStore) -> None:
+def _complete_evidence(store: RunStore, prefix: str) -> None:
     """Decode the logs of a run whose harness was killed before it could.
 
     Evidence that is stored is never made anew: judging again must judge the same.
@@ -130,17 +119,25 @@ def _complete_evidence(store: RunStore) -> None:
             f"nodes of {run} still run; end them first: kraftprobe cleanup --run {run}"
         )
     for problem in evidence.collect(store, KraftSystem(), missing):
-        click.echo(f"evidence: {problem}", err=True)
+        click.echo(f"{prefix}evidence: {problem}", err=True)
 
 
 @click.command()
-@click.argument("run_folder", type=_PATH, metavar="RUN")
-def report(run_folder: Path) -> int:
-    """Write the report of a judged run again, and print its path."""
-    store = RunStore(run_folder)
-    write_report(store, store.read_results())
-    click.echo(str(store.report_path))
-    return 0
+@click.argument("run_folders", type=_PATH, metavar="RUN...", nargs=-1, required=True)
+def report(run_folders: tuple[Path, ...]) -> int:
+    """Write the reports of judged runs again, and print their paths.
+
+    A folder that is no run means all runs below it.
+    """
+
+    def report_one(folder: Path, prefix: str) -> int:
+        del prefix  # the path names the run
+        store = RunStore(folder)
+        write_report(store, store.read_results())
+        click.echo(str(store.report_path))
+        return 0
+
+    return for_each(_runs(run_folders), report_one)
 
 
 @click.command()
@@ -150,9 +147,22 @@ def report(run_folder: Path) -> int:
     is_flag=True,
     help="Let runs pass that left out faults as impossible (run --skip-impossible).",
 )
-def gate(run_folders: tuple[Path, ...], *, allow_skipped: bool) -> int:
-    """Pass only if every run passed. Exit code: that of the worst verdict."""
-    decision = decide([RunStore(folder) for folder in run_folders], allow_skipped=allow_skipped)
+@click.option("--allow-no-faults", is_flag=True, help="Let runs pass in which no fault bit.")
+@click.option(
+    "--judge-again",
+    is_flag=True,
+    help="Judge from journals and nodes' files anew, and compare; of a batch, run the seeds again.",
+)
+def gate(run_folders: tuple[Path, ...], **rules: bool) -> int:
+    """Pass only if every run passed. Exit code: that of the worst verdict.
+
+    A folder that is no run means all runs below it, and all batches of simulated seeds. A run that
+    is given twice counts once.
+    """
+    from harness.gating import gate_folder  # noqa: PLC0415  (imports the simulated world)
+
+    gate_once = cache(lambda folder: gate_folder(folder, **rules))
+    decision = decide(gate_once(folder.resolve()) for folder in find_runs(run_folders))
     for line in decision.lines:
         click.echo(line)
     return decision.exit_code

@@ -52,13 +52,14 @@ def run_stored(scenario: Scenario, folder: Path) -> int:
     if folder.exists() and any(folder.iterdir()):
         raise UsageError(f"{folder}: is not empty")
     store = RunStore(folder)
-    store.nodes_path.mkdir(parents=True, exist_ok=True)
-    write_json(store.plan_path, plan_document(scenario, folder.name))
+    folder.mkdir(parents=True, exist_ok=True)
+    store.begin(plan_document(scenario, folder.name))
     played, result = _play(scenario, store)
     write_json(folder / "scenario.json", {**scenario.to_json(), "found": _found(result)})
     violation = result.violations[0] if result.violations else None
     story = "\n".join(tell(played, violation))
     (folder / "story.txt").write_text(story + "\n", encoding="utf-8")
+    store.end_recording()
     return judge_and_report(store, pipeline.judge, with_report=True)
 
 

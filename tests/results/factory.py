@@ -10,19 +10,17 @@ import heapq
 import json
 import random
 import zlib
-from bisect import bisect_right
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from checkers.evidence import FINAL_READS, FinalRead, LogRecord
+from checkers.evidence import FinalRead, LogRecord
+from checkers.exercised import options_of
 from checkers.history import NEMESIS, Event, EventType
-from checkers.sealed import seal
 from results.store import RunStore
 
 PREFIX = "kraftprobe.register."
 NODES = ("n1", "n2", "n3")
-CLOCK = "a kernel since its boot"
 SECOND = 1_000_000_000
 DEFAULT_CHECKS = (
     {"name": "linearizable", "options": {"model": "register"}},
@@ -162,20 +160,18 @@ def simulate(sim: Simulation, duration_ns: int, rate_per_s: float, workers: int)
             heapq.heappush(heap, (now + pause, order, "invoke", {"worker": op["worker"]}))
 
 
-def journal_faults(sim: Simulation) -> None:
+def journal_faults(sim: Simulation, faults: Any = FAULTS) -> None:
     """Faults, observed leaders and phases, as the nemesis journals them."""
 
     def at(seconds: float) -> int:
         return int(seconds * sim.scale * SECOND)
 
-    start = {"name": "start", "clock": CLOCK, "origin_ns": 0}
-    sim.journal(at(0.0), process=NEMESIS, type="ok", f="phase", value=start)
     for name, when in (("faults", 0.0), ("heal", 50.0), ("final-reads", 54.0)):
         sim.journal(at(when), process=NEMESIS, type="ok", f="phase", value={"name": name})
     for when, node, epoch in LEADERS:
         value = {"leader": node, "epoch": epoch}
         sim.journal(at(when), process=NEMESIS, type="ok", f="leader", value=value)
-    for fault, target, injected, healed, parameters in FAULTS:
+    for fault, target, injected, healed, parameters in faults:
         for phase, when in (("inject", injected), ("heal", healed)):
             asked = {"phase": phase, "fault": fault, "parameters": parameters}
             sim.journal(at(when), process=NEMESIS, type="invoke", f=fault, value=asked)
@@ -205,11 +201,6 @@ def final_reads(sim: Simulation, begin_ns: int) -> None:
             value=sim.state.get(key),
         )
         now += 5_000_000
-    reads = {"read": list(NODES), "missing": {}, "sentinel": "kraftprobe.sentinel.1"}
-    sim.journal(now, process=NEMESIS, type="ok", f=FINAL_READS, value=reads)
-    sim.journal(now, process=NEMESIS, type="ok", f="phase", value={"name": "stop"})
-    sim.journal(now, process=NEMESIS, type="ok", f="phase", value={"name": "evidence"})
-    sim.journal(now, process=NEMESIS, type="ok", f="evidence", value={"problems": []})
 
 
 def make_plan(
@@ -218,20 +209,13 @@ def make_plan(
     seed: int,
     mutant: str | None,
     duration_s: float,
+    rate_per_s: float = 40.0,
     checks: Any = DEFAULT_CHECKS,
     expectations: Any = None,
+    faults: Any = FAULTS,
 ) -> dict[str, Any]:
     option = f" --mutant {mutant}" if mutant else ""
-    expectations = expectations or {
-        "min_operations": 50,
-        "faults": ["kill", "pause", "partition"],
-        "leader_changes": 1,
-    }
-    listed = [dict(check) for check in checks]
-    for check in listed:
-        if check["name"] == "exercised":
-            check["options"] = {"expectations": expectations}
-    return {
+    plan = {
         "version": 1,
         "campaign": "synthetic",
         "run": run,
@@ -244,13 +228,27 @@ def make_plan(
         "duration_s": duration_s,
         "workload_options": {"keys": 8},
         "node_settings": {},
-        "faults": ["kill", "pause", "partition"],
-        "schedule": [],
-        "checks": listed,
-        "expectations": expectations,
+        "rate_per_s": rate_per_s,
+        "faults": [fault for fault, *_ in faults],
+        "schedule": [
+            {
+                "at_s": at * duration_s / 60,
+                "fault": fault,
+                "parameters": parameters,
+                "for_s": (healed - at) * duration_s / 60,
+            }
+            for fault, _, at, healed, parameters in faults
+        ],
+        "expectations": expectations or {"min_operations": 50},
         "versions": {"kraftprobe": "0.1.0", "python": "3.11.7", "pyspark": "4.3.0"},
         "command": f"kraftprobe run register --duration {duration_s:g} --seed {seed}{option}",
     }
+    options = options_of(plan)
+    listed = [dict(check) for check in checks]
+    for check in listed:
+        if check["name"] == "exercised":
+            check["options"] = options
+    return {**plan, "expectations": options["expectations"], "checks": listed}
 
 
 def make_run(
@@ -266,24 +264,37 @@ def make_run(
     evidence: bool = True,
     run: str | None = None,
     checks: Any = DEFAULT_CHECKS,
+    faults: Any = FAULTS,
+    ended: bool = True,
 ) -> RunStore:
     """Store a run of about `duration_s * rate_per_s` operations.
 
     `stale_reads`: so many reads after the partition return an overwritten value. `lost_on`: this
-    node's image lacks the last acknowledged write of a register.
+    node's image lacks the last acknowledged write of a register. `ended`: the harness recorded it
+    to its end.
     """
     name = run or f"20261121T010203Z-seed{seed}"
-    plan = make_plan(name, seed=seed, mutant=mutant, duration_s=duration_s, checks=checks)
+    plan = make_plan(
+        name,
+        seed=seed,
+        mutant=mutant,
+        duration_s=duration_s,
+        rate_per_s=rate_per_s,
+        checks=checks,
+        faults=faults,
+    )
     store = RunStore.create(root, plan)
     sim = Simulation(random.Random(seed), duration_s / 60, keys, stale_reads)
-    journal_faults(sim)
+    journal_faults(sim, faults)
     simulate(sim, int(duration_s * 50 / 60 * SECOND), rate_per_s, 5)
     last = max(time_ns for time_ns, _, _ in sim.events)
     final_reads(sim, max(last, int(duration_s * 54 / 60 * SECOND)) + 1_000_000)
     write_journal(store, sim)
     if evidence:
         for node in NODES:
-            write_evidence(store, sim, node, lost=node == lost_on)
+            write_evidence(store, sim, node, lost=node == lost_on, mutant=mutant)
+    if ended:
+        store.end_recording()
     return store
 
 
@@ -294,7 +305,9 @@ def write_journal(store: RunStore, sim: Simulation) -> None:
             writer.append(Event(index=index, time_ns=time_ns, **{**fields, "type": kind}))
 
 
-def write_evidence(store: RunStore, sim: Simulation, node: str, *, lost: bool) -> None:
+def write_evidence(
+    store: RunStore, sim: Simulation, node: str, *, lost: bool, mutant: str | None = None
+) -> None:
     """What one node left: log, quorum-state, final read and trace."""
     records = _log(sim, node)
     end = records[-1].offset + 1
@@ -317,7 +330,7 @@ def write_evidence(store: RunStore, sim: Simulation, node: str, *, lost: bool) -
         key = next(key for key in sorted(sim.acknowledged) if len(sim.acknowledged[key]) > 1)
         configs[PREFIX + key] = sim.acknowledged[key][-2][1]
     store.write_final_read(FinalRead(node, end, {}, {"broker:": configs}))
-    _write_trace(store, sim, node, records)
+    _write_trace(store, node, end, mutant)
 
 
 def _log(sim: Simulation, node: str) -> list[LogRecord]:
@@ -338,42 +351,35 @@ def _record(node: str, offset: int, epoch: int, kind: str, value: dict[str, Any]
     return LogRecord(node, offset, epoch, zlib.crc32(repr((kind, value)).encode()), kind, value)
 
 
-def _write_trace(store: RunStore, sim: Simulation, node: str, records: list[LogRecord]) -> None:
+def _write_trace(store: RunStore, node: str, end: int, mutant: str | None) -> None:
     lines: list[dict[str, Any]] = []
 
     def say(seconds: float, incarnation: int, event: str, **fields: Any) -> None:
-        time_ns = int(seconds * sim.scale * SECOND)
-        lines.append({"t": time_ns, "n": incarnation, "e": event, **fields})
+        lines.append({"t": int(seconds * SECOND), "n": incarnation, "e": event, **fields})
 
     me = int(node[1:])
-    start = {"node_id": me, "directory_id": "d" + node, "mutant": None, "clock": CLOCK}
-    say(0.0, 0, "start", pid=100 + me, **start)
+    say(0.0, 0, "start", node_id=me, directory_id="d" + node, pid=100 + me, mutant=mutant)
     say(0.01, 0, "recovered", start_offset=0, end_offset=0, last_epoch=0, truncated_bytes=0)
-    incarnation = 0
-    told: set[int] = set()
-    times = [time_ns for time_ns, _, _ in sim.log]
-    for second in (*range(1, 60, 3), 58.1):
-        if node == "n1" and 10 <= second < 16:
-            continue
-        if node == "n1" and second >= 16 and not incarnation:
-            incarnation = 1
-            say(second, 1, "start", pid=200, **start)
-            say(second, 1, "recovered", start_offset=0, end_offset=len(records), last_epoch=1)
-        _, leader, epoch = max(each for each in LEADERS if each[0] <= second)
-        if epoch not in told:
-            told.add(epoch)
-            state = {"state": "Leader" if leader == node else "Follower", "epoch": epoch}
-            voted = me if leader == node else -1
-            say(second, incarnation, "state", **state, leader_id=int(leader[1:]), voted_id=voted)
-        written = bisect_right(times, int(second * sim.scale * SECOND))
-        end = written + sum(
-            record.kind != "ConfigRecord" for record in records[: written + len(told)]
+    for when, leader, epoch in LEADERS:
+        incarnation = 1 if node == "n1" and when > 10 else 0
+        if node == "n1" and epoch == 2:
+            say(16, 1, "start", node_id=me, directory_id="d" + node, pid=200, mutant=mutant)
+            say(16.1, 1, "recovered", start_offset=0, end_offset=0, last_epoch=1, truncated_bytes=0)
+        state = "Leader" if leader == node else "Follower"
+        say(
+            max(when, 16.2 if incarnation else 0),
+            incarnation,
+            "state",
+            state=state,
+            epoch=epoch,
+            leader_id=int(leader[1:]),
+            voted_id=me if leader == node else -1,
         )
-        end = len(records) if second > 58 else min(end, len(records))
-        say(second, incarnation, "flush", end_offset=end)
-        role: dict[str, Any] = {"role": "follower"}
-        if leader == node:
-            role = {"role": "leader", "replicas": {"1": end, "2": end, "3": end}}
-        say(second, incarnation, "hw", epoch=epoch, offset=end, **role)
+    incarnation = 1 if node == "n1" else 0
+    say(58, incarnation, "flush", end_offset=end)
+    role: dict[str, Any] = {"role": "follower"}
+    if node == "n3":
+        role = {"role": "leader", "replicas": {"1": end, "2": end, "3": end}}
+    say(58.1, incarnation, "hw", epoch=4, offset=end, **role)
     path = store.node_path(node) / "trace.jsonl"
-    path.write_bytes(b"".join(seal(json.dumps(line, separators=(",", ":"))) for line in lines))
+    path.write_text("".join(json.dumps(line) + "\n" for line in lines), encoding="utf-8")

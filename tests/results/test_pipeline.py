@@ -1,6 +1,8 @@
 """The judgement of a stored run, without Spark."""
 
 import json
+import time
+from concurrent.futures import ThreadPoolExecutor
 
 import pyarrow.parquet as pq
 import pytest
@@ -12,6 +14,7 @@ from checkers.history import HistoryError, pair
 from checkers.models import model_named
 from checkers.registry import CheckError, CheckSpec, RunInput, judged_operations
 from checkers.verdict import Status
+from results.digests import digest_of, read_chain
 from results.pipeline import judge, judge_file
 from results.store import StoreError
 from results.tables import (
@@ -222,3 +225,32 @@ def test_a_mutant_is_named_in_the_results(tmp_path):
     results = judge(make_run(tmp_path, duration_s=6, mutant="M15"))
     assert results.plan["mutant"] == "M15"
     assert results.plan["nodes"] == len(NODES)
+
+
+def test_two_judgements_at_a_time_both_end_well_and_the_run_stays_whole(tmp_path, monkeypatch):
+    store = make_run(tmp_path, duration_s=20)
+    write = pq.write_table
+
+    def slowly(table, path):
+        write(table, path)
+        time.sleep(0.1)
+
+    monkeypatch.setattr("results.tables.pq.write_table", slowly)
+    with ThreadPoolExecutor(3) as threads:
+        results = list(threads.map(judge, [store] * 3))
+    assert [r.status for r in results] == [Status.PASS] * 3
+    assert len(events_from(pq.read_table(store.parquet_path / EVENTS_FILE))) == len(
+        store.history().events
+    )
+    assert store.read_results() in results
+    chain = read_chain(store.digests_path)
+    assert chain.judged["results.json"] == digest_of(store.results_path)
+    assert list(store.folder.glob(".*")) == []
+
+
+def test_what_a_killed_judgement_left_aside_is_removed(tmp_path):
+    store = make_run(tmp_path, duration_s=20)
+    (store.folder / ".history.parquet.abc").mkdir()
+    (store.folder / ".history.parquet.abc" / EVENTS_FILE).write_text("half")
+    judge(store)
+    assert list(store.folder.glob(".*")) == []

@@ -37,8 +37,8 @@ def test_a_stored_run_reads_back(tmp_path):
 def test_the_same_seed_gives_the_same_files(tmp_path):
     first = make_run(tmp_path / "a", duration_s=6)
     second = make_run(tmp_path / "b", duration_s=6)
-    assert first.input_digests(first.plan()) == second.input_digests(second.plan())
-    assert len(first.input_digests(first.plan())) == 2 + 4 * len(NODES)
+    assert first.input_digests() == second.input_digests()
+    assert len(first.input_digests()) == 2 + 4 * len(NODES)
 
 
 def test_a_run_is_never_overwritten(tmp_path):
@@ -113,7 +113,7 @@ def test_a_damaged_journal_is_a_history_error(tmp_path):
     store = make_run(tmp_path, duration_s=6)
     data = store.journal_path.read_bytes()
     store.journal_path.write_bytes(data.replace(b"write", b"wrote", 1))
-    with pytest.raises(HistoryError, match=r"line \d+: its checksum is that of another line"):
+    with pytest.raises(HistoryError, match="line 4: its checksum is that of another line"):
         store.history()
 
 

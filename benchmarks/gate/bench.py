@@ -1,0 +1,188 @@
+"""Runs to try the gate on, and the hands of somebody who wants it open."""
+
+from __future__ import annotations
+
+import contextlib
+import io
+import json
+import shutil
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from click.testing import CliRunner
+
+from harness.cli import main
+from harness.plan import from_document
+from harness.running import checks_for
+from harness.sim import parse
+from harness.sim.batch import Batch, BatchPlan, run_plainly
+from harness.sim.scenario import Load, Scenario, Step, Strand
+from harness.sim.stored import run_stored
+from results import digests
+from results.digests import Step as DigestStep
+from results.digests import read_chain
+from results.pipeline import judge
+from results.store import RunStore
+from tests.results.factory import make_run
+
+SKIPPED = {"fault": "clock-jump", "reason": "no libfaketime", "remedy": ""}
+
+
+@dataclass(frozen=True)
+class Situation:
+    """What somebody gives the gate, and what it must say."""
+
+    name: str
+    make: Callable[[Bench], list[Path | str]]
+    """Arguments of `kraftprobe gate`."""
+    exit_code: int
+    sentence: str
+    """Part of what the gate must say."""
+
+
+@dataclass(frozen=True)
+class Outcome:
+    """What the gate said."""
+
+    exit_code: int
+    lines: list[str]
+
+    @property
+    def sentence(self) -> str:
+        """The worst line: of the first run that does not pass, else the first."""
+        closed = [line for line in self.lines[:-1] if ": PASS" not in line or "PASS, but" in line]
+        return (closed or self.lines or [""])[0]
+
+    def problem(self, situation: Situation) -> str | None:
+        """Say what is not as expected."""
+        if self.exit_code != situation.exit_code:
+            return f"exit code {self.exit_code}, not {situation.exit_code}"
+        if not any(situation.sentence in line for line in self.lines):
+            return f"no line says {situation.sentence!r}"
+        if any(len(line) > 900 or not line.isprintable() for line in self.lines):
+            return "a line is too long, or not printable"
+        return None
+
+
+class Bench:
+    """Makes each kind of run once, and hands out copies."""
+
+    def __init__(self, place: Path) -> None:
+        self._place = place
+        self._count = 0
+        self._made: dict[str, Path] = {}
+
+    def try_gate(self, situation: Situation) -> Outcome:
+        """Give the gate what the situation is."""
+        arguments = ["gate", *map(str, situation.make(self))]
+        result = CliRunner().invoke(main, arguments, prog_name="kraftprobe")
+        return Outcome(result.exit_code, result.output.splitlines())
+
+    def folder(self) -> Path:
+        """Make an empty folder of a campaign."""
+        self._count += 1
+        folder = self._place / f"{self._count:03d}" / "synthetic"
+        folder.mkdir(parents=True)
+        return folder
+
+    def copy(self, kind: str, folder: Path | None = None) -> RunStore:
+        """Copy a judged run of a kind: a key of `_MAKERS`."""
+        if kind not in self._made:
+            with contextlib.redirect_stdout(io.StringIO()):
+                self._made[kind] = _MAKERS[kind](self._place / "made" / kind)
+        source = self._made[kind]
+        target = (folder or self.folder()) / source.name
+        shutil.copytree(source, target)
+        return RunStore(target)
+
+
+def _judged(**options: Any) -> Callable[[Path], Path]:
+    def make(root: Path) -> Path:
+        store = make_run(root, duration_s=20, rate_per_s=20, **options)
+        judge(store)
+        return store.folder
+
+    return make
+
+
+def _skipped(root: Path) -> Path:
+    store = make_run(root, duration_s=20, rate_per_s=20, ended=False)
+    plan = {**store.plan(), "skipped": [SKIPPED]}
+    specs = checks_for(from_document(plan))
+    plan["checks"] = [{"name": spec.name, "options": spec.options} for spec in specs]
+    store.plan_path.write_text(json.dumps(plan))
+    forge(store, rejudge=True)
+    return store.folder
+
+
+def _simulated(root: Path) -> Path:
+    load = Load("register", {"keys": 4}, concurrency=4, rate_per_s=60.0)
+    strands = (Strand(1_500.0, (Step("kill", targets="leader"),)),)
+    scenario = Scenario(seed=5, nodes=3, duration_ms=4_000.0, workload=load, strands=strands)
+    assert run_stored(parse.from_document(scenario.to_json()), root / "run") == 0, (
+        "the node keeps its promises"
+    )
+    return root / "run"
+
+
+def _batch(root: Path) -> Path:
+    with Batch(root / "seeds", BatchPlan(0, 3, duration_ms=1_500.0)) as batch:
+        run_plainly(batch, lambda row: None)  # noqa: ARG005
+        batch.finish()
+    return root / "seeds"
+
+
+def _mutant_batch(root: Path) -> Path:
+    with Batch(root / "seeds", BatchPlan(0, 1, "M31", duration_ms=500.0)) as batch:
+        run_plainly(batch, lambda row: None)  # noqa: ARG005
+        batch.finish()
+    return root / "seeds"
+
+
+_MAKERS: dict[str, Callable[[Path], Path]] = {
+    "good": _judged(seed=7),
+    "other": _judged(seed=8, run="other"),
+    "bad": _judged(seed=9, stale_reads=3, run="bad"),
+    "lossy": _judged(seed=10, lost_on="n2", run="lossy"),
+    "mutant": _judged(seed=11, mutant="M15", run="mutant"),
+    "quiet": _judged(seed=12, faults=(), run="quiet"),
+    "killed": _judged(seed=13, ended=False, run="killed"),
+    "blind": _judged(seed=14, evidence=False, run="blind"),
+    "skipped": _skipped,
+    "simulated": _simulated,
+    "batch": _batch,
+    "mutant-batch": _mutant_batch,
+}
+
+
+def edit(path: Path, change: Callable[[Any], Any]) -> None:
+    """Change a JSON document in place."""
+    document = json.loads(path.read_text())
+    change(document)
+    path.write_text(json.dumps(document))
+
+
+def forge(store: RunStore, *, rejudge: bool) -> None:
+    """Write the whole chain anew from what is there now, and what follows from it."""
+    store.digests_path.unlink()
+    digests.append(store.digests_path, store._rows(DigestStep.RECORDED, ["plan.json"]), None)
+    store.end_recording()
+    if rejudge:
+        judge(store)
+        return
+
+    def follow(results: dict[str, Any]) -> None:
+        results["inputs"] = store.input_digests()
+        head = read_chain(store.digests_path).head
+        results["recording"] = {"head": head, "ended": True, "problems": []}
+
+    edit(store.results_path, follow)
+    rejudge_digest(store)
+
+
+def rejudge_digest(store: RunStore) -> None:
+    """Append the digest of the results as they are now, as a judgement does."""
+    rows = store._rows(DigestStep.JUDGED, ["certificates.jsonl", "results.json"])
+    digests.append(store.digests_path, rows, read_chain(store.digests_path))

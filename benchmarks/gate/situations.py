@@ -1,0 +1,747 @@
+"""Situations that the gate must get right, from the honest to the malicious."""
+
+from __future__ import annotations
+
+import json
+import os
+import shutil
+from collections.abc import Callable
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+
+from benchmarks.gate.bench import Bench, Situation, edit, forge, rejudge_digest
+from checkers.history import EventType
+from harness.sim.batch import SCHEMA
+from results.journal import decode_event, encode_event
+from results.pipeline import judge
+from results.store import RunStore
+
+Arguments = list[Path | str]
+Change = Callable[[RunStore], Any]
+
+
+def tampered(kind: str, change: Change, *options: str) -> Callable[[Bench], Arguments]:
+    """A run of a kind to which something was done."""
+
+    def make(bench: Bench) -> Arguments:
+        store = bench.copy(kind)
+        change(store)
+        return [store.folder, *options]
+
+    return make
+
+
+def untouched(kind: str, *options: str) -> Callable[[Bench], Arguments]:
+    return tampered(kind, lambda _: None, *options)
+
+
+def batch(change: Callable[[Path], Any], *options: str) -> Callable[[Bench], Arguments]:
+    return tampered("batch", lambda store: change(store.folder), *options)
+
+
+def results(change: Callable[[dict[str, Any]], Any], *, digest: bool = False) -> Change:
+    """Edit results.json, and if asked for append its digest as a judgement would."""
+
+    def act(store: RunStore) -> None:
+        edit(store.results_path, change)
+        if digest:
+            rejudge_digest(store)
+
+    return act
+
+
+def plan(change: Callable[[dict[str, Any]], Any], then: str = "judge") -> Change:
+    """Edit plan.json; then leave it, judge again, or forge the whole chain and judge again."""
+
+    def act(store: RunStore) -> None:
+        edit(store.plan_path, change)
+        if then != "leave":
+            forge(store, rejudge=True) if then == "forge" else judge(store)
+
+    return act
+
+
+# -- what is done to results ---------------------------------------------------------------------
+
+
+def all_pass(document: dict[str, Any]) -> None:
+    document["status"] = document["verdict"] = "PASS"
+    for check in document["checks"]:
+        check["status"] = "PASS"
+
+
+def all_clean(document: dict[str, Any]) -> None:
+    """As a careful forger leaves them."""
+    all_pass(document)
+    for check in document["checks"]:
+        check["anomalies"] = []
+        check["statistics"].pop("anomalies", None)
+        if "by_status" in check["statistics"]:
+            count = sum(check["statistics"].pop("by_status").values())
+            check["statistics"]["by_status"] = {"PASS": count}
+
+
+def only(name: str) -> Callable[[dict[str, Any]], None]:
+    def act(document: dict[str, Any]) -> None:
+        document["checks"] = [
+            c for c in document["checks"] if name in (c.get("checker"), c.get("name"))
+        ]
+
+    return act
+
+
+def check_of(document: dict[str, Any], name: str) -> dict[str, Any]:
+    return next(c for c in document["checks"] if name in (c.get("checker"), c.get("name")))
+
+
+def more_operations(document: dict[str, Any]) -> None:
+    check_of(document, "exercised")["statistics"]["ok"] += 1_000_000
+
+
+def more_counted(document: dict[str, Any]) -> None:
+    document["statistics"]["operations"] += 1_000_000
+
+
+def deep(store: RunStore) -> None:
+    store.results_path.write_text('{"a":' * 100_000 + "1" + "}" * 100_000)
+
+
+def quite_deep(document: dict[str, Any]) -> None:
+    """Deep enough that a reader in C may take it and a walk over it in Python may not."""
+    nested: Any = 1
+    for _ in range(400):
+        nested = [nested]
+    document["plan"]["versions"] = nested
+
+
+def nan(store: RunStore) -> None:
+    text = store.results_path.read_text()
+    store.results_path.write_text(text.replace('"duration_s": ', '"duration_s": NaN, "x": ', 1))
+
+
+def huge_number(store: RunStore) -> None:
+    text = store.results_path.read_text()
+    store.results_path.write_text(text.replace('"version": 2', '"version": ' + "2" * 10_000, 1))
+
+
+def escapes(document: dict[str, Any]) -> None:
+    document["run"] = "\x1b[2J\x1b[32mPASS\ngate open: 1 of 1 run passes"
+
+
+# -- what is done to files -----------------------------------------------------------------------
+
+
+def of_other(bench: Bench) -> Arguments:
+    store, other = bench.copy("bad"), bench.copy("other")
+    for name in ("results.json", "certificates.jsonl"):
+        shutil.copy(other.folder / name, store.folder / name)
+    return [store.folder]
+
+
+def all_of_other(bench: Bench) -> Arguments:
+    """A failed run that is given the chain, results and plan of one that passed."""
+    store, other = bench.copy("bad"), bench.copy("other")
+    for name in ("results.json", "certificates.jsonl", "digests.jsonl", "plan.json"):
+        shutil.copy(other.folder / name, store.folder / name)
+    return [store.folder]
+
+
+def flip(path: Path) -> None:
+    data = bytearray(path.read_bytes())
+    data[len(data) // 2] ^= 1
+    path.write_bytes(data)
+
+
+def to_link(path: Path) -> None:
+    elsewhere = path.parent.parent.parent / "elsewhere"
+    path.rename(elsewhere)
+    path.symlink_to(elsewhere)
+
+
+def to_pipe(path: Path) -> None:
+    path.unlink()
+    os.mkfifo(path)
+
+
+def drop_line(path: Path, number: int) -> None:
+    lines = path.read_bytes().splitlines(keepends=True)
+    path.write_bytes(b"".join(line for n, line in enumerate(lines) if n != number))
+
+
+def cut_ended(store: RunStore) -> None:
+    """Cut the chain before its end, as the kill of a harness does."""
+    lines = store.digests_path.read_bytes().splitlines(keepends=True)
+    end = next(n for n, line in enumerate(lines) if b'"ended"' in line)
+    store.digests_path.write_bytes(b"".join(lines[:end]))
+
+
+def outside(store: RunStore) -> None:
+    text = store.digests_path.read_text()
+    store.digests_path.write_text(text.replace('"plan.json"', '"../../../etc/passwd"', 1))
+
+
+def forged_history(store: RunStore) -> None:
+    """Drop a fault's injections from the journal, forge the chain, keep the results."""
+    lines = store.journal_path.read_bytes().splitlines(keepends=True)
+    store.journal_path.write_bytes(b"".join(lines[: len(lines) // 2]))
+    forge(store, rejudge=False)
+
+
+def forged_clean(store: RunStore) -> None:
+    """Let a read return what was never written, and everything that is stored deny it."""
+    lines = store.journal_path.read_bytes().splitlines()
+    events = [decode_event(line) for line in lines]
+    last = max(n for n, e in enumerate(events) if (e.f, e.type) == ("read", EventType.OK) and e.key)
+    events[last] = replace(events[last], value="never written")
+    store.journal_path.write_bytes(b"".join(map(encode_event, events)))
+    edit(store.results_path, all_clean)
+    forge(store, rejudge=False)
+
+
+def forged_evidence(store: RunStore) -> None:
+    path = store.evidence_path("n1") / "log.jsonl"
+    path.write_bytes(b"".join(path.read_bytes().splitlines(keepends=True)[:-1]))
+    forge(store, rejudge=True)
+
+
+# -- what is done to batches ---------------------------------------------------------------------
+
+
+def rows(folder: Path, change: Callable[[list[dict[str, Any]]], Any]) -> None:
+    (path,) = (folder / "results").glob("*.parquet")
+    table = pq.read_table(path).to_pylist()
+    changed = change(table)
+    pq.write_table(pa.Table.from_pylist(table if changed is None else changed, SCHEMA), path)
+
+
+def failed_row(found: list[dict[str, Any]]) -> None:
+    found[1] |= {"verdict": "FAIL", "property": "durable-vote", "explanation": "n1 voted twice"}
+
+
+def whitened_row(found: list[dict[str, Any]]) -> None:
+    found[1] |= {"property": "durable-vote", "explanation": "n1 voted twice"}
+
+
+def richer_row(found: list[dict[str, Any]]) -> None:
+    figures = json.loads(found[1]["statistics"])
+    found[1]["statistics"] = json.dumps({**figures, "operations": 10**6})
+
+
+def infinite_row(found: list[dict[str, Any]]) -> None:
+    found[1]["statistics"] = '{"operations": 1e999, "faults": 1, "simulated_s": 1}'
+
+
+def other_columns(folder: Path) -> None:
+    (path,) = (folder / "results").glob("*.parquet")
+    pq.write_table(pa.table({"seed": [0, 1, 2], "verdict": ["PASS"] * 3}), path)
+
+
+def torn_parquet(folder: Path) -> None:
+    (path,) = (folder / "results").glob("*.parquet")
+    path.write_bytes(path.read_bytes()[:-20])
+
+
+# -- folders -------------------------------------------------------------------------------------
+
+
+def campaign(bench: Bench) -> Arguments:
+    folder = bench.folder()
+    bench.copy("good", folder)
+    bench.copy("other", folder)
+    (folder / "notes").mkdir()
+    return [folder]
+
+
+def campaign_with_failure(bench: Bench) -> Arguments:
+    folder = bench.folder()
+    bench.copy("good", folder)
+    bench.copy("bad", folder)
+    return [folder.parent]
+
+
+def campaign_with_remains(bench: Bench) -> Arguments:
+    """A run that failed and of which all that says so was removed."""
+    folder = bench.folder()
+    bench.copy("good", folder)
+    bad = bench.copy("bad", folder)
+    for name in ("plan.json", "history.jsonl", "results.json", "digests.jsonl"):
+        (bad.folder / name).unlink()
+    return [folder]
+
+
+def twice(bench: Bench) -> Arguments:
+    store = bench.copy("good")
+    return [store.folder, store.folder / "."]
+
+
+def copied(bench: Bench) -> Arguments:
+    return [bench.copy("good").folder, bench.copy("good").folder]
+
+
+def copied_and_damaged(bench: Bench) -> Arguments:
+    store = bench.copy("good")
+    store.results_path.unlink()
+    return [bench.copy("good").folder, store.folder]
+
+
+def linked(bench: Bench) -> Arguments:
+    store = bench.copy("good")
+    link = bench.folder() / "latest"
+    link.symlink_to(store.folder)
+    return [link]
+
+
+def mixed(bench: Bench) -> Arguments:
+    return [bench.copy("batch").folder, bench.copy("good").folder, bench.copy("simulated").folder]
+
+
+def renamed(bench: Bench) -> Arguments:
+    store = bench.copy("good")
+    return [store.folder.rename(store.folder.with_name("released"))]
+
+
+SITUATIONS = (
+    # What opens it.
+    Situation("an intact run", untouched("good"), 0, "operations ok ("),
+    Situation("an intact simulated run", untouched("simulated"), 0, "faults that bit: kill 1"),
+    Situation("an intact batch of seeds", untouched("batch"), 0, "3 seeds (3 PASS)"),
+    Situation("a campaign's folder", campaign, 0, "gate open: 2 of 2 runs pass"),
+    Situation("run, simulated run and batch together", mixed, 0, "gate open: 3 of 3 runs pass"),
+    Situation("the same run twice", twice, 0, "counted once)"),
+    Situation("a run and its copy", copied, 0, "gate open: 1 of 1 run passes"),
+    Situation("a link to a run", linked, 0, "gate open: 1 of 1 run passes"),
+    Situation("a run whose folder was renamed", renamed, 0, "synthetic/released: PASS"),
+    Situation(
+        "a run judged three times", tampered("good", lambda s: [judge(s), judge(s)]), 0, "PASS"
+    ),
+    Situation("judged again", untouched("simulated", "--judge-again"), 0, "judged again: the same"),
+    Situation("seeds run again", untouched("batch", "--judge-again"), 0, "judged again: the same"),
+    Situation(
+        "skipped, allowed", untouched("skipped", "--allow-skipped"), 0, "PASS WITHOUT clock-jump"
+    ),
+    Situation("no faults, allowed", untouched("quiet", "--allow-no-faults"), 0, "no faults; "),
+    # Honest, and not good enough.
+    Situation("FAIL", untouched("bad"), 1, "FAIL: linearizable: "),
+    Situation("FAIL among others", campaign_with_failure, 1, "gate closed: 1 of 2 runs pass"),
+    Situation("a lost write", untouched("lossy"), 1, "FAIL: durability: "),
+    Situation("skipped faults", untouched("skipped"), 4, "(--allow-skipped)"),
+    Situation("no faults", untouched("quiet"), 4, "no fault was tried (--allow-no-faults)"),
+    Situation("a mutant that passed", untouched("mutant"), 3, "it ran mutant M15"),
+    Situation("a mutant's batch", untouched("mutant-batch"), 3, "it ran mutant M31"),
+    Situation("no evidence: UNKNOWN", untouched("blind"), 3, "UNKNOWN"),
+    Situation("a killed harness", untouched("killed"), 3, "its harness was killed or broke off"),
+    Situation("an empty folder", lambda bench: [bench.folder()], 2, "there are no runs in it"),
+    Situation("no such folder", lambda bench: [bench.folder() / "x"], 2, "there is no such folder"),
+    Situation("a file", lambda bench: [bench.copy("good").plan_path], 2, "this is a file"),
+    Situation("remains of a run", campaign_with_remains, 3, "not judged"),
+    Situation("a copy without results", copied_and_damaged, 3, "gate closed: 1 of 2 runs pass"),
+    # Files missing, torn, changed.
+    Situation(
+        "no results",
+        tampered("good", lambda s: s.results_path.unlink()),
+        3,
+        "there is no such file",
+    ),
+    Situation(
+        "no plan", tampered("good", lambda s: s.plan_path.unlink()), 3, "plan.json: there is no"
+    ),
+    Situation(
+        "no journal",
+        tampered("good", lambda s: s.journal_path.unlink()),
+        3,
+        "history.jsonl: there is no",
+    ),
+    Situation(
+        "no digests",
+        tampered("good", lambda s: s.digests_path.unlink()),
+        3,
+        "digests.jsonl: there is no",
+    ),
+    Situation(
+        "no certificates",
+        tampered("good", lambda s: s.certificates_path.unlink()),
+        3,
+        "certificates.jsonl is not what judging stored",
+    ),
+    Situation(
+        "no evidence of a node",
+        tampered("good", lambda s: shutil.rmtree(s.evidence_path("n1"))),
+        3,
+        "nodes/n1/evidence/log.jsonl is missing",
+    ),
+    Situation(
+        "a node that nobody recorded",
+        tampered("good", lambda s: s.write_log("n4", [])),
+        3,
+        "was not there when the run was recorded",
+    ),
+    Situation(
+        "torn results",
+        tampered("good", lambda s: s.results_path.write_bytes(s.results_path.read_bytes()[:-50])),
+        3,
+        "it is no JSON document",
+    ),
+    Situation(
+        "a torn journal",
+        tampered("good", lambda s: s.journal_path.write_bytes(s.journal_path.read_bytes()[:-9])),
+        3,
+        "history.jsonl",
+    ),
+    Situation(
+        "a torn journal, judged again",
+        tampered(
+            "good",
+            lambda s: [s.journal_path.write_bytes(s.journal_path.read_bytes()[:-9]), judge(s)],
+        ),
+        3,
+        "UNKNOWN",
+    ),
+    Situation(
+        "a torn trace",
+        tampered(
+            "good",
+            lambda s: (s.node_path("n1") / "trace.jsonl").write_bytes(
+                (s.node_path("n1") / "trace.jsonl").read_bytes()[:-9]
+            ),
+        ),
+        3,
+        "nodes/n1/trace.jsonl is not what was recorded",
+    ),
+    Situation(
+        "a flipped bit in a log",
+        tampered("simulated", lambda s: flip(next(s.nodes_path.glob("n1/metadata/*/*.log")))),
+        3,
+        ".log is not what was recorded",
+    ),
+    Situation(
+        "a log that is a link",
+        tampered("good", lambda s: to_link(s.evidence_path("n1") / "log.jsonl")),
+        3,
+        "is missing or no file",
+    ),
+    Situation(
+        "a trace that is a pipe",
+        tampered("good", lambda s: to_pipe(s.evidence_path("n1") / "state.jsonl")),
+        3,
+        "is missing or no file",
+    ),
+    Situation(
+        "results that are a folder",
+        tampered("good", lambda s: [s.results_path.unlink(), s.results_path.mkdir()]),
+        3,
+        "results.json: Is a directory",
+    ),
+    Situation(
+        "results of the future",
+        tampered("good", results(lambda d: d.update(version=99))),
+        3,
+        "they are of version 99",
+    ),
+    Situation("deep JSON", tampered("good", deep), 3, "it is no JSON document"),
+    Situation(
+        "rather deep JSON",
+        tampered("good", results(quite_deep, digest=True)),
+        3,
+        "it was judged by another plan",
+    ),
+    Situation("NaN in the results", tampered("good", nan), 3, "it is no JSON document"),
+    Situation("a huge number", tampered("good", huge_number), 3, "it is no JSON document"),
+    Situation(
+        "terminal escapes",
+        tampered("good", results(escapes, digest=True)),
+        3,
+        "its results are those of run",
+    ),
+    Situation(
+        "a list for results",
+        tampered("good", lambda s: s.results_path.write_text("[]")),
+        3,
+        "it holds no JSON object",
+    ),
+    Situation(
+        "anomalies that are text",
+        tampered("good", results(lambda d: d["checks"][0].update(anomalies="none"))),
+        3,
+        "the results are damaged",
+    ),
+    # Edited results.
+    Situation(
+        "status turned to PASS",
+        tampered("bad", results(lambda d: d.update(status="PASS"))),
+        3,
+        "contradict themselves",
+    ),
+    Situation(
+        "all statuses turned, digest redone",
+        tampered("bad", results(all_pass, digest=True)),
+        3,
+        "is a PASS that holds an anomaly",
+    ),
+    Situation(
+        "all cleaned, no digest",
+        tampered("bad", results(all_clean)),
+        3,
+        "results.json is not what judging stored",
+    ),
+    Situation(
+        "checks deleted, digest redone",
+        tampered("bad", results(lambda d: [all_pass(d), only("statistics")(d)], digest=True)),
+        3,
+        "its results lack the check",
+    ),
+    Situation(
+        "one check deleted of a PASS",
+        tampered("good", results(lambda d: d["checks"].pop(2), digest=True)),
+        3,
+        "its results lack the check log-agreement",
+    ),
+    Situation(
+        "a check twice",
+        tampered("good", results(lambda d: d["checks"].append(d["checks"][0]), digest=True)),
+        3,
+        "more than the plan of the check linearizable",
+    ),
+    Situation(
+        "more operations claimed",
+        tampered("good", results(more_operations, digest=True)),
+        3,
+        "says other than its journal",
+    ),
+    Situation(
+        "more operations counted",
+        tampered("good", results(more_counted, digest=True)),
+        3,
+        "count other operations than its journal",
+    ),
+    Situation(
+        "mutant removed from results",
+        tampered("mutant", results(lambda d: d["plan"].update(mutant=None), digest=True)),
+        3,
+        "it ran mutant M15",
+    ),
+    Situation("results of another run", of_other, 3, "its results are those of run other"),
+    Situation(
+        "plan, chain and results of another run", all_of_other, 3, "is not what was recorded"
+    ),
+    # Edited plans.
+    Situation(
+        "plan cut to statistics, judged again",
+        tampered("bad", plan(only("statistics"))),
+        3,
+        "plan.json is not what was recorded",
+    ),
+    Situation(
+        "plan cut, everything forged",
+        tampered("bad", plan(only("statistics"), "forge")),
+        3,
+        "its plan lacks a check that its workload demands",
+    ),
+    Situation(
+        "a weaker check, everything forged",
+        tampered(
+            "bad",
+            plan(
+                lambda d: check_of(d, "linearizable")["options"].update(functions=["write"]),
+                "forge",
+            ),
+        ),
+        3,
+        "lacks a check that its workload demands: linearizable",
+    ),
+    Situation(
+        "a shorter time limit, everything forged",
+        tampered(
+            "good",
+            plan(lambda d: check_of(d, "linearizable")["options"].update(time_limit_s=60), "forge"),
+        ),
+        3,
+        "lacks a check that its workload demands: linearizable",
+    ),
+    Situation(
+        "mutant removed from the plan",
+        tampered("mutant", plan(lambda d: d.update(mutant=None))),
+        3,
+        "it ran mutant M15",
+    ),
+    Situation(
+        "mutant removed, everything forged",
+        tampered("mutant", plan(lambda d: d.update(mutant=None), "forge")),
+        3,
+        "it ran mutant M15",
+    ),
+    Situation(
+        "faults removed from the plan",
+        tampered("good", plan(lambda d: d.update(faults=[], schedule=[]))),
+        3,
+        "plan.json is not what was recorded",
+    ),
+    Situation(
+        "expectations lowered in the check",
+        tampered(
+            "good",
+            plan(lambda d: check_of(d, "exercised").update(options={"expectations": {}}), "forge"),
+        ),
+        3,
+        "lacks a check that its workload demands: exercised",
+    ),
+    Situation(
+        "expectations lowered",
+        tampered("good", plan(lambda d: d["expectations"].update(min_operations=1))),
+        3,
+        "plan.json is not what was recorded",
+    ),
+    Situation(
+        "another backend",
+        tampered("good", plan(lambda d: d.update(backend="docker"))),
+        3,
+        "plan.json is not what was recorded",
+    ),
+    Situation(
+        "another backend, not judged again",
+        tampered("good", plan(lambda d: d.update(backend="docker"), "leave")),
+        3,
+        "plan.json is not what was recorded",
+    ),
+    Situation(
+        "an unknown workload, everything forged",
+        tampered("good", plan(lambda d: d.update(workload="registers"), "forge")),
+        3,
+        "unknown workload",
+    ),
+    Situation(
+        "a scenario's mutant removed, forged",
+        tampered("simulated", plan(lambda d: d["scenario"].update(mutant="M15"), "forge")),
+        3,
+        "its plan contradicts itself: mutant",
+    ),
+    Situation(
+        "a plan of the future",
+        tampered("good", plan(lambda d: d.update(version=7), "leave")),
+        3,
+        "it is of version 7, not 1",
+    ),
+    # The chain.
+    Situation(
+        "a chain without its end",
+        tampered("good", cut_ended),
+        3,
+        "its harness was killed or broke off",
+    ),
+    Situation(
+        "a line missing in the chain",
+        tampered("good", lambda s: drop_line(s.digests_path, 3)),
+        3,
+        "the chain is cut",
+    ),
+    Situation(
+        "a chain that points outside",
+        tampered("good", outside),
+        3,
+        "digests.jsonl, line 1: it is no line",
+    ),
+    Situation(
+        "an empty chain",
+        tampered("good", lambda s: s.digests_path.write_text("")),
+        3,
+        "it holds no whole line",
+    ),
+    Situation(
+        "half the journal, chain forged, results kept",
+        tampered("good", forged_history),
+        3,
+        "journal",
+    ),
+    Situation(
+        "a limit: a wrong journal, all forged to PASS",
+        tampered("simulated", forged_clean),
+        0,
+        "PASS",
+    ),
+    Situation(
+        "the same, judged again",
+        tampered("simulated", forged_clean, "--judge-again"),
+        1,
+        "judged again: FAIL: linearizable was PASS, is FAIL",
+    ),
+    Situation(
+        "evidence forged, judged again",
+        tampered("simulated", forged_evidence, "--judge-again"),
+        3,
+        "nodes/n1/evidence/log.jsonl does not follow from the node's log",
+    ),
+    # Batches.
+    Situation(
+        "a seed missing",
+        batch(lambda f: rows(f, lambda t: t[:2])),
+        3,
+        "only 2 of 3 seeds have finished",
+    ),
+    Situation(
+        "a seed twice",
+        batch(lambda f: rows(f, lambda t: [t[0], t[1], t[1]])),
+        3,
+        "seed 1 is there twice",
+    ),
+    Situation(
+        "a seed of another range",
+        batch(lambda f: rows(f, lambda t: t[2].update(seed=7))),
+        3,
+        "only 2 of 3 seeds",
+    ),
+    Situation("no rows", batch(lambda f: shutil.rmtree(f / "results")), 3, "only 0 of 3 seeds"),
+    Situation("a failed row, summary PASS", batch(lambda f: rows(f, failed_row)), 1, "FAIL, but"),
+    Situation(
+        "a PASS that holds a finding",
+        batch(lambda f: rows(f, whitened_row)),
+        3,
+        "is a PASS that holds a finding",
+    ),
+    Situation(
+        "a figure that is no number",
+        batch(lambda f: rows(f, infinite_row)),
+        3,
+        "an impossible number of operations",
+    ),
+    Situation(
+        "summary FAIL, rows PASS",
+        batch(lambda f: edit(f / "summary.json", lambda d: d.update(verdict="FAIL"))),
+        3,
+        "its summary.json says 'FAIL'",
+    ),
+    Situation(
+        "a failure kept, rows PASS",
+        batch(lambda f: (f / "failures" / "x-1.json").write_text("{}")),
+        3,
+        "it keeps 1 failures",
+    ),
+    Situation("other columns", batch(other_columns), 3, "its columns are not those of a batch"),
+    Situation("a torn Parquet file", batch(torn_parquet), 3, "it cannot be read"),
+    Situation(
+        "an edited batch.json",
+        batch(lambda f: edit(f / "batch.json", lambda d: d.update(last=2))),
+        3,
+        "more rows than the batch has seeds",
+    ),
+    Situation(
+        "a batch of the future",
+        batch(lambda f: edit(f / "batch.json", lambda d: d.update(version=99))),
+        3,
+        "it is of version 99",
+    ),
+    Situation(
+        "richer rows, run again",
+        batch(lambda f: rows(f, richer_row), "--judge-again"),
+        3,
+        "judged again: 1 of 3 seeds differ: seed 1 is PASS with other figures",
+    ),
+    Situation(
+        "other code, run again",
+        batch(lambda f: edit(f / "batch.json", lambda d: d.update(code="0" * 16)), "--judge-again"),
+        3,
+        "its seeds ran with other code",
+    ),
+)

@@ -1,0 +1,193 @@
+"""What the gate says of a batch of simulated seeds: recomputed from its rows, never trusting them.
+
+The rows must be those of the whole range that `batch.json` names, each seed once, and none may
+contradict itself; the verdict is the worst of theirs, whatever `summary.json` says. A batch keeps
+no journals: judging again runs its seeds again, which gives the same rows with the same code.
+"""
+
+from __future__ import annotations
+
+import json
+import math
+import tempfile
+from collections import Counter
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+
+from checkers.verdict import Status, worst
+from harness.sim.batch import SCHEMA, VERSION, Batch, BatchPlan, Row, run_plainly
+from harness.sim.source import source_digest
+from results.files import StoreError, read_json_object
+from results.gate import GateEntry, one_line
+
+_FIGURES = ("operations", "faults", "simulated_s")
+
+
+def gate_batch(folder: Path, *, allow_no_faults: bool, judge_again: bool) -> GateEntry:
+    """Say whether a batch passes. Nothing that is stored raises; it is in the entry's line."""
+    resolved = folder.resolve()
+    name = one_line(f"{resolved.parent.name}/{resolved.name}")
+    try:
+        status, line = _gate(folder, allow_no_faults=allow_no_faults, judge_again=judge_again)
+    except StoreError as error:
+        status, line = Status.UNKNOWN, f"not judged: {one_line(str(error))}"
+    except (OSError, RecursionError) as error:
+        line = f"cannot be read: {one_line(str(error)) or type(error).__name__}"
+        status = Status.UNKNOWN
+    return GateEntry(name, status, f"{name}: {line}", str(resolved))
+
+
+def _gate(folder: Path, *, allow_no_faults: bool, judge_again: bool) -> tuple[Status, str]:
+    plan, code = _plan(folder)
+    rows = _rows(folder, plan)
+    verdicts = Counter(_verdict(row, where=str(folder)) for row in rows.values())
+    status = worst(verdicts.elements())
+    figures = {name: sum(_figure(row, name) for row in rows.values()) for name in _FIGURES}
+    here = source_digest()
+    told = (
+        f"{len(rows):,} seeds ({', '.join(f'{n:,} {s}' for s, n in sorted(verdicts.items()))}), "
+        f"{figures['operations']:,.0f} operations, {figures['faults']:,.0f} faults in "
+        f"{figures['simulated_s']:,.0f} simulated s; code {one_line(code, 40)}"
+        f"{'' if code == here else f', which is not this one ({here})'}"
+    )
+    refusal = _refusal(folder, plan, rows, status)
+    if refusal is not None:
+        return worst((status, Status.UNKNOWN)), f"{status}, but {refusal}"
+    if judge_again:
+        again = _again(plan, code, rows)
+        status = worst((status, again[0]))
+        told += f"; {again[1]}"
+    if status is Status.PASS and not figures["faults"] and not allow_no_faults:
+        return Status.UNDER_EXERCISED, f"PASS: {told}: no fault was tried (--allow-no-faults)"
+    return status, f"{status}: {told}"
+
+
+def _plan(folder: Path) -> tuple[BatchPlan, str]:
+    """Return what was asked for, and the digest of the code that ran."""
+    path = folder / "batch.json"
+    fields = read_json_object(path)
+    if fields.get("version") != VERSION:
+        raise StoreError(f"{path}: it is of version {fields.get('version')!r:.50}, not {VERSION}")
+    first, last = fields.get("first"), fields.get("last")
+    duration_ms, mutant = fields.get("duration_ms"), fields.get("mutant")
+    good = (
+        type(first) is int
+        and type(last) is int
+        and 0 <= first < last <= 2**31
+        and isinstance(mutant, str | None)
+        and isinstance(duration_ms, int | float | None)
+        and isinstance(fields.get("steered"), bool)
+        and isinstance(fields.get("code"), str)
+    )
+    if not good:
+        raise StoreError(f"{path}: this is no batch")
+    plan = BatchPlan(first, last, mutant, duration_ms, steered=fields["steered"])  # type: ignore[arg-type]  # looked at above
+    return plan, fields["code"]
+
+
+def _rows(folder: Path, plan: BatchPlan) -> dict[int, Row]:
+    rows: dict[int, Row] = {}
+    for path in sorted((folder / "results").glob("*.parquet")):
+        try:
+            if pq.read_metadata(path).num_rows > plan.last - plan.first:
+                raise StoreError(f"{path}: it holds more rows than the batch has seeds")
+            table = pq.read_table(path)
+        except (pa.ArrowException, ValueError, TypeError) as error:
+            if isinstance(error, StoreError):
+                raise
+            raise StoreError(f"{path}: it cannot be read ({type(error).__name__})") from error
+        if not table.schema.equals(SCHEMA):
+            raise StoreError(f"{path}: its columns are not those of a batch")
+        for row in table.to_pylist():
+            if row["seed"] in rows:
+                raise StoreError(f"{path}: seed {row['seed']} is there twice")
+            rows[row["seed"]] = row
+    unfinished = [p for p in (folder / "running").glob("*.jsonl") if p.stat().st_size]
+    missing = [seed for seed in range(plan.first, plan.last) if seed not in rows]
+    if unfinished or missing:
+        total = plan.last - plan.first
+        raise StoreError(f"{folder}: only {total - len(missing)} of {total} seeds have finished")
+    if len(rows) != plan.last - plan.first:
+        odd = next(seed for seed in rows if seed is None or not plan.first <= seed < plan.last)
+        raise StoreError(f"{folder}: seed {odd} is not one of {plan.first}..{plan.last}")
+    return rows
+
+
+def _verdict(row: Row, where: str) -> Status:
+    """Return a row's verdict. Raises StoreError where the row contradicts it."""
+    try:
+        status = Status(row["verdict"])
+    except ValueError:
+        raise StoreError(f"{where}: seed {row['seed']} has no verdict") from None
+    found = [name for name in ("property", "explanation") if row[name] is not None]
+    if status is Status.PASS and (found or row["causes"] or row["scenario"]):
+        raise StoreError(f"{where}: seed {row['seed']} is a PASS that holds a finding")
+    if status is Status.PASS and not _figure(row, "operations"):
+        return Status.UNDER_EXERCISED
+    return status
+
+
+def _figure(row: Row, name: str) -> float:
+    try:
+        value = json.loads(row["statistics"])[name]
+    except (ValueError, TypeError, KeyError) as error:
+        raise StoreError(f"seed {row['seed']} says nothing about its {name}") from error
+    if isinstance(value, bool) or not isinstance(value, int | float):
+        raise StoreError(f"seed {row['seed']} has no number of {name}")
+    if not 0 <= value < math.inf:
+        raise StoreError(f"seed {row['seed']} has an impossible number of {name}")
+    return value
+
+
+def _refusal(folder: Path, plan: BatchPlan, rows: Mapping[int, Row], status: Status) -> str | None:
+    if plan.mutant:
+        return (
+            f"it ran mutant {one_line(plan.mutant)}: a run of a faulty variant says nothing "
+            "about a release"
+        )
+    failed = sum(row["verdict"] == Status.FAIL.value for row in rows.values())
+    kept = sum(1 for _ in (folder / "failures").glob("*.json"))
+    if kept != failed:
+        return f"{failed} of its seeds failed and it keeps {kept} failures: it is damaged"
+    if (folder / "summary.json").exists():
+        said = read_json_object(folder / "summary.json").get("verdict")
+        if said != status.value:
+            return f"its summary.json says {said!r:.40} where its seeds say {status}"
+    return None
+
+
+def _again(plan: BatchPlan, code: str, rows: Mapping[int, Row]) -> tuple[Status, str]:
+    """Run every seed again and compare."""
+    if code != source_digest():
+        return Status.UNKNOWN, "it cannot be judged again: its seeds ran with other code"
+    with (
+        tempfile.TemporaryDirectory(prefix="kraftprobe-gate-") as place,
+        Batch(Path(place), plan) as batch,
+    ):
+        run_plainly(batch, lambda row: None)  # noqa: ARG005  (nobody watches)
+        fresh = batch.rows
+    unlike = [seed for seed in sorted(fresh) if _told(fresh[seed]) != _told(rows[seed])]
+    if not unlike:
+        return Status.PASS, "judged again: the same"
+    seed = unlike[0]
+    status = worst((Status.UNKNOWN, Status(fresh[seed]["verdict"])))
+    again, before = fresh[seed]["verdict"], rows[seed]["verdict"]
+    how = f"seed {seed} was {before}, is {again}"
+    if again == before:
+        how = f"seed {seed} is {again} with other figures"
+    return status, f"judged again: {len(unlike)} of {len(fresh)} seeds differ: {how}"
+
+
+def _told(row: Row) -> tuple[Any, ...]:
+    """Everything of a row that the code and the seed alone determine."""
+    figures = json.loads(row["statistics"])
+    return (
+        *(row[name] for name in ("verdict", "property", "explanation")),
+        list(row["causes"]),
+        {name: value for name, value in figures.items() if name != "cpu_s"},
+        json.loads(row["coverage"]),
+    )

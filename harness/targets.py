@@ -1,0 +1,88 @@
+"""What commands on stored runs are given: run folders, folders above them, and batches of seeds."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable, Iterator, Sequence
+from pathlib import Path
+
+import click
+
+from harness.errors import EXIT_USAGE, UsageError, is_expected, one_line
+
+_RUN_MARKS = ("plan.json", "history.jsonl", "results.json", "digests.jsonl", "nodes")
+"""Any of these makes a folder a run's, so that a run which lost some is not passed over."""
+BATCH_MARK = "batch.json"
+_DEPTH_MAX = 4
+
+
+def is_run(folder: Path) -> bool:
+    """Whether a folder is, or was, that of one run."""
+    return any((folder / name).exists() for name in _RUN_MARKS)
+
+
+def is_batch(folder: Path) -> bool:
+    """Whether a folder is that of a batch of simulated seeds."""
+    return (folder / BATCH_MARK).exists()
+
+
+def find_runs(targets: Sequence[Path]) -> list[Path]:
+    """Name every run and batch that is meant, in order, as often as it is meant.
+
+    A folder that is neither, such as one of a campaign, means all that are below it. Raises
+    UsageError for one without any.
+    """
+    found: list[Path] = []
+    for target in targets:
+        if not target.exists():
+            raise UsageError(f"{target}: there is no such folder")
+        if not target.is_dir():
+            raise UsageError(f"{target}: this is a file; give the folder of a run or a campaign")
+        below = list(_below(target, 0))
+        if not below:
+            raise UsageError(f"{target}: there are no runs in it")
+        found += below
+    return found
+
+
+def each_once(folders: Sequence[Path]) -> list[Path]:
+    """Leave out what was meant before, by whatever path."""
+    return list({folder.resolve(): folder for folder in reversed(folders)}.values())[::-1]
+
+
+def _below(folder: Path, depth: int) -> Iterator[Path]:
+    if is_batch(folder) or is_run(folder):
+        yield folder
+        return
+    if depth < _DEPTH_MAX and (depth == 0 or not folder.is_symlink()):
+        for entry in sorted(folder.iterdir()):
+            if entry.is_dir():
+                yield from _below(entry, depth + 1)
+
+
+def for_each(targets: Sequence[Path], act: Callable[[Path, str], int]) -> int:
+    """Act on each target; return the exit code of the worst: 1, then 2, 3, 4, 0.
+
+    `act` is given a prefix for its lines, empty where there is but one target. One of many that
+    cannot be acted on is a line on stderr and does not stop the others.
+    """
+    if len(targets) == 1:
+        return act(targets[0], "")
+    codes = []
+    for target in targets:
+        name = name_of(target)
+        try:
+            codes.append(act(target, f"{name}: "))
+        except Exception as error:
+            if not is_expected(error):
+                raise
+            click.echo(f"kraftprobe: {name}: {one_line(error)}", err=True)
+            codes.append(EXIT_USAGE)
+    return min((code for code in codes if code), default=0)
+
+
+def name_of(path: Path) -> str:
+    """Name a run by its campaign's folder and its own, a file by its path."""
+    if not path.is_dir():
+        return str(path)
+    return "/".join(Path(os.path.abspath(path)).parts[-2:])  # noqa: PTH100  (links keep their names)
