@@ -9,12 +9,12 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-from collections.abc import Coroutine
+from collections.abc import AsyncIterator, Coroutine
 from random import Random
 from typing import Any
 
 from checkers.evidence import FINAL_READS
-from cluster.backends.base import Backend, ClientNetwork
+from cluster.backends.base import Backend, BackendError, ClientNetwork
 from cluster.client import Client
 from cluster.ports import Clock
 from cluster.values import valueclass
@@ -80,8 +80,9 @@ class _Cast:
 async def conduct(run: Run) -> FinalReads:
     """Perform a run from first start to last stop, and return the final reads.
 
-    Raises BackendError where the cluster cannot be started, HarnessError where the harness failed.
-    Cancelling it heals and takes the cluster down; cancelling once more leaves out the healing.
+    Raises BackendError where the cluster cannot be started or its place is lost, HarnessError where
+    the harness failed. Cancelling it heals and takes the cluster down; cancelling once more leaves
+    out the healing.
     """
     run.recorder.begin()
     view: RunView | None = None
@@ -93,7 +94,8 @@ async def conduct(run: Run) -> FinalReads:
         with contextlib.ExitStack() as stack:
             for network in cast.networks:
                 stack.callback(network.close)
-            reads = await _watched(cast.observer, _perform(run, cast))
+            async with _standing(run.backend):
+                reads = await _watched(cast.observer, _perform(run, cast))
         cast.observer.tell_deaths()
         done = True
         return reads
@@ -242,6 +244,32 @@ async def _watched(observer: Observer, work: Coroutine[Any, Any, FinalReads]) ->
     if work_ended_first:
         raise HarnessError(f"{work_told}; then {told}") from worked
     raise HarnessError(f"{told}; then {work_told}") from watched
+
+
+@contextlib.asynccontextmanager
+async def _standing(backend: Backend) -> AsyncIterator[None]:
+    """Break the work off when the place itself is lost. Raises BackendError."""
+    loop = asyncio.get_running_loop()
+    lost = asyncio.ensure_future(backend.lost())
+
+    def break_off(_: asyncio.Future[str]) -> None:
+        scope.reschedule(loop.time())
+
+    try:
+        async with asyncio.timeout(None) as scope:
+            lost.add_done_callback(break_off)
+            try:
+                yield
+            finally:
+                lost.remove_done_callback(break_off)
+    except TimeoutError as error:
+        if lost.done():
+            raise BackendError(lost.result()) from error
+        raise
+    finally:
+        lost.cancel()
+        with contextlib.suppress(asyncio.CancelledError):
+            await lost
 
 
 async def _wait_for_leader(observer: Observer) -> None:

@@ -120,6 +120,12 @@ class Backend(Protocol):
         Raises BackendError, after it has taken down what it had started.
         """
 
+    async def lost(self) -> str:
+        """Wait until the place itself is gone (an engine that died); one line that says what to do.
+
+        For ever where a place cannot be lost while the harness lives.
+        """
+
     async def down(self) -> None:
         """Stop gracefully what is alive, kill the rest, remove links and ports.
 

@@ -39,6 +39,7 @@ from cluster.values import valueclass
 _PROC = Path("/proc")
 _GONE_TIMEOUT_S = 5.0
 _POLL_S = 0.005
+_COMMAND_MAX = 200
 
 
 @valueclass
@@ -48,9 +49,11 @@ class Leftover:
     run_id: str
     identity: ProcessIdentity
     command: str
-    """What it runs, for a person; empty when it cannot be read."""
+    """What it runs, for a person, as far as one line shows it; empty when it cannot be read."""
     supports: bool = False
     """Nodes may lean on it: to be ended after them."""
+    contained: bool = False
+    """It is in a container."""
 
 
 @valueclass
@@ -61,6 +64,7 @@ class _Labelled:
     harness: ProcessIdentity
     identity: ProcessIdentity
     supports: bool
+    contained: bool
 
 
 def find_leftovers(runs: Path | None = None, run_id: str | None = None) -> list[Leftover]:
@@ -75,20 +79,22 @@ def find_leftovers(runs: Path | None = None, run_id: str | None = None) -> list[
     folders = [] if runs is None else _run_folders(runs)
     recorded = {folder: tuple(read_recorded(folder)) for folder in folders}
     here = {process.run_id for processes in recorded.values() for process in processes}
-    found: dict[ProcessIdentity, tuple[str, bool]] = {}
+    found: dict[ProcessIdentity, Leftover] = {}
+
+    def left(run: str, identity: ProcessIdentity, *, supports: bool, contained: bool) -> None:
+        command = _command(identity.pid)
+        found[identity] = Leftover(run, identity, command, supports, contained)
+
     for processes in recorded.values():
         for process in _recorded_nodes(processes, run_id):
-            found[process.identity] = process.run_id, ":" in process.role
+            supports = ":" in process.role
+            left(process.run_id, process.identity, supports=supports, contained=False)
     for one in _labelled_processes():
         if runs is not None and one.run_id not in here and not one.run_id.startswith(TRIAL):
             continue
         if one.run_id == run_id or (run_id is None and _is_dead(one.harness)):
-            found[one.identity] = one.run_id, one.supports
-    leftovers = [
-        Leftover(run, identity, _command(identity.pid), supports)
-        for identity, (run, supports) in found.items()
-    ]
-    return sorted(leftovers, key=lambda one: (one.supports, one.run_id, one.identity.pid))
+            left(one.run_id, one.identity, supports=one.supports, contained=one.contained)
+    return sorted(found.values(), key=lambda one: (one.supports, one.run_id, one.identity.pid))
 
 
 def abandoned_mounts(runs: Path | None = None, run_id: str | None = None) -> list[Mount]:
@@ -159,6 +165,7 @@ def _labelled_processes() -> Iterator[_Labelled]:
             continue
         identity = identify(int(entry.name))
         try:
+            contained = str((entry / "ns/pid").stat().st_ino) != own_namespace
             environment = (entry / "environ").read_bytes().decode(errors="replace").split("\0")
         except OSError:
             continue  # gone, or another user's
@@ -168,7 +175,7 @@ def _labelled_processes() -> Iterator[_Labelled]:
             continue
         run, harness = labels.get(RUN_LABEL), _parse_harness(labels.get(HARNESS_LABEL, ""))
         if run and harness is not None and identify(identity.pid) == identity:
-            yield _Labelled(run, harness, identity, SUPPORT_LABEL in labels)
+            yield _Labelled(run, harness, identity, SUPPORT_LABEL in labels, contained)
 
 
 def _parse_harness(label: str) -> ProcessIdentity | None:
@@ -181,7 +188,8 @@ def _command(pid: int) -> str:
         words = (_PROC / str(pid) / "cmdline").read_bytes().split(b"\0")
     except OSError:
         return ""
-    return b" ".join(words).decode(errors="replace").strip()
+    told = b" ".join(words).decode(errors="replace").partition("\n")[0].strip()
+    return told if len(told) <= _COMMAND_MAX else f"{told[:_COMMAND_MAX]}..."
 
 
 def _kill(identity: ProcessIdentity) -> None:

@@ -163,6 +163,11 @@ class ProcessBackend:
 
     # -- Backend ---------------------------------------------------------------------------------
 
+    async def lost(self) -> str:
+        """See `Backend.lost`: for ever, unless a subclass knows of a way."""
+        never: asyncio.Future[str] = asyncio.get_running_loop().create_future()
+        return await never
+
     async def down(self) -> None:
         """See `Backend.down`."""
         self._down = True

@@ -71,7 +71,8 @@ def cleanup(runs: Path, run_id: str | None, *, everywhere: bool) -> int:
     for mount in mounts:
         heal(mount)
     clean(one for one in leftovers if not one.supports)
-    things, stubborn = _clean_containers(where, run_id)
+    contained = any(one.contained for one in leftovers)
+    things, stubborn = _clean_containers(where, run_id, contained=contained)
     staying = []
     for mount in mounts:
         click.echo(f"unmounting {mount.folder} of run {mount.run_id}")
@@ -91,15 +92,19 @@ def cleanup(runs: Path, run_id: str | None, *, everywhere: bool) -> int:
     return EXIT_USAGE if remaining or stubborn or staying or unclean else 0
 
 
-def _clean_containers(runs: Path | None, run_id: str | None) -> tuple[int, int]:
-    """Remove what runs left in the docker engine; how many there were, and how many stay."""
+def _clean_containers(runs: Path | None, run_id: str | None, *, contained: bool) -> tuple[int, int]:
+    """Remove what runs left in the docker engine; how many there were, and how many stay.
+
+    `contained`: processes of theirs were found, so containers there must be.
+    """
     if not engine_expected():
         return 0, 0
     try:
         client = connect()
     except BackendError as error:
-        click.echo(f"kraftprobe: containers were not looked at: {error}", err=True)
-        return 0, 0
+        again = "; then run cleanup again, since containers are left" if contained else ""
+        click.echo(f"kraftprobe: containers were not looked at: {error}{again}", err=True)
+        return 0, int(contained)
     try:
         things = find_things(client, runs, run_id)
         for thing in things:

@@ -208,7 +208,7 @@ def test_cleanup_takes_containers_then_mounts_then_what_serves_them_once_nodes_a
     order = []
 
     def noted(what: str, answer: object) -> Callable[..., object]:
-        def act(*_: object) -> object:
+        def act(*_: object, **__: object) -> object:
             order.append((what, state_of(node), state_of(support)))
             return answer
 

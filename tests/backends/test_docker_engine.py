@@ -2,17 +2,20 @@
 
 from __future__ import annotations
 
+import asyncio
 import socket
 from ipaddress import IPv4Network
 from pathlib import Path
 
 import pytest
 from docker.errors import APIError
+from requests.exceptions import ConnectionError as RequestsConnectionError
 
 from cluster.backends.base import BackendError
 from cluster.backends.docker import engine
 from cluster.backends.docker.dependencies import PACKAGE, requirements
 from cluster.backends.docker.network import routed_networks
+from cluster.backends.docker.provider import DockerProvider
 
 
 def test_a_missing_engine_is_one_line_with_what_to_do(
@@ -46,6 +49,65 @@ def test_an_engine_elsewhere_is_refused(monkeypatch: pytest.MonkeyPatch):
     monkeypatch.setenv("DOCKER_HOST", "tcp://192.0.2.7:2375")
     with pytest.raises(BackendError, match=r"on this machine, .* not tcp://192.0.2.7:2375"):
         engine.connect()
+
+
+@pytest.fixture
+def quick(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """A socket for an engine that is watched closely."""
+    path = tmp_path / "engine.sock"
+    monkeypatch.setenv("DOCKER_HOST", f"unix://{path}")
+    monkeypatch.setattr(engine, "_WATCH_EVERY_S", 0.01)
+    return path
+
+
+def test_an_engine_that_dies_is_noticed(quick: Path):
+    async def body() -> str:
+        asked = asyncio.Event()
+
+        async def answer(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+            await reader.readline()
+            writer.write(b"HTTP/1.1 200 OK\r\n\r\nOK")
+            writer.close()
+            asked.set()
+
+        server = await asyncio.start_unix_server(answer, quick)
+        watch = asyncio.create_task(engine.until_gone())
+        await asked.wait()
+        assert not watch.done()
+        server.close()
+        return await asyncio.wait_for(watch, 30)
+
+    assert asyncio.run(body()) == f"{quick}: Connection refused"
+
+
+def test_an_engine_that_hangs_is_noticed(quick: Path, monkeypatch: pytest.MonkeyPatch):
+    monkeypatch.setattr(engine, "_TIMEOUT_S", 0.2)
+    with socket.socket(socket.AF_UNIX) as silent:
+        silent.bind(str(quick))
+        silent.listen(8)
+        told = asyncio.run(asyncio.wait_for(engine.until_gone(), 30))
+    assert told == f"{quick}: no answer for 0.2 s"
+
+
+def test_a_call_that_the_engine_does_not_live_through_names_it(quick: Path):
+    def call() -> None:
+        raise RequestsConnectionError("('Connection aborted.', RemoteDisconnected(...))")
+
+    with pytest.raises(engine.EngineGoneError) as refused:
+        asyncio.run(engine.in_thread(call))
+    assert str(refused.value) == (
+        f"the docker engine is gone: {quick} does not answer; "
+        "start it (sudo systemctl start docker)"
+    )
+
+
+def test_a_lost_engine_is_one_line_with_what_is_left_and_what_to_do(quick: Path, tmp_path: Path):
+    run = tmp_path / "runs" / "campaign" / "r1"
+    line = asyncio.run(DockerProvider(run, "r1").lost())
+    assert line.startswith(f"the docker engine is gone: {quick}: No such file")
+    assert f"kraftprobe cleanup --runs {tmp_path}/runs" in line
+    assert line.endswith(f"kraftprobe check {run}")
+    assert "check" not in asyncio.run(DockerProvider(run, "trial-1").lost())
 
 
 def test_a_rootless_engine_is_refused():

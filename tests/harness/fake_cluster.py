@@ -67,6 +67,9 @@ class FakeCluster:
         self.deaths.append(Death(node, self.incarnations[node], -6, ("an invariant broke",)))
         self._settle()
 
+    async def lost(self):
+        return await asyncio.get_running_loop().create_future()
+
     async def down(self):
         self.downs += 1
         self.cut.clear()

@@ -124,6 +124,30 @@ def test_a_cluster_that_does_not_start_is_taken_down():
     assert cluster.downs == 1
 
 
+class Vanishing(FakeCluster):
+    """Its place is lost at 12 s."""
+
+    async def lost(self):
+        await asyncio.sleep(12)
+        return "the engine is gone; start it"
+
+
+def test_a_run_whose_place_is_lost_ends_at_once_with_one_line_and_keeps_its_journal():
+    cluster, journal = Vanishing(), Journal()
+
+    async def main():
+        loop = asyncio.get_running_loop()
+        recorder = Recorder(journal, loop.time)
+        with pytest.raises(BackendError, match=r"^the engine is gone; start it$"):
+            await conduct(Run(plan(), cluster, recorder, LoopClock(loop)))
+        return loop.time()
+
+    assert run(main()) < 20, "the plan's faults alone last 40 s"
+    assert cluster.downs == 1
+    assert [value["name"] for value in notes(journal.events, "phase")][-1] == "stop"
+    assert len(pair(journal.events)) > 100
+
+
 def _interrupt(after_s, times):
     cluster, journal = FakeCluster(), Journal()
 

@@ -69,6 +69,10 @@ class DockerBackend(HostedBackend):
         if "disks" in self._needs:  # now: what is mounted by an `up` that fails is to go as well
             self.surround(self._disks)
 
+    async def lost(self) -> str:
+        """See `Backend.lost`."""
+        return await self._containers.lost()
+
     def _outside(self) -> Mapping[str, Machine]:
         """This machine, once a node: where their folders are mounted."""
         environment = labels(self.run_id, support=True)

@@ -32,9 +32,14 @@ NODE_LABEL = "kraftprobe.node"
 LEAST_API = "1.41"
 """Engine 20.10, the oldest that this was tried with."""
 _USUAL_SOCKET = Path("/var/run/docker.sock")
-_TIMEOUT_S = 60
+_TIMEOUT_S = 30
+"""How long the engine may take for one answer; a busy machine takes seconds to start containers."""
+BUILD_TIMEOUT_S = 600
+"""The same while an image is pulled or built, of which some steps say nothing for minutes."""
+_WATCH_EVERY_S = 1.0
 _CONNECTIONS = 64
 _REASON_MAX = 300
+_START = "start it (sudo systemctl start docker)"
 
 EngineErrors = (DockerException, RequestException, OSError)
 """What the SDK raises when the engine refuses, is gone, or was never there."""
@@ -49,6 +54,35 @@ __all__ = [
     "in_thread",
     "reason",
 ]
+
+
+class EngineGoneError(BackendError):
+    """The engine was there and does not answer any more."""
+
+
+async def until_gone() -> str:
+    """Wait until the engine is gone, and say how that shows.
+
+    It is gone when its socket refuses, or gives no answer for as long as any call would wait.
+    """
+    path = _socket_path()
+    while True:
+        try:
+            async with asyncio.timeout(_TIMEOUT_S):
+                reader, writer = await asyncio.open_unix_connection(str(path))
+                try:
+                    writer.write(
+                        b"GET /_ping HTTP/1.1\r\nHost: docker\r\nConnection: close\r\n\r\n"
+                    )
+                    if not await reader.readline():
+                        raise ConnectionResetError(0, "it hung up")
+                finally:
+                    writer.close()
+        except TimeoutError:
+            return f"{path}: no answer for {_TIMEOUT_S} s"
+        except OSError as error:
+            return f"{path}: {error.strerror or error}"
+        await asyncio.sleep(_WATCH_EVERY_S)
 
 
 def connect() -> docker.DockerClient:
@@ -118,7 +152,13 @@ async def in_thread(act: Callable[P, T], *args: P.args, **kwargs: P.kwargs) -> T
             None, functools.partial(act, *args, **kwargs)
         )
     except EngineErrors as error:
-        raise BackendError(reason(error)) from error
+        raise failed(error) from error
+
+
+def failed(error: BaseException) -> BackendError:
+    """Make the error of one line of what the SDK raised."""
+    gone = isinstance(error, RequestsConnectionError | Timeout | ConnectionError)
+    return (EngineGoneError if gone else BackendError)(reason(error))
 
 
 def reason(error: BaseException) -> str:
@@ -132,9 +172,9 @@ def reason(error: BaseException) -> str:
     if "docker-init" in told:
         return f"docker: {told}; the engine lacks its init: {install('tini')}"
     if isinstance(error, Timeout):
-        return f"the docker engine did not answer within {_TIMEOUT_S:g} s"
+        return f"the docker engine did not answer within {_TIMEOUT_S} s"
     if isinstance(error, RequestsConnectionError):
-        return _unreachable(error)
+        return f"the docker engine is gone: {_socket_path()} does not answer; {_START}"
     return f"docker: {told}"
 
 
@@ -147,13 +187,12 @@ def _unreachable(error: BaseException) -> str:
     if isinstance(error, FileNotFoundError):
         return (
             f"no docker engine runs here ({_socket_path()} does not exist): install it "
-            f"({install('docker.io')}) or start it (sudo systemctl start docker), or use "
-            "--backend netns"
+            f"({install('docker.io')}) or {_START}, or use --backend netns"
         )
     if isinstance(error, ConnectionRefusedError):
         return (
-            "nobody answers at the docker engine's socket: start it "
-            "(sudo systemctl start docker), or use --backend netns"
+            f"nobody answers at the docker engine's socket ({_socket_path()}): {_START}, or use "
+            "--backend netns"
         )
     told = " ".join(str(error).split())
     return f"the docker engine cannot be reached: {told[:_REASON_MAX]}"

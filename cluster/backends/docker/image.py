@@ -25,7 +25,13 @@ import docker
 from cluster.backends.base import BackendError
 from cluster.backends.docker import rootfs
 from cluster.backends.docker.dependencies import requirements
-from cluster.backends.docker.engine import EngineErrors, ImageNotFound, in_thread, reason
+from cluster.backends.docker.engine import (
+    BUILD_TIMEOUT_S,
+    EngineErrors,
+    ImageNotFound,
+    in_thread,
+    reason,
+)
 
 REPOSITORY = "kraftprobe/host"
 BASE_REPOSITORY = "kraftprobe/base"
@@ -43,7 +49,11 @@ async def ensure_image(client: docker.DockerClient, say: Say) -> str:
 
     Raises BackendError.
     """
-    return await in_thread(_ensure, client, say)
+    usual_s, client.api.timeout = client.api.timeout, BUILD_TIMEOUT_S
+    try:
+        return await in_thread(_ensure, client, say)
+    finally:
+        client.api.timeout = usual_s
 
 
 def _ensure(client: docker.DockerClient, say: Say) -> str:

@@ -38,13 +38,13 @@ from cluster.backends.base import BackendError, NodeState
 from cluster.backends.docker import engine, rootfs
 from cluster.backends.docker.channel import Channel
 from cluster.backends.docker.dependencies import PACKAGE
-from cluster.backends.docker.engine import EngineErrors, in_thread
+from cluster.backends.docker.engine import EngineErrors, EngineGoneError, in_thread
 from cluster.backends.docker.image import Say, ensure_image
 from cluster.backends.docker.leftovers import remove_run
 from cluster.backends.docker.network import Network, make_network
 from cluster.backends.docker.process import ExecProcess, inner_pid, wait_executed
 from cluster.backends.hosts import NODE_OUTPUT, HostPorts, plain_connect
-from cluster.backends.processes import labels, own_identity
+from cluster.backends.processes import TRIAL, labels, own_identity
 from cluster.backends.running import write_files
 from cluster.backends.terms import HostAwayError
 
@@ -129,6 +129,7 @@ class DockerProvider:
         """See `HostProvider.create`. Builds the image first where the engine lacks it."""
         try:
             self._client = await asyncio.get_running_loop().run_in_executor(None, engine.connect)
+            self._say("looking for the image of the containers")
             image = await ensure_image(self._client, self._say)
             self._say(f"making {len(nodes)} containers and their network")
             network = await in_thread(
@@ -187,9 +188,25 @@ class DockerProvider:
             await host.hang_up()
         if self._client is not None:
             client, self._client = self._client, None
-            await in_thread(_remove_all, client, self.run_id)
+            try:
+                await in_thread(_remove_all, client, self.run_id)
+            except EngineGoneError as error:
+                raise EngineGoneError(self._left_behind(str(error))) from error
         for process in self._started:
             await process.wait()
+
+    async def lost(self) -> str:
+        """Wait until the engine is gone; one line that says what it left and what to do."""
+        return self._left_behind(f"the docker engine is gone: {await engine.until_gone()}")
+
+    def _left_behind(self, why: str) -> str:
+        runs = self._run_folder.parent.parent
+        cleanup, check = "kraftprobe cleanup", ""
+        if not self.run_id.startswith(TRIAL):
+            cleanup += f" --runs {runs}"
+            check = f"; what was recorded is kept: kraftprobe check {self._run_folder}"
+        things = f"{len(self.hosts)} containers kraftprobe-{self.run_id}-*"
+        return f"{why}; {things} may be left: once it runs again, {cleanup}{check}"
 
     def abandon(self) -> None:
         """See `HostProvider.abandon`."""

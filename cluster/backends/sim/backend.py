@@ -172,6 +172,11 @@ class SimBackend:
         """Everything can be done to a simulated node."""
         return Probe(possible=True)
 
+    async def lost(self) -> str:
+        """See `Backend.lost`: never."""
+        never: asyncio.Future[str] = asyncio.get_running_loop().create_future()
+        return await never
+
     async def up(self) -> None:
         """See `Backend.up`."""
         loop_scheduler = getattr(asyncio.get_running_loop(), "scheduler", None)
