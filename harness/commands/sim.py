@@ -11,8 +11,9 @@ from typing import Any
 
 import click
 from rich.console import Console
-from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
+from rich.progress import BarColumn, Progress, TextColumn, TimeElapsedColumn
 
+from checkers.exercised import shortfalls
 from checkers.verdict import EXIT_CODES, Status
 from cluster.mutants import UnknownMutantError, find
 from harness.commands.options import spark_option
@@ -70,7 +71,8 @@ def sim(
 ) -> int:
     """Run simulated clusters in virtual time, from seeds or from a scenario file.
 
-    Exit code: 0 PASS, 1 FAIL, 2 usage, 3 UNKNOWN, 130 interrupted (finished seeds are kept).
+    Exit code: 0 PASS, 1 FAIL, 2 usage, 3 UNKNOWN, 4 UNDER-EXERCISED (of many seeds: all together),
+    130 interrupted (finished seeds are kept).
     """
     if sum(told is not None for told in (seed, seeds, scenario)) != 1:
         raise UsageError("give one of --seed N, --seeds A..B and --scenario FILE")
@@ -134,8 +136,9 @@ def shrink(file: Path, out: Path | None, limit_s: float) -> int:
     with _bar("shrinking", limit_s) as bar:
 
         def told(progress: shrinking.Progress) -> None:
+            spent_s = min(limit_s, time.monotonic() - began)
             told_now = f"{progress.pass_name}: {progress.events} events, {progress.tried} tried"
-            bar.at(min(limit_s, time.monotonic() - began), told_now)
+            bar.at(spent_s, f"{told_now}, {limit_s - spent_s:.0f} s left")
 
         shrinker = Shrinker(wanted, began + limit_s, told)
         with stopping(shrinker.stop):
@@ -186,9 +189,13 @@ def _tell_result(scenario: Scenario, result: SimResult) -> None:
     figures = result.statistics
     for violation in result.violations:
         click.echo(f"  {violation.property}: {violation.explanation}")
+    if result.verdict is Status.UNDER_EXERCISED:
+        for anomaly in shortfalls(result.exercise):
+            click.echo(f"  too little was tried: {anomaly['explanation']}")
     mutant = f" (MUTANT {scenario.mutant}: a deliberately faulty node)" if scenario.mutant else ""
     click.echo(
-        f"{_coloured(result.verdict)} {scenario.name}: {figures.get('operations', 0)} operations, "
+        f"{_coloured(result.verdict)} {scenario.name}: {figures.get('operations', 0)} operations "
+        f"({figures.get('ok', 0)} ok), "
         f"{figures.get('faults', 0)} faults, {figures.get('simulated_s', 0):g} simulated seconds "
         f"in {figures.get('cpu_s', 0):.2f} s{mutant}"
     )
@@ -226,12 +233,15 @@ def _run_seeds(batch: Batch, total: int, spark_master: str | None) -> None:
     failing = len(batch.failures)
     with _bar("seeds", total) as bar, interruptible():
 
+        def show() -> None:
+            bar.at(len(batch.rows), f"{len(batch.rows)} of {total} seeds, {failing} failing")
+
         def told(row: dict[str, Any]) -> None:
             nonlocal failing
             failing += row["verdict"] == Status.FAIL.value
-            bar.at(len(batch.rows), f"seeds, {failing} failing")
+            show()
 
-        bar.at(len(batch.rows))
+        show()
         left = total - len(batch.rows)
         if spark_master is None and left < _SPARK_FROM:
             run_plainly(batch, told)
@@ -248,26 +258,23 @@ class _Bar:
     """How far something is: a bar on a terminal, elsewhere a line every half a minute."""
 
     def __init__(self, bar: Progress, what: str, total: float, *, lines: bool) -> None:
-        self._bar, self._what, self._total, self._lines = bar, what, total, lines
+        self._bar, self._lines = bar, lines
         self._task = bar.add_task(what, total=total)
         self._began = self._last = time.monotonic()
 
-    def at(self, done: float, what: str | None = None) -> None:
-        """Show that so much is done."""
-        self._bar.update(self._task, completed=done, description=what or self._what)
+    def at(self, done: float, what: str) -> None:
+        """Show that so much is done; `what` says it in words."""
+        self._bar.update(self._task, completed=done, description=what)
         now = time.monotonic()
         if self._lines and now - self._last >= _LINE_EVERY_S:
             self._last = now
-            told = (
-                f"{now - self._began:.0f} s | {what or self._what} | {done:.0f}/{self._total:.0f}"
-            )
-            click.echo(told, err=True)
+            click.echo(f"{now - self._began:.0f} s: {what}", err=True)
 
 
 @contextmanager
 def _bar(what: str, total: float) -> Iterator[_Bar]:
     console = Console(stderr=True)
-    columns = (TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn())
+    columns = (TextColumn("{task.description}"), BarColumn())
     is_terminal = console.is_terminal
     with Progress(*columns, TimeElapsedColumn(), console=console, disable=not is_terminal) as bar:
         yield _Bar(bar, what, total, lines=not is_terminal)

@@ -12,6 +12,13 @@ are tasks of Spark or the turns of a plain loop: the same function does either. 
 the coverage of the waves before decides what a wave is steered to, so a batch is a function of its
 range and of the code: who changed the code begins another folder. One process at a time runs a
 batch.
+
+The verdict of a batch is the worst of its seeds, but that a seed which tried too little by itself
+(UNDER-EXERCISED: a small world, mostly without a leader) does not decide. The floor of
+`checkers.exercised` is held against the totals instead: the finished seeds together must have tried
+what each of them would have to, so that the mean seed is above its floor, and every kind of fault
+that any of them planned must have bitten in one. Where they have not, nothing was found and the
+batch is UNDER-EXERCISED. The summary counts and names the quiet seeds in either case.
 """
 
 from __future__ import annotations
@@ -30,6 +37,7 @@ from typing import Any, Self
 import pyarrow as pa
 import pyarrow.parquet as pq
 
+from checkers import exercised
 from checkers.verdict import Status, worst
 from cluster.values import valueclass
 from harness.sim import coverage
@@ -41,7 +49,7 @@ from harness.sim.scenario import Scenario
 from harness.sim.source import source_digest
 from results.session import one_line_errors
 
-VERSION = 2
+VERSION = 3
 WAVE = 100
 CHUNK = 10
 Row = dict[str, Any]
@@ -56,6 +64,7 @@ SCHEMA = pa.schema(
         ("scenario", pa.string()),
         ("statistics", pa.string()),
         ("coverage", pa.string()),
+        ("exercise", pa.string()),
     ]
 )
 
@@ -127,6 +136,7 @@ def row_of(scenario: Scenario, result: SimResult) -> Row:
         "scenario": kept,
         "statistics": json.dumps(dict(result.statistics)),
         "coverage": json.dumps(dict(result.coverage)),
+        "exercise": json.dumps(dict(result.exercise)),
     }
 
 
@@ -295,6 +305,9 @@ class Batch:
             for row in self.failures
         ]
         covered = coverage.merged(json.loads(row["coverage"]) for row in rows)
+        tried = exercised.total(filter(None, (json.loads(row["exercise"]) for row in rows)))
+        short = [anomaly["explanation"] for anomaly in exercised.shortfalls(tried)]
+        quiet = [row["seed"] for row in rows if row["verdict"] == Status.UNDER_EXERCISED.value]
         return {
             "version": VERSION,
             "code": self._code,
@@ -302,7 +315,7 @@ class Batch:
             "mutant": self.plan.mutant,
             "finished": len(rows),
             "left": self.plan.last - self.plan.first - len(rows),
-            "verdict": worst([Status(row["verdict"]) for row in rows]).value,
+            "verdict": _verdict(rows, short).value,
             "verdicts": {
                 status.value: sum(row["verdict"] == status.value for row in rows)
                 for status in Status
@@ -313,9 +326,20 @@ class Batch:
             "cpu_s": round(sum(figure.get("cpu_s", 0.0) for figure in figures), 1),
             "operations": sum(figure.get("operations", 0) for figure in figures),
             "faults": sum(figure.get("faults", 0) for figure in figures),
+            "exercise": tried,
+            "too_little": short,
+            "quiet": quiet,
             "coverage": covered,
             "cells_empty": ["/".join(one) for one in coverage.empty(covered)],
         }
+
+
+def _verdict(rows: Sequence[Row], short: Sequence[str]) -> Status:
+    """See the module. `short`: what was tried too little over all rows."""
+    found = {Status(row["verdict"]) for row in rows} - {Status.UNDER_EXERCISED}
+    if rows:
+        found.add(Status.UNDER_EXERCISED if short else Status.PASS)
+    return worst(found)
 
 
 def found_in(row: Row) -> Row:
@@ -333,10 +357,15 @@ def lines_of(summary: Row) -> list[str]:
             f"{summary['operations']} operations, {summary['faults']} faults"
         ),
     ]
+    if summary["quiet"]:
+        lines.append(
+            f"tried too little by themselves: {len(summary['quiet'])} of {summary['finished']} "
+            f"seeds ({_seeds(summary['quiet'])})"
+        )
+    lines += [f"tried too little by all seeds together: {told}" for told in summary["too_little"]]
     for group in summary["groups"]:
-        seeds = ", ".join(str(seed) for seed in group["seeds"][:8])
-        more = f" and {len(group['seeds']) - 8} more" if len(group["seeds"]) > 8 else ""
-        lines.append(f"{group['property']}: {len(group['seeds'])} seeds ({seeds}{more})")
+        told = _seeds(group["seeds"])
+        lines.append(f"{group['property']}: {len(group['seeds'])} seeds ({told})")
         lines += [f"    {depth * '  '}{cause}" for depth, cause in enumerate(group["causes"][1:])]
         lines.append(f"    e.g. {group['explanation']}")
     lines.append("coverage (fault: role/phase times):")
@@ -345,6 +374,11 @@ def lines_of(summary: Row) -> list[str]:
         shown = ", ".join(summary["cells_empty"][:12])
         lines.append(f"    never: {shown}{' ...' if len(summary['cells_empty']) > 12 else ''}")
     return lines
+
+
+def _seeds(seeds: Sequence[int]) -> str:
+    more = f" and {len(seeds) - 8} more" if len(seeds) > 8 else ""
+    return ", ".join(str(seed) for seed in seeds[:8]) + more
 
 
 # -- who runs the chunks --------------------------------------------------------------------------

@@ -176,7 +176,16 @@ class Driver:
         said = details(**{key: value for key, value in step.options.items() if key != "links"})
         if links and step.kind != "partition":
             said["links"] = [f"{a}>{b}" for a, b in links]
-        self._note(play, step, targets, said, roles=roles, phase=phase, momentary=undo is None)
+        self._note(
+            play,
+            step,
+            targets,
+            said,
+            roles=roles,
+            phase=phase,
+            momentary=undo is None,
+            bit=_bites(step.kind, roles),
+        )
         if undo is not None and step.for_ms is not None:
             self._scheduler.call_later(step.for_ms, lambda: self._undo(play, step, targets, undo))
 
@@ -255,6 +264,7 @@ class Driver:
         phase: str = "",
         undone: bool = False,
         momentary: bool = False,
+        bit: bool = True,
     ) -> None:
         act = Act(
             self._scheduler.now_ms,
@@ -274,7 +284,7 @@ class Driver:
                 "fault": step.kind,
                 "entry": 1000 * play.number + play.position,
                 "targets": list(targets),
-                "verified": True,
+                "verified": bit,
                 "detail": dict(detail),
             }
             if KINDS[step.kind].may_end_node:
@@ -286,11 +296,22 @@ class Driver:
     def _journal(self, name: str, value: dict[str, Any]) -> None:
         op = Op(name, None, value)
         self._recorder.invoke("nemesis", op)
-        self._recorder.complete("nemesis", op, Completion(EventType.OK, value))
+        how = EventType.OK if value.get("verified", True) else EventType.INFO
+        self._recorder.complete("nemesis", op, Completion(how, value))
 
     def fail(self, violation: Violation) -> None:
         """Report that an expectation of the script does not hold."""
         self._broken(violation)
+
+
+_NEEDS_LIFE = frozenset({"kill", "restart", "pause", "disk_error", "snapshot"})
+
+
+def _bites(kind: str, roles: tuple[str, ...]) -> bool:
+    """Whether a fault does anything to nodes in these roles; what changes a host always does."""
+    if kind == "resign":
+        return "leader" in roles
+    return kind not in _NEEDS_LIFE or any(role != "dead" for role in roles)
 
 
 class _Play:

@@ -11,7 +11,8 @@ from checkers.verdict import CheckResult, Status
 from cluster.values import valueclass
 
 _NUMBERS = re.compile(r"\d+")
-_PLACE = re.compile(r"\b(?:n|k|t|s|w|x)[0-9a-f.:-]+\b")
+_PLACE = re.compile(r"\b[nktswx](?=[a-f.:-]*\d)[0-9a-f.:-]+\b")
+"""Names of nodes, keys, topics, workers, values: with a digit in them, unlike "need" and "seed"."""
 
 
 @valueclass
@@ -49,6 +50,8 @@ class SimResult:
     """Cells, `fault/role/phase` -> how often."""
     faults: tuple[str, ...] = ()
     """Kinds that acted, sorted."""
+    exercise: Mapping[str, Any] = field(default_factory=dict)
+    """How much was tried: `statistics` of `checkers.exercised`; empty where the harness failed."""
 
     @property
     def property(self) -> str | None:

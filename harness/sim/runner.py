@@ -17,6 +17,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 
+from checkers import exercised
 from checkers.evidence import FINAL_READS, WORLD_CLOCK, Evidence, FinalRead
 from checkers.history import Event, EventType, pair
 from checkers.registry import RunInput, run_check
@@ -126,8 +127,10 @@ def _few_collections() -> Iterator[None]:
 def judge(played: Played) -> SimResult:
     """Judge what was played: violations seen on the way, then the black-box checks."""
     violations = list(played.violations)
-    verdict = Status.FAIL if violations else Status.PASS
+    verdict = Status.FAIL
     operations = pair(played.events)
+    options = exercised.options_of(played.scenario.plan_fields)
+    exercise = exercised.check(RunInput(played.events, operations), options)
     if not violations:
         reads: dict[str, FinalRead] = {} if played.reads is None else dict(played.reads.reads)
         evidence = Evidence(played.scenario.node_names, {}, {}, {}, reads, played.lost)
@@ -136,9 +139,7 @@ def judge(played: Played) -> SimResult:
         checks = workload_named(load.name, load.options).checks()
         results = [run_check(spec, run) for spec in checks]
         violations = [of_check(result) for result in results if result.status is Status.FAIL]
-        # A script may do without operations.
-        judged = [r.status for r in results if r.status is not Status.UNDER_EXERCISED]
-        verdict = worst(judged) if judged else Status.PASS
+        verdict = worst(result.status for result in (*results, exercise))
     counts = {kind: sum(op.type is kind for op in operations) for kind in EventType}
     world = played.backend.world
     statistics = {
@@ -161,6 +162,7 @@ def judge(played: Played) -> SimResult:
         statistics,
         cells(played.acts),
         tuple(kinds),
+        exercise.statistics,
     )
 
 
@@ -385,9 +387,9 @@ class _Run:
         standing = ", ".join(
             f"{name} {at.state} in epoch {at.epoch}" for name, at in self._watch.nodes.items()
         )
-        states = sorted(at.state for at in self._watch.nodes.values())
-        explanation = f"{what} ({standing})"
-        self._broken(Violation("liveness", explanation, (generalised(what), *states)))
+        states = " and ".join(sorted({at.state for at in self._watch.nodes.values()}))
+        causes = ("liveness", generalised(what), f"the nodes were {states}")
+        self._broken(Violation("liveness", f"{what} ({standing})", causes))
 
     def _watchdog(self) -> None:
         if self._scheduler.events > self._scenario.bounds.events_max:

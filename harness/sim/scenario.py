@@ -27,9 +27,11 @@ from collections.abc import Mapping
 from dataclasses import asdict, field, fields
 from typing import Any
 
+from checkers.exercised import UNDOING
 from cluster.backends.sim.settings import SimSettings
 from cluster.systems.kraft import NODE_SETTINGS
 from cluster.values import valueclass
+from harness.sim.kinds import FAULTS
 
 VERSION = 1
 Json = dict[str, Any]
@@ -156,6 +158,17 @@ class Scenario:
         """Fault and operation events, the measure of a shrunk scenario; a stream's by its rate."""
         streamed = round(self.workload.rate_per_s * self.duration_ms / 1000.0)
         return self.fault_steps + len(self.workload.operations) + streamed
+
+    @property
+    def plan_fields(self) -> Json:
+        """What a plan would say of this run; `checkers.exercised` goes by it."""
+        kinds = {step.kind for strand in self.strands for step in strand.steps}
+        return {
+            "nodes": self.nodes,
+            "duration_s": self.duration_ms / 1000.0,
+            "rate_per_s": self.workload.rate_per_s,
+            "faults": sorted(kinds & set(FAULTS) - UNDOING),
+        }
 
     def to_json(self) -> Json:
         """Render as a document that gives the same scenario again.

@@ -15,7 +15,9 @@ import json
 from pathlib import Path
 from typing import Any
 
+from checkers import exercised
 from checkers.history import Event
+from checkers.registry import CheckSpec
 from cluster.systems.kraft import KraftSystem
 from harness import evidence
 from harness.errors import UsageError
@@ -82,11 +84,13 @@ def _found(result: SimResult) -> dict[str, Any] | None:
 def plan_document(scenario: Scenario, run: str) -> dict[str, Any]:
     """Render plan.json."""
     load = scenario.workload
+    exercise = exercised.options_of(scenario.plan_fields)
     checks = [
         *workload_named(load.name, load.options).checks(),
+        *(CheckSpec(name) for name in ("monitor", "log-agreement", "election-safety")),
+        CheckSpec(exercised.NAME, exercise),
+        CheckSpec("statistics"),
     ]
-    names = [{"name": spec.name, "options": spec.options} for spec in checks]
-    names += [{"name": name, "options": {}} for name in _MORE_CHECKS]
     return {
         "version": 1,
         "campaign": "sim",
@@ -94,21 +98,15 @@ def plan_document(scenario: Scenario, run: str) -> dict[str, Any]:
         "seed": scenario.seed,
         "backend": "sim",
         "system": "kraft",
-        "nodes": scenario.nodes,
+        **scenario.plan_fields,
         "mutant": scenario.mutant,
         "workload": load.name,
         "workload_options": dict(load.options),
         "node_settings": dict(scenario.settings),
-        "duration_s": scenario.duration_ms / 1000.0,
-        "rate_per_s": load.rate_per_s,
         "concurrency": load.concurrency,
-        "faults": sorted({step.kind for strand in scenario.strands for step in strand.steps}),
-        "checks": names,
-        "expectations": {},
+        "checks": [{"name": spec.name, "options": spec.options} for spec in checks],
+        "expectations": exercise["expectations"],
         "versions": dict(versions()),
         "scenario": json.loads(json.dumps(scenario.to_json())),
         "command": f"kraftprobe replay {run}/scenario.json",
     }
-
-
-_MORE_CHECKS = ("monitor", "log-agreement", "election-safety", "statistics")

@@ -33,13 +33,12 @@ PLAN = {
     "campaign": "secured",
     "seed": 5,
     "duration_s": 8,
-    "rate_per_s": 30,
-    "concurrency": 5,
+    "rate_per_s": 60,
+    "concurrency": 8,
     "security": {"protocol": "SASL_SSL", "mechanism": "SCRAM-SHA-256"},
     "schedule": [
         {"at_s": 1, "fault": "kill", "parameters": {"targets": "leader"}, "for_s": 2},
     ],
-    "expectations": {"min_operations": 40},
 }
 
 

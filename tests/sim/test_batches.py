@@ -2,6 +2,7 @@
 
 import json
 import os
+import re
 import shutil
 import signal
 import subprocess
@@ -186,6 +187,39 @@ def invoke(*arguments):
     return result.exit_code, result.output
 
 
+def test_the_command_says_what_a_quiet_seed_lacked():
+    code, output = invoke("sim", "--seed", "58")
+
+    assert code == 4
+    told = output.splitlines()
+    assert told[0] == "  too little was tried: 16 operations were ok, 50 were expected"
+    assert told[-1].startswith("UNDER-EXERCISED swarm-58: ")
+
+
+def test_a_batch_says_which_seeds_were_quiet_and_is_judged_by_the_mean(tmp_path):
+    folder = tmp_path / "0-5"
+    code, output = invoke("sim", "--seeds", "0..5", "--out", str(folder))
+
+    summary = json.loads((folder / "summary.json").read_text())
+    assert (code, summary["verdict"], summary["quiet"]) == (0, "PASS", [2, 4])
+    assert summary["verdicts"]["UNDER-EXERCISED"] == 2
+    assert summary["exercise"]["needed"]["ok"] == 50 + 50 + 50 + 50 + 61
+    assert summary["exercise"]["ok"] >= summary["exercise"]["needed"]["ok"]
+    assert "5 seeds (3 PASS, 2 UNDER-EXERCISED), 0 left" in output
+    assert "tried too little by themselves: 2 of 5 seeds (2, 4)" in output
+
+
+def test_a_batch_whose_seeds_tried_next_to_nothing_is_no_pass(tmp_path):
+    arguments = ("sim", "--seeds", "0..12", "--duration", "0.3", "--out", str(tmp_path))
+    code, output = invoke(*arguments)
+
+    summary = json.loads((tmp_path / "summary.json").read_text())
+    assert (code, summary["verdict"], len(summary["quiet"])) == (4, "UNDER-EXERCISED", 12)
+    assert summary["exercise"]["needed"]["ok"] == 600
+    assert "tried too little by all seeds together: " in output
+    assert "tried too little by themselves: 12 of 12 seeds (0, 1, 2" in output
+
+
 def test_the_command_runs_a_seed_and_replays_it(tmp_path):
     folder = tmp_path / "run"
     code, output = invoke("sim", "--seed", "14", "--out", str(folder))
@@ -281,7 +315,7 @@ def test_long_work_tells_how_far_it_is_where_there_is_no_terminal(tmp_path, monk
     code, output = invoke("sim", "--seeds", "0..2", "--out", str(tmp_path))
 
     assert code == 0
-    assert "s | seeds, 0 failing | 2/2" in output
+    assert re.search(r"^\d+ s: 2 of 2 seeds, 0 failing$", output, re.MULTILINE)
 
 
 def test_shrinking_asks_first_whether_its_result_can_be_kept(tmp_path):

@@ -1,0 +1,35 @@
+"""What is told of failures, so that equal ones are one finding."""
+
+import pytest
+
+from harness.sim.findings import generalised
+from harness.sim.runner import run_scenario
+from harness.sim.scenario import Bounds, Load, Scenario, Step, Strand
+
+
+@pytest.mark.parametrize(
+    ("text", "wanted"),
+    [
+        ("n2 follows n1 in epoch 14", "_ follows _ in epoch #"),
+        ("w3.17 wrote x1f0a to k07", "_ wrote _ to _"),
+        ("we need a seed and a tea", "we need a seed and a tea"),
+    ],
+)
+def test_a_message_is_generalised_and_stays_readable(text, wanted):
+    assert generalised(text) == wanted
+
+
+def test_a_quorum_that_did_not_come_back_is_grouped_by_what_was_not_done():
+    strand = Strand(1_000.0, (Step("pause", targets="majority"),))
+    scenario = Scenario(
+        seed=1,
+        duration_ms=4_000.0,
+        workload=Load(rate_per_s=5.0),
+        strands=(strand,),
+        bounds=Bounds(liveness_ms=10.0),
+    )
+    causes = run_scenario(scenario).violations[0].causes
+    assert causes[0] == "liveness"
+    assert causes[1].startswith(("no leader was", "the last operations", "not all nodes"))
+    assert causes[2].startswith("the nodes were ")
+    assert len(causes) == 3
