@@ -5,7 +5,7 @@
 
 With a Spark session the pairing and the checks by key are Spark jobs; without one they are plain
 loops in this process. Both call the same functions and give equal results, but for which of the
-two is named in `judged_with`; tests/results/test_pipeline_spark.py holds them to it.
+two is named in `judged_with`; tests/results/test_spark.py holds them to it.
 
 Checks of the whole run and of the evidence run in this process in both cases: they are one pass
 over what is in memory already, and shipping it out and back costs more than the pass.
