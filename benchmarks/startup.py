@@ -1,7 +1,7 @@
 """What a call of the command line costs before it does anything: `python -m benchmarks.startup`.
 
-CPU seconds (user and system, the least of several calls) of commands that have next to nothing to do,
-beside what Python and click take alone. Elapsed time is not measured: it is the machine's business.
+CPU seconds (user and system, the least of several calls) of commands that have next to nothing to
+do, beside what Python and click take alone. Elapsed time is not measured: it is the machine's.
 """
 
 from __future__ import annotations
