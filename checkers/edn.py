@@ -238,7 +238,9 @@ def write(value: Any) -> str:
             return f":{value}"
         case str() if not isinstance(value, Keyword):
             return _quoted(value)
-        case int() | float() if math.isfinite(value):
+        case int():
+            return repr(value)
+        case float() if math.isfinite(value):
             return repr(value)
         case EdnSet():
             return "#{" + " ".join(map(write, value)) + "}"

@@ -51,6 +51,6 @@ def may_be_torn(line: bytes, beginning: bytes) -> bool:
     except json.JSONDecodeError as error:
         rest = line[error.pos :]  # the text is ASCII, or the decoder stops before what is not
         return error.msg.startswith("Unterminated string") or _CUT_OFF.fullmatch(rest) is not None
-    except ValueError:
+    except (ValueError, RecursionError):
         return False
     return False

@@ -241,8 +241,11 @@ def _faults(
 def _kinds(asked: Any) -> tuple[str, ...]:
     if not isinstance(asked, list) or not all(isinstance(kind, str) for kind in asked):
         raise PlanError("faults must be a list of names")
-    for kind in asked:
-        fault_named(kind)
+    try:
+        for kind in asked:
+            fault_named(kind)
+    except ParameterError as error:
+        raise PlanError(str(error)) from error
     return tuple(dict.fromkeys(asked))
 
 

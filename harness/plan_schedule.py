@@ -10,7 +10,6 @@
 
 from __future__ import annotations
 
-import math
 from typing import Any
 
 from cluster.names import unknown
@@ -80,7 +79,7 @@ def random_options(scheduled: Any) -> RandomSchedule:
 
 def bounded(name: str, value: Any, low: float, high: float) -> float:
     """Return a finite number from low to high. Raises PlanError, which tells it by its name."""
-    if isinstance(value, bool) or not isinstance(value, int | float) or not math.isfinite(value):
+    if isinstance(value, bool) or not isinstance(value, int | float):
         raise PlanError(f"{name} must be a number, not {value!r}")
     if not low <= value <= high:
         raise PlanError(f"{name} must be from {low:g} to {high:g}, not {value!r}")

@@ -2,6 +2,10 @@
 
 from __future__ import annotations
 
+import copy
+from collections.abc import Iterator
+from typing import Any
+
 from hypothesis import strategies as st
 
 HUGE = "9" * 5000
@@ -48,3 +52,45 @@ def _number(data: bytes, begin: int) -> tuple[int, int]:
     while end < len(data) and data[end : end + 1].isdigit():
         end += 1
     return begin, end
+
+
+VALUES = (
+    *(None, True, -1, 0, 1, 2**31, 2**63, 10**400, 1.5, 1e308, float("inf"), float("nan"), "", "x"),
+    *(
+        "~",
+        "1",
+        "\ud800",
+        "a\nb",
+        "@A",
+        [],
+        [[]],
+        {},
+        {"a": 1},
+        ["x"],
+        [None],
+        {"": {}},
+        "9" * 5000,
+    ),
+)
+"""What stands in a document where something else was meant."""
+
+
+@st.composite
+def misvalued(draw: st.DrawFn, original: Any) -> Any:
+    """A document in which a few values are others, and a few keys have other names."""
+    document = copy.deepcopy(original)
+    for _ in range(draw(st.integers(1, 2))):
+        place, key = draw(st.sampled_from(list(_places(document))))
+        if isinstance(place, dict) and draw(st.integers(0, 5)) == 0:
+            place[draw(st.sampled_from(("", "x", "nodes", "\ud800")))] = place.pop(key)
+        else:
+            place[key] = copy.deepcopy(draw(st.sampled_from(VALUES)))
+    return document
+
+
+def _places(value: Any) -> Iterator[tuple[Any, Any]]:
+    """Containers with each of their keys, at any depth."""
+    if isinstance(value, dict | list):
+        for key in value if isinstance(value, dict) else range(len(value)):
+            yield value, key
+            yield from _places(value[key])

@@ -150,9 +150,10 @@ def read_recorded(run_folder: Path) -> Iterator[RecordedProcess]:
         try:
             entry = json.loads(line)
             identity = ProcessIdentity(int(entry["pid"]), str(entry["started"]))
-            yield RecordedProcess(str(entry["run"]), str(entry["role"]), identity)
-        except (ValueError, TypeError, KeyError):
+            recorded = RecordedProcess(str(entry["run"]), str(entry["role"]), identity)
+        except (ValueError, TypeError, KeyError, OverflowError, RecursionError):
             continue
+        yield recorded
 
 
 class LocalProcess:

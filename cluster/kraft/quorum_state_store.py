@@ -63,11 +63,15 @@ def encode(state: ElectionState, voter_ids: tuple[int, ...], version: int) -> by
     return json.dumps(fields, separators=(",", ":")).encode()
 
 
+_INT32_MAX = 2**31 - 1
+"""Ids and epochs are 32 bits wide wherever they are sent."""
+
+
 def decode(content: bytes) -> ElectionState:
     """The state in a file's content. Raises QuorumStateError."""
     try:
         fields = json.loads(content)
-    except (UnicodeDecodeError, json.JSONDecodeError, RecursionError) as error:
+    except (ValueError, RecursionError) as error:
         raise QuorumStateError(f"{FILE_NAME} is not JSON: {error}") from None
     if not isinstance(fields, dict):
         raise QuorumStateError(f"{FILE_NAME} is not a JSON object")
@@ -87,7 +91,7 @@ def decode(content: bytes) -> ElectionState:
 
 def _integer(fields: dict[str, Any], name: str, least: int) -> int:
     value = fields.get(name)
-    if not isinstance(value, int) or isinstance(value, bool) or value < least:
+    if not isinstance(value, int) or isinstance(value, bool) or not least <= value <= _INT32_MAX:
         raise QuorumStateError(f"{FILE_NAME} has no valid {name}: {value!r}")
     return value
 

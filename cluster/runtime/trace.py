@@ -105,7 +105,7 @@ def _last_line(path: Path) -> tuple[dict[str, Any] | None, bool]:
     for line in reversed(tail.split(b"\n")):
         try:
             event = json.loads(line)
-        except ValueError:
+        except (ValueError, RecursionError):
             continue
         if isinstance(event, dict) and isinstance(event.get("n"), int):
             return event, torn

@@ -54,6 +54,7 @@ WAVE = 100
 CHUNK = 10
 Row = dict[str, Any]
 
+_NO_RESULTS = "these are no results of seeds"
 SCHEMA = pa.schema(
     [
         ("seed", pa.int64()),
@@ -169,6 +170,34 @@ def _store(folder: Path, rows: Sequence[Row]) -> None:
     temporary.replace(path)
 
 
+def _stored(path: Path) -> list[Row]:
+    """Read rows that are stored. Raises BatchError."""
+    try:
+        table = pq.read_table(path)
+        if not table.schema.equals(SCHEMA) or table.column("seed").null_count:
+            raise BatchError(f"{path}: {_NO_RESULTS}")
+        return list(table.to_pylist())
+    except (pa.ArrowException, OSError, UnicodeDecodeError) as error:
+        raise BatchError(f"{path}: {_NO_RESULTS}") from error
+
+
+def _running(path: Path) -> list[Row]:
+    """Read rows that were written as they came, up to the line that a kill tore.
+
+    Raises BatchError where a whole line is none.
+    """
+    rows: list[Row] = []
+    for line in path.read_bytes().splitlines():
+        try:
+            row = json.loads(line.decode("utf-8"))
+        except (ValueError, RecursionError):
+            break
+        if not isinstance(row, dict) or type(row.get("seed")) is not int:
+            raise BatchError(f"{path}: {_NO_RESULTS}")
+        rows.append(row)
+    return rows
+
+
 class Batch:
     """A batch in its folder, which is this process's alone until it is closed."""
 
@@ -212,7 +241,7 @@ class Batch:
             raise BatchError(f"{self.folder}: another process is running this batch") from error
         path, asked = self.folder / "batch.json", self.plan.to_json()
         self._code = asked["code"]
-        text = path.read_text(encoding="utf-8")
+        text = path.read_text(encoding="utf-8", errors="replace")
         if not text:
             path.write_text(json.dumps(asked) + "\n", encoding="utf-8")
         else:
@@ -223,7 +252,7 @@ class Batch:
         """Raise BatchError unless what is in the folder is what was asked for."""
         try:
             found = json.loads(text)
-        except ValueError as error:
+        except (ValueError, RecursionError) as error:
             raise BatchError(f"{self.folder / 'batch.json'}: this is no batch") from error
         if found == asked:
             return
@@ -232,24 +261,22 @@ class Batch:
                 f"{self.folder}: its seeds ran with other code ({found.get('code')}, this is "
                 f"{asked['code']}); go on with that code, or begin another folder"
             )
-        raise BatchError(f"{self.folder}: holds another batch ({json.dumps(found)})")
+        raise BatchError(f"{self.folder}: holds another batch ({json.dumps(found)[:200]})")
 
     def load(self) -> None:
         """Take up what finished before, or was written by workers whose driver did not hear it."""
         self.rows = {}  # what is known of and not stored yet lies in `running`
         for path in sorted((self.folder / "results").glob("*.parquet")):
-            for row in pq.read_table(path).to_pylist():
+            for row in _stored(path):
                 self.rows[row["seed"]] = row
         for path in sorted((self.folder / "running").glob("*.jsonl")):
-            rows = []
-            for line in path.read_text(encoding="utf-8").splitlines():
-                try:
-                    rows.append(json.loads(line))
-                except ValueError:
-                    break  # torn by the kill
+            rows = _running(path)
             fresh = [row for row in rows if row["seed"] not in self.rows]
             if fresh:
-                _store(self.folder, fresh)
+                try:
+                    _store(self.folder, fresh)
+                except (pa.ArrowException, ValueError, TypeError, OverflowError) as error:
+                    raise BatchError(f"{path}: {_NO_RESULTS}") from error
             self.rows |= {row["seed"]: row for row in fresh}
             path.unlink()
 

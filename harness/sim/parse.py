@@ -7,7 +7,6 @@ and the nearest known name.
 from __future__ import annotations
 
 import json
-import math
 import tomllib
 from collections.abc import Mapping, Sequence
 from dataclasses import fields
@@ -160,7 +159,8 @@ _STEP_FIELDS = ("kind", "after_ms", "targets", "for_ms", "until", "within_ms", "
 def _step(row: Any, where: str, nodes: int, names: set[str]) -> Step:
     if not isinstance(row, dict):
         raise ScenarioError(f"{where} must be a table")
-    kind = KINDS.get(row.get("kind", ""))
+    named = row.get("kind", "")
+    kind = KINDS.get(named) if isinstance(named, str) else None
     if kind is None:
         raise ScenarioError(f"{where}: {unknown('kind', str(row.get('kind')), KINDS)}")
     known = dict(kind.options)
@@ -323,7 +323,7 @@ def _numbers(
 
 def _number(where: str, value: Any, least: float, most: float, *, whole: bool = False) -> float:
     good = isinstance(value, int if whole else int | float) and not isinstance(value, bool)
-    if not good or not math.isfinite(value) or not least <= value <= most:
+    if not good or not least <= value <= most:
         kind = "a whole number" if whole else "a number"
         raise ScenarioError(f"{where} must be {kind} from {least:g} to {most:g}, not {value!r}")
     return int(value) if whole else float(value)

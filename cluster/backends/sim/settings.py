@@ -59,15 +59,18 @@ class SimSettings:
     def __post_init__(self) -> None:
         for field in fields(self):
             value = getattr(self, field.name)
-            if isinstance(value, list | tuple):
-                low, high = (float(bound) for bound in value)
-                if not 0 <= low <= high:
+            if isinstance(field.default, bool):
+                if not isinstance(value, bool):
+                    raise SimSettingError(f"{field.name} must be true or false, not {value!r}")
+            elif isinstance(field.default, tuple):
+                good = isinstance(value, list | tuple) and len(value) == 2
+                if not good or not all(map(_is_amount, value)) or value[0] > value[1]:
                     raise SimSettingError(f"{field.name} must be [least, most], not {value!r}")
-                object.__setattr__(self, field.name, (low, high))
-            elif isinstance(value, int | float) and not isinstance(value, bool) and value < 0:
-                raise SimSettingError(f"{field.name} must not be negative, not {value!r}")
-        if self.power_loss not in {"any", "nothing", "everything"}:
-            raise SimSettingError(unknown("power loss", self.power_loss, ("any", "nothing")))
+                object.__setattr__(self, field.name, (float(value[0]), float(value[1])))
+            elif isinstance(field.default, int | float) and not _is_amount(value):
+                raise SimSettingError(f"{field.name} must be a number from 0 on, not {value!r}")
+        if self.power_loss not in _POWER_LOSSES:
+            raise SimSettingError(unknown("power loss", str(self.power_loss), _POWER_LOSSES))
 
     @classmethod
     def from_json(cls, values: Mapping[str, Any]) -> SimSettings:
@@ -84,3 +87,12 @@ class SimSettings:
             key: list(value) if isinstance(value, tuple) else value
             for key, value in asdict(self).items()
         }
+
+
+_POWER_LOSSES = ("any", "nothing", "everything")
+_AMOUNT_MAX = 1e12
+
+
+def _is_amount(value: object) -> bool:
+    number = isinstance(value, int | float) and not isinstance(value, bool)
+    return number and 0 <= value <= _AMOUNT_MAX  # type: ignore[operator]  # is a number

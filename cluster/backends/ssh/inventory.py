@@ -100,7 +100,7 @@ def read_inventory(path: Path) -> Inventory:
             document = tomllib.loads(file.read(_FILE_BYTES_MAX).decode())
     except OSError as error:
         raise BackendError(f"{path}: {error.strerror}") from error
-    except ValueError as error:
+    except (ValueError, RecursionError) as error:
         told = " ".join(str(error).split())[:200]
         raise BackendError(f"{path}: cannot be read as an inventory: {told}") from error
     try:
@@ -183,4 +183,7 @@ def _host(number: int, row: Mapping[str, Any], folder: Path) -> HostEntry:
 
 def _path(text: str, folder: Path) -> str:
     """Resolve a path of an inventory: relative ones beside it."""
-    return str(folder / Path(text).expanduser())
+    try:
+        return str(folder / Path(text).expanduser())
+    except RuntimeError as error:  # ~name of somebody whom this machine does not know
+        raise _WrongError(f"{text!r}: this machine has no such home") from error
