@@ -48,7 +48,7 @@ def error(**changes):
         ({"nodes": 0}, "nodes must be from 1 to 15, not 0"),
         ({"nodes": 3.5}, "nodes must be a whole number, not 3.5"),
         ({"nodes": "3"}, "nodes must be a whole number, not '3'"),
-        ({"duration_s": float("nan")}, "duration_s must be a number, not nan"),
+        ({"duration_s": float("nan")}, "duration_s must be from 1 to 604800, not nan"),
         ({"duration_s": 1e12}, "duration_s must be from 1 to 604800, not 1000000000000.0"),
         ({"duration_s": 5}, "5 s are too short for kill, pause, partition: they need 19 s"),
         ({"rate_per_s": -1}, "rate_per_s must be from 0.1 to 100000, not -1"),
