@@ -8,6 +8,7 @@ anything starts. What is wrong is told in one line that names the key, and the n
 |---|---|---|
 | `campaign` | name; runs are stored below it | file name |
 | `workload`, `workload_options` | what clients do | `register` |
+| `system` | which kind of node; `kraft` is the only one | `kraft` |
 | `backend` | where nodes run: `local`, `netns`, `docker`, `ssh` or `sim` | `local` |
 | `inventory` | for `ssh`: file that names the hosts (`cluster.backends.ssh.inventory`) | none |
 | `nodes` | how many | 3 |
@@ -56,6 +57,9 @@ VERSION = 1
 BACKENDS = ("local", "netns", "docker", "ssh", "sim")
 _DERIVED = frozenset({"version", "run", "system", "checks", "versions", "command"})
 """Keys of a stored plan that are computed anew when it is run again."""
+_STORED_ONLY = ("checks", "versions", "command")
+"""Of these, what would choose nothing: taken from a plan that a run stored, and from no other."""
+SYSTEMS = (KraftSystem.name,)
 _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,63}")
 _FILE_BYTES_MAX = 1_000_000
 EXPECTED_MAX = 10**9
@@ -182,6 +186,7 @@ def from_document(document: Mapping[str, Any]) -> Plan:
     for key in document:
         if key not in known and key not in _DERIVED:
             raise PlanError(unknown("plan key", key, known))
+    _refuse_derived(document)
     numbers = {name: _number(name, spec, document) for name, spec in NUMBERS.items()}
     nodes, concurrency = int(numbers["nodes"]), int(numbers["concurrency"])
     options = _mapping(document, "workload_options")
@@ -213,6 +218,23 @@ def from_document(document: Mapping[str, Any]) -> Plan:
         skipped=_skipped(document.get("skipped", [])),
         inventory=_inventory(document, backend),
     )
+
+
+def _refuse_derived(document: Mapping[str, Any]) -> None:
+    """Refuse what a plan cannot choose: it would be ignored, and look as if it held."""
+    version = document.get("version", VERSION)
+    if version != VERSION or isinstance(version, bool):
+        raise PlanError(
+            f"version must be {VERSION}, the one that this Kraftprobe reads: {version!r}"
+        )
+    system = _string(document, "system", KraftSystem.name)
+    if system not in SYSTEMS:
+        raise PlanError(unknown("system", system, SYSTEMS))
+    for key in _STORED_ONLY:
+        if key in document and "run" not in document:
+            raise PlanError(
+                f"{key} cannot be chosen: it follows from the rest of a plan; remove it"
+            )
 
 
 def _faults(

@@ -22,6 +22,7 @@ from random import Random
 from cluster.backends.base import Ability, Backend, BackendError, Probe
 from cluster.backends.machine.equip import Need
 from cluster.backends.processes import TRIAL
+from cluster.backends.terms import NoPlaceError
 from cluster.backends.trials import trial_folder
 from cluster.systems.idle import IdleSystem
 from cluster.values import valueclass
@@ -92,8 +93,8 @@ def _tried(plan: Plan, kinds: Sequence[str], abilities: Sequence[Ability], steps
     needs = needs_of(kinds)
     try:
         return _ask(plan, kinds, abilities, needs, steps)
-    except BackendError:
-        if not needs:
+    except BackendError as error:
+        if not needs or isinstance(error, NoPlaceError):
             raise
         bare = _ask(plan, kinds, abilities, (), steps)
     found = dict(bare.faults)

@@ -15,6 +15,10 @@ class BackendError(Exception):
     """
 
 
+class NoPlaceError(BackendError):
+    """No node can run in this place, whatever is asked of it: its engine or image is missing."""
+
+
 class HostAwayError(BackendError):
     """The node's host is lost for now; what is in force there is applied when it returns."""
 

@@ -6,14 +6,16 @@ import asyncio
 import socket
 from ipaddress import IPv4Network
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
-from docker.errors import APIError
+from docker.errors import APIError, ImageNotFound
 from requests.exceptions import ConnectionError as RequestsConnectionError
 
 from cluster.backends.base import BackendError
 from cluster.backends.docker import engine
 from cluster.backends.docker.dependencies import PACKAGE, requirements
+from cluster.backends.docker.image import ensure_image
 from cluster.backends.docker.network import routed_networks
 from cluster.backends.docker.provider import DockerProvider
 
@@ -135,6 +137,26 @@ def test_a_full_disk_is_one_line_with_what_to_do():
     line = engine.reason(error)
     assert "make room" in line
     assert "\n" not in line
+
+
+def test_a_base_that_cannot_be_had_is_named_with_its_variable(monkeypatch: pytest.MonkeyPatch):
+    def missing(_: str) -> None:
+        raise ImageNotFound("no such image")
+
+    def no_registry(_: str) -> None:
+        raise APIError("500", explanation="pull access denied for nonsense")
+
+    images = SimpleNamespace(get=missing, pull=no_registry)
+    client = SimpleNamespace(images=images, api=SimpleNamespace(timeout=30))
+    monkeypatch.setenv("KRAFTPROBE_DOCKER_BASE", "nonsense:1")
+    said: list[str] = []
+    with pytest.raises(BackendError) as refused:
+        asyncio.run(ensure_image(client, said.append))
+    line = str(refused.value)
+    assert line.startswith("KRAFTPROBE_DOCKER_BASE names the image 'nonsense:1', which the docker")
+    assert "pull access denied" in line
+    assert said == ["asking the registry for nonsense:1 (KRAFTPROBE_DOCKER_BASE)"]
+    assert client.api.timeout == 30
 
 
 def test_subnets_avoid_every_route_of_the_machine_but_the_default():

@@ -182,3 +182,27 @@ def test_a_plan_file_gives_its_name_to_its_campaign(tmp_path):
     path = tmp_path / "mine.toml"
     path.write_text("nodes = 5\n")
     assert from_document(load(str(path)) | {"seed": 1}).campaign == "mine"
+
+
+@pytest.mark.parametrize(
+    ("key", "value", "message"),
+    [
+        ("system", "kraftt", "unknown system 'kraftt'; did you mean 'kraft'"),
+        ("system", "apache-kafka", r"unknown system 'apache-kafka' \(known: kraft\)"),
+        ("system", 3, "system must be a string"),
+        ("version", 2, "version must be 1"),
+        ("version", True, "version must be 1"),
+        ("checks", [{"name": "statistics"}], "checks cannot be chosen"),
+        ("versions", {"python": "3.9"}, "versions cannot be chosen"),
+        ("command", "kraftprobe", "command cannot be chosen"),
+    ],
+)
+def test_what_would_be_ignored_in_a_plan_is_refused(key, value, message):
+    with pytest.raises(PlanError, match=message):
+        from_document({"campaign": "c", key: value})
+
+
+def test_a_plan_that_a_run_stored_keeps_what_followed_from_it():
+    stored = {"campaign": "c", "run": "r", "system": "kraft", "version": 1}
+    stored |= {"checks": [], "versions": {}, "command": "kraftprobe run"}
+    assert from_document(stored) == from_document({"campaign": "c"})

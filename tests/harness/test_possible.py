@@ -10,6 +10,7 @@ from checkers.registry import CheckSpec
 from cluster.backends.base import Ability, BackendError, Probe
 from cluster.backends.cleanup import find_leftovers
 from cluster.backends.processes import TRIAL
+from cluster.backends.terms import NoPlaceError
 from harness import places, running, trial
 from harness.cli import main
 from harness.errors import ImpossibleError
@@ -156,6 +157,20 @@ def test_surroundings_that_keep_a_cluster_down_cost_only_the_faults_that_need_th
     assert [(one.fault, one.reason) for one in plan.skipped] == [
         ("disk-full", "n1: the container cannot use the filesystem")
     ]
+
+
+def test_a_place_that_is_not_there_is_tried_once(monkeypatch):
+    tries = []
+
+    class Nowhere(FakeCluster):
+        async def up(self):
+            tries.append(self)
+            raise NoPlaceError("KRAFTPROBE_DOCKER_BASE names no image")
+
+    on(monkeypatch, lambda *_, **__: Nowhere())
+    with pytest.raises(BackendError, match="KRAFTPROBE_DOCKER_BASE names no image"):
+        settle(document(faults=["kill", "disk-full", "clock-jump"]), skip=True)
+    assert len(tries) == 1
 
 
 async def works(*_):

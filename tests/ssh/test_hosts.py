@@ -100,6 +100,11 @@ def test_a_changed_host_key_is_refused_even_if_new_ones_are_accepted(lab):
     assert "n2 (root@10.0.0.2:22): its key is not the one in" in line
 
 
+def test_hosts_that_are_one_machine_are_refused_by_name(lab):
+    line = refusal(lab, lab.inventory("shared.toml", nodes=("n1", "n1", "n2")))
+    assert "hosts n1 (root@10.0.0.1:22) and n2 (root@10.0.0.1:22) are one machine" in line
+
+
 def test_an_unknown_host_key_is_refused_with_the_command_that_would_add_it(lab):
     known = lab.known_hosts.read_text()
     try:

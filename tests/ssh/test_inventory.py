@@ -57,6 +57,10 @@ def test_a_damaged_stored_inventory_is_one_line(text):
         ("grace_s = 5\n" + GOOD, "grace_s must be longer than reconnect_s"),
         ("reconnect_s = -1\n" + GOOD, "reconnect_s must be seconds"),
         ('known_hosts = ""\naccept_new_host_keys = "no"\n' + GOOD, "true or false"),
+        (GOOD + "accept_new_host_keys = true", "host 2: accept_new_host_keys .* top of the file"),
+        ('[defaults]\nknown_hosts = "x"\n[[hosts]]\naddress = "a"', "defaults: known_hosts .* top"),
+        ('[defaults]\nprot = 1\n[[hosts]]\naddress = "a"', "defaults: unknown key 'prot'"),
+        ('user = "kp"\n' + GOOD, r"user is a host's: put it below \[defaults\] or \[\[hosts\]\]"),
         ("[[hosts]\n", "cannot be read as an inventory"),
     ],
 )

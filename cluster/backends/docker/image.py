@@ -66,12 +66,29 @@ def _ensure(client: docker.DockerClient, say: Say) -> str:
         if _has(client, tag):
             return tag
     began = time.monotonic()
-    base = asked or (DEFAULT_BASE if _pulled(client, DEFAULT_BASE, say) else _own_base(client, say))
+    if asked:
+        base = _asked_base(client, asked, say)
+    else:
+        base = DEFAULT_BASE if _pulled(client, DEFAULT_BASE, say) else _own_base(client, say)
     tag = _tag(base, wanted)
     say(f"building the image {tag} on {base} (once; kept for later runs)")
     _build(client, base, tag, wanted)
     say(f"built the image {tag} in {time.monotonic() - began:.1f} s")
     return tag
+
+
+def _asked_base(client: docker.DockerClient, base: str, say: Say) -> str:
+    """Have the base that the user names. Raises BackendError that names it."""
+    try:
+        if not _has(client, base):
+            say(f"asking the registry for {base} ({BASE_VARIABLE})")
+            client.images.pull(base)
+    except EngineErrors as error:
+        raise BackendError(
+            f"{BASE_VARIABLE} names the image {base!r}, which the docker engine neither has nor "
+            f"can pull: name one with Python 3.11 to 3.13, or unset it ({reason(error)})"
+        ) from error
+    return base
 
 
 def _pulled(client: docker.DockerClient, base: str, say: Say) -> bool:
@@ -124,7 +141,7 @@ def _build(client: docker.DockerClient, base: str, tag: str, wanted: str) -> Non
         lines.append(str(step.get("stream") or step.get("error") or "").strip())
         if "error" in step:
             told = " ".join(" ".join(line for line in lines[-4:] if line).split())
-            raise BackendError(reason(RuntimeError(f"the image cannot be built: {told}")))
+            raise BackendError(reason(RuntimeError(f"no image can be built on {base}: {told}")))
 
 
 def _context(files: Mapping[str, bytes]) -> io.BytesIO:

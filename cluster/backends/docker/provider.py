@@ -46,7 +46,7 @@ from cluster.backends.docker.process import ExecProcess, inner_pid, wait_execute
 from cluster.backends.hosts import NODE_OUTPUT, HostPorts, plain_connect
 from cluster.backends.processes import TRIAL, labels, own_identity
 from cluster.backends.running import write_files
-from cluster.backends.terms import HostAwayError
+from cluster.backends.terms import HostAwayError, NoPlaceError
 
 INTERFACE = "eth0"
 CODE = PurePath("/opt/kraftprobe/code/cluster")
@@ -128,12 +128,10 @@ class DockerProvider:
     async def create(self, nodes: Sequence[str]) -> Mapping[str, Host]:
         """See `HostProvider.create`. Builds the image first where the engine lacks it."""
         try:
-            self._client = await asyncio.get_running_loop().run_in_executor(None, engine.connect)
-            self._say("looking for the image of the containers")
-            image = await ensure_image(self._client, self._say)
+            image = await self._image()
             self._say(f"making {len(nodes)} containers and their network")
             network = await in_thread(
-                make_network, self._client, f"kraftprobe-{self.run_id}", self._labels()
+                make_network, self._connected(), f"kraftprobe-{self.run_id}", self._labels()
             )
             hosts = await asyncio.gather(*(self._make_host(image, network, n) for n in nodes))
             self.hosts = dict(zip(nodes, hosts, strict=True))
@@ -145,6 +143,15 @@ class DockerProvider:
             await self.tear_down()
             raise
         return dict(self.hosts.items())
+
+    async def _image(self) -> str:
+        """Connect, and have the image of the containers. Raises NoPlaceError."""
+        try:
+            self._client = await asyncio.get_running_loop().run_in_executor(None, engine.connect)
+            self._say("looking for the image of the containers")
+            return await ensure_image(self._client, self._say)
+        except BackendError as error:
+            raise NoPlaceError(str(error)) from error
 
     def ports(self, node: str) -> HostPorts:  # noqa: ARG002  (contract)
         """See `HostProvider.ports`."""

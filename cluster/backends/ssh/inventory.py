@@ -115,12 +115,15 @@ class _WrongError(ValueError):
 
 def _inventory(document: Mapping[str, Any], folder: Path) -> Inventory:
     for key in document:
+        if key in _TYPES:
+            raise _WrongError(f"{key} is a host's: put it below [defaults] or [[hosts]]")
         if key not in _TOP:
             raise _WrongError(unknown("key", key, _TOP))
     defaults = document.get("defaults", {})
     rows = document.get("hosts")
     if not isinstance(defaults, dict):
         raise _WrongError("defaults must be a table")
+    _check_keys("defaults", defaults)
     if not isinstance(rows, list) or not rows or not all(isinstance(row, dict) for row in rows):
         raise _WrongError("hosts must be one or more tables: [[hosts]]")
     hosts = tuple(_host(n, {**defaults, **row}, folder) for n, row in enumerate(rows, 1))
@@ -160,10 +163,20 @@ _TYPES: Mapping[str, tuple[type, Any]] = {
 assert {field.name for field in fields(HostEntry)} == set(_TYPES), "every field is described"
 
 
-def _host(number: int, row: Mapping[str, Any], folder: Path) -> HostEntry:
-    for key in row:
+def _check_keys(where: str, table: Mapping[str, Any]) -> None:
+    """Refuse keys that are not a host's."""
+    for key in table:
+        if key in _TOP:
+            raise _WrongError(
+                f"{where}: {key} is not a host's: put it at the top of the file, before the first "
+                "[defaults] or [[hosts]]"
+            )
         if key not in _TYPES:
-            raise _WrongError(f"host {number}: {unknown('key', key, _TYPES)}")
+            raise _WrongError(f"{where}: {unknown('key', key, _TYPES)}")
+
+
+def _host(number: int, row: Mapping[str, Any], folder: Path) -> HostEntry:
+    _check_keys(f"host {number}", row)
     values = {key: row.get(key, default) for key, (_, default) in _TYPES.items()}
     for key, (type_, _) in _TYPES.items():
         if key in row and type(row[key]) is not type_:

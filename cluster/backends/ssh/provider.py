@@ -164,6 +164,8 @@ class SshProvider:
         self._sessions: dict[str, Session] = {}
         self._hosts: dict[str, SshHost] = {}
         self._torn = False
+        self._machines: dict[tuple[str, ...], str] = {}
+        self._looking = threading.Lock()
 
     async def create(self, nodes: Sequence[str]) -> Mapping[str, Host]:
         """Connect to all hosts at once, check them, send what they lack, start their agents."""
@@ -279,6 +281,7 @@ class SshProvider:
         who = f"host {node} ({entry.where})"
         peer = _peer_address(entry, who)
         found = check_host(client, entry, who, peer)
+        self._refuse_shared(node, found["machine"])
         code = PurePosixPath(entry.workdir, "bundles", bundle.digest())
         if not found["bundle"]:
             _checked(client, _python(entry, "-c", UNPACK, str(code)), who, bundle.archive())
@@ -300,6 +303,17 @@ class SshProvider:
         inside = folder / "nodes" / node
         controller = found["controller"]
         return SshHost(node, peer, found["interface"], inside, session, controller, self)
+
+    def _refuse_shared(self, node: str, machine: list[str]) -> None:
+        """Refuse a host that is another one's machine: they would cut each other's links."""
+        with self._looking:
+            other = self._machines.setdefault(tuple(machine), node)
+        if other != node:
+            first, second = sorted((other, node))
+            named = [f"{one} ({self._entries[one].where})" for one in (first, second)]
+            raise BackendError(
+                f"hosts {named[0]} and {named[1]} are one machine: every node needs one of its own"
+            )
 
     def _end(self, node: str) -> bool:
         """Clean one host, over a connection of its own; blocks. False: `cleanup` has to."""

@@ -25,7 +25,11 @@ def own_folder(path):
 if sys.argv[1] == "make":
     workdir, folder, code, run, grace_s = sys.argv[2:]
     own_folder(workdir)
-    os.makedirs(os.path.join(folder, "bin"), mode=0o700)
+    try:
+        os.makedirs(os.path.join(folder, "bin"), mode=0o700)
+    except FileExistsError:
+        sys.exit(folder + " is another host's of this run: hosts that share their files need a "
+                 "workdir each")
     os.symlink(code, os.path.join(folder, "code"))
     for name, text in json.load(sys.stdin).items():
         path = os.path.join(folder, name)
@@ -48,6 +52,8 @@ else:
                    for d in os.get_exec_path() + ["/usr/sbin", "/sbin"]),
         "interface": next((one.split()[1] for one in shown if " %s/" % sys.argv[3] in one), None),
         "controller": (sys.argv[4].split() or [""])[0],
+        "machine": [open("/proc/sys/kernel/random/boot_id").read().strip(),
+                    os.readlink("/proc/self/ns/net")],
     }))
 """
 UNPACK = """
@@ -69,8 +75,9 @@ except OSError:
 
 
 def check_host(client: paramiko.SSHClient, entry: HostEntry, who: str, peer: str) -> dict[str, Any]:
-    """Look at a host; {"bundle": is it there, "interface": name or None, "controller": address}.
+    """Look at a host: {"bundle": is it there, "interface": name or None, "controller", "machine"}.
 
+    "controller" is the harness's address as seen there; "machine" is what no other network has.
     Raises BackendError when it cannot run nodes.
     """
     code = str(Path(entry.workdir, "bundles", bundle.digest()))
