@@ -21,9 +21,11 @@ from cluster.log.records import BatchHeader, CorruptBatchError, iter_batches
 from cluster.log.segment import segment_base_offset
 from nemeses.base import Injection, ParameterError, Parameters, View
 from nemeses.needs import disks_of, lacking
-from nemeses.nodefault import NodeFault, Seen, alive, number_of, start_if_dead
+from nemeses.nodefault import NodeFault, Seen, alive, ended_itself, number_of, start_if_dead
 
 QUORUM_STATE = "quorum-state"
+NOTICED_S = 2.0
+"""How long a backend may take to notice that a process which is gone ended by itself."""
 CHECKED_FROM = 21
 """First byte of a batch that its CRC covers."""
 
@@ -97,7 +99,12 @@ class DamageFault(NodeFault):
         try:
             await view.backend.start(node)
         except BackendError as refusal:
-            return Seen({**injection.detail["nodes"][node], "refused": _last(str(refusal))})
+            told = {**injection.detail["nodes"][node], "refused": _last(str(refusal))}
+            incarnation = view.backend.incarnation(node)
+            if await ended_itself(view, node, incarnation, NOTICED_S):
+                return Seen(told)
+            # One that did not answer in time, say, has refused nothing, and may have accepted it.
+            return Seen(told, f"{node} did not end by itself: {_last(str(refusal))}")
         why = f"{node} started on files that were damaged where it must notice"
         violation = {"kind": "damage-accepted", "explanation": why}
         return Seen({**injection.detail["nodes"][node], "refused": None}, violation=violation)

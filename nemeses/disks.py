@@ -21,8 +21,8 @@ WELL_MS = 5_000.0
 """What a write or an fsync on a healthy disk of a busy machine may take."""
 HIT_TIMEOUT_S = 6.0
 """How long a node may take until it writes; an idle leader appends twice a second."""
-DEATH_TIMEOUT_S = 5.0
-"""How long it may live on after an fsync failed."""
+DEATH_TIMEOUT_S = 30.0
+"""How long it may live on after an fsync failed: what only ends it must be no matter of load."""
 _POLL_S = 0.05
 
 
@@ -201,7 +201,7 @@ class DiskError(DiskFaultOf):
         ended = await _until_dead(view, node)
         told["ended_itself"] = ended
         violation = None
-        if kind is DiskFault.FSYNC_ERROR and not ended:
+        if kind is DiskFault.FSYNC_ERROR and ended is False:
             why = f"{node} lives on after an fsync failed with EIO"
             violation = {"kind": "fsync-error-ignored", "explanation": why}
         return Seen(told, violation=violation)
@@ -217,10 +217,13 @@ async def _until_hit(view: View, node: str, kind: DiskFault) -> int:
         await asyncio.sleep(_POLL_S)
 
 
-async def _until_dead(view: View, node: str) -> bool:
+async def _until_dead(view: View, node: str) -> bool | None:
+    """Whether it ends in time; None where another fault stopped it, so that it could not."""
     loop = asyncio.get_running_loop()
     deadline_s = loop.time() + DEATH_TIMEOUT_S
-    while await view.backend.state(node) is not NodeState.DEAD:
+    while (state := await view.backend.state(node)) is not NodeState.DEAD:
+        if state is NodeState.PAUSED:
+            return None
         if loop.time() >= deadline_s:
             return False
         await asyncio.sleep(_POLL_S)

@@ -8,10 +8,10 @@ from typing import Any
 from cluster.backends.base import BackendError, ClientNetwork, NodeState, Probe
 from cluster.kraft.messages import DescribeQuorumRequest
 from cluster.ports import Failure
-from nemeses.asking import request, until
+from nemeses.asking import request
 from nemeses.base import Injection, ParameterError, Parameters, View
 from nemeses.needs import lacking, limits_of
-from nemeses.nodefault import NodeFault, Seen, alive, number_of, start_if_dead
+from nemeses.nodefault import NodeFault, Seen, alive, ended_itself, number_of, start_if_dead
 
 LIMITS = ("descriptors", "file-size")
 DEFAULTS = {"descriptors": 16, "file-size": 4096}
@@ -61,7 +61,7 @@ class Limit(NodeFault):
         try:
             await limits_of(view).set(node, name, value)
         except BackendError:
-            if not await _ended_itself(view, node, incarnation):
+            if not await ended_itself(view, node, incarnation, NOTICED_S):
                 raise
         return Seen(told)
 
@@ -88,7 +88,7 @@ class Limit(NodeFault):
         # A process that ended by itself was hit. It may be gone, or going, whatever it shows: the
         # kernel lifts the file size limit of one that exits while it writes its account of it
         # (kernel/acct.c).
-        if seen.wrong and await _ended_itself(view, node, told["incarnation"]):
+        if seen.wrong and await ended_itself(view, node, told["incarnation"], NOTICED_S):
             return Seen({**told, "ended_itself": True})
         return Seen({**told, **seen.told}, seen.wrong)
 
@@ -145,13 +145,3 @@ async def _refuses_connections(view: View, node: str, value: int) -> Seen:
     if measured.room != 0:
         return Seen(told, f"{node} has {measured.room} descriptors left, and does not answer")
     return Seen({**told, "unanswered": answer.value})
-
-
-async def _ended_itself(view: View, node: str, incarnation: int) -> bool:
-    """Whether that life of the node ended unasked: by itself, and not by another fault's kill."""
-
-    async def noticed() -> bool | None:
-        deaths = view.backend.unexpected_deaths()
-        return any((one.node, one.incarnation) == (node, incarnation) for one in deaths) or None
-
-    return await until(noticed, NOTICED_S) is True

@@ -14,6 +14,7 @@ from typing import Any, ClassVar
 
 from cluster.backends.base import BackendError, NodeState
 from cluster.values import valueclass
+from nemeses.asking import until
 from nemeses.base import Injection, ParameterError, Parameters, View, refused
 from nemeses.legality import refusals
 from nemeses.targets import check_keys, check_target, choose
@@ -172,6 +173,16 @@ async def alive(view: View, node: str) -> Seen:
     state = await view.backend.state(node)
     wrong = f"{node} is dead" if state is NodeState.DEAD else ""
     return Seen({"state": str(state)}, wrong)
+
+
+async def ended_itself(view: View, node: str, incarnation: int, timeout_s: float) -> bool:
+    """Whether that life of the node ends unasked: by itself, and not by another fault's kill."""
+
+    async def noticed() -> bool | None:
+        deaths = view.backend.unexpected_deaths()
+        return any((one.node, one.incarnation) == (node, incarnation) for one in deaths) or None
+
+    return await until(noticed, timeout_s) is True
 
 
 def number_of(

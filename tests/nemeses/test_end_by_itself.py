@@ -1,0 +1,77 @@
+"""Faults over which a node must end itself: what counts as having done so."""
+
+from __future__ import annotations
+
+import asyncio
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+
+from cluster.backends.abilities import DiskFault
+from cluster.backends.base import BackendError, Death, NodeState
+from nemeses import damage, disks
+from nemeses.base import Injection
+from nemeses.registry import FAULTS
+
+
+class Node:
+    """A backend of one node that does not start, and whose disk failed an fsync."""
+
+    def __init__(self, *, dies: bool = False, state: NodeState = NodeState.RUNNING) -> None:
+        self.dies = dies
+        self.node_state = state
+        self.lives = 0
+
+    def abilities(self) -> SimpleNamespace:
+        return SimpleNamespace(disks=self)
+
+    async def hits(self, _node: str) -> dict[DiskFault, int]:
+        return {DiskFault.FSYNC_ERROR: 1}
+
+    async def state(self, _node: str) -> NodeState:
+        return self.node_state
+
+    async def start(self, node: str) -> None:
+        self.lives += 1
+        raise BackendError(f"{node} did not answer within 30 s")
+
+    def incarnation(self, _node: str) -> int:
+        return self.lives
+
+    def unexpected_deaths(self) -> tuple[Death, ...]:
+        first = (Death("n1", 0, 1, ()),)  # an earlier one, which explains nothing
+        return (*first, Death("n1", self.lives, 1, ())) if self.dies else first
+
+
+def verified(node: Node, fault: str, **told: Any) -> Injection:
+    detail = {"nodes": {"n1": told}, "chosen": {"n1": {}}}
+    injection = Injection(fault, {}, ("n1",), verified=True, applied=True, detail=detail)
+    return asyncio.run(FAULTS[fault].verify(SimpleNamespace(backend=node), injection))
+
+
+@pytest.fixture(autouse=True)
+def _impatient(monkeypatch: pytest.MonkeyPatch):
+    monkeypatch.setattr(damage, "NOTICED_S", 0.2)
+    monkeypatch.setattr(disks, "DEATH_TIMEOUT_S", 0.2)
+
+
+def test_a_node_that_ends_as_it_starts_has_refused_its_damaged_files():
+    assert verified(Node(dies=True), "bit-flip", damage={"byte": 7}).verified
+
+
+def test_a_node_that_only_does_not_answer_has_not_refused_its_damaged_files():
+    injection = verified(Node(), "bit-flip", damage={"byte": 7})
+    assert not injection.verified
+    assert "n1 did not end by itself" in injection.detail["reason"]
+
+
+def test_a_node_that_lives_on_after_a_failed_fsync_is_wrong():
+    (violation,) = verified(Node(), "disk-error").detail["violations"]
+    assert violation["kind"] == "fsync-error-ignored"
+
+
+def test_a_node_that_another_fault_stopped_could_not_end_itself():
+    injection = verified(Node(state=NodeState.PAUSED), "disk-error")
+    assert "violations" not in injection.detail
+    assert injection.detail["nodes"]["n1"]["ended_itself"] is None
