@@ -67,6 +67,7 @@ def main() -> int:
             if abs(moved_s) > CLOCK_TOLERANCE_S:
                 difference.append(f"clock: moved by {moved_s:+.3f} s")
             verdict = "no run yet" if run is None else _verdict(run)
+            difference += [] if run is None else _bereft(run)
             verdicts[verdict.partition(":")[0]] += 1
             clean += not difference
             told = "as before" if not difference else "DIFFERENT: " + "; ".join(difference)
@@ -140,6 +141,14 @@ def _cleanup(folder: Path) -> int:
     done = subprocess.run(command, capture_output=True, text=True, check=False)
     assert done.returncode == 0, done.stderr
     return sum(not line.startswith("nothing") for line in done.stdout.splitlines())
+
+
+def _bereft(run: Path) -> list[str]:
+    """Nodes that saw their disk go (ENOTCONN): it was taken away before they were dead."""
+    logs = sorted(run.glob("nodes/*/stdout.log"))
+    return [
+        f"{log.parent.name} saw its disk go" for log in logs if b"Errno 107" in log.read_bytes()
+    ]
 
 
 def _verdict(run: Path) -> str:

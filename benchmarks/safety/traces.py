@@ -44,7 +44,7 @@ def snapshot(folder: Path, ours: Ours, *, alone: bool) -> set[str]:
     """Look at this machine. `folder`: where runs are. `alone`: nobody else is here."""
     return {
         *(line for line in _rules() if alone or _is_ours(line, ours)),
-        *_mounts(folder),
+        *_mounts(folder, alone=alone),
         *_loops(folder),
         *(f"engine: {one}" for one in _things(ours.harnesses, networks=False)),
         *(_processes() if alone else _labelled(ours.harnesses)),
@@ -67,14 +67,14 @@ def _rules() -> Iterator[str]:
                     yield f"rule: {command[0]}: {_COUNTERS.sub('', line).strip()}"
 
 
-def _mounts(folder: Path) -> Iterator[str]:
+def _mounts(folder: Path, *, alone: bool) -> Iterator[str]:
     for line in (_PROC / "self/mountinfo").read_text().splitlines():
         before, _, after = line.partition(" - ")
         point, kind = before.split()[4], after.split()[0]
         if point.startswith(_ENGINES_OWN):
             continue  # others' containers come and go
-        if kind == FUSE_TYPE and not point.startswith(str(folder)):
-            continue  # and so do the disks of others' runs
+        if (kind == FUSE_TYPE or not alone) and not point.startswith(str(folder)):
+            continue  # and so do the disks of others' runs, and whatever else they mount
         yield f"mount: {point} {' '.join(after.split()[:2])}"
 
 
