@@ -31,6 +31,7 @@ from results.timeline import Timeline, draw
 _TEXT_MAX = 2_000
 """Characters of one untrusted text that are shown; what was cut is said."""
 _SHOWN_OTHERWISE = frozenset({"kind", "key", "explanation", "window", "window_operations"})
+"""Beside times in nanoseconds, which the explanation has in seconds."""
 _ROWS_MAX = 200
 _STATUS_TITLE = {
     Status.PASS: "Every check passed.",
@@ -186,13 +187,14 @@ def _facts(
     duration_ns: int,
 ) -> list[tuple[str, str]]:
     counts = results.statistics.get("by_type", {})
-    told = " · ".join(f"{counts.get(kind, 0):,} {kind}" for kind in ("ok", "fail", "info"))
+    words = {"ok": "ok", "fail": "failed", "info": "indeterminate"}
+    told = " · ".join(f"{counts.get(kind, 0):,} {word}" for kind, word in words.items())
     bit = sum(span.verified for span in spans)
     changes = max(0, len({reign.epoch for reign in reigns(events, duration_ns)}) - 1)
     return [
         ("operations", f"{results.statistics.get('operations', 0):,}"),
-        ("of these", told),
-        ("faults that bit", f"{bit} of {len(spans)}"),
+        ("outcomes", told),
+        ("faults that took effect", f"{bit} of {len(spans)}"),
         ("leader changes", str(changes)),
         ("duration", f"{duration_ns / 1e9:.0f} s"),
         ("nodes", str(plan.get("nodes", "?"))),
@@ -237,7 +239,7 @@ def _anomaly_view(anomaly: Mapping[str, Any], by_index: Mapping[int, Operation])
         details=tuple(
             (str(name), value if isinstance(value, str) else json.dumps(value, default=str))
             for name, value in anomaly.items()
-            if name not in _SHOWN_OTHERWISE and value is not None
+            if name not in _SHOWN_OTHERWISE and not name.endswith("_ns") and value is not None
         ),
         timeline=timeline,
         window=tuple(operations[:_ROWS_MAX]) if timeline is not None else (),

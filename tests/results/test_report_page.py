@@ -432,3 +432,21 @@ def test_what_is_no_operation_is_not_drawn(window):
 )
 def test_an_operation_is_told_in_a_few_words(fields, expected):
     assert operation_text({"type": "ok", **fields}) == expected
+
+
+def test_an_anomaly_shows_no_raw_nanoseconds(tmp_path):
+    store = make_run(tmp_path, duration_s=6)
+    anomaly = {
+        "kind": "fatal",
+        "explanation": "n2 ended itself at 4.117770 s: OSError",
+        "node": "n2",
+        "t_ns": 841140339318,
+        "at_ns": 4117769922,
+    }
+    check = CheckResult("log-agreement", Status.FAIL, "1 fatal", anomalies=(anomaly,))
+    results = RunResults(Status.FAIL, (check,), {"operations": 1}, "r", {}, {})
+    page = render(results, store.plan(), store.history().events, store.node_names(store.plan()))
+    assert "n2 ended itself at 4.117770 s" in page
+    assert "<dt>node</dt><dd>n2</dd>" in page
+    assert "841140339318" not in page
+    assert "4117769922" not in page
