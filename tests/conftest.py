@@ -6,6 +6,8 @@ import signal
 import pytest
 from hypothesis import settings
 
+from tests.slow import SLOW
+
 # What an example takes says nothing on a machine that does other things, too.
 settings.register_profile("kraftprobe", deadline=None)
 settings.load_profile("kraftprobe")
@@ -33,3 +35,9 @@ def pytest_runtest_makereport():
 @pytest.hookimpl(wrapper=True)
 def pytest_make_collect_report():
     return _in_ci((yield))
+
+
+def pytest_collection_modifyitems(items):
+    for item in items:
+        if item.nodeid.removeprefix("tests/").startswith(SLOW):
+            item.add_marker(pytest.mark.slow)

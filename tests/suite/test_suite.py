@@ -12,6 +12,8 @@ from pathlib import Path
 
 import pytest
 
+from tests.slow import SLOW
+
 TESTS = Path(__file__).resolve().parents[1]
 ROOT = TESTS.parent
 ASSERTING = frozenset({"raises", "warns", "fail"})
@@ -70,6 +72,14 @@ def test_every_test_has_an_assertion():
     assert without_assertion(trees) == []
 
 
+@pytest.mark.parametrize("name", SLOW)
+def test_what_make_check_leaves_out_exists(name):
+    path, _, function = name.partition("::")
+    assert (TESTS / path).exists()
+    if function:
+        assert f"def {function}(" in (TESTS / path).read_text()
+
+
 def test_a_test_without_assertion_is_found():
     source = """
 def passes(value): assert value
@@ -97,13 +107,13 @@ def test_vacuous(): idle(1)
 )
 def test_a_skipped_test_is_listed_with_its_reason_and_fails_in_ci(tmp_path, body, reason):
     (tmp_path / "test_it.py").write_text(body)
-    (tmp_path / "conftest.py").write_text((TESTS / "conftest.py").read_text())
+    (tmp_path / "conftest.py").write_text("from tests.conftest import *")
     (tmp_path / "pyproject.toml").write_text((ROOT / "pyproject.toml").read_text())
     for ci in ("", "true"):
         done = subprocess.run(
             [sys.executable, "-m", "pytest", "-p", "no:xdist", "."],
             cwd=tmp_path,
-            env={**os.environ, "CI": ci},
+            env={**os.environ, "CI": ci, "PYTHONPATH": str(ROOT)},
             capture_output=True,
             text=True,
             check=False,
