@@ -15,7 +15,8 @@ From the nodes' final logs and their traces:
 - no node comes back from a restart with less than it had fsynced (`checkers.recovered`);
 - no node ended itself because an invariant broke, and none died unasked. A node whose storage
   failed may end, if the nemesis journaled a fault on it that may do that: one whose detail says
-  `may_end_node`. A torn write does not: it is how a power loss may end a write.
+  `may_end_node`. A torn write does not: it is how a power loss may end a write. Nor is a node to
+  blame for a full disk that it shares with the harness.
 
 What it cannot see: a commit that no node announced in its trace; a record that was compacted into
 a snapshot. A node without log or trace makes the verdict UNKNOWN. Complexity: O(records + events).
@@ -44,6 +45,10 @@ _STORAGE_FAILED = re.compile(
 )
 """Reasons by which a node says that its storage failed it; a broken invariant is never excused."""
 
+_FULL = re.compile(r"No space left|ENOSPC|Errno 28")
+NO_SPACE = "no-space"
+"""The harness's note that its own disk, which nodes may share, was full when a node died."""
+
 Logs = Mapping[str, Sequence[LogRecord]]
 
 
@@ -70,17 +75,20 @@ def check(run: RunInput, options: Mapping[str, Any], cancelled: Cancelled = neve
     evidence, malformed = well_formed(run.evidence)
     committed = {node: _announced(evidence.traces.get(node, ())) for node in evidence.nodes}
     unjudged = incomplete(run.evidence, evidence) | _hit_by_ending_fault(run.events)
+    if run.extent.pending:  # whose storage it was is not known
+        unjudged |= frozenset(evidence.nodes)
+    deaths, doubts = _deaths(evidence, run)
     anomalies: list[Anomaly] = []
     for found in (
         _malformed(evidence.logs),
         _unmatched(evidence.logs),
         _divergent(evidence.logs, committed),
-        _not_on_majority(evidence, committed),
+        _not_on_majority(evidence, committed) if run.extent.finished else (),
         _leader_changes(evidence.logs),
         _below_high_watermark(evidence),
         _leaders_going_back(evidence),
         durable_lost(evidence, unjudged),
-        _deaths(evidence, run.events),
+        deaths,
         _violations(run.events),
     ):
         if cancelled():
@@ -99,6 +107,7 @@ def check(run: RunInput, options: Mapping[str, Any], cancelled: Cancelled = neve
         NAME,
         anomalies,
         missing=missing,
+        doubts=doubts,
         cancelled=cancelled(),
         exercised=exercised,
         good=good,
@@ -353,28 +362,45 @@ def _mark(event: TraceEvent) -> int:
     return int(event.fields["offset"])
 
 
-def _deaths(evidence: Evidence, events: Sequence[Event]) -> Iterator[Anomaly]:
-    """Tell each node that ended, unless a fault hit it that may end it and its storage failed."""
-    hit = _hit_by_ending_fault(events)
-    excused: set[str] = set()
+def _deaths(evidence: Evidence, run: RunInput) -> tuple[list[Anomaly], list[Anomaly]]:
+    """Accuse each node that ended, unless a fault hit it that may end it and its storage failed.
+
+    In doubt is a node whose storage failed where the journal does not say which faults there were,
+    or the harness found its own disk full; and one that a fault may have ended, but whose trace,
+    which should say why it ended, cannot be read.
+    """
+    hit = _hit_by_ending_fault(run.events)
+    unclear = run.extent.outlived or run.extent.pending
+    crowded = any(note.process == NEMESIS and note.f == NO_SPACE for note in run.events)
+    deaths: list[Anomaly] = []
+    doubts: list[Anomaly] = []
+    explained: set[str] = set()
     for node, trace in evidence.traces.items():
         for event in trace:
             if event.event != "fatal":
                 continue
-            if node in hit and storage_failed(event.fields.get("reason")):
-                excused.add(node)
+            reason = event.fields.get("reason")
+            told = f"{node} ended itself at {evidence.when(event)}: {reason}"
+            death = {"kind": "fatal", "explanation": told, **evidence.place(event)}
+            if storage_failed(reason) and node in hit:
+                explained.add(node)
+            elif storage_failed(reason) and (unclear or (crowded and _FULL.search(str(reason)))):
+                explained.add(node)
+                doubts.append(death)
             else:
-                reason = event.fields.get("reason")
-                told = f"{node} ended itself at {evidence.when(event)}: {reason}"
-                yield {"kind": "fatal", "explanation": told, **evidence.place(event)}
-    for note in events:
-        died = note.process == NEMESIS and note.f == "crash" and isinstance(note.value, dict)
-        if died and note.value.get("node") not in excused:
-            node, code = note.value.get("node"), note.value.get("exit_code")
-            told = (
-                f"{node} died by {seconds(note.time_ns)} though no fault ended it, exit code {code}"
-            )
-            yield {"kind": "crash", "explanation": told, "node": node, "at_ns": note.time_ns}
+                deaths.append(death)
+    for note in run.events:
+        if note.process != NEMESIS or note.f != "crash" or not isinstance(note.value, dict):
+            continue
+        node, code = str(note.value.get("node")), note.value.get("exit_code")
+        if node in explained:
+            continue
+        told = f"{node} died by {seconds(note.time_ns)} though no fault ended it, exit code {code}"
+        death = {"kind": "crash", "explanation": told, "node": node, "at_ns": note.time_ns}
+        unseen = node in hit and node not in evidence.traces
+        # One whose trace is on a full disk cannot even trace why it ends.
+        (doubts if unclear or crowded or unseen else deaths).append(death)
+    return deaths, doubts
 
 
 def _violations(events: Sequence[Event]) -> Iterator[Anomaly]:

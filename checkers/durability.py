@@ -13,8 +13,9 @@ effect. An indeterminate operation may be there or not, but two nodes at the sam
 must agree. Each rule is necessary, not sufficient: it accuses no correct system, and what it lets
 pass because operations were concurrent is left to linearizability and log agreement.
 
-A node without a final read makes the verdict UNKNOWN. Complexity: O(operations + nodes x keys x
-operations of the key).
+A node without a final read makes the verdict UNKNOWN, and so does what only an operation behind the
+end of a journal that was cut off may explain (`checkers.extent`). Complexity: O(operations + nodes
+x keys x operations of the key).
 """
 
 from __future__ import annotations
@@ -23,6 +24,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any
 
 from checkers.evidence import Evidence, FinalRead
+from checkers.evidence_result import doubtful
 from checkers.final_states import Anomaly, register_anomaly, set_anomaly, topic_anomaly
 from checkers.history import EventType, Operation
 from checkers.run_input import Cancelled, RunInput, never
@@ -33,6 +35,14 @@ WORKLOADS = ("register", "topics", "set")
 REGISTER_RESOURCE = "broker:"
 """Registers are configs of the brokers' cluster-wide default resource."""
 ANOMALIES_MAX = 50
+
+_NOT_OF_A_PREFIX = {
+    "set": frozenset({"phantom", "wrong-partitions"}),
+    "register": frozenset({"phantom"}),
+    "topics": frozenset({"phantom", "lost", "wrong-partitions"}),
+}
+"""By workload: what an operation may explain that the journal of a prefix lacks. Not that a value
+of a set or a register is lost: nothing removes these, and no value is written twice."""
 
 KeyRule = Callable[[str, Sequence[Operation], Any], Anomaly | None]
 """(key, its operations, final state on one node) -> what is wrong with it."""
@@ -68,7 +78,10 @@ def check(run: RunInput, options: Mapping[str, Any], cancelled: Cancelled = neve
                 told = f"{node}: {found['explanation']}"
                 anomalies.append({**found, "node": node, "key": key, "explanation": told})
     anomalies += _disagreements(evidence, state_of)
-    return _result(run.operations, workload, evidence, missing, anomalies)
+    lacking = frozenset[str]() if run.extent.closed else _NOT_OF_A_PREFIX[workload]
+    doubts = [anomaly for anomaly in anomalies if anomaly["kind"] in lacking]
+    anomalies = [anomaly for anomaly in anomalies if anomaly["kind"] not in lacking]
+    return _result(run.operations, workload, evidence, missing, anomalies, doubts)
 
 
 def _by_key(operations: Sequence[Operation]) -> dict[str, list[Operation]]:
@@ -134,6 +147,7 @@ def _result(
     evidence: Evidence,
     missing: Sequence[str],
     anomalies: Sequence[Anomaly],
+    doubts: Sequence[Anomaly],
 ) -> CheckResult:
     acknowledged = sum(operation.type is EventType.OK for operation in operations)
     kinds = dict.fromkeys(sorted({str(anomaly["kind"]) for anomaly in anomalies}), 0)
@@ -150,6 +164,8 @@ def _result(
         status = Status.FAIL
         counted = ", ".join(f"{count} {kind}" for kind, count in kinds.items())
         summary = f"{counted}; first: {anomalies[0]['explanation']}"
+    elif doubts:
+        status, summary = Status.UNKNOWN, doubtful(doubts)
     elif missing or not evidence.survivors:
         status = Status.UNKNOWN
         summary = f"no final read of {', '.join(missing) or 'any node'}"
@@ -162,7 +178,7 @@ def _result(
         summary,
         algorithm=workload,
         operations=len(operations),
-        anomalies=tuple(anomalies[:ANOMALIES_MAX]),
+        anomalies=tuple((anomalies or doubts)[:ANOMALIES_MAX]),
         statistics={
             "acknowledged": acknowledged,
             "anomalies_by_kind": kinds,

@@ -27,19 +27,25 @@ def evidence_result(
     anomalies: Sequence[Anomaly],
     *,
     missing: Sequence[str],
+    doubts: Sequence[Anomaly] = (),
     cancelled: bool,
     exercised: bool,
     good: str,
     looked_at: int,
     statistics: Mapping[str, Any],
 ) -> CheckResult:
-    """Anomalies: FAIL. Else evidence missing or cancelled: UNKNOWN. Else nothing in it: UNDER."""
+    """Anomalies: FAIL. Else doubts, evidence missing, cancelled: UNKNOWN. Else nothing: UNDER.
+
+    `doubts` would be anomalies if the journal were whole (`checkers.extent`).
+    """
     kinds = Counter(str(anomaly["kind"]) for anomaly in anomalies)
     if anomalies:
         counted = ", ".join(f"{count} {kind}" for kind, count in sorted(kinds.items()))
         status, summary = Status.FAIL, f"{counted}; first: {anomalies[0]['explanation']}"
     elif cancelled:
         status, summary = Status.UNKNOWN, "cancelled"
+    elif doubts:
+        status, summary = Status.UNKNOWN, doubtful(doubts)
     elif missing:
         status, summary = Status.UNKNOWN, f"evidence is missing or malformed: {', '.join(missing)}"
     elif not exercised:
@@ -51,10 +57,17 @@ def evidence_result(
         status,
         summary,
         operations=looked_at,
-        anomalies=tuple(anomalies[:ANOMALIES_MAX]),
+        anomalies=tuple((anomalies or doubts)[:ANOMALIES_MAX]),
         statistics={
             **statistics,
             "anomalies_by_kind": dict(sorted(kinds.items())),
             "missing": list(missing),
         },
     )
+
+
+def doubtful(doubts: Sequence[Anomaly]) -> str:
+    """Say what was seen that what the journal lacks may explain."""
+    more = f" (and {len(doubts) - 1} more)" if len(doubts) > 1 else ""
+    first = doubts[0]["explanation"]
+    return f"the part of the run that the journal lacks may explain that {first}{more}"

@@ -6,6 +6,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 from checkers.evidence import Evidence
+from checkers.extent import WHOLE, Extent
 from checkers.history import Event, Operation
 
 Cancelled = Callable[[], bool]
@@ -26,4 +27,7 @@ class RunInput:
     operations: Sequence[Operation]
     """`checkers.history.pair(events)`: client operations in order of invocation."""
     evidence: Evidence | None = None
-    """What the nodes left behind; None for a history that came without it."""
+    """What the nodes left behind, as far as the journal covers it (`checkers.extent.within`); None
+    for a history that came without it."""
+    extent: Extent = WHOLE
+    """How far the journal reaches."""

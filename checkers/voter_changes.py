@@ -43,13 +43,18 @@ def check(run: RunInput, options: Mapping[str, Any], cancelled: Cancelled = neve
     anomalies = [anomaly for log in logs.values() for anomaly in _jumps(log)]
     longest = max(logs.values(), key=lambda log: log[-1].offset if log else -1, default=())
     answered = Counter(_answered(run.operations))
+    doubts: list[Anomaly] = []
+    missing = without(run.evidence, "log", logs)
     if longest and longest[0].offset == 0:
-        anomalies += _lost(answered, Counter(step for _, step in _steps(longest)))
+        lost = _lost(answered, Counter(step for _, step in _steps(longest)))
+        sure = run.extent.finished and not missing  # else another log may be the one that counts
+        (anomalies if sure else doubts).extend(lost)
     sets = [record for record in longest if record.kind == VOTERS]
     return evidence_result(
         NAME,
         anomalies,
-        missing=without(run.evidence, "log", logs),
+        missing=missing,
+        doubts=doubts,
         cancelled=cancelled(),
         exercised=bool(answered),
         good=f"{len(sets)} voter sets follow each other by one voter; {answered.total()} answers",

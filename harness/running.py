@@ -18,6 +18,7 @@ from typing import Any
 from rich.console import Console
 
 from checkers import exercised
+from checkers.extent import COLLECTED
 from checkers.registry import CheckSpec, find_check
 from cluster.systems.kraft import KraftSystem
 from cluster.systems.secured import RunSecurity
@@ -149,7 +150,7 @@ def run_cluster(plan: Plan, store: RunStore, display: Display) -> None:
                     store.write_final_read(read)
                 recorder.note("phase", {"name": "evidence"})
                 problems = evidence.collect(store, system, plan.node_names)
-                recorder.note("evidence", {"problems": problems})
+                recorder.note(COLLECTED, {"problems": problems})
                 for problem in problems:
                     display.say(f"evidence: {problem}")
 

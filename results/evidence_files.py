@@ -66,9 +66,15 @@ def load_evidence(nodes_folder: Path, nodes: Sequence[str]) -> LoadedEvidence:
     for node in nodes:
         folder = nodes_folder / node / "evidence"
         log = _attempt(problems, _read_log, folder / LOG_FILE, node)
+        state = _attempt(problems, _read_quorum_state, folder / QUORUM_STATE_FILE, node)
+        if log and state is not None and state.get("logEndOffset") != log[-1].offset + 1:
+            problems.append(
+                f"{folder / LOG_FILE}: it ends at offset {log[-1].offset + 1}, though the node's "
+                f"log ended at {state.get('logEndOffset')}: it was cut"
+            )
+            log = None
         if log is not None:
             logs[node] = log
-        state = _attempt(problems, _read_quorum_state, folder / QUORUM_STATE_FILE, node)
         if state is not None:
             quorum_states[node] = state
         read = _attempt(problems, _read_final_read, folder / STATE_FILE, node)

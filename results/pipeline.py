@@ -30,6 +30,7 @@ from checkers.column_files import load_columns
 from checkers.columnar import judge_columns
 from checkers.columns import KINDS, Columns
 from checkers.evidence import Evidence, lost_nodes, run_clock
+from checkers.extent import Extent, extent_of, within
 from checkers.formats import load_history
 from checkers.history import INFINITY_NS, Event, HistoryError, Operation, pair
 from checkers.models import model_named
@@ -58,6 +59,8 @@ EVIDENCE_FILES = "evidence-files"
 """Name of the check that says which evidence could not be read; there only when some could not."""
 RECORDING = "recording"
 """Name of the check that says which files are not as recorded; there only when some are not."""
+JOURNAL = "journal"
+"""Name of the check that says how far the journal reaches; there only when the run goes on."""
 
 
 def judge(
@@ -83,7 +86,9 @@ def judge(
     history = store.history()
     loaded = store.evidence(plan)
     operations = _paired(history.events, store.journal_path)
-    run = RunInput(history.events, operations, _evidence_or_none(loaded, history.events))
+    extent = extent_of(history.events)
+    evidence, unplaced = _evidence_or_none(loaded, history.events, extent)
+    run = RunInput(history.events, operations, evidence, extent)
     name = str(plan.get("run") or store.folder.name)
     events = events_table(name, run.events)
     if spark is None:
@@ -93,10 +98,12 @@ def judge(
         table = spark_jobs.pair_in_spark(spark.spark, events)
         assert table.num_rows == len(operations), "Spark paired other operations than pair()"
         checks, proofs, times_s = _check_with_spark(run, specs, table, spark, cancelled)
-    checks += _unreadable(loaded) + _changed(recording)
+    checks += _unreadable([*loaded.problems, *unplaced]) + _changed(recording)
+    if extent.shortcoming:
+        checks.append(CheckResult(JOURNAL, Status.UNKNOWN, extent.shortcoming))
     results = _results(name, plan, checks, times_s, spark=spark, began=began)
     statistics = {**counts_of(run), "dropped_bytes": history.dropped_bytes}
-    resolved = resolve(operations, run.evidence)
+    resolved = resolve(operations, run.evidence if extent.closed else None)
     if resolved.took_effect or resolved.never:
         counts = {"took_effect": resolved.took_effect, "never": resolved.never}
         statistics["resolved_by_evidence"] = counts
@@ -348,20 +355,26 @@ def _paired(events: Sequence[Event], path: Path) -> list[Operation]:
         raise HistoryError(f"{path}: {error}") from error
 
 
-def _evidence_or_none(loaded: LoadedEvidence, events: Sequence[Event]) -> Evidence | None:
-    """Return None where the nodes left nothing at all, as for a history that came alone."""
+def _evidence_or_none(
+    loaded: LoadedEvidence, events: Sequence[Event], extent: Extent
+) -> tuple[Evidence | None, list[str]]:
+    """Return what the journal covers, and what cannot be placed.
+
+    None where the nodes left nothing at all, as for a history that came alone.
+    """
     evidence = loaded.evidence
     parts = (evidence.logs, evidence.quorum_states, evidence.traces, evidence.final_reads)
     if not any(parts):
-        return None
-    return replace(evidence, lost=lost_nodes(events), run_clock=run_clock(events))
+        return None, []
+    known = replace(evidence, lost=lost_nodes(events), run_clock=run_clock(events))
+    return within(known, extent)
 
 
-def _unreadable(loaded: LoadedEvidence) -> list[CheckResult]:
-    if not loaded.problems:
+def _unreadable(problems: Sequence[str]) -> list[CheckResult]:
+    if not problems:
         return []
-    summary = f"{len(loaded.problems)} evidence files could not be read: {loaded.problems[0]}"
-    anomalies = tuple({"kind": "unreadable", "explanation": problem} for problem in loaded.problems)
+    summary = f"{len(problems)} evidence files could not be used: {problems[0]}"
+    anomalies = tuple({"kind": "unreadable", "explanation": problem} for problem in problems)
     return [CheckResult(EVIDENCE_FILES, Status.UNKNOWN, summary, anomalies=anomalies)]
 
 

@@ -10,17 +10,20 @@ import heapq
 import json
 import random
 import zlib
+from bisect import bisect_right
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from checkers.evidence import FinalRead, LogRecord
+from checkers.evidence import FINAL_READS, FinalRead, LogRecord
 from checkers.exercised import options_of
 from checkers.history import NEMESIS, Event, EventType
+from checkers.sealed import seal
 from results.store import RunStore
 
 PREFIX = "kraftprobe.register."
 NODES = ("n1", "n2", "n3")
+CLOCK = "a kernel since its boot"
 SECOND = 1_000_000_000
 DEFAULT_CHECKS = (
     {"name": "linearizable", "options": {"model": "register"}},
@@ -166,6 +169,8 @@ def journal_faults(sim: Simulation, faults: Any = FAULTS) -> None:
     def at(seconds: float) -> int:
         return int(seconds * sim.scale * SECOND)
 
+    start = {"name": "start", "clock": CLOCK, "origin_ns": 0}
+    sim.journal(at(0.0), process=NEMESIS, type="ok", f="phase", value=start)
     for name, when in (("faults", 0.0), ("heal", 50.0), ("final-reads", 54.0)):
         sim.journal(at(when), process=NEMESIS, type="ok", f="phase", value={"name": name})
     for when, node, epoch in LEADERS:
@@ -201,6 +206,11 @@ def final_reads(sim: Simulation, begin_ns: int) -> None:
             value=sim.state.get(key),
         )
         now += 5_000_000
+    reads = {"read": list(NODES), "missing": {}, "sentinel": "kraftprobe.sentinel.1"}
+    sim.journal(now, process=NEMESIS, type="ok", f=FINAL_READS, value=reads)
+    sim.journal(now, process=NEMESIS, type="ok", f="phase", value={"name": "stop"})
+    sim.journal(now, process=NEMESIS, type="ok", f="phase", value={"name": "evidence"})
+    sim.journal(now, process=NEMESIS, type="ok", f="evidence", value={"problems": []})
 
 
 def make_plan(
@@ -330,7 +340,7 @@ def write_evidence(
         key = next(key for key in sorted(sim.acknowledged) if len(sim.acknowledged[key]) > 1)
         configs[PREFIX + key] = sim.acknowledged[key][-2][1]
     store.write_final_read(FinalRead(node, end, {}, {"broker:": configs}))
-    _write_trace(store, node, end, mutant)
+    _write_trace(store, sim, node, records, mutant)
 
 
 def _log(sim: Simulation, node: str) -> list[LogRecord]:
@@ -351,35 +361,44 @@ def _record(node: str, offset: int, epoch: int, kind: str, value: dict[str, Any]
     return LogRecord(node, offset, epoch, zlib.crc32(repr((kind, value)).encode()), kind, value)
 
 
-def _write_trace(store: RunStore, node: str, end: int, mutant: str | None) -> None:
+def _write_trace(
+    store: RunStore, sim: Simulation, node: str, records: list[LogRecord], mutant: str | None
+) -> None:
     lines: list[dict[str, Any]] = []
 
     def say(seconds: float, incarnation: int, event: str, **fields: Any) -> None:
-        lines.append({"t": int(seconds * SECOND), "n": incarnation, "e": event, **fields})
+        time_ns = int(seconds * sim.scale * SECOND)
+        lines.append({"t": time_ns, "n": incarnation, "e": event, **fields})
 
     me = int(node[1:])
-    say(0.0, 0, "start", node_id=me, directory_id="d" + node, pid=100 + me, mutant=mutant)
+    start = {"node_id": me, "directory_id": "d" + node, "mutant": mutant, "clock": CLOCK}
+    say(0.0, 0, "start", pid=100 + me, **start)
     say(0.01, 0, "recovered", start_offset=0, end_offset=0, last_epoch=0, truncated_bytes=0)
-    for when, leader, epoch in LEADERS:
-        incarnation = 1 if node == "n1" and when > 10 else 0
-        if node == "n1" and epoch == 2:
-            say(16, 1, "start", node_id=me, directory_id="d" + node, pid=200, mutant=mutant)
-            say(16.1, 1, "recovered", start_offset=0, end_offset=0, last_epoch=1, truncated_bytes=0)
-        state = "Leader" if leader == node else "Follower"
-        say(
-            max(when, 16.2 if incarnation else 0),
-            incarnation,
-            "state",
-            state=state,
-            epoch=epoch,
-            leader_id=int(leader[1:]),
-            voted_id=me if leader == node else -1,
+    incarnation = 0
+    told: set[int] = set()
+    times = [time_ns for time_ns, _, _ in sim.log]
+    for second in (*range(1, 60, 3), 58.1):
+        if node == "n1" and 10 <= second < 16:
+            continue
+        if node == "n1" and second >= 16 and not incarnation:
+            incarnation = 1
+            say(second, 1, "start", pid=200, **start)
+            say(second, 1, "recovered", start_offset=0, end_offset=len(records), last_epoch=1)
+        _, leader, epoch = max(each for each in LEADERS if each[0] <= second)
+        if epoch not in told:
+            told.add(epoch)
+            state = {"state": "Leader" if leader == node else "Follower", "epoch": epoch}
+            voted = me if leader == node else -1
+            say(second, incarnation, "state", **state, leader_id=int(leader[1:]), voted_id=voted)
+        written = bisect_right(times, int(second * sim.scale * SECOND))
+        end = written + sum(
+            record.kind != "ConfigRecord" for record in records[: written + len(told)]
         )
-    incarnation = 1 if node == "n1" else 0
-    say(58, incarnation, "flush", end_offset=end)
-    role: dict[str, Any] = {"role": "follower"}
-    if node == "n3":
-        role = {"role": "leader", "replicas": {"1": end, "2": end, "3": end}}
-    say(58.1, incarnation, "hw", epoch=4, offset=end, **role)
+        end = len(records) if second > 58 else min(end, len(records))
+        say(second, incarnation, "flush", end_offset=end)
+        role: dict[str, Any] = {"role": "follower"}
+        if leader == node:
+            role = {"role": "leader", "replicas": {"1": end, "2": end, "3": end}}
+        say(second, incarnation, "hw", epoch=epoch, offset=end, **role)
     path = store.node_path(node) / "trace.jsonl"
-    path.write_text("".join(json.dumps(line) + "\n" for line in lines), encoding="utf-8")
+    path.write_bytes(b"".join(seal(json.dumps(line, separators=(",", ":"))) for line in lines))
