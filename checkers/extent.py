@@ -137,9 +137,7 @@ def within(evidence: Evidence, extent: Extent) -> tuple[Evidence, list[str]]:
     return replace(evidence, traces=traces, logs=logs, quorum_states={}), problems
 
 
-def _until(
-    evidence: Evidence, trace: Sequence[TraceEvent], end_ns: int
-) -> list[TraceEvent] | None:
+def _until(evidence: Evidence, trace: Sequence[TraceEvent], end_ns: int) -> list[TraceEvent] | None:
     """Return the events up to the journal's end; None where one before it cannot be placed."""
     kept: list[TraceEvent] = []
     for event in trace:
