@@ -18,6 +18,9 @@ From the nodes' final logs and their traces:
   `may_end_node`. A torn write does not: it is how a power loss may end a write. Nor is a node to
   blame for a full disk that it shares with the harness.
 
+The first bytes of a batch that a kill tore at the end of a log are left out, and counted. Where the
+node had flushed them they are not torn but damaged, and the log is not judged (`recovered`).
+
 What it cannot see: a commit that no node announced in its trace; a record that was compacted into
 a snapshot. A node without log or trace makes the verdict UNKNOWN. Complexity: O(records + events).
 """
@@ -50,6 +53,10 @@ NO_SPACE = "no-space"
 """The harness's note that its own disk, which nodes may share, was full when a node died."""
 
 Logs = Mapping[str, Sequence[LogRecord]]
+
+
+def _whole(value: object) -> bool:
+    return isinstance(value, int) and not isinstance(value, bool)
 
 
 def storage_failed(reason: object) -> bool:
@@ -101,7 +108,15 @@ def check(run: RunInput, options: Mapping[str, Any], cancelled: Cancelled = neve
         f"{records} records on {len(evidence.logs)} nodes agree up to offset "
         f"{max(committed.values(), default=0)}, the highest announced as committed"
     )
-    statistics = {"records": records, "committed": committed}
+    torn = {
+        node: int(state["tornTailBytes"])
+        for node, state in sorted(run.evidence.quorum_states.items())
+        if node in evidence.logs and _whole(state.get("tornTailBytes")) and state["tornTailBytes"]
+    }
+    if torn:
+        told = ", ".join(f"{size} bytes of {node}'s" for node, size in torn.items())
+        good += f"; left out as torn by a kill, at the ends of logs: {told}"
+    statistics = {"records": records, "committed": committed, "torn_tail_bytes": torn}
     exercised = records > 0 and max(committed.values(), default=0) > 0
     return evidence_result(
         NAME,

@@ -18,6 +18,7 @@ from itertools import islice
 
 from checkers.evidence import Evidence, TraceEvent
 from checkers.evidence_result import Anomaly
+from checkers.trace_fields import well_formed
 
 
 def durable_lost(evidence: Evidence, damaged: Collection[str]) -> Iterator[Anomaly]:
@@ -49,6 +50,35 @@ def _lost_on(evidence: Evidence, disk: Sequence[TraceEvent]) -> Iterator[Anomaly
         if event.event == "recovered" and int(event.fields["end_offset"]) < durable:
             yield _lost(evidence, event, durable)
         durable = durable_after(event, durable)
+
+
+def durable_end(trace: Sequence[TraceEvent]) -> int:
+    """Return below which offset all was durable when a node's trace ends."""
+    durable = 0
+    for disk in disks(trace):
+        durable = 0
+        for event in disk:
+            durable = durable_after(event, durable)
+    return durable
+
+
+def torn_too_far(evidence: Evidence) -> dict[str, str]:
+    """Say of which logs the torn tail that was left out hides what had been flushed: {node: why}.
+
+    A kill tears what was being written; what the node traced as flushed was written before. Such a
+    log is damaged, and no check may judge it: what it lacks may have been committed.
+    """
+    found = {}
+    known, _ = well_formed(evidence)
+    for node, state in evidence.quorum_states.items():
+        torn, end = state.get("tornTailBytes"), state.get("logEndOffset")
+        flushed = durable_end(known.traces.get(node, ()))
+        if isinstance(torn, int) and isinstance(end, int) and torn > 0 and end < flushed:
+            found[node] = (
+                f"{node}: its log is damaged: {torn} bytes behind offset {end} are no batch, "
+                f"though it had flushed everything below {flushed}"
+            )
+    return found
 
 
 def durable_after(event: TraceEvent, durable: int) -> int:

@@ -3,29 +3,43 @@
 Reads each node's metadata log, segment by segment, and its quorum-state file, and stores them in
 the form of `checkers.evidence`. Nothing here repairs or judges: a log is stored as it is found.
 
-A node that was killed may have left a batch half written at the very end of its log. What lies
-before it is stored, and the bytes after it are counted (`tornTailBytes` beside the quorum state).
-A log that is damaged anywhere else is not stored at all, since a check must not judge evidence
-with a hole in it; that is told as a problem, and is itself a finding.
+A node that was killed may have left a batch half written at the very end of its log: a *torn tail*,
+the first bytes of the batch that would come next, and less than it announces. What lies before it
+is stored, and its bytes are counted (`tornTailBytes` beside the quorum state; `log-agreement` names
+them, and does not believe that they are torn where the node's trace says that they were flushed).
+
+Everything else that is no log is *damage*: a batch of its full length with a wrong checksum, bytes
+that no batch begins with, an intact batch behind them, a later segment, an end below the recovery
+point, an epoch that contradicts the leader-epoch file. Such a log is not stored at all, since a
+check must not judge evidence with a hole in it, and what needs it is UNKNOWN. Not FAIL, though the
+node may have been stopped cleanly and no fault have touched it: the bytes do not say whether the
+node, the disk below it or somebody who edited the archive changed them. A node that writes what it
+cannot read is found when it starts again, and ends itself (`log-agreement` counts that).
 """
 
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
 from checkers.evidence import LogRecord
 from cluster.controller.records import MetadataRecordError, decode_record, record_to_json
+from cluster.log.checkpoint import RECOVERY_POINT_FILE, decode_recovery_point
 from cluster.log.control import ControlRecordType, control_type, decode_control
+from cluster.log.epoch_cache import EPOCH_FILE, LeaderEpochCache
 from cluster.log.records import (
+    HEADER_BYTES,
+    MAGIC,
     BatchHeader,
     CorruptBatchError,
     Record,
+    check_batch,
     decode_records,
     iter_batches,
+    parse_header,
 )
 from cluster.log.segment import segment_base_offset
 from cluster.systems.base import System
@@ -107,10 +121,73 @@ def decode_log(node: str, folder: Path) -> DecodedLog:
                 position += header.size_bytes
                 next_offset = header.next_offset
         except CorruptBatchError as error:
-            if number < len(segments) - 1:
-                raise EvidenceError(f"{path}: byte {position}: {error}") from error
+            if number < len(segments) - 1 or not _is_torn(data[position:], next_offset):
+                reason = str(error).partition(": ")[2] or str(error)
+                raise EvidenceError(f"{path}: byte {position}: damaged: {reason}") from error
             torn_tail_bytes = len(data) - position
+    _check_durable(folder, records, next_offset)
     return DecodedLog(tuple(records), start_offset, next_offset, torn_tail_bytes)
+
+
+def _is_torn(rest: bytes, offset: int) -> bool:
+    """Whether the last bytes of a log are what a kill left of the batch that begins at `offset`."""
+    begin = offset.to_bytes(8, "big")
+    if rest[:8] != begin[: len(rest)] or _intact_batch_in(rest[1:]):
+        return False
+    if len(rest) < HEADER_BYTES:
+        return rest[_MAGIC_BYTE : _MAGIC_BYTE + 1] in (b"", bytes([MAGIC]))
+    try:
+        return parse_header(rest).size_bytes > len(rest)
+    except CorruptBatchError:
+        return False
+
+
+_MAGIC_BYTE = 16
+
+
+def _intact_batch_in(data: bytes) -> bool:
+    """Whether an intact batch begins anywhere: every byte that can be a magic is tried."""
+    found = data.find(MAGIC, _MAGIC_BYTE)
+    while found != -1:
+        try:
+            check_batch(data, found - _MAGIC_BYTE)
+        except CorruptBatchError:
+            found = data.find(MAGIC, found + 1)
+        else:
+            return True
+    return False
+
+
+def _check_durable(folder: Path, records: Sequence[LogRecord], end_offset: int) -> None:
+    """Compare a log with what its node wrote beside it of what was durable. Raises EvidenceError.
+
+    Offsets and epochs are outside a batch's checksum: a changed offset shows as a gap, a changed
+    epoch by the leader-epoch file, which is durable before a batch of a new epoch counts as it.
+    """
+    durable = decode_recovery_point(_content(folder / RECOVERY_POINT_FILE))
+    if end_offset < durable:
+        raise EvidenceError(
+            f"{folder}: damaged: the log ends at offset {end_offset}, though everything below "
+            f"{durable} was durable"
+        )
+    try:
+        epochs = LeaderEpochCache.decode(_content(folder / EPOCH_FILE))
+    except ValueError:
+        return
+    for record in records:
+        epoch = epochs.epoch_at(record.offset) if record.offset < durable else None
+        if epoch not in (None, record.epoch):
+            raise EvidenceError(
+                f"{folder}: damaged: the record at offset {record.offset} is of epoch "
+                f"{record.epoch}, though {EPOCH_FILE} says {epoch}"
+            )
+
+
+def _content(path: Path) -> bytes:
+    try:
+        return path.read_bytes()
+    except FileNotFoundError:
+        return b""
 
 
 def batch_records(node: str, header: BatchHeader, batch: bytes) -> Iterator[LogRecord]:

@@ -30,10 +30,11 @@ from checkers.column_files import load_columns
 from checkers.columnar import judge_columns
 from checkers.columns import KINDS, Columns
 from checkers.evidence import Evidence, lost_nodes, run_clock
-from checkers.extent import Extent, extent_of, within
+from checkers.extent import COLLECTED, Extent, extent_of, within
 from checkers.formats import load_history
-from checkers.history import INFINITY_NS, Event, HistoryError, Operation, pair
+from checkers.history import INFINITY_NS, NEMESIS, Event, HistoryError, Operation, pair
 from checkers.models import model_named
+from checkers.recovered import torn_too_far
 from checkers.registry import (
     Cancelled,
     CheckSpec,
@@ -367,7 +368,21 @@ def _evidence_or_none(
     if not any(parts):
         return None, []
     known = replace(evidence, lost=lost_nodes(events), run_clock=run_clock(events))
-    return within(known, extent)
+    damaged = torn_too_far(known)
+    logs = {node: log for node, log in known.logs.items() if node not in damaged}
+    kept, unplaced = within(replace(known, logs=logs), extent)
+    return kept, [*damaged.values(), *unplaced, *_uncollected(events)]
+
+
+def _uncollected(events: Sequence[Event]) -> list[str]:
+    """Return what the harness said, when it collected the evidence, of what it could not use."""
+    notes = [e.value for e in events if e.process == NEMESIS and e.f == COLLECTED]
+    return [
+        str(problem)
+        for value in notes
+        if isinstance(value, dict)
+        for problem in value.get("problems") or ()
+    ]
 
 
 def _unreadable(problems: Sequence[str]) -> list[CheckResult]:

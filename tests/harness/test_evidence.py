@@ -1,0 +1,188 @@
+"""What is decoded of the logs that nodes left: a torn tail is cut off, damage is refused."""
+
+import random
+import shutil
+
+import pytest
+
+from checkers.verdict import Status
+from cluster.log.checkpoint import RECOVERY_POINT_FILE, encode_recovery_point
+from cluster.log.epoch_cache import EPOCH_FILE, EpochEntry, LeaderEpochCache
+from cluster.log.records import Record, encode_batch
+from cluster.systems.kraft import KraftSystem
+from harness import evidence
+from harness.evidence import EvidenceError, decode_log
+from harness.sim.scenario import Load, Scenario, Step, Strand
+from harness.sim.stored import run_stored
+from results.pipeline import judge
+from results.store import RunStore
+
+FOLDER = "__cluster_metadata-0"
+BATCHES = [encode_batch(0, 1, [Record(b"a")], 5), encode_batch(1, 1, [Record(b"b")] * 2, 5)]
+BATCHES.append(encode_batch(3, 2, [Record(b"c" * 9)], 5))
+WHOLE = b"".join(BATCHES)
+
+
+@pytest.fixture
+def folder(tmp_path):
+    """A log of three batches; the first two lie below the recovery point."""
+    path = tmp_path / FOLDER
+    path.mkdir()
+    (path / f"{0:020d}.log").write_bytes(WHOLE)
+    (path / RECOVERY_POINT_FILE).write_bytes(encode_recovery_point(FOLDER, 3))
+    epochs = LeaderEpochCache((EpochEntry(1, 0), EpochEntry(2, 3)))
+    (path / EPOCH_FILE).write_bytes(epochs.encode())
+    return path
+
+
+def decoded(folder, data):
+    (folder / f"{0:020d}.log").write_bytes(data)
+    log = decode_log("n1", folder)
+    return log.end_offset, log.torn_tail_bytes
+
+
+def test_a_whole_log_is_decoded(folder):
+    assert decoded(folder, WHOLE) == (4, 0)
+
+
+def test_a_cut_of_the_last_batch_is_a_torn_tail_and_any_other_is_damage(folder):
+    durable = len(BATCHES[0] + BATCHES[1])
+    for size in range(len(WHOLE)):
+        if size < durable:
+            with pytest.raises(EvidenceError, match="everything below 3 was durable"):
+                decoded(folder, WHOLE[:size])
+        else:
+            assert decoded(folder, WHOLE[:size]) == (3, size - durable)
+
+
+def test_no_flipped_bit_shortens_a_log_but_where_the_last_batch_then_seems_to_go_on(folder):
+    length = range(len(WHOLE) - len(BATCHES[2]) + 8, len(WHOLE) - len(BATCHES[2]) + 12)
+    for position in range(len(WHOLE)):
+        for bit in (0, 4, 7):
+            changed = bytearray(WHOLE)
+            changed[position] ^= 1 << bit
+            try:
+                end, torn = decoded(folder, changed)
+            except EvidenceError:
+                continue
+            epoch_of_last = range(length.stop, length.stop + 4)
+            assert (end, torn) in {(4, 0), (3, len(BATCHES[2]))}
+            assert position in (length if torn else epoch_of_last), (position, bit)
+
+
+@pytest.mark.parametrize(
+    "tail",
+    [
+        b"\0" * 5 + b"\1",
+        b"\0" * 70,
+        BATCHES[2][:30] + BATCHES[2],
+        BATCHES[2][:16] + b"\1" + BATCHES[2][17:30],
+        BATCHES[2][:-1] + b"x",
+    ],
+    ids=["no offset", "zeros", "an intact batch behind", "another magic", "a wrong checksum"],
+)
+def test_what_no_kill_leaves_is_damage(folder, tail):
+    with pytest.raises(EvidenceError, match="damaged"):
+        decoded(folder, BATCHES[0] + BATCHES[1] + tail)
+
+
+def test_half_a_batch_before_another_segment_is_damage(folder):
+    (folder / f"{3:020d}.log").write_bytes(BATCHES[2])
+    with pytest.raises(EvidenceError, match="damaged"):
+        decoded(folder, BATCHES[0] + BATCHES[1][:-1])
+
+
+def test_an_epoch_below_the_recovery_point_must_be_that_of_the_epoch_file(folder):
+    changed = bytearray(WHOLE)
+    changed[15] ^= 2
+    with pytest.raises(EvidenceError, match="of epoch 3, though leader-epoch-checkpoint says 1"):
+        decoded(folder, changed)
+
+
+@pytest.fixture(scope="module")
+def stored(tmp_path_factory):
+    """A simulated run in which the leader is killed, judged PASS."""
+    strands = (Strand(2_000.0, (Step("kill", targets="leader"),)),)
+    load = Load("register", {"keys": 4}, concurrency=4, rate_per_s=40.0)
+    scenario = Scenario(seed=5, nodes=3, duration_ms=6_000.0, workload=load, strands=strands)
+    folder = tmp_path_factory.mktemp("stored") / "run"
+    assert run_stored(scenario, folder) == 0
+    return RunStore(folder)
+
+
+def again(store, folder, change):
+    """Change the segments of a copy, and collect and judge it anew."""
+    shutil.copytree(store.folder, folder)
+    copy = RunStore(folder)
+    system = KraftSystem()
+    for node in ("n1", "n2", "n3"):
+        (copy.evidence_path(node) / "log.jsonl").unlink()
+        (copy.evidence_path(node) / "quorum-state.json").unlink()
+    change(
+        {
+            node: max(system.log_folder(copy.node_path(node)).glob("*.log"))
+            for node in ("n1", "n2", "n3")
+        }
+    )
+    problems = evidence.collect(copy, system, ("n1", "n2", "n3"))
+    return judge(copy), problems
+
+
+def test_a_stored_run_is_judged_anew_as_before(stored, tmp_path):
+    results, problems = again(stored, tmp_path / "run", lambda _: None)
+    assert (results.status, problems) == (Status.PASS, [])
+
+
+@pytest.mark.parametrize("seed", range(12))
+def test_a_bit_that_was_flipped_in_a_segment_is_unknown(stored, tmp_path, seed):
+    draw = random.Random(seed)
+
+    def flip(segments):
+        path = segments[draw.choice(["n1", "n2", "n3"])]
+        data = bytearray(path.read_bytes())
+        data[draw.randrange(len(data))] ^= 1 << draw.randrange(8)
+        path.write_bytes(data)
+
+    results, _ = again(stored, tmp_path / "run", flip)
+    assert results.status is Status.UNKNOWN
+
+
+@pytest.mark.parametrize("seed", range(4))
+def test_a_segment_that_was_cut_is_unknown(stored, tmp_path, seed):
+    draw = random.Random(seed)
+
+    def cut(segments):
+        path = segments[draw.choice(["n1", "n2", "n3"])]
+        data = path.read_bytes()
+        path.write_bytes(data[: draw.randrange(len(data))])
+
+    results, _ = again(stored, tmp_path / "run", cut)
+    assert results.status is Status.UNKNOWN
+
+
+def test_a_torn_tail_that_hides_what_was_flushed_is_damage(stored, tmp_path):
+    """The recovery point lies below the last flush; the trace does not."""
+
+    def tear(segments):
+        path = segments["n2"]
+        path.write_bytes(path.read_bytes()[:-7])
+        (path.parent / RECOVERY_POINT_FILE).unlink()
+
+    results, problems = again(stored, tmp_path / "run", tear)
+    assert (results.status, problems) == (Status.UNKNOWN, [])
+    (files,) = [check for check in results.checks if check.checker == "evidence-files"]
+    assert "n2: its log is damaged" in files.summary
+    assert "had flushed everything below" in files.summary
+
+
+def test_a_tail_that_a_kill_tore_is_counted_and_named(stored, tmp_path):
+    def tear(segments):
+        path = segments["n2"]
+        end = decode_log("n2", path.parent).end_offset
+        path.write_bytes(path.read_bytes() + encode_batch(end, 9, [Record(b"x" * 99)], 5)[:70])
+
+    results, _ = again(stored, tmp_path / "run", tear)
+    assert results.status is Status.PASS
+    (agreement,) = [check for check in results.checks if check.checker == "log-agreement"]
+    assert "left out as torn by a kill, at the ends of logs: 70 bytes of n2's" in agreement.summary
+    assert agreement.statistics["torn_tail_bytes"] == {"n2": 70}
