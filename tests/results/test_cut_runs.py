@@ -46,7 +46,7 @@ def judged(store, change):
         copy = RunStore(Path(shutil.copytree(store.folder, Path(folder) / store.folder.name)))
         change(copy)
         try:
-            return judge(copy)
+            return judge(copy, keep=False)  # the chain of digests would find any change
         except HistoryError:
             return None
 
