@@ -20,7 +20,6 @@ understand would call a damaged history right.
 from __future__ import annotations
 
 import json
-import math
 import os
 from collections.abc import Iterator
 from pathlib import Path
@@ -28,6 +27,7 @@ from types import TracebackType
 from typing import Any, Self, TypeGuard
 
 from checkers.history import Event, EventType, HistoryError, seconds
+from checkers.json_text import JsonError, parse, shown
 from checkers.sealed import FIELD, is_changed, may_be_torn, seal
 
 _FIELDS = frozenset(Event.__slots__)
@@ -35,8 +35,6 @@ _OPTIONAL_STRINGS = ("key", "error", "node")
 _OPTIONAL_INTEGERS = ("offset", "epoch")
 _LINE = b'{"index":'
 """How every line of a journal begins."""
-_SHOWN_CHARACTERS = 80
-"""How much of an offending line or value a message quotes."""
 
 
 class JournalWriter:
@@ -164,21 +162,21 @@ def decode_event(line: bytes) -> Event:
     fields.pop(FIELD, None)
     unknown = sorted(fields.keys() - _FIELDS)
     if unknown:
-        raise HistoryError(f"unknown field {_shown(unknown[0])}")
+        raise HistoryError(f"unknown field {shown(unknown[0])}")
     index = _natural(fields, "index")
     time_ns = _natural(fields, "time_ns")
     process = fields.get("process")
-    if not _is_integer(process) and not _is_text(process):
+    if not _is_integer(process) and not isinstance(process, str):
         raise HistoryError("process must be a number or a name")
     try:
         kind = EventType(str(fields.get("type")))
     except ValueError:
-        raise HistoryError(f"type {_shown(fields.get('type'))} is no event type") from None
+        raise HistoryError(f"type {shown(fields.get('type'))} is no event type") from None
     f = fields.get("f")
-    if not _is_text(f):
+    if not isinstance(f, str):
         raise HistoryError("f must be a string")
     for name in _OPTIONAL_STRINGS:
-        if fields.get(name) is not None and not _is_text(fields[name]):
+        if fields.get(name) is not None and not isinstance(fields[name], str):
             raise HistoryError(f"{name} must be a string")
     for name in _OPTIONAL_INTEGERS:
         if fields.get(name) is not None and not _is_integer(fields[name]):
@@ -214,7 +212,7 @@ def _lines(data: bytes) -> Iterator[tuple[int, bytes, bool]]:
 def _natural(fields: dict[str, Any], name: str) -> int:
     value = fields.get(name)
     if not _is_integer(value) or value < 0:
-        raise HistoryError(f"{name} must be a number from 0 on, not {_shown(value)}")
+        raise HistoryError(f"{name} must be a number from 0 on, not {shown(value)}")
     return value
 
 
@@ -223,34 +221,13 @@ def _is_integer(value: Any) -> TypeGuard[int]:
     return isinstance(value, int) and not isinstance(value, bool) and -(2**63) <= value < 2**63
 
 
-def _is_text(value: Any) -> TypeGuard[str]:
-    """Whether it is a string that UTF-8 can hold (JSON can write half a surrogate pair)."""
-    if not isinstance(value, str):
-        return False
-    return value.isascii() or not any("\ud800" <= character <= "\udfff" for character in value)
-
-
 def _parse_object(line: bytes) -> dict[str, Any]:
     try:
-        fields = json.loads(line.decode("utf-8"), parse_constant=_refuse, parse_float=_finite)
-    except (ValueError, RecursionError) as error:
-        raise HistoryError(f"no JSON: {_shown(line[:_SHOWN_CHARACTERS])}") from error
+        fields = parse(line.decode("utf-8"))
+    except UnicodeDecodeError as error:
+        raise HistoryError(f"no JSON (not UTF-8): {shown(line)}") from error
+    except JsonError as error:
+        raise HistoryError(f"no JSON ({error}): {shown(line)}") from error
     if not isinstance(fields, dict):
-        raise HistoryError(f"no JSON object: {_shown(line[:_SHOWN_CHARACTERS])}")
+        raise HistoryError(f"no JSON object: {shown(line)}")
     return fields
-
-
-def _refuse(constant: str) -> None:
-    raise ValueError(f"{constant} is no JSON")
-
-
-def _finite(text: str) -> float:
-    number = float(text)
-    if not math.isfinite(number):
-        raise ValueError(f"{text} is too large")
-    return number
-
-
-def _shown(value: object) -> str:
-    text = ascii(value)
-    return text if len(text) <= _SHOWN_CHARACTERS else text[:_SHOWN_CHARACTERS] + "..."

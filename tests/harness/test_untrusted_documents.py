@@ -274,6 +274,11 @@ def test_what_readers_raise_is_expected_of_a_user():
     [
         ("inventory", INVENTORY.replace(b'"id"', b'"~nobody-here/id"'), "has no such home"),
         ("inventory", b"a = " + b"[" * 3000, "cannot be read as an inventory"),
+        (
+            "journal",
+            JOURNAL.replace(b'"value":1', b'"value":' + b"[" * 200 + b"]" * 200),
+            "line 2: no JSON .nested more than 100 deep",
+        ),
         ("batch", b"\xff", "this is no batch"),
         ("batch", b"[" * 100_000, "this is no batch"),
         ("rows of a batch", b"7\n", "these are no results of seeds"),

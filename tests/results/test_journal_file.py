@@ -185,7 +185,7 @@ GOOD = b'{"index":0,"time_ns":5,"process":0,"type":"invoke","f":"read"}\n'
         (GOOD.replace(b"}", b',"offset":9223372036854775808}'), "offset must be an integer"),
         (GOOD.replace(b"}", b',"value":NaN}'), "no JSON"),
         (GOOD.replace(b"}", b',"value":1e999}'), "no JSON"),
-        (GOOD.replace(b"}", b',"error":"\\ud800"}'), "error must be a string"),
+        (GOOD.replace(b"}", b',"error":"\\ud800"}'), "half a surrogate pair"),
     ],
 )
 def test_anything_else_that_is_wrong_is_refused_by_file_and_line(tmp_path, line, message):
