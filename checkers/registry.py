@@ -31,6 +31,7 @@ when the checker itself dies. The last argument is a callable that says whether 
 | `voter-changes` | evidence | |
 | `election-safety` | evidence | |
 | `monitor` | run | |
+| `answers` | run | |
 | `exercised` | run | `expectations`: the plan's; `skipped`: faults left out as impossible |
 | `statistics` | run | `bucket_ms` |
 
@@ -46,6 +47,7 @@ from typing import Any
 
 from checkers import (
     agreement,
+    answers,
     assisted,
     cycles,
     durability,
@@ -201,6 +203,7 @@ _CHECKS: tuple[Check, ...] = (
     RunCheck(voter_changes.NAME, "evidence", {}, (), voter_changes.check, _nothing),
     RunCheck(election.NAME, "evidence", {}, (), election.check, _nothing),
     RunCheck(monitor.NAME, "run", {}, (), monitor.check, _nothing),
+    RunCheck(answers.NAME, "run", {}, (), answers.check, _nothing),
     RunCheck(
         exercised.NAME,
         "run",

@@ -6,9 +6,10 @@ Each is one request to one controller, as in `cluster.client`, with the same out
 from __future__ import annotations
 
 import uuid
+from collections.abc import Callable
 from typing import Any
 
-from cluster.client import CallFailed, Client, Outcome
+from cluster.client import Client, Outcome, WrongAnswerError
 from cluster.client_errors import is_definite
 from cluster.controller.feature_levels import METADATA_VERSION, METADATA_VERSION_LEVEL
 from cluster.errors import ErrorCode
@@ -67,11 +68,11 @@ class BrokerClient:
                 endpoint_type=i8(CONTROLLERS),
                 include_fenced_brokers=False,
             )
-            described = await self._attempt(endpoint, question)
-            if isinstance(described, Outcome):
+            described = await self._attempt(endpoint, question, _cluster_id)
+            if described.type != "ok":
                 return Outcome("fail", error=described.error)  # nothing was asked for yet
-            self._cluster_id = described.cluster_id
-        assert self._cluster_id is not None
+            self._cluster_id = described.value
+        assert self._cluster_id is not None, "it was just read"
         request = BrokerRegistrationRequest(
             broker_id=BrokerId(broker.broker_id),
             cluster_id=self._cluster_id,
@@ -91,10 +92,7 @@ class BrokerClient:
             rack=None,
             log_dirs=(broker.directory_id,),
         )
-        response = await self._attempt(endpoint, request)
-        if isinstance(response, Outcome):
-            return response
-        return Outcome("ok", response.broker_epoch)
+        return await self._attempt(endpoint, request, lambda told: told.broker_epoch)
 
     async def heartbeat(
         self,
@@ -114,15 +112,15 @@ class BrokerClient:
             want_fence=want_fence,
             want_shut_down=want_shut_down,
         )
-        response = await self._attempt(endpoint, request)
-        if isinstance(response, Outcome):
-            return response
-        told = {
-            "caught_up": response.is_caught_up,
-            "fenced": response.is_fenced,
-            "shut_down": response.should_shut_down,
-        }
-        return Outcome("ok", told)
+        return await self._attempt(
+            endpoint,
+            request,
+            lambda told: {
+                "caught_up": told.is_caught_up,
+                "fenced": told.is_fenced,
+                "shut_down": told.should_shut_down,
+            },
+        )
 
     async def allocate_producer_ids(
         self, endpoint: Endpoint, broker: FakeBroker, epoch: int
@@ -131,10 +129,9 @@ class BrokerClient:
         request = AllocateProducerIdsRequest(
             broker_id=BrokerId(broker.broker_id), broker_epoch=i64(epoch)
         )
-        response = await self._attempt(endpoint, request)
-        if isinstance(response, Outcome):
-            return response
-        return Outcome("ok", [response.producer_id_start, response.producer_id_len])
+        return await self._attempt(
+            endpoint, request, lambda told: [told.producer_id_start, told.producer_id_len]
+        )
 
     async def is_alive(self, endpoint: Endpoint, broker_id: int) -> Outcome:
         """Ask whether clients are told of a broker, on a CLIENT listener.
@@ -147,20 +144,33 @@ class BrokerClient:
             allow_auto_topic_creation=False,
             include_topic_authorized_operations=False,
         )
-        response = await self._attempt(endpoint, request)
-        if isinstance(response, Outcome):
-            return response
-        if response.controller_id != endpoint.node_id:
-            return Outcome("fail", error=ErrorCode.not_controller.name)
-        return Outcome("ok", any(broker.node_id == broker_id for broker in response.brokers))
 
-    async def _attempt(self, endpoint: Endpoint, request: object) -> Any:
-        """Return a response without an error, or the Outcome of everything else."""
-        try:
-            response = await self._client.call(endpoint, request, self._timeout_ms)
-        except CallFailed as failed:
-            return Outcome("fail" if failed.definite else "info", error=failed.failure.value)
-        error = response.error_code
-        if error is ErrorCode.none:
-            return response
-        return Outcome("fail" if is_definite(error) else "info", error=error.name)
+        def read(response: Any) -> Outcome:
+            if response.error_code is ErrorCode.none and response.controller_id != endpoint.node_id:
+                return Outcome("fail", error=ErrorCode.not_controller.name)
+            return _outcome(
+                response, lambda told: any(one.node_id == broker_id for one in told.brokers)
+            )
+
+        return await self._client.attempt(endpoint, request, read, self._timeout_ms)
+
+    async def _attempt(
+        self, endpoint: Endpoint, request: object, value: Callable[[Any], Any]
+    ) -> Outcome:
+        """Perform a request; `value` is taken from a response without an error."""
+        return await self._client.attempt(
+            endpoint, request, lambda response: _outcome(response, value), self._timeout_ms
+        )
+
+
+def _outcome(response: Any, value: Callable[[Any], Any]) -> Outcome:
+    error = response.error_code
+    if error is ErrorCode.none:
+        return Outcome("ok", value(response))
+    return Outcome("fail" if is_definite(error) else "info", error=error.name)
+
+
+def _cluster_id(response: Any) -> str:
+    if not response.cluster_id:
+        raise WrongAnswerError("the cluster has no id")
+    return str(response.cluster_id)

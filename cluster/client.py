@@ -14,13 +14,19 @@ How certain:
 
 Errors are named as kio names them (`not_controller`, `request_timed_out`) or, without a response,
 as `Failure` does (`timed-out`).
+
+A *wrong answer* is a response of which no sense can be made: bytes that are no such response, no
+result or several for one question, an ok about something else than was asked, values that cannot
+be. It says nothing about the fate of the request, so it is `info`, with the error `wrong-answer:`
+and what was wrong. Reading an answer therefore never raises anything else than CallFailed, and the
+check `answers` finds every one of them.
 """
 
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Mapping
-from typing import Any, Final, Literal
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any, Final, Literal, TypeVar
 
 from cluster.client_errors import is_definite
 from cluster.errors import ErrorCode
@@ -62,16 +68,15 @@ _RESOURCE_NAMES: Final = {TOPIC_RESOURCE: "topic", BROKER_RESOURCE: "broker"}
 _GRACE_MS: Final = 1000.0
 """How long after its time-out a network may still report one, before the client gives up on it."""
 
+_WRONG_ANSWER_MAX: Final = 300
+"""Characters that are told of one."""
+T = TypeVar("T")
+
 _DEFINITE_FAILURES: Final = frozenset({Failure.NOT_SENT, Failure.UNSUPPORTED_VERSION})
 
 
-class CallFailed(Exception):  # noqa: N818 - the name that the workloads know it by
-    """A request has no response. `definite`: it certainly had no effect."""
-
-    def __init__(self, failure: Failure) -> None:
-        super().__init__(failure.value)
-        self.failure = failure
-        self.definite = failure in _DEFINITE_FAILURES
+class WrongAnswerError(Exception):
+    """What is wrong with an answer."""
 
 
 @valueclass
@@ -83,8 +88,19 @@ class Outcome:
     error: str | None = None
 
 
-_MALFORMED: Final = Outcome("info", error="malformed-response")
-"""The system under test answered about something else than it was asked."""
+class CallFailed(Exception):  # noqa: N818 - the name that the workloads know it by
+    """A request has no response, or a wrong one. `definite`: it certainly had no effect."""
+
+    def __init__(self, failure: Failure, what: str = "") -> None:
+        super().__init__(f"{failure.value}: {what}" if what else failure.value)
+        self.failure = failure
+        self.definite = failure in _DEFINITE_FAILURES
+
+    @property
+    def outcome(self) -> Outcome:
+        """How an operation ended that was this one request."""
+        return Outcome("fail" if self.definite else "info", error=str(self))
+
 
 Resource = tuple[i8, str]
 """A config resource: type (`TOPIC_RESOURCE`, `BROKER_RESOURCE`) and name."""
@@ -98,11 +114,19 @@ class Client:
     whose life is the caller's business.
     """
 
-    def __init__(self, network: Network, clock: Clock, timeout_ms: float = 5000.0) -> None:
+    def __init__(
+        self,
+        network: Network,
+        clock: Clock,
+        timeout_ms: float = 5000.0,
+        on_wrong_answer: Callable[[Endpoint, str], object] = lambda _endpoint, _what: None,
+    ) -> None:
+        """`on_wrong_answer` is called for each, where no operation's completion holds it."""
         assert timeout_ms > 0
         self._network = network
         self._clock = clock
         self._timeout_ms = timeout_ms
+        self._on_wrong_answer = on_wrong_answer
 
     async def call(
         self, endpoint: Endpoint, message: object, timeout_ms: float | None = None
@@ -125,17 +149,64 @@ class Client:
             reply = await future
         finally:
             guard.cancel()
+        if reply is Failure.WRONG_ANSWER:
+            raise self._wrong(endpoint, message, "its bytes cannot be read")
         if isinstance(reply, Failure):
             raise CallFailed(reply)
         return reply
+
+    async def ask(
+        self,
+        endpoint: Endpoint,
+        message: object,
+        read: Callable[[Any], T],
+        timeout_ms: float | None = None,
+    ) -> T:
+        """Send one request and return what `read` makes of the response.
+
+        Raises CallFailed; so does whatever `read` raises, which is handed what a system under test
+        says and nobody has looked at. Only FinalReadRefused passes.
+        """
+        response = await self.call(endpoint, message, timeout_ms)
+        try:
+            return read(response)
+        except FinalReadRefused:
+            raise
+        except WrongAnswerError as error:
+            raise self._wrong(endpoint, message, str(error)) from error
+        except Exception as error:
+            what = f"{type(error).__name__}: {error}"
+            raise self._wrong(endpoint, message, what) from error
+
+    def _wrong(self, endpoint: Endpoint, message: object, what: str) -> CallFailed:
+        told = f"answer to {type(message).__name__}: {what}"[:_WRONG_ANSWER_MAX]
+        self._on_wrong_answer(endpoint, told)
+        return CallFailed(Failure.WRONG_ANSWER, told)
+
+    async def attempt(
+        self,
+        endpoint: Endpoint,
+        message: object,
+        read: Callable[[Any], Outcome],
+        timeout_ms: float | None = None,
+    ) -> Outcome:
+        """As `ask`, for an operation that is this one request."""
+        try:
+            return await self.ask(endpoint, message, read, timeout_ms)
+        except CallFailed as failed:
+            return failed.outcome
 
     async def api_versions(
         self, endpoint: Endpoint, *, timeout_ms: float | None = None
     ) -> Mapping[int, tuple[int, int]]:
         """Which APIs the node serves: key -> (lowest, highest version). Raises CallFailed."""
         request = ApiVersionsRequest(client_software_name="kraftprobe", client_software_version="1")
-        response = await self.call(endpoint, request, timeout_ms)
-        return {key.api_key: (key.min_version, key.max_version) for key in response.api_keys}
+        return await self.ask(
+            endpoint,
+            request,
+            lambda told: {key.api_key: (key.min_version, key.max_version) for key in told.api_keys},
+            timeout_ms,
+        )
 
     async def create_topic(
         self,
@@ -158,12 +229,13 @@ class Client:
             ),
             timeout=milliseconds(self._server_timeout_ms(timeout_ms)),
         )
-        result = await self._attempt_one(endpoint, request, timeout_ms, "topics")
-        if isinstance(result, Outcome):
-            return result
-        return _judge(result.error_code) or Outcome(
-            "ok", {"id": str(result.topic_id), "partitions": partitions}
-        )
+
+        def read(response: Any) -> Outcome:
+            topic = _only(response.topics, name=name)
+            value = {"id": str(topic.topic_id), "partitions": partitions}
+            return _judge(topic.error_code) or Outcome("ok", value)
+
+        return await self.attempt(endpoint, request, read, timeout_ms)
 
     async def delete_topic(
         self, endpoint: Endpoint, name: str, *, timeout_ms: float | None = None
@@ -173,11 +245,13 @@ class Client:
             topics=(DeleteTopicState(name=TopicName(name), topic_id=None),),
             timeout=milliseconds(self._server_timeout_ms(timeout_ms)),
         )
-        result = await self._attempt_one(endpoint, request, timeout_ms, "responses")
-        if isinstance(result, Outcome):
-            return result
-        topic_id = None if result.topic_id is None else str(result.topic_id)
-        return _judge(result.error_code) or Outcome("ok", {"id": topic_id})
+
+        def read(response: Any) -> Outcome:
+            topic = _only(response.responses, name=name)
+            topic_id = None if topic.topic_id is None else str(topic.topic_id)
+            return _judge(topic.error_code) or Outcome("ok", {"id": topic_id})
+
+        return await self.attempt(endpoint, request, read, timeout_ms)
 
     async def create_partition(
         self,
@@ -202,10 +276,11 @@ class Client:
             timeout=milliseconds(self._server_timeout_ms(timeout_ms)),
             validate_only=False,
         )
-        result = await self._attempt_one(endpoint, request, timeout_ms, "results")
-        if isinstance(result, Outcome):
-            return result
-        return _judge(result.error_code) or Outcome("ok")
+
+        def read(response: Any) -> Outcome:
+            return _judge(_only(response.results, name=name).error_code) or Outcome("ok")
+
+        return await self.attempt(endpoint, request, read, timeout_ms)
 
     async def describe_topic(
         self, endpoint: Endpoint, name: str, *, timeout_ms: float | None = None
@@ -220,20 +295,19 @@ class Client:
             allow_auto_topic_creation=False,
             include_topic_authorized_operations=False,
         )
-        response = await self._attempt(endpoint, request, timeout_ms)
-        if isinstance(response, Outcome):
-            return response
-        if response.controller_id != endpoint.node_id:
-            return Outcome("fail", error=ErrorCode.not_controller.name)
-        failed = _judge(response.error_code)
-        if failed is not None:
-            return failed
-        if len(response.topics) != 1:
-            return _MALFORMED
-        topic = response.topics[0]
-        if topic.error_code is ErrorCode.unknown_topic_or_partition:
-            return Outcome("ok", None)
-        return _judge(topic.error_code) or Outcome("ok", _topic_value(topic))
+
+        def read(response: Any) -> Outcome:
+            if response.controller_id != endpoint.node_id:
+                return Outcome("fail", error=ErrorCode.not_controller.name)
+            failed = _judge(response.error_code)
+            if failed is not None:
+                return failed
+            topic = _only(response.topics, name=name)
+            if topic.error_code is ErrorCode.unknown_topic_or_partition:
+                return Outcome("ok", None)
+            return _judge(topic.error_code) or Outcome("ok", _topic_value(topic))
+
+        return await self.attempt(endpoint, request, read, timeout_ms)
 
     async def alter_config(
         self,
@@ -256,10 +330,12 @@ class Client:
             ),
             validate_only=False,
         )
-        result = await self._attempt_one(endpoint, request, timeout_ms, "responses")
-        if isinstance(result, Outcome):
-            return result
-        return _judge(result.error_code) or Outcome("ok", value)
+
+        def read(response: Any) -> Outcome:
+            told = _only(response.responses, resource_type=resource[0], resource_name=resource[1])
+            return _judge(told.error_code) or Outcome("ok", value)
+
+        return await self.attempt(endpoint, request, read, timeout_ms)
 
     async def read_config(
         self,
@@ -279,13 +355,13 @@ class Client:
                 ),
             ),
         )
-        result = await self._attempt_one(endpoint, request, timeout_ms, "results")
-        if isinstance(result, Outcome):
-            return result
-        failed = _judge(result.error_code)
-        if failed is not None:
-            return failed
-        return Outcome("ok", {c.name: c.value for c in result.configs}.get(name))
+
+        def read(response: Any) -> Outcome:
+            told = _only(response.results, resource_type=resource[0], resource_name=resource[1])
+            failed = _judge(told.error_code)
+            return failed or Outcome("ok", {c.name: c.value for c in told.configs}.get(name))
+
+        return await self.attempt(endpoint, request, read, timeout_ms)
 
     async def describe_quorum(
         self, endpoint: Endpoint, *, timeout_ms: float | None = None
@@ -294,9 +370,13 @@ class Client:
 
         Raises CallFailed.
         """
-        response = await self.call(endpoint, DescribeQuorumRequest(), timeout_ms)
-        assert isinstance(response, DescribeQuorumResponse)
-        return response
+
+        def read(response: Any) -> DescribeQuorumResponse:
+            if not isinstance(response, DescribeQuorumResponse):
+                raise WrongAnswerError(f"it is {type(response).__name__}")
+            return response
+
+        return await self.ask(endpoint, DescribeQuorumRequest(), read, timeout_ms)
 
     async def final_read(
         self, endpoint: Endpoint, *, timeout_ms: float | None = None
@@ -316,52 +396,21 @@ class Client:
             allow_auto_topic_creation=False,
             include_topic_authorized_operations=False,
         )
-        metadata = await self.call(endpoint, everything, timeout_ms)
-        _refuse(metadata.error_code)
-        for topic in metadata.topics:
-            _refuse(topic.error_code)
-        topics = {topic.name: _topic_value(topic) for topic in metadata.topics}
+        topics = await self.ask(endpoint, everything, _all_topics, timeout_ms)
         resources = [CLUSTER_RESOURCE, *((TOPIC_RESOURCE, name) for name in sorted(topics))]
-        described = await self.call(
-            endpoint,
-            DescribeConfigsRequest(
-                resources=tuple(
-                    DescribeConfigsResource(
-                        resource_type=kind, resource_name=name, configuration_keys=None
-                    )
-                    for kind, name in resources
-                ),
+        question = DescribeConfigsRequest(
+            resources=tuple(
+                DescribeConfigsResource(
+                    resource_type=kind, resource_name=name, configuration_keys=None
+                )
+                for kind, name in resources
             ),
-            timeout_ms,
         )
-        configs: dict[str, dict[str, str]] = {}
-        for result in described.results:
-            _refuse(result.error_code)
-            values = {c.name: c.value for c in result.configs if c.value is not None}
-            if values:
-                kind = _RESOURCE_NAMES[result.resource_type]
-                configs[f"{kind}:{result.resource_name}"] = values
+        configs = await self.ask(endpoint, question, _all_configs, timeout_ms)
         return {"topics": topics, "configs": configs}
 
     def _server_timeout_ms(self, timeout_ms: float | None) -> float:
         return self._timeout_ms if timeout_ms is None else timeout_ms
-
-    async def _attempt(self, endpoint: Endpoint, request: object, timeout_ms: float | None) -> Any:
-        """Return the response, or the Outcome of a request that has none."""
-        try:
-            return await self.call(endpoint, request, timeout_ms)
-        except CallFailed as failed:
-            return Outcome("fail" if failed.definite else "info", error=failed.failure.value)
-
-    async def _attempt_one(
-        self, endpoint: Endpoint, request: object, timeout_ms: float | None, results: str
-    ) -> Any:
-        """Return the only result of a response about one thing, or an Outcome."""
-        response = await self._attempt(endpoint, request, timeout_ms)
-        if isinstance(response, Outcome):
-            return response
-        found = getattr(response, results)
-        return found[0] if len(found) == 1 else _MALFORMED
 
 
 class FinalReadRefused(Exception):  # noqa: N818 - reads as what happened
@@ -382,6 +431,39 @@ def _judge(error: ErrorCode) -> Outcome | None:
     if error is ErrorCode.none:
         return None
     return Outcome("fail" if is_definite(error) else "info", error=error.name)
+
+
+def _only(results: Sequence[Any], **asked: object) -> Any:
+    """Return the only result of an answer about one thing; an ok must be about what was asked.
+
+    Raises WrongAnswerError.
+    """
+    if len(results) != 1:
+        raise WrongAnswerError(f"{len(results)} results for one question")
+    result = results[0]
+    for field, value in asked.items() if result.error_code is ErrorCode.none else ():
+        told = getattr(result, field)
+        if told != value:
+            raise WrongAnswerError(f"{field} is {told!r}, asked was {value!r}")
+    return result
+
+
+def _all_topics(metadata: Any) -> dict[str, Any]:
+    _refuse(metadata.error_code)
+    for topic in metadata.topics:
+        _refuse(topic.error_code)
+    return {topic.name: _topic_value(topic) for topic in metadata.topics}
+
+
+def _all_configs(described: Any) -> dict[str, dict[str, str]]:
+    configs: dict[str, dict[str, str]] = {}
+    for result in described.results:
+        _refuse(result.error_code)
+        values = {c.name: c.value for c in result.configs if c.value is not None}
+        if values:
+            kind = _RESOURCE_NAMES[result.resource_type]
+            configs[f"{kind}:{result.resource_name}"] = values
+    return configs
 
 
 def _topic_value(topic: Any) -> dict[str, Any]:

@@ -122,6 +122,8 @@ class Failure(enum.Enum):
     """The connection ended after bytes were sent: it may have had its effect, or may still."""
     TIMED_OUT = "timed-out"
     """No response in time: as above."""
+    WRONG_ANSWER = "wrong-answer"
+    """There was an answer, of which no sense could be made: its fate is unknown as well."""
     UNSUPPORTED_VERSION = "unsupported-version"
     """The peer serves no version of this API that we speak. It had no effect."""
 

@@ -13,10 +13,12 @@ from collections.abc import AsyncIterator, Coroutine
 from random import Random
 from typing import Any
 
+from checkers import answers
 from checkers.evidence import FINAL_READS
+from checkers.history import EventType
 from cluster.backends.base import Backend, BackendError, ClientNetwork
 from cluster.client import Client
-from cluster.ports import Clock
+from cluster.ports import Clock, Endpoint
 from cluster.values import valueclass
 from harness.final_reads import FinalReads, read_all
 from harness.generators import (
@@ -163,7 +165,14 @@ def _cast(run: Run) -> _Cast:
     tracker = LeaderTracker(backend.nodes)
     # Connections answer in order: the observer must not wait behind anybody else's request.
     networks = (backend.client_network(), backend.client_network())
-    watcher, client = (Client(network, run.clock) for network in networks)
+
+    def wrong_answer(endpoint: Endpoint, what: str) -> None:
+        value = {"node": f"n{endpoint.node_id}", "explanation": what}
+        run.recorder.note(answers.WRONG_ANSWER, value, EventType.INFO)
+
+    watcher, client = (
+        Client(network, run.clock, on_wrong_answer=wrong_answer) for network in networks
+    )
     observer = Observer(backend, watcher, run.recorder, tracker)
     view = RunView(backend, observer, client, Random(f"{plan.seed}/faults"))
     nemesis = NemesisClient(view, plan.schedule, run.recorder.note)

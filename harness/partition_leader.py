@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from collections import Counter
-from typing import Any, Protocol
+from collections.abc import Callable
+from typing import Any, Protocol, TypeVar
 
 from cluster.backends.base import Backend
 from cluster.client import CallFailed
@@ -11,15 +12,20 @@ from cluster.ports import Endpoint
 from cluster.protocol.messages import MetadataRequest
 
 ASK_TIMEOUT_MS = 400.0
+T = TypeVar("T")
 
 
 class AnyClient(Protocol):
     """The part of `cluster.client.Client` that asks."""
 
-    async def call(
-        self, endpoint: Endpoint, message: object, timeout_ms: float | None = None
-    ) -> Any:
-        """Return the response; raises CallFailed."""
+    async def ask(
+        self,
+        endpoint: Endpoint,
+        message: object,
+        read: Callable[[Any], T],
+        timeout_ms: float | None = None,
+    ) -> T:
+        """Return what `read` makes of the response; raises CallFailed."""
 
 
 async def partition_leader(backend: Backend, client: AnyClient) -> str | None:
@@ -34,15 +40,19 @@ async def partition_leader(backend: Backend, client: AnyClient) -> str | None:
     for asked in backend.nodes:
         try:
             endpoint = backend.endpoint(asked, "CLIENT")
-            response = await client.call(endpoint, everything, ASK_TIMEOUT_MS)
+            leads = await client.ask(endpoint, everything, _leads, ASK_TIMEOUT_MS)
         except CallFailed:
             continue
-        leads = Counter(
-            f"n{partition.leader_id}"
-            for topic in response.topics
-            for partition in topic.partitions or ()
-        )
         known = [node for node in backend.nodes if leads[node]]
         if known:
             return max(known, key=lambda node: leads[node])
     return None
+
+
+def _leads(metadata: Any) -> Counter[str]:
+    """Count the partitions that each node leads."""
+    return Counter(
+        f"n{partition.leader_id}"
+        for topic in metadata.topics
+        for partition in topic.partitions or ()
+    )

@@ -17,7 +17,7 @@ from typing import Any
 
 from rich.console import Console
 
-from checkers import exercised
+from checkers import answers, exercised
 from checkers.extent import COLLECTED
 from checkers.registry import CheckSpec, find_check
 from cluster.systems.kraft import KraftSystem
@@ -58,6 +58,7 @@ def checks_for(plan: Plan) -> tuple[CheckSpec, ...]:
         *plan.workload.checks(),
         CheckSpec("log-agreement"),
         CheckSpec("election-safety"),
+        CheckSpec(answers.NAME),
         CheckSpec(exercised.NAME, exercised.options_of(plan.to_json())),
         CheckSpec("statistics"),
     )

@@ -13,6 +13,7 @@ answered (`checkers.voter_changes`).
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import replace
 from random import Random
 from typing import Any, Final
 
@@ -20,9 +21,14 @@ from checkers.history import EventType
 from checkers.registry import CheckSpec
 from cluster.client import CallFailed, Outcome
 from cluster.errors import ErrorCode
-from cluster.kraft.messages import DescribeQuorumResponse, ReplicaDescription
+from cluster.kraft.messages import (
+    DescribeQuorumRequest,
+    DescribeQuorumResponse,
+    ReplicaDescription,
+)
 from cluster.kraft.voter_messages import AddVoterRequest, RemoveVoterRequest
 from cluster.log.control import VoterListener
+from cluster.ports import Failure
 from cluster.protocol.messages import (
     FeatureUpdateKey,
     UpdateFeaturesRequest,
@@ -110,33 +116,39 @@ class ReconfigClient:
         context = self._context
         endpoint = context.endpoint(node, "CONTROLLER")
         try:
-            told = await context.client.describe_quorum(endpoint, timeout_ms=context.timeout_ms)
+            request, value = await context.client.ask(
+                endpoint, DescribeQuorumRequest(), self._next, context.timeout_ms
+            )
         except CallFailed as failed:
-            return Outcome("fail", error=failed.failure.value)  # nothing was asked for yet
-        if told.error is not ErrorCode.none:
-            return Outcome("fail", error=told.error.name)
-        request, value = self._next(told)
-        if request is None:
-            return Outcome("fail", error="no-change-possible")
-        try:
-            response = await context.client.call(endpoint, request, context.timeout_ms)
-        except CallFailed as failed:
-            return _ended(value, failed.failure.value, definite=failed.definite)
-        if response.error is ErrorCode.none:
-            return Outcome("ok", value)
-        if response.error is ErrorCode.unsupported_version:
-            await self._upgrade(node)
-        return _ended(value, response.error.name, definite=response.error in _DEFINITE)
+            return Outcome("fail", error=str(failed))  # nothing was asked for yet
+        if isinstance(request, str):
+            return Outcome("fail", error=request)
+
+        def read(response: Any) -> Outcome:
+            if response.error is ErrorCode.none:
+                return Outcome("ok", value)
+            definite = response.error in _DEFINITE
+            return Outcome("fail" if definite else "info", value, response.error.name)
+
+        outcome = await context.client.attempt(endpoint, request, read, context.timeout_ms)
+        if outcome.error == ErrorCode.unsupported_version.name:
+            outcome = await self._upgrade(node) or outcome
+        return replace(outcome, value=value)
 
     def _next(
         self, told: DescribeQuorumResponse
-    ) -> tuple[AddVoterRequest | RemoveVoterRequest | None, dict[str, Any]]:
-        """Add who is a node of the cluster and no voter, else remove the next in turn."""
+    ) -> tuple[AddVoterRequest | RemoveVoterRequest | str, dict[str, Any]]:
+        """Add who is a node of the cluster and no voter, else remove the next in turn.
+
+        Instead of a request why there is none.
+        """
+        if told.error is not ErrorCode.none:
+            return told.error.name, {}
         for observer in told.observers:
             if not any(voter.replica_id == observer.replica_id for voter in told.voters):
                 return self._addition(observer)
         if len(told.voters) <= LEAST_VOTERS:
-            return None, {}
+            return "no-change-possible", {}
         # In turn: the committed offset goes on, whoever asks.
         voter = told.voters[max(told.high_watermark, 0) % len(told.voters)]
         value = {"change": "remove", "voter": voter.replica_id}
@@ -154,8 +166,8 @@ class ReconfigClient:
         )
         return request, {"change": "add", "voter": observer.replica_id}
 
-    async def _upgrade(self, node: str) -> None:
-        """Finalize kraft.version 1; whether it worked, the next change sees."""
+    async def _upgrade(self, node: str) -> Outcome | None:
+        """Finalize kraft.version 1; whether it did, the next change sees. Return a wrong answer."""
         update = FeatureUpdateKey(
             feature="kraft.version", max_version_level=i16(1), upgrade_type=i8(1)
         )
@@ -167,15 +179,12 @@ class ReconfigClient:
         endpoint = self._context.endpoint(node, "CONTROLLER")
         try:
             await self._context.client.call(endpoint, request, self._context.timeout_ms)
-        except CallFailed:
-            return
+        except CallFailed as failed:
+            return failed.outcome if failed.failure is Failure.WRONG_ANSWER else None
+        return None
 
     async def close(self) -> None:
         """Nothing is held."""
-
-
-def _ended(value: dict[str, Any], error: str, *, definite: bool) -> Outcome:
-    return Outcome("fail" if definite else "info", value, error)
 
 
 def create(options: Mapping[str, Any]) -> Reconfig:

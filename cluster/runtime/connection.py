@@ -47,8 +47,8 @@ class ConnectionOwner(Protocol):
     def writable_again(self) -> None:
         """Learn that the socket takes bytes again."""
 
-    def connection_ended(self, connection: PeerConnection) -> None:
-        """Learn that the connection is over."""
+    def connection_ended(self, connection: PeerConnection, *, unreadable: bool = False) -> None:
+        """Learn that the connection is over; `unreadable`: for what the peer sent."""
 
 
 class PeerConnection(asyncio.Protocol):
@@ -107,7 +107,9 @@ class PeerConnection(asyncio.Protocol):
                 if self._transport is None:
                     return
                 self._take(frame)
-        except (FrameError, MalformedError, SaslError):
+        except (FrameError, MalformedError):
+            self._end(unreadable=True)
+        except SaslError:
             self._end()
         except Exception as error:  # noqa: BLE001 - asyncio would swallow an OSError of a callback
             self._loop.call_exception_handler(
@@ -132,10 +134,10 @@ class PeerConnection(asyncio.Protocol):
         if self._transport is not None and self._ready:
             self._owner.writable_again()
 
-    def _end(self) -> None:
+    def _end(self, *, unreadable: bool = False) -> None:
         if self._transport is not None:
             self.abort()
-            self._owner.connection_ended(self)
+            self._owner.connection_ended(self, unreadable=unreadable)
 
     # --- setting up ---
 

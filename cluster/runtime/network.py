@@ -6,8 +6,9 @@ What a failure says about a request's fate is decided here, and histories rest o
   was refused, or that was not there in time, and will not be sent later.
 - `TIMED_OUT`: it was handed over and no answer came in time. The connection is closed, because
   answers come in order and this one is still owed.
-- `DISCONNECTED`: it was handed over and the connection ended, whoever ended it; or the answer
-  could not be read.
+- `DISCONNECTED`: it was handed over and the connection ended, whoever ended it.
+- `WRONG_ANSWER`: it was handed over, and what came could not be read. Answers come in order, so
+  what cannot even be placed answers the oldest request. The connection is closed.
 - `UNSUPPORTED_VERSION`: the peer told on connecting that it serves no version that we speak.
 
 A destination is connected to when a request wants it. After a failed or lost connection the next
@@ -27,7 +28,13 @@ from typing import Any, Final
 
 from cluster.ports import Endpoint, Failure
 from cluster.protocol.apis import SPOKEN, ApiKey, VersionRange
-from cluster.protocol.codec import UnwritableError, api_key_of, read_response, write_request
+from cluster.protocol.codec import (
+    MalformedError,
+    UnwritableError,
+    api_key_of,
+    read_response,
+    write_request,
+)
 from cluster.runtime.connection import PeerConnection
 from cluster.security.client import PLAINTEXT, ClientSecurity
 
@@ -221,15 +228,16 @@ class _Peer:
     def response(self, connection: PeerConnection, correlation_id: int, frame: bytes) -> None:
         """Give a response to its call. Raises MalformedError."""
         assert connection is self._connection
-        call = self._in_flight.pop(correlation_id, None)
+        call = self._in_flight.get(correlation_id)
         if call is None:
-            self._connection_over()
-            return
+            raise MalformedError(f"an answer to request {correlation_id}, which was not sent")
         try:
             reply = read_response(frame, call.key, call.version)
-        except Exception:
-            self._in_flight[correlation_id] = call  # its fate is that of the connection
-            raise
+        except Exception as error:  # whatever reading foreign bytes raises
+            del self._in_flight[correlation_id]
+            self._in_flight = {correlation_id: call, **self._in_flight}  # it is this one's
+            raise MalformedError(str(error)) from error
+        del self._in_flight[correlation_id]
         call.finish(reply)
 
     def negotiated(self, versions: Mapping[int, VersionRange]) -> None:
@@ -245,12 +253,12 @@ class _Peer:
         if self._state is _State.READY:
             self._send_waiting()
 
-    def connection_ended(self, connection: PeerConnection) -> None:
+    def connection_ended(self, connection: PeerConnection, *, unreadable: bool = False) -> None:
         """Note that a connection is over, unless it was ours to end."""
         if connection is self._connection:
-            self._connection_over()
+            self._connection_over(Failure.WRONG_ANSWER if unreadable else Failure.DISCONNECTED)
 
-    def _connection_over(self) -> None:
+    def _connection_over(self, oldest: Failure = Failure.DISCONNECTED) -> None:
         """Fail what was sent; what waits is sent on the next connection, if there is one."""
         was_ready = self._state is _State.READY
         self._drop_connection()
@@ -259,8 +267,8 @@ class _Peer:
         if not was_ready:
             unsent = list(self._waiting)
             self._waiting.clear()
-        for call in self._take_in_flight():
-            call.finish(Failure.DISCONNECTED)
+        for number, call in enumerate(self._take_in_flight()):
+            call.finish(Failure.DISCONNECTED if number else oldest)
         for call in unsent:
             call.finish(Failure.NOT_SENT)
         if self._waiting:

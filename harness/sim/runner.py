@@ -17,10 +17,10 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 
-from checkers import exercised
+from checkers import answers, exercised
 from checkers.evidence import FINAL_READS, WORLD_CLOCK, Evidence, FinalRead
 from checkers.history import Event, EventType, pair
-from checkers.registry import RunInput, run_check
+from checkers.registry import CheckSpec, RunInput, run_check
 from checkers.verdict import Status, worst
 from cluster import mutants
 from cluster.backends.base import BackendError
@@ -136,7 +136,7 @@ def judge(played: Played) -> SimResult:
         evidence = Evidence(played.scenario.node_names, {}, {}, {}, reads, played.lost)
         run = RunInput(played.events, operations, evidence)
         load = played.scenario.workload
-        checks = workload_named(load.name, load.options).checks()
+        checks = (*workload_named(load.name, load.options).checks(), CheckSpec(answers.NAME))
         results = [run_check(spec, run) for spec in checks]
         violations = [of_check(result) for result in results if result.status is Status.FAIL]
         verdict = worst(result.status for result in (*results, exercise))

@@ -32,6 +32,7 @@ def test_the_names_and_scopes_are_those_of_the_plan():
         "sessions": "key",
         "transactions": "run",
         "monitor": "run",
+        "answers": "run",
         "exercised": "run",
         "statistics": "run",
     }

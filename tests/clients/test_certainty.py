@@ -1,9 +1,14 @@
 """How certain the client is about what became of a request."""
 
 import asyncio
+import re
+import struct
+from dataclasses import replace
+from types import SimpleNamespace
 
 import pytest
 
+from cluster.broker_client import BrokerClient, FakeBroker
 from cluster.client import (
     CLUSTER_RESOURCE,
     CallFailed,
@@ -158,33 +163,162 @@ def test_an_error_response_is_fail_when_definite_and_info_otherwise(operation):
         (Failure.UNSUPPORTED_VERSION, Outcome("fail", error="unsupported-version")),
         (Failure.TIMED_OUT, Outcome("info", error="timed-out")),
         (Failure.DISCONNECTED, Outcome("info", error="disconnected")),
+        (
+            Failure.WRONG_ANSWER,
+            Outcome("info", error="wrong-answer: answer to {}: its bytes cannot be read"),
+        ),
         (None, Outcome("info", error="timed-out")),
     ],
 )
 @pytest.mark.parametrize("operation", OPERATIONS)
 def test_no_response_is_fail_only_when_nothing_was_sent(operation, failure, expected):
-    assert outcome(failure, OPERATIONS[operation][0]) == expected
+    found = outcome(failure, OPERATIONS[operation][0])
+    asked = re.search(r"\w+Request", found.error or "")
+    if asked is not None:
+        expected = replace(expected, error=expected.error.format(asked[0]))
+    assert found == expected
 
 
 def test_every_failure_is_expected_somewhere_above():
     assert {f.value for f in Failure} == {
-        "not-sent", "unsupported-version", "timed-out", "disconnected",
+        "not-sent", "unsupported-version", "timed-out", "disconnected", "wrong-answer",
     }  # fmt: skip
 
 
+BROKER = FakeBroker(7)
+EVERYTHING = {
+    **{name: call for name, (call, _) in OPERATIONS.items()},
+    "create_partition": lambda c: c.create_partition(NODE, "t", 1, 1),
+    "register": lambda c: BrokerClient(c, 100).register(NODE, BROKER),
+    "heartbeat": lambda c: BrokerClient(c, 100).heartbeat(NODE, BROKER, 1, 0),
+    "allocate_producer_ids": lambda c: BrokerClient(c, 100).allocate_producer_ids(NODE, BROKER, 1),
+    "is_alive": lambda c: BrokerClient(c, 100).is_alive(NODE, 7),
+    "api_versions": lambda c: c.api_versions(NODE),
+    "describe_quorum": lambda c: c.describe_quorum(NODE),
+    "final_read": lambda c: c.final_read(NODE),
+}
+"""Everything that clients and harness ask."""
+
+
+class Nonsense:
+    """Whatever it is asked for raises."""
+
+    def __init__(self, error):
+        self._error = error
+
+    def __getattr__(self, name):
+        raise self._error
+
+
+def wrong_answer(reply, call):
+    """How wrong an answer is, by the only two ways to say so; both must say the same."""
+    noticed = []
+
+    async def body():
+        client = Client(
+            CannedNetwork(reply, reply),
+            ImpatientClock(),
+            on_wrong_answer=lambda endpoint, what: noticed.append((endpoint, what)),
+        )
+        try:
+            return await call(client)
+        except CallFailed as failed:
+            return failed.outcome
+
+    ended = asyncio.run(body())
+    ((endpoint, what),) = noticed
+    assert endpoint == NODE
+    assert ended.error == f"wrong-answer: {what}"
+    return ended.type, what
+
+
+@pytest.mark.parametrize("operation", EVERYTHING)
 @pytest.mark.parametrize(
-    "operation", ["create_topic", "delete_topic", "alter_config", "read_config"]
-)
-def test_an_answer_about_nothing_is_info(operation):
-    empty = {
-        "create_topic": m.CreateTopicsResponse(throttle_time=m.NO_THROTTLE, topics=()),
-        "delete_topic": m.DeleteTopicsResponse(throttle_time=m.NO_THROTTLE, responses=()),
-        "alter_config": m.IncrementalAlterConfigsResponse(
-            throttle_time=m.NO_THROTTLE, responses=()
+    "reply",
+    [
+        Failure.WRONG_ANSWER,
+        object(),
+        None,
+        SimpleNamespace(error_code=ErrorCode.none),
+        *map(
+            Nonsense,
+            [
+                KeyError(3),
+                IndexError("4"),
+                ValueError("5"),
+                UnicodeDecodeError("utf-8", b"x", 0, 1, "6"),
+                struct.error("7"),
+                AssertionError("8"),
+                RecursionError("9"),
+                MemoryError(),
+                OSError(10, "ten"),
+            ],
         ),
-        "read_config": m.DescribeConfigsResponse(throttle_time=m.NO_THROTTLE, results=()),
-    }
-    assert outcome(empty[operation], OPERATIONS[operation][0]).type == "info"
+    ],
+    ids=repr,
+)
+def test_an_answer_without_sense_is_never_an_exception(operation, reply):
+    if reply is None:
+        reply = Nonsense(TypeError("None"))
+    type_, what = wrong_answer(reply, EVERYTHING[operation])
+    # What a broker registers for is asked first, and nothing was asked for yet.
+    assert type_ == ("fail" if operation == "register" else "info")
+    assert what.startswith("answer to ")
+
+
+@pytest.mark.parametrize(
+    ("operation", "reply", "what"),
+    [
+        (
+            "create_topic",
+            replace(created(ErrorCode.none), topics=()),
+            "0 results for one question",
+        ),
+        (
+            "read_config",
+            replace(described(ErrorCode.none), results=2 * described(ErrorCode.none).results),
+            "2 results for one question",
+        ),
+        (
+            "create_topic",
+            replace(
+                created(ErrorCode.none),
+                topics=(replace(created(ErrorCode.none).topics[0], name="u"),),
+            ),
+            "name is 'u', asked was 't'",
+        ),
+        (
+            "read_config",
+            replace(
+                described(ErrorCode.none),
+                results=(replace(described(ErrorCode.none).results[0], resource_type=2),),
+            ),
+            "resource_type is 2, asked was 4",
+        ),
+        ("describe_topic", replace(metadata(1), topics=()), "0 results for one question"),
+    ],
+)
+def test_an_answer_about_something_else_is_a_wrong_one(operation, reply, what):
+    type_, told = wrong_answer(reply, EVERYTHING[operation])
+    assert type_ == "info"
+    assert told.endswith(what)
+
+
+def test_a_final_read_of_a_resource_that_nobody_knows_is_a_wrong_answer():
+    strange = replace(described(ErrorCode.none, k="v").results[0], resource_type=99)
+    replies = (metadata(1), replace(described(ErrorCode.none), results=(strange,)))
+
+    async def body():
+        with pytest.raises(CallFailed, match="wrong-answer: answer to DescribeConfigsRequest: Key"):
+            await Client(CannedNetwork(*replies), ImpatientClock()).final_read(NODE)
+
+    asyncio.run(body())
+
+
+def test_a_cluster_without_an_id_is_a_wrong_answer():
+    reply = SimpleNamespace(error_code=ErrorCode.none, cluster_id=None)
+    _, what = wrong_answer(reply, EVERYTHING["register"])
+    assert what == "answer to DescribeClusterRequest: the cluster has no id"
 
 
 @pytest.mark.parametrize("named", [-1, 2])

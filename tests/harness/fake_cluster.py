@@ -211,7 +211,7 @@ class FakeNetwork:
                         c.configs[config.name] = config.value
             elif node in c.beliefs:
                 return None
-            result = SimpleNamespace(error_code=refusal)
+            result = SimpleNamespace(error_code=refusal, resource_type=4, resource_name="")
             return SimpleNamespace(responses=(result,))
         if isinstance(message, m.DescribeConfigsRequest):
             return self._configs(node, message, refusal)
@@ -255,7 +255,7 @@ class FakeNetwork:
             c.version += 1
             c.topics[topic.name] = (uuid.UUID(int=c.version), topic.num_partitions)
         topic_id = c.topics.get(topic.name, (None, 0))[0]
-        return SimpleNamespace(error_code=refusal, topic_id=topic_id)
+        return SimpleNamespace(error_code=refusal, name=topic.name, topic_id=topic_id)
 
     def _delete(self, name, refusal):
         c = self.cluster
@@ -265,7 +265,7 @@ class FakeNetwork:
         if refusal is ErrorCode.none:
             c.version += 1
             topic_id = c.topics.pop(name)[0]
-        return SimpleNamespace(error_code=refusal, topic_id=topic_id)
+        return SimpleNamespace(error_code=refusal, name=name, topic_id=topic_id)
 
     def _topic(self, name):
         found = self.cluster.topics.get(name)

@@ -1,4 +1,6 @@
 import asyncio
+import itertools
+from types import SimpleNamespace
 
 import pytest
 
@@ -8,6 +10,8 @@ from checkers.registry import RunInput, run_check
 from checkers.verdict import Status
 from cluster.backends.base import BackendError, NodeState
 from cluster.backends.sim.loop import run
+from cluster.errors import ErrorCode
+from cluster.ports import Failure
 from cluster.runtime.clock import LoopClock
 from harness.campaign import Run, conduct, pinned_to
 from harness.interpreter import HarnessError
@@ -15,9 +19,10 @@ from harness.observer import Observer
 from harness.plan import from_document
 from harness.recorder import Recorder
 from harness.running import checks_for
-from tests.harness.fake_cluster import FakeCluster
+from tests.harness.fake_cluster import FakeCluster, FakeNetwork
 from tests.harness.world import Journal
 from workloads.register import RegisterClient
+from workloads.registry import WORKLOADS
 
 
 def plan(**changes):
@@ -287,3 +292,36 @@ def test_a_dead_observer_does_not_hide_the_error_that_came_first(monkeypatch):
     )
     assert isinstance(error.__cause__, HarnessError)
     assert cluster.downs == 1
+
+
+NONSENSE = (
+    None,
+    SimpleNamespace(),
+    SimpleNamespace(error_code=ErrorCode.none, topics=None, results=None, responses=3, brokers=()),
+    SimpleNamespace(error_code=None, topics=(None,), results=(None, 1), responses=(object(),)),
+    Failure.WRONG_ANSWER,
+)
+
+
+@pytest.mark.parametrize("workload", sorted(WORKLOADS))
+def test_nodes_that_answer_nonsense_end_no_run_and_keep_it_from_passing(workload, monkeypatch):
+    before, answers = FakeNetwork._reply, itertools.count()
+
+    def reply(network, node, message):
+        number = next(answers)
+        if number % 7 == 0:
+            return NONSENSE[number // 7 % len(NONSENSE)]
+        try:
+            return before(network, node, message)
+        except AssertionError:  # what this model of a quorum does not know
+            return SimpleNamespace(error_code=ErrorCode.unknown_server_error)
+
+    monkeypatch.setattr(FakeNetwork, "_reply", reply)
+    the_plan = plan(workload=workload, duration_s=15, faults=[])
+    events, reads = play(the_plan, FakeCluster())
+    result = verdict(the_plan, events, reads, "answers")
+    assert result.status is Status.UNKNOWN
+    assert result.statistics["wrong_answers"] > 20
+    assert any(
+        "DescribeQuorumRequest" in value["explanation"] for value in notes(events, "wrong-answer")
+    )

@@ -31,12 +31,12 @@ class Brokers:
     def __init__(self, **answers: tuple[int, ...] | None) -> None:
         self._answers = answers
 
-    async def call(self, endpoint: Endpoint, message: object, timeout_ms: float | None = None):
+    async def ask(self, endpoint: Endpoint, message: object, read, timeout_ms: float | None = None):
         leaders = self._answers[f"n{endpoint.node_id}"]
         if leaders is None:
             raise CallFailed(Failure.TIMED_OUT)
         partitions = [SimpleNamespace(leader_id=leader) for leader in leaders]
-        return SimpleNamespace(topics=[SimpleNamespace(partitions=partitions)])
+        return read(SimpleNamespace(topics=[SimpleNamespace(partitions=partitions)]))
 
 
 def found(**answers: tuple[int, ...] | None) -> str | None:

@@ -189,7 +189,7 @@ def test_a_late_answer_is_not_taken_for_another_requests():
     asyncio.run(body())
 
 
-def test_an_answer_with_a_foreign_correlation_id_ends_the_connection():
+def test_an_answer_with_a_foreign_correlation_id_is_a_wrong_answer():
     async def confuse(p: Peer):
         await p.tell_versions()
         request = dataclasses.replace(await p.request(), correlation_id=4711)
@@ -198,7 +198,7 @@ def test_an_answer_with_a_foreign_correlation_id_ends_the_connection():
 
     async def body():
         async with peer(confuse) as (endpoint, _), a_network() as network:
-            assert await ask(network, endpoint) is Failure.DISCONNECTED
+            assert await ask(network, endpoint) is Failure.WRONG_ANSWER
 
     asyncio.run(body())
 
@@ -206,7 +206,7 @@ def test_an_answer_with_a_foreign_correlation_id_ends_the_connection():
 @pytest.mark.parametrize(
     "garbage", [b"\xff\xff\xff\xff", b"\x7f\xff\xff\xff", b"\0\0\0\x06\0\0\0\x01\0\0", b"\0\0\0\0"]
 )
-def test_garbage_for_an_answer_is_disconnected(garbage):
+def test_garbage_for_an_answer_is_a_wrong_answer(garbage):
     async def babble(p: Peer):
         await p.tell_versions()
         await p.frame()
@@ -215,7 +215,23 @@ def test_garbage_for_an_answer_is_disconnected(garbage):
 
     async def body():
         async with peer(babble) as (endpoint, _), a_network() as network:
-            assert await ask(network, endpoint) is Failure.DISCONNECTED
+            assert await ask(network, endpoint) is Failure.WRONG_ANSWER
+
+    asyncio.run(body())
+
+
+def test_only_the_oldest_of_several_requests_got_the_garbage():
+    async def babble(p: Peer):
+        await p.tell_versions()
+        await p.frame()
+        await p.frame()
+        p.writer.write(b"\xff\xff\xff\xff")
+        await silence(p)
+
+    async def body():
+        async with peer(babble) as (endpoint, _), a_network() as network:
+            asked = await asyncio.gather(ask(network, endpoint), ask(network, endpoint))
+            assert asked == [Failure.WRONG_ANSWER, Failure.DISCONNECTED]
 
     asyncio.run(body())
 

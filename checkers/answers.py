@@ -1,0 +1,55 @@
+"""Whether every answer of a node could be read: the answers that made no sense, as evidence.
+
+A client that gets a *wrong answer* (bytes that are no such response, no result or several for one
+question, an ok about something else than was asked, values that cannot be) goes on: the operation
+ends in `info`, with an error that begins with `wrong-answer`. What the harness asks for itself
+(who leads, the final reads) is journaled as an event `wrong-answer` of the nemesis, with `node` and
+`explanation`.
+
+Any of them: UNKNOWN. A node that answers so has broken the protocol, if the client is right; but
+that the client is right has no second witness, as an order of operations or a log has, and a newer
+node may know what the client does not. So it is no FAIL, and never a PASS.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Any
+
+from checkers.history import NEMESIS, Event
+from checkers.run_input import Cancelled, RunInput, never
+from checkers.verdict import CheckResult, Status
+
+NAME = "answers"
+WRONG_ANSWER = "wrong-answer"
+"""Begins the errors; `f` of the events."""
+_KEPT_MAX = 20
+
+
+def check(run: RunInput, options: Mapping[str, Any], cancelled: Cancelled = never) -> CheckResult:
+    """Collect the wrong answers of a journal."""
+    del options, cancelled
+    wrong = list(_wrong(run.events))
+    summary = "every answer could be read"
+    if wrong:
+        summary = f"{len(wrong)} answers made no sense; the first: {wrong[0]}"
+    return CheckResult(
+        NAME,
+        Status.UNKNOWN if wrong else Status.PASS,
+        summary,
+        operations=len(run.operations),
+        anomalies=tuple({"kind": WRONG_ANSWER, "explanation": told} for told in wrong[:_KEPT_MAX]),
+        statistics={"wrong_answers": len(wrong)},
+    )
+
+
+def _wrong(events: Sequence[Event]) -> Iterator[str]:
+    for event in events:
+        if event.error is not None and event.error.startswith(WRONG_ANSWER):
+            node: Any = event.node
+            what: Any = event.error.removeprefix(f"{WRONG_ANSWER}: ")
+        elif event.process == NEMESIS and event.f == WRONG_ANSWER and isinstance(event.value, dict):
+            node, what = event.value.get("node"), event.value.get("explanation")
+        else:
+            continue
+        yield f"{node or 'a node'} at {event.time_ns / 1e9:.3f} s: {what}"
