@@ -153,6 +153,7 @@ def judge_file(
         statistics = counts_of(run)
     if certificates is not None:
         write_certificates(certificates, proofs)
+    checks += _nothing_ok(statistics)
     results = _results(path.name, {}, checks, times_s, spark=None, began=began)
     return replace(results, statistics=statistics)
 
@@ -383,6 +384,14 @@ def _uncollected(events: Sequence[Event]) -> list[str]:
         if isinstance(value, dict)
         for problem in value.get("problems") or ()
     ]
+
+
+def _nothing_ok(statistics: Mapping[str, Any]) -> list[CheckResult]:
+    """Of a lone file no more can be asked: it has no plan that would say what to expect."""
+    if statistics["by_type"]["ok"]:
+        return []
+    summary = "no operation was ok, so there was nothing to judge"
+    return [CheckResult(exercised.NAME, Status.UNDER_EXERCISED, summary)]
 
 
 def _unreadable(problems: Sequence[str]) -> list[CheckResult]:

@@ -189,6 +189,21 @@ def test_a_lone_file_is_judged_without_a_store(tmp_path):
     assert sorted(path.name for path in store.folder.iterdir()) == before
 
 
+@pytest.mark.parametrize("check", [REGISTER, CheckSpec("sessions")])
+@pytest.mark.parametrize("ends", [[], ["fail"], ["fail", "info"]])
+def test_a_lone_file_in_which_nothing_was_ok_is_no_pass(tmp_path, check, ends):
+    path = tmp_path / "history.edn"
+    kept = [
+        f"{{:process {process}, :type :{kind}, :f :write, :value {process}}}"
+        for process, end in enumerate(ends)
+        for kind in ("invoke", end)
+    ]
+    path.write_text("[" + "\n".join(kept) + "]")
+    results = judge_file(path, [check])
+    assert results.status is Status.UNDER_EXERCISED
+    assert results.checks[-1].summary == "no operation was ok, so there was nothing to judge"
+
+
 def test_a_truncated_lone_file_is_refused(tmp_path):
     store = make_run(tmp_path, duration_s=6)
     store.journal_path.write_bytes(store.journal_path.read_bytes()[:-10])
