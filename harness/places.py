@@ -1,4 +1,7 @@
-"""The backend of a plan, and the time that its run lives in."""
+"""The backend of a plan, and the time that its run lives in.
+
+A backend is imported when a plan names it: what others need of packages takes time to load.
+"""
 
 from __future__ import annotations
 
@@ -12,13 +15,8 @@ import click
 
 from checkers.evidence import WORLD_CLOCK
 from cluster.backends.base import Backend
-from cluster.backends.docker.backend import DockerBackend
 from cluster.backends.local import LocalBackend
 from cluster.backends.machine.equip import Need
-from cluster.backends.netns.backend import NetnsBackend
-from cluster.backends.sim import loop
-from cluster.backends.sim.backend import SimBackend
-from cluster.backends.sim.scheduler import Scheduler
 from cluster.mutants import applied
 from cluster.ports import Clock
 from cluster.runtime.clock import LoopClock
@@ -85,10 +83,14 @@ def _local(plan: Plan, system: System, folder: Path, needs: Needs, _: Say) -> Ba
 
 
 def _netns(plan: Plan, system: System, folder: Path, needs: Needs, _: Say) -> Backend:
+    from cluster.backends.netns.backend import NetnsBackend  # noqa: PLC0415
+
     return NetnsBackend(system, folder, plan.nodes, folder.name, needs=needs)
 
 
 def _docker(plan: Plan, system: System, folder: Path, needs: Needs, say: Say) -> Backend:
+    from cluster.backends.docker.backend import DockerBackend  # noqa: PLC0415
+
     return DockerBackend(system, folder, plan.nodes, folder.name, needs=needs, say=say)
 
 
@@ -102,7 +104,6 @@ def _say(line: str) -> None:
 
 
 def _ssh(plan: Plan, system: System, folder: Path, needs: Needs, _: Say) -> Backend:
-    # Paramiko takes a fifth of a second to import.
     from cluster.backends.ssh.backend import SshBackend  # noqa: PLC0415
     from cluster.backends.ssh.inventory import read_inventory  # noqa: PLC0415
 
@@ -123,6 +124,10 @@ REAL_BACKENDS: Mapping[str, Callable[[Plan, System, Path, Needs, Say], Backend]]
 @contextlib.contextmanager
 def _simulated(plan: Plan, run_folder: Path) -> Iterator[Place]:
     """One process holds all nodes, so a mutant is applied for as long as the run lasts."""
+    from cluster.backends.sim import loop  # noqa: PLC0415
+    from cluster.backends.sim.backend import SimBackend  # noqa: PLC0415
+    from cluster.backends.sim.scheduler import Scheduler  # noqa: PLC0415
+
     scheduler = Scheduler()
     backend = SimBackend(
         plan.nodes,

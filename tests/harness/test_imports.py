@@ -79,3 +79,9 @@ def test_every_command_is_in_the_table():
         if isinstance(value, click.Command)
     }
     assert found - {"dump"} == set(_COMMANDS)
+
+
+def test_a_run_imports_no_other_backends_libraries():
+    code, modules = modules_of("run", "--backend", "nowhere")
+    assert code == 2
+    assert not {"docker", "paramiko", "cluster.backends.sim.world"} & modules
