@@ -25,6 +25,8 @@ from nemeses.registry import FAULTS
 from results.jvm import JvmError, find_jvm
 
 _NODES = 3
+_FOR_SPARK = "a JVM for Spark"
+"""Without one every run is judged in the harness's own process."""
 
 
 @valueclass
@@ -32,14 +34,15 @@ class Examination:
     """All findings."""
 
     machine: Mapping[str, Probe]
-    """What every campaign needs, by what it is."""
+    """What every campaign needs, and what Spark does, by what it is."""
     backends: Mapping[str, Tried]
 
     @property
     def can_run(self) -> bool:
         """Whether some campaign can run: what all need is there, and one of the backends works."""
         works = any(tried.backend.possible for tried in self.backends.values())
-        return works and all(probe.possible for probe in self.machine.values())
+        needed = (probe for what, probe in self.machine.items() if what != _FOR_SPARK)
+        return works and all(probe.possible for probe in needed)
 
     def to_json(self) -> dict[str, Any]:
         """Render the findings: the same names as in plans; true means tried and seen to work."""
@@ -63,10 +66,10 @@ def examine(backends: Sequence[str] = BACKENDS, inventory: str | None = None) ->
 
 
 def examine_machine() -> dict[str, Probe]:
-    """Examine what every campaign needs."""
+    """Examine what every campaign needs, and what Spark does."""
     return {
         "Python 3.11 to 3.13": _python(),
-        "a JVM for Spark": _jvm(),
+        _FOR_SPARK: _jvm(),
         "a writable temporary folder": _temporary_folder(),
     }
 

@@ -381,3 +381,13 @@ def test_spark_starts_when_no_node_runs_any_more(tmp_path, monkeypatch):
     )
     assert "WARNING: judging without Spark: not here" in result.stderr
     assert seen == [(1, {"DEAD"})]
+
+
+def test_campaigns_can_run_without_a_jvm(monkeypatch):
+    missing = Probe(possible=False, reason="no java found")
+    monkeypatch.setattr(doctor, "_jvm", lambda: missing)
+    result = kraftprobe("doctor", "--json", "--backend", "sim")
+    found = json.loads(result.stdout)
+    assert not found["machine"]["a JVM for Spark"]["possible"]
+    assert found["can_run"]
+    assert result.exit_code == 0
