@@ -114,3 +114,19 @@ def test_on_a_narrow_screen_nothing_hangs_over(browser, stored):
     eventually(page, "document.documentElement.scrollWidth <= 420")
     assert problems == []
     page.close()
+
+
+LINES_OF = """cell => {
+  const range = document.createRange();
+  range.selectNodeContents(cell);
+  return new Set(Array.from(range.getClientRects(), box => box.top)).size;
+}"""
+
+
+def test_on_a_narrow_screen_no_word_of_a_table_is_broken(browser, stored):
+    page, _, _ = opened(browser, stored)
+    page.set_viewport_size({"width": 390, "height": 800})
+    cells = page.locator("#faults td:first-child").all()
+    assert cells
+    assert {cell.evaluate(LINES_OF) for cell in cells} == {1}
+    page.close()
