@@ -23,6 +23,17 @@ def unpack(packed: bytes, destination: Path) -> None:
     """Unpack a tar archive of plain files and folders. Raises BackendError."""
     try:
         with tarfile.open(fileobj=io.BytesIO(packed)) as archive:
-            archive.extractall(destination, filter="data")
+            if hasattr(tarfile, "data_filter"):
+                archive.extractall(destination, filter="data")
+            else:  # Python before 3.11.4
+                archive.extractall(destination, [_plain(one) for one in archive])  # noqa: S202
     except (tarfile.TarError, OSError) as error:
         raise BackendError(f"{destination}: cannot be unpacked: {error}") from error
+
+
+def _plain(member: tarfile.TarInfo) -> tarfile.TarInfo:
+    """Return what stays below where it is unpacked. Raises TarError for the rest."""
+    path = PurePath(member.name)
+    if path.is_absolute() or ".." in path.parts or not (member.isfile() or member.isdir()):
+        raise tarfile.TarError(f"{member.name!r} is no plain file or folder below it")
+    return member
