@@ -4,10 +4,13 @@ from random import Random
 
 import pytest
 
+from checkers import exercised
 from checkers.exercised import SHARE_MIN
 from harness.campaigns import campaign_names, load
 from harness.plan import from_document, read_document
 from harness.plan_schedule import PlanError
+from harness.sim.kinds import FAULTS as SIM_FAULTS
+from nemeses.registry import FAULTS
 from workloads.base import Role
 
 SCRIPT = [
@@ -117,6 +120,14 @@ def test_a_plan_cannot_expect_less_than_the_floor(name):
     assert raised.expectations["min_operations"] == int(SHARE_MIN * possible)
     assert set(raised.expectations["faults"]) == set(raised.faults)
     assert raised.expectations["leader_changes"] == 1
+
+
+def test_of_every_fault_it_is_known_whether_it_can_depose_a_leader():
+    slows = {"loss", "delay", "reorder", "duplicate", "bandwidth", "snapshot", "limit"}
+    slows |= {"clock-jump", "clock-skew", "clock-drift", "clock-strobe"}
+    slows |= {"disk-stall", "disk-slow", "disk-full"}
+    assert set(FAULTS) - exercised.DEPOSING == slows
+    assert {*FAULTS, *SIM_FAULTS} >= exercised.DEPOSING | exercised.UNDOING
 
 
 def test_faults_that_depose_nobody_expect_no_leader_change():
