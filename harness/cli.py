@@ -14,6 +14,7 @@ from typing import Any, NoReturn
 import click
 
 from cluster.names import unknown
+from harness import colours
 from harness.errors import (
     EXIT_INTERNAL,
     EXIT_INTERRUPTED,
@@ -131,3 +132,4 @@ def _reported(error: BaseException) -> tuple[int, *tuple[str, ...]]:
 @click.version_option(package_name="kraftprobe", prog_name="kraftprobe")
 def main() -> None:
     """Put a KRaft metadata quorum through faults and prove whether it kept its promises."""
+    click.get_current_context().color = colours.wanted()

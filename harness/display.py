@@ -17,6 +17,7 @@ from rich.progress_bar import ProgressBar
 from rich.table import Table
 from rich.text import Text
 
+from harness.colours import can_redraw
 from harness.live import Figures, LiveFigures
 
 _REFRESH_S = 0.25
@@ -37,7 +38,7 @@ class Display:
         self._faults_began_s: float | None = None
 
     def __enter__(self) -> Self:
-        if self._console.is_terminal:
+        if can_redraw(self._console):
             # Refreshed by `refresh` on the run's own loop; no thread draws beside it.
             self._live = Live(console=self._console, auto_refresh=False, transient=True)
             self._live.start()

@@ -14,6 +14,8 @@ from rich.console import Console
 from rich.markup import escape
 from rich.status import Status
 
+from harness.colours import can_redraw
+
 _LINE_EVERY_S = 1.0
 
 
@@ -33,7 +35,7 @@ class Steps:
         `at_once`: a line for the first step, too, since all of it will take seconds.
         """
         self._began_s, self._told_s = time.monotonic(), -_LINE_EVERY_S if at_once else 0.0
-        if self._console.is_terminal:
+        if can_redraw(self._console):
             self._status = self._console.status("")
             self._status.start()
         try:

@@ -9,6 +9,7 @@ from typing import Any
 
 import click
 
+from checkers import linearizable
 from checkers.registry import CheckSpec
 from checkers.verdict import EXIT_CODES
 from cluster.backends.cleanup import find_leftovers
@@ -25,17 +26,44 @@ from results.report import write_report
 from results.store import RunStore
 
 _TRANSACTIONS = "transactions-"
+_MODEL = "register"
+_TIME = f"  [default: {linearizable.TIME_LIMIT_S:g}]"
+_MEMORY = f"  [default: {linearizable.MEMORY_LIMIT_MB:g}]"
+_SOME_MODELS = "cas-register, list-append, set, queue or counter"
 _PATH = click.Path(path_type=Path)
 
 
 @click.command()
 @click.argument("targets", type=_PATH, metavar="RUN|FILE...", nargs=-1, required=True)
-@click.option("--model", metavar="M", help="For a file: what it must be a history of.")
-@click.option("--algorithm", metavar="A", help="For a file: which algorithm judges.")
-@click.option("--time-limit", type=float, metavar="S", help="For a file: seconds for each key.")
-@click.option("--memory-limit", type=float, metavar="MB", help="For a file: MB for each key.")
-@click.option("--certificate", type=_PATH, metavar="OUT", help="For a file: store the proofs.")
-@click.option("--independent", is_flag=True, help="For EDN: values are [key value] tuples.")
+@click.option(
+    "--model",
+    metavar="M",
+    help=f"For a file: the data type, such as {_SOME_MODELS}.  [default: {_MODEL}]",
+)
+@click.option(
+    "--algorithm",
+    metavar="A",
+    help="For a file: the algorithm that judges.  [default: the cheapest sound one]",
+)
+@click.option(
+    "--time-limit",
+    type=float,
+    metavar="S",
+    help=f"For a file: seconds for each key; beyond them it is UNKNOWN.{_TIME}",
+)
+@click.option(
+    "--memory-limit",
+    type=float,
+    metavar="MB",
+    help=f"For a file: MB for each key; beyond them it is UNKNOWN.{_MEMORY}",
+)
+@click.option(
+    "--certificate",
+    type=_PATH,
+    metavar="OUT",
+    help="For a file: where the proof of each key's verdict goes.  [default: nowhere]",
+)
+@click.option("--independent", is_flag=True, help="For an EDN file: values are [key value] tuples.")
 @spark_option
 def check(
     targets: tuple[Path, ...],
@@ -65,7 +93,10 @@ def check(
     options = {name: value for name, value in given.items() if value is not None}
     folders = [target for target in targets if target.is_dir()]
     if folders and (options or certificate is not None or independent):
-        raise UsageError("--model, limits and the like are for history files")
+        raise UsageError(
+            f"{folders[0]}: is the folder of a run, and its plan says how it is judged; only a "
+            "history file takes --model, --algorithm, limits, --certificate and --independent"
+        )
     if certificate is not None and len(targets) > 1:
         raise UsageError("--certificate is for one history file")
     chosen = [p for t in targets for p in (_runs([t]) if t.is_dir() else [t])]
@@ -96,13 +127,13 @@ def _runs(targets: Sequence[Path]) -> list[Path]:
 
 def _file_check(options: dict[str, Any]) -> CheckSpec:
     """Return the check that a model asks for: cycles and sessions are no linearizability."""
-    model = str(options.get("model", "register"))
+    model = str(options.get("model", _MODEL))
     rest = {name: value for name, value in options.items() if name != "model"}
     if model == "sessions":
         return CheckSpec("sessions", rest)
     if model.startswith(_TRANSACTIONS):
         return CheckSpec("transactions", {"model": model.removeprefix(_TRANSACTIONS), **rest})
-    return CheckSpec("linearizable", {"model": "register", **options})
+    return CheckSpec("linearizable", {"model": _MODEL, **options})
 
 
 def _complete_evidence(store: RunStore, prefix: str) -> None:

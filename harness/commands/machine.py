@@ -28,9 +28,9 @@ from harness.plan import BACKENDS
     "backends",
     type=click.Choice(BACKENDS),
     multiple=True,
-    help="Only this one; may be repeated.",
+    help="Only this backend; may be repeated.  [default: all]",
 )
-@click.option("--inventory", metavar="FILE", help="Of the hosts of backend ssh.")
+@click.option("--inventory", metavar="FILE", help="TOML file that names the hosts of backend ssh.")
 def doctor(*, as_json: bool, backends: tuple[str, ...], inventory: str | None) -> int:
     """Say what works on this machine, each fault on each backend, found out by trying.
 
@@ -54,8 +54,18 @@ def doctor(*, as_json: bool, backends: tuple[str, ...], inventory: str | None) -
 
 @click.command()
 @runs_option
-@click.option("--run", "run_id", metavar="ID", help="Only this run, even if its harness lives.")
-@click.option("--all", "everywhere", is_flag=True, help="Runs of every folder on this machine.")
+@click.option(
+    "--run",
+    "run_id",
+    metavar="ID",
+    help="Only this run, even if its harness still lives.",
+)
+@click.option(
+    "--all",
+    "everywhere",
+    is_flag=True,
+    help="Runs of every folder, not of --runs alone.",
+)
 def cleanup(runs: Path, run_id: str | None, *, everywhere: bool) -> int:
     """Take away what killed runs left behind, and nothing else.
 

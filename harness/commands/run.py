@@ -13,25 +13,57 @@ import click
 
 from harness.campaigns import load
 from harness.commands.options import runs_option, spark_option
-from harness.plan import EXPECTED_MAX, NUMBERS, from_document, read_document
+from harness.plan import BACKENDS, EXPECTED_MAX, NUMBERS, from_document, read_document
 from harness.possible import settle
 from harness.running import Request, own_arguments, perform, repeat_command
 
 DEFAULT_CAMPAIGN = "smoke"
 _SEED_MAX = 2**31
+_OF_PLAN = "  [default: the campaign's]"
 
 
 @click.command()
-@click.option("--campaign", default=DEFAULT_CAMPAIGN, show_default=True, metavar="NAME|FILE")
-@click.option("--workload", metavar="NAME", help="What clients do.")
-@click.option("--backend", metavar="NAME", help="Where nodes run.")
-@click.option("--inventory", metavar="FILE", help="Of the hosts of backend ssh.")
-@click.option("--nodes", type=int, metavar="N")
-@click.option("--duration", "duration_s", type=float, metavar="S", help="Seconds with faults.")
-@click.option("--seed", type=int, metavar="N", help="Of schedule and operations.")
-@click.option("--rate", "rate_per_s", type=float, metavar="R", help="Operations a second.")
-@click.option("--concurrency", type=int, metavar="C", help="Client workers.")
-@click.option("--faults", metavar="A,B", help="Kinds of fault that must come; 'none' for none.")
+@click.option(
+    "--campaign",
+    default=DEFAULT_CAMPAIGN,
+    show_default=True,
+    metavar="NAME|FILE",
+    help="A named campaign (`kraftprobe list campaigns`), or a plan file in TOML.",
+)
+@click.option("--workload", metavar="NAME", help=f"What clients do (`list workloads`).{_OF_PLAN}")
+@click.option(
+    "--backend", metavar="NAME", help=f"Where nodes run: {', '.join(BACKENDS)}.{_OF_PLAN}"
+)
+@click.option("--inventory", metavar="FILE", help="TOML file that names the hosts of backend ssh.")
+@click.option("--nodes", type=int, metavar="N", help=f"Number of nodes.{_OF_PLAN}")
+@click.option(
+    "--duration",
+    "duration_s",
+    type=float,
+    metavar="S",
+    help=f"Seconds of faults and load; starting and healing come on top.{_OF_PLAN}",
+)
+@click.option(
+    "--seed",
+    type=int,
+    metavar="N",
+    help="Repeats the schedule of faults and each client's operations.  [default: drawn]",
+)
+@click.option(
+    "--rate",
+    "rate_per_s",
+    type=float,
+    metavar="R",
+    help=f"Operations a second, of all clients together.{_OF_PLAN}",
+)
+@click.option(
+    "--concurrency", type=int, metavar="C", help=f"Clients that work at the same time.{_OF_PLAN}"
+)
+@click.option(
+    "--faults",
+    metavar="A,B",
+    help=f"Kinds of fault that must come (`list faults`), or 'none'.{_OF_PLAN}",
+)
 @click.option(
     "--schedule",
     type=click.Path(path_type=Path, dir_okay=False),
@@ -43,7 +75,7 @@ _SEED_MAX = 2**31
     is_flag=True,
     help="Leave out faults that cannot work here; verdict and report name them.",
 )
-@click.option("--mutant", metavar="M", help="Run a deliberately faulty node, to test the alarm.")
+@click.option("--mutant", metavar="M", help="Run a deliberately faulty node (`list mutants`).")
 @runs_option
 @spark_option
 @click.option("--no-report", is_flag=True, help="Write no report.html.")

@@ -16,6 +16,7 @@ from rich.progress import BarColumn, Progress, TextColumn, TimeElapsedColumn
 from checkers.exercised import shortfalls
 from checkers.verdict import EXIT_CODES, Status
 from cluster.mutants import UnknownMutantError, find
+from harness.colours import can_redraw
 from harness.commands.options import spark_option
 from harness.errors import UsageError
 from harness.interrupt import interruptible, stopping
@@ -46,15 +47,21 @@ _SEED_MAX = 2**31
 
 @click.command()
 @click.option("--seed", type=click.IntRange(0, _SEED_MAX), metavar="N", help="Run one seed.")
-@click.option("--seeds", metavar="A..B", help="Run the seeds from A up to, not including, B.")
-@click.option("--scenario", type=_FILE, metavar="FILE", help="Run a scenario file instead.")
-@click.option("--mutant", metavar="M", help="Run a deliberately faulty node.")
-@click.option("--duration", "duration_s", type=float, metavar="S", help="Simulated seconds.")
+@click.option("--seeds", metavar="A..B", help="Run the seeds A to B - 1.")
+@click.option("--scenario", type=_FILE, metavar="FILE", help="Run a scenario file.")
+@click.option("--mutant", metavar="M", help="Run a deliberately faulty node (`list mutants`).")
+@click.option(
+    "--duration",
+    "duration_s",
+    type=float,
+    metavar="S",
+    help="Simulated seconds of a drawn world.  [default: drawn from the seed]",
+)
 @click.option(
     "--out",
     type=click.Path(path_type=Path, file_okay=False),
     metavar="DIR",
-    help="Run folder (one seed) or folder of the batch.",
+    help="Folder of the run or batch.  [default: runs/sim/seeds-A-B for --seeds, else none]",
 )
 @click.option("--stop-at-first", is_flag=True, help="End a batch with the first seed that fails.")
 @spark_option
@@ -94,11 +101,16 @@ def sim(
 
 @click.command()
 @click.argument("file", type=_FILE)
-@click.option("--out", type=click.Path(path_type=Path, file_okay=False), metavar="DIR")
+@click.option(
+    "--out",
+    type=click.Path(path_type=Path, file_okay=False),
+    metavar="DIR",
+    help="Keep the run there, with its report.  [default: keep nothing]",
+)
 def replay(file: Path, out: Path | None) -> int:
     """Run a stored scenario again and tell its story.
 
-    Where the file says what was found, it must be found again: else exit code 2.
+    Exit code: that of its verdict; 2 where the file says what was found, and that is not found.
     """
     scenario = read_scenario(file)
     if out is not None:
@@ -118,8 +130,21 @@ def replay(file: Path, out: Path | None) -> int:
 
 @click.command()
 @click.argument("file", type=_FILE)
-@click.option("--out", type=_FILE, metavar="FILE", help="Where the small scenario goes.")
-@click.option("--time", "limit_s", type=click.FloatRange(1, 86_400), default=300.0, metavar="S")
+@click.option(
+    "--out",
+    type=_FILE,
+    metavar="FILE",
+    help="Where the small scenario goes.  [default: <file>-small.json beside the given one]",
+)
+@click.option(
+    "--time",
+    "limit_s",
+    type=click.FloatRange(1, 86_400),
+    default=300.0,
+    show_default=True,
+    metavar="S",
+    help="Seconds after which the smallest scenario so far is kept.",
+)
 def shrink(file: Path, out: Path | None, limit_s: float) -> int:
     """Cut a failing scenario down to what matters and tell its story.
 
@@ -275,7 +300,7 @@ class _Bar:
 def _bar(what: str, total: float) -> Iterator[_Bar]:
     console = Console(stderr=True)
     columns = (TextColumn("{task.description}"), BarColumn())
-    is_terminal = console.is_terminal
+    is_terminal = can_redraw(console)
     with Progress(*columns, TimeElapsedColumn(), console=console, disable=not is_terminal) as bar:
         yield _Bar(bar, what, total, lines=not is_terminal)
 

@@ -1,13 +1,18 @@
 import json
+from inspect import signature
+from pathlib import Path
 
+import click
 import pytest
 from click.testing import CliRunner
 
+from checkers.columnar import judge_columns
 from checkers.history import Event, EventType
 from cluster.backends.base import Probe
 from harness import doctor, places
 from harness.campaigns import campaign_names, load
 from harness.cli import main
+from harness.commands import judge as judge_commands
 from harness.commands import run as run_command
 from harness.plan import BACKENDS, from_document, read_document
 from harness.plan_schedule import PlanError
@@ -18,6 +23,8 @@ from results.journal import JournalWriter
 from results.session import Spark, SparkError
 from tests.harness.fake_cluster import FakeCluster
 from workloads import register
+
+HISTORY = Path(__file__).parents[1] / "data" / "histories" / "example.edn"
 
 
 def kraftprobe(*arguments):
@@ -175,6 +182,53 @@ def test_an_interrupt_ends_in_130(monkeypatch):
     monkeypatch.setattr(run_command, "perform", interrupted)
     line = one_line_on_stderr(kraftprobe("run"), exit_code=130)
     assert line == "kraftprobe: interrupted"
+
+
+def options_of(command, path=()):
+    context = click.Context(command)
+    if isinstance(command, click.Group):
+        for name in command.list_commands(context):
+            yield from options_of(command.get_command(context, name), (*path, name))
+        return
+    for option in command.params:
+        if isinstance(option, click.Option):
+            yield f"{' '.join(path)} {option.opts[-1]}", option
+
+
+def test_every_option_of_every_command_has_a_help():
+    options = dict(options_of(main))
+    assert len(options) > 30
+    assert [name for name, option in options.items() if not option.help] == []
+
+
+def test_the_defaults_that_help_names_are_those_that_hold():
+    page = " ".join(kraftprobe("check", "--help").stdout.split())
+    spec = judge_commands._file_check({})
+    assert f"queue or counter. [default: {spec.options['model']}]" in page
+    for limit in ("time_limit_s", "memory_limit_mb"):
+        parameter = signature(judge_columns).parameters[limit]
+        assert f"beyond them it is UNKNOWN. [default: {parameter.default:g}]" in page
+    page = " ".join(kraftprobe("shrink", "--help").stdout.split())
+    assert "[default: 300.0; 1<=x<=86400]" in page
+
+
+@pytest.mark.parametrize(
+    ("environment", "is_terminal", "coloured"),
+    [
+        ({}, True, True),
+        ({}, False, False),
+        ({"NO_COLOR": "1"}, True, False),
+        ({"NO_COLOR": "1", "FORCE_COLOR": "1"}, True, False),
+        ({"TERM": "dumb"}, True, False),
+        ({"FORCE_COLOR": "1"}, False, True),
+    ],
+)
+def test_a_verdict_is_coloured_where_the_environment_allows(environment, is_terminal, coloured):
+    unset = {"NO_COLOR": None, "FORCE_COLOR": None, "TERM": "xterm"}
+    arguments = ["check", str(HISTORY), "--model", "cas-register"]
+    result = CliRunner(env={**unset, **environment}).invoke(main, arguments, color=is_terminal)
+    assert "PASS" in result.stdout
+    assert ("\x1b[" in result.stdout) == coloured
 
 
 def test_help_goes_to_stdout_with_exit_code_0():

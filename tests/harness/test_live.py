@@ -1,12 +1,19 @@
 import io
 
+import pytest
 from rich.console import Console
 
 from checkers.history import Event, EventType
+from harness import colours
 from harness.display import Display, plain_line
 from harness.live import LiveFigures
 
 S = 1_000_000_000
+
+
+class Terminal(io.StringIO):
+    def isatty(self):
+        return True
 
 
 def fed(*events):
@@ -91,8 +98,8 @@ def test_a_fault_that_is_not_verified_healed_stays_shown():
 
 
 def shown(*, terminal):
-    out = io.StringIO()
-    console = Console(file=out, force_terminal=terminal, width=100)
+    out = Terminal() if terminal else io.StringIO()
+    console = Console(file=out, _environ={"TERM": "xterm"}, width=100)
     with Display(console, "smoke/run [1]", 60, "M15") as display:
         display.show(
             fed((0, "nemesis", "ok", "leader", {"leader": "[red]n2", "epoch": 4})).figures(S)
@@ -111,3 +118,39 @@ def test_anything_else_gets_plain_lines():
     assert text.count("\n") == 1
     assert "\x1b" not in text
     assert "[red]n2 epoch 4" in text
+
+
+@pytest.mark.parametrize(
+    ("out", "environment", "live"),
+    [
+        (Terminal, {"TERM": "xterm-256color"}, True),
+        (Terminal, {"TERM": "dumb"}, False),
+        (io.StringIO, {"TERM": "xterm-256color"}, False),
+        (io.StringIO, {"TERM": "xterm-256color", "FORCE_COLOR": "1"}, False),
+    ],
+)
+def test_only_a_terminal_that_can_redraw_gets_a_panel(out, environment, live):
+    console = Console(file=out(), _environ=environment, width=100)
+    with Display(console, "smoke/run", 60) as display:
+        display.show(fed((0, "nemesis", "ok", "phase", {"name": "faults"})).figures(S))
+        shown_now = console.file.getvalue()
+    assert ("─" in shown_now) == live
+    assert ("faults | 0 ok/s" in shown_now) == (not live)
+
+
+@pytest.mark.parametrize(
+    ("environment", "wanted"),
+    [
+        ({"TERM": "xterm"}, None),
+        ({"TERM": "xterm", "NO_COLOR": ""}, None),
+        ({"TERM": "xterm", "NO_COLOR": "1", "FORCE_COLOR": "1"}, False),
+        ({"TERM": "dumb"}, False),
+        ({"TERM": "xterm", "FORCE_COLOR": "1"}, True),
+    ],
+)
+def test_the_environment_decides_over_colours(monkeypatch, environment, wanted):
+    for name in ("TERM", "NO_COLOR", "FORCE_COLOR"):
+        monkeypatch.delenv(name, raising=False)
+    for name, value in environment.items():
+        monkeypatch.setenv(name, value)
+    assert colours.wanted() is wanted
