@@ -103,7 +103,8 @@ async def conduct(run: Run) -> FinalReads:
         return reads
     finally:
         try:
-            run.recorder.note("phase", {"name": "stop"})
+            with contextlib.suppress(OSError):  # of the journal: said already, or by the next note
+                run.recorder.note("phase", {"name": "stop"})
             if view is not None and not done:
                 await _heal_bounded(view)
         except asyncio.CancelledError:

@@ -45,6 +45,7 @@ from cluster.log.segment import segment_base_offset
 from cluster.systems.base import System
 from cluster.values import valueclass
 from harness.json_names import camel_case
+from harness.room import lack_of_room
 from results.store import RunStore
 
 QUORUM_STATE = "quorum-state"
@@ -65,12 +66,17 @@ class DecodedLog:
 
 
 def collect(store: RunStore, system: System, nodes: tuple[str, ...]) -> list[str]:
-    """Store the evidence of every node; one line for each that has none or a damaged one."""
+    """Store the evidence of every node; one line for each that has none or a damaged one.
+
+    Raises OSError where there is no room to store it.
+    """
     problems = []
     for node in nodes:
         try:
             _collect_node(store, system, node)
         except (EvidenceError, OSError) as error:
+            if lack_of_room(error) is not None:
+                raise  # it is the store that has none: what the node left is still there
             problems.append(f"{node}: {error}")
     return problems
 

@@ -7,6 +7,7 @@ from collections.abc import Callable
 import click
 
 from checkers.verdict import EXIT_CODES, Status
+from harness.room import not_stored
 from results.junit import write_junit
 from results.model import RunResults
 from results.report import write_report
@@ -23,16 +24,21 @@ _COLOURS = {
 
 
 def judge_and_report(store: RunStore, judge: Judge, *, with_report: bool, prefix: str = "") -> int:
-    """Judge a run, write what is asked for, say the verdict; return its exit code.
+    """Judge a run, write what is asked for, then say the verdict; return its exit code.
+
+    No verdict is said that is not stored: StoreError where it cannot be.
 
     The last line on stdout is the path of the report (of results.json where none is written).
     `prefix`: see `tell`.
     """
-    results = judge(store)
-    tell(results, prefix)  # first: whatever becomes of the files, the verdict is known
-    write_junit(store, results)
-    if with_report:
-        write_report(store, results)
+    try:
+        results = judge(store)
+        write_junit(store, results)
+        if with_report:
+            write_report(store, results)
+    except OSError as error:
+        raise not_stored(store.folder, error) from error
+    tell(results, prefix)
     click.echo(str(store.report_path if with_report else store.results_path))
     return EXIT_CODES[results.status]
 

@@ -8,6 +8,7 @@ import os
 import platform
 import secrets
 import shlex
+import shutil
 import sys
 from collections.abc import Mapping
 from datetime import datetime
@@ -18,7 +19,9 @@ from typing import Any
 from rich.console import Console
 
 from checkers import answers, exercised
+from checkers.agreement import NO_SPACE
 from checkers.extent import COLLECTED
+from checkers.history import NEMESIS, Event, EventType
 from checkers.registry import CheckSpec, find_check
 from cluster.systems.kraft import KraftSystem
 from cluster.systems.secured import RunSecurity
@@ -34,10 +37,14 @@ from harness.live import LiveFigures
 from harness.places import place_of
 from harness.plan import Plan
 from harness.recorder import Recorder
+from harness.room import lack_of_room, run_broken_off
 from results.engine import Engine
 from results.store import RunStore
 
 _PACKAGES = ("kraftprobe", "pyspark", "pyarrow", "pandas", "numpy", "kio", "aiokafka")
+
+_ROOM_BYTES_MIN = 16 << 20
+"""With less a disk counts as full: a node may have asked for as much at once."""
 
 
 @valueclass
@@ -145,6 +152,7 @@ def run_cluster(plan: Plan, store: RunStore, display: Display) -> None:
             async def work() -> None:
                 loop = asyncio.get_running_loop()
                 recorder = Recorder(journal, loop.time, place.clock_name)
+                recorder.listen(_NoteNoSpace(recorder, store.folder))
                 run = Run(plan, place.backend, recorder, place.make_clock())
                 reads = await _show_and_conduct(run, display)
                 for read in reads.reads.values():
@@ -160,10 +168,34 @@ def run_cluster(plan: Plan, store: RunStore, display: Display) -> None:
     except KeyboardInterrupt:
         display.say(f"what was recorded is kept: kraftprobe check {store.folder}")
         raise
-    except HarnessError as error:
-        raise HarnessError(
-            f"the harness failed: {one_line(error)}; the journal is kept in {store.folder}"
-        ) from error
+    except Exception as error:
+        full = lack_of_room(error)
+        if full is not None:
+            raise run_broken_off(store.folder, full) from error
+        if isinstance(error, HarnessError):
+            raise HarnessError(
+                f"the harness failed: {one_line(error)}; the journal is kept in {store.folder}"
+            ) from error
+        raise
+
+
+class _NoteNoSpace:
+    """Journals beside a node's death that the disk of the run's folder is full, if it is.
+
+    On this machine the nodes may share it, and one that ends over it has broken no promise.
+    """
+
+    def __init__(self, recorder: Recorder, folder: Path) -> None:
+        self._recorder = recorder
+        self._folder = folder
+
+    def __call__(self, event: Event) -> None:
+        if event.process != NEMESIS or event.f != "crash":
+            return
+        free_bytes = shutil.disk_usage(self._folder).free
+        if free_bytes < _ROOM_BYTES_MIN:
+            note = {"path": str(self._folder), "free_bytes": free_bytes}
+            self._recorder.note(NO_SPACE, note, EventType.INFO)
 
 
 def system_of(plan: Plan, run: str) -> KraftSystem:

@@ -48,7 +48,7 @@ class JournalWriter:
         self.path = path
         self._next_index = 0
         self._last_time_ns = 0
-        self._failed = False
+        self._error: OSError | None = None
         flags = os.O_WRONLY | os.O_APPEND | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC
         self._fd: int | None = os.open(path, flags, 0o644)
 
@@ -61,11 +61,14 @@ class JournalWriter:
         """Write one event.
 
         Raises HistoryError when its index is not the next one or its time goes back, TypeError or
-        ValueError when its value is no JSON, OSError when the disk refuses; after the last of
-        these the journal takes nothing more, since its last line may be torn.
+        ValueError when its value is no JSON or the journal is closed, OSError when the disk
+        refuses. Then the journal takes nothing more, since its last line may be torn, and says
+        the same of every event that follows.
         """
-        if self._fd is None or self._failed:
+        if self._fd is None:
             raise ValueError(f"{self.path}: the journal is closed")
+        if self._error is not None:
+            raise OSError(self._error.errno, self._error.strerror, str(self.path))
         if event.index != self._next_index:
             raise HistoryError(
                 f"{self.path}: event {event.index} appended where {self._next_index} is next"
@@ -76,11 +79,12 @@ class JournalWriter:
                 f"{seconds(self._last_time_ns)}"
             )
         line = encode_event(event)
-        self._failed = True  # until the whole line is in the file
-        written = os.write(self._fd, line)
-        if written != len(line):
-            raise OSError(f"{self.path}: only {written} of {len(line)} bytes could be written")
-        self._failed = False
+        try:
+            while line:  # a disk that is about to be full takes a part, and then says why
+                line = line[os.write(self._fd, line) :]
+        except OSError as error:
+            self._error = error
+            raise OSError(error.errno, error.strerror, str(self.path)) from error
         self._next_index += 1
         self._last_time_ns = event.time_ns
 

@@ -1,5 +1,6 @@
 """The journal survives a kill, and a damaged one is refused."""
 
+import errno
 import json
 import os
 import subprocess
@@ -148,14 +149,21 @@ def test_the_writer_refuses_what_is_no_json_and_goes_on(tmp_path):
 def test_after_a_write_error_the_journal_takes_nothing_more(tmp_path, monkeypatch):
     path = tmp_path / "history.jsonl"
     writer = JournalWriter(path)
-    write = os.write
-    monkeypatch.setattr(os, "write", lambda fd, data: write(fd, data[:5]))
-    with pytest.raises(OSError, match="only 5 of"):
-        writer.append(event(0))
-    monkeypatch.undo()
+    write, room = os.write, [5]
+
+    def fill(fd, data):
+        if not room:
+            raise OSError(errno.EIO, os.strerror(errno.EIO))
+        return write(fd, data[: room.pop()])
+
+    monkeypatch.setattr(os, "write", fill)
+    for _ in range(2):
+        with pytest.raises(OSError, match="Input/output error"):
+            writer.append(event(0))
+        monkeypatch.undo()
+    writer.close()
     with pytest.raises(ValueError, match="closed"):
         writer.append(event(0))
-    writer.close()
     assert read_journal(path) == ([], 5)
 
 

@@ -1,0 +1,148 @@
+"""The disk of the harness is full: the error says so, no node is blamed, no verdict is made up."""
+
+import errno
+import os
+import shutil
+from types import SimpleNamespace
+
+import pytest
+from click.testing import CliRunner
+
+from checkers.history import NEMESIS, Event, EventType
+from checkers.verdict import Status
+from harness import running
+from harness.cli import main
+from harness.recorder import Recorder
+from results import files, journal
+from results.journal import JournalWriter, read_journal
+from tests.checkers.run_evidence import NODES, good_run, good_trace, trace
+from tests.checkers.test_evidence_checks import kinds
+from tests.harness.world import Journal
+from tests.results.factory import make_run
+
+FULL = OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+
+
+def kraftprobe(*arguments):
+    return CliRunner().invoke(main, [str(each) for each in arguments], prog_name="kraftprobe")
+
+
+def full_disk(monkeypatch, module, room_bytes):
+    """Give all that a module writes `room_bytes` of room, and then none."""
+    left = room_bytes
+
+    def write(fd, data):
+        nonlocal left
+        taken = min(left, len(data))
+        if not taken:
+            raise FULL
+        left -= taken
+        return os.write(fd, data[:taken])
+
+    known = {name: getattr(os, name) for name in dir(os) if not name.startswith("__")}
+    monkeypatch.setattr(module, "os", SimpleNamespace(**{**known, "write": write}))
+
+
+def event(index):
+    return Event(index, index, 0, EventType.INVOKE, "read")
+
+
+def test_a_journal_without_room_says_so_again_and_again(tmp_path, monkeypatch):
+    path = tmp_path / "history.jsonl"
+    full_disk(monkeypatch, journal, 100)
+    writer = JournalWriter(path)
+    writer.append(event(0))
+    for _ in range(3):
+        with pytest.raises(OSError, match="No space left on device") as raised:
+            writer.append(event(1))
+        assert raised.value.errno == errno.ENOSPC
+        assert raised.value.filename == str(path)
+    writer.close()
+    events, dropped_bytes = read_journal(path)
+    assert (len(events), dropped_bytes) == (1, 100 - len(path.read_bytes().splitlines()[0]) - 1)
+
+
+@pytest.mark.parametrize("room_bytes", [0, 60, 40_000, 100_000])
+def test_a_run_whose_journal_has_no_room_is_broken_off_and_blames_nobody(
+    tmp_path, monkeypatch, room_bytes
+):
+    full_disk(monkeypatch, journal, room_bytes)
+    arguments = ["--backend", "sim", "--duration", "12", "--seed", "3", "--faults", "kill"]
+    ran = kraftprobe("run", *arguments, "--runs", tmp_path)
+    monkeypatch.undo()
+    (folder,) = (path.parent for path in tmp_path.glob("*/*/plan.json"))
+    error = ran.stderr.splitlines()[-1]
+    assert ran.exit_code == 2, ran.output
+    assert "Traceback" not in ran.output
+    assert f"{folder}/history.jsonl: No space left on device (ENOSPC)" in error
+    assert "its nodes are not to blame" in error
+    assert error.endswith(f"kraftprobe check {folder}")
+    assert not (folder / "results.json").exists()
+    checked = kraftprobe("check", folder)
+    assert checked.exit_code == 3, checked.output
+    assert "journal" in checked.output
+
+
+def unwritable(name):
+    """Let the writing of one file fail for want of room."""
+    write = files.write_atomically
+
+    def refuse(path, data):
+        if path.name == name:
+            raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC), str(path))
+        write(path, data)
+
+    return refuse
+
+
+@pytest.mark.parametrize(
+    "name", ["certificates.jsonl", "results.json", "junit.xml", "report.html", "history.parquet"]
+)
+def test_a_judgement_that_cannot_be_stored_is_no_verdict(tmp_path, monkeypatch, name):
+    store = make_run(tmp_path, duration_s=6)
+    if name == "history.parquet":
+        monkeypatch.setattr("results.pipeline.write_tables", _no_tables)
+    for module in ("files", "pipeline", "junit", "report", "store"):
+        monkeypatch.setattr(f"results.{module}.write_atomically", unwritable(name), raising=False)
+    checked = kraftprobe("check", store.folder)
+    assert (checked.exit_code, checked.stdout) == (2, "")
+    (line,) = checked.stderr.splitlines()
+    assert "No space left on device (ENOSPC): the judgement could not be stored" in line
+    assert "there is no verdict" in line
+    assert line.endswith(f"Make room, then judge again: kraftprobe check {store.folder}")
+    monkeypatch.undo()
+    assert kraftprobe("check", store.folder).exit_code == 0
+
+
+def _no_tables(*_):
+    """Fail as Arrow does."""
+    told = "[Errno 28] Error writing bytes to file. Detail: [errno 28] No space left on device"
+    raise OSError(errno.ENOSPC, told)
+
+
+@pytest.mark.parametrize(("free_bytes", "noted"), [(4096, True), (1 << 40, False)])
+def test_a_death_on_a_full_disk_is_noted_as_such(tmp_path, monkeypatch, free_bytes, noted):
+    monkeypatch.setattr(shutil, "disk_usage", lambda _: SimpleNamespace(free=free_bytes))
+    written = Journal()
+    recorder = Recorder(written, lambda: 1.0)
+    recorder.listen(running._NoteNoSpace(recorder, tmp_path))
+    recorder.note("crash", {"node": "n2", "exit_code": 1}, EventType.INFO)
+    told = [event.f for event in written.events]
+    assert told == (["crash", "no-space"] if noted else ["crash"])
+
+
+@pytest.mark.parametrize(
+    ("reason", "full", "status"),
+    [
+        ("OSError: [Errno 28] No space left on device", True, Status.UNKNOWN),
+        ("OSError: [Errno 28] No space left on device", False, Status.FAIL),
+        ("AssertionError: epoch 3 after 4", True, Status.FAIL),
+    ],
+)
+def test_a_node_that_shares_a_full_disk_with_the_harness_is_not_to_blame(reason, full, status):
+    events = [Event(0, 1, NEMESIS, EventType.INFO, "crash", None, {"node": "n2", "exit_code": 1})]
+    if full:
+        events.append(Event(1, 1, NEMESIS, EventType.INFO, "no-space", None, {"free_bytes": 0}))
+    traces = {node: good_trace(node) for node in NODES}
+    traces["n2"] += trace("n2", ("fatal", {"reason": reason}))
+    assert kinds("log-agreement", good_run(events=events, traces=traces))[0] is status
