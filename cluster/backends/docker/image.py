@@ -133,6 +133,8 @@ def _build(client: docker.DockerClient, base: str, tag: str, wanted: str) -> Non
         custom_context=True,
         tag=tag,
         buildargs={"BASE": base},
+        # A base of this machine is complete; the engine's usual network may be turned off.
+        network_mode="none" if base.startswith(BASE_REPOSITORY) else None,
         labels={IMAGE_LABEL: label},
         rm=True,
         forcerm=True,
