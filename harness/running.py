@@ -126,7 +126,8 @@ def _perform(request: Request, store: RunStore) -> int:
     if plan.mutant is not None:
         display.say(f"MUTANT {plan.mutant}: the nodes are deliberately faulty")
     for one in plan.skipped:
-        display.say(f"SKIPPED {one.fault}: it cannot work here: {one.reason}")
+        remedy = f" (remedy: {one.remedy})" if one.remedy else ""
+        display.say(f"SKIPPED {one.fault}: it cannot work here: {one.reason}{remedy}")
     run_cluster(plan, store, display)
     with Engine(request.spark_master, display.say) as engine:
         display.say("judging")

@@ -280,7 +280,8 @@ def fast_checks(plan):
 def test_a_pass_that_skipped_something_is_told_as_such(partial_run):
     result, folder = partial_run
     assert result.exit_code == 0, result.stderr
-    assert "SKIPPED partition: it cannot work here: nft not found" in result.stderr
+    told = "nft not found (remedy: apt install nftables)"
+    assert f"SKIPPED partition: it cannot work here: {told}" in result.stderr
     verdict = result.stdout.splitlines()[-2]
     assert verdict.startswith(f"PASS WITHOUT partition {folder.name}")
     assert "SKIPPED as impossible there: partition" in result.stdout

@@ -143,6 +143,8 @@ def main(folder: str, state: str, label: str) -> int:
         return 0
     os.waitpid(pid, 0)
     lines = os.pread(log, _LOG_BYTES, 0).decode(errors="replace").splitlines()
+    # The package says a number of its own where the library has said what is wrong.
+    lines = [line for line in lines if not line.startswith("RuntimeError: ")] or lines
     print(" | ".join(lines[-3:]) or "the filesystem did not mount", file=sys.stderr)  # noqa: T201
     return 1
 
