@@ -63,8 +63,8 @@ def _below(folder: Path, depth: int) -> Iterator[Path]:
 def for_each(targets: Sequence[Path], act: Callable[[Path, str], int]) -> int:
     """Act on each target; return the exit code of the worst: 1, then 2, 3, 4, 0.
 
-    `act` is given a prefix for its lines, empty where there is but one target. One of many that
-    cannot be acted on is a line on stderr and does not stop the others.
+    `act` is given the target's name for its lines, empty where there is but one target. One of
+    many that cannot be acted on is a line on stderr and does not stop the others.
     """
     if len(targets) == 1:
         return act(targets[0], "")
@@ -72,7 +72,7 @@ def for_each(targets: Sequence[Path], act: Callable[[Path, str], int]) -> int:
     for target in targets:
         name = name_of(target)
         try:
-            codes.append(act(target, f"{name}: "))
+            codes.append(act(target, name))
         except Exception as error:
             if not is_expected(error):
                 raise

@@ -52,7 +52,7 @@ def read_json_object(path: Path) -> dict[str, Any]:
     """
     data = read_bounded(path, _JSON_BYTES_MAX)
     try:
-        value = json.loads(data.decode("utf-8"), parse_constant=_finite, parse_float=_finite)
+        value = parse_json(data.decode("utf-8"))
     except (ValueError, RecursionError) as error:
         raise StoreError(f"{path}: it is no JSON document") from error
     if not isinstance(value, dict):
@@ -72,6 +72,11 @@ def read_bounded(path: Path, bytes_max: int) -> bytes:
     if len(data) > bytes_max:
         raise StoreError(f"{path}: it is larger than {bytes_max >> 20} MiB")
     return data
+
+
+def parse_json(text: str) -> Any:
+    """Parse JSON whose numbers are finite. Raises ValueError, RecursionError."""
+    return json.loads(text, parse_constant=_finite, parse_float=_finite)
 
 
 def _finite(text: str) -> float:

@@ -22,7 +22,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-from checkers import exercised, monitor, statistics
+from checkers import answers, exercised, monitor, statistics
 from checkers.history import NEMESIS, HistoryError, pair
 from checkers.registry import CheckError, CheckSpec, RunInput, run_check
 from checkers.verdict import EXIT_CODES, CheckResult, Status, worst
@@ -33,7 +33,7 @@ from results.pipeline import check_specs
 from results.store import RunStore
 
 _USAGE = 2
-_RECOUNTED = (exercised.NAME, monitor.NAME, statistics.NAME)
+_RECOUNTED = (answers.NAME, exercised.NAME, monitor.NAME, statistics.NAME)
 """Checks that are one cheap pass over the journal."""
 _HEAD_SHOWN = 16
 

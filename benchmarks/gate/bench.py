@@ -128,7 +128,7 @@ def _simulated(root: Path) -> Path:
 
 
 def _batch(root: Path) -> Path:
-    with Batch(root / "seeds", BatchPlan(0, 3, duration_ms=1_500.0)) as batch:
+    with Batch(root / "seeds", BatchPlan(3, 6)) as batch:
         run_plainly(batch, lambda row: None)  # noqa: ARG005
         batch.finish()
     return root / "seeds"

@@ -219,20 +219,42 @@ def rows(folder: Path, change: Callable[[list[dict[str, Any]]], Any]) -> None:
 
 
 def failed_row(found: list[dict[str, Any]]) -> None:
-    found[1] |= {"verdict": "FAIL", "property": "durable-vote", "explanation": "n1 voted twice"}
+    found[2] |= {"verdict": "FAIL", "property": "durable-vote", "explanation": "n1 voted twice"}
 
 
 def whitened_row(found: list[dict[str, Any]]) -> None:
-    found[1] |= {"property": "durable-vote", "explanation": "n1 voted twice"}
+    found[2] |= {"property": "durable-vote", "explanation": "n1 voted twice"}
 
 
 def richer_row(found: list[dict[str, Any]]) -> None:
-    figures = json.loads(found[1]["statistics"])
-    found[1]["statistics"] = json.dumps({**figures, "operations": 10**6})
+    figures = json.loads(found[2]["statistics"])
+    found[2]["statistics"] = json.dumps({**figures, "operations": 10**6})
 
 
 def infinite_row(found: list[dict[str, Any]]) -> None:
-    found[1]["statistics"] = '{"operations": 1e999, "faults": 1, "simulated_s": 1}'
+    found[2]["statistics"] = '{"operations": 1e999, "faults": 1, "simulated_s": 1, "cpu_s": 1}'
+
+
+def quiet_row(found: list[dict[str, Any]]) -> None:
+    (row,) = (row for row in found if row["verdict"] == "UNDER-EXERCISED")
+    row |= {"verdict": "PASS", "scenario": None}
+
+
+def less_needed(found: list[dict[str, Any]]) -> None:
+    for row in found:
+        exercise = json.loads(row["exercise"])
+        exercise["needed"] = dict.fromkeys(exercise["needed"], -1)
+        row["exercise"] = json.dumps(exercise)
+
+
+def richer(folder: Path) -> None:
+    rows(folder, richer_row)
+    (folder / "summary.json").unlink()
+
+
+def of_other_code(folder: Path) -> None:
+    for name in ("batch.json", "summary.json"):
+        edit(folder / name, lambda d: d.update(code="0" * 16))
 
 
 def other_columns(folder: Path) -> None:
@@ -308,7 +330,9 @@ SITUATIONS = (
     # What opens it.
     Situation("an intact run", untouched("good"), 0, "operations ok ("),
     Situation("an intact simulated run", untouched("simulated"), 0, "faults that bit: kill 1"),
-    Situation("an intact batch of seeds", untouched("batch"), 0, "3 seeds (3 PASS)"),
+    Situation(
+        "an intact batch of seeds", untouched("batch"), 0, "3 seeds (2 PASS, 1 UNDER-EXERCISED), "
+    ),
     Situation("a campaign's folder", campaign, 0, "gate open: 2 of 2 runs pass"),
     Situation("run, simulated run and batch together", mixed, 0, "gate open: 3 of 3 runs pass"),
     Situation("the same run twice", twice, 0, "counted once)"),
@@ -684,7 +708,7 @@ SITUATIONS = (
         "a seed twice",
         batch(lambda f: rows(f, lambda t: [t[0], t[1], t[1]])),
         3,
-        "seed 1 is there twice",
+        "seed 4 is there twice",
     ),
     Situation(
         "a seed of another range",
@@ -701,10 +725,22 @@ SITUATIONS = (
         "is a PASS that holds a finding",
     ),
     Situation(
+        "a quiet seed turned to PASS",
+        batch(lambda f: rows(f, quiet_row)),
+        3,
+        "seed 4 is a PASS in which too little was tried",
+    ),
+    Situation(
+        "seeds that needed less than nothing",
+        batch(lambda f: rows(f, less_needed)),
+        3,
+        "seed 3 is damaged: it holds an impossible number",
+    ),
+    Situation(
         "a figure that is no number",
         batch(lambda f: rows(f, infinite_row)),
         3,
-        "an impossible number of operations",
+        "seed 5 is damaged",
     ),
     Situation(
         "summary FAIL, rows PASS",
@@ -722,7 +758,7 @@ SITUATIONS = (
     Situation("a torn Parquet file", batch(torn_parquet), 3, "it cannot be read"),
     Situation(
         "an edited batch.json",
-        batch(lambda f: edit(f / "batch.json", lambda d: d.update(last=2))),
+        batch(lambda f: edit(f / "batch.json", lambda d: d.update(last=5))),
         3,
         "more rows than the batch has seeds",
     ),
@@ -734,13 +770,13 @@ SITUATIONS = (
     ),
     Situation(
         "richer rows, run again",
-        batch(lambda f: rows(f, richer_row), "--judge-again"),
+        batch(richer, "--judge-again"),
         3,
-        "judged again: 1 of 3 seeds differ: seed 1 is PASS with other figures",
+        "judged again: 1 of 3 seeds differ: seed 5 is PASS with other figures",
     ),
     Situation(
         "other code, run again",
-        batch(lambda f: edit(f / "batch.json", lambda d: d.update(code="0" * 16)), "--judge-again"),
+        batch(of_other_code, "--judge-again"),
         3,
         "its seeds ran with other code",
     ),

@@ -102,7 +102,8 @@ def check(
     chosen = [p for t in targets for p in (_runs([t]) if t.is_dir() else [t])]
     with Engine(spark_master, lambda line: click.echo(line, err=True)) as engine:
 
-        def judge_one(path: Path, prefix: str) -> int:
+        def judge_one(path: Path, name: str) -> int:
+            prefix = f"{name}: " if name else ""
             if path.is_dir():
                 store = RunStore(path)
                 _complete_evidence(store, prefix)
@@ -161,8 +162,7 @@ def report(run_folders: tuple[Path, ...]) -> int:
     A folder that is no run means all runs below it.
     """
 
-    def report_one(folder: Path, prefix: str) -> int:
-        del prefix  # the path names the run
+    def report_one(folder: Path, _: str) -> int:
         store = RunStore(folder)
         write_report(store, store.read_results())
         click.echo(str(store.report_path))

@@ -325,40 +325,45 @@ class Batch:
 
     def summary(self) -> Row:
         """Everything that is told of a batch."""
-        rows = [row for _, row in sorted(self.rows.items())]
-        figures = [json.loads(row["statistics"]) for row in rows]
-        failures = [
-            (row["seed"], Violation(row["property"], row["explanation"], tuple(row["causes"])))
-            for row in self.failures
-        ]
-        covered = coverage.merged(json.loads(row["coverage"]) for row in rows)
-        tried = exercised.total(filter(None, (json.loads(row["exercise"]) for row in rows)))
-        short = [anomaly["explanation"] for anomaly in exercised.shortfalls(tried)]
-        quiet = [row["seed"] for row in rows if row["verdict"] == Status.UNDER_EXERCISED.value]
-        return {
-            "version": VERSION,
-            "code": self._code,
-            "seeds": [self.plan.first, self.plan.last],
-            "mutant": self.plan.mutant,
-            "finished": len(rows),
-            "left": self.plan.last - self.plan.first - len(rows),
-            "verdict": _verdict(rows, short).value,
-            "verdicts": {
-                status.value: sum(row["verdict"] == status.value for row in rows)
-                for status in Status
-            },
-            "first_failure": failures[0][0] if failures else None,
-            "groups": [asdict(group) for group in grouped(failures)],
-            "simulated_s": round(sum(figure.get("simulated_s", 0.0) for figure in figures), 1),
-            "cpu_s": round(sum(figure.get("cpu_s", 0.0) for figure in figures), 1),
-            "operations": sum(figure.get("operations", 0) for figure in figures),
-            "faults": sum(figure.get("faults", 0) for figure in figures),
-            "exercise": tried,
-            "too_little": short,
-            "quiet": quiet,
-            "coverage": covered,
-            "cells_empty": ["/".join(one) for one in coverage.empty(covered)],
-        }
+        return summarise(self.plan, self._code, self.rows)
+
+
+def summarise(plan: BatchPlan, code: str, by_seed: Mapping[int, Row]) -> Row:
+    """Return what `summary.json` says of the seeds that have finished, by their rows alone."""
+    rows = [row for _, row in sorted(by_seed.items())]
+    figures = [json.loads(row["statistics"]) for row in rows]
+    failures = [
+        (row["seed"], Violation(row["property"], row["explanation"], tuple(row["causes"])))
+        for row in rows
+        if row["verdict"] == Status.FAIL.value
+    ]
+    covered = coverage.merged(json.loads(row["coverage"]) for row in rows)
+    tried = exercised.total(filter(None, (json.loads(row["exercise"]) for row in rows)))
+    short = [anomaly["explanation"] for anomaly in exercised.shortfalls(tried)]
+    quiet = [row["seed"] for row in rows if row["verdict"] == Status.UNDER_EXERCISED.value]
+    return {
+        "version": VERSION,
+        "code": code,
+        "seeds": [plan.first, plan.last],
+        "mutant": plan.mutant,
+        "finished": len(rows),
+        "left": plan.last - plan.first - len(rows),
+        "verdict": _verdict(rows, short).value,
+        "verdicts": {
+            status.value: sum(row["verdict"] == status.value for row in rows) for status in Status
+        },
+        "first_failure": failures[0][0] if failures else None,
+        "groups": [asdict(group) for group in grouped(failures)],
+        "simulated_s": round(sum(figure.get("simulated_s", 0.0) for figure in figures), 1),
+        "cpu_s": round(sum(figure.get("cpu_s", 0.0) for figure in figures), 1),
+        "operations": sum(figure.get("operations", 0) for figure in figures),
+        "faults": sum(figure.get("faults", 0) for figure in figures),
+        "exercise": tried,
+        "too_little": short,
+        "quiet": quiet,
+        "coverage": covered,
+        "cells_empty": ["/".join(one) for one in coverage.empty(covered)],
+    }
 
 
 def _verdict(rows: Sequence[Row], short: Sequence[str]) -> Status:

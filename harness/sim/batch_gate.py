@@ -8,9 +8,7 @@ no journals: judging again runs its seeds again, which gives the same rows with 
 from __future__ import annotations
 
 import json
-import math
 import tempfile
-from collections import Counter
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
@@ -18,13 +16,17 @@ from typing import Any
 import pyarrow as pa
 import pyarrow.parquet as pq
 
+from checkers.exercised import shortfalls
 from checkers.verdict import Status, worst
-from harness.sim.batch import SCHEMA, VERSION, Batch, BatchPlan, Row, run_plainly
+from harness.sim.batch import SCHEMA, VERSION, Batch, BatchPlan, Row, run_plainly, summarise
 from harness.sim.source import source_digest
-from results.files import StoreError, read_json_object
+from results.files import StoreError, parse_json, read_json_object
 from results.gate import GateEntry, one_line
 
-_FIGURES = ("operations", "faults", "simulated_s")
+_FIGURES = ("operations", "faults", "simulated_s", "cpu_s")
+_SUMMED = ("verdict", "verdicts", "seeds", "mutant", "code", "operations", "faults", "exercise")
+"""What a summary says, whatever the version of the code that words it."""
+_COUNTS = ("ok", "reads", "writes", "leader_changes")
 
 
 def gate_batch(folder: Path, *, allow_no_faults: bool, judge_again: bool) -> GateEntry:
@@ -44,26 +46,38 @@ def gate_batch(folder: Path, *, allow_no_faults: bool, judge_again: bool) -> Gat
 def _gate(folder: Path, *, allow_no_faults: bool, judge_again: bool) -> tuple[Status, str]:
     plan, code = _plan(folder)
     rows = _rows(folder, plan)
-    verdicts = Counter(_verdict(row, where=str(folder)) for row in rows.values())
-    status = worst(verdicts.elements())
-    figures = {name: sum(_figure(row, name) for row in rows.values()) for name in _FIGURES}
+    for row in rows.values():
+        _check_row(row)
+    summary = _summary(plan, code, rows)
+    status, tried = Status(summary["verdict"]), summary["exercise"]
     here = source_digest()
+    counts = ", ".join(f"{n:,} {name}" for name, n in summary["verdicts"].items() if n)
     told = (
-        f"{len(rows):,} seeds ({', '.join(f'{n:,} {s}' for s, n in sorted(verdicts.items()))}), "
-        f"{figures['operations']:,.0f} operations, {figures['faults']:,.0f} faults in "
-        f"{figures['simulated_s']:,.0f} simulated s; code {one_line(code, 40)}"
-        f"{'' if code == here else f', which is not this one ({here})'}"
+        f"{len(rows):,} seeds ({counts}), {tried['ok']:,} operations ok ({tried['reads']:,} reads, "
+        f"{tried['writes']:,} writes), {sum(tried['faults_verified'].values()):,} faults that bit, "
+        f"{tried['leader_changes']:,} leader changes in {summary['simulated_s']:,g} simulated s; "
+        f"code {one_line(code, 40)}{'' if code == here else f', which is not this one ({here})'}"
     )
-    refusal = _refusal(folder, plan, rows, status)
+    refusal = _refusal(folder, plan, summary)
     if refusal is not None:
         return worst((status, Status.UNKNOWN)), f"{status}, but {refusal}"
     if judge_again:
         again = _again(plan, code, rows)
         status = worst((status, again[0]))
         told += f"; {again[1]}"
-    if status is Status.PASS and not figures["faults"] and not allow_no_faults:
+    if summary["too_little"]:
+        told += f"; too little by all seeds together: {one_line(summary['too_little'][0])}"
+    if status is Status.PASS and tried["without_faults"] and not allow_no_faults:
         return Status.UNDER_EXERCISED, f"PASS: {told}: no fault was tried (--allow-no-faults)"
     return status, f"{status}: {told}"
+
+
+def _summary(plan: BatchPlan, code: str, rows: Mapping[int, Row]) -> Row:
+    """Summarise rows of unknown origin. Raises StoreError."""
+    try:
+        return summarise(plan, code, rows)
+    except (TypeError, ValueError, LookupError, AttributeError) as error:
+        raise StoreError(f"its rows cannot be added up ({type(error).__name__})") from error
 
 
 def _plan(folder: Path) -> tuple[BatchPlan, str]:
@@ -117,46 +131,50 @@ def _rows(folder: Path, plan: BatchPlan) -> dict[int, Row]:
     return rows
 
 
-def _verdict(row: Row, where: str) -> Status:
-    """Return a row's verdict. Raises StoreError where the row contradicts it."""
+def _check_row(row: Row) -> None:
+    """Raise StoreError where a row is damaged or contradicts its verdict."""
+    where = f"seed {row['seed']}"
     try:
         status = Status(row["verdict"])
-    except ValueError:
-        raise StoreError(f"{where}: seed {row['seed']} has no verdict") from None
+        figures, exercise = (parse_json(row[name]) for name in ("statistics", "exercise"))
+        parse_json(row["coverage"])
+        counted = [figures[name] for name in _FIGURES]
+        if exercise:
+            counted += [exercise[name] for name in _COUNTS]
+            counted += [exercise["needed"][name] for name in _COUNTS]
+            counted += [*exercise["faults_verified"].values(), *exercise["faults_tried"].values()]
+            short = bool(shortfalls(exercise))
+    except (TypeError, ValueError, LookupError, AttributeError) as error:
+        raise StoreError(f"{where} is damaged ({type(error).__name__})") from error
+    if any(isinstance(n, bool) or not isinstance(n, int | float) or n < 0 for n in counted):
+        raise StoreError(f"{where} is damaged: it holds an impossible number")
     found = [name for name in ("property", "explanation") if row[name] is not None]
     if status is Status.PASS and (found or row["causes"] or row["scenario"]):
-        raise StoreError(f"{where}: seed {row['seed']} is a PASS that holds a finding")
-    if status is Status.PASS and not _figure(row, "operations"):
-        return Status.UNDER_EXERCISED
-    return status
+        raise StoreError(f"{where} is a PASS that holds a finding")
+    if status is Status.PASS and (not exercise or short):
+        raise StoreError(f"{where} is a PASS in which too little was tried")
 
 
-def _figure(row: Row, name: str) -> float:
-    try:
-        value = json.loads(row["statistics"])[name]
-    except (ValueError, TypeError, KeyError) as error:
-        raise StoreError(f"seed {row['seed']} says nothing about its {name}") from error
-    if isinstance(value, bool) or not isinstance(value, int | float):
-        raise StoreError(f"seed {row['seed']} has no number of {name}")
-    if not 0 <= value < math.inf:
-        raise StoreError(f"seed {row['seed']} has an impossible number of {name}")
-    return value
-
-
-def _refusal(folder: Path, plan: BatchPlan, rows: Mapping[int, Row], status: Status) -> str | None:
+def _refusal(folder: Path, plan: BatchPlan, summary: Row) -> str | None:
     if plan.mutant:
         return (
             f"it ran mutant {one_line(plan.mutant)}: a run of a faulty variant says nothing "
             "about a release"
         )
-    failed = sum(row["verdict"] == Status.FAIL.value for row in rows.values())
+    failed = summary["verdicts"][Status.FAIL.value]
     kept = sum(1 for _ in (folder / "failures").glob("*.json"))
     if kept != failed:
         return f"{failed} of its seeds failed and it keeps {kept} failures: it is damaged"
     if (folder / "summary.json").exists():
-        said = read_json_object(folder / "summary.json").get("verdict")
-        if said != status.value:
-            return f"its summary.json says {said!r:.40} where its seeds say {status}"
+        said = read_json_object(folder / "summary.json")
+        follows = json.loads(json.dumps({name: summary[name] for name in _SUMMED}))
+        odd = sorted(name for name in follows if said.get(name) != follows[name])
+        if odd:
+            name = "verdict" if "verdict" in odd else odd[0]
+            return (
+                f"its summary.json says {said.get(name)!r:.60} of its {name} where its seeds say "
+                f"{follows[name]!r:.60}"
+            )
     return None
 
 
@@ -189,5 +207,5 @@ def _told(row: Row) -> tuple[Any, ...]:
         *(row[name] for name in ("verdict", "property", "explanation")),
         list(row["causes"]),
         {name: value for name, value in figures.items() if name != "cpu_s"},
-        json.loads(row["coverage"]),
+        *(json.loads(row[name]) for name in ("coverage", "exercise")),
     )

@@ -1,4 +1,5 @@
 import json
+import shutil
 from inspect import signature
 from pathlib import Path
 
@@ -20,8 +21,10 @@ from harness.running import repeat_command
 from harness.trial import Tried
 from nemeses.registry import FAULTS
 from results.journal import JournalWriter
+from results.pipeline import judge
 from results.session import Spark, SparkError
 from tests.harness.fake_cluster import FakeCluster
+from tests.results.factory import DEFAULT_CHECKS, make_run
 from workloads import register
 
 HISTORY = Path(__file__).parents[1] / "data" / "histories" / "example.edn"
@@ -448,3 +451,81 @@ def test_campaigns_can_run_without_a_jvm(monkeypatch):
     assert not found["machine"]["a JVM for Spark"]["possible"]
     assert found["can_run"]
     assert result.exit_code == 0
+
+
+@pytest.fixture(scope="module")
+def two_runs(tmp_path_factory):
+    """Two judged runs of one campaign: the second one fails."""
+    root = tmp_path_factory.mktemp("two")
+    for name, stale_reads in (("a", 0), ("b", 3)):
+        judge(make_run(root, duration_s=20, rate_per_s=20, run=name, stale_reads=stale_reads))
+    return root / "synthetic"
+
+
+@pytest.fixture
+def runs(two_runs, tmp_path):
+    return shutil.copytree(two_runs, tmp_path / "synthetic")
+
+
+@pytest.mark.parametrize("as_campaign", [True, False])
+def test_check_takes_many_runs_and_ends_with_the_code_of_the_worst(runs, as_campaign):
+    result = kraftprobe("check", *([runs] if as_campaign else [runs / "a", runs / "b"]))
+    assert result.exit_code == 1, result.output
+    lines = result.stdout.splitlines()
+    for name, verdict in (("a", "PASS"), ("b", "FAIL")):
+        own = [line for line in lines if line.startswith(f"synthetic/{name}: ")]
+        assert own[-1].startswith(f"synthetic/{name}: {verdict} {name}: ")
+        assert len(own) == len(DEFAULT_CHECKS) + 1
+        assert str(runs / name / "report.html") in lines
+    assert len(lines) == 2 * (len(DEFAULT_CHECKS) + 1 + 1)
+
+
+def test_a_run_that_cannot_be_judged_is_a_line_and_does_not_stop_the_others(runs):
+    (runs / "a" / "plan.json").write_text("{")
+    result = kraftprobe("check", runs / "a", runs / "b", runs.parent / "missing")
+    assert result.exit_code == 1
+    assert "synthetic/b: FAIL" in result.stdout
+    first, second = result.stderr.splitlines()
+    assert first.startswith("kraftprobe: synthetic/a: ")
+    assert "plan.json" in first
+    assert "missing" in second
+    shutil.rmtree(runs / "b")
+    assert kraftprobe("check", runs).exit_code == 2
+
+
+def test_check_of_files_and_runs_together(runs, tmp_path):
+    path = write_history(tmp_path / "h.jsonl", read="b")
+    result = kraftprobe("check", runs / "a", path)
+    assert result.exit_code == 0, result.output
+    assert f"{path}: PASS h.jsonl" in result.stdout
+
+
+def test_a_run_that_is_meant_twice_is_judged_once(runs):
+    result = kraftprobe("check", runs / "a", runs / "a" / ".", runs / "b" / ".." / "a")
+    assert result.stdout.count("PASS a: ") == 1
+
+
+def test_report_takes_many_runs(runs):
+    result = kraftprobe("report", runs)
+    assert result.exit_code == 0, result.output
+    assert result.stdout.splitlines() == [str(runs / name / "report.html") for name in "ab"]
+
+
+@pytest.mark.parametrize("command", ["check", "report", "gate"])
+def test_a_folder_without_runs_is_one_line(tmp_path, command):
+    (tmp_path / "empty").mkdir()
+    line = one_line_on_stderr(kraftprobe(command, tmp_path / "empty"))
+    assert line == f"kraftprobe: {tmp_path / 'empty'}: there are no runs in it"
+
+
+def test_gate_takes_a_campaign_and_the_run_in_which_one_stands(runs, monkeypatch):
+    result = kraftprobe("gate", runs)
+    assert result.exit_code == 1
+    assert result.stdout.splitlines()[-1] == "gate closed: 1 of 2 runs pass"
+    monkeypatch.chdir(runs / "a")
+    result = kraftprobe("gate", ".", "../a")
+    assert result.exit_code == 0, result.output
+    first, second, last = result.stdout.splitlines()
+    assert first.startswith("synthetic/a: PASS: ")
+    assert second.endswith("(the same run as synthetic/a: counted once)")
+    assert last == "gate open: 1 of 1 run passes"

@@ -1,6 +1,7 @@
 """`log dump` and `snapshot dump`."""
 
 import json
+import shutil
 import uuid
 
 import pytest
@@ -94,3 +95,35 @@ def test_what_is_no_snapshot_is_one_line(tmp_path, capsys, name):
     code, _, [error] = ran(capsys, "snapshot", "dump", tmp_path / name)
     assert code == 2
     assert name in error
+
+
+def test_all_logs_below_a_folder_are_printed_and_each_line_names_its_log(folder, capsys):
+    logs = [folder / "run" / node / "log-0" for node in ("n1", "n2")]
+    for copy in logs:
+        copy.mkdir(parents=True)
+        for segment in folder.glob("*.log"):
+            shutil.copy(segment, copy)
+    code, lines, err = ran(capsys, "log", "dump", folder / "run")
+    assert (code, err) == (0, [])
+    assert [line["log"] for line in lines] == [str(log) for log in logs for _ in "abc"]
+    assert ran(capsys, "log", "dump", *logs)[1] == lines
+
+
+def test_a_damaged_log_does_not_stop_the_others(folder, capsys):
+    other = folder.with_name("zother")
+    shutil.copytree(folder, other)
+    (folder / f"{8:020d}.log").write_bytes(b"x" * 100)
+    code, lines, [error] = ran(capsys, "log", "dump", folder, other)
+    assert code == 2
+    assert [line["log"] for line in lines] == [str(folder), *[str(other)] * 3]
+    assert str(folder) in error
+
+
+def test_snapshots_are_printed_one_after_the_other(tmp_path, capsys):
+    paths = [tmp_path / n / snapshot_name(ID) for n in ("a", "b")]
+    for path in paths:
+        path.parent.mkdir()
+        path.write_bytes(snapshot_bytes())
+    code, lines, err = ran(capsys, "snapshot", "dump", *paths, tmp_path / "missing")
+    assert (code, len(err)) == (2, 1)
+    assert [line["snapshot"] for line in lines] == [str(p) for p in paths for _ in "abc"]

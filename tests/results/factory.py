@@ -30,6 +30,7 @@ DEFAULT_CHECKS = (
     {"name": "durability", "options": {"workload": "register", "config_prefix": PREFIX}},
     {"name": "log-agreement", "options": {}},
     {"name": "election-safety", "options": {}},
+    {"name": "answers", "options": {}},
     {"name": "exercised", "options": {}},
     {"name": "statistics", "options": {}},
 )
