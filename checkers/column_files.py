@@ -19,7 +19,6 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.json as pj
-import pyarrow.parquet as pq
 from numpy.typing import NDArray
 
 from checkers.columns import (
@@ -84,7 +83,7 @@ def load_columns(path: str | Path, *, independent: bool = False) -> Columns:
     """
     if Path(path).suffix == ".parquet" and not independent:
         try:
-            return from_table(pq.read_table(path))
+            return from_table(_stored(Path(path)))
         except (_NotPlainError, pa.ArrowException, OSError, ValueError, *_TOO_MUCH) as error:
             raise HistoryError(f"{path}: cannot be read: {_line(error)}") from error
     try:
@@ -103,15 +102,25 @@ def _line(error: BaseException) -> str:
     return " ".join(str(error).split()) or type(error).__name__
 
 
+def _stored(path: Path) -> pa.Table:
+    import pyarrow.parquet as pq  # noqa: PLC0415  (most histories are no Parquet)
+
+    return pq.read_table(path)
+
+
 def _parsed(data: bytes) -> pa.Table:
-    whole = pa.array([data], pa.large_binary())
+    if b'"time_ns":' not in data[:400]:
+        raise _NotPlainError("not a journal")
+    # Not by pa.array, which imports pandas to see whether it is given some.
+    buffers = [None, pa.py_buffer(np.array([0, len(data)], np.int64)), pa.py_buffer(data)]
+    whole = pa.Array.from_buffers(pa.large_binary(), 1, buffers)
     marked = pc.replace_substring_regex(whole, pattern=_PLAIN, replacement=_MARKED)[0].as_buffer()
     count = (marked.size - len(data)) // _MARKED_MORE_BYTES
     plain = data.count(b'"value":"') + data.count(b'"process":"')
     if count + plain != data.count(b'"value":') + data.count(b'"process":'):
         raise _NotPlainError("nested values")
-    if b'":"' + _MARK.encode() in data or b'"time_ns":' not in data[:400]:
-        raise _NotPlainError("marked texts, or not a journal")
+    if b'":"' + _MARK.encode() in data:
+        raise _NotPlainError("marked texts")
     if any(is_changed(line) for line in data.split(b"\n")):
         raise _NotPlainError("a changed line")
     options = pj.ParseOptions(explicit_schema=_JOURNAL, unexpected_field_behavior="error")
@@ -227,14 +236,19 @@ def _typed(table: pa.Table, schema: pa.Schema) -> pa.Table:
     return table
 
 
+def _numpy(integers: pa.Array) -> Int64s:
+    """Return integers of any width as int64. Arrow's own to_numpy imports pandas."""
+    assert integers.null_count == 0, "there is a number in each row"
+    return np.from_dlpack(integers).astype(np.int64)
+
+
 def _numbers(table: pa.Table, name: str) -> Int64s:
-    numbers: Int64s = table.column(name).to_numpy().astype(np.int64)
-    return numbers
+    return _numpy(table.column(name).combine_chunks())
 
 
 def _nulls(table: pa.Table, name: str) -> NDArray[np.bool_]:
-    nulls: NDArray[np.bool_] = pc.is_null(table.column(name)).to_numpy()
-    return nulls
+    nulls = pc.is_null(table.column(name)).combine_chunks().cast(pa.uint8())
+    return _numpy(nulls).astype(np.bool_)
 
 
 def _coded(table: pa.Table, name: str) -> tuple[Int64s, list[Any]]:
@@ -243,8 +257,7 @@ def _coded(table: pa.Table, name: str) -> tuple[Int64s, list[Any]]:
     coded = column.dictionary_encode(null_encoding="encode")
     if isinstance(coded, pa.ChunkedArray):
         coded = coded.combine_chunks()
-    codes: Int64s = coded.indices.to_numpy(zero_copy_only=False).astype(np.int64)
-    return codes, coded.dictionary.to_pylist()
+    return _numpy(coded.indices), coded.dictionary.to_pylist()
 
 
 def _null_first(items: list[Any], codes: Int64s) -> tuple[list[Any], Int64s]:

@@ -12,17 +12,12 @@ import click
 from checkers import linearizable
 from checkers.registry import CheckSpec
 from checkers.verdict import EXIT_CODES
-from cluster.backends.cleanup import find_leftovers
-from cluster.systems.kraft import KraftSystem
-from harness import evidence
 from harness.commands.options import spark_option
 from harness.errors import UsageError
 from harness.judgement import judge_and_report, tell
 from harness.targets import each_once, find_runs, for_each, is_batch
 from results.engine import Engine
-from results.gate import decide
 from results.pipeline import judge_file
-from results.report import write_report
 from results.store import RunStore
 
 _TRANSACTIONS = "transactions-"
@@ -145,12 +140,9 @@ def _complete_evidence(store: RunStore, prefix: str) -> None:
     missing = tuple(n for n in store.node_names(store.plan()) if not store.has_log(n))
     if not missing:
         return
-    run = store.folder.resolve().name
-    if find_leftovers(run_id=run):
-        raise UsageError(
-            f"nodes of {run} still run; end them first: kraftprobe cleanup --run {run}"
-        )
-    for problem in evidence.collect(store, KraftSystem(), missing):
+    from harness.completion import complete  # noqa: PLC0415  (imports what nodes are made of)
+
+    for problem in complete(store, missing):
         click.echo(f"{prefix}evidence: {problem}", err=True)
 
 
@@ -161,6 +153,7 @@ def report(run_folders: tuple[Path, ...]) -> int:
 
     A folder that is no run means all runs below it.
     """
+    from results.report import write_report  # noqa: PLC0415  (imports what makes pages)
 
     def report_one(folder: Path, _: str) -> int:
         store = RunStore(folder)
@@ -191,6 +184,7 @@ def gate(run_folders: tuple[Path, ...], **rules: bool) -> int:
     is given twice counts once.
     """
     from harness.gating import gate_folder  # noqa: PLC0415  (imports the simulated world)
+    from results.gate import decide  # noqa: PLC0415
 
     gate_once = cache(lambda folder: gate_folder(folder, **rules))
     decision = decide(gate_once(folder.resolve()) for folder in find_runs(run_folders))

@@ -11,7 +11,9 @@ from pathlib import Path
 import click
 import pytest
 
+from checkers.formats import load_history, to_edn
 from harness.cli import _COMMANDS, main
+from results.journal import JournalWriter
 
 ROOT = Path(__file__).resolve().parents[2]
 PROGRAM = """
@@ -34,31 +36,35 @@ def modules_of(*arguments: str) -> tuple[int, set[str]]:
     return done.returncode, set(json.loads(done.stderr[done.stderr.rindex("[") :]))
 
 
+HEAVY = {"docker", "jinja2", "numba", "pandas", "paramiko", "plotly", "py4j", "pyspark"}
+OF_NODES = {"aiokafka", "cryptography", "kio"}
+
+
 @pytest.mark.parametrize("arguments", [["--help"], ["--version"], []], ids=str)
 def test_what_needs_no_library_imports_none(arguments):
     code, modules = modules_of(*arguments)
     assert code == (0 if arguments else 2)
     ours = {name.partition(".")[0] for name in modules}
     assert "click" in ours
-    assert not ours & {
-        "aiokafka",
-        "checkers",
-        "cryptography",
-        "docker",
-        "jinja2",
-        "kio",
-        "nemeses",
-        "numba",
-        "numpy",
-        "pandas",
-        "paramiko",
-        "plotly",
-        "pyarrow",
-        "pyspark",
-        "results",
-        "rich",
-        "workloads",
-    }
+    assert not ours & (HEAVY | OF_NODES | {"numpy", "pyarrow", "rich"})
+    assert not ours & {"checkers", "nemeses", "results", "workloads"}
+
+
+@pytest.mark.parametrize("form", ["edn", "journal"])
+def test_judging_a_history_imports_nothing_of_nodes_or_reports(tmp_path, form):
+    events = load_history(ROOT / "tests/data/histories/example.edn")
+    file = tmp_path / f"history.{form}"
+    if form == "edn":
+        file.write_text(to_edn(events))
+    else:
+        with JournalWriter(file) as journal:
+            for event in events:
+                journal.append(event)
+    code, modules = modules_of("check", str(file), "--model", "cas-register")
+    assert code == 0
+    ours = {name.partition(".")[0] for name in modules}
+    assert {"checkers", "numpy", "pyarrow"} <= ours
+    assert not ours & (HEAVY | OF_NODES | {"nemeses", "workloads"})
 
 
 def test_every_command_is_where_the_table_says():

@@ -1,0 +1,22 @@
+"""Evidence of a run whose harness was killed before it could decode the nodes' logs."""
+
+from __future__ import annotations
+
+from cluster.backends.cleanup import find_leftovers
+from cluster.systems.kraft import KraftSystem
+from harness import evidence
+from harness.errors import UsageError
+from results.store import RunStore
+
+
+def complete(store: RunStore, nodes: tuple[str, ...]) -> list[str]:
+    """Store what these nodes left; one line for each that left none or damaged files.
+
+    Raises UsageError while nodes of the run are alive: what they write is not yet evidence.
+    """
+    run = store.folder.resolve().name
+    if find_leftovers(run_id=run):
+        raise UsageError(
+            f"nodes of {run} still run; end them first: kraftprobe cleanup --run {run}"
+        )
+    return evidence.collect(store, KraftSystem(), nodes)
