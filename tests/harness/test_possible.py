@@ -11,7 +11,7 @@ from cluster.backends.base import Ability, BackendError, Probe
 from cluster.backends.cleanup import find_leftovers
 from cluster.backends.processes import TRIAL
 from cluster.backends.terms import NoPlaceError
-from harness import places, running, trial
+from harness import evidence, places, running, trial
 from harness.cli import main
 from harness.errors import ImpossibleError
 from harness.plan import from_document
@@ -54,6 +54,7 @@ class Broken(Crippled):
 
 def on(monkeypatch, cluster):
     monkeypatch.setattr(places, "LocalBackend", cluster)
+    monkeypatch.setattr(evidence, "collect", lambda *_: [])  # fake nodes leave no logs
     monkeypatch.setattr(running.evidence, "collect", lambda *_: [])  # fake nodes leave no files
 
 
