@@ -255,7 +255,6 @@ def wrong_answer(reply, call):
             ],
         ),
     ],
-    ids=repr,
 )
 def test_an_answer_without_sense_is_never_an_exception(operation, reply):
     if reply is None:
