@@ -10,6 +10,7 @@ SLOW = (
     "conformance/test_campaigns.py",
     "kraft/test_chaos.py",
     "results/test_jvm.py",
+    "results/test_release_gate.py::test_the_gate_is_right_in_every_situation",
     "runs/",
     "sim/test_batches.py",
     "ssh/",
