@@ -140,7 +140,7 @@ def test_a_place_without_packets_refuses_and_says_why(with_view, name):
     async def body(view) -> None:
         probe = await FAULTS[name].probe(view)
         assert not probe.possible
-        assert "--backend netns" in probe.reason
+        assert probe.remedy == "--backend netns"
         refused = await inject(view, name, {})
         assert not refused.applied
         assert probe.reason in refused.detail["reason"]
