@@ -1,11 +1,10 @@
 """Hosts on which the harness's user has no privilege but what sudo lends."""
 
-import json
 from pathlib import Path
 
 import pytest
 
-from tests.ssh.test_campaigns import start
+from tests.ssh.test_campaigns import faults_verified, start
 from tests.ssh.test_hosts import refusal
 from tests.ssh.unprivileged import ALLOWED, USER, user_of_hosts, why_no_sudo
 
@@ -28,8 +27,7 @@ def test_a_campaign_runs_as_a_user_who_may_use_sudo(lab):
         stdout, stderr = process.communicate(timeout=150)
         assert process.returncode == 0, stdout + stderr
         (run,) = (lab.folder / "runs/sudo").iterdir()
-        checks = json.loads((run / "results.json").read_text())["checks"]
-        assert checks[4]["statistics"]["faults_verified"] == {"kill": 1, "partition": 1}
+        assert faults_verified(run) == {"kill": 1, "partition": 1}
         assert lab.traces() == []
 
 
