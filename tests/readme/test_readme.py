@@ -21,6 +21,7 @@ SHORTER = {
     ".venv/bin/kraftprobe run --campaign quick --seed 7": " --duration 25",
     ".venv/bin/kraftprobe run --backend docker --campaign quick": " --duration 25 --seed 7",
     ".venv/bin/python -m benchmarks.sim": " --runs 1 --repeats 1 --seconds 20",
+    ".venv/bin/python -m benchmarks.startup": " --repeats 1",
     ".venv/bin/python -m benchmarks.wire": " --frames 2000",
     ".venv/bin/python -m benchmarks.node": " --clients 2 --seconds 1 --repeats 1 --failovers 1",
 }
