@@ -48,6 +48,8 @@ _STORAGE_FAILED = re.compile(
 )
 """Reasons by which a node says that its storage failed it; a broken invariant is never excused."""
 
+_KILLED = -9
+"""Exit code of a process that SIGKILL ended, on every backend."""
 _FULL = re.compile(r"No space left|ENOSPC|Errno 28")
 NO_SPACE = "no-space"
 """The harness's note that its own disk, which nodes may share, was full when a node died."""
@@ -381,8 +383,9 @@ def _deaths(evidence: Evidence, run: RunInput) -> tuple[list[Anomaly], list[Anom
     """Accuse each node that ended, unless a fault hit it that may end it and its storage failed.
 
     In doubt is a node whose storage failed where the journal does not say which faults there were,
-    or the harness found its own disk full; and one that a fault may have ended, but whose trace,
-    which should say why it ended, cannot be read.
+    or the harness found its own disk full; one that a fault may have ended, but whose trace, which
+    should say why it ended, cannot be read; and one that SIGKILL ended, which no process does to
+    itself: a kernel without memory, an operator or a stopped engine did.
     """
     hit = _hit_by_ending_fault(run.events)
     unclear = run.extent.outlived or run.extent.pending
@@ -411,10 +414,13 @@ def _deaths(evidence: Evidence, run: RunInput) -> tuple[list[Anomaly], list[Anom
         if node in explained:
             continue
         told = f"{node} died by {seconds(note.time_ns)} though no fault ended it, exit code {code}"
+        killed = code == _KILLED
+        if killed:
+            told += ": something outside of the run killed it (out of memory?)"
         death = {"kind": "crash", "explanation": told, "node": node, "at_ns": note.time_ns}
         unseen = node in hit and node not in evidence.traces
         # One whose trace is on a full disk cannot even trace why it ends.
-        (doubts if unclear or crowded or unseen else deaths).append(death)
+        (doubts if unclear or crowded or unseen or killed else deaths).append(death)
     return deaths, doubts
 
 

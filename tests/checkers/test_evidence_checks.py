@@ -89,9 +89,13 @@ def test_a_high_watermark_may_begin_lower_after_a_restart():
     assert kinds("log-agreement", run) == (Status.PASS, set())
 
 
-def test_a_node_that_died_unasked_fails():
-    crash = Event(0, 0, NEMESIS, EventType.INFO, "crash", None, {"node": "n2", "exit_code": -11})
-    assert kinds("log-agreement", good_run(events=[crash])) == (Status.FAIL, {"crash"})
+@pytest.mark.parametrize(
+    ("exit_code", "status"), [(-11, Status.FAIL), (1, Status.FAIL), (-9, Status.UNKNOWN)]
+)
+def test_a_node_that_died_unasked_fails_unless_something_else_killed_it(exit_code, status):
+    value = {"node": "n2", "exit_code": exit_code}
+    crash = Event(0, 0, NEMESIS, EventType.INFO, "crash", None, value)
+    assert kinds("log-agreement", good_run(events=[crash])) == (status, {"crash"})
 
 
 FETCH = {"epoch": 1, "leader_id": 1, "offset": 6, "durable_end_offset": 6}
