@@ -255,6 +255,7 @@ def wrong_answer(reply, call):
             ],
         ),
     ],
+    ids=lambda reply: type(reply).__name__,
 )
 def test_an_answer_without_sense_is_never_an_exception(operation, reply):
     if reply is None:

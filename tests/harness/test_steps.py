@@ -33,8 +33,14 @@ def test_what_takes_less_than_a_second_shows_nothing(monkeypatch):
     assert told(monkeypatch, [0.0, 0.2, 0.9], at_once=False) == []
 
 
-def test_a_terminal_shows_the_step_under_way_and_clears_it():
-    stream = io.StringIO()
+class Terminal(io.StringIO):
+    def isatty(self):
+        return True
+
+
+def test_a_terminal_shows_the_step_under_way_and_clears_it(monkeypatch):
+    monkeypatch.setenv("TERM", "xterm")
+    stream = Terminal()
     shower = Steps(Console(file=stream, force_terminal=True, width=80))
     with shower.shown(at_once=True):
         shower.step("probing [partition]")

@@ -67,11 +67,13 @@ def test_a_campaign_with_real_network_faults_passes_and_leaves_nothing(tmp_path:
             loop = asyncio.get_running_loop()
             recorder = Recorder(journal, loop.time)
             reads = await conduct(Run(plan, backend, recorder, LoopClock(loop)))
-        for read in reads.reads.values():
-            store.write_final_read(read)
+            for read in reads.reads.values():
+                store.write_final_read(read)
+            problems = evidence.collect(store, KraftSystem(), plan.node_names)
+            recorder.note("evidence", {"problems": problems})
+            assert problems == []
 
     asyncio.run(work())
-    assert evidence.collect(store, KraftSystem(), plan.node_names) == []
     results = judge(store)
     told = {check.checker: (check.status, check.summary) for check in results.checks}
     assert results.status is Status.PASS, "\n".join(map(str, told.items()))

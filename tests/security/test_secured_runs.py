@@ -168,10 +168,12 @@ def test_a_secured_campaign_passes(tmp_path):
         reads = await conduct(Run(plan, backend, recorder, LoopClock(loop)))
         for read in reads.reads.values():
             store.write_final_read(read)
+        problems = evidence.collect(store, system, plan.node_names)
+        recorder.note("evidence", {"problems": problems})
+        assert problems == []
 
     with store.journal_writer() as journal:
         asyncio.run(work(journal))
-    assert evidence.collect(store, system, plan.node_names) == []
     results = judge(store)
     told = {check.checker: (check.status, check.summary) for check in results.checks}
     assert results.status is Status.PASS, told
