@@ -12,10 +12,12 @@ from tests.slow import SLOW
 settings.register_profile("kraftprobe", deadline=None)
 settings.load_profile("kraftprobe")
 
-# A shell lets what it starts in the background ignore Ctrl-C, and whoever that starts inherits it:
-# the processes that tests interrupt would not notice.
+# A shell lets what it starts in the background ignore Ctrl-C, and nohup lets it ignore SIGHUP.
+# Whoever that starts inherits it: the processes that tests interrupt would not notice.
 if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
     signal.signal(signal.SIGINT, signal.default_int_handler)
+if signal.getsignal(signal.SIGHUP) is signal.SIG_IGN:
+    signal.signal(signal.SIGHUP, signal.SIG_DFL)
 
 
 def _in_ci(report):
