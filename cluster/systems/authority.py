@@ -33,7 +33,7 @@ class Authority:
     def __init__(self, name: str) -> None:
         self._key = ec.generate_private_key(ec.SECP256R1())
         subject = _named(f"Kraftprobe run {name}")
-        unsigned = _unsigned(subject, subject, self._key).add_extension(
+        unsigned = _unsigned(subject, self._key, subject, self._key).add_extension(
             x509.BasicConstraints(ca=True, path_length=0), critical=True
         )
         usage = x509.KeyUsage(
@@ -61,7 +61,7 @@ class Authority:
         key = ec.generate_private_key(ec.SECP256R1())
         names = [_general_name(host) for host in dict.fromkeys(hosts)]
         certificate = (
-            _unsigned(_named(name), self._certificate.subject, key)
+            _unsigned(_named(name), key, self._certificate.subject, self._key)
             .add_extension(x509.BasicConstraints(ca=False, path_length=None), critical=True)
             .add_extension(x509.SubjectAlternativeName(names), critical=False)
             .sign(self._key, hashes.SHA256())
@@ -71,8 +71,15 @@ class Authority:
 
 
 def _unsigned(
-    subject: x509.Name, issuer: x509.Name, key: ec.EllipticCurvePrivateKey
+    subject: x509.Name,
+    key: ec.EllipticCurvePrivateKey,
+    issuer: x509.Name,
+    issuer_key: ec.EllipticCurvePrivateKey,
 ) -> x509.CertificateBuilder:
+    """Begin a certificate; its key identifiers are what strict clients demand (RFC 5280, 4.2.1.1).
+
+    Python is one of them from 3.13 on (`ssl.VERIFY_X509_STRICT`).
+    """
     now = dt.datetime.now(dt.UTC)
     return (
         x509.CertificateBuilder()
@@ -82,6 +89,11 @@ def _unsigned(
         .serial_number(x509.random_serial_number())
         .not_valid_before(now - _BEFORE)
         .not_valid_after(now + _VALID)
+        .add_extension(x509.SubjectKeyIdentifier.from_public_key(key.public_key()), critical=False)
+        .add_extension(
+            x509.AuthorityKeyIdentifier.from_issuer_public_key(issuer_key.public_key()),
+            critical=False,
+        )
     )
 
 
