@@ -121,7 +121,8 @@ def _parsed(data: bytes) -> pa.Table:
         raise _NotPlainError("nested values")
     if b'":"' + _MARK.encode() in data:
         raise _NotPlainError("marked texts")
-    if any(is_changed(line) for line in data.split(b"\n")):
+    # Histories from elsewhere have no seals: one search, not one for each line.
+    if b',"crc":' in data and any(is_changed(line) for line in data.split(b"\n")):
         raise _NotPlainError("a changed line")
     options = pj.ParseOptions(explicit_schema=_JOURNAL, unexpected_field_behavior="error")
     return pj.read_json(pa.BufferReader(marked), parse_options=options)
