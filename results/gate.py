@@ -132,8 +132,9 @@ def _gate_run(store: RunStore, rules: Rules, name: str) -> GateEntry:
     results = store.read_results()
     plan = store.plan()
     try:
-        tried = _tried(store, plan)
-        refusal = _refusal(store, plan, results, tried, rules)
+        run = _run_input(store)
+        tried = _tried(run, plan)
+        refusal = _refusal(store, plan, results, run, tried, rules)
     except (StoreError, HistoryError, CheckError) as error:
         tried, refusal = None, one_line(str(error))
     identity = one_line(str(plan.get("run")))
@@ -181,9 +182,8 @@ def _how_much(plan: Mapping[str, Any], results: RunResults, tried: CheckResult) 
     )
 
 
-def _tried(store: RunStore, plan: Mapping[str, Any]) -> CheckResult:
+def _tried(run: RunInput, plan: Mapping[str, Any]) -> CheckResult:
     """Count in the journal how much was tried; and for how long clients acted."""
-    run = _run_input(store)
     spec = next((spec for spec in _specs(plan) if spec.name == exercised.NAME), None)
     if spec is None:
         raise StoreError("its plan names no checks: nothing was checked")
@@ -202,6 +202,7 @@ def _refusal(
     store: RunStore,
     plan: Mapping[str, Any],
     results: RunResults,
+    run: RunInput,
     tried: CheckResult,
     rules: Rules,
 ) -> str | None:
@@ -220,7 +221,7 @@ def _refusal(
         _changed(store, results)
         or _wrong_plan(plan, results, rules)
         or _wrong_checks(plan, results)
-        or (_wrong_counts(store, plan, results, tried) if results.status is Status.PASS else None)
+        or (_wrong_counts(plan, results, run, tried) if results.status is Status.PASS else None)
     )
 
 
@@ -323,12 +324,11 @@ def _contradiction(check: CheckResult) -> str | None:
 
 
 def _wrong_counts(
-    store: RunStore, plan: Mapping[str, Any], results: RunResults, tried: CheckResult
+    plan: Mapping[str, Any], results: RunResults, run: RunInput, tried: CheckResult
 ) -> str | None:
     """Name what the journal says otherwise than the results."""
     if tried.status is not Status.PASS:
         return f"its journal says {tried.status}: {one_line(tried.summary)}"
-    run = _run_input(store)
     counts = counts_of(run)
     if {name: results.statistics.get(name) for name in counts} != counts:
         return "its results count other operations than its journal has"
