@@ -102,7 +102,7 @@ def node_id(evidence: Evidence, node: str) -> int | None:
         if event.event == "start":
             return int(event.fields["node_id"])
     digits = node.lstrip("abcdefghijklmnopqrstuvwxyz-")
-    return int(digits) if digits.isdigit() else None
+    return int(digits) if digits.isascii() and digits.isdecimal() else None
 
 
 def _leader_claims(evidence: Evidence) -> Iterator[tuple[Claim, TraceEvent | None]]:

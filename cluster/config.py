@@ -23,7 +23,7 @@ from cluster.security.settings import (
     listener_key,
     parse_security,
 )
-from cluster.values import valueclass
+from cluster.values import valueclass, whole_number
 
 CONTROLLER_ROLE: Final = "controller"
 BROKER_ROLE: Final = "broker"
@@ -110,11 +110,11 @@ class NodeConfig:
 
 def _whole_number(lowest: int, highest: int = 2**31 - 1) -> Callable[[str], int]:
     def parse(text: str) -> int:
-        # isdecimal, because int() also takes "1_000", " 1" and digits of other scripts.
-        if not (text.isascii() and text.isdecimal() and lowest <= int(text) <= highest):
+        number = whole_number(text)
+        if number is None or not lowest <= number <= highest:
             limit = f"at least {lowest}" if highest == 2**31 - 1 else f"{lowest} to {highest}"
             raise _ValueError(f"expected a whole number, {limit}, not {text!r}")
-        return int(text)
+        return number
 
     return parse
 

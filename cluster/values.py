@@ -32,3 +32,16 @@ def valueclass(
         return dataclass(slots=True, unsafe_hash=True, kw_only=kw_only, order=order)(one)
 
     return make if cls is None else make(cls)
+
+
+DIGITS_MAX = 18
+"""Of a whole number that is read: all of them fit into 64 bits."""
+
+
+def whole_number(text: str) -> int | None:
+    """Read a whole number of plain ASCII digits, at most `DIGITS_MAX`; None when it is not one.
+
+    `int` takes more: "1_000", " 1", digits of other scripts. Of very many digits it raises.
+    """
+    plain = text.isascii() and text.isdecimal() and len(text) <= DIGITS_MAX
+    return int(text) if plain else None

@@ -8,9 +8,9 @@ It is a worker like the others (`harness.interpreter`), with operations of its o
 - the same with phase "heal", for the same entry of the schedule.
 
 A fault that is refused where it comes (its target is dead, nobody leads), or that does not bite, is
-undone and tried again, with the alternatives that its entry of the schedule holds. Each attempt is
-journaled, injection and heal, as one that did not bite; the operation's own completion tells the
-last. Attempts are bounded in number by the entry and in time by `RETRIES_S`.
+undone and tried again, with the alternatives that its entry of the schedule holds, or without any
+as it was, `AGAIN` times. Each attempt is journaled, injection and heal, as one that did not bite;
+the operation's own completion holds the last. Attempts are bounded in time by `RETRIES_S`, too.
 
 A fault never raises into the schedule (`nemeses.drive`). Whether enough of them bit is judged
 later, from the history: one that never did leaves the run UNDER-EXERCISED.
@@ -34,6 +34,8 @@ from workloads.base import Completion, Op
 
 RETRY_AFTER_S = 0.7
 """Pause before another attempt: an election, or a node's start, may be over by then."""
+AGAIN = 4
+"""How often an entry without alternatives is tried again; together they outlast an election."""
 RETRIES_S = 10.0
 """No attempt begins later than this after the first one."""
 
@@ -109,7 +111,7 @@ class NemesisClient:
         loop = asyncio.get_running_loop()
         entry, begun_s = self._schedule[number], loop.time()
         injection = await drive.inject(self._view, entry.fault, entry.parameters)
-        for parameters in entry.alternatives:
+        for parameters in entry.alternatives or (entry.parameters,) * AGAIN:
             if injection.verified or _violates(injection) or loop.time() - begun_s > RETRIES_S:
                 break
             healed = await drive.heal(self._view, injection)

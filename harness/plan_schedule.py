@@ -5,7 +5,7 @@
 | `at_s` | seconds after the fault phase began | needed |
 | `fault`, `parameters` | see docs/faults.md | needed, none |
 | `for_s` | how long until it is healed | 0 |
-| `alternatives` | parameters to try in turn while it is refused or does not bite | none |
+| `alternatives` | what to try in turn while it is refused or does not bite | the same, 4 times |
 """
 
 from __future__ import annotations

@@ -50,7 +50,7 @@ class Entry:
     for_s: float = 0.0
     """How long until it is healed."""
     alternatives: tuple[Mapping[str, Any], ...] = ()
-    """Parameters to try in turn while it is refused or does not bite."""
+    """Parameters to try in turn while it is refused or does not bite; none: the same again."""
 
     def to_json(self) -> dict[str, Any]:
         """Render the entry as a plan holds it."""

@@ -2,9 +2,10 @@
 
 import dataclasses
 
+import pytest
 from mypy import api
 
-from cluster.values import valueclass
+from cluster.values import valueclass, whole_number
 
 PROGRAM = """
 from cluster.values import valueclass
@@ -45,3 +46,15 @@ def test_mypy_refuses_to_change_a_value(tmp_path):
     assert len(errors) == 3, errors
     assert all("read-only" in error for error in errors[:2]), errors
     assert "missing" in errors[2], errors
+
+
+@pytest.mark.parametrize(
+    "text", ["", "-1", "+1", "1_000", " 1", "1.0", "\u0661", "\u00b2", "9" * 5000]
+)
+def test_what_is_no_whole_number_is_none(text):
+    assert whole_number(text) is None
+
+
+@pytest.mark.parametrize("number", [0, 7, 2**31, 10**18 - 1])
+def test_a_whole_number_is_read(number):
+    assert whole_number(str(number)) == number

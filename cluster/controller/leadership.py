@@ -37,6 +37,7 @@ from cluster.controller.state import (
     PartitionRegistration,
     ResourceType,
 )
+from cluster.values import whole_number
 
 MIN_INSYNC_REPLICAS = "min.insync.replicas"
 UNCLEAN_LEADER_ELECTION = "unclean.leader.election.enable"
@@ -83,9 +84,7 @@ def is_unclean_election_enabled(state: MetadataState, topic: str) -> bool:
 def min_insync_replicas(state: MetadataState, topic: str) -> int:
     """Return what is configured for a topic, for all brokers, or the default."""
     value = _topic_config(state, topic, MIN_INSYNC_REPLICAS)
-    if value is None or not (value.isascii() and value.isdecimal()) or int(value) < 1:
-        return DEFAULT_MIN_INSYNC_REPLICAS
-    return int(value)
+    return whole_number(value or "") or DEFAULT_MIN_INSYNC_REPLICAS
 
 
 def _topic_config(state: MetadataState, topic: str, name: str) -> str | None:

@@ -16,6 +16,7 @@ from typing import Final
 
 from cluster.names import unknown
 from cluster.security.jaas import Credentials, JaasError, JaasLine, parse_jaas
+from cluster.values import whole_number
 
 PLAIN: Final = "PLAIN"
 SCRAM_SHA_256: Final = "SCRAM-SHA-256"
@@ -308,6 +309,7 @@ def _size(values: _Values, key: str) -> int:
     text = values.get(key)
     if text is None:
         return DEFAULT_MAX_RECEIVE_BYTES
-    if not (text.isascii() and text.isdecimal() and 0 < int(text) < 2**31):
+    size = whole_number(text)
+    if size is None or not 0 < size < 2**31:
         raise SecuritySettingsError(f"{values.name(key)}: expected a whole number, not {text!r}")
-    return int(text)
+    return size

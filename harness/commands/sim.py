@@ -14,8 +14,10 @@ from rich.console import Console
 from rich.progress import BarColumn, Progress, TextColumn, TimeElapsedColumn
 
 from checkers.exercised import shortfalls
+from checkers.json_text import shown
 from checkers.verdict import EXIT_CODES, Status
 from cluster.mutants import UnknownMutantError, find
+from cluster.values import whole_number
 from harness.colours import can_redraw
 from harness.commands.options import spark_option
 from harness.errors import UsageError
@@ -306,11 +308,10 @@ def _bar(what: str, total: float) -> Iterator[_Bar]:
 
 
 def _range(text: str) -> tuple[int, int]:
-    first, dots, last = text.partition("..")
-    good = dots and first.isascii() and first.isdecimal() and last.isascii() and last.isdecimal()
-    if not good or not int(first) < int(last) <= _SEED_MAX:
-        raise UsageError(f"--seeds is a range such as 0..1000, not {text!r}")
-    return int(first), int(last)
+    first, last = map(whole_number, text.partition("..")[::2])
+    if first is None or last is None or not first < last <= _SEED_MAX:
+        raise UsageError(f"--seeds is a range such as 0..1000, not {shown(text)}")
+    return first, last
 
 
 def _mutant(name: str | None) -> str | None:

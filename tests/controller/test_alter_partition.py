@@ -195,6 +195,14 @@ def test_a_clean_restart_stays_eligible():
     assert cluster.partition(topic).elr == ()
 
 
+@pytest.mark.parametrize("value", ["", "0", "-1", "two", "\u00b2", "9" * 5000])
+def test_a_minimum_that_is_no_number_is_the_default(value):
+    cluster, topic = elr_cluster()
+    cluster.node.call(alter("min.insync.replicas", value, resource=(2, "t")))
+    cluster.alter(topic, (1,))
+    assert cluster.partition(topic).elr == ()
+
+
 def test_another_minimum_clears_the_elr():
     cluster, topic = elr_cluster()
     cluster.alter(topic, (1,))

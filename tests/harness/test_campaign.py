@@ -15,6 +15,7 @@ from cluster.ports import Failure
 from cluster.runtime.clock import LoopClock
 from harness.campaign import Run, conduct, pinned_to
 from harness.interpreter import HarnessError
+from harness.nemesis import RunView
 from harness.observer import Observer
 from harness.plan import from_document
 from harness.recorder import Recorder
@@ -228,6 +229,21 @@ def test_a_fault_that_never_bites_leaves_the_run_under_exercised():
     result = verdict(the_plan, events, reads, "exercised")
     assert result.status is Status.UNDER_EXERCISED
     assert "'restart' never bit: injected 3 times" in result.summary
+
+
+def test_a_fault_at_the_leader_waits_for_the_end_of_an_election(monkeypatch):
+    script = [{"at_s": 6, "fault": "pause", "parameters": {"targets": "leader"}, "for_s": 4}]
+    leader, elections = RunView.leader, iter([True, True])
+
+    async def nobody_leads_at_first(view):
+        return None if next(elections, False) else await leader(view)
+
+    monkeypatch.setattr(RunView, "leader", nobody_leads_at_first)
+    the_plan = plan(schedule=script, faults=["pause"])
+    events, reads = play(the_plan, FakeCluster())
+    attempts = [v for v in notes(events, "pause") if v["phase"] == "inject"]
+    assert [v["verified"] for v in attempts] == [False, False, True]
+    assert verdict(the_plan, events, reads, "exercised").status is Status.PASS
 
 
 def fail_at(monkeypatch, target, name, at_s, message):

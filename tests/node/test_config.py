@@ -130,6 +130,7 @@ def test_an_unknown_key_is_told_with_the_nearest():
         ("node.id", "1_0", "not '1_0'"),
         ("node.id", "٣", "expected a whole number"),
         ("node.id", "2147483648", "expected a whole number"),
+        ("node.id", "9" * 5000, "expected a whole number"),
         ("node.id", "", "not ''"),
         ("cluster.id", "", "must not be empty"),
         ("process.roles", "controler", "did you mean 'controller'?"),

@@ -243,6 +243,7 @@ def test_the_command_fails_a_mutant(tmp_path):
     [
         (["sim"], "give one of"),
         (["sim", "--seeds", "5..5"], "--seeds is a range"),
+        (["sim", "--seeds", "0.." + "9" * 5000], "--seeds is a range"),
         (["sim", "--seed", "1", "--mutant", "M99"], "unknown mutant"),
         (["replay", "no-such-file"], "No such file"),
     ],
