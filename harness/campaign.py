@@ -17,8 +17,8 @@ from checkers import answers
 from checkers.evidence import FINAL_READS
 from checkers.history import EventType
 from cluster.backends.base import Backend, BackendError, ClientNetwork
-from cluster.client import Client
-from cluster.ports import Clock, Endpoint
+from cluster.client.admin_client import Client
+from cluster.node.ports import Clock, Endpoint
 from cluster.values import valueclass
 from harness.final_reads import FinalReads, read_all
 from harness.generators import (

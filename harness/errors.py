@@ -22,6 +22,14 @@ class ImpossibleError(UsageError):
         self.lines = tuple(lines)
 
 
+class ScenarioError(ValueError):
+    """This is no scenario that can be run; one line says why."""
+
+
+class BatchError(ValueError):
+    """The folder cannot take this batch of seeds; one line."""
+
+
 class InternalError(Exception):
     """A bug of Kraftprobe; one line says where its traceback is."""
 
@@ -37,7 +45,7 @@ def is_expected(error: BaseException) -> bool:
 
     What ended a run in the middle does if what it was raised from does.
     """
-    if isinstance(error, UsageError | OSError):
+    if isinstance(error, UsageError | OSError | ScenarioError | BatchError):
         return True
     from harness.expected import EXPECTED  # noqa: PLC0415  (imports most of the program)
     from harness.interpreter import HarnessError  # noqa: PLC0415

@@ -26,11 +26,11 @@ from pathlib import Path
 from typing import Any
 
 from checkers.evidence import LogRecord
-from cluster.controller.records import MetadataRecordError, decode_record, record_to_json
-from cluster.log.checkpoint import RECOVERY_POINT_FILE, decode_recovery_point
-from cluster.log.control import ControlRecordType, control_type, decode_control
-from cluster.log.epoch_cache import EPOCH_FILE, LeaderEpochCache
-from cluster.log.records import (
+from cluster.node.controller.records import MetadataRecordError, decode_record, record_to_json
+from cluster.node.log.checkpoint import RECOVERY_POINT_FILE, decode_recovery_point
+from cluster.node.log.control import ControlRecordType, control_type, decode_control
+from cluster.node.log.epoch_cache import EPOCH_FILE, LeaderEpochCache
+from cluster.node.log.records import (
     HEADER_BYTES,
     MAGIC,
     BatchHeader,
@@ -41,7 +41,7 @@ from cluster.log.records import (
     iter_batches,
     parse_header,
 )
-from cluster.log.segment import segment_base_offset
+from cluster.node.log.segment import segment_base_offset
 from cluster.systems.base import System
 from cluster.values import valueclass
 from harness.json_names import camel_case

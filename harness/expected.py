@@ -1,4 +1,4 @@
-"""Errors whose message says all there is to say, beside UsageError and OSError.
+"""Errors whose message says all there is to say, beside those of `harness.errors` and OSError.
 
 A module of its own, since it imports most of the program: `harness.errors` reads it when an error
 has come, so that a command imports what it needs and no more.
@@ -12,7 +12,6 @@ from cluster.backends.base import BackendError
 from cluster.systems.kraft import SettingError
 from harness.interpreter import HarnessError
 from harness.plan_schedule import PlanError
-from harness.sim.errors import BatchError, ScenarioError
 from nemeses.base import ParameterError
 from results.files import StoreError
 from results.jvm import JvmError
@@ -21,14 +20,12 @@ from workloads.registry import WorkloadError
 
 EXPECTED = (
     BackendError,
-    BatchError,
     CheckError,
     HarnessError,
     HistoryError,
     JvmError,
     ParameterError,
     PlanError,
-    ScenarioError,
     SettingError,
     SparkError,
     StoreError,

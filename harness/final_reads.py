@@ -18,7 +18,7 @@ from typing import Any
 
 from checkers.evidence import FinalRead
 from cluster.backends.base import Backend, NodeState
-from cluster.client import CLUSTER_RESOURCE, CallFailed, Client, FinalReadRefused
+from cluster.client.admin_client import CLUSTER_RESOURCE, CallFailed, Client, FinalReadRefused
 from cluster.values import valueclass
 from harness.observer import Observer
 

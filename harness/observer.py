@@ -14,8 +14,8 @@ from typing import Any, Protocol
 
 from checkers.history import EventType
 from cluster.backends.base import Backend
-from cluster.client import CallFailed
-from cluster.ports import Endpoint
+from cluster.client.admin_client import CallFailed
+from cluster.node.ports import Endpoint
 from cluster.values import valueclass
 from harness.recorder import Recorder
 from workloads.leader import LeaderTracker
@@ -25,7 +25,7 @@ ASK_TIMEOUT_MS = 400.0
 
 
 class QuorumClient(Protocol):
-    """The part of `cluster.client.Client` that observes."""
+    """The part of `cluster.client.admin_client.Client` that observes."""
 
     async def describe_quorum(self, endpoint: Endpoint, *, timeout_ms: float | None = None) -> Any:
         """Return a DescribeQuorumResponse; raises CallFailed."""

@@ -7,16 +7,16 @@ from collections.abc import Callable
 from typing import Any, Protocol, TypeVar
 
 from cluster.backends.base import Backend
-from cluster.client import CallFailed
-from cluster.ports import Endpoint
-from cluster.protocol.messages import MetadataRequest
+from cluster.client.admin_client import CallFailed
+from cluster.node.ports import Endpoint
+from cluster.node.protocol.messages import MetadataRequest
 
 ASK_TIMEOUT_MS = 400.0
 T = TypeVar("T")
 
 
 class AnyClient(Protocol):
-    """The part of `cluster.client.Client` that asks."""
+    """The part of `cluster.client.admin_client.Client` that asks."""
 
     async def ask(
         self,

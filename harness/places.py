@@ -18,9 +18,9 @@ from cluster.backends.base import Backend
 from cluster.backends.local import LocalBackend
 from cluster.backends.machine.equip import Need
 from cluster.mutants import applied
-from cluster.ports import Clock
-from cluster.runtime.clock import LoopClock
-from cluster.runtime.trace import clock_name
+from cluster.node.ports import Clock
+from cluster.node.runtime.clock import LoopClock
+from cluster.node.runtime.trace import clock_name
 from cluster.systems.base import System
 from cluster.values import valueclass
 from harness.interrupt import interruptible, run_interruptible
@@ -83,13 +83,13 @@ def _local(plan: Plan, system: System, folder: Path, needs: Needs, _: Say) -> Ba
 
 
 def _netns(plan: Plan, system: System, folder: Path, needs: Needs, _: Say) -> Backend:
-    from cluster.backends.netns.backend import NetnsBackend  # noqa: PLC0415
+    from cluster.backends.netns.netns_backend import NetnsBackend  # noqa: PLC0415
 
     return NetnsBackend(system, folder, plan.nodes, folder.name, needs=needs)
 
 
 def _docker(plan: Plan, system: System, folder: Path, needs: Needs, say: Say) -> Backend:
-    from cluster.backends.docker.backend import DockerBackend  # noqa: PLC0415
+    from cluster.backends.docker.docker_backend import DockerBackend  # noqa: PLC0415
 
     return DockerBackend(system, folder, plan.nodes, folder.name, needs=needs, say=say)
 
@@ -104,8 +104,8 @@ def _say(line: str) -> None:
 
 
 def _ssh(plan: Plan, system: System, folder: Path, needs: Needs, _: Say) -> Backend:
-    from cluster.backends.ssh.backend import SshBackend  # noqa: PLC0415
     from cluster.backends.ssh.inventory import read_inventory  # noqa: PLC0415
+    from cluster.backends.ssh.ssh_backend import SshBackend  # noqa: PLC0415
 
     assert plan.inventory is not None, "the plan was checked"
     inventory = read_inventory(plan.inventory)
@@ -125,8 +125,8 @@ REAL_BACKENDS: Mapping[str, Callable[[Plan, System, Path, Needs, Say], Backend]]
 def _simulated(plan: Plan, run_folder: Path) -> Iterator[Place]:
     """One process holds all nodes, so a mutant is applied for as long as the run lasts."""
     from cluster.backends.sim import loop  # noqa: PLC0415
-    from cluster.backends.sim.backend import SimBackend  # noqa: PLC0415
     from cluster.backends.sim.scheduler import Scheduler  # noqa: PLC0415
+    from cluster.backends.sim.sim_backend import SimBackend  # noqa: PLC0415
 
     scheduler = Scheduler()
     backend = SimBackend(

@@ -4,15 +4,11 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-import os
-import platform
 import secrets
 import shlex
 import shutil
 import sys
-from collections.abc import Mapping
 from datetime import datetime
-from importlib import metadata
 from pathlib import Path
 from typing import Any
 
@@ -38,10 +34,9 @@ from harness.places import place_of
 from harness.plan import Plan
 from harness.recorder import Recorder
 from harness.room import lack_of_room, run_broken_off
+from harness.versions import versions
 from results.engine import Engine
 from results.store import RunStore
-
-_PACKAGES = ("kraftprobe", "pyspark", "pyarrow", "pandas", "numpy", "kio", "aiokafka")
 
 _ROOM_BYTES_MIN = 16 << 20
 """With less a disk counts as full: a node may have asked for as much at once."""
@@ -93,16 +88,6 @@ def plan_document(plan: Plan, run: str, command: str) -> dict[str, Any]:
         "versions": versions(),
         "command": command,
     }
-
-
-def versions() -> Mapping[str, str]:
-    """Name the versions that may matter to somebody who repeats a run."""
-    found = {"python": platform.python_version(), "platform": platform.platform()}
-    found["cpus"] = str(os.cpu_count())
-    for package in _PACKAGES:
-        with contextlib.suppress(metadata.PackageNotFoundError):
-            found[package] = metadata.version(package)
-    return found
 
 
 def perform(request: Request, now: datetime) -> int:

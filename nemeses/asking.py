@@ -7,9 +7,9 @@ from collections.abc import Awaitable, Callable
 from typing import TypeVar
 
 from cluster.backends.base import ClientNetwork
-from cluster.errors import ErrorCode
-from cluster.kraft.messages import DescribeQuorumRequest, DescribeQuorumResponse
-from cluster.ports import Endpoint, Failure
+from cluster.node.errors import ErrorCode
+from cluster.node.kraft.messages import DescribeQuorumRequest, DescribeQuorumResponse
+from cluster.node.ports import Endpoint, Failure
 from nemeses.base import View
 
 ASK_TIMEOUT_MS = 1_000.0

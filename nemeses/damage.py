@@ -16,9 +16,9 @@ from typing import Any, ClassVar
 
 from cluster.backends.abilities import Damage, Disks
 from cluster.backends.base import BackendError, Probe
-from cluster.log.checkpoint import RECOVERY_POINT_FILE, decode_recovery_point
-from cluster.log.records import BatchHeader, CorruptBatchError, iter_batches
-from cluster.log.segment import segment_base_offset
+from cluster.node.log.checkpoint import RECOVERY_POINT_FILE, decode_recovery_point
+from cluster.node.log.records import BatchHeader, CorruptBatchError, iter_batches
+from cluster.node.log.segment import segment_base_offset
 from nemeses.base import Injection, ParameterError, Parameters, View
 from nemeses.needs import disks_of, lacking
 from nemeses.nodefault import NodeFault, Seen, alive, ended_itself, number_of, start_if_dead

@@ -6,8 +6,8 @@ from collections.abc import Mapping
 from typing import Any
 
 from cluster.backends.base import BackendError, ClientNetwork, NodeState, Probe
-from cluster.kraft.messages import DescribeQuorumRequest
-from cluster.ports import Failure
+from cluster.node.kraft.messages import DescribeQuorumRequest
+from cluster.node.ports import Failure
 from nemeses.asking import request
 from nemeses.base import Injection, ParameterError, Parameters, View
 from nemeses.needs import lacking, limits_of

@@ -4,15 +4,15 @@ from __future__ import annotations
 
 from uuid import UUID
 
-from cluster.errors import ErrorCode
-from cluster.kraft.messages import NO_DIRECTORY, DescribeQuorumResponse
-from cluster.kraft.voter_messages import (
+from cluster.node.errors import ErrorCode
+from cluster.node.kraft.messages import NO_DIRECTORY, DescribeQuorumResponse
+from cluster.node.kraft.voter_messages import (
     AddVoterRequest,
     AddVoterResponse,
     RemoveVoterRequest,
     RemoveVoterResponse,
 )
-from cluster.log.control import VoterListener
+from cluster.node.log.control import VoterListener
 from nemeses.asking import ask, leading
 from nemeses.base import View
 

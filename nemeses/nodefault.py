@@ -34,6 +34,9 @@ class Seen:
 
 Act = Callable[[str], Awaitable[Seen]]
 
+_families: dict[str, str] = {}
+"""Fault -> its family."""
+
 
 class NodeFault:
     """See the module."""
@@ -49,6 +52,10 @@ class NodeFault:
     """Other parameters that it chooses from."""
     may_end_node: ClassVar[bool] = False
     """Whether a correct node may end itself over it (`checkers.agreement` excuses such a death)."""
+
+    def __init_subclass__(cls) -> None:
+        if "name" in vars(cls):
+            _families[cls.name] = cls.family
 
     def check(self, parameters: Parameters, nodes: tuple[str, ...]) -> None:
         """See `Fault.check`."""
@@ -140,12 +147,9 @@ class NodeFault:
         raise NotImplementedError
 
     def _taken(self, view: View) -> dict[str, str]:
-        from nemeses.registry import FAULTS  # noqa: PLC0415  (the registry holds this class)
-
         taken: dict[str, str] = {}
         for active in view.active:
-            fault = FAULTS.get(active.fault)
-            if isinstance(fault, NodeFault) and fault.family == self.family:
+            if _families.get(active.fault) == self.family:
                 taken |= dict.fromkeys(active.targets, f"{active.fault} acts on it already")
         return taken
 

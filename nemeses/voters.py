@@ -12,9 +12,9 @@ from typing import Any, ClassVar
 from uuid import UUID
 
 from cluster.backends.base import NodeState, Probe
-from cluster.errors import ErrorCode
 from cluster.names import unknown
-from cluster.protocol.messages import (
+from cluster.node.errors import ErrorCode
+from cluster.node.protocol.messages import (
     FeatureUpdateKey,
     UpdateFeaturesRequest,
     UpdateFeaturesResponse,

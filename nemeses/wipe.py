@@ -17,7 +17,7 @@ from uuid import UUID
 
 from cluster.backends.abilities import Damage, Disks
 from cluster.backends.base import BackendError, NodeState
-from cluster.kraft.messages import DescribeQuorumResponse
+from cluster.node.kraft.messages import DescribeQuorumResponse
 from nemeses.asking import leading, until
 from nemeses.base import Injection, View
 from nemeses.damage import DISK_WIPE, DamageFault

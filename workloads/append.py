@@ -18,7 +18,7 @@ from random import Random
 from typing import Any
 
 from checkers.registry import CheckSpec
-from cluster.client import CLUSTER_RESOURCE, Outcome
+from cluster.client.admin_client import CLUSTER_RESOURCE, Outcome
 from cluster.values import valueclass
 from workloads.base import (
     ClientContext,

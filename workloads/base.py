@@ -19,8 +19,8 @@ from typing import Any, Protocol
 from checkers.history import EventType, Value
 from checkers.registry import CheckSpec
 from cluster.backends.base import Listener
-from cluster.client import Client, Outcome
-from cluster.ports import Endpoint
+from cluster.client.admin_client import Client, Outcome
+from cluster.node.ports import Endpoint
 from cluster.values import valueclass
 from workloads.leader import LeaderTracker
 

@@ -19,8 +19,8 @@ from random import Random
 from typing import Any, Final
 
 from checkers.registry import CheckSpec
-from cluster.broker_client import BrokerClient, FakeBroker
-from cluster.client import Outcome
+from cluster.client.admin_client import Outcome
+from cluster.client.broker_client import BrokerClient, FakeBroker
 from cluster.values import valueclass
 from workloads.base import (
     ClientContext,

@@ -19,17 +19,17 @@ from typing import Any, Final
 
 from checkers.history import EventType
 from checkers.registry import CheckSpec
-from cluster.client import CallFailed, Outcome
-from cluster.errors import ErrorCode
-from cluster.kraft.messages import (
+from cluster.client.admin_client import CallFailed, Outcome
+from cluster.node.errors import ErrorCode
+from cluster.node.kraft.messages import (
     DescribeQuorumRequest,
     DescribeQuorumResponse,
     ReplicaDescription,
 )
-from cluster.kraft.voter_messages import AddVoterRequest, RemoveVoterRequest
-from cluster.log.control import VoterListener
-from cluster.ports import Failure
-from cluster.protocol.messages import (
+from cluster.node.kraft.voter_messages import AddVoterRequest, RemoveVoterRequest
+from cluster.node.log.control import VoterListener
+from cluster.node.ports import Failure
+from cluster.node.protocol.messages import (
     FeatureUpdateKey,
     UpdateFeaturesRequest,
     i8,

@@ -17,7 +17,7 @@ from random import Random
 from typing import Any
 
 from checkers.registry import CheckSpec
-from cluster.client import CLUSTER_RESOURCE
+from cluster.client.admin_client import CLUSTER_RESOURCE
 from cluster.values import valueclass
 from workloads.base import (
     ClientContext,

@@ -7,7 +7,7 @@ read or an acknowledgement that must not be.
 
 from __future__ import annotations
 
-from cluster.client import Outcome
+from cluster.client.admin_client import Outcome
 from workloads.base import ClientContext
 
 LEADS_NOT = frozenset({"not_controller", "not_leader_or_follower", "not-sent"})

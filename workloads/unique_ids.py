@@ -17,8 +17,8 @@ from random import Random
 from typing import Any
 
 from checkers.registry import CheckSpec
-from cluster.broker_client import BrokerClient, FakeBroker
-from cluster.client import Outcome
+from cluster.client.admin_client import Outcome
+from cluster.client.broker_client import BrokerClient, FakeBroker
 from cluster.values import valueclass
 from workloads.base import (
     ClientContext,

@@ -22,7 +22,7 @@ from rich.console import Console
 from rich.table import Table
 
 from cluster.backends.base import NodeState
-from cluster.backends.docker.backend import DockerBackend
+from cluster.backends.docker.docker_backend import DockerBackend
 from cluster.systems.idle import IdleSystem
 from cluster.systems.kraft import KraftSystem
 

@@ -12,14 +12,14 @@ from itertools import islice
 from pathlib import Path
 from typing import TypeVar
 
-from cluster.controller.image import MetadataImage
-from cluster.controller.image_writer import frozen_copy, image_records, read_image
-from cluster.controller.leadership import broker_fenced
-from cluster.controller.records import encode_record
-from cluster.controller.records.broker import RegisterBrokerRecord
-from cluster.controller.records.schema import MetadataRecord
-from cluster.controller.records.topic import PartitionRecord, TopicRecord
-from cluster.kraft.types import CommittedBatch
+from cluster.node.controller.image import MetadataImage
+from cluster.node.controller.image_writer import frozen_copy, image_records, read_image
+from cluster.node.controller.leadership import broker_fenced
+from cluster.node.controller.records import encode_record
+from cluster.node.controller.records.broker import RegisterBrokerRecord
+from cluster.node.controller.records.schema import MetadataRecord
+from cluster.node.controller.records.topic import PartitionRecord, TopicRecord
+from cluster.node.kraft.types import CommittedBatch
 
 R = TypeVar("R")
 BROKERS = 6

@@ -11,10 +11,10 @@ from pathlib import Path
 from typing import Any
 
 from cluster.backends.local import LocalBackend
-from cluster.client import CLUSTER_RESOURCE, CallFailed, Client
-from cluster.errors import ErrorCode
-from cluster.ports import Failure
-from cluster.protocol.messages import (
+from cluster.client.admin_client import CLUSTER_RESOURCE, CallFailed, Client
+from cluster.node.errors import ErrorCode
+from cluster.node.ports import Failure
+from cluster.node.protocol.messages import (
     CreatableTopic,
     CreateTopicsRequest,
     MetadataRequest,
@@ -24,8 +24,8 @@ from cluster.protocol.messages import (
     i32,
     milliseconds,
 )
-from cluster.runtime.clock import LoopClock
-from cluster.runtime.network import TcpNetwork
+from cluster.node.runtime.clock import LoopClock
+from cluster.node.runtime.network import TcpNetwork
 from cluster.systems.kraft import REGISTRATION, KraftSystem
 
 TOPICS_A_REQUEST = 1_000

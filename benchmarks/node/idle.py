@@ -17,7 +17,7 @@ from pathlib import Path
 
 from benchmarks.node.load import find_leader
 from cluster.backends.local import LocalBackend
-from cluster.runtime.trace import JsonLinesTrace
+from cluster.node.runtime.trace import JsonLinesTrace
 from cluster.systems.kraft import KraftSystem
 
 LIMIT_PERCENT = 2.0

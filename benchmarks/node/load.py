@@ -8,11 +8,11 @@ import time
 from dataclasses import dataclass
 
 from cluster.backends.local import LocalBackend
-from cluster.client import CLUSTER_RESOURCE, CallFailed, Client
-from cluster.errors import ErrorCode
-from cluster.ports import Endpoint
-from cluster.runtime.clock import LoopClock
-from cluster.runtime.network import TcpNetwork
+from cluster.client.admin_client import CLUSTER_RESOURCE, CallFailed, Client
+from cluster.node.errors import ErrorCode
+from cluster.node.ports import Endpoint
+from cluster.node.runtime.clock import LoopClock
+from cluster.node.runtime.network import TcpNetwork
 
 
 @dataclass(frozen=True)

@@ -9,9 +9,9 @@ from dataclasses import dataclass, field
 
 from checkers.history import Event
 from cluster.backends.sim import loop
-from cluster.backends.sim.backend import SimBackend
 from cluster.backends.sim.monitor import SafetyMonitor
 from cluster.backends.sim.scheduler import Scheduler
+from cluster.backends.sim.sim_backend import SimBackend
 from cluster.systems.kraft import NODE_SETTINGS
 from harness.campaign import Run, conduct
 from harness.plan import from_document

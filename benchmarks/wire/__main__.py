@@ -18,7 +18,7 @@ from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, T
 
 from benchmarks.wire.frames import APIS, Frames
 from benchmarks.wire.target import Connection, HangError, Target
-from cluster.protocol.apis import ListenerType
+from cluster.node.protocol.apis import ListenerType
 
 CONSOLE = Console()
 CONNECTIONS = 32

@@ -21,9 +21,9 @@ from typing import Any
 
 from kio.serial import entity_writer
 
-from cluster.errors import ErrorCode
-from cluster.protocol.apis import LISTENER_APIS, ApiKey, ListenerType, request_class
-from cluster.protocol.schema import element, is_array, is_optional
+from cluster.node.errors import ErrorCode
+from cluster.node.protocol.apis import LISTENER_APIS, ApiKey, ListenerType, request_class
+from cluster.node.wire.schema import element, is_array, is_optional
 
 CLUSTER_ID = "wire-benchmark"
 NAMES = ("", "a", "b", "kraftprobe.x", "__cluster_metadata", "1", CLUSTER_ID, "é" * 40, "x" * 300)

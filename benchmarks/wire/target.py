@@ -13,11 +13,11 @@ from pathlib import Path
 from typing import Self
 
 from benchmarks.wire.frames import CLUSTER_ID, Frame
-from cluster.client import CLUSTER_RESOURCE, CallFailed, Client
-from cluster.ports import Endpoint
-from cluster.protocol.apis import ApiKey, ListenerType
-from cluster.runtime.clock import LoopClock
-from cluster.runtime.network import TcpNetwork
+from cluster.client.admin_client import CLUSTER_RESOURCE, CallFailed, Client
+from cluster.node.ports import Endpoint
+from cluster.node.protocol.apis import ApiKey, ListenerType
+from cluster.node.runtime.clock import LoopClock
+from cluster.node.runtime.network import TcpNetwork
 
 START_S = 30.0
 HANG_S = 20.0

@@ -17,7 +17,7 @@ from typing import Literal, Protocol
 
 from cluster.backends.abilities import Abilities
 from cluster.backends.terms import BackendError, Link, Probe
-from cluster.ports import Endpoint, Network
+from cluster.node.ports import Endpoint, Network
 from cluster.values import valueclass
 
 Listener = Literal["CONTROLLER", "CLIENT"]

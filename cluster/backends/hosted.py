@@ -21,7 +21,7 @@ from cluster.backends.linkrules import LinkRules
 from cluster.backends.processes import labels
 from cluster.backends.shaping import HostShaping
 from cluster.backends.terms import ONE_NODE
-from cluster.ports import Endpoint
+from cluster.node.ports import Endpoint
 from cluster.systems.base import Placement, System
 
 MakeAbilities = Callable[["HostedBackend"], Abilities]

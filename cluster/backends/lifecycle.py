@@ -24,8 +24,8 @@ from cluster.backends.base import (
 )
 from cluster.backends.hosts import StartedProcess
 from cluster.backends.processes import RecordedProcess, own_identity, record_process
-from cluster.ports import Endpoint
-from cluster.runtime.network import TcpNetwork
+from cluster.node.ports import Endpoint
+from cluster.node.runtime.network import TcpNetwork
 from cluster.systems.base import System
 
 READY_TIMEOUT_S = 120.0

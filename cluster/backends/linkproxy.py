@@ -26,7 +26,7 @@ from collections.abc import Callable, Iterable, Sequence
 
 from cluster.backends.base import Link, LinkMeasure
 from cluster.backends.pipe import CHUNK_BYTES, Gate, Gated, Pipe
-from cluster.ports import Endpoint
+from cluster.node.ports import Endpoint
 
 HOST = "127.0.0.1"
 _BACKLOG = 128

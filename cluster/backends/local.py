@@ -32,7 +32,7 @@ from cluster.backends.machine.programs import Machine
 from cluster.backends.nodeports import NodePorts
 from cluster.backends.processes import LocalProcess, RecordedProcess, labels, record_process
 from cluster.backends.shapes import PERFECT
-from cluster.ports import Endpoint
+from cluster.node.ports import Endpoint
 from cluster.systems.base import Placement, System
 
 _IN_USE = "in use"  # strerror(EADDRINUSE), as every system words it

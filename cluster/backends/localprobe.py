@@ -13,7 +13,7 @@ from cluster.backends.linkproxy import HOST, LinkProxies
 from cluster.backends.processes import TRIAL, LocalProcess, labels
 from cluster.backends.processprobe import SILENCE_S, SLEEP, TIMEOUT_S, probe_process
 from cluster.backends.trials import trial_folder
-from cluster.ports import Endpoint
+from cluster.node.ports import Endpoint
 
 _PING = b"ping"
 

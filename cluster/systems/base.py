@@ -11,8 +11,8 @@ from collections.abc import Mapping
 from pathlib import PurePath
 from typing import Protocol
 
-from cluster.ports import Endpoint
-from cluster.security.client import ClientSecurity
+from cluster.node.ports import Endpoint
+from cluster.node.security.connecting import ClientSecurity
 from cluster.values import valueclass
 
 

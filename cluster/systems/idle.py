@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from pathlib import PurePath
 
-from cluster.security.client import PLAINTEXT
+from cluster.node.security.connecting import PLAINTEXT
 from cluster.systems.base import Placement
 
 _PROGRAM = """

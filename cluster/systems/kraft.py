@@ -9,8 +9,8 @@ from collections.abc import Iterable, Mapping
 from pathlib import PurePath
 
 from cluster.names import unknown
-from cluster.ports import Endpoint
-from cluster.security.client import PLAINTEXT
+from cluster.node.ports import Endpoint
+from cluster.node.security.connecting import PLAINTEXT
 from cluster.systems.base import Placement
 from cluster.systems.secured import RunSecurity
 
@@ -121,9 +121,9 @@ class KraftSystem:
 
     def command(self, node: Placement) -> tuple[str, ...]:
         """Run the node with the interpreter of its place."""
-        mutant = () if self.mutant is None else ("--mutant", self.mutant)
+        program = ("cluster.node",) if self.mutant is None else ("cluster.mutants", self.mutant)
         config = str(node.folder / "server.properties")
-        return (node.interpreter, "-m", "cluster.node", "--config", config, *mutant)
+        return (node.interpreter, "-m", *program, "--config", config)
 
     def environment(self, node: Placement) -> Mapping[str, str]:  # noqa: ARG002  (contract)
         """Let output reach the log before a kill can lose it."""

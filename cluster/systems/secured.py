@@ -13,9 +13,9 @@ from pathlib import PurePath
 from typing import Final
 
 from cluster.names import unknown
-from cluster.security.client import ClientSecurity
-from cluster.security.jaas import Credentials
-from cluster.security.settings import MECHANISMS, PLAIN, SCRAM_SHA_512, SecurityProtocol
+from cluster.node.security.connecting import ClientSecurity
+from cluster.node.security.jaas import Credentials
+from cluster.node.security.settings import MECHANISMS, PLAIN, SCRAM_SHA_512, SecurityProtocol
 from cluster.systems.authority import Authority
 from cluster.systems.base import Placement
 from cluster.values import valueclass

@@ -12,9 +12,9 @@ from pathlib import Path
 
 import click
 
-from cluster.log.records import BatchHeader, CorruptBatchError, iter_batches
-from cluster.log.segment import segment_base_offset
-from cluster.log.snapshot import CorruptSnapshotError, parse_snapshot, parse_snapshot_name
+from cluster.node.log.records import BatchHeader, CorruptBatchError, iter_batches
+from cluster.node.log.segment import segment_base_offset
+from cluster.node.log.snapshot import CorruptSnapshotError, parse_snapshot, parse_snapshot_name
 from harness.errors import UsageError
 from harness.evidence import batch_records
 from harness.json_names import camel_case

@@ -40,9 +40,9 @@ import pyarrow.parquet as pq
 from checkers import exercised
 from checkers.verdict import Status, worst
 from cluster.values import valueclass
+from harness.errors import BatchError
 from harness.sim import coverage
 from harness.sim.draw import draw
-from harness.sim.errors import BatchError
 from harness.sim.findings import SimResult, Violation, generalised, grouped
 from harness.sim.runner import run_scenario
 from harness.sim.scenario import Scenario

@@ -13,8 +13,8 @@ from random import Random
 
 from checkers.history import Event, EventType
 from cluster.backends.base import ClientNetwork
-from cluster.backends.sim.backend import SimBackend
-from cluster.client import Client
+from cluster.backends.sim.sim_backend import SimBackend
+from cluster.client.admin_client import Client
 from cluster.values import valueclass
 from harness.generators import BackOff, EachWorker, Of, Rate, TimeLimit
 from harness.generators.base import NEMESIS, Answer, Context, Done, Next, Wait, Worker

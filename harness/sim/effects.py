@@ -19,7 +19,7 @@ from cluster.backends.sim.disk import Keep
 from cluster.backends.sim.mesh import MessageMatch, Rule
 from cluster.backends.sim.process import Process
 from cluster.backends.sim.world import SimWorld
-from cluster.log.records import parse_header
+from cluster.node.log.records import parse_header
 from harness.sim.reconfigure import Reconfigurer
 from harness.sim.watch import Watch
 

@@ -17,7 +17,7 @@ from cluster.backends.sim.settings import SimSettingError, SimSettings
 from cluster.mutants import UnknownMutantError, find
 from cluster.names import unknown
 from cluster.systems.kraft import REGISTRATION, KraftSystem, SettingError
-from harness.sim.errors import ScenarioError
+from harness.errors import ScenarioError
 from harness.sim.kinds import KINDS, MESSAGE_TYPES, TARGETS, Kind, Option
 from harness.sim.scenario import (
     VERSION,

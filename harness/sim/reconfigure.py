@@ -13,15 +13,15 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass, field
 
-from cluster.assembly import Node
 from cluster.backends.base import NodeState
 from cluster.backends.sim.world import SimWorld
-from cluster.errors import ErrorCode
-from cluster.kraft.messages import ReplicaKey
-from cluster.kraft.voter_messages import AddVoterRequest, RemoveVoterRequest
-from cluster.kraft_version import KRAFT_VERSION
-from cluster.log.control import VoterListener
-from cluster.protocol.messages import FeatureUpdateKey, UpdateFeaturesRequest, milliseconds
+from cluster.node.assembly import Node
+from cluster.node.errors import ErrorCode
+from cluster.node.kraft.messages import ReplicaKey
+from cluster.node.kraft.voter_messages import AddVoterRequest, RemoveVoterRequest
+from cluster.node.kraft_version import KRAFT_VERSION
+from cluster.node.log.control import VoterListener
+from cluster.node.protocol.messages import FeatureUpdateKey, UpdateFeaturesRequest, milliseconds
 from harness.sim.watch import Watch
 
 TRY_AGAIN_MS = 40.0

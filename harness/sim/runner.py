@@ -25,12 +25,12 @@ from checkers.verdict import Status, worst
 from cluster import mutants
 from cluster.backends.base import BackendError
 from cluster.backends.sim import loop as virtual
-from cluster.backends.sim.backend import SimBackend
 from cluster.backends.sim.broker_monitor import BrokerMonitor
 from cluster.backends.sim.monitor import SafetyMonitor
 from cluster.backends.sim.process import Process
 from cluster.backends.sim.scheduler import BusyLoopError, Scheduler
-from cluster.client import Client
+from cluster.backends.sim.sim_backend import SimBackend
+from cluster.client.admin_client import Client
 from harness.final_reads import FinalReads, read_all
 from harness.generators import BackOff, Clients, Phases, UntilOk
 from harness.generators.base import NEMESIS, Worker

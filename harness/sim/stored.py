@@ -23,11 +23,11 @@ from harness import evidence
 from harness.errors import UsageError
 from harness.judgement import judge_and_report
 from harness.recorder import Journal
-from harness.running import versions
 from harness.sim.findings import SimResult
 from harness.sim.runner import Played, judge, play
 from harness.sim.scenario import Scenario
 from harness.sim.story import tell
+from harness.versions import versions
 from results import pipeline
 from results.files import write_json
 from results.store import RunStore

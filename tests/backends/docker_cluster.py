@@ -9,7 +9,7 @@ from pathlib import Path
 
 from fake_system import PROGRAM, FakeSystem
 
-from cluster.backends.docker.backend import DockerBackend
+from cluster.backends.docker.docker_backend import DockerBackend
 
 
 class CarriedSystem(FakeSystem):

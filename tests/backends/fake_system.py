@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 from pathlib import Path
 
-from cluster.security.client import PLAINTEXT
+from cluster.node.security.connecting import PLAINTEXT
 
 PROGRAM = Path(__file__).with_name("fake_node.py")
 

@@ -13,7 +13,7 @@ from pathlib import Path
 from fake_system import FakeSystem
 
 from cluster.backends.hosted import HostedBackend
-from cluster.backends.netns.provider import NetnsProvider, may_make_namespaces
+from cluster.backends.netns.netns_hosts import NetnsProvider, may_make_namespaces
 
 
 async def main() -> None:

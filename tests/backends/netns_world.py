@@ -12,7 +12,7 @@ from fake_system import FakeSystem
 
 from cluster.backends.base import BackendError, Probe
 from cluster.backends.hosted import HostedBackend
-from cluster.backends.netns.provider import NetnsProvider
+from cluster.backends.netns.netns_hosts import NetnsProvider
 
 
 @functools.cache

@@ -20,9 +20,9 @@ from cluster.backends.abilities import ClockSetting, DiskFault, LinkShape
 from cluster.backends.base import Ability, BackendError, Death, NodeState
 from cluster.backends.cleanup import find_leftovers
 from cluster.backends.docker import engine
+from cluster.backends.docker.docker_hosts import DockerProvider
 from cluster.backends.docker.image import IMAGE_LABEL, ensure_image
 from cluster.backends.docker.leftovers import find_things
-from cluster.backends.docker.provider import DockerProvider
 from cluster.backends.hosted import HostedBackend
 from cluster.backends.machine.mounts import mounts
 from nemeses.base import Injection

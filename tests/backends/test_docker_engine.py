@@ -15,9 +15,9 @@ from requests.exceptions import ConnectionError as RequestsConnectionError
 from cluster.backends.base import BackendError
 from cluster.backends.docker import engine
 from cluster.backends.docker.dependencies import PACKAGE, requirements
+from cluster.backends.docker.docker_hosts import DockerProvider
 from cluster.backends.docker.image import ensure_image
 from cluster.backends.docker.network import routed_networks
-from cluster.backends.docker.provider import DockerProvider
 
 
 def test_a_missing_engine_is_one_line_with_what_to_do(

@@ -8,7 +8,7 @@ import pytest
 from kio.schema.api_versions.v0 import ApiVersionsRequest
 from kio.serial import entity_reader
 
-from cluster.ports import Endpoint
+from cluster.node.ports import Endpoint
 from cluster.systems.base import Placement
 from cluster.systems.kraft import API_VERSIONS_PING, KraftSystem, SettingError, cluster_id_of
 
@@ -64,11 +64,12 @@ def test_a_setting_must_be_a_whole_number(value: object):
         KraftSystem({"controller.quorum.fetch.timeout.ms": value})
 
 
-def test_the_mutant_is_an_option_of_the_command_and_not_a_property():
+def test_a_mutant_is_another_program_and_not_a_property():
     system = KraftSystem(mutant="M15")
-    assert system.command(placement())[-2:] == ("--mutant", "M15")
+    config = str(placement().folder / "server.properties")
+    assert system.command(placement())[2:] == ("cluster.mutants", "M15", "--config", config)
     assert "M15" not in system.files(placement())["server.properties"]
-    assert "--mutant" not in KraftSystem().command(placement())
+    assert KraftSystem().command(placement())[2:] == ("cluster.node", "--config", config)
 
 
 def test_cluster_ids_are_kafka_uuids_that_differ_from_run_to_run():

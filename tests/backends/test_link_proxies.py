@@ -11,7 +11,7 @@ import pytest
 from waiting import TIMEOUT_S, eventually
 
 from cluster.backends.linkproxy import HOST, LinkProxies
-from cluster.ports import Endpoint
+from cluster.node.ports import Endpoint
 
 NODES = ("n1", "n2", "n3")
 A_TO_B = ("n1", "n2")

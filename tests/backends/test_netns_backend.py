@@ -20,8 +20,8 @@ from waiting import eventually
 from cluster.backends.base import Ability, BackendError, Death, NodeState
 from cluster.backends.cleanup import clean, find_leftovers
 from cluster.backends.hosted import HostedBackend
-from cluster.backends.netns import provider as netns
-from cluster.backends.netns.provider import NetnsProvider
+from cluster.backends.netns import netns_hosts as netns
+from cluster.backends.netns.netns_hosts import NetnsProvider
 from cluster.backends.processes import identify, read_recorded
 
 HARNESS = Path(__file__).with_name("netns_cluster.py")

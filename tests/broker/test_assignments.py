@@ -5,16 +5,16 @@ import uuid
 
 import pytest
 
-from cluster.broker.assignments import (
+from cluster.node.broker.assignments import (
     MAX_ASSIGNMENTS_PER_REQUEST,
     AssignmentsConfig,
     AssignmentsManager,
 )
-from cluster.broker.lifecycle import NOT_REGISTERED_EPOCH
-from cluster.broker.publisher import BrokerMetadataPublisher
-from cluster.controller.registrations import replica_directory
-from cluster.ports import Failure
-from cluster.protocol.messages import CreatableReplicaAssignment
+from cluster.node.broker.lifecycle import NOT_REGISTERED_EPOCH
+from cluster.node.broker.publisher import BrokerMetadataPublisher
+from cluster.node.controller.registrations import replica_directory
+from cluster.node.ports import Failure
+from cluster.node.protocol.messages import CreatableReplicaAssignment
 from tests.controller.brokers import Brokers
 from tests.controller.fakes import creatable, create, delete
 

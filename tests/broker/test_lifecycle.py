@@ -6,14 +6,14 @@ from itertools import pairwise
 
 import pytest
 
-from cluster.broker.lifecycle import (
+from cluster.node.broker.lifecycle import (
     BrokerLifecycleManager,
     BrokerState,
     LifecycleConfig,
     RegistrationTimeoutError,
 )
-from cluster.ports import Failure
-from cluster.protocol.messages import BrokerHeartbeatRequest, BrokerRegistrationRequest
+from cluster.node.ports import Failure
+from cluster.node.protocol.messages import BrokerHeartbeatRequest, BrokerRegistrationRequest
 from tests.controller.fakes import active
 
 CONFIG = LifecycleConfig(

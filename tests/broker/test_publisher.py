@@ -5,18 +5,22 @@ import uuid
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from cluster.broker.publisher import BrokerMetadataPublisher
-from cluster.controller.image import MetadataImage
-from cluster.controller.image_writer import image_records
-from cluster.controller.loader import MetadataLoader
-from cluster.controller.records import encode_record
-from cluster.controller.records.broker import (
+from cluster.node.broker.publisher import BrokerMetadataPublisher
+from cluster.node.controller.image import MetadataImage
+from cluster.node.controller.image_writer import image_records
+from cluster.node.controller.loader import MetadataLoader
+from cluster.node.controller.records import encode_record
+from cluster.node.controller.records.broker import (
     BrokerRegistrationChangeRecord,
     RegisterBrokerRecord,
     UnregisterBrokerRecord,
 )
-from cluster.controller.records.topic import PartitionChangeRecord, PartitionRecord, TopicRecord
-from cluster.kraft.types import CommittedBatch, LeaderAndEpoch
+from cluster.node.controller.records.topic import (
+    PartitionChangeRecord,
+    PartitionRecord,
+    TopicRecord,
+)
+from cluster.node.kraft.types import CommittedBatch, LeaderAndEpoch
 from tests.controller.fakes import FakeClock
 from tests.controller.test_index import fits, records
 from tests.controller.test_loader import snapshot_of

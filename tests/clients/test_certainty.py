@@ -8,19 +8,19 @@ from types import SimpleNamespace
 
 import pytest
 
-from cluster.broker_client import BrokerClient, FakeBroker
-from cluster.client import (
+from cluster.client.admin_client import (
     CLUSTER_RESOURCE,
     CallFailed,
     Client,
     FinalReadRefused,
     Outcome,
 )
-from cluster.client_errors import DEFINITE_ERRORS, INDEFINITE_ERRORS, is_definite
-from cluster.errors import ErrorCode
-from cluster.kraft.messages import DescribeQuorumResponse
-from cluster.ports import Endpoint, Failure
-from cluster.protocol import messages as m
+from cluster.client.broker_client import BrokerClient, FakeBroker
+from cluster.client.failures import DEFINITE_ERRORS, INDEFINITE_ERRORS, is_definite
+from cluster.node.errors import ErrorCode
+from cluster.node.kraft.messages import DescribeQuorumResponse
+from cluster.node.ports import Endpoint, Failure
+from cluster.node.protocol import messages as m
 
 NODE = Endpoint(1, "127.0.0.1", 9092)
 ERRORS = [e for e in ErrorCode if e is not ErrorCode.none]

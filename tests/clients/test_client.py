@@ -5,12 +5,12 @@ import time
 
 import pytest
 
-from cluster.client import CLUSTER_RESOURCE, Client, Outcome
-from cluster.errors import ErrorCode
-from cluster.ports import Endpoint
-from cluster.protocol.apis import LISTENER_APIS, ListenerType
-from cluster.runtime.clock import LoopClock
-from cluster.runtime.network import TcpNetwork
+from cluster.client.admin_client import CLUSTER_RESOURCE, Client, Outcome
+from cluster.node.errors import ErrorCode
+from cluster.node.ports import Endpoint
+from cluster.node.protocol.apis import LISTENER_APIS, ListenerType
+from cluster.node.runtime.clock import LoopClock
+from cluster.node.runtime.network import TcpNetwork
 
 pytestmark = pytest.mark.cluster
 

@@ -6,14 +6,18 @@ import warnings
 
 import pytest
 
-from cluster.errors import ErrorCode
-from cluster.format import main as format_main
-from cluster.kraft.voter_messages import AddVoterRequest, RemoveVoterRequest, UpdateVoterRequest
-from cluster.kraft.voters import VoterListener
-from cluster.meta_properties import uuid_from_text, uuid_to_text
-from cluster.protocol.apis import SERVED, ApiKey
-from cluster.protocol.codec import write_request
-from cluster.protocol.messages import FeatureUpdateKey, UpdateFeaturesRequest, milliseconds
+from cluster.node.errors import ErrorCode
+from cluster.node.format import main as format_main
+from cluster.node.kraft.voter_messages import (
+    AddVoterRequest,
+    RemoveVoterRequest,
+    UpdateVoterRequest,
+)
+from cluster.node.kraft.voters import VoterListener
+from cluster.node.meta_properties import uuid_from_text, uuid_to_text
+from cluster.node.protocol.apis import SERVED, ApiKey
+from cluster.node.protocol.codec import write_request
+from cluster.node.protocol.messages import FeatureUpdateKey, UpdateFeaturesRequest, milliseconds
 from tests.clients.nodes import Nodes
 from tests.clients.test_every_api import ask, decoded, errors
 

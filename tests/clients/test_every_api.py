@@ -17,18 +17,18 @@ from kio.schema.delete_topics.v1.request import DeleteTopicsRequest as DeleteTop
 from kio.schema.fetch.v4 import request as fetch_v4
 from kio.serial import entity_reader, entity_writer
 
-from cluster.errors import ErrorCode
-from cluster.kraft import messages as raft
-from cluster.kraft.voter_messages import (
+from cluster.node.errors import ErrorCode
+from cluster.node.kraft import messages as raft
+from cluster.node.kraft.voter_messages import (
     AddVoterRequest,
     RemoveVoterRequest,
     UpdateVoterRequest,
 )
-from cluster.kraft.voters import VoterListener
-from cluster.log.types import OffsetAndEpoch
-from cluster.protocol import messages as m
-from cluster.protocol.apis import LISTENER_APIS, SERVED, ApiKey, ListenerType, response_class
-from cluster.protocol.codec import write_request
+from cluster.node.kraft.voters import VoterListener
+from cluster.node.log.types import OffsetAndEpoch
+from cluster.node.protocol import messages as m
+from cluster.node.protocol.apis import LISTENER_APIS, SERVED, ApiKey, ListenerType, response_class
+from cluster.node.protocol.codec import write_request
 
 pytestmark = pytest.mark.cluster
 

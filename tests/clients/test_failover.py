@@ -5,11 +5,11 @@ import signal
 
 import pytest
 
-from cluster.client import CLUSTER_RESOURCE, CallFailed, Client
-from cluster.errors import ErrorCode
-from cluster.ports import Endpoint
-from cluster.runtime.clock import LoopClock
-from cluster.runtime.network import TcpNetwork
+from cluster.client.admin_client import CLUSTER_RESOURCE, CallFailed, Client
+from cluster.node.errors import ErrorCode
+from cluster.node.ports import Endpoint
+from cluster.node.runtime.clock import LoopClock
+from cluster.node.runtime.network import TcpNetwork
 from tests.clients.nodes import Nodes
 
 pytestmark = pytest.mark.cluster

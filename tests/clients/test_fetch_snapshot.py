@@ -8,10 +8,10 @@ import time
 
 import pytest
 
-from cluster.client import Client
-from cluster.ports import Endpoint
-from cluster.runtime.clock import LoopClock
-from cluster.runtime.network import TcpNetwork
+from cluster.client.admin_client import Client
+from cluster.node.ports import Endpoint
+from cluster.node.runtime.clock import LoopClock
+from cluster.node.runtime.network import TcpNetwork
 from tests.clients.nodes import Nodes
 
 pytestmark = pytest.mark.cluster

@@ -131,9 +131,9 @@ def test_an_unreadable_quorum_state_is_one_line_and_exit_1(one):
     assert state.read_text() == "{"
 
 
-def command(*arguments):
+def command(*arguments, program="cluster.node"):
     return subprocess.run(
-        [sys.executable, "-m", "cluster.node", *arguments],
+        [sys.executable, "-m", program, *arguments],
         capture_output=True,
         text=True,
         timeout=TIMEOUT_S,
@@ -151,7 +151,7 @@ def test_an_unknown_mutant_is_one_line_and_exit_2(one):
     one.node_folder(1).mkdir()
     config = one.node_folder(1) / "server.properties"
     config.write_text("".join(f"{k}={v}\n" for k, v in one.properties(1).items()))
-    result = command("--config", str(config), "--mutant", "M9999")
+    result = command("M9999", "--config", str(config), program="cluster.mutants")
     assert result.returncode == 2
     assert len(result.stderr.splitlines()) == 1
     assert "M9999" in result.stderr
@@ -167,37 +167,37 @@ def test_a_bad_key_is_one_line_and_exit_2(one):
 
 BREAK = {
     "a commit cannot be replayed": """
-from cluster.controller.controller import QuorumController
+from cluster.node.controller.controller import QuorumController
 def broken(self, batches): raise ValueError("no such record")
 QuorumController.handle_commit = broken
 """,
     "the disk fails to sync": """
-import errno, os, cluster.node
+import errno, os, cluster.node.process
 def broken(fd): raise OSError(errno.EIO, "Input/output error")
-cluster.node._quiet_collector = lambda: setattr(os, "fdatasync", broken)
+cluster.node.process._quiet_collector = lambda: setattr(os, "fdatasync", broken)
 """,
     "a timer's callback raises": """
-import asyncio, cluster.node
+import asyncio, cluster.node.process
 def broken(): asyncio.get_running_loop().call_later(0.1, [].pop)
-cluster.node._quiet_collector = broken
+cluster.node.process._quiet_collector = broken
 """,
     "a task dies": """
-import asyncio, gc, cluster.node
+import asyncio, gc, cluster.node.process
 async def dying(): raise RuntimeError("task")
 def broken(): asyncio.get_running_loop().create_task(dying()); \\
     asyncio.get_running_loop().call_later(0.1, gc.collect)
-cluster.node._quiet_collector = broken
+cluster.node.process._quiet_collector = broken
 """,
     "the node cannot answer": """
-from cluster.assembly import Node
+from cluster.node.assembly import Node
 def broken(self, listener, message, reply): raise OSError("answering failed")
 Node.handle = broken
-import asyncio, socket, struct, threading, time, cluster.node
+import asyncio, socket, struct, threading, time, cluster.node.process
 def ask():
     s = socket.create_connection(("127.0.0.1", PORT))
     s.sendall(struct.pack(">ihhih", 15, 3, 0, 1, 1) + b"x" + struct.pack(">i", 0))
     s.recv(1)
-cluster.node._quiet_collector = lambda: threading.Thread(target=ask, daemon=True).start()
+cluster.node.process._quiet_collector = lambda: threading.Thread(target=ask, daemon=True).start()
 """,
 }
 
@@ -209,7 +209,9 @@ def test_what_should_never_happen_ends_the_process_at_once_and_loudly(one, cause
     config = folder / "server.properties"
     config.write_text("".join(f"{k}={v}\n" for k, v in one.properties(1).items()))
     breaking = BREAK[cause].replace("PORT", str(one.client_ports[1]))
-    program = f"{breaking}\nfrom cluster.node import main\nmain(['--config', {str(config)!r}])"
+    program = (
+        f"{breaking}\nfrom cluster.node.process import main\nmain(['--config', {str(config)!r}])"
+    )
     result = subprocess.run(
         [sys.executable, "-c", program],
         capture_output=True,
@@ -226,15 +228,15 @@ def test_what_should_never_happen_ends_the_process_at_once_and_loudly(one, cause
 
 HANG = {
     "an fsync never comes back": """
-import os, pathlib, threading, cluster.node
+import os, pathlib, threading, cluster.node.process
 def hung(fd):
     pathlib.Path(HUNG).touch()
     threading.Event().wait()
-cluster.node._quiet_collector = lambda: setattr(os, "fdatasync", hung)
+cluster.node.process._quiet_collector = lambda: setattr(os, "fdatasync", hung)
 """,
     "a read never comes back": """
 import pathlib, threading
-from cluster.assembly import Node
+from cluster.node.assembly import Node
 def hung(node, *rest): threading.Event().wait()
 Node.shutdown = hung
 Node.signalled = lambda node, what: pathlib.Path(HUNG).touch()
@@ -243,9 +245,9 @@ Node.signalled = lambda node, what: pathlib.Path(HUNG).touch()
 
 
 SHORT = """
-import cluster.node
-cluster.node.SHUTDOWN_TIMEOUT_MS = 1_500.0
-cluster.node._RAFT_SHUTDOWN_MS = 400.0
+import cluster.node.process
+cluster.node.process.SHUTDOWN_TIMEOUT_MS = 1_500.0
+cluster.node.process._RAFT_SHUTDOWN_MS = 400.0
 """
 
 
@@ -255,7 +257,7 @@ def test_a_hung_disk_does_not_keep_a_node_from_ending_on_sigterm(one, hung):
     folder.mkdir()
     config = folder / "server.properties"
     config.write_text("".join(f"{k}={v}\n" for k, v in one.properties(1).items()))
-    begin = f"from cluster.node import main\nmain(['--config', {str(config)!r}])"
+    begin = f"from cluster.node.process import main\nmain(['--config', {str(config)!r}])"
     program = HANG[hung].replace("HUNG", repr(str(marker))) + SHORT + begin
     with (folder / "stderr").open("ab") as stderr:
         one.processes[1] = subprocess.Popen([sys.executable, "-c", program], stderr=stderr)

@@ -8,8 +8,8 @@ import struct
 import pytest
 from kio.serial import entity_reader, entity_writer
 
-from cluster.protocol.apis import LISTENER_APIS, ListenerType, request_class, response_class
-from cluster.protocol.convert import _default
+from cluster.node.protocol.apis import LISTENER_APIS, ListenerType, request_class, response_class
+from cluster.node.protocol.convert import _default
 
 pytestmark = pytest.mark.cluster
 

@@ -7,17 +7,23 @@ from collections.abc import Awaitable, Callable
 from pathlib import Path
 
 from cluster.backends.base import Backend
-from cluster.backends.docker.backend import DockerBackend
+from cluster.backends.docker.docker_backend import DockerBackend
 from cluster.backends.local import LocalBackend
 from cluster.backends.sim import loop
-from cluster.backends.sim.backend import SimBackend
 from cluster.backends.sim.broker_monitor import BrokerMonitor
 from cluster.backends.sim.monitor import SafetyMonitor
 from cluster.backends.sim.scheduler import Scheduler
 from cluster.backends.sim.settings import SimSettings
-from cluster.client import CLUSTER_RESOURCE, CallFailed, Client, FinalReadRefused, Outcome
-from cluster.ports import Clock
-from cluster.runtime.clock import LoopClock
+from cluster.backends.sim.sim_backend import SimBackend
+from cluster.client.admin_client import (
+    CLUSTER_RESOURCE,
+    CallFailed,
+    Client,
+    FinalReadRefused,
+    Outcome,
+)
+from cluster.node.ports import Clock
+from cluster.node.runtime.clock import LoopClock
 from cluster.systems.kraft import KraftSystem
 
 KEY = "kraftprobe.register.1"

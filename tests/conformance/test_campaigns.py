@@ -12,7 +12,7 @@ from checkers.history import NEMESIS
 from checkers.verdict import Status
 from cluster.backends.base import BackendError
 from cluster.backends.docker import engine
-from cluster.runtime.trace import clock_name
+from cluster.node.runtime.trace import clock_name
 from cluster.systems.kraft import KraftSystem
 from harness import evidence
 from harness.campaign import Run, conduct

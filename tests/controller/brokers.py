@@ -2,7 +2,7 @@
 
 import uuid
 
-from cluster.protocol.messages import (
+from cluster.node.protocol.messages import (
     AllocateProducerIdsRequest,
     AlterPartitionBrokerState,
     AlterPartitionRequest,

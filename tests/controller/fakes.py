@@ -3,17 +3,17 @@
 import random
 from dataclasses import dataclass, field
 
-from cluster.controller.apis import ControllerApis
-from cluster.controller.cluster_info import ClusterInfo
-from cluster.controller.controller import QuorumController
-from cluster.controller.pending import ControllerSettings
-from cluster.kraft.types import (
+from cluster.node.controller.apis import ControllerApis
+from cluster.node.controller.cluster_info import ClusterInfo
+from cluster.node.controller.controller import QuorumController
+from cluster.node.controller.pending import ControllerSettings
+from cluster.node.kraft.types import (
     CommittedBatch,
     LeaderAndEpoch,
     NotLeaderError,
 )
-from cluster.ports import Endpoint
-from cluster.protocol.messages import (
+from cluster.node.ports import Endpoint
+from cluster.node.protocol.messages import (
     AlterableConfig,
     AlterConfigsResource,
     CreatableTopic,

@@ -4,9 +4,9 @@ import uuid
 
 import pytest
 
-from cluster.controller.records.topic import PartitionChangeRecord
-from cluster.controller.replay import replay
-from cluster.errors import ErrorCode
+from cluster.node.controller.records.topic import PartitionChangeRecord
+from cluster.node.controller.replay import replay
+from cluster.node.errors import ErrorCode
 from tests.controller.brokers import ELR, Brokers, alter_isr, update
 from tests.controller.fakes import alter
 

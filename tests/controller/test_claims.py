@@ -2,10 +2,10 @@
 
 import pytest
 
-from cluster.controller.result import OUTCOME_NOT_KNOWN
-from cluster.controller.state import ReplayError
-from cluster.errors import ErrorCode
-from cluster.kraft.types import (
+from cluster.node.controller.result import OUTCOME_NOT_KNOWN
+from cluster.node.controller.state import ReplayError
+from cluster.node.errors import ErrorCode
+from cluster.node.kraft.types import (
     BatchTooLargeError,
     BufferFullError,
     CommittedBatch,

@@ -4,12 +4,12 @@ import uuid
 
 import pytest
 
-from cluster.controller.broker_lifecycle import BrokerControlState
-from cluster.controller.invariants import broken_invariants
-from cluster.controller.registrations import LOST_DIRECTORY, MIGRATING_DIRECTORY
-from cluster.controller.state import UNASSIGNED_DIRECTORY
-from cluster.errors import ErrorCode
-from cluster.protocol.messages import (
+from cluster.node.controller.broker_lifecycle import BrokerControlState
+from cluster.node.controller.invariants import broken_invariants
+from cluster.node.controller.registrations import LOST_DIRECTORY, MIGRATING_DIRECTORY
+from cluster.node.controller.state import UNASSIGNED_DIRECTORY
+from cluster.node.errors import ErrorCode
+from cluster.node.protocol.messages import (
     AlterPartitionReassignmentsRequest,
     ReassignablePartition,
     ReassignableTopic,

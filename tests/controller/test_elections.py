@@ -2,8 +2,8 @@
 
 import pytest
 
-from cluster.errors import ErrorCode
-from cluster.protocol.messages import (
+from cluster.node.errors import ErrorCode
+from cluster.node.protocol.messages import (
     ElectLeadersRequest,
     ElectLeadersTopicPartitions,
     milliseconds,

@@ -4,9 +4,9 @@ import asyncio
 
 import pytest
 
-from cluster.broker_client import BrokerClient, FakeBroker
-from cluster.client import Client
-from cluster.ports import Endpoint, Failure
+from cluster.client.admin_client import Client
+from cluster.client.broker_client import BrokerClient, FakeBroker
+from cluster.node.ports import Endpoint, Failure
 from tests.controller.fakes import FakeClock, Node, active, create
 
 HERE = Endpoint(1, "h", 1)

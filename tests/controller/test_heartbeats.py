@@ -2,8 +2,8 @@
 
 import pytest
 
-from cluster.controller.broker_lifecycle import BrokerControlState, next_control_state
-from cluster.errors import ErrorCode
+from cluster.node.controller.broker_lifecycle import BrokerControlState, next_control_state
+from cluster.node.errors import ErrorCode
 from tests.controller.brokers import FAR, Brokers, allocate, heartbeat
 from tests.controller.fakes import alter
 

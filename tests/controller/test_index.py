@@ -7,21 +7,21 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from cluster.controller.image import MetadataImage
-from cluster.controller.image_writer import frozen_copy, image_records, read_image
-from cluster.controller.leadership import broker_fenced, broker_unfenced
-from cluster.controller.records import encode_record
-from cluster.controller.records.topic import (
+from cluster.node.controller.image import MetadataImage
+from cluster.node.controller.image_writer import frozen_copy, image_records, read_image
+from cluster.node.controller.leadership import broker_fenced, broker_unfenced
+from cluster.node.controller.records import encode_record
+from cluster.node.controller.records.topic import (
     ClearElrRecord,
     PartitionChangeRecord,
     PartitionRecord,
     RemoveTopicRecord,
     TopicRecord,
 )
-from cluster.controller.registrations import partitions
-from cluster.controller.replay import replay
-from cluster.controller.speculative import SpeculativeState
-from cluster.controller.state import (
+from cluster.node.controller.registrations import partitions
+from cluster.node.controller.replay import replay
+from cluster.node.controller.speculative import SpeculativeState
+from cluster.node.controller.state import (
     IMBALANCED,
     LEADERLESS,
     REASSIGNING,
@@ -29,8 +29,8 @@ from cluster.controller.state import (
     ReplayError,
     partition_marks,
 )
-from cluster.log.snapshot import SnapshotEncoder, parse_snapshot
-from cluster.log.types import OffsetAndEpoch
+from cluster.node.log.snapshot import SnapshotEncoder, parse_snapshot
+from cluster.node.log.types import OffsetAndEpoch
 from tests.controller.brokers import Brokers
 from tests.controller.indexes import check_index
 

@@ -6,26 +6,26 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from cluster.controller.delta import DeltaReading
-from cluster.controller.image import MetadataImage
-from cluster.controller.image_writer import RECORDS_PER_SLICE, image_records
-from cluster.controller.loader import LogDeltaManifest, MetadataLoader, SnapshotManifest
-from cluster.controller.records import encode_record
-from cluster.controller.records.system import (
+from cluster.node.controller.delta import DeltaReading
+from cluster.node.controller.image import MetadataImage
+from cluster.node.controller.image_writer import RECORDS_PER_SLICE, image_records
+from cluster.node.controller.loader import LogDeltaManifest, MetadataLoader, SnapshotManifest
+from cluster.node.controller.records import encode_record
+from cluster.node.controller.records.system import (
     AbortTransactionRecord,
     BeginTransactionRecord,
     EndTransactionRecord,
 )
-from cluster.controller.records.topic import (
+from cluster.node.controller.records.topic import (
     ConfigRecord,
     RemoveTopicRecord,
     TopicRecord,
 )
-from cluster.controller.replay import replay
-from cluster.controller.state import ReplayError
-from cluster.kraft.types import CommittedBatch, LeaderAndEpoch
-from cluster.log.snapshot import SnapshotEncoder, parse_snapshot
-from cluster.log.types import OffsetAndEpoch
+from cluster.node.controller.replay import replay
+from cluster.node.controller.state import ReplayError
+from cluster.node.kraft.types import CommittedBatch, LeaderAndEpoch
+from cluster.node.log.snapshot import SnapshotEncoder, parse_snapshot
+from cluster.node.log.types import OffsetAndEpoch
 from tests.controller.fakes import FakeClock
 from tests.controller.test_index import fits, records
 

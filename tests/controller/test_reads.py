@@ -2,9 +2,9 @@
 
 from dataclasses import replace
 
-from cluster.controller.cluster_info import ClusterInfo
-from cluster.errors import ErrorCode
-from cluster.protocol.messages import DescribeClusterRequest
+from cluster.node.controller.cluster_info import ClusterInfo
+from cluster.node.errors import ErrorCode
+from cluster.node.protocol.messages import DescribeClusterRequest
 from tests.controller.brokers import Brokers
 from tests.controller.fakes import (
     CLIENT,

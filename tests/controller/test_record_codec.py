@@ -7,16 +7,21 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from cluster.controller.records import (
+from cluster.node.controller.records import (
     RECORD_TYPES,
     MetadataRecordError,
     decode_record,
     encode_record,
     wire,
 )
-from cluster.controller.records.broker import ENDPOINTS, FEATURES, RecordEndpoint, RecordFeature
-from cluster.controller.records.schema import UNTAGGED, field_table
-from cluster.controller.records.topic import PartitionRecord, TopicRecord
+from cluster.node.controller.records.broker import (
+    ENDPOINTS,
+    FEATURES,
+    RecordEndpoint,
+    RecordFeature,
+)
+from cluster.node.controller.records.schema import UNTAGGED, field_table
+from cluster.node.controller.records.topic import PartitionRecord, TopicRecord
 
 STRATEGIES = {
     wire.INT8: st.integers(-128, 127),

@@ -4,8 +4,8 @@ import uuid
 
 import pytest
 
-from cluster.controller.records import decode_record, encode_record, record_to_json
-from cluster.controller.records.broker import (
+from cluster.node.controller.records import decode_record, encode_record, record_to_json
+from cluster.node.controller.records.broker import (
     BrokerRegistrationChangeRecord,
     FenceBrokerRecord,
     RecordEndpoint,
@@ -15,7 +15,7 @@ from cluster.controller.records.broker import (
     UnfenceBrokerRecord,
     UnregisterBrokerRecord,
 )
-from cluster.controller.records.system import (
+from cluster.node.controller.records.system import (
     AbortTransactionRecord,
     BeginTransactionRecord,
     EndTransactionRecord,
@@ -23,7 +23,7 @@ from cluster.controller.records.system import (
     NoOpRecord,
     ProducerIdsRecord,
 )
-from cluster.controller.records.topic import (
+from cluster.node.controller.records.topic import (
     ClearElrRecord,
     ConfigRecord,
     PartitionChangeRecord,

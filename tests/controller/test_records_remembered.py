@@ -4,14 +4,14 @@ import uuid
 
 import pytest
 
-from cluster.controller.records import (
+from cluster.node.controller.records import (
     MetadataRecordError,
     decode_record,
     encode_record,
     remember_records,
 )
-from cluster.controller.records.frame import RECORDS_REMEMBERED
-from cluster.controller.records.topic import PartitionRecord, TopicRecord
+from cluster.node.controller.records.frame import RECORDS_REMEMBERED
+from cluster.node.controller.records.topic import PartitionRecord, TopicRecord
 
 
 @pytest.fixture(params=[0, 2, 1000])

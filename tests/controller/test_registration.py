@@ -4,8 +4,8 @@ import uuid
 
 import pytest
 
-from cluster.errors import ErrorCode
-from cluster.protocol.messages import (
+from cluster.node.errors import ErrorCode
+from cluster.node.protocol.messages import (
     ControllerRegistrationFeature,
     ControllerRegistrationListener,
     ControllerRegistrationRequest,

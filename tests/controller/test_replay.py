@@ -7,8 +7,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from cluster.controller.image import MetadataImage
-from cluster.controller.records.broker import (
+from cluster.node.controller.image import MetadataImage
+from cluster.node.controller.records.broker import (
     BrokerRegistrationChangeRecord,
     FenceBrokerRecord,
     RegisterBrokerRecord,
@@ -16,12 +16,12 @@ from cluster.controller.records.broker import (
     UnfenceBrokerRecord,
     UnregisterBrokerRecord,
 )
-from cluster.controller.records.system import (
+from cluster.node.controller.records.system import (
     AbortTransactionRecord,
     FeatureLevelRecord,
     ProducerIdsRecord,
 )
-from cluster.controller.records.topic import (
+from cluster.node.controller.records.topic import (
     ClearElrRecord,
     ConfigRecord,
     PartitionChangeRecord,
@@ -29,9 +29,9 @@ from cluster.controller.records.topic import (
     RemoveTopicRecord,
     TopicRecord,
 )
-from cluster.controller.replay import replay
-from cluster.controller.speculative import SpeculativeState
-from cluster.controller.state import NEXT_PRODUCER_ID, ReplayError, committed_state
+from cluster.node.controller.replay import replay
+from cluster.node.controller.speculative import SpeculativeState
+from cluster.node.controller.state import NEXT_PRODUCER_ID, ReplayError, committed_state
 from tests.controller.fakes import Node, alter, creatable, create, delete
 from tests.controller.indexes import check_index
 from tests.controller.test_topics import grow

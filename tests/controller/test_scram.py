@@ -4,23 +4,23 @@ import hashlib
 
 import pytest
 
-from cluster.controller.records.security import (
+from cluster.node.controller.records.security import (
     RemoveUserScramCredentialRecord,
     UserScramCredentialRecord,
 )
-from cluster.controller.replay import replay
-from cluster.controller.scram_control import credential_of
-from cluster.controller.state import ReplayError, committed_state
-from cluster.errors import ErrorCode
-from cluster.protocol.messages import (
+from cluster.node.controller.replay import replay
+from cluster.node.controller.scram_control import credential_of
+from cluster.node.controller.state import ReplayError, committed_state
+from cluster.node.errors import ErrorCode
+from cluster.node.protocol.messages import (
     AlterUserScramCredentialsRequest,
     DescribeUserScramCredentialsRequest,
     ScramCredentialDeletion,
     ScramCredentialUpsertion,
     ScramUserName,
 )
-from cluster.security.jaas import Credentials
-from cluster.security.mechanisms import ScramClientExchange, ScramServer
+from cluster.node.security.jaas import Credentials
+from cluster.node.security.mechanisms import ScramClientExchange, ScramServer
 from tests.controller.fakes import CLIENT, Node, active
 
 SHA_256, SHA_512 = 1, 2

@@ -6,10 +6,10 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from cluster.controller.image import MetadataImage
-from cluster.controller.image_writer import frozen_copy, image_records, read_image
-from cluster.controller.records import encode_record
-from cluster.controller.records.broker import (
+from cluster.node.controller.image import MetadataImage
+from cluster.node.controller.image_writer import frozen_copy, image_records, read_image
+from cluster.node.controller.records import encode_record
+from cluster.node.controller.records.broker import (
     BrokerRegistrationChangeRecord,
     RecordEndpoint,
     RecordFeature,
@@ -17,29 +17,29 @@ from cluster.controller.records.broker import (
     RegisterControllerRecord,
     UnregisterBrokerRecord,
 )
-from cluster.controller.records.security import (
+from cluster.node.controller.records.security import (
     RemoveUserScramCredentialRecord,
     UserScramCredentialRecord,
 )
-from cluster.controller.records.system import (
+from cluster.node.controller.records.system import (
     BeginTransactionRecord,
     EndTransactionRecord,
     FeatureLevelRecord,
     ProducerIdsRecord,
 )
-from cluster.controller.records.topic import (
+from cluster.node.controller.records.topic import (
     ConfigRecord,
     PartitionChangeRecord,
     PartitionRecord,
     RemoveTopicRecord,
     TopicRecord,
 )
-from cluster.controller.replay import replay
-from cluster.controller.speculative import SpeculativeState
-from cluster.controller.state import ReplayError, committed_state
-from cluster.kraft.types import CommittedBatch, IllegalStateError
-from cluster.log.snapshot import SnapshotEncoder, parse_snapshot
-from cluster.log.types import OffsetAndEpoch
+from cluster.node.controller.replay import replay
+from cluster.node.controller.speculative import SpeculativeState
+from cluster.node.controller.state import ReplayError, committed_state
+from cluster.node.kraft.types import CommittedBatch, IllegalStateError
+from cluster.node.log.snapshot import SnapshotEncoder, parse_snapshot
+from cluster.node.log.types import OffsetAndEpoch
 from tests.controller.fakes import Node, active, create, delete
 from tests.controller.test_replay import content
 

@@ -4,9 +4,9 @@ import uuid
 
 import pytest
 
-from cluster.controller.placement import place_replicas
-from cluster.errors import ErrorCode
-from cluster.protocol.messages import (
+from cluster.node.controller.placement import place_replicas
+from cluster.node.errors import ErrorCode
+from cluster.node.protocol.messages import (
     CreatableReplicaAssignment,
     CreatePartitionsAssignment,
     CreatePartitionsRequest,

@@ -2,18 +2,18 @@
 
 import pytest
 
-from cluster.controller import feature_control
-from cluster.controller.image import MetadataImage
-from cluster.controller.records import decode_record, encode_record
-from cluster.controller.records.system import (
+from cluster.node.controller import feature_control
+from cluster.node.controller.image import MetadataImage
+from cluster.node.controller.records import decode_record, encode_record
+from cluster.node.controller.records.system import (
     AbortTransactionRecord,
     BeginTransactionRecord,
     EndTransactionRecord,
     FeatureLevelRecord,
 )
-from cluster.controller.records.topic import ConfigRecord
-from cluster.controller.state import ReplayError
-from cluster.kraft.types import CommittedBatch
+from cluster.node.controller.records.topic import ConfigRecord
+from cluster.node.controller.state import ReplayError
+from cluster.node.kraft.types import CommittedBatch
 from tests.controller.fakes import Node, alter, describe
 
 BEGIN, END, ABORT = BeginTransactionRecord(), EndTransactionRecord(), AbortTransactionRecord()

@@ -18,10 +18,10 @@ from cluster.backends.base import (
     Probe,
     ProcessIdentity,
 )
-from cluster.errors import ErrorCode
-from cluster.kraft.messages import DescribeQuorumRequest, DescribeQuorumResponse
-from cluster.ports import Endpoint, Failure
-from cluster.protocol import messages as m
+from cluster.node.errors import ErrorCode
+from cluster.node.kraft.messages import DescribeQuorumRequest, DescribeQuorumResponse
+from cluster.node.ports import Endpoint, Failure
+from cluster.node.protocol import messages as m
 
 LATENCY_S = 0.003
 ELECTION_S = 0.6

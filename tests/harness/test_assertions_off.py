@@ -14,7 +14,12 @@ ROOT = Path(__file__).resolve().parents[2]
 LINE = "Kraftprobe's invariants are assertions: run without -O and PYTHONOPTIMIZE\n"
 PROGRAMS = {
     "a node": ("-m", "cluster.node", "--config", "server.properties"),
-    "the formatting of a node's folder": ("-m", "cluster.format", "--config", "server.properties"),
+    "the formatting of a node's folder": (
+        "-m",
+        "cluster.node.format",
+        "--config",
+        "server.properties",
+    ),
     "the disk that fails on order": ("-m", "cluster.backends.machine.faultfs", "a", "b", "c"),
     "the command line": ("-m", "harness.cli", "--help"),
     "the simulated world": ("-m", "harness.cli", "sim", "--seed", "7"),

@@ -10,9 +10,9 @@ from checkers.registry import RunInput, run_check
 from checkers.verdict import Status
 from cluster.backends.base import BackendError, NodeState
 from cluster.backends.sim.loop import run
-from cluster.errors import ErrorCode
-from cluster.ports import Failure
-from cluster.runtime.clock import LoopClock
+from cluster.node.errors import ErrorCode
+from cluster.node.ports import Failure
+from cluster.node.runtime.clock import LoopClock
 from harness.campaign import Run, conduct, pinned_to
 from harness.interpreter import HarnessError
 from harness.nemesis import RunView

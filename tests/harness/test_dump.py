@@ -6,12 +6,12 @@ import uuid
 
 import pytest
 
-from cluster.controller.records import encode_record
-from cluster.controller.records.topic import TopicRecord
-from cluster.log.control import LeaderChange, encode_control
-from cluster.log.records import Record, encode_batch
-from cluster.log.snapshot import SnapshotEncoder, snapshot_name
-from cluster.log.types import OffsetAndEpoch
+from cluster.node.controller.records import encode_record
+from cluster.node.controller.records.topic import TopicRecord
+from cluster.node.log.control import LeaderChange, encode_control
+from cluster.node.log.records import Record, encode_batch
+from cluster.node.log.snapshot import SnapshotEncoder, snapshot_name
+from cluster.node.log.types import OffsetAndEpoch
 from harness.cli import main
 
 TOPIC = encode_record(TopicRecord(name="a\n\u2028", topic_id=uuid.UUID(int=1)))

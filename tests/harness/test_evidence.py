@@ -6,9 +6,9 @@ import shutil
 import pytest
 
 from checkers.verdict import Status
-from cluster.log.checkpoint import RECOVERY_POINT_FILE, encode_recovery_point
-from cluster.log.epoch_cache import EPOCH_FILE, EpochEntry, LeaderEpochCache
-from cluster.log.records import Record, encode_batch
+from cluster.node.log.checkpoint import RECOVERY_POINT_FILE, encode_recovery_point
+from cluster.node.log.epoch_cache import EPOCH_FILE, EpochEntry, LeaderEpochCache
+from cluster.node.log.records import Record, encode_batch
 from cluster.systems.kraft import KraftSystem
 from harness import evidence
 from harness.evidence import EvidenceError, decode_log

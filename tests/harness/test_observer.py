@@ -6,8 +6,8 @@ from types import SimpleNamespace
 import pytest
 
 from cluster.backends.sim import loop
-from cluster.client import CallFailed
-from cluster.ports import Endpoint, Failure
+from cluster.client.admin_client import CallFailed
+from cluster.node.ports import Endpoint, Failure
 from harness.observer import POLL_INTERVAL_S, Observer
 from harness.recorder import Recorder
 from workloads.leader import LeaderTracker

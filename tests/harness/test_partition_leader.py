@@ -8,8 +8,8 @@ from types import SimpleNamespace
 
 import pytest
 
-from cluster.client import CallFailed
-from cluster.ports import Endpoint, Failure
+from cluster.client.admin_client import CallFailed
+from cluster.node.ports import Endpoint, Failure
 from harness.partition_leader import partition_leader
 from nemeses.base import ParameterError
 from nemeses.targets import check_target, choose

@@ -18,14 +18,13 @@ from cluster.backends.processes import PROCESSES_FILE, read_recorded
 from cluster.backends.ssh.inventory import _inventory as inventory_from
 from cluster.backends.ssh.inventory import _WrongError as InventoryError
 from cluster.backends.ssh.inventory import read_inventory
-from cluster.config import ConfigError, load_config
-from cluster.kraft.quorum_state_store import QuorumStateError, decode
-from cluster.log.checkpoint import decode_recovery_point
-from cluster.runtime.trace import JsonLinesTrace
-from harness.errors import is_expected
+from cluster.node.config import ConfigError, load_config
+from cluster.node.kraft.quorum_state_store import QuorumStateError, decode
+from cluster.node.log.checkpoint import decode_recovery_point
+from cluster.node.runtime.trace import JsonLinesTrace
+from harness.errors import BatchError, ScenarioError, is_expected
 from harness.plan import PlanError, from_document, read_document
 from harness.sim.batch import Batch, BatchPlan
-from harness.sim.errors import BatchError, ScenarioError
 from harness.sim.parse import from_document as scenario_from
 from harness.sim.parse import read_scenario
 from results.evidence_files import load_evidence

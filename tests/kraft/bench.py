@@ -7,17 +7,17 @@ import uuid
 
 from cluster.backends.sim.disk import MemoryDisk
 from cluster.backends.sim.scheduler import Scheduler
-from cluster.kraft.accumulator import BatchAccumulator
-from cluster.kraft.config import RaftConfig
-from cluster.kraft.control_state import ControlState
-from cluster.kraft.election import EpochElection
-from cluster.kraft.leader_state import Leader
-from cluster.kraft.messages import OffsetAndEpoch, ReplicaKey
-from cluster.kraft.quorum_state import QuorumState
-from cluster.kraft.quorum_state_store import QuorumStateStore, decode
-from cluster.kraft.states import Candidate, Follower, Prospective, Resigned, Unattached
-from cluster.kraft.voters import VoterSet
-from cluster.ports import Endpoint
+from cluster.node.kraft.accumulator import BatchAccumulator
+from cluster.node.kraft.config import RaftConfig
+from cluster.node.kraft.control_state import ControlState
+from cluster.node.kraft.election import EpochElection
+from cluster.node.kraft.leader_state import Leader
+from cluster.node.kraft.messages import OffsetAndEpoch, ReplicaKey
+from cluster.node.kraft.quorum_state import QuorumState
+from cluster.node.kraft.quorum_state_store import QuorumStateStore, decode
+from cluster.node.kraft.states import Candidate, Follower, Prospective, Resigned, Unattached
+from cluster.node.kraft.voters import VoterSet
+from cluster.node.ports import Endpoint
 
 FOLDER = "__cluster_metadata-0"
 FILE = f"{FOLDER}/quorum-state"

@@ -5,8 +5,8 @@ from __future__ import annotations
 import contextlib
 import random
 
-from cluster.kraft.leader_state import Leader
-from cluster.kraft.types import BufferFullError, NotLeaderError
+from cluster.node.kraft.leader_state import Leader
+from cluster.node.kraft.types import BufferFullError, NotLeaderError
 from tests.kraft.monitor import SafetyMonitor
 from tests.kraft.world import World
 

@@ -1,8 +1,12 @@
 """Quorums whose voters are in the log, for tests of reconfiguration (KIP-853)."""
 
-from cluster.errors import ErrorCode
-from cluster.kraft.messages import ReplicaKey
-from cluster.kraft.voter_messages import AddVoterRequest, RemoveVoterRequest, UpdateVoterRequest
+from cluster.node.errors import ErrorCode
+from cluster.node.kraft.messages import ReplicaKey
+from cluster.node.kraft.voter_messages import (
+    AddVoterRequest,
+    RemoveVoterRequest,
+    UpdateVoterRequest,
+)
 from tests.kraft.world import World, listeners_of
 
 

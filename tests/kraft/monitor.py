@@ -7,10 +7,10 @@ from __future__ import annotations
 
 from bisect import bisect_left
 
-from cluster.kraft.messages import NO_NODE
-from cluster.kraft.quorum_state_store import decode
-from cluster.kraft.states import Prospective, Resigned
-from cluster.log.records import decode_records, iter_batches
+from cluster.node.kraft.messages import NO_NODE
+from cluster.node.kraft.quorum_state_store import decode
+from cluster.node.kraft.states import Prospective, Resigned
+from cluster.node.log.records import decode_records, iter_batches
 from tests.kraft.world import World
 
 EVENTS_AT_ONE_TIME_MAX = 2_000

@@ -10,14 +10,14 @@ import uuid
 import pytest
 
 from cluster.backends.sim.disk import MemoryDisk
-from cluster.config import parse_config
-from cluster.format import write_folder
-from cluster.kraft.bootstrap import write_bootstrap
-from cluster.kraft.messages import ReplicaKey
-from cluster.kraft.voters import Voter, VoterSet
-from cluster.log.snapshot import BOOTSTRAP_ID, parse_snapshot, snapshot_name
-from cluster.meta_properties import FILE_NAME, MetaPropertiesError, load_or_format
-from cluster.ports import Endpoint
+from cluster.node.config import parse_config
+from cluster.node.format import write_folder
+from cluster.node.kraft.bootstrap import write_bootstrap
+from cluster.node.kraft.messages import ReplicaKey
+from cluster.node.kraft.voters import Voter, VoterSet
+from cluster.node.log.snapshot import BOOTSTRAP_ID, parse_snapshot, snapshot_name
+from cluster.node.meta_properties import FILE_NAME, MetaPropertiesError, load_or_format
+from cluster.node.ports import Endpoint
 from tests.kraft.dynamic import voter_ids
 from tests.kraft.test_snapshots import PowerCut, agrees
 from tests.kraft.world import DIRECTORY, World, listeners_of

@@ -2,8 +2,8 @@
 
 import pytest
 
-from cluster.kraft import client, outbound
-from cluster.kraft.leader_state import Leader
+from cluster.node.kraft import outbound, raft_client
+from cluster.node.kraft.leader_state import Leader
 from tests.kraft.chaos import Chaos
 
 SEEDS = 100
@@ -60,7 +60,7 @@ def answer_reads_at_once(self, done):
     [
         (Leader, "committed_candidate", count_the_leader_twice),
         (outbound.OutboundRequests, "may_fetch", count_what_is_not_durable),
-        (client.RaftClient, "_add_reader", answer_reads_at_once),
+        (raft_client.RaftClient, "_add_reader", answer_reads_at_once),
     ],
 )
 def test_the_alarm_works(owner, name, faulty, monkeypatch):

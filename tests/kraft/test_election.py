@@ -4,8 +4,8 @@ from itertools import product
 
 import pytest
 
-from cluster.kraft.election import EpochElection
-from cluster.kraft.types import IllegalStateError
+from cluster.node.kraft.election import EpochElection
+from cluster.node.kraft.types import IllegalStateError
 
 
 @pytest.mark.parametrize("count", [1, 2, 3, 4, 5])

@@ -4,9 +4,9 @@ from types import SimpleNamespace
 
 import pytest
 
-from cluster.kraft.listeners import FEED_BYTES_PER_TURN, ListenerContext
-from cluster.log.records import Record, encode_batch, split_batches
-from cluster.log.types import OffsetAndEpoch
+from cluster.node.kraft.listeners import FEED_BYTES_PER_TURN, ListenerContext
+from cluster.node.log.records import Record, encode_batch, split_batches
+from cluster.node.log.types import OffsetAndEpoch
 from tests.kraft.world import Listener
 
 VALUE_BYTES = 10_000

@@ -4,13 +4,13 @@ import uuid
 
 import pytest
 
-from cluster.kraft.accumulator import BatchAccumulator
-from cluster.kraft.election import EpochElection
-from cluster.kraft.leader_state import Leader
-from cluster.kraft.messages import NO_DIRECTORY, ReplicaKey
-from cluster.kraft.states import Candidate, Follower, Prospective, Resigned, Unattached
-from cluster.kraft.voters import VoterSet
-from cluster.ports import Endpoint
+from cluster.node.kraft.accumulator import BatchAccumulator
+from cluster.node.kraft.election import EpochElection
+from cluster.node.kraft.leader_state import Leader
+from cluster.node.kraft.messages import NO_DIRECTORY, ReplicaKey
+from cluster.node.kraft.states import Candidate, Follower, Prospective, Resigned, Unattached
+from cluster.node.kraft.voters import VoterSet
+from cluster.node.ports import Endpoint
 
 VOTERS = VoterSet.of(Endpoint(i, "n", 9000 + i) for i in (1, 2, 3))
 ME, ASKER, OTHER = (ReplicaKey(i, uuid.UUID(int=i)) for i in (1, 2, 3))

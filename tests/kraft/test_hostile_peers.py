@@ -6,8 +6,8 @@ import uuid
 
 import pytest
 
-from cluster.errors import ErrorCode
-from cluster.kraft.messages import (
+from cluster.node.errors import ErrorCode
+from cluster.node.kraft.messages import (
     MAX_EPOCH,
     NO_DIRECTORY,
     BeginQuorumEpochRequest,

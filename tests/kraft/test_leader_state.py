@@ -6,12 +6,12 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from cluster.kraft.accumulator import BatchAccumulator
-from cluster.kraft.leader_state import OBSERVER_SESSION_TIMEOUT_MS, Leader
-from cluster.kraft.messages import ReplicaKey
-from cluster.kraft.types import IllegalStateError
-from cluster.kraft.voters import VoterSet
-from cluster.ports import Endpoint
+from cluster.node.kraft.accumulator import BatchAccumulator
+from cluster.node.kraft.leader_state import OBSERVER_SESSION_TIMEOUT_MS, Leader
+from cluster.node.kraft.messages import ReplicaKey
+from cluster.node.kraft.types import IllegalStateError
+from cluster.node.kraft.voters import VoterSet
+from cluster.node.ports import Endpoint
 
 
 def key(node_id):

@@ -1,4 +1,4 @@
-from cluster.kraft.types import LeaderAndEpoch
+from cluster.node.kraft.types import LeaderAndEpoch
 from tests.kraft.world import World
 
 

@@ -4,12 +4,12 @@ import json
 
 import pytest
 
-from cluster.errors import ErrorCode
-from cluster.kraft.messages import DescribeQuorumRequest
-from cluster.kraft.states import Follower
-from cluster.kraft.voters import VoterSet
-from cluster.log.control import VoterListener
-from cluster.ports import Endpoint
+from cluster.node.errors import ErrorCode
+from cluster.node.kraft.messages import DescribeQuorumRequest
+from cluster.node.kraft.states import Follower
+from cluster.node.kraft.voters import VoterSet
+from cluster.node.log.control import VoterListener
+from cluster.node.ports import Endpoint
 from tests.kraft.dynamic import (
     add,
     add_request,

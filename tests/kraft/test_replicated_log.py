@@ -6,12 +6,12 @@ from hypothesis import strategies as st
 
 from cluster.backends.sim.disk import MemoryDisk
 from cluster.backends.sim.scheduler import Scheduler
-from cluster.kraft.messages import OffsetAndEpoch
-from cluster.kraft.replicated_log import ReplicatedLog, Validity
-from cluster.kraft.snapshot_store import SnapshotStore
-from cluster.kraft.types import IllegalStateError
-from cluster.log.log import Log, LogConfig
-from cluster.log.records import CorruptBatchError, Record, encode_batch
+from cluster.node.kraft.messages import OffsetAndEpoch
+from cluster.node.kraft.replicated_log import ReplicatedLog, Validity
+from cluster.node.kraft.snapshot_store import SnapshotStore
+from cluster.node.kraft.types import IllegalStateError
+from cluster.node.log.log import Log, LogConfig
+from cluster.node.log.records import CorruptBatchError, Record, encode_batch
 
 
 def log_of(*epochs):

@@ -2,8 +2,8 @@
 
 import random
 
-from cluster.kraft.request_manager import RequestManager
-from cluster.ports import Endpoint
+from cluster.node.kraft.request_manager import RequestManager
+from cluster.node.ports import Endpoint
 
 PEERS = (Endpoint(2, "n", 9002), Endpoint(3, "n", 9003))
 

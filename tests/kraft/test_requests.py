@@ -4,9 +4,9 @@ import uuid
 
 import pytest
 
-from cluster.errors import ErrorCode
-from cluster.kraft.leader_state import Leader
-from cluster.kraft.messages import (
+from cluster.node.errors import ErrorCode
+from cluster.node.kraft.leader_state import Leader
+from cluster.node.kraft.messages import (
     BeginQuorumEpochRequest,
     DescribeQuorumRequest,
     EndQuorumEpochRequest,
@@ -16,8 +16,8 @@ from cluster.kraft.messages import (
     ReplicaKey,
     VoteRequest,
 )
-from cluster.kraft.states import Follower, Unattached
-from cluster.ports import Endpoint
+from cluster.node.kraft.states import Follower, Unattached
+from cluster.node.ports import Endpoint
 from tests.kraft.world import World
 
 NOWHERE = uuid.UUID(int=0)

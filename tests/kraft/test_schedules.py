@@ -8,14 +8,14 @@ import dataclasses
 
 import pytest
 
-from cluster.kraft import inbound, leader_state, outbound, quorum_state, role_polls, states
-from cluster.kraft.accumulator import BatchAccumulator
-from cluster.kraft.core import RaftCore
-from cluster.kraft.leader_state import Leader
-from cluster.kraft.messages import OffsetAndEpoch
-from cluster.kraft.replicated_log import ReplicatedLog, Validity
-from cluster.kraft.request_manager import RequestManager
-from cluster.kraft.states import Follower, Resigned
+from cluster.node.kraft import inbound, leader_state, outbound, quorum_state, role_polls, states
+from cluster.node.kraft.accumulator import BatchAccumulator
+from cluster.node.kraft.core import RaftCore
+from cluster.node.kraft.leader_state import Leader
+from cluster.node.kraft.messages import OffsetAndEpoch
+from cluster.node.kraft.replicated_log import ReplicatedLog, Validity
+from cluster.node.kraft.request_manager import RequestManager
+from cluster.node.kraft.states import Follower, Resigned
 from tests.kraft.monitor import SafetyMonitor
 from tests.kraft.world import World
 

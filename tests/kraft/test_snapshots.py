@@ -6,14 +6,14 @@ from random import Random
 import pytest
 
 from cluster import mutants
-from cluster.errors import ErrorCode
-from cluster.kraft.leader_state import Leader
-from cluster.kraft.messages import FetchSnapshotRequest, FetchSnapshotResponse, OffsetAndEpoch
-from cluster.kraft.replicated_log import Validity
-from cluster.kraft.states import Follower
-from cluster.kraft.types import IllegalStateError
-from cluster.log.recovery import CorruptLogError
-from cluster.log.snapshot import CorruptSnapshotError
+from cluster.node.errors import ErrorCode
+from cluster.node.kraft.leader_state import Leader
+from cluster.node.kraft.messages import FetchSnapshotRequest, FetchSnapshotResponse, OffsetAndEpoch
+from cluster.node.kraft.replicated_log import Validity
+from cluster.node.kraft.states import Follower
+from cluster.node.kraft.types import IllegalStateError
+from cluster.node.log.recovery import CorruptLogError
+from cluster.node.log.snapshot import CorruptSnapshotError
 from tests.kraft.world import DIRECTORY, World
 
 

@@ -2,10 +2,10 @@
 
 import pytest
 
-from cluster.kraft.accumulator import BatchAccumulator
-from cluster.kraft.quorum_state_store import ElectionState
-from cluster.kraft.states import Follower, Unattached
-from cluster.kraft.types import IllegalStateError
+from cluster.node.kraft.accumulator import BatchAccumulator
+from cluster.node.kraft.quorum_state_store import ElectionState
+from cluster.node.kraft.states import Follower, Unattached
+from cluster.node.kraft.types import IllegalStateError
 from tests.kraft.bench import ME, NODE_2, NODE_3, Bench, endpoint, nothing
 
 STATES = {

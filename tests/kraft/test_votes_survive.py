@@ -4,12 +4,12 @@ import uuid
 
 import pytest
 
-from cluster.errors import ErrorCode
-from cluster.kraft import quorum_state, quorum_state_store, role_polls
-from cluster.kraft.leader_state import Leader
-from cluster.kraft.messages import VoteRequest
-from cluster.kraft.quorum_state_store import QuorumStateError
-from cluster.kraft.states import Resigned, Unattached
+from cluster.node.errors import ErrorCode
+from cluster.node.kraft import quorum_state, quorum_state_store, role_polls
+from cluster.node.kraft.leader_state import Leader
+from cluster.node.kraft.messages import VoteRequest
+from cluster.node.kraft.quorum_state_store import QuorumStateError
+from cluster.node.kraft.states import Resigned, Unattached
 from tests.kraft.world import DIRECTORY, World
 
 

@@ -10,17 +10,17 @@ from types import SimpleNamespace
 from cluster.backends.sim.disk import MemoryDisk
 from cluster.backends.sim.network import NodeNetwork, SimNetwork
 from cluster.backends.sim.scheduler import Scheduler
-from cluster.errors import ErrorCode
-from cluster.kraft.client import RaftClient
-from cluster.kraft.config import RaftConfig
-from cluster.kraft.leader_state import Leader
-from cluster.kraft.states import Follower
-from cluster.kraft.types import CommittedBatch, LeaderAndEpoch
-from cluster.kraft.voters import VoterSet
-from cluster.log.control import VoterListener
-from cluster.log.log import Log, LogConfig
-from cluster.ports import Endpoint
-from cluster.protocol.messages import ApiVersionsRequest
+from cluster.node.errors import ErrorCode
+from cluster.node.kraft.config import RaftConfig
+from cluster.node.kraft.leader_state import Leader
+from cluster.node.kraft.raft_client import RaftClient
+from cluster.node.kraft.states import Follower
+from cluster.node.kraft.types import CommittedBatch, LeaderAndEpoch
+from cluster.node.kraft.voters import VoterSet
+from cluster.node.log.control import VoterListener
+from cluster.node.log.log import Log, LogConfig
+from cluster.node.ports import Endpoint
+from cluster.node.protocol.messages import ApiVersionsRequest
 
 DIRECTORY = "__cluster_metadata-0"
 FOR_LONG_MS = 1_000_000

@@ -6,8 +6,8 @@ import heapq
 from collections.abc import Callable
 
 from cluster.backends.sim.disk import MemoryDisk
-from cluster.log.log import Log, LogConfig
-from cluster.log.records import Record, encode_batch
+from cluster.node.log.log import Log, LogConfig
+from cluster.node.log.records import Record, encode_batch
 
 DIRECTORY = "topic-0"
 

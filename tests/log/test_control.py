@@ -5,7 +5,7 @@ import uuid
 import pytest
 from kio.records.readers import read_batch
 
-from cluster.log.control import (
+from cluster.node.log.control import (
     ControlRecordType,
     KRaftVersion,
     LeaderChange,
@@ -18,7 +18,7 @@ from cluster.log.control import (
     decode_control,
     encode_control,
 )
-from cluster.log.records import CorruptBatchError, Record, decode_records, encode_batch
+from cluster.node.log.records import CorruptBatchError, Record, decode_records, encode_batch
 
 DIRECTORIES = tuple((i, uuid.UUID(int=100 + i)) for i in (1, 2, 3))
 MESSAGES = [

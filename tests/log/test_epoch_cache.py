@@ -4,8 +4,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from cluster.log.epoch_cache import EpochEntry, LeaderEpochCache
-from cluster.log.types import OffsetAndEpoch
+from cluster.node.log.epoch_cache import EpochEntry, LeaderEpochCache
+from cluster.node.log.types import OffsetAndEpoch
 
 
 def cache(*pairs: tuple[int, int]) -> LeaderEpochCache:

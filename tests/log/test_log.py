@@ -4,10 +4,10 @@ from random import Random
 
 import pytest
 
-from cluster.log.epoch_cache import EpochEntry
-from cluster.log.log import CorruptLogError
-from cluster.log.records import CorruptBatchError
-from cluster.log.types import OffsetAndEpoch
+from cluster.node.log.epoch_cache import EpochEntry
+from cluster.node.log.log import CorruptLogError
+from cluster.node.log.records import CorruptBatchError
+from cluster.node.log.types import OffsetAndEpoch
 from tests.log.log_helpers import DIRECTORY, Logs, batch, flushed
 
 

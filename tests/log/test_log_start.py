@@ -8,8 +8,8 @@ from random import Random
 
 import pytest
 
-from cluster.log.log import CorruptLogError, Log
-from cluster.log.records import parse_header
+from cluster.node.log.log import CorruptLogError, Log
+from cluster.node.log.records import parse_header
 from tests.log.log_helpers import DIRECTORY, Logs, batch, flushed
 
 

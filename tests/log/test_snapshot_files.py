@@ -4,9 +4,9 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from cluster.log.control import KRaftVersion
-from cluster.log.records import CorruptBatchError, iter_batches
-from cluster.log.snapshot import (
+from cluster.node.log.control import KRaftVersion
+from cluster.node.log.records import CorruptBatchError, iter_batches
+from cluster.node.log.snapshot import (
     DELETED_SUFFIX,
     PART_SUFFIX,
     CorruptSnapshotError,
@@ -15,7 +15,7 @@ from cluster.log.snapshot import (
     parse_snapshot_name,
     snapshot_name,
 )
-from cluster.log.types import OffsetAndEpoch
+from cluster.node.log.types import OffsetAndEpoch
 
 ID = OffsetAndEpoch(123, 7)
 

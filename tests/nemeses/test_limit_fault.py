@@ -9,7 +9,7 @@ import pytest
 
 from cluster.backends.abilities import LimitMeasure
 from cluster.backends.base import BackendError, Death
-from cluster.ports import Failure
+from cluster.node.ports import Failure
 from nemeses import limits
 from nemeses.base import Injection
 from nemeses.registry import FAULTS

@@ -97,8 +97,8 @@ def test_a_node_whose_every_write_fails_ends_all_the_same(tmp_path: Path):
     """Its trace, its log and its standard error are files that may not grow."""
     code = (
         "import resource, sys\n"
-        "from cluster.node import _die\n"
-        "from cluster.runtime.trace import no_trace\n"
+        "from cluster.node.process import _die\n"
+        "from cluster.node.runtime.trace import no_trace\n"
         "def broken(event, /, **fields):\n    raise OSError(27, 'File too large')\n"
         "resource.setrlimit(resource.RLIMIT_FSIZE, (0, 0))\n"
         "try:\n    _die(broken if sys.argv[1] == 'broken' else no_trace, 'an invariant broke')\n"

@@ -15,8 +15,8 @@ from netns_world import require_namespaces
 
 from checkers.verdict import Status
 from cluster.backends.cleanup import clean, find_leftovers
-from cluster.backends.netns.backend import NetnsBackend
-from cluster.runtime.clock import LoopClock
+from cluster.backends.netns.netns_backend import NetnsBackend
+from cluster.node.runtime.clock import LoopClock
 from cluster.systems.kraft import KraftSystem
 from harness import evidence
 from harness.campaign import Run, conduct

@@ -11,9 +11,9 @@ import pytest
 
 from cluster.backends.local import LocalBackend
 from cluster.backends.sim import loop
-from cluster.backends.sim.backend import SimBackend
 from cluster.backends.sim.monitor import SafetyMonitor
 from cluster.backends.sim.scheduler import Scheduler
+from cluster.backends.sim.sim_backend import SimBackend
 from cluster.systems.kraft import KraftSystem
 from nemeses.asking import describe
 from nemeses.base import Injection, ParameterError, View

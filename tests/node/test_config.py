@@ -2,8 +2,8 @@ from pathlib import Path
 
 import pytest
 
-from cluster.config import ConfigError, ListenerAddress, load_config, parse_config
-from cluster.ports import Endpoint
+from cluster.node.config import ConfigError, ListenerAddress, load_config, parse_config
+from cluster.node.ports import Endpoint
 
 MINIMAL = {
     "process.roles": "controller,broker",

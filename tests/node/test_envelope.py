@@ -7,13 +7,20 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from cluster.envelope import FORWARDABLE, EnvelopeError, answer_to, seal, unseal, unseal_response
-from cluster.errors import ErrorCode
-from cluster.kraft.messages import DescribeQuorumRequest, DescribeQuorumResponse
-from cluster.protocol import messages as m
-from cluster.protocol.apis import SERVED, ApiKey
-from cluster.protocol.codec import write_request
-from cluster.protocol.origin import ANONYMOUS, Origin
+from cluster.node.envelope import (
+    FORWARDABLE,
+    EnvelopeError,
+    answer_to,
+    seal,
+    unseal,
+    unseal_response,
+)
+from cluster.node.errors import ErrorCode
+from cluster.node.kraft.messages import DescribeQuorumRequest, DescribeQuorumResponse
+from cluster.node.protocol import messages as m
+from cluster.node.protocol.apis import SERVED, ApiKey
+from cluster.node.protocol.codec import write_request
+from cluster.node.protocol.origin import ANONYMOUS, Origin
 from tests.controller.fakes import alter, create
 from tests.sim.quorums import Quorum
 

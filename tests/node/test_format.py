@@ -7,15 +7,15 @@ import uuid
 import pytest
 from click.testing import CliRunner
 
-from cluster.config import load_config
-from cluster.format import main
-from cluster.kraft.bootstrap import write_bootstrap
-from cluster.kraft.messages import ReplicaKey
-from cluster.kraft.voters import Voter, VoterSet
-from cluster.log.snapshot import BOOTSTRAP_ID, parse_snapshot
-from cluster.meta_properties import load_or_format, uuid_from_text, uuid_to_text
-from cluster.ports import Endpoint
-from cluster.runtime.disk import FileDisk
+from cluster.node.config import load_config
+from cluster.node.format import main
+from cluster.node.kraft.bootstrap import write_bootstrap
+from cluster.node.kraft.messages import ReplicaKey
+from cluster.node.kraft.voters import Voter, VoterSet
+from cluster.node.log.snapshot import BOOTSTRAP_ID, parse_snapshot
+from cluster.node.meta_properties import load_or_format, uuid_from_text, uuid_to_text
+from cluster.node.ports import Endpoint
+from cluster.node.runtime.disk import FileDisk
 from tests.kraft.dynamic import voter_ids
 from tests.kraft.world import DIRECTORY, World, listeners_of
 

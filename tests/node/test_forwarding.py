@@ -1,13 +1,13 @@
 import pytest
 
-from cluster.controller.error_responses import create_topics_error
-from cluster.envelope import answer_to, refusal, unseal
-from cluster.errors import ErrorCode
-from cluster.forwarding import DEFAULT_TIMEOUT_MS, forward, is_for_controller
-from cluster.kraft.messages import DescribeQuorumRequest, DescribeQuorumResponse
-from cluster.ports import Endpoint, Failure
-from cluster.protocol import messages as m
-from cluster.protocol.origin import Origin
+from cluster.node.controller.error_responses import create_topics_error
+from cluster.node.envelope import answer_to, refusal, unseal
+from cluster.node.errors import ErrorCode
+from cluster.node.forwarding import DEFAULT_TIMEOUT_MS, forward, is_for_controller
+from cluster.node.kraft.messages import DescribeQuorumRequest, DescribeQuorumResponse
+from cluster.node.ports import Endpoint, Failure
+from cluster.node.protocol import messages as m
+from cluster.node.protocol.origin import Origin
 
 LEADER = Endpoint(2, "127.0.0.1", 9093)
 ALICE = Origin("User", "alice", "192.0.2.7", "admin-1")

@@ -2,10 +2,10 @@
 
 import pytest
 
-from cluster.controller.feature_levels import ELIGIBLE_LEADER_REPLICAS
-from cluster.errors import ErrorCode
-from cluster.kraft_version import is_kraft_version_update, update_kraft_version
-from cluster.protocol.messages import FeatureUpdateKey, UpdateFeaturesRequest, milliseconds
+from cluster.node.controller.feature_levels import ELIGIBLE_LEADER_REPLICAS
+from cluster.node.errors import ErrorCode
+from cluster.node.kraft_version import is_kraft_version_update, update_kraft_version
+from cluster.node.protocol.messages import FeatureUpdateKey, UpdateFeaturesRequest, milliseconds
 from tests.controller.fakes import active
 
 ELR = ELIGIBLE_LEADER_REPLICAS

@@ -5,7 +5,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from cluster.meta_properties import (
+from cluster.node.meta_properties import (
     FILE_NAME,
     MetaPropertiesError,
     load_or_format,

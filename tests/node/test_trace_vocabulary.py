@@ -7,9 +7,9 @@ from collections import defaultdict
 from functools import cache
 from pathlib import Path
 
-from cluster.kraft.client import RaftClient
-from cluster.kraft.messages import FetchResponse
-from cluster.protocol.messages import (
+from cluster.node.kraft.messages import FetchResponse
+from cluster.node.kraft.raft_client import RaftClient
+from cluster.node.protocol.messages import (
     CreatableReplicaAssignment,
     FeatureUpdateKey,
     ListPartitionReassignmentsRequest,

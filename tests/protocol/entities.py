@@ -10,8 +10,8 @@ from typing import Any
 
 from hypothesis import strategies as st
 
-from cluster.errors import ErrorCode
-from cluster.protocol.schema import element, is_array, is_optional
+from cluster.node.errors import ErrorCode
+from cluster.node.wire.schema import element, is_array, is_optional
 
 _PRIMITIVES = {
     "int8": st.integers(-(2**7), 2**7 - 1),

@@ -20,12 +20,12 @@ from typing import Any
 
 from kio.serial import entity_reader, entity_writer
 
-from cluster.errors import ErrorCode
-from cluster.log.control import _ENTITIES, decode_control
-from cluster.log.records import CorruptBatchError, Record
-from cluster.protocol.apis import SERVED, request_class, response_class
-from cluster.protocol.codec import MalformedError, read_request, read_response
-from cluster.protocol.schema import element, is_array
+from cluster.node.errors import ErrorCode
+from cluster.node.log.control import _ENTITIES, decode_control
+from cluster.node.log.records import CorruptBatchError, Record
+from cluster.node.protocol.apis import SERVED, request_class, response_class
+from cluster.node.protocol.codec import MalformedError, read_request, read_response
+from cluster.node.wire.schema import element, is_array
 
 INT32_LENGTHS = (2**31 - 1, -2, -(2**31), 10**6)
 UVARINT_LENGTHS = (2**31 - 1, 2**32 - 1, 2**32 - 2, 2**35 - 1, 10**6)

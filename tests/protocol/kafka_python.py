@@ -8,7 +8,7 @@ with warnings.catch_warnings():
     import kafka.protocol.consumer as consumer
     import kafka.protocol.metadata as metadata
 
-from cluster.protocol.apis import ApiKey
+from cluster.node.protocol.apis import ApiKey
 
 MESSAGES = {
     ApiKey.API_VERSIONS: (metadata.ApiVersionsRequest, metadata.ApiVersionsResponse),

@@ -8,7 +8,7 @@ from typing import Any
 
 from kio.static.primitive import i64
 
-from cluster.protocol.schema import element, is_array
+from cluster.node.wire.schema import element, is_array
 
 CONSTANTS = ("__type__", "__version__", "__flexible__", "__api_key__", "__header_schema__")
 

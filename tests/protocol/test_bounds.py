@@ -14,9 +14,9 @@ from kio.schema.metadata.v9.request import MetadataRequest
 from kio.schema.request_header.v2 import RequestHeader
 from kio.serial import entity_reader
 
-from cluster.protocol.apis import SERVED, ApiKey, request_class, response_class
-from cluster.protocol.bounds import MalformedError, checked
-from cluster.protocol.codec import MAX_REQUEST_ELEMENTS, read_request
+from cluster.node.protocol.apis import SERVED, ApiKey, request_class, response_class
+from cluster.node.protocol.codec import MAX_REQUEST_ELEMENTS, read_request
+from cluster.node.wire.bounds import MalformedError, checked
 from tests.protocol.entities import entities
 from tests.protocol.false_lengths import CLASSES, encoded, full, header
 from tests.protocol.newer import as_newer

@@ -7,8 +7,8 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from kio.serial import entity_writer
 
-from cluster.errors import ErrorCode
-from cluster.protocol.apis import (
+from cluster.node.errors import ErrorCode
+from cluster.node.protocol.apis import (
     LISTENER_APIS,
     SERVED,
     ApiKey,
@@ -16,8 +16,8 @@ from cluster.protocol.apis import (
     request_class,
     response_class,
 )
-from cluster.protocol.codec import Request, read_request, write_response
-from cluster.protocol.convert import convert
+from cluster.node.protocol.codec import Request, read_request, write_response
+from cluster.node.protocol.convert import convert
 from tests.protocol.entities import entities
 from tests.protocol.kafka_python import MESSAGES
 

@@ -12,7 +12,7 @@ from kio.schema.metadata.v9.request import MetadataRequest as MetadataV9
 from kio.schema.vote.v1.request import VoteRequest as VoteV1
 from kio.schema.vote.v2 import request as vote_v2
 
-from cluster.protocol.apis import (
+from cluster.node.protocol.apis import (
     SERVED,
     ApiKey,
     highest_request_class,
@@ -20,8 +20,13 @@ from cluster.protocol.apis import (
     request_class,
     response_class,
 )
-from cluster.protocol.convert import METADATA_TOPIC, METADATA_TOPIC_ID, ConversionError, convert
-from cluster.protocol.messages import (
+from cluster.node.protocol.convert import (
+    METADATA_TOPIC,
+    METADATA_TOPIC_ID,
+    ConversionError,
+    convert,
+)
+from cluster.node.protocol.messages import (
     NO_THROTTLE,
     MetadataRequest,
     MetadataRequestTopic,

@@ -15,14 +15,21 @@ from kio.schema.vote.v2 import request as vote_v2
 from kio.schema.vote.v2 import response as vote_response
 from kio.serial import entity_writer
 
-from cluster.errors import ErrorCode
-from cluster.kraft import messages as m
-from cluster.kraft import voter_messages as v
-from cluster.log.control import VoterListener
-from cluster.log.types import OffsetAndEpoch
-from cluster.ports import Endpoint
-from cluster.protocol.apis import LISTENER_APIS, SERVED, SPOKEN, ApiKey, ListenerType, request_class
-from cluster.protocol.codec import (
+from cluster.node.errors import ErrorCode
+from cluster.node.kraft import messages as m
+from cluster.node.kraft import voter_messages as v
+from cluster.node.log.control import VoterListener
+from cluster.node.log.types import OffsetAndEpoch
+from cluster.node.ports import Endpoint
+from cluster.node.protocol.apis import (
+    LISTENER_APIS,
+    SERVED,
+    SPOKEN,
+    ApiKey,
+    ListenerType,
+    request_class,
+)
+from cluster.node.protocol.codec import (
     MalformedError,
     Request,
     UnwritableError,
@@ -32,7 +39,7 @@ from cluster.protocol.codec import (
     write_request,
     write_response,
 )
-from cluster.protocol.convert import METADATA_TOPIC_ID
+from cluster.node.protocol.convert import METADATA_TOPIC_ID
 from tests.protocol.kafka_python import MESSAGES
 
 SERVES = LISTENER_APIS[ListenerType.CONTROLLER]

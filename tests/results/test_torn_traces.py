@@ -4,8 +4,8 @@ import random
 
 import pytest
 
-from cluster.runtime import trace as trace_module
-from cluster.runtime.trace import JsonLinesTrace
+from cluster.node.runtime import trace as trace_module
+from cluster.node.runtime.trace import JsonLinesTrace
 from results.evidence_files import load_evidence
 
 

@@ -7,11 +7,11 @@ import struct
 from collections.abc import Awaitable, Callable
 from contextlib import asynccontextmanager
 
-from cluster.kraft.messages import DescribeQuorumRequest
-from cluster.ports import Endpoint
-from cluster.protocol.apis import LISTENER_APIS, ApiKey, ListenerType
-from cluster.protocol.codec import read_request
-from cluster.protocol.server import ListenerService
+from cluster.node.kraft.messages import DescribeQuorumRequest
+from cluster.node.ports import Endpoint
+from cluster.node.protocol.apis import LISTENER_APIS, ApiKey, ListenerType
+from cluster.node.protocol.codec import read_request
+from cluster.node.protocol.server import ListenerService
 
 QUESTION = DescribeQuorumRequest()
 """A request that any peer of ours may be asked."""

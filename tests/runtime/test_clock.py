@@ -1,6 +1,6 @@
 import asyncio
 
-from cluster.runtime.clock import LoopClock
+from cluster.node.runtime.clock import LoopClock
 
 
 def test_callbacks_come_in_the_order_of_their_delays_and_never_within_the_call():

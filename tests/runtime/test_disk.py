@@ -11,8 +11,8 @@ from pathlib import Path
 
 import pytest
 
-from cluster.log.log import Log, LogConfig
-from cluster.runtime.disk import DiskLockedError, FileDisk
+from cluster.node.log.log import Log, LogConfig
+from cluster.node.runtime.disk import DiskLockedError, FileDisk
 
 
 def run(folder: Path, body) -> None:
@@ -244,7 +244,7 @@ def test_close_loses_what_was_not_synced_and_calls_nobody(tmp_path, monkeypatch)
 
 CHILD = """
     import asyncio, sys
-    from cluster.runtime.disk import FileDisk
+    from cluster.node.runtime.disk import FileDisk
 
     async def main():
         disk = FileDisk(sys.argv[1], asyncio.get_running_loop())
@@ -283,9 +283,9 @@ def test_kill_9_loses_exactly_the_appends_that_were_not_synced(tmp_path):
 
 LOG_CHILD = """
     import asyncio, sys
-    from cluster.log.log import Log, LogConfig
-    from cluster.log.records import Record, encode_batch
-    from cluster.runtime.disk import FileDisk
+    from cluster.node.log.log import Log, LogConfig
+    from cluster.node.log.records import Record, encode_batch
+    from cluster.node.runtime.disk import FileDisk
 
     def failed(error):
         raise SystemExit(f"disk failed: {error}")

@@ -14,17 +14,17 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from kio.serial import entity_writer
 
-from cluster.assembly import Node, Seams
-from cluster.config import parse_config
-from cluster.meta_properties import load_or_format
-from cluster.protocol.apis import LISTENER_APIS, ApiKey, ListenerType, request_class
-from cluster.protocol.codec import read_response
-from cluster.protocol.server import ListenerService
-from cluster.runtime.clock import LoopClock
-from cluster.runtime.disk import FileDisk
-from cluster.runtime.network import TcpNetwork
-from cluster.runtime.server import Binding, TcpServer
-from cluster.runtime.trace import no_trace
+from cluster.node.assembly import Node, Seams
+from cluster.node.config import parse_config
+from cluster.node.meta_properties import load_or_format
+from cluster.node.protocol.apis import LISTENER_APIS, ApiKey, ListenerType, request_class
+from cluster.node.protocol.codec import read_response
+from cluster.node.protocol.server import ListenerService
+from cluster.node.runtime.clock import LoopClock
+from cluster.node.runtime.disk import FileDisk
+from cluster.node.runtime.network import TcpNetwork
+from cluster.node.runtime.server import Binding, TcpServer
+from cluster.node.runtime.trace import no_trace
 from tests.protocol.entities import entities
 
 FRAMES = 2_000

@@ -8,13 +8,17 @@ import urllib.request
 import pytest
 from prometheus_client.parser import text_string_to_metric_families
 
-from cluster.controller.event_queue import EventQueue
-from cluster.runtime.idle import IdleTime
-from cluster.runtime.metrics import EventQueueTimes, MeteredTrace
-from cluster.runtime.metrics_endpoint import MAX_CONNECTIONS, MAX_REQUEST_BYTES, MetricsEndpoint
-from cluster.runtime.reservoir import QUANTILES, RESERVOIR_SIZE, Reservoir
-from cluster.runtime.trace import no_trace
-from cluster.runtime.window import Window
+from cluster.node.controller.event_queue import EventQueue
+from cluster.node.runtime.idle import IdleTime
+from cluster.node.runtime.metrics import EventQueueTimes, MeteredTrace
+from cluster.node.runtime.metrics_endpoint import (
+    MAX_CONNECTIONS,
+    MAX_REQUEST_BYTES,
+    MetricsEndpoint,
+)
+from cluster.node.runtime.reservoir import QUANTILES, RESERVOIR_SIZE, Reservoir
+from cluster.node.runtime.trace import no_trace
+from cluster.node.runtime.window import Window
 from tests.clients.nodes import Nodes, free_ports
 from tests.runtime.test_server import run, until
 
@@ -185,7 +189,7 @@ def test_the_page_is_one_and_nothing_else_is_served(request_line, status, body):
 
 
 def test_scrapers_are_few_short_and_quick(monkeypatch):
-    monkeypatch.setattr("cluster.runtime.metrics_endpoint.TIMEOUT_S", 0.3)
+    monkeypatch.setattr("cluster.node.runtime.metrics_endpoint.TIMEOUT_S", 0.3)
 
     async def test():
         endpoint = MetricsEndpoint(lambda: b"")

@@ -5,19 +5,19 @@ from contextlib import asynccontextmanager
 
 import pytest
 
-from cluster.errors import ErrorCode
-from cluster.kraft.messages import NO_DIRECTORY, DescribeQuorumResponse, VoteRequest
-from cluster.ports import Endpoint, Failure
-from cluster.protocol.apis import ApiKey, ListenerType
-from cluster.protocol.codec import write_response
-from cluster.protocol.messages import (
+from cluster.node.errors import ErrorCode
+from cluster.node.kraft.messages import NO_DIRECTORY, DescribeQuorumResponse, VoteRequest
+from cluster.node.ports import Endpoint, Failure
+from cluster.node.protocol.apis import ApiKey, ListenerType
+from cluster.node.protocol.codec import write_response
+from cluster.node.protocol.messages import (
     NO_THROTTLE,
     ApiVersion,
     ApiVersionsRequest,
     ApiVersionsResponse,
 )
-from cluster.runtime import network as network_module
-from cluster.runtime.network import TcpNetwork
+from cluster.node.runtime import network as network_module
+from cluster.node.runtime.network import TcpNetwork
 from tests.runtime.peers import QUESTION, Peer, peer, silence
 
 ANSWER = DescribeQuorumResponse(ErrorCode.none, 1, 3, 17)

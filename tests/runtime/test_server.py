@@ -4,14 +4,14 @@ from contextlib import asynccontextmanager
 
 import pytest
 
-from cluster.controller.feature_control import SUPPORTED
-from cluster.errors import ErrorCode
-from cluster.kraft.messages import DescribeQuorumRequest, DescribeQuorumResponse
-from cluster.ports import Endpoint
-from cluster.protocol.apis import LISTENER_APIS, ApiKey, ListenerType
-from cluster.protocol.codec import read_response, write_request
-from cluster.protocol.features import Features, FinalizedFeature
-from cluster.protocol.messages import (
+from cluster.node.controller.feature_control import SUPPORTED
+from cluster.node.errors import ErrorCode
+from cluster.node.kraft.messages import DescribeQuorumRequest, DescribeQuorumResponse
+from cluster.node.ports import Endpoint
+from cluster.node.protocol.apis import LISTENER_APIS, ApiKey, ListenerType
+from cluster.node.protocol.codec import read_response, write_request
+from cluster.node.protocol.features import Features, FinalizedFeature
+from cluster.node.protocol.messages import (
     NO_THROTTLE,
     ApiVersionsRequest,
     DescribeConfigsRequest,
@@ -19,9 +19,9 @@ from cluster.protocol.messages import (
     DescribeConfigsResponse,
     DescribeConfigsResult,
 )
-from cluster.protocol.origin import Origin
-from cluster.protocol.server import ListenerService
-from cluster.runtime.server import Binding, ServerLimits, TcpServer
+from cluster.node.protocol.origin import Origin
+from cluster.node.protocol.server import ListenerService
+from cluster.node.runtime.server import Binding, ServerLimits, TcpServer
 
 ANSWER = DescribeQuorumResponse(ErrorCode.none, 1, 3, 17)
 VERSIONS = ApiVersionsRequest(client_software_name="test", client_software_version="1")

@@ -4,7 +4,7 @@ import zlib
 
 import pytest
 
-from cluster.runtime.trace import JsonLinesTrace
+from cluster.node.runtime.trace import JsonLinesTrace
 
 
 def lines(path):

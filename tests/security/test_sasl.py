@@ -4,21 +4,20 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from cluster.errors import ErrorCode
-from cluster.kraft.messages import DescribeQuorumRequest, DescribeQuorumResponse
-from cluster.protocol.apis import ApiKey, ListenerType
-from cluster.protocol.bounds import MalformedError
-from cluster.protocol.codec import read_response, write_request
-from cluster.protocol.messages import (
+from cluster.node.errors import ErrorCode
+from cluster.node.kraft.messages import DescribeQuorumRequest, DescribeQuorumResponse
+from cluster.node.protocol.apis import ApiKey, ListenerType
+from cluster.node.protocol.codec import read_response, write_request
+from cluster.node.protocol.messages import (
     ApiVersionsRequest,
     SaslAuthenticateRequest,
     SaslHandshakeRequest,
 )
-from cluster.protocol.origin import Origin
-from cluster.protocol.server import ListenerService
-from cluster.security.authentication import Authenticator, SaslSession
-from cluster.security.jaas import Credentials
-from cluster.security.mechanisms import (
+from cluster.node.protocol.origin import Origin
+from cluster.node.protocol.server import ListenerService
+from cluster.node.security.authentication import Authenticator, SaslSession
+from cluster.node.security.jaas import Credentials
+from cluster.node.security.mechanisms import (
     PlainServer,
     SaslError,
     ScramClientExchange,
@@ -26,7 +25,8 @@ from cluster.security.mechanisms import (
     client_exchange,
     scram_credential,
 )
-from cluster.security.settings import MECHANISMS, SaslSettings
+from cluster.node.security.settings import MECHANISMS, SaslSettings
+from cluster.node.wire.bounds import MalformedError
 
 USERS = {"alice": "wonderland", "bob": "töpfer"}
 CREDENTIAL = {m: scram_credential(m, "wonderland") for m in MECHANISMS if m != "PLAIN"}

@@ -8,15 +8,15 @@ from pathlib import PurePosixPath
 import pytest
 
 from checkers.verdict import Status
-from cluster.assembly import lifecycle_config, registration_config
 from cluster.backends.local import LocalBackend
-from cluster.client import Client
-from cluster.config import parse_config
-from cluster.ports import Endpoint
-from cluster.protocol.apis import ApiKey
-from cluster.runtime.clock import LoopClock
-from cluster.runtime.network import TcpNetwork
-from cluster.security.client import PLAINTEXT
+from cluster.client.admin_client import Client
+from cluster.node.assembly import lifecycle_config, registration_config
+from cluster.node.config import parse_config
+from cluster.node.ports import Endpoint
+from cluster.node.protocol.apis import ApiKey
+from cluster.node.runtime.clock import LoopClock
+from cluster.node.runtime.network import TcpNetwork
+from cluster.node.security.connecting import PLAINTEXT
 from cluster.systems.authority import Authority
 from cluster.systems.base import Placement
 from cluster.systems.kraft import API_VERSIONS_PING, KraftSystem

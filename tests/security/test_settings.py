@@ -1,8 +1,8 @@
 import pytest
 
-from cluster.config import ConfigError, parse_config
-from cluster.security.jaas import Credentials, JaasError, parse_jaas
-from cluster.security.settings import ClientAuth, ListenerSecurity, SecurityProtocol
+from cluster.node.config import ConfigError, parse_config
+from cluster.node.security.jaas import Credentials, JaasError, parse_jaas
+from cluster.node.security.settings import ClientAuth, ListenerSecurity, SecurityProtocol
 from tests.node.test_config import MINIMAL
 
 TLS = {

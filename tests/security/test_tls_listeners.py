@@ -11,19 +11,19 @@ from dataclasses import replace
 import pytest
 from cryptography.hazmat.primitives import serialization
 
-from cluster.config import parse_config
-from cluster.kraft.messages import DescribeQuorumRequest
-from cluster.ports import Endpoint, Failure
-from cluster.protocol.apis import ListenerType
-from cluster.protocol.codec import write_request
-from cluster.protocol.server import ListenerService
-from cluster.runtime.network import TcpNetwork
-from cluster.runtime.server import Binding, ServerLimits, TcpServer
-from cluster.security.authentication import Authenticator
-from cluster.security.client import client_security
-from cluster.security.jaas import Credentials
-from cluster.security.settings import SecuritySettingsError
-from cluster.security.tls import client_context, server_context
+from cluster.node.config import parse_config
+from cluster.node.kraft.messages import DescribeQuorumRequest
+from cluster.node.ports import Endpoint, Failure
+from cluster.node.protocol.apis import ListenerType
+from cluster.node.protocol.codec import write_request
+from cluster.node.protocol.server import ListenerService
+from cluster.node.runtime.network import TcpNetwork
+from cluster.node.runtime.server import Binding, ServerLimits, TcpServer
+from cluster.node.security.authentication import Authenticator
+from cluster.node.security.connecting import client_security
+from cluster.node.security.jaas import Credentials
+from cluster.node.security.settings import SecuritySettingsError
+from cluster.node.security.tls import client_context, server_context
 from tests.node.test_config import MINIMAL
 from tests.runtime.test_server import ANSWER, Caller, Echo, run, until
 from tests.security.authority import Authority, secured

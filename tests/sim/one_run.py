@@ -5,7 +5,7 @@ import json
 import sys
 
 from cluster.backends.sim.settings import SimSettings
-from cluster.runtime.trace import encode_line
+from cluster.node.runtime.trace import encode_line
 from tests.sim.quorums import campaign
 
 

@@ -7,15 +7,15 @@ from dataclasses import dataclass, field
 
 from cluster.backends.base import NodeState
 from cluster.backends.sim import loop
-from cluster.backends.sim.backend import SimBackend
 from cluster.backends.sim.broker_monitor import BrokerMonitor
 from cluster.backends.sim.monitor import SafetyMonitor
 from cluster.backends.sim.scheduler import Scheduler
 from cluster.backends.sim.settings import SimSettings
+from cluster.backends.sim.sim_backend import SimBackend
 from cluster.backends.sim.world import SimWorld
-from cluster.controller.records import encode_record
-from cluster.controller.records.system import NoOpRecord
-from cluster.kraft.leader_state import Leader
+from cluster.node.controller.records import encode_record
+from cluster.node.controller.records.system import NoOpRecord
+from cluster.node.kraft.leader_state import Leader
 from harness.campaign import Run, conduct
 from harness.plan import from_document
 from harness.recorder import Recorder

@@ -17,8 +17,8 @@ from click.testing import CliRunner
 import harness
 from harness.cli import main
 from harness.commands import sim
+from harness.errors import BatchError
 from harness.sim.batch import Batch, BatchPlan, run_on_spark, run_plainly
-from harness.sim.errors import BatchError
 from harness.sim.parse import read_scenario
 from harness.sim.runner import run_scenario
 from harness.sim.source import source_digest

@@ -6,10 +6,10 @@ import pytest
 
 from cluster.backends.base import NodeState
 from cluster.backends.sim.broker_monitor import BrokerMonitor
-from cluster.controller import broker_lifecycle, periodic
-from cluster.controller.records.broker import BrokerRegistrationChangeRecord
-from cluster.controller.registrations import registered_brokers
-from cluster.protocol.messages import CreatableReplicaAssignment
+from cluster.node.controller import broker_lifecycle, periodic
+from cluster.node.controller.records.broker import BrokerRegistrationChangeRecord
+from cluster.node.controller.registrations import registered_brokers
+from cluster.node.protocol.messages import CreatableReplicaAssignment
 from cluster.systems.kraft import REGISTRATION
 from harness.sim.draw import draw
 from harness.sim.runner import run_scenario

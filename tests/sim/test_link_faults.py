@@ -8,8 +8,8 @@ import pytest
 
 from cluster.backends.abilities import LinkShape
 from cluster.backends.sim import loop
-from cluster.backends.sim.backend import SimBackend
 from cluster.backends.sim.scheduler import Scheduler
+from cluster.backends.sim.sim_backend import SimBackend
 from nemeses.base import Injection
 from nemeses.drive import heal, inject
 

@@ -6,9 +6,9 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from harness.errors import ScenarioError
 from harness.sim.coverage import cell, empty, steer_for, universe
 from harness.sim.draw import Steer, draw
-from harness.sim.errors import ScenarioError
 from harness.sim.parse import from_document, read_scenario
 
 

@@ -3,9 +3,9 @@
 import pytest
 
 from cluster import mutants
-from cluster.assembly import METADATA_DIRECTORY
 from cluster.backends.sim.scan import scan
-from cluster.log.snapshot import parse_snapshot_name
+from cluster.node.assembly import METADATA_DIRECTORY
+from cluster.node.log.snapshot import parse_snapshot_name
 from tests.sim.quorums import Quorum
 
 OFTEN = {

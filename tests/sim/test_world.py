@@ -9,9 +9,9 @@ from cluster.backends.sim.mesh import Mesh, MessageMatch
 from cluster.backends.sim.scheduler import BusyLoopError, Scheduler
 from cluster.backends.sim.settings import SimSettingError, SimSettings
 from cluster.backends.sim.world import TraceMatch
-from cluster.kraft.messages import DescribeQuorumRequest, VoteRequest
-from cluster.ports import Failure
-from cluster.protocol.messages import ApiVersionsRequest
+from cluster.node.kraft.messages import DescribeQuorumRequest, VoteRequest
+from cluster.node.ports import Failure
+from cluster.node.protocol.messages import ApiVersionsRequest
 from tests.sim.quorums import Quorum, campaign
 
 

@@ -15,7 +15,7 @@ import sys
 import time
 from pathlib import Path
 
-from cluster.backends.netns.provider import NetnsProvider
+from cluster.backends.netns.netns_hosts import NetnsProvider
 
 ROOT = Path(__file__).resolve().parents[2]
 PROGRAM = "from harness.cli import main; main()"

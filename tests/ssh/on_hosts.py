@@ -7,7 +7,7 @@ from pathlib import Path
 
 from cluster.backends.base import BackendError
 from cluster.backends.ssh.inventory import read_inventory
-from cluster.backends.ssh.provider import SshProvider
+from cluster.backends.ssh.ssh_hosts import SshProvider
 
 NODES = ("n1", "n2", "n3")
 

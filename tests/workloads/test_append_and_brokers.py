@@ -10,7 +10,7 @@ from checkers.models import model_named
 from checkers.outcome import Budget
 from checkers.verdict import Status
 from cluster import mutants
-from cluster.client import CLUSTER_RESOURCE, Outcome
+from cluster.client.admin_client import CLUSTER_RESOURCE, Outcome
 from tests.sim.quorums import campaign
 from tests.workloads.test_workloads import ops, perform
 from workloads.append import elements

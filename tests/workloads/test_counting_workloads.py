@@ -3,8 +3,8 @@
 import pytest
 
 from checkers.history import EventType
-from cluster.broker_client import FakeBroker
-from cluster.client import Outcome
+from cluster.client.admin_client import Outcome
+from cluster.client.broker_client import FakeBroker
 from tests.workloads.test_workloads import perform
 from workloads.base import Op
 

@@ -6,8 +6,8 @@ import pytest
 
 from checkers.history import EventType
 from checkers.registry import find_check
-from cluster.client import Outcome
-from cluster.ports import Endpoint
+from cluster.client.admin_client import Outcome
+from cluster.node.ports import Endpoint
 from workloads.base import ClientContext, Op, Role
 from workloads.leader import LeaderTracker
 from workloads.registry import WORKLOADS, WorkloadError, workload_named

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 from cluster.backends.base import BackendError, NodeState, Probe
-from cluster.backends.docker.provider import DockerProvider
+from cluster.backends.docker.docker_hosts import DockerProvider
 from cluster.backends.hosted import HostedBackend
 
 _TABLE = ("inet", "kraftprobe_probe")

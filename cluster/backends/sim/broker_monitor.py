@@ -23,9 +23,9 @@ from cluster.backends.sim.hooks import TraceFields
 from cluster.backends.sim.image_sight import Changes, ImageSight
 from cluster.backends.sim.process import Process
 from cluster.backends.sim.world import SimWorld
-from cluster.controller.invariants import broken_invariants
-from cluster.controller.registrations import is_static, registered_brokers
-from cluster.controller.state import MetadataState
+from cluster.node.controller.invariants import broken_invariants
+from cluster.node.controller.registrations import is_static, registered_brokers
+from cluster.node.controller.state import MetadataState
 
 Violated = Callable[[str, str, str], None]
 """(property, explanation, node)."""

@@ -1,6 +1,7 @@
 """A disk in memory that can be slow, stall, fail and lose power. Deterministic.
 
-What it promises is `cluster.ports.Disk`, and what it withholds is all that the contract withholds:
+What it promises is `cluster.node.ports.Disk`, and what it withholds is all that the contract
+withholds:
 
 - The queue is FIFO. A sync takes time, and what is queued behind it is not applied before it has
   completed; without a sync ahead a change is applied at once and visible to reads.
@@ -26,7 +27,7 @@ from dataclasses import dataclass, field
 from functools import lru_cache, partial
 from typing import Literal, Protocol
 
-from cluster.ports import Completion, Random
+from cluster.node.ports import Completion, Random
 
 Keep = Literal["any", "nothing", "everything", "torn"]
 """What a power loss keeps of the changes that were not synced; torn: all but half of the last."""

@@ -9,7 +9,7 @@ from __future__ import annotations
 from dataclasses import field
 
 from cluster.backends.sim.hooks import TraceFields
-from cluster.kraft.messages import NO_DIRECTORY
+from cluster.node.kraft.messages import NO_DIRECTORY
 from cluster.values import valueclass
 
 _ANY = str(NO_DIRECTORY)

@@ -12,7 +12,7 @@ import uuid
 from collections.abc import Iterator
 from typing import TypeVar
 
-from cluster.controller.state import (
+from cluster.node.controller.state import (
     BrokerRegistration,
     ConfigKey,
     MetadataState,
@@ -21,7 +21,7 @@ from cluster.controller.state import (
     ResourceType,
     TopicImage,
 )
-from cluster.controller.timeline import CommittedMap, StateMap
+from cluster.node.controller.timeline import CommittedMap, StateMap
 from cluster.values import valueclass
 
 K = TypeVar("K")

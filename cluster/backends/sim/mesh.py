@@ -9,9 +9,10 @@ it loses it or keeps it until it is restored, as a TCP connection does while it 
 all this on purpose to the messages that they match; a held message can be delivered after its
 sender or its receiver was restarted, which no other one survives.
 
-What a connection tells is as in `cluster.runtime.network`: a node that is dead when the request is
-sent refuses it (NOT_SENT); one that dies with it makes it DISCONNECTED; all else is TIMED_OUT.
-Loss and duplication hit raft messages between nodes only: TCP repeats and drops nobody's write.
+What a connection tells is as in `cluster.node.runtime.network`: a node that is dead when the
+request is sent refuses it (NOT_SENT); one that dies with it makes it DISCONNECTED; all else is
+TIMED_OUT. Loss and duplication hit raft messages between nodes only: TCP repeats and drops nobody's
+write.
 """
 
 from __future__ import annotations
@@ -30,8 +31,8 @@ from cluster.backends.sim.links import (
 )
 from cluster.backends.sim.scheduler import Owner, Scheduler
 from cluster.backends.sim.settings import SimSettings
-from cluster.kraft.messages import RaftRequest, RaftResponse
-from cluster.ports import Endpoint, Failure
+from cluster.node.kraft.messages import RaftRequest, RaftResponse
+from cluster.node.ports import Endpoint, Failure
 
 Reply = Callable[[Any], None]
 

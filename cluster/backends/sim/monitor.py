@@ -41,7 +41,6 @@ from collections.abc import Callable
 
 from crc32c import crc32c
 
-from cluster.assembly import METADATA_DIRECTORY
 from cluster.backends.sim.electorate import (
     Electorate,
     VotersInForce,
@@ -52,10 +51,11 @@ from cluster.backends.sim.hooks import TraceFields
 from cluster.backends.sim.process import Process
 from cluster.backends.sim.shadow import Batch, ShadowLog, read_from
 from cluster.backends.sim.world import SimWorld
-from cluster.kraft.messages import NO_NODE
-from cluster.kraft.quorum_state_store import FILE_NAME, ElectionState, QuorumStateError, decode
-from cluster.log.snapshot import CorruptSnapshotError, parse_snapshot, snapshot_name
-from cluster.log.types import OffsetAndEpoch
+from cluster.node.assembly import METADATA_DIRECTORY
+from cluster.node.kraft.messages import NO_NODE
+from cluster.node.kraft.quorum_state_store import FILE_NAME, ElectionState, QuorumStateError, decode
+from cluster.node.log.snapshot import CorruptSnapshotError, parse_snapshot, snapshot_name
+from cluster.node.log.types import OffsetAndEpoch
 from cluster.values import valueclass
 
 QUORUM_STATE = f"{METADATA_DIRECTORY}/{FILE_NAME}"

@@ -13,7 +13,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from cluster.backends.sim.scheduler import Scheduler
-from cluster.ports import Endpoint, Failure, Random
+from cluster.node.ports import Endpoint, Failure, Random
 from cluster.values import valueclass
 
 Reply = Callable[[Any], None]
@@ -111,7 +111,7 @@ class SimNetwork:
 
 @valueclass
 class NodeNetwork:
-    """One incarnation's view of the network (`cluster.ports.Network`)."""
+    """One incarnation's view of the network (`cluster.node.ports.Network`)."""
 
     network: SimNetwork
     node_id: int
@@ -124,7 +124,7 @@ class NodeNetwork:
         timeout_ms: float,
         on_reply: Reply,
     ) -> None:
-        """Send a request; see `cluster.ports.Network`."""
+        """Send a request; see `cluster.node.ports.Network`."""
         self.network.request(
             self.node_id, destination, message, timeout_ms, on_reply, self.is_alive
         )

@@ -11,17 +11,17 @@ from collections.abc import Callable
 from functools import partial
 from typing import Any
 
-from cluster.assembly import Node, Seams
 from cluster.backends.sim.disk import MemoryDisk
 from cluster.backends.sim.hooks import TraceFields
 from cluster.backends.sim.mesh import Call, Mesh, Reply
 from cluster.backends.sim.scheduler import Entry, Scheduler
 from cluster.backends.sim.wire import WireService
-from cluster.config import NodeConfig
-from cluster.meta_properties import MetaPropertiesError, load_or_format
-from cluster.ports import Endpoint
-from cluster.protocol.messages import ApiVersionsRequest
-from cluster.reasons import reason_of
+from cluster.node.assembly import Node, Seams
+from cluster.node.config import NodeConfig
+from cluster.node.meta_properties import MetaPropertiesError, load_or_format
+from cluster.node.ports import Endpoint
+from cluster.node.protocol.messages import ApiVersionsRequest
+from cluster.node.reasons import reason_of
 
 TIMER_GRAIN_MS = 1e-6
 """A timer is late by this much, as real ones are late: with clocks that drift, rounding would else
@@ -56,11 +56,11 @@ class HostClock:
         """By how much its wall clock is off, beside its drift; a fault may step it."""
 
     def monotonic_ms(self) -> float:
-        """See `cluster.ports.Clock`."""
+        """See `cluster.node.ports.Clock`."""
         return self.offset_ms + self._scheduler.now_ms * self.rate
 
     def wall_ms(self) -> int:
-        """See `cluster.ports.Clock`."""
+        """See `cluster.node.ports.Clock`."""
         drifted_ms = self.monotonic_ms() - self._origin_ms
         return int(WALL_ORIGIN_MS + self.skew_ms + drifted_ms)
 
@@ -88,7 +88,7 @@ class _Clock:
         self.wall_ms = host.wall_ms
 
     def call_later(self, delay_ms: float, callback: Callable[[], None]) -> Entry:
-        """See `cluster.ports.Clock`."""
+        """See `cluster.node.ports.Clock`."""
         delay_ms = delay_ms / self._host.rate + TIMER_GRAIN_MS if delay_ms > 0 else 0.0
         return self._scheduler.call_later(delay_ms, callback, self._process)
 
@@ -105,7 +105,7 @@ class _Network:
     def request(
         self, destination: Endpoint, message: object, timeout_ms: float, on_reply: Reply
     ) -> None:
-        """See `cluster.ports.Network`."""
+        """See `cluster.node.ports.Network`."""
         process = self._process
         if process.alive:
             self._mesh.request(process.name, process, destination, message, timeout_ms, on_reply)
@@ -250,7 +250,7 @@ class Process:
                 self._wire(port).serve(message, reply)
             else:
                 node.handle(LISTENER_OF[port], message, reply)
-        except Exception as error:  # noqa: BLE001  (as `cluster.node._unhandled`)
+        except Exception as error:  # noqa: BLE001  (as `cluster.node.process._unhandled`)
             self.die(error)
 
     def _wire(self, port: int) -> WireService:

@@ -9,14 +9,14 @@ from __future__ import annotations
 
 from itertools import combinations
 
-from cluster.assembly import METADATA_DIRECTORY
 from cluster.backends.sim.monitor import SafetyMonitor
 from cluster.backends.sim.shadow import Batch, read_from
 from cluster.backends.sim.world import SimNode, SimWorld
-from cluster.kraft.leader_state import Leader
-from cluster.log.records import CorruptBatchError, iter_batches
-from cluster.log.segment import segment_base_offset
-from cluster.log.snapshot import SUFFIX, parse_snapshot_name
+from cluster.node.assembly import METADATA_DIRECTORY
+from cluster.node.kraft.leader_state import Leader
+from cluster.node.log.records import CorruptBatchError, iter_batches
+from cluster.node.log.segment import segment_base_offset
+from cluster.node.log.snapshot import SUFFIX, parse_snapshot_name
 
 
 def scan(world: SimWorld, monitor: SafetyMonitor) -> list[str]:

@@ -52,7 +52,7 @@ class SimSettings:
     """How many nodes, the last ones, are not among the voters at first. They and who lost its disk
     are configured with `controller.quorum.bootstrap.servers` (KIP-853)."""
     wire: bool = False
-    """Encode and decode every message with `cluster.protocol`, as real nodes do."""
+    """Encode and decode every message with `cluster.node.protocol`, as real nodes do."""
     trace_in_memory: bool = True
     """Keep the nodes' traces; without them there is no white-box evidence."""
 

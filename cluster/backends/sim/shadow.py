@@ -10,7 +10,7 @@ import struct
 from bisect import bisect_left
 from dataclasses import dataclass, field
 
-from cluster.kraft.replicated_log import ReplicatedLog
+from cluster.node.kraft.replicated_log import ReplicatedLog
 
 _HEADER = struct.Struct(">qiibIhi")
 _PREFIX_BYTES = 12

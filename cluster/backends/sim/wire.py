@@ -1,7 +1,7 @@
 """One listener of a simulated node behind the wire protocol: every message becomes bytes and back.
 
 Simulated messages cross as objects, which is fast and hides nothing but the codec. This way of
-serving takes each of them through `cluster.protocol`, both ways, as two real nodes would.
+serving takes each of them through `cluster.node.protocol`, both ways, as two real nodes would.
 """
 
 from __future__ import annotations
@@ -9,10 +9,10 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
-from cluster.protocol.apis import LISTENER_APIS, SPOKEN, ApiKey, ListenerType
-from cluster.protocol.codec import api_key_of, read_response, write_request
-from cluster.protocol.features import Features
-from cluster.protocol.server import ListenerService, RequestHandler
+from cluster.node.protocol.apis import LISTENER_APIS, SPOKEN, ApiKey, ListenerType
+from cluster.node.protocol.codec import api_key_of, read_response, write_request
+from cluster.node.protocol.features import Features
+from cluster.node.protocol.server import ListenerService, RequestHandler
 
 _SIZE_BYTES = 4
 _CONTROLLER = "CONTROLLER"

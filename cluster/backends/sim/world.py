@@ -1,7 +1,7 @@
 """A simulated world: nodes, links, disks and clocks on one queue, and all that can befall them.
 
 Nothing here is asynchronous: a test or a scripted scenario drives `scheduler` itself. The backend
-(`cluster.backends.sim.backend`) puts the same world behind coroutines.
+(`cluster.backends.sim.sim_backend`) puts the same world behind coroutines.
 
 Everything random comes from streams that are made from the seed and a name (a link, a disk, an
 incarnation), so that one thing more or less in one place does not change what another place draws.
@@ -15,7 +15,6 @@ from collections.abc import Callable, Mapping
 from pathlib import Path, PurePath
 from typing import Literal
 
-from cluster.assembly import NodeSignal
 from cluster.backends.base import BackendError, Death, NodeState
 from cluster.backends.sim.disk import Keep, MemoryDisk
 from cluster.backends.sim.hooks import TraceFields, TraceMatch, Trigger
@@ -28,9 +27,10 @@ from cluster.backends.sim.process import (
 )
 from cluster.backends.sim.scheduler import Scheduler
 from cluster.backends.sim.settings import SimSettings
-from cluster.config import NodeConfig, parse_config
-from cluster.controller.records import remember_records
-from cluster.ports import Endpoint
+from cluster.node.assembly import NodeSignal
+from cluster.node.config import NodeConfig, parse_config
+from cluster.node.controller.records import remember_records
+from cluster.node.ports import Endpoint
 from cluster.systems.base import Placement
 from cluster.systems.kraft import KraftSystem
 from cluster.values import valueclass

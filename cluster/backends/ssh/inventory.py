@@ -44,6 +44,9 @@ from cluster.values import valueclass
 _FILE_BYTES_MAX = 1_000_000
 _TOP = ("known_hosts", "accept_new_host_keys", "reconnect_s", "grace_s", "defaults", "hosts")
 
+HOSTS_FILE = "hosts.json"
+"""In the folder of a run that has something on hosts: its inventory."""
+
 
 @valueclass
 class HostEntry:

@@ -11,11 +11,8 @@ from pathlib import Path
 
 from cluster.backends.base import BackendError, NodeState
 from cluster.backends.processes import read_recorded, state_of
-from cluster.backends.ssh.inventory import HostEntry, Inventory
+from cluster.backends.ssh.inventory import HOSTS_FILE, HostEntry, Inventory
 from cluster.values import valueclass
-
-HOSTS_FILE = "hosts.json"
-"""In the folder of a run that has something on hosts: its inventory."""
 
 
 @valueclass
@@ -48,7 +45,7 @@ def abandoned_hosts(runs: Path, run_id: str | None = None) -> Iterator[Abandoned
 
 def clean_host(host: AbandonedHost) -> str | None:
     """Remove all that the run left on this host, and nothing else; says why if it cannot."""
-    from cluster.backends.ssh.provider import end_run  # noqa: PLC0415  (imports paramiko)
+    from cluster.backends.ssh.ssh_hosts import end_run  # noqa: PLC0415  (imports paramiko)
 
     try:
         end_run(host.entry, host.inventory, host.node, host.run_id)

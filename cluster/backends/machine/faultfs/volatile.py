@@ -7,7 +7,7 @@ makes them durable. A power loss puts everything back:
 - a folder's names, to what they were at the folder's last fsync: a file that was created since
   vanishes with all its synced content, a rename or a removal is undone.
 
-These are the terms of `cluster.ports.Disk` and of the simulated disk: POSIX promises no more,
+These are the terms of `cluster.node.ports.Disk` and of the simulated disk: POSIX promises no more,
 though many file systems keep more. Folders themselves count as durable at once. A removed file
 that a power loss may bring back is kept by a link in a folder beside, the graveyard, on the
 same device.

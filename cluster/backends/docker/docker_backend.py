@@ -1,0 +1,106 @@
+"""Backend `docker`: containers as hosts, with all that faults can do to them.
+
+Most abilities act inside of a container, over its channel. Disks are another matter: a mount needs
+more than NET_ADMIN, so the failing filesystem is mounted outside, over the data folder in the run
+folder, before the container is made, which then sees it as the folder that it is given. What a user
+without privilege mounts is open to that user alone, which is why nodes run as the harness's user.
+"""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Collection, Mapping
+from dataclasses import replace
+from pathlib import Path, PurePath
+
+from cluster.backends.abilities import Abilities
+from cluster.backends.docker import rootfs
+from cluster.backends.docker.docker_hosts import DockerProvider
+from cluster.backends.docker.image import Say
+from cluster.backends.docker.loss import ContainerLoss
+from cluster.backends.hosted import HostedBackend
+from cluster.backends.localhost import LocalHost
+from cluster.backends.machine.disks import FuseDisks
+from cluster.backends.machine.equip import Need, equip
+from cluster.backends.machine.programs import Machine
+from cluster.backends.processes import labels
+from cluster.systems.base import System
+
+CLOCK_LIBRARY = PurePath(rootfs.SITE) / "libfaketime/vendor/libfaketime/src/libfaketime.so.1"
+"""Where the package libfaketime lies in the image."""
+
+
+class DockerBackend(HostedBackend):
+    """See `cluster.backends.base.Backend`.
+
+    `needs`: as of `cluster.backends.machine.equip`. `say` is told of images that are built.
+    """
+
+    def __init__(
+        self,
+        system: System,
+        run_folder: Path,
+        node_count: int,
+        run_id: str,
+        *,
+        needs: Collection[Need] = (),
+        say: Say = lambda _: None,
+    ) -> None:
+        self._containers = DockerProvider(
+            run_folder, run_id, say=say, prepare_folder=self._prepare_folder
+        )
+        super().__init__(
+            self._containers,
+            system,
+            run_folder,
+            node_count,
+            run_id,
+            make_abilities=lambda _: self._equipped(),
+        )
+        self._needs = frozenset(needs)
+        outside = self._outside()
+        self._disks = FuseDisks(
+            outside,
+            {node: system.data_folder(one.folder) for node, one in outside.items()},
+            run_id,
+            self.kill,
+            self.state,
+        )
+        if "disks" in self._needs:  # now: what is mounted by an `up` that fails is to go as well
+            self.surround(self._disks)
+
+    async def lost(self) -> str:
+        """See `Backend.lost`."""
+        return await self._containers.lost()
+
+    def _outside(self) -> Mapping[str, Machine]:
+        """This machine, once a node: where their folders are mounted."""
+        environment = labels(self.run_id, support=True)
+        return {
+            node: Machine(
+                LocalHost(node, self.node_folder(node), environment, self.process), sys.executable
+            )
+            for node in self.nodes
+        }
+
+    async def _prepare_folder(self, node: str, folder: Path) -> None:
+        assert folder == self.node_folder(node), "provider and backend mean one folder"
+        if "disks" in self._needs:
+            await self._disks.prepare(node)
+
+    def _equipped(self) -> Abilities:
+        loss = ContainerLoss(self, self._containers)
+        self.before_start.insert(0, loss.ensure)
+        interpreter = self._containers.interpreter
+        machines = {
+            node: Machine(host.as_node, interpreter)
+            for node, host in self._containers.hosts.items()
+        }
+        abilities = equip(
+            self,
+            machines,
+            self._needs - {"disks"},
+            abilities=self.abilities(),
+            clock_library=lambda: CLOCK_LIBRARY,
+        )
+        return replace(abilities, hosts=loss, disks=self._disks)

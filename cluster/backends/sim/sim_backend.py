@@ -1,0 +1,378 @@
+"""Backend `sim`: a whole cluster in this process, in virtual time.
+
+It runs inside a `cluster.backends.sim.loop.VirtualTimeLoop` whose scheduler it shares, so that the
+harness's coroutines and the nodes live on one time base:
+
+    scheduler = Scheduler()
+    backend = SimBackend(3, seed=7, run_id="r", scheduler=scheduler)
+    reads = loop.run(conduct(Run(plan, backend, Recorder(journal, ...), backend.clock)), scheduler)
+    evidence = backend.evidence()
+
+What a coroutine of `Backend` does here takes the virtual time that it takes in the real world
+where that matters (a start, a graceful stop, the silence of a cut link), else none.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import replace
+from pathlib import Path
+
+from cluster.backends.base import (
+    Abilities,
+    Ability,
+    BackendError,
+    ClientNetwork,
+    Death,
+    Link,
+    LinkMeasure,
+    Listener,
+    NodeState,
+    Probe,
+    ProcessIdentity,
+)
+from cluster.backends.shapes import PERFECT
+from cluster.backends.sim.abilities import sim_abilities
+from cluster.backends.sim.mesh import Mesh, Reply
+from cluster.backends.sim.process import WALL_ORIGIN_MS
+from cluster.backends.sim.scheduler import Entry, Scheduler
+from cluster.backends.sim.settings import SimSettings
+from cluster.backends.sim.shaping import SimShaping
+from cluster.backends.sim.world import NodeEvidence, SimWorld
+from cluster.node.assembly import METADATA_DIRECTORY, NodeSignal
+from cluster.node.log.snapshot import SUFFIX
+from cluster.node.ports import Endpoint, Failure
+from cluster.node.runtime.trace import encode_line
+
+READY_TIMEOUT_S = 30.0
+STOP_TIMEOUT_S = 6.0
+_MEASURE_EVERY_S = 0.1
+
+
+class SimClock:
+    """The harness's own clock: the world's time, without skew or drift."""
+
+    __slots__ = ("_scheduler",)
+
+    def __init__(self, scheduler: Scheduler) -> None:
+        self._scheduler = scheduler
+
+    def monotonic_ms(self) -> float:
+        """Milliseconds since the world began."""
+        return self._scheduler.now_ms
+
+    def wall_ms(self) -> int:
+        """Milliseconds since the Unix epoch."""
+        return WALL_ORIGIN_MS + int(self._scheduler.now_ms)
+
+    def call_later(self, delay_ms: float, callback: Callable[[], None]) -> Entry:
+        """Call `callback` after `delay_ms`."""
+        return self._scheduler.call_later(delay_ms, callback)
+
+
+class SimClientNetwork:
+    """Connections of one harness client: own name, own latencies, no link fault in the way."""
+
+    def __init__(self, mesh: Mesh) -> None:
+        self._mesh = mesh
+        self._name = mesh.new_client()
+        self._open: dict[int, Reply] = {}
+        self._next = 0
+        self._closed = False
+
+    def request(
+        self, destination: Endpoint, message: object, timeout_ms: float, on_reply: Reply
+    ) -> None:
+        """Send a request; `on_reply` is called once, never within this call."""
+        if self._closed:
+            self._mesh.scheduler.call_later(0, lambda: on_reply(Failure.NOT_SENT))
+            return
+        self._next += 1
+        number = self._next
+        self._open[number] = on_reply
+
+        def settle(reply: object) -> None:
+            told = self._open.pop(number, None)
+            if told is not None:
+                told(reply)
+
+        self._mesh.request(self._name, None, destination, message, timeout_ms, settle)
+
+    def close(self) -> None:
+        """End all its connections; what waits is told so. Idempotent."""
+        self._closed = True
+        waiting, self._open = self._open, {}
+        for told in waiting.values():
+            told(Failure.DISCONNECTED)
+
+
+class SimRequests:
+    """See `cluster.backends.abilities.Requests`."""
+
+    def __init__(self, world: SimWorld) -> None:
+        self._world = world
+
+    async def send(self, node: str, what: NodeSignal) -> None:
+        """See `Requests.send`."""
+        state = self._world.nodes[node].state
+        if state is not NodeState.RUNNING:
+            raise BackendError(f"{node} cannot be asked: it is {state}")
+        self._world.signal(node, what)
+
+    async def latest_snapshot(self, node: str) -> str:
+        """See `Requests.latest_snapshot`."""
+        names = self._world.nodes[node].disk.list_directory(METADATA_DIRECTORY)
+        return max((name for name in names if name.endswith(SUFFIX)), default="")
+
+
+class SimBackend:
+    """See `cluster.backends.base.Backend`. Nothing happens before `up`.
+
+    Without `run_folder` nothing touches the real disk; with it `down` writes each node's files and
+    trace below `run_folder/nodes/<node>`, as a real node leaves them. `world` is where scenarios
+    and swarms find rules, triggers, disks and clocks; the monitor attaches to it.
+    """
+
+    name = "sim"
+
+    def __init__(
+        self,
+        node_count: int,
+        seed: object,
+        run_id: str,
+        *,
+        settings: SimSettings | None = None,
+        node_settings: Mapping[str, int] | None = None,
+        mutant: str | None = None,
+        run_folder: Path | None = None,
+        scheduler: Scheduler | None = None,
+    ) -> None:
+        """`mutant` is what traces say; applying it is the caller's. Raises SettingError."""
+        self.world = SimWorld(
+            node_count,
+            seed,
+            settings=settings,
+            node_settings=node_settings,
+            run_id=run_id,
+            mutant=mutant,
+            scheduler=scheduler,
+        )
+        self.nodes = self.world.names
+        self.run_id = run_id
+        self.clock = SimClock(self.world.scheduler)
+        self._shaping = SimShaping(self.world.mesh, self.nodes)
+        self._abilities = replace(
+            sim_abilities(self.world), shaping=self._shaping, requests=SimRequests(self.world)
+        )
+        self._run_folder = run_folder
+        self._down = False
+
+    async def probe(self, ability: Ability) -> Probe:  # noqa: ARG002  (contract)
+        """Everything can be done to a simulated node."""
+        return Probe(possible=True)
+
+    async def lost(self) -> str:
+        """See `Backend.lost`: never."""
+        never: asyncio.Future[str] = asyncio.get_running_loop().create_future()
+        return await never
+
+    async def up(self) -> None:
+        """See `Backend.up`."""
+        loop_scheduler = getattr(asyncio.get_running_loop(), "scheduler", None)
+        assert loop_scheduler is self.world.scheduler, "the loop and the world have two times"
+        try:
+            async with asyncio.TaskGroup() as group:
+                for node in self.nodes:
+                    group.create_task(self.start(node))
+        except BaseException as error:
+            await self.down()
+            if isinstance(error, BaseExceptionGroup):
+                raise error.exceptions[0] from error
+            raise
+
+    async def down(self) -> None:
+        """See `Backend.down`."""
+        if not self._down:
+            self._down = True
+            await self.restore_links(self.links_cut())
+            await self._shaping.shape(dict.fromkeys(self._shaping.shaped(), PERFECT))
+            self.world.mesh.end_rules()
+            for node in self.nodes:
+                self.world.nodes[node].disk.full = False
+                self.world.nodes[node].disk.resume()
+                self.world.resume(node)
+            try:
+                async with asyncio.timeout(STOP_TIMEOUT_S):
+                    await asyncio.gather(*(self._stopped(node) for node in self.nodes))
+            except TimeoutError:
+                pass
+            finally:
+                for node in self.nodes:
+                    self.world.kill(node)
+        if self._run_folder is not None:
+            self.write()
+
+    async def start(self, node: str) -> None:
+        """See `Backend.start`."""
+        if self._down:
+            raise BackendError(f"{node} cannot start: the cluster is down")
+        ready: asyncio.Future[str | None] = asyncio.get_running_loop().create_future()
+
+        def told(reason: str | None) -> None:
+            if not ready.done():
+                ready.set_result(reason)
+
+        self.world.start(node, told)
+        try:
+            async with asyncio.timeout(READY_TIMEOUT_S):
+                reason = await ready
+        except TimeoutError:
+            self.world.kill(node)
+            raise BackendError(f"{node} did not answer within {READY_TIMEOUT_S:g} s") from None
+        if reason is not None:
+            raise BackendError(f"{node} ended as it started: {reason}")
+
+    async def join_anew(self, node: str) -> None:
+        """See `Backend.join_anew`."""
+        self.world.wipe(node)
+
+    async def stop(self, node: str) -> None:
+        """See `Backend.stop`. A node that does not end is left running."""
+        state = self.world.nodes[node].state
+        if state is NodeState.PAUSED:
+            raise BackendError(f"{node} cannot stop gracefully: it is paused")
+        try:
+            async with asyncio.timeout(STOP_TIMEOUT_S):
+                await self._stopped(node)
+        except TimeoutError:
+            raise BackendError(f"{node} did not end within {STOP_TIMEOUT_S:g} s") from None
+
+    async def _stopped(self, node: str) -> None:
+        process = self.world.nodes[node].process
+        if process is None or not process.alive:
+            return
+        ended = asyncio.Event()
+
+        def note(other: object) -> None:
+            if other is process:
+                ended.set()
+
+        self.world.on_end.append(note)
+        try:
+            self.world.stop(node)
+            await ended.wait()
+        finally:
+            self.world.on_end.remove(note)
+
+    async def kill(self, node: str) -> None:
+        """See `Backend.kill`."""
+        self.world.kill(node)
+
+    async def pause(self, node: str) -> None:
+        """See `Backend.pause`."""
+        self._refuse_dead(node, "pause")
+        self.world.pause(node)
+
+    async def resume(self, node: str) -> None:
+        """See `Backend.resume`."""
+        self._refuse_dead(node, "resume")
+        self.world.resume(node)
+
+    def _refuse_dead(self, node: str, what: str) -> None:
+        if self.world.nodes[node].state is NodeState.DEAD:
+            raise BackendError(f"{node} is dead: it cannot {what}")
+
+    async def state(self, node: str) -> NodeState:
+        """See `Backend.state`."""
+        return self.world.nodes[node].state
+
+    async def process(self, node: str) -> ProcessIdentity | None:
+        """See `Backend.process`."""
+        host = self.world.nodes[node]
+        if host.state is NodeState.DEAD:
+            return None
+        return ProcessIdentity(host.node_id, str(host.incarnation))
+
+    def incarnation(self, node: str) -> int:
+        """See `Backend.incarnation`."""
+        return self.world.nodes[node].incarnation
+
+    def unexpected_deaths(self) -> tuple[Death, ...]:
+        """See `Backend.unexpected_deaths`."""
+        return tuple(self.world.deaths)
+
+    async def cut_links(self, links: Iterable[Link]) -> None:
+        """See `Backend.cut_links`."""
+        for source, target in sorted(links):
+            self.world.mesh.cut(source, target)
+
+    async def restore_links(self, links: Iterable[Link]) -> None:
+        """See `Backend.restore_links`."""
+        for source, target in sorted(links):
+            self.world.mesh.restore(source, target)
+
+    def links_cut(self) -> frozenset[Link]:
+        """See `Backend.links_cut`."""
+        return self.world.mesh.cuts()
+
+    async def measure_link(self, link: Link, timeout_s: float = 0.5) -> LinkMeasure:
+        """See `Backend.measure_link`. In this world one message is as good as another."""
+        mesh = self.world.mesh
+        state = mesh.link(*link)
+        passed = asyncio.Event()
+        running = all(self.world.nodes[node].state is NodeState.RUNNING for node in link)
+        if running:
+            await self._ping(link, passed, timeout_s)
+        else:
+            await asyncio.sleep(timeout_s)
+        works = passed.is_set()
+        return LinkMeasure(works, works, state.passed if state.cut else None)
+
+    async def _ping(self, link: Link, passed: asyncio.Event, timeout_s: float) -> None:
+        """Send a message now and then, for a link may lose some, until one has passed."""
+        loop, mesh = asyncio.get_running_loop(), self.world.mesh
+        deadline_s = loop.time() + timeout_s
+        target = self.world.nodes[link[1]].process
+        while not passed.is_set() and (left_s := deadline_s - loop.time()) > 0:
+            mesh.ping(link[0], link[1], passed.set, target)
+            try:
+                async with asyncio.timeout(min(left_s, _MEASURE_EVERY_S)):
+                    await passed.wait()
+            except TimeoutError:
+                continue
+
+    def endpoint(self, node: str, listener: Listener = "CONTROLLER") -> Endpoint:
+        """See `Backend.endpoint`."""
+        return self.world.endpoint(node, listener)
+
+    def client_network(self) -> ClientNetwork:
+        """See `Backend.client_network`."""
+        return SimClientNetwork(self.world.mesh)
+
+    def abilities(self) -> Abilities:
+        """See `Backend.abilities`."""
+        return self._abilities
+
+    def node_folder(self, node: str) -> Path:
+        """See `Backend.node_folder`. A name only, when nothing is to be written."""
+        root = Path("/sim") if self._run_folder is None else self._run_folder.absolute()
+        return root / "nodes" / node
+
+    # -- what is left ----------------------------------------------------------------------------
+
+    def evidence(self) -> dict[str, NodeEvidence]:
+        """Return what each node leaves behind, undecoded and in memory; call it after `down`."""
+        return self.world.evidence()
+
+    def write(self) -> None:
+        """Write every node's disk and trace into the run folder. Raises OSError."""
+        assert self._run_folder is not None, "there is no folder to write to"
+        for node in self.nodes:
+            self.node_folder(node).mkdir(parents=True, exist_ok=True)
+        self.world.write_disks(self.node_folder)
+        for node, host in self.world.nodes.items():
+            with (self.node_folder(node) / "trace.jsonl").open("wb") as file:
+                for time_ns, incarnation, event, fields, world_ns in host.trace:
+                    line = {"t": time_ns, "w": world_ns, "n": incarnation, "e": event, **fields}
+                    file.write(encode_line(line))

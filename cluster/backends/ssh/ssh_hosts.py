@@ -1,0 +1,388 @@
+"""Hosts behind ssh as homes of nodes (`cluster.backends.hosts.HostProvider`).
+
+Each host gets, in its `workdir`: `bundles/<digest>/`, the node's code, kept for the next run; and
+`runs/<run id>/`, which is the run's alone and removed at its end: the agent, its socket, an
+interpreter that knows the bundle, and the folders of the nodes.
+
+    harness --- ssh --- relay --- agent (daemon) --- node, commands, files
+
+The harness's own path to a host is never cut: no host may have the address from which the harness
+comes, and every command that names this address to a packet filter is refused.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import ipaddress
+import json
+import re
+import shlex
+import signal
+import socket
+import threading
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+from pathlib import Path, PurePath, PurePosixPath
+from typing import Any
+
+import paramiko
+
+from cluster.backends.abilities import Completed, Host
+from cluster.backends.base import BackendError, NodeState, ProcessIdentity
+from cluster.backends.hosts import NODE_OUTPUT, HostPorts, plain_connect
+from cluster.backends.netns.trees import unpack
+from cluster.backends.processes import last_lines
+from cluster.backends.ssh import bundle
+from cluster.backends.ssh.connection import connect, execute
+from cluster.backends.ssh.inventory import HOSTS_FILE, HostEntry, Inventory
+from cluster.backends.ssh.session import Session
+from cluster.backends.ssh.setup import PREFLIGHT, UNPACK, agent_program, check_host
+from cluster.values import valueclass
+
+INTERPRETER = "kraftprobe-python"
+CLOCK_LIBRARY = PurePosixPath("libfaketime.so.1")
+"""Looked for where the agent says (LD_LIBRARY_PATH): hosts have it in different folders."""
+
+_FILTERS = frozenset({"nft", "iptables", "ip6tables", "tc", "ip"})
+_NOW_S = 3.0
+_TAIL_BYTES = 4096
+_ASK_S = 30.0
+
+
+@valueclass
+class SshHost:
+    """One host (`cluster.backends.abilities.Host`)."""
+
+    node: str
+    address: str
+    interface: str | None
+    folder: PurePath
+    session: Session
+    controller: str
+    """The harness's address, as this host sees it."""
+    provider: SshProvider
+
+    async def run(
+        self, command: Sequence[str], *, stdin: bytes = b"", timeout_s: float = 10.0
+    ) -> Completed:
+        """Run it there, as root where the inventory says `sudo`."""
+        told = " ".join(command).encode() + b" " + stdin
+        if PurePath(command[0]).name in _FILTERS and _names(told, self.controller):
+            raise BackendError(f"{self.node}: refused to filter the harness's own address")
+        answer = await self.session.call("run", stdin, command=list(command), limit_s=timeout_s)
+        split = int(answer.fields["split"])
+        code = int(answer.fields["exit_code"])
+        return Completed(code, answer.payload[:split], answer.payload[split:])
+
+    async def pid(self) -> int | None:
+        """Name the node's process by the host's number."""
+        process = self.provider.latest.get(self.node)
+        if process is None or await process.state() is NodeState.DEAD:
+            return None
+        return process.pid
+
+
+class SshProcess:
+    """A child of a host's agent (`cluster.backends.hosts.StartedProcess`)."""
+
+    def __init__(self, session: Session, pid: int, started: str | None, output: str) -> None:
+        self.pid = pid
+        self._session = session
+        self._started = started
+        self._output = output
+        self._exit_code: int | None = None
+
+    @property
+    def identity(self) -> ProcessIdentity | None:
+        """By the host's own pid and start time."""
+        return None if self._started is None else ProcessIdentity(self.pid, self._started)
+
+    @property
+    def exit_code(self) -> int | None:
+        """As from `waitpid`, None while it lives as far as is known."""
+        return self._exit_code
+
+    async def state(self) -> NodeState:
+        """Ask the host's kernel."""
+        if self._exit_code is not None:
+            return NodeState.DEAD
+        return NodeState((await self._ask("state")).fields["state"])
+
+    async def send(self, number: signal.Signals) -> None:
+        """Signal it, if it lives."""
+        if self._exit_code is None:
+            await self._ask("signal", number=int(number))
+
+    async def wait(self) -> int:
+        """Wait for its end; where the host is lost, until the session ends, which kills it."""
+        if self._exit_code is None:
+            try:
+                answer = await self._session.call("wait", pid=self.pid)
+            except BackendError:
+                await asyncio.wrap_future(self._session.ended)
+                self._exit_code = -int(signal.SIGKILL)
+            else:
+                self._exit_code = int(answer.fields["exit_code"])
+        return self._exit_code
+
+    async def output_tail(self) -> tuple[str, ...]:
+        """Read the last lines of its output."""
+        try:
+            answer = await self._session.call(
+                "read", path=self._output, last_bytes=_TAIL_BYTES, timeout_s=_ASK_S
+            )
+        except BackendError:
+            return ()
+        return last_lines(answer.payload)
+
+    def kill_now(self) -> None:
+        """SIGKILL it without the event loop."""
+        with contextlib.suppress(BackendError):
+            number = int(signal.SIGKILL)
+            self._session.call_now("signal", pid=self.pid, number=number, timeout_s=_NOW_S)
+            self._session.call_now("wait", pid=self.pid, timeout_s=_NOW_S)
+
+    async def _ask(self, do: str, **fields: Any) -> Any:
+        return await self._session.call(do, pid=self.pid, timeout_s=_ASK_S, **fields)
+
+
+class SshProvider:
+    """See the module and `cluster.backends.hosts.HostProvider`."""
+
+    name = "ssh"
+    interpreter = INTERPRETER
+
+    def __init__(self, inventory: Inventory, run_folder: Path, run_id: str) -> None:
+        self.run_id = run_id
+        self.latest: dict[str, SshProcess] = {}
+        """The newest process of each node."""
+        self._inventory = inventory
+        self._run_folder = run_folder
+        self._entries: dict[str, HostEntry] = {}
+        self._sessions: dict[str, Session] = {}
+        self._hosts: dict[str, SshHost] = {}
+        self._torn = False
+        self._machines: dict[tuple[str, ...], str] = {}
+        self._looking = threading.Lock()
+
+    async def create(self, nodes: Sequence[str]) -> Mapping[str, Host]:
+        """Connect to all hosts at once, check them, send what they lack, start their agents."""
+        have = len(self._inventory.hosts)
+        if have < len(nodes):
+            raise BackendError(f"the inventory names {have} hosts, and {len(nodes)} are needed")
+        self._entries = dict(zip(nodes, self._inventory.hosts, strict=False))
+        self._run_folder.mkdir(parents=True, exist_ok=True)
+        stored = self._run_folder / HOSTS_FILE
+        used = replace(self._inventory, hosts=self._inventory.hosts[: len(nodes)])
+        stored.write_text(json.dumps(used.to_json(), indent=1))
+        try:
+            await self._prepare_all()
+            self._check_addresses()
+        except BaseException:
+            await self.tear_down()
+            raise
+        return dict(self._hosts)
+
+    def ports(self, node: str) -> HostPorts:
+        """See `HostProvider.ports`; as the inventory says."""
+        entry = self._entries[node]
+        return HostPorts(
+            entry.client_port, entry.controller_port, entry.agent_port, entry.shaper_port
+        )
+
+    async def put(self, node: str, files: Mapping[str, bytes]) -> None:
+        """See `HostProvider.put`."""
+        for path, content in files.items():
+            if PurePosixPath(path).is_absolute() or ".." in PurePosixPath(path).parts:
+                raise BackendError(f"{node}: {path} is outside of the node's folder")
+            await self._sessions[node].call(
+                "put", content, path=f"nodes/{node}/{path}", timeout_s=_ASK_S
+            )
+
+    async def start(
+        self,
+        node: str,
+        command: Sequence[str],
+        environment: Mapping[str, str],
+        output: str,
+        *,
+        privileged: bool = False,  # noqa: ARG002  (all there run as whom the inventory says)
+    ) -> SshProcess:
+        """See `HostProvider.start`."""
+        folder = f"nodes/{node}"
+        session = self._sessions[node]
+        answer = await session.call(
+            "start",
+            command=list(command),
+            environment=dict(environment),
+            folder=folder,
+            output=output,
+            timeout_s=_ASK_S,
+        )
+        fields = answer.fields
+        process = SshProcess(session, fields["pid"], fields["started"], f"{folder}/{output}")
+        if output == NODE_OUTPUT:
+            self.latest[node] = process
+        return process
+
+    async def fetch(self, node: str, destination: Path) -> None:
+        """Download the node's folder."""
+        session = self._sessions[node]
+        unpack((await session.call("pack", path=f"nodes/{node}")).payload, destination)
+
+    async def connect(self, host: str, port: int) -> socket.socket:
+        """See `HostProvider.connect`."""
+        return await plain_connect(host, port)
+
+    async def tear_down(self) -> None:
+        """End all agents with what they started, and remove the run's folders."""
+        if self._torn:
+            return
+        ends = (asyncio.to_thread(self._end, node) for node in self._entries)
+        if all(await asyncio.gather(*ends)):
+            (self._run_folder / HOSTS_FILE).unlink(missing_ok=True)
+        self._torn = True
+
+    def abandon(self) -> None:
+        """See `HostProvider.abandon`."""
+        threads = [
+            threading.Thread(target=self._end, args=(n,), daemon=True) for n in self._entries
+        ]
+        for thread in threads:
+            thread.start()
+        for thread in threads:
+            thread.join(_NOW_S)
+
+    async def _prepare_all(self) -> None:
+        made = await asyncio.gather(
+            *(asyncio.to_thread(self._prepare, node) for node in self._entries),
+            return_exceptions=True,
+        )
+        for result in made:  # only now: a thread that still works would make something later
+            if isinstance(result, BaseException):
+                raise result
+        self._hosts = {host.node: host for host in made if isinstance(host, SshHost)}
+
+    # -- in threads ------------------------------------------------------------------------------
+
+    def _prepare(self, node: str) -> SshHost:
+        """Make one host ready; blocks. Raises BackendError."""
+        entry = self._entries[node]
+        client = connect(entry, self._inventory, node)
+        try:
+            return self._set_up(node, entry, client)
+        except BaseException:
+            client.close()
+            raise
+
+    def _set_up(self, node: str, entry: HostEntry, client: paramiko.SSHClient) -> SshHost:
+        who = f"host {node} ({entry.where})"
+        peer = _peer_address(entry, who)
+        found = check_host(client, entry, who, peer)
+        self._refuse_shared(node, found["machine"])
+        code = PurePosixPath(entry.workdir, "bundles", bundle.digest())
+        if not found["bundle"]:
+            _checked(client, _python(entry, "-c", UNPACK, str(code)), who, bundle.archive())
+        folder = self._folder(entry)
+        path = shlex.quote(str(folder / "code"))
+        wrapper = f'#!/bin/sh\nPYTHONPATH={path} exec {entry.python} "$@"\n'
+        place = (entry.workdir, str(folder), str(code), self.run_id, f"{self._inventory.grace_s:g}")
+        files = {"agent.py": agent_program(), f"bin/{INTERPRETER}": wrapper}
+        _checked(
+            client,
+            _python(entry, "-c", PREFLIGHT, "make", *place),
+            who,
+            json.dumps(files).encode(),
+        )
+        relay = _python(entry, str(folder / "agent.py"), "relay", str(folder))
+        session = Session(node, entry, self._inventory, relay)
+        self._sessions[node] = session
+        session.open(client)
+        inside = folder / "nodes" / node
+        controller = found["controller"]
+        return SshHost(node, peer, found["interface"], inside, session, controller, self)
+
+    def _refuse_shared(self, node: str, machine: list[str]) -> None:
+        """Refuse a host that is another one's machine: they would cut each other's links."""
+        with self._looking:
+            other = self._machines.setdefault(tuple(machine), node)
+        if other != node:
+            first, second = sorted((other, node))
+            named = [f"{one} ({self._entries[one].where})" for one in (first, second)]
+            raise BackendError(
+                f"hosts {named[0]} and {named[1]} are one machine: every node needs one of its own"
+            )
+
+    def _end(self, node: str) -> bool:
+        """Clean one host, over a connection of its own; blocks. False: `cleanup` has to."""
+        session = self._sessions.pop(node, None)
+        entry = self._entries[node]
+        if session is not None:
+            session.close()
+        try:
+            end_run(entry, self._inventory, node, self.run_id)
+        except BackendError:
+            return False
+        return True
+
+    def _folder(self, entry: HostEntry) -> PurePosixPath:
+        return PurePosixPath(entry.workdir, "runs", self.run_id)
+
+    def _check_addresses(self) -> None:
+        addresses = [host.address for host in self._hosts.values()]
+        if len(set(addresses)) != len(addresses):
+            raise BackendError("every node needs a host with an address of its own")
+        for host in self._hosts.values():
+            if host.controller in addresses:
+                raise BackendError(
+                    f"{host.node} sees the harness at {host.controller}, where a node is to run: "
+                    "cutting links would cut the harness off; run it from another machine"
+                )
+
+
+def end_run(entry: HostEntry, inventory: Inventory, node: str, run_id: str) -> None:
+    """Remove all that a run left on a host, over a connection of its own; blocks.
+
+    Raises BackendError. Nothing of other runs and nothing that is not Kraftprobe's is touched.
+    """
+    client = connect(entry, inventory, node)
+    try:
+        folder = str(PurePosixPath(entry.workdir, "runs", run_id))
+        command = _python(entry, "-", "clean", folder, run_id)
+        _checked(client, command, f"host {node} ({entry.where})", agent_program().encode())
+    finally:
+        client.close()
+
+
+def _names(told: bytes, address: str) -> bool:
+    """Whether a command names this very address."""
+    inside = rb"[0-9a-fA-F.:]"
+    pattern = rb"(?<!" + inside + rb")" + re.escape(address.encode()) + rb"(?!" + inside + rb")"
+    return re.search(pattern, told) is not None
+
+
+def _python(entry: HostEntry, *words: str) -> tuple[str, ...]:
+    """Run the host's interpreter, standard library only, as whom the inventory says."""
+    sudo = ("sudo", "-n", "--") if entry.sudo else ()
+    return (*sudo, *shlex.split(entry.python), "-I", "-S", *words)
+
+
+def _checked(
+    client: paramiko.SSHClient, command: Sequence[str], who: str, stdin: bytes = b""
+) -> Completed:
+    done = execute(client, shlex.join(command), stdin)
+    if done.exit_code != 0:
+        told = done.stderr.decode(errors="replace").strip().splitlines()
+        raise BackendError(f"{who}: {told[-1] if told else f'exit code {done.exit_code}'}")
+    return done
+
+
+def _peer_address(entry: HostEntry, who: str) -> str:
+    """Return the IP address of the host among its peers. Raises BackendError."""
+    asked = entry.peer_address or entry.address
+    try:
+        found = socket.getaddrinfo(asked, None, type=socket.SOCK_STREAM)[0][4][0]
+        return str(ipaddress.ip_address(found))
+    except (OSError, ValueError) as error:
+        raise BackendError(f"{who}: {asked} is no address: {error}") from error

@@ -1,0 +1,470 @@
+"""A client that never retries and says how certain a failure is.
+
+Each call is one request to the node that the caller names, over the `Network` seam, so the same
+client runs in the real and the simulated world. What a workload does is its own choice: no
+metadata cache, no redirect to the controller, no second attempt, because each of them would hide
+from the history what really happened.
+
+How certain:
+- a response without an error: `ok`;
+- an error that a controller decides before it appends (`cluster.client.failures`), or a request of
+  which no byte left (`Failure.NOT_SENT`) or that the node cannot read
+  (`Failure.UNSUPPORTED_VERSION`): `fail`, it certainly had no effect;
+- everything else, silence and broken connections above all: `info`.
+
+Errors are named as kio names them (`not_controller`, `request_timed_out`) or, without a response,
+as `Failure` does (`timed-out`).
+
+A *wrong answer* is a response of which no sense can be made: bytes that are no such response, no
+result or several for one question, an ok about something else than was asked, values that cannot
+be. It says nothing about the fate of the request, so it is `info`, with the error `wrong-answer:`
+and what was wrong. Reading an answer therefore never raises anything else than CallFailed, and the
+check `answers` finds every one of them.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any, Final, Literal, TypeVar
+
+from cluster.client.failures import is_definite
+from cluster.node.errors import ErrorCode
+from cluster.node.kraft.messages import DescribeQuorumRequest, DescribeQuorumResponse
+from cluster.node.ports import Clock, Endpoint, Failure, Network
+from cluster.node.protocol.messages import (
+    AlterableConfig,
+    AlterConfigsResource,
+    ApiVersionsRequest,
+    BrokerId,
+    CreatableTopic,
+    CreatePartitionsAssignment,
+    CreatePartitionsRequest,
+    CreatePartitionsTopic,
+    CreateTopicsRequest,
+    DeleteTopicsRequest,
+    DeleteTopicState,
+    DescribeConfigsRequest,
+    DescribeConfigsResource,
+    IncrementalAlterConfigsRequest,
+    MetadataRequest,
+    MetadataRequestTopic,
+    TopicName,
+    i8,
+    i16,
+    i32,
+    milliseconds,
+)
+from cluster.values import valueclass
+
+TOPIC_RESOURCE: Final = i8(2)
+BROKER_RESOURCE: Final = i8(4)
+CLUSTER_RESOURCE: Final = (BROKER_RESOURCE, "")
+"""The cluster-wide default of all brokers, which holds the register keys."""
+
+AlterOperation = Literal["set", "delete", "append", "subtract"]
+_OPERATION_CODES: Final = {"set": i8(0), "delete": i8(1), "append": i8(2), "subtract": i8(3)}
+_RESOURCE_NAMES: Final = {TOPIC_RESOURCE: "topic", BROKER_RESOURCE: "broker"}
+_GRACE_MS: Final = 1000.0
+"""How long after its time-out a network may still report one, before the client gives up on it."""
+
+_WRONG_ANSWER_MAX: Final = 300
+"""Characters that are told of one."""
+T = TypeVar("T")
+
+_DEFINITE_FAILURES: Final = frozenset({Failure.NOT_SENT, Failure.UNSUPPORTED_VERSION})
+
+
+class WrongAnswerError(Exception):
+    """What is wrong with an answer."""
+
+
+@valueclass
+class Outcome:
+    """How one operation ended: the `type`, `value` and `error` of its completion."""
+
+    type: Literal["ok", "fail", "info"]
+    value: Any = None
+    error: str | None = None
+
+
+class CallFailed(Exception):  # noqa: N818 - the name that the workloads know it by
+    """A request has no response, or a wrong one. `definite`: it certainly had no effect."""
+
+    def __init__(self, failure: Failure, what: str = "") -> None:
+        super().__init__(f"{failure.value}: {what}" if what else failure.value)
+        self.failure = failure
+        self.definite = failure in _DEFINITE_FAILURES
+
+    @property
+    def outcome(self) -> Outcome:
+        """How an operation ended that was this one request."""
+        return Outcome("fail" if self.definite else "info", error=str(self))
+
+
+Resource = tuple[i8, str]
+"""A config resource: type (`TOPIC_RESOURCE`, `BROKER_RESOURCE`) and name."""
+
+
+class Client:
+    """Never retries. One logical connection for each node, over the Network seam.
+
+    `node_id` of an endpoint is the node's own id: reads of topics compare it with the controller
+    that the node names. One client serves one asyncio loop; it holds no state besides its network,
+    whose life is the caller's business.
+    """
+
+    def __init__(
+        self,
+        network: Network,
+        clock: Clock,
+        timeout_ms: float = 5000.0,
+        on_wrong_answer: Callable[[Endpoint, str], object] = lambda _endpoint, _what: None,
+    ) -> None:
+        """`on_wrong_answer` is called for each, where no operation's completion holds it."""
+        assert timeout_ms > 0
+        self._network = network
+        self._clock = clock
+        self._timeout_ms = timeout_ms
+        self._on_wrong_answer = on_wrong_answer
+
+    async def call(
+        self, endpoint: Endpoint, message: object, timeout_ms: float | None = None
+    ) -> Any:
+        """Send one request and return its response, whatever error that carries.
+
+        `message` is a request of `cluster.node.protocol.messages` or `cluster.node.kraft.messages`.
+        Raises CallFailed when there is no response within `timeout_ms`, or never will be.
+        """
+        timeout_ms = self._timeout_ms if timeout_ms is None else timeout_ms
+        future: asyncio.Future[Any] = asyncio.get_running_loop().create_future()
+
+        def settle(reply: object) -> None:
+            if not future.done():
+                future.set_result(reply)
+
+        guard = self._clock.call_later(timeout_ms + _GRACE_MS, lambda: settle(Failure.TIMED_OUT))
+        self._network.request(endpoint, message, timeout_ms, settle)
+        try:
+            reply = await future
+        finally:
+            guard.cancel()
+        if reply is Failure.WRONG_ANSWER:
+            raise self._wrong(endpoint, message, "its bytes cannot be read")
+        if isinstance(reply, Failure):
+            raise CallFailed(reply)
+        return reply
+
+    async def ask(
+        self,
+        endpoint: Endpoint,
+        message: object,
+        read: Callable[[Any], T],
+        timeout_ms: float | None = None,
+    ) -> T:
+        """Send one request and return what `read` makes of the response.
+
+        Raises CallFailed; so does whatever `read` raises, which is handed what a system under test
+        says and nobody has looked at. Only FinalReadRefused passes.
+        """
+        response = await self.call(endpoint, message, timeout_ms)
+        try:
+            return read(response)
+        except FinalReadRefused:
+            raise
+        except WrongAnswerError as error:
+            raise self._wrong(endpoint, message, str(error)) from error
+        except Exception as error:
+            what = f"{type(error).__name__}: {error}"
+            raise self._wrong(endpoint, message, what) from error
+
+    def _wrong(self, endpoint: Endpoint, message: object, what: str) -> CallFailed:
+        told = f"answer to {type(message).__name__}: {what}"[:_WRONG_ANSWER_MAX]
+        self._on_wrong_answer(endpoint, told)
+        return CallFailed(Failure.WRONG_ANSWER, told)
+
+    async def attempt(
+        self,
+        endpoint: Endpoint,
+        message: object,
+        read: Callable[[Any], Outcome],
+        timeout_ms: float | None = None,
+    ) -> Outcome:
+        """As `ask`, for an operation that is this one request."""
+        try:
+            return await self.ask(endpoint, message, read, timeout_ms)
+        except CallFailed as failed:
+            return failed.outcome
+
+    async def api_versions(
+        self, endpoint: Endpoint, *, timeout_ms: float | None = None
+    ) -> Mapping[int, tuple[int, int]]:
+        """Which APIs the node serves: key -> (lowest, highest version). Raises CallFailed."""
+        request = ApiVersionsRequest(client_software_name="kraftprobe", client_software_version="1")
+        return await self.ask(
+            endpoint,
+            request,
+            lambda told: {key.api_key: (key.min_version, key.max_version) for key in told.api_keys},
+            timeout_ms,
+        )
+
+    async def create_topic(
+        self,
+        endpoint: Endpoint,
+        name: str,
+        partitions: int = 1,
+        *,
+        timeout_ms: float | None = None,
+    ) -> Outcome:
+        """Create a topic. The value is `{"id": uuid string, "partitions": n}`."""
+        request = CreateTopicsRequest(
+            topics=(
+                CreatableTopic(
+                    name=TopicName(name),
+                    num_partitions=i32(partitions),
+                    replication_factor=i16(-1),
+                    assignments=(),
+                    configs=(),
+                ),
+            ),
+            timeout=milliseconds(self._server_timeout_ms(timeout_ms)),
+        )
+
+        def read(response: Any) -> Outcome:
+            topic = _only(response.topics, name=name)
+            value = {"id": str(topic.topic_id), "partitions": partitions}
+            return _judge(topic.error_code) or Outcome("ok", value)
+
+        return await self.attempt(endpoint, request, read, timeout_ms)
+
+    async def delete_topic(
+        self, endpoint: Endpoint, name: str, *, timeout_ms: float | None = None
+    ) -> Outcome:
+        """Delete a topic by name. The value is `{"id": uuid string of the deleted one}`."""
+        request = DeleteTopicsRequest(
+            topics=(DeleteTopicState(name=TopicName(name), topic_id=None),),
+            timeout=milliseconds(self._server_timeout_ms(timeout_ms)),
+        )
+
+        def read(response: Any) -> Outcome:
+            topic = _only(response.responses, name=name)
+            topic_id = None if topic.topic_id is None else str(topic.topic_id)
+            return _judge(topic.error_code) or Outcome("ok", {"id": topic_id})
+
+        return await self.attempt(endpoint, request, read, timeout_ms)
+
+    async def create_partition(
+        self,
+        endpoint: Endpoint,
+        name: str,
+        index: int,
+        broker_id: int,
+        *,
+        timeout_ms: float | None = None,
+    ) -> Outcome:
+        """Add the one partition `index` on a broker, if the topic has exactly `index` now.
+
+        The assignment makes CreatePartitions compare: it must have as many entries as partitions
+        are added. The topic has one replica for each partition.
+        """
+        assignment = CreatePartitionsAssignment(broker_ids=(BrokerId(broker_id),))
+        topic = CreatePartitionsTopic(
+            name=TopicName(name), count=i32(index + 1), assignments=(assignment,)
+        )
+        request = CreatePartitionsRequest(
+            topics=(topic,),
+            timeout=milliseconds(self._server_timeout_ms(timeout_ms)),
+            validate_only=False,
+        )
+
+        def read(response: Any) -> Outcome:
+            return _judge(_only(response.results, name=name).error_code) or Outcome("ok")
+
+        return await self.attempt(endpoint, request, read, timeout_ms)
+
+    async def describe_topic(
+        self, endpoint: Endpoint, name: str, *, timeout_ms: float | None = None
+    ) -> Outcome:
+        """Read a topic on a CLIENT listener: None, or `{"id": uuid string, "partitions": n}`.
+
+        Only the active controller's answer is linearizable, and it names itself as controller;
+        any other node's answer may be stale and is therefore a `fail` with `not_controller`.
+        """
+        request = MetadataRequest(
+            topics=(MetadataRequestTopic(topic_id=None, name=TopicName(name)),),
+            allow_auto_topic_creation=False,
+            include_topic_authorized_operations=False,
+        )
+
+        def read(response: Any) -> Outcome:
+            if response.controller_id != endpoint.node_id:
+                return Outcome("fail", error=ErrorCode.not_controller.name)
+            failed = _judge(response.error_code)
+            if failed is not None:
+                return failed
+            topic = _only(response.topics, name=name)
+            if topic.error_code is ErrorCode.unknown_topic_or_partition:
+                return Outcome("ok", None)
+            return _judge(topic.error_code) or Outcome("ok", _topic_value(topic))
+
+        return await self.attempt(endpoint, request, read, timeout_ms)
+
+    async def alter_config(
+        self,
+        endpoint: Endpoint,
+        resource: Resource,
+        name: str,
+        op: AlterOperation,
+        value: str | None,
+        *,
+        timeout_ms: float | None = None,
+    ) -> Outcome:
+        """Change one config of a resource. `value` is None for `delete` only."""
+        assert (value is None) == (op == "delete"), "delete takes no value, the others need one"
+        config = AlterableConfig(name=name, config_operation=_OPERATION_CODES[op], value=value)
+        request = IncrementalAlterConfigsRequest(
+            resources=(
+                AlterConfigsResource(
+                    resource_type=resource[0], resource_name=resource[1], configs=(config,)
+                ),
+            ),
+            validate_only=False,
+        )
+
+        def read(response: Any) -> Outcome:
+            told = _only(response.responses, resource_type=resource[0], resource_name=resource[1])
+            return _judge(told.error_code) or Outcome("ok", value)
+
+        return await self.attempt(endpoint, request, read, timeout_ms)
+
+    async def read_config(
+        self,
+        endpoint: Endpoint,
+        resource: Resource,
+        name: str,
+        *,
+        timeout_ms: float | None = None,
+    ) -> Outcome:
+        """Read one config; the value is a string, or None when it is not set."""
+        request = DescribeConfigsRequest(
+            resources=(
+                DescribeConfigsResource(
+                    resource_type=resource[0],
+                    resource_name=resource[1],
+                    configuration_keys=(name,),
+                ),
+            ),
+        )
+
+        def read(response: Any) -> Outcome:
+            told = _only(response.results, resource_type=resource[0], resource_name=resource[1])
+            failed = _judge(told.error_code)
+            return failed or Outcome("ok", {c.name: c.value for c in told.configs}.get(name))
+
+        return await self.attempt(endpoint, request, read, timeout_ms)
+
+    async def describe_quorum(
+        self, endpoint: Endpoint, *, timeout_ms: float | None = None
+    ) -> DescribeQuorumResponse:
+        """Ask the leader what it knows of its quorum; another node answers with an error.
+
+        Raises CallFailed.
+        """
+
+        def read(response: Any) -> DescribeQuorumResponse:
+            if not isinstance(response, DescribeQuorumResponse):
+                raise WrongAnswerError(f"it is {type(response).__name__}")
+            return response
+
+        return await self.ask(endpoint, DescribeQuorumRequest(), read, timeout_ms)
+
+    async def final_read(
+        self, endpoint: Endpoint, *, timeout_ms: float | None = None
+    ) -> dict[str, Any]:
+        """Everything that a node's image holds, read on its CLIENT listener.
+
+        Returns `{"topics": {name: {"id", "partitions"}}, "configs": {"topic:a" or "broker:":
+        {name: value}}}`, with resources that have no configs left out. Kafka's protocol does not
+        tell up to which offset an image has replayed, and the two requests are not one snapshot:
+        the caller waits until nothing changes any more (DescribeQuorum at the leader shows all
+        voters at its high watermark) and reads until two results in a row are equal.
+
+        Raises CallFailed; FinalReadRefused when a response carries an error.
+        """
+        everything = MetadataRequest(
+            topics=None,
+            allow_auto_topic_creation=False,
+            include_topic_authorized_operations=False,
+        )
+        topics = await self.ask(endpoint, everything, _all_topics, timeout_ms)
+        resources = [CLUSTER_RESOURCE, *((TOPIC_RESOURCE, name) for name in sorted(topics))]
+        question = DescribeConfigsRequest(
+            resources=tuple(
+                DescribeConfigsResource(
+                    resource_type=kind, resource_name=name, configuration_keys=None
+                )
+                for kind, name in resources
+            ),
+        )
+        configs = await self.ask(endpoint, question, _all_configs, timeout_ms)
+        return {"topics": topics, "configs": configs}
+
+    def _server_timeout_ms(self, timeout_ms: float | None) -> float:
+        return self._timeout_ms if timeout_ms is None else timeout_ms
+
+
+class FinalReadRefused(Exception):  # noqa: N818 - reads as what happened
+    """A node answered a final read with an error."""
+
+    def __init__(self, error: ErrorCode) -> None:
+        super().__init__(error.name)
+        self.error = error
+
+
+def _refuse(error: ErrorCode) -> None:
+    if error is not ErrorCode.none:
+        raise FinalReadRefused(error)
+
+
+def _judge(error: ErrorCode) -> Outcome | None:
+    """Return the outcome that an error stands for, None when there is no error."""
+    if error is ErrorCode.none:
+        return None
+    return Outcome("fail" if is_definite(error) else "info", error=error.name)
+
+
+def _only(results: Sequence[Any], **asked: object) -> Any:
+    """Return the only result of an answer about one thing; an ok must be about what was asked.
+
+    Raises WrongAnswerError.
+    """
+    if len(results) != 1:
+        raise WrongAnswerError(f"{len(results)} results for one question")
+    result = results[0]
+    for field, value in asked.items() if result.error_code is ErrorCode.none else ():
+        told = getattr(result, field)
+        if told != value:
+            raise WrongAnswerError(f"{field} is {told!r}, asked was {value!r}")
+    return result
+
+
+def _all_topics(metadata: Any) -> dict[str, Any]:
+    _refuse(metadata.error_code)
+    for topic in metadata.topics:
+        _refuse(topic.error_code)
+    return {topic.name: _topic_value(topic) for topic in metadata.topics}
+
+
+def _all_configs(described: Any) -> dict[str, dict[str, str]]:
+    configs: dict[str, dict[str, str]] = {}
+    for result in described.results:
+        _refuse(result.error_code)
+        values = {c.name: c.value for c in result.configs if c.value is not None}
+        if values:
+            kind = _RESOURCE_NAMES[result.resource_type]
+            configs[f"{kind}:{result.resource_name}"] = values
+    return configs
+
+
+def _topic_value(topic: Any) -> dict[str, Any]:
+    return {"id": str(topic.topic_id), "partitions": len(topic.partitions)}

@@ -1,0 +1,176 @@
+"""What a client does in a broker's name: registration, heartbeats, blocks of producer ids.
+
+Each is one request to one controller, as in `cluster.client.admin_client`, with the same outcomes.
+"""
+
+from __future__ import annotations
+
+import uuid
+from collections.abc import Callable
+from typing import Any
+
+from cluster.client.admin_client import Client, Outcome, WrongAnswerError
+from cluster.client.failures import is_definite
+from cluster.node.controller.feature_levels import METADATA_VERSION, METADATA_VERSION_LEVEL
+from cluster.node.errors import ErrorCode
+from cluster.node.ports import Endpoint
+from cluster.node.protocol.messages import (
+    AllocateProducerIdsRequest,
+    BrokerHeartbeatRequest,
+    BrokerId,
+    BrokerRegistrationFeature,
+    BrokerRegistrationListener,
+    BrokerRegistrationRequest,
+    DescribeClusterRequest,
+    MetadataRequest,
+    i8,
+    i16,
+    i64,
+    u16,
+)
+from cluster.values import valueclass
+
+CONTROLLERS = 2
+"""DescribeCluster's endpoint type of a controller listener."""
+
+
+@valueclass
+class FakeBroker:
+    """A broker that is nothing but its registration. It can be reached nowhere."""
+
+    broker_id: int
+    incarnation: int | str = 0
+
+    @property
+    def incarnation_id(self) -> uuid.UUID:
+        """The same for the same id and incarnation: registering again is harmless."""
+        return uuid.uuid5(uuid.NAMESPACE_OID, f"broker {self.broker_id} {self.incarnation}")
+
+    @property
+    def directory_id(self) -> uuid.UUID:
+        """The id of its only log directory, which incarnations share."""
+        return uuid.uuid5(uuid.NAMESPACE_OID, f"directory of broker {self.broker_id}")
+
+
+class BrokerClient:
+    """Speaks for fake brokers through a client that never retries."""
+
+    def __init__(self, client: Client, timeout_ms: float) -> None:
+        self._client = client
+        self._timeout_ms = timeout_ms
+        self._cluster_id: str | None = None
+
+    async def register(self, endpoint: Endpoint, broker: FakeBroker) -> Outcome:
+        """Register an incarnation. The value is the broker epoch."""
+        if self._cluster_id is None:
+            question = DescribeClusterRequest(
+                include_cluster_authorized_operations=False,
+                endpoint_type=i8(CONTROLLERS),
+                include_fenced_brokers=False,
+            )
+            described = await self._attempt(endpoint, question, _cluster_id)
+            if described.type != "ok":
+                return Outcome("fail", error=described.error)  # nothing was asked for yet
+            self._cluster_id = described.value
+        assert self._cluster_id is not None, "it was just read"
+        request = BrokerRegistrationRequest(
+            broker_id=BrokerId(broker.broker_id),
+            cluster_id=self._cluster_id,
+            incarnation_id=broker.incarnation_id,
+            listeners=(
+                BrokerRegistrationListener(
+                    name="CLIENT", host="fake.invalid", port=u16(9092), security_protocol=i16(0)
+                ),
+            ),
+            features=(
+                BrokerRegistrationFeature(
+                    name=METADATA_VERSION,
+                    min_supported_version=i16(1),
+                    max_supported_version=i16(METADATA_VERSION_LEVEL),
+                ),
+            ),
+            rack=None,
+            log_dirs=(broker.directory_id,),
+        )
+        return await self._attempt(endpoint, request, lambda told: told.broker_epoch)
+
+    async def heartbeat(
+        self,
+        endpoint: Endpoint,
+        broker: FakeBroker,
+        epoch: int,
+        metadata_offset: int,
+        *,
+        want_fence: bool = False,
+        want_shut_down: bool = False,
+    ) -> Outcome:
+        """Send a heartbeat. The value is `{"caught_up", "fenced", "shut_down"}`."""
+        request = BrokerHeartbeatRequest(
+            broker_id=BrokerId(broker.broker_id),
+            broker_epoch=i64(epoch),
+            current_metadata_offset=i64(metadata_offset),
+            want_fence=want_fence,
+            want_shut_down=want_shut_down,
+        )
+        return await self._attempt(
+            endpoint,
+            request,
+            lambda told: {
+                "caught_up": told.is_caught_up,
+                "fenced": told.is_fenced,
+                "shut_down": told.should_shut_down,
+            },
+        )
+
+    async def allocate_producer_ids(
+        self, endpoint: Endpoint, broker: FakeBroker, epoch: int
+    ) -> Outcome:
+        """Ask for a block of producer ids. The value is `[first id, length]`."""
+        request = AllocateProducerIdsRequest(
+            broker_id=BrokerId(broker.broker_id), broker_epoch=i64(epoch)
+        )
+        return await self._attempt(
+            endpoint, request, lambda told: [told.producer_id_start, told.producer_id_len]
+        )
+
+    async def is_alive(self, endpoint: Endpoint, broker_id: int) -> Outcome:
+        """Ask whether clients are told of a broker, on a CLIENT listener.
+
+        As in `Client.describe_topic` only the answer of the active controller counts, which names
+        itself; any other is a `fail` with `not_controller`.
+        """
+        request = MetadataRequest(
+            topics=(),
+            allow_auto_topic_creation=False,
+            include_topic_authorized_operations=False,
+        )
+
+        def read(response: Any) -> Outcome:
+            if response.error_code is ErrorCode.none and response.controller_id != endpoint.node_id:
+                return Outcome("fail", error=ErrorCode.not_controller.name)
+            return _outcome(
+                response, lambda told: any(one.node_id == broker_id for one in told.brokers)
+            )
+
+        return await self._client.attempt(endpoint, request, read, self._timeout_ms)
+
+    async def _attempt(
+        self, endpoint: Endpoint, request: object, value: Callable[[Any], Any]
+    ) -> Outcome:
+        """Perform a request; `value` is taken from a response without an error."""
+        return await self._client.attempt(
+            endpoint, request, lambda response: _outcome(response, value), self._timeout_ms
+        )
+
+
+def _outcome(response: Any, value: Callable[[Any], Any]) -> Outcome:
+    error = response.error_code
+    if error is ErrorCode.none:
+        return Outcome("ok", value(response))
+    return Outcome("fail" if is_definite(error) else "info", error=error.name)
+
+
+def _cluster_id(response: Any) -> str:
+    if not response.cluster_id:
+        raise WrongAnswerError("the cluster has no id")
+    return str(response.cluster_id)

@@ -1,0 +1,64 @@
+"""Seeded protocol bugs, to prove that the checks find them.
+
+A mutant replaces a few methods of the node's classes, or functions, by a faulty variant. It is
+loaded by the option `--mutant` alone and named in the node's trace, in the verdict and in the
+report: `python -m cluster.mutants ID --config FILE` runs a faulty node as `python -m cluster.node`
+runs a correct one, which knows nothing of mutants. The ids and what each breaks follow the
+literature's and Kafka's own bugs; `E..`, `R..` name known cases, `W..` are mutants that believe
+wall clocks, `V..` bugs that this node once had.
+"""
+
+from __future__ import annotations
+
+import difflib
+from collections.abc import Iterator
+from contextlib import contextmanager
+
+from cluster.mutants import brokers, catalogue, clocks, disks, snapshots, voters
+from cluster.mutants.mutations import Mutant, Patch
+
+__all__ = ["MUTANTS", "Mutant", "Patch", "UnknownMutantError", "applied", "apply", "find"]
+
+
+class UnknownMutantError(ValueError):
+    """No mutant has this id; the message names the nearest."""
+
+
+def find(mutant_id: str) -> Mutant:
+    """The mutant of an id, in any case. Raises UnknownMutantError."""
+    mutant = MUTANTS.get(mutant_id.upper())
+    if mutant is None:
+        near = difflib.get_close_matches(mutant_id.upper(), MUTANTS, n=1, cutoff=0.3)
+        hint = f"; did you mean {near[0]}?" if near else ""
+        known = ", ".join(MUTANTS)
+        raise UnknownMutantError(f"unknown mutant {mutant_id!r}{hint} (there are {known})")
+    return mutant
+
+
+def apply(mutant_id: str) -> Mutant:
+    """Make this process's node faulty, for good. Raises UnknownMutantError."""
+    mutant = find(mutant_id)
+    for patch in mutant.patches:
+        setattr(patch.owner, patch.name, patch.value)
+    return mutant
+
+
+@contextmanager
+def applied(mutant_id: str) -> Iterator[Mutant]:
+    """Make all nodes of this process faulty for a while."""
+    mutant = find(mutant_id)
+    before = [patch.owner.__dict__[patch.name] for patch in mutant.patches]
+    try:
+        yield apply(mutant_id)
+    finally:
+        for patch, value in zip(mutant.patches, before, strict=True):
+            setattr(patch.owner, patch.name, value)
+
+
+_MODULES = (catalogue, snapshots, voters, brokers, disks, clocks)
+
+MUTANTS: dict[str, Mutant] = {
+    mutant.id: mutant
+    for mutant in sorted((one for module in _MODULES for one in module.ALL), key=lambda m: m.id)
+}
+"""By id, in order."""

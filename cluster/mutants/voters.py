@@ -1,0 +1,69 @@
+"""The mutants of reconfiguration: what they do wrong, in code (see `cluster.mutants`)."""
+
+from __future__ import annotations
+
+from cluster.mutants.mutations import Mutant, Patch
+from cluster.node.kraft.control_state import LogHistory
+from cluster.node.kraft.inbound import InboundRequests
+from cluster.node.kraft.leader_state import Leader
+from cluster.node.kraft.messages import NO_NODE, ReplicaKey
+from cluster.node.kraft.reconfiguration import Reconfiguration
+from cluster.node.kraft.voters import VoterSet
+
+
+def _m16_half(self: Leader) -> int | None:
+    # Half of the voters are a majority only of an odd number.
+    offsets = sorted(-1 if s.end_offset is None else s.end_offset for s in self.replicas.values())
+    offsets.reverse()
+    offset = offsets[(len(offsets) + 1) // 2 - 1]
+    return None if offset < 0 else offset
+
+
+def _m29_at_any_time(self: Reconfiguration, leader: Leader) -> None:
+    del self, leader
+
+
+def _m30_by_id(self: VoterSet, key: ReplicaKey) -> bool:
+    return key.id in self
+
+
+def _m30_addressed_by_id(self: InboundRequests, voter_id: int, directory_id: object) -> bool:
+    del directory_id
+    return voter_id in (NO_NODE, self._core.config.node_id)
+
+
+def _v01_at_the_start(self: LogHistory[object], start_offset: int) -> None:
+    while len(self._entries) > 1 and self._entries[1][0] <= start_offset:
+        self._entries.pop(0)
+
+
+ALL = (
+    Mutant(
+        "M16",
+        "takes half of an even number of voters for a majority",
+        "durability: two halves of four voters commit different records",
+        (Patch(Leader, "committed_candidate", _m16_half),),
+    ),
+    Mutant(
+        "M29",
+        "changes voters before the last change, or its own epoch's start, is committed",
+        "election safety: Ongaro's bug of single-server changes (2015)",
+        (Patch(Reconfiguration, "_check_may_begin", _m29_at_any_time),),
+    ),
+    Mutant(
+        "M30",
+        "knows voters by their id alone, whatever disk they have",
+        "durability: a voter with a new, empty disk votes for what was lost with the old one",
+        (
+            Patch(VoterSet, "is_voter", _m30_by_id),
+            Patch(InboundRequests, "_is_addressed", _m30_addressed_by_id),
+        ),
+    ),
+    Mutant(
+        "V01",
+        "forgets which voters were in force just before the beginning of its log",
+        "election safety: when the change at that very offset is truncated, it goes by the first "
+        "voters again (docs/bugs-found.md: this node did)",
+        (Patch(LogHistory, "truncate_old", _v01_at_the_start),),
+    ),
+)

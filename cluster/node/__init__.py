@@ -1,0 +1,1 @@
+"""The KRaft node: log, consensus, controller, broker, protocol, security and what runs them."""

@@ -1,0 +1,376 @@
+r"""One node, assembled over the four seams; it neither knows nor cares which world is behind them.
+
+requests --> Node.handle --> RaftClient        consensus: Vote, Begin, End, Fetch, ...
+                         \-> ControllerApis   topics, configs, metadata --> QuorumController
+RaftClient --> QuorumController                committed batches, changes of leader
+"""
+
+from __future__ import annotations
+
+import uuid
+from collections.abc import Callable
+from typing import Any, Final, Literal
+
+from cluster.node.broker.assignments import AssignmentsConfig, AssignmentsManager
+from cluster.node.broker.lifecycle import BrokerLifecycleManager, LifecycleConfig
+from cluster.node.broker.publisher import BrokerMetadataPublisher
+from cluster.node.config import BROKER_ROLE, CONTROLLER_ROLE, NodeConfig
+from cluster.node.controller.apis import ControllerApis
+from cluster.node.controller.cluster_info import ClusterInfo
+from cluster.node.controller.controller import QuorumController
+from cluster.node.controller.feature_control import SUPPORTED, features_of
+from cluster.node.controller.pending import ControllerSettings
+from cluster.node.controller.registration_manager import (
+    ControllerRegistrationConfig,
+    ControllerRegistrationManager,
+)
+from cluster.node.controller.registrations import replica_directory
+from cluster.node.controller.scram_control import credential_of
+from cluster.node.envelope import EnvelopeError, answer_to, refusal, unseal
+from cluster.node.forwarding import forward, is_for_controller
+from cluster.node.kraft.config import RaftConfig
+from cluster.node.kraft.messages import RaftRequest
+from cluster.node.kraft.raft_client import RaftClient
+from cluster.node.kraft.voters import VoterSet
+from cluster.node.kraft_version import is_kraft_version_update, update_kraft_version
+from cluster.node.log.control import VoterListener
+from cluster.node.log.log import Log, LogConfig
+from cluster.node.ports import Clock, Disk, Failure, Network, Random, Trace
+from cluster.node.protocol.features import Features
+from cluster.node.protocol.messages import EnvelopeRequest
+from cluster.node.protocol.origin import ANONYMOUS, Origin
+from cluster.node.security.mechanisms import ScramCredential
+from cluster.values import valueclass
+
+NodeSignal = Literal["resign", "snapshot"]
+METADATA_DIRECTORY: Final = "__cluster_metadata-0"
+
+
+@valueclass
+class Seams:
+    """The world of one node."""
+
+    clock: Clock
+    network: Network
+    """To peers, for raft."""
+    forwarding: Network
+    """To the active controller, for clients' requests: a Fetch that the leader has parked holds up
+    everything behind it on its connection. May be `network` where connections do not exist."""
+    disk: Disk
+    random: Random
+    trace: Trace
+
+
+class Node:
+    """A KRaft node from its configuration. Make it, `start` it, give it requests.
+
+    Making it opens the log: raises CorruptLogError, OSError. `on_fatal` gets the error that ends
+    the node; it must end the process, or in a simulated world forget the node.
+    """
+
+    def __init__(
+        self,
+        config: NodeConfig,
+        directory_id: uuid.UUID,
+        seams: Seams,
+        on_fatal: Callable[[BaseException], None],
+    ) -> None:
+        self._config = config
+        self._forwarding = seams.forwarding
+        self._on_fatal = on_fatal
+        self._trace = seams.trace
+        self._stopping: list[Callable[[], None]] = []
+        """Who asked for the shutdown that is under way, or over."""
+        self._stopped = False
+        log = Log.open(
+            seams.disk,
+            METADATA_DIRECTORY,
+            LogConfig(segment_bytes=config.metadata_log_segment_bytes),
+            self._disk_failed,
+        )
+        self.raft = RaftClient(
+            raft_config(config, directory_id),
+            seams.clock,
+            seams.network,
+            seams.disk,
+            seams.random,
+            seams.trace,
+            log,
+            METADATA_DIRECTORY,
+            on_fatal,
+        )
+        held = self.raft.log
+        seams.trace(
+            "recovered",
+            start_offset=held.start_offset,
+            end_offset=held.end_offset,
+            last_epoch=held.last_fetched_epoch,
+            truncated_bytes=log.truncated_bytes,
+        )
+        self.controller = QuorumController(
+            self.raft,
+            seams.clock,
+            seams.trace,
+            ControllerSettings(
+                max_idle_interval_ms=config.metadata_max_idle_interval_ms,
+                max_record_bytes_between_snapshots=(
+                    config.metadata_log_max_record_bytes_between_snapshots
+                ),
+                max_snapshot_interval_ms=config.metadata_log_max_snapshot_interval_ms,
+                broker_session_timeout_ms=config.broker_session_timeout_ms,
+            ),
+        )
+        self.raft.register(self.controller)
+        self._apis = ControllerApis(
+            self.controller, self.raft, cluster_info(config, self.raft), seams.random
+        )
+        self.publisher: BrokerMetadataPublisher | None = None
+        if BROKER_ROLE in config.process_roles:
+            self.publisher = BrokerMetadataPublisher(config.node_id)
+            self.controller.loader.install(self.publisher)
+        self.lifecycle: BrokerLifecycleManager | None = None
+        self.assignments: AssignmentsManager | None = None
+        self.registration: ControllerRegistrationManager | None = None
+        registers = config.kraftprobe_registration
+        if CONTROLLER_ROLE in config.process_roles and registers:
+            self.registration = ControllerRegistrationManager(
+                registration_config(config),
+                seams.clock,
+                seams.random,
+                seams.trace,
+                self._ask_controller,
+                lambda: self.controller.image.state,
+            )
+        if self.publisher is not None and registers:
+            self.lifecycle = BrokerLifecycleManager(
+                lifecycle_config(config, directory_id),
+                seams.clock,
+                seams.random,
+                seams.trace,
+                self._ask_controller,
+                lambda: self.controller.image.offset,
+                self.raft.fail,
+            )
+            self.assignments = self._assignments(seams, self.lifecycle, directory_id)
+            self.publisher.on_changes = self.assignments.changed
+            self.publisher.on_first = self.lifecycle.set_ready_to_unfence
+
+    def _assignments(
+        self, seams: Seams, lifecycle: BrokerLifecycleManager, directory_id: uuid.UUID
+    ) -> AssignmentsManager:
+        node_id = self._config.node_id
+
+        def directory_of(key: tuple[uuid.UUID, int]) -> uuid.UUID | None:
+            partition = self.controller.image.state.partitions.get(key)
+            if partition is None or node_id not in partition.replicas:
+                return None
+            return replica_directory(partition, node_id)
+
+        return AssignmentsManager(
+            AssignmentsConfig(node_id, directory_id, self._config.broker_session_timeout_ms / 2),
+            seams.clock,
+            seams.random,
+            seams.trace,
+            self._ask_controller,
+            lambda: lifecycle.broker_epoch,
+            directory_of,
+        )
+
+    def start(self) -> None:
+        """Take part in the quorum. Raises QuorumStateError."""
+        self.raft.start()
+        if self.registration is not None:
+            self.registration.start()
+        if self.lifecycle is not None:
+            self.lifecycle.start()
+
+    def handle(
+        self,
+        listener: str,
+        message: Any,
+        reply: Callable[[object], None],
+        origin: Origin = ANONYMOUS,
+    ) -> None:
+        """Answer a request that arrived on a listener (`cluster.node.protocol.server`)."""
+        if isinstance(message, EnvelopeRequest):
+            self._handle_envelope(listener, message, reply)
+            return
+        if listener not in self._config.controller_listener_names and is_for_controller(message):
+            leader_id = self.raft.leader_and_epoch.leader_id
+            endpoint = self.raft.leader_endpoint()
+            if endpoint is not None and leader_id not in {-1, self._config.node_id}:
+                forward(self._forwarding, endpoint, message, reply, origin)
+                return
+        if isinstance(message, RaftRequest):
+            self.raft.handle(message, reply)
+        elif is_kraft_version_update(message):
+            update_kraft_version(
+                self.raft,
+                lambda others, then: self._apis.handle(listener, others, then),
+                message,
+                reply,
+            )
+        else:
+            self._apis.handle(listener, message, reply)
+
+    def _handle_envelope(
+        self, listener: str, envelope: EnvelopeRequest, reply: Callable[[object], None]
+    ) -> None:
+        try:
+            request, origin = unseal(envelope)
+        except EnvelopeError as refused:
+            reply(refusal(refused.error))
+            return
+        answer = answer_to(request, reply)
+        if request.refusal is not None:
+            answer(request.refusal)
+        else:
+            self.handle(listener, request.message, answer, origin)
+
+    def features(self) -> Features:
+        """Tell what ApiVersions says of features on this node's listeners."""
+        return features_of(self.controller.image, self.raft.kraft_version)
+
+    def scram_credential(self, mechanism: str, user: str) -> ScramCredential | None:
+        """Tell what the committed metadata that this node has keep of a user's password."""
+        return credential_of(self.controller.image.state, mechanism, user)
+
+    def signalled(self, what: NodeSignal) -> None:
+        """Do at once what an operator asks a running node for.
+
+        "resign": give up leading, if this node leads. "snapshot": snapshot what it has replayed.
+        """
+        if what == "resign":
+            self.raft.resign(self.raft.leader_and_epoch.epoch)
+        else:
+            self.controller.request_snapshot()
+
+    def shutdown(self, timeout_ms: float, done: Callable[[], None]) -> None:
+        """Hand leadership over and stop, within `timeout_ms`; then call `done`.
+
+        Asked again, it goes on as it began, and calls that `done` as well.
+        """
+        if self._stopped:
+            done()
+            return
+        self._stopping.append(done)
+        if len(self._stopping) > 1:
+            return
+        if self.registration is not None:
+            self.registration.stop()
+        if self.assignments is not None:
+            self.assignments.stop()
+        lifecycle = self.lifecycle
+        if lifecycle is None:
+            self.raft.shutdown(timeout_ms, self._has_stopped)
+        else:
+            half_ms = timeout_ms / 2
+            lifecycle.begin_controlled_shutdown(
+                half_ms, lambda: self.raft.shutdown(half_ms, self._has_stopped)
+            )
+
+    def _has_stopped(self) -> None:
+        self._stopped = True
+        for done in self._stopping:
+            done()
+
+    def _ask_controller(
+        self, request: object, timeout_ms: float, on_reply: Callable[[Any], None]
+    ) -> None:
+        """Send what this node's broker asks to the active controller, wherever that is."""
+        endpoint = self.raft.leader_endpoint()
+        if self.raft.leader_and_epoch.leader_id == self._config.node_id:
+            self._apis.handle(self._config.controller_listener_names[0], request, on_reply)
+        elif endpoint is None:
+            on_reply(Failure.NOT_SENT)
+        else:
+            self._forwarding.request(endpoint, request, timeout_ms, on_reply)
+
+    def _disk_failed(self, error: OSError) -> None:
+        self.raft.fail(error)
+
+
+def raft_config(config: NodeConfig, directory_id: uuid.UUID) -> RaftConfig:
+    """Return what raft is told of a node's configuration."""
+    return RaftConfig(
+        node_id=config.node_id,
+        directory_id=directory_id,
+        cluster_id=config.cluster_id,
+        voters=VoterSet.of(config.controller_quorum_voters),
+        local_listeners=tuple(
+            VoterListener(listener.name, listener.host, listener.port)
+            for listener in config.advertised_listeners
+            if listener.name in config.controller_listener_names
+        ),
+        listener_name=config.controller_listener_names[0],
+        bootstrap_servers=config.controller_quorum_bootstrap_servers,
+        can_become_voter=CONTROLLER_ROLE in config.process_roles,
+        auto_join=config.controller_quorum_auto_join_enable,
+        election_timeout_ms=config.controller_quorum_election_timeout_ms,
+        fetch_timeout_ms=config.controller_quorum_fetch_timeout_ms,
+        election_backoff_max_ms=config.controller_quorum_election_backoff_max_ms,
+        append_linger_ms=config.controller_quorum_append_linger_ms,
+        request_timeout_ms=config.controller_quorum_request_timeout_ms,
+        retry_backoff_ms=config.controller_quorum_retry_backoff_ms,
+        fetch_max_bytes=config.controller_quorum_fetch_max_bytes,
+        fetch_snapshot_max_bytes=config.controller_quorum_fetch_snapshot_max_bytes,
+        metadata_max_retention_bytes=config.metadata_max_retention_bytes,
+        metadata_max_retention_ms=config.metadata_max_retention_ms,
+        log_clean_interval_ms=config.kraftprobe_log_clean_interval_ms,
+    )
+
+
+def registration_config(config: NodeConfig) -> ControllerRegistrationConfig:
+    """Return what a node's controller registers."""
+    return ControllerRegistrationConfig(
+        controller_id=config.node_id,
+        listeners=_registered_listeners(config, controller=True),
+        features=tuple((one.name, one.min_level, one.max_level) for one in SUPPORTED),
+    )
+
+
+def lifecycle_config(config: NodeConfig, directory_id: uuid.UUID) -> LifecycleConfig:
+    """Return what a node's broker registers."""
+    return LifecycleConfig(
+        broker_id=config.node_id,
+        cluster_id=config.cluster_id,
+        listeners=_registered_listeners(config, controller=False),
+        log_dirs=(directory_id,),
+        features=tuple((one.name, one.min_level, one.max_level) for one in SUPPORTED),
+        heartbeat_interval_ms=config.broker_heartbeat_interval_ms,
+        session_timeout_ms=config.broker_session_timeout_ms,
+        initial_registration_timeout_ms=config.initial_broker_registration_timeout_ms,
+    )
+
+
+def _registered_listeners(
+    config: NodeConfig, *, controller: bool
+) -> tuple[tuple[str, str, int, int], ...]:
+    return tuple(
+        (one.name, one.host, one.port, config.security[one.name].protocol.value)
+        for one in config.advertised_listeners
+        if (one.name in config.controller_listener_names) is controller
+    )
+
+
+def cluster_info(config: NodeConfig, raft: RaftClient) -> ClusterInfo:
+    """Return what clients are told of the cluster.
+
+    Where nodes register themselves, brokers are those that did. Else a node knows of the others'
+    client listeners only what `kraftprobe.brokers` says; without it, it names itself.
+    """
+    brokers = config.kraftprobe_brokers
+    own = config.advertised(controller=False)
+    if config.kraftprobe_registration:
+        brokers = ()
+    elif not brokers and own is not None:
+        brokers = (own,)
+    return ClusterInfo(
+        cluster_id=config.cluster_id,
+        brokers=brokers,
+        registration=config.kraftprobe_registration,
+        is_controller=CONTROLLER_ROLE in config.process_roles,
+        controllers=config.controller_quorum_voters,
+        voters=lambda: tuple(voter.endpoint for voter in raft.voters),
+        controller_listener=config.controller_listener_names[0],
+    )

@@ -1,0 +1,229 @@
+"""BrokerLifecycleManager: a broker's registration with the active controller, kept alive (KIP-631).
+
+    NOT_REGISTERED --BrokerRegistration--> FENCED --heartbeats--> RUNNING
+    RUNNING, FENCED --controlled shutdown--> SHUTTING_DOWN --the controller lets go--> STOPPED
+
+One request is under way at a time; an answer that comes after its time-out is ignored. Whatever
+fails is tried again, later each time, up to the heartbeat interval: NOT_CONTROLLER and silence
+alike, because the channel finds the leader anew for every request. An incarnation registers once;
+a broker whose epoch the controller does not know any more stays fenced until it is restarted.
+"""
+
+from __future__ import annotations
+
+import enum
+import uuid
+from collections.abc import Callable
+from typing import Any, Final
+
+from cluster.node.errors import ErrorCode
+from cluster.node.ports import Clock, Failure, Random, Timer, Trace
+from cluster.node.protocol.messages import (
+    BrokerHeartbeatRequest,
+    BrokerId,
+    BrokerRegistrationFeature,
+    BrokerRegistrationListener,
+    BrokerRegistrationRequest,
+    i16,
+    i64,
+    u16,
+)
+from cluster.values import valueclass
+
+RETRY_BACKOFF_MS: Final = 100.0
+NOT_REGISTERED_EPOCH: Final = -1
+
+Channel = Callable[[object, float, Callable[[Any], None]], None]
+"""(request, time-out in ms, told the response or a Failure): to the active controller."""
+
+
+class BrokerState(enum.Enum):
+    """Where a broker is in its life."""
+
+    NOT_REGISTERED = "not-registered"
+    FENCED = "fenced"
+    RUNNING = "running"
+    SHUTTING_DOWN = "shutting-down"
+    STOPPED = "stopped"
+
+
+class RegistrationTimeoutError(Exception):
+    """No controller registered the broker in time: the node must not go on."""
+
+
+@valueclass
+class LifecycleConfig:
+    """Who the broker is, and Kafka's properties of the same names."""
+
+    broker_id: int
+    cluster_id: str
+    listeners: tuple[tuple[str, str, int, int], ...]
+    """Name, host, port and Kafka's id of the security protocol of what clients may use."""
+    log_dirs: tuple[uuid.UUID, ...]
+    features: tuple[tuple[str, int, int], ...]
+    """Name, lowest and highest level."""
+    rack: str | None = None
+    heartbeat_interval_ms: float = 2_000
+    """broker.heartbeat.interval.ms"""
+    session_timeout_ms: float = 9_000
+    """broker.session.timeout.ms; a request is given up after half of it."""
+    initial_registration_timeout_ms: float = 60_000
+    """initial.broker.registration.timeout.ms"""
+
+
+class BrokerLifecycleManager:
+    """Registers, and keeps the session alive. Make it, then `start` it."""
+
+    def __init__(
+        self,
+        config: LifecycleConfig,
+        clock: Clock,
+        random: Random,
+        trace: Trace,
+        channel: Channel,
+        metadata_offset: Callable[[], int],
+        on_fatal: Callable[[BaseException], None],
+    ) -> None:
+        """`metadata_offset`: of the last record that this broker's image contains."""
+        self.state = BrokerState.NOT_REGISTERED
+        self.broker_epoch = NOT_REGISTERED_EPOCH
+        self.ready_to_unfence = False
+        """Whether the broker acts on metadata: until then it asks to stay fenced."""
+        self.incarnation_id = uuid.UUID(int=random.getrandbits(128), version=4)
+        self._config = config
+        self._clock = clock
+        self._random = random
+        self._trace = trace
+        self._channel = channel
+        self._metadata_offset = metadata_offset
+        self._on_fatal = on_fatal
+        self._attempt = 0
+        self._failures = 0
+        self._timer: Timer | None = None
+        self._deadline: Timer | None = None
+        self._stopped: Callable[[], None] | None = None
+
+    def start(self) -> None:
+        """Begin to register."""
+        self._deadline = self._clock.call_later(
+            self._config.initial_registration_timeout_ms, self._registration_due
+        )
+        self._communicate()
+
+    def set_ready_to_unfence(self) -> None:
+        """Ask to be unfenced from the next heartbeat on (setReadyToUnfence)."""
+        self.ready_to_unfence = True
+
+    def begin_controlled_shutdown(self, timeout_ms: float, done: Callable[[], None]) -> None:
+        """Ask to be let go; `done` is called once the controller agrees, or the time is over."""
+        assert self._stopped is None, "a shutdown has begun already"
+        self._stopped = done
+        if self.state is BrokerState.NOT_REGISTERED:
+            self.stop()
+            return
+        self._enter(BrokerState.SHUTTING_DOWN)
+        self._clock.call_later(timeout_ms, self.stop)
+        self._communicate()
+
+    def stop(self) -> None:
+        """Fall silent; harmless when that has happened."""
+        if self.state is BrokerState.STOPPED:
+            return
+        self._enter(BrokerState.STOPPED)
+        self._attempt += 1
+        for timer in (self._timer, self._deadline):
+            if timer is not None:
+                timer.cancel()
+        if self._stopped is not None:
+            self._stopped()
+
+    def _registration_due(self) -> None:
+        if self.state is BrokerState.NOT_REGISTERED:
+            timeout_ms = self._config.initial_registration_timeout_ms
+            self._on_fatal(RegistrationTimeoutError(f"not registered within {timeout_ms:g} ms"))
+
+    def _enter(self, state: BrokerState) -> None:
+        if state is not self.state:
+            self.state = state
+            self._trace("broker-state", state=state.value, broker_epoch=self.broker_epoch)
+
+    def _communicate(self) -> None:
+        """Send the request that is due; what is still under way is given up."""
+        self._attempt += 1
+        attempt = self._attempt
+        timeout_ms = self._config.session_timeout_ms / 2
+
+        def on_reply(reply: Any) -> None:
+            if attempt == self._attempt:
+                self._attempt += 1
+                self._on_reply(reply)
+
+        # The network may deliver nothing at all; then the next attempt begins at the time-out.
+        self._schedule(timeout_ms, lambda: on_reply(Failure.TIMED_OUT))
+        registered = self.state is not BrokerState.NOT_REGISTERED
+        request = self._heartbeat() if registered else self._registration()
+        self._channel(request, timeout_ms, on_reply)
+
+    def _on_reply(self, reply: Any) -> None:
+        failed = isinstance(reply, Failure) or reply.error_code is not ErrorCode.none
+        if failed:
+            self._failures += 1
+            self._schedule(self._backoff_ms(), self._communicate)
+            return
+        self._failures = 0
+        if self.state is BrokerState.NOT_REGISTERED:
+            self.broker_epoch = int(reply.broker_epoch)
+            self._enter(BrokerState.FENCED)
+            self._schedule(0, self._communicate)
+        elif self.state is BrokerState.SHUTTING_DOWN:
+            if reply.should_shut_down:
+                self.stop()
+            else:
+                self._schedule(RETRY_BACKOFF_MS, self._communicate)
+        else:
+            self._enter(BrokerState.FENCED if reply.is_fenced else BrokerState.RUNNING)
+            # Not caught up yet: until then clients get nothing from this broker.
+            interval_ms = self._config.heartbeat_interval_ms
+            soon_ms = min(RETRY_BACKOFF_MS, interval_ms)
+            self._schedule(soon_ms if reply.is_fenced else interval_ms, self._communicate)
+
+    def _backoff_ms(self) -> float:
+        grown_ms = RETRY_BACKOFF_MS * 2.0 ** min(self._failures - 1, 10)
+        limit_ms = min(grown_ms, self._config.heartbeat_interval_ms)
+        return limit_ms * (0.8 + 0.4 * self._random.random())
+
+    def _schedule(self, delay_ms: float, action: Callable[[], None]) -> None:
+        if self._timer is not None:
+            self._timer.cancel()
+        self._timer = self._clock.call_later(delay_ms, action)
+
+    def _registration(self) -> BrokerRegistrationRequest:
+        config = self._config
+        return BrokerRegistrationRequest(
+            broker_id=BrokerId(config.broker_id),
+            cluster_id=config.cluster_id,
+            incarnation_id=self.incarnation_id,
+            listeners=tuple(
+                BrokerRegistrationListener(
+                    name=name, host=host, port=u16(port), security_protocol=i16(protocol)
+                )
+                for name, host, port, protocol in config.listeners
+            ),
+            features=tuple(
+                BrokerRegistrationFeature(
+                    name=name, min_supported_version=i16(low), max_supported_version=i16(high)
+                )
+                for name, low, high in config.features
+            ),
+            rack=config.rack,
+            log_dirs=config.log_dirs,
+        )
+
+    def _heartbeat(self) -> BrokerHeartbeatRequest:
+        return BrokerHeartbeatRequest(
+            broker_id=BrokerId(self._config.broker_id),
+            broker_epoch=i64(self.broker_epoch),
+            current_metadata_offset=i64(self._metadata_offset()),
+            want_fence=not self.ready_to_unfence,
+            want_shut_down=self.state is BrokerState.SHUTTING_DOWN,
+        )

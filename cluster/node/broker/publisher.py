@@ -1,0 +1,112 @@
+"""BrokerMetadataPublisher: what committed metadata ask of this node's broker.
+
+It keeps what the replica manager of a Kafka broker is told: the partitions that the broker leads
+and those that it follows; and how the broker is registered. It is driven by deltas, so that a
+change costs what changed; a whole image is taken up by the index of the broker's partitions.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+
+from cluster.node.controller.delta import (
+    NO_LOCAL_CHANGES,
+    LocalReplicaChanges,
+    MetadataDelta,
+    local_changes,
+)
+from cluster.node.controller.image import MetadataImage
+from cluster.node.controller.loader import LoaderManifest, SnapshotManifest
+from cluster.node.controller.state import (
+    BrokerRegistration,
+    MetadataState,
+    PartitionKey,
+    PartitionRegistration,
+)
+from cluster.node.kraft.types import LeaderAndEpoch
+
+
+class BrokerMetadataPublisher:
+    """A MetadataPublisher. What it shows is as of the last publication."""
+
+    def __init__(self, broker_id: int) -> None:
+        self.broker_id = broker_id
+        self.registration: BrokerRegistration | None = None
+        """What the metadata hold of this broker; None while it is not registered."""
+        self.leaders: dict[PartitionKey, PartitionRegistration] = {}
+        """The partitions that it leads."""
+        self.followers: dict[PartitionKey, PartitionRegistration] = {}
+        """Those that it holds and somebody else, or nobody, leads."""
+        self.controller = LeaderAndEpoch()
+        self.on_first: Callable[[], None] | None = None
+        """Called once, when the first image is taken up (firstPublishFuture)."""
+        self.on_changes: Callable[[LocalReplicaChanges], None] | None = None
+        """Told what each publication changes about this broker's partitions."""
+        self._is_first = True
+
+    def on_metadata_update(
+        self, delta: MetadataDelta, image: MetadataImage, manifest: LoaderManifest
+    ) -> None:
+        """See `cluster.node.controller.loader.MetadataPublisher`."""
+        if isinstance(manifest, SnapshotManifest):
+            now = image.state.partitions.marked(self.broker_id)
+            among = dict.fromkeys((*now, *self.leaders, *self.followers))
+            changes = local_changes(delta, self.broker_id, among)
+        elif delta.partitions.is_empty:
+            changes = NO_LOCAL_CHANGES
+        else:
+            changes = local_changes(delta, self.broker_id, delta.partitions.keys())
+        self._apply(changes)
+        self.registration = image.state.brokers.get(self.broker_id)
+        if self.on_changes is not None:
+            self.on_changes(changes)
+        if self._is_first:
+            self._is_first = False
+            if self.on_first is not None:
+                self.on_first()
+
+    def on_controller_change(self, leader: LeaderAndEpoch) -> None:
+        """See `cluster.node.controller.loader.MetadataPublisher`."""
+        self.controller = leader
+
+    def _apply(self, changes: LocalReplicaChanges) -> None:
+        for key in changes.deletes:
+            self.leaders.pop(key, None)
+            self.followers.pop(key, None)
+        for key, partition in changes.leaders.items():
+            self.followers.pop(key, None)
+            self.leaders[key] = partition
+        for key, partition in changes.followers.items():
+            self.leaders.pop(key, None)
+            self.followers[key] = partition
+
+    def differences(self, state: MetadataState) -> str | None:
+        """Say how this view contradicts a state, whose partitions are all looked at; None: not."""
+        held = {
+            key: one
+            for key in state.partitions.keys()  # noqa: SIM118 - a StateMap is no dict
+            if (one := state.partitions.get(key)) is not None and self.broker_id in one.replicas
+        }
+        leads = {key for key, one in held.items() if one.leader == self.broker_id}
+        if {**self.leaders, **self.followers} != held or set(self.leaders) != leads:
+            return (
+                f"it believes to lead {_named(self.leaders)} and to follow "
+                f"{_named(self.followers)}, it leads {_named(leads)} of {_named(held)}"
+            )
+        registered = state.brokers.get(self.broker_id)
+        if self.registration != registered:
+            believed = _standing(self.registration)
+            return f"it believes to be {believed}, it is {_standing(registered)}"
+        return None
+
+
+def _named(partitions: Iterable[PartitionKey]) -> str:
+    """List partitions for a person, each as `<topic id>-<index>`."""
+    return ", ".join(sorted(f"{topic_id}-{index}" for topic_id, index in partitions)) or "none"
+
+
+def _standing(registration: BrokerRegistration | None) -> str:
+    if registration is None:
+        return "not registered"
+    fenced = "fenced" if registration.fenced else "unfenced"
+    return f"registered with epoch {registration.epoch}, {fenced}"

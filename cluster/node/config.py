@@ -1,0 +1,361 @@
+"""A node's configuration: Kafka's properties file, Kafka's names and defaults.
+
+    key=value           blank lines and lines that begin with # or ! are skipped
+
+Whatever is wrong with the file is told in one line that names file and key: an unknown key (with
+the nearest known one), a key given twice, a missing key, a value that does not parse or does not
+fit the others. Nothing is guessed.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from pathlib import Path
+from typing import Any, Final
+
+from cluster.names import unknown
+from cluster.node.ports import Endpoint
+from cluster.node.protocol.frames import DEFAULT_MAX_FRAME_BYTES
+from cluster.node.security import settings as security_settings
+from cluster.node.security.settings import (
+    ListenerSecurity,
+    SecuritySettingsError,
+    listener_key,
+    parse_security,
+)
+from cluster.values import valueclass, whole_number
+
+CONTROLLER_ROLE: Final = "controller"
+BROKER_ROLE: Final = "broker"
+
+
+class ConfigError(Exception):
+    """The configuration cannot be used; the message is one line and names file and key."""
+
+
+class _ValueError(ValueError):
+    """What is wrong with one value, without its key."""
+
+
+@valueclass
+class ListenerAddress:
+    """`NAME://host:port`."""
+
+    name: str
+    host: str
+    port: int
+
+
+@valueclass
+class NodeConfig:
+    """What one node is told at its start. Field names are the keys with `_` for `.`."""
+
+    process_roles: frozenset[str]
+    node_id: int
+    cluster_id: str
+    listeners: tuple[ListenerAddress, ...]
+    advertised_listeners: tuple[ListenerAddress, ...]
+    """Equal to `listeners` when not given."""
+    controller_listener_names: tuple[str, ...]
+    controller_quorum_voters: tuple[Endpoint, ...]
+    """The static voters by node id; empty when the log tells them (KIP-853)."""
+    controller_quorum_bootstrap_servers: tuple[Endpoint, ...]
+    """Whom to ask who leads; they are called -2, -3, ... as their ids are not known."""
+    controller_quorum_auto_join_enable: bool
+    metadata_log_dir: Path
+    metadata_log_segment_bytes: int
+    metadata_log_max_record_bytes_between_snapshots: int
+    metadata_log_max_snapshot_interval_ms: int
+    metadata_max_retention_bytes: int
+    metadata_max_retention_ms: int
+    metadata_max_idle_interval_ms: int
+    controller_quorum_election_timeout_ms: int
+    controller_quorum_fetch_timeout_ms: int
+    controller_quorum_election_backoff_max_ms: int
+    controller_quorum_append_linger_ms: int
+    controller_quorum_request_timeout_ms: int
+    controller_quorum_retry_backoff_ms: int
+    controller_quorum_fetch_max_bytes: int
+    controller_quorum_fetch_snapshot_max_bytes: int
+    broker_heartbeat_interval_ms: int
+    broker_session_timeout_ms: int
+    initial_broker_registration_timeout_ms: int
+    kraftprobe_registration: bool
+    """Whether brokers and controllers register themselves; else brokers are the configured ones."""
+    kraftprobe_routes: Mapping[int, tuple[str, int]]
+    """Where to dial a peer, by its id, instead of at its own address."""
+    kraftprobe_brokers: tuple[Endpoint, ...]
+    """Client listeners of all brokers, by node id, as long as no broker is registered."""
+    kraftprobe_log_clean_interval_ms: int
+    """How often snapshots and log are cleaned; a constant in Kafka."""
+    kraftprobe_trace_file: Path | None
+    kraftprobe_metrics_listener: tuple[str, int] | None
+    socket_request_max_bytes: int
+    max_connections: int
+    """Of each listener."""
+    max_connections_per_ip: int
+    connections_max_idle_ms: int
+    kraftprobe_handshake_timeout_ms: int
+    kraftprobe_buffered_max_bytes: int
+    security: Mapping[str, ListenerSecurity]
+    """By listener."""
+
+    def advertised(self, controller: bool) -> Endpoint | None:  # noqa: FBT001 - the type of listener
+        """Return where this node is reached on its first listener of one type, if it has one."""
+        for listener in self.advertised_listeners:
+            if (listener.name in self.controller_listener_names) == controller:
+                return Endpoint(self.node_id, listener.host, listener.port)
+        return None
+
+
+def _whole_number(lowest: int, highest: int = 2**31 - 1) -> Callable[[str], int]:
+    def parse(text: str) -> int:
+        number = whole_number(text)
+        if number is None or not lowest <= number <= highest:
+            limit = f"at least {lowest}" if highest == 2**31 - 1 else f"{lowest} to {highest}"
+            raise _ValueError(f"expected a whole number, {limit}, not {text!r}")
+        return number
+
+    return parse
+
+
+_port = _whole_number(1, 65535)
+_node_id = _whole_number(0)
+
+
+def _text(text: str) -> str:
+    if not text:
+        raise _ValueError("must not be empty")
+    return text
+
+
+def _boolean(text: str) -> bool:
+    if text not in {"true", "false"}:
+        raise _ValueError(f"expected true or false, not {text!r}")
+    return text == "true"
+
+
+def _path(text: str) -> Path:
+    return Path(_text(text))
+
+
+def _items(text: str) -> list[str]:
+    items = [item.strip() for item in text.split(",")]
+    if not all(items):
+        raise _ValueError(f"expected a comma-separated list, not {text!r}")
+    return items
+
+
+def _host_and_port(text: str) -> tuple[str, int]:
+    host, colon, port = text.rpartition(":")
+    if not (host and colon):
+        raise _ValueError(f"expected host:port, not {text!r}")
+    return host.removeprefix("[").removesuffix("]"), _port(port)
+
+
+def _names(text: str) -> tuple[str, ...]:
+    return tuple(_items(text))
+
+
+def _roles(text: str) -> frozenset[str]:
+    roles = _items(text)
+    for role in roles:
+        if role not in {CONTROLLER_ROLE, BROKER_ROLE}:
+            raise _ValueError(unknown("role", role, (CONTROLLER_ROLE, BROKER_ROLE)))
+    if len(set(roles)) != len(roles):
+        raise _ValueError("a role is named twice")
+    return frozenset(roles)
+
+
+def _listeners(text: str) -> tuple[ListenerAddress, ...]:
+    listeners = []
+    for item in _items(text):
+        name, separator, address = item.partition("://")
+        if not (name and separator):
+            raise _ValueError(f"expected NAME://host:port, not {item!r}")
+        listeners.append(ListenerAddress(name, *_host_and_port(address)))
+    if len({listener.name for listener in listeners}) != len(listeners):
+        raise _ValueError("a listener name is used twice")
+    return tuple(listeners)
+
+
+def _by_id(text: str, separator: str, form: str) -> dict[int, tuple[str, int]]:
+    found: dict[int, tuple[str, int]] = {}
+    for item in _items(text):
+        node_id, mark, address = item.partition(separator)
+        if not mark:
+            raise _ValueError(f"expected {form}, not {item!r}")
+        key = _node_id(node_id)
+        if key in found:
+            raise _ValueError(f"node {key} is listed twice")
+        found[key] = _host_and_port(address)
+    return found
+
+
+def _endpoints(text: str) -> tuple[Endpoint, ...]:
+    found = _by_id(text, "@", "id@host:port")
+    return tuple(Endpoint(node_id, *address) for node_id, address in sorted(found.items()))
+
+
+def _routes(text: str) -> dict[int, tuple[str, int]]:
+    return _by_id(text, "=", "id=host:port") if text else {}
+
+
+def _servers(text: str) -> tuple[Endpoint, ...]:
+    return tuple(
+        Endpoint(-2 - index, *_host_and_port(item)) for index, item in enumerate(_items(text))
+    )
+
+
+_REQUIRED: Final = object()
+
+_KEYS: Final[Mapping[str, tuple[Callable[[str], Any], Any]]] = {
+    "process.roles": (_roles, _REQUIRED),
+    "node.id": (_node_id, _REQUIRED),
+    "cluster.id": (_text, _REQUIRED),
+    "listeners": (_listeners, _REQUIRED),
+    "advertised.listeners": (_listeners, None),
+    "controller.listener.names": (_names, _REQUIRED),
+    "controller.quorum.voters": (_endpoints, ()),
+    "controller.quorum.bootstrap.servers": (_servers, ()),
+    "controller.quorum.auto.join.enable": (_boolean, False),
+    "metadata.log.dir": (_path, _REQUIRED),
+    "metadata.log.segment.bytes": (_whole_number(1024), 1 << 30),
+    "metadata.log.max.record.bytes.between.snapshots": (_whole_number(1), 20 * 1024 * 1024),
+    "metadata.log.max.snapshot.interval.ms": (_whole_number(0), 3_600_000),
+    "metadata.max.retention.bytes": (_whole_number(0, 2**63 - 1), 100 * 1024 * 1024),
+    "metadata.max.retention.ms": (_whole_number(0, 2**63 - 1), 7 * 24 * 3600 * 1000),
+    "metadata.max.idle.interval.ms": (_whole_number(0), 500),
+    "controller.quorum.election.timeout.ms": (_whole_number(1), 1000),
+    "controller.quorum.fetch.timeout.ms": (_whole_number(1), 2000),
+    "controller.quorum.election.backoff.max.ms": (_whole_number(1), 1000),
+    "controller.quorum.append.linger.ms": (_whole_number(0), 25),
+    "controller.quorum.request.timeout.ms": (_whole_number(1), 2000),
+    "controller.quorum.retry.backoff.ms": (_whole_number(0), 20),
+    "controller.quorum.fetch.max.bytes": (_whole_number(1), 1 << 20),
+    "controller.quorum.fetch.snapshot.max.bytes": (_whole_number(1), 1 << 20),
+    "broker.heartbeat.interval.ms": (_whole_number(1), 2000),
+    "broker.session.timeout.ms": (_whole_number(1), 9000),
+    "initial.broker.registration.timeout.ms": (_whole_number(1), 60_000),
+    "kraftprobe.registration": (_boolean, True),
+    "kraftprobe.routes": (_routes, {}),
+    "kraftprobe.brokers": (_endpoints, ()),
+    "kraftprobe.log.clean.interval.ms": (_whole_number(1), 60_000),
+    "kraftprobe.trace.file": (_path, None),
+    "kraftprobe.metrics.listener": (_host_and_port, None),
+    "socket.request.max.bytes": (_whole_number(1), DEFAULT_MAX_FRAME_BYTES),
+    "max.connections": (_whole_number(1), 1000),
+    "max.connections.per.ip": (_whole_number(1), 2**31 - 1),
+    "connections.max.idle.ms": (_whole_number(1), 600_000),
+    "kraftprobe.handshake.timeout.ms": (_whole_number(1), 10_000),
+    "kraftprobe.buffered.max.bytes": (_whole_number(1, 2**63 - 1), 4 * DEFAULT_MAX_FRAME_BYTES),
+}
+
+
+def load_config(path: Path) -> NodeConfig:
+    """Read and check a properties file. Raises ConfigError."""
+    try:
+        text = path.read_text(encoding="utf-8")
+    except (OSError, UnicodeDecodeError) as error:
+        reason = error.strerror if isinstance(error, OSError) else "is not UTF-8 text"
+        raise ConfigError(f"{path}: {reason}") from error
+    return parse_config(text, str(path))
+
+
+def parse_config(text: str, source: str) -> NodeConfig:
+    """Parse and check properties; `source` is what errors name. Raises ConfigError."""
+    properties = _properties(text, source)
+    values: dict[str, Any] = {}
+    for key, (parse, default) in _KEYS.items():
+        if key not in properties:
+            if default is _REQUIRED:
+                raise ConfigError(f"{source}: {key} is missing")
+            values[key] = default
+            continue
+        try:
+            values[key] = parse(properties[key])
+        except _ValueError as error:
+            raise ConfigError(f"{source}: {key}: {error}") from error
+    if values["advertised.listeners"] is None:
+        values["advertised.listeners"] = values["listeners"]
+    own_listeners = [listener.name for listener in values["listeners"]]
+    try:
+        security = parse_security(
+            properties,
+            # A broker has no controller listener of its own, but dials those of others.
+            list(dict.fromkeys([*own_listeners, *values["controller.listener.names"]])),
+            values["controller.listener.names"],
+        )
+    except SecuritySettingsError as error:
+        raise ConfigError(f"{source}: {error}") from error
+    fields = {key.replace(".", "_"): value for key, value in values.items()}
+    config = NodeConfig(**fields, security=security)
+    problem = _contradiction(config)
+    if problem is not None:
+        raise ConfigError(f"{source}: {problem}")
+    return config
+
+
+def _properties(text: str, source: str) -> dict[str, str]:
+    properties: dict[str, str] = {}
+    for number, line in enumerate(text.splitlines(), start=1):
+        stripped = line.strip()
+        if not stripped or stripped[0] in "#!":
+            continue
+        key, separator, value = (part.strip() for part in stripped.partition("="))
+        if not separator:
+            raise ConfigError(f"{source}: line {number}: expected key=value, not {stripped!r}")
+        if not (key in _KEYS or key in security_settings.KEYS or listener_key(key)):
+            known = [*_KEYS, *security_settings.KEYS]
+            raise ConfigError(f"{source}: line {number}: {unknown('key', key, known)}")
+        if key in properties:
+            raise ConfigError(f"{source}: line {number}: {key} is given twice")
+        properties[key] = value
+    return properties
+
+
+def _contradiction(config: NodeConfig) -> str | None:
+    """Return what is wrong with values that are right by themselves, None when nothing is."""
+    names = [listener.name for listener in config.listeners]
+    for listener in config.advertised_listeners:
+        if listener.name not in names:
+            return f"advertised.listeners: {unknown('listener', listener.name, names)}"
+    if not (config.controller_quorum_voters or config.controller_quorum_bootstrap_servers):
+        return "neither controller.quorum.bootstrap.servers nor controller.quorum.voters is given"
+    is_broker = BROKER_ROLE in config.process_roles
+    if CONTROLLER_ROLE in config.process_roles:
+        problem = _controller_contradiction(config, names)
+    else:
+        problem = _broker_contradiction(config, names)
+    if problem is not None:
+        return problem
+    if is_broker and config.advertised(controller=False) is None:
+        return "listeners: a broker needs a listener that is not in controller.listener.names"
+    if not is_broker and config.advertised(controller=False) is not None:
+        return "listeners: without the role broker all must be in controller.listener.names"
+    return None
+
+
+def _controller_contradiction(config: NodeConfig, names: list[str]) -> str | None:
+    for name in config.controller_listener_names:
+        if name not in names:
+            return f"controller.listener.names: {unknown('listener', name, names)}"
+    if config.advertised(controller=True) is None:
+        return "advertised.listeners: the controller listener is missing"
+    voters = {voter.node_id for voter in config.controller_quorum_voters}
+    if voters and config.node_id not in voters:
+        return f"controller.quorum.voters: node.id {config.node_id} is not among them"
+    return None
+
+
+def _broker_contradiction(config: NodeConfig, names: list[str]) -> str | None:
+    for name in config.controller_listener_names:
+        if name in names:
+            return f"listeners: without the role controller {name} must not be among them"
+    if config.node_id in {voter.node_id for voter in config.controller_quorum_voters}:
+        return (
+            f"controller.quorum.voters: node.id {config.node_id} is one of them, but no controller"
+        )
+    if not config.kraftprobe_registration:
+        return "kraftprobe.registration: a node that is a broker only must register"
+    return None

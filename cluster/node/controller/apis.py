@@ -1,0 +1,290 @@
+"""Requests for the controller and for the metadata, by type (ControllerApis, partly KafkaApis).
+
+- CreateTopics, DeleteTopics, CreatePartitions, IncrementalAlterConfigs, ElectLeaders,
+  AlterPartitionReassignments: by the active controller, on whichever listener; every other node
+  answers NOT_CONTROLLER. ListPartitionReassignments is a confirmed read there.
+- DescribeConfigs: on the controller listener a confirmed read, or NOT_CONTROLLER; on the client
+  listener this node's image.
+- AlterUserScramCredentials: by the active controller; DescribeUserScramCredentials: this node's
+  image, on the client listener only.
+- Metadata: on the controller listener a confirmed read, or NOT_CONTROLLER; on the client listener a
+  confirmed read that names this node as the controller, or else this node's image.
+- DescribeCluster: every node tells the controllers on the controller listener, the brokers on the
+  client listener.
+- UpdateFeatures, UnregisterBroker, and what brokers and controllers ask of the active controller
+  (`broker_apis`): by the active controller.
+
+A node's image may be stale. A Metadata answer that names its own sender as the controller is not:
+it was confirmed. Answers from an image never name their sender, so a client can tell them apart.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from functools import partial
+from typing import Any
+
+from cluster.node.controller.broker_apis import BrokerApis
+from cluster.node.controller.cluster_info import ClusterInfo
+from cluster.node.controller.configuration_control import incremental_alter_configs
+from cluster.node.controller.controller import QuorumController
+from cluster.node.controller.describe import describe_cluster, describe_configs, describe_metadata
+from cluster.node.controller.elections import elect_leaders
+from cluster.node.controller.error_responses import (
+    alter_configs_error,
+    alter_reassignments_error,
+    create_partitions_error,
+    create_topics_error,
+    delete_topics_error,
+    describe_configs_error,
+    elect_leaders_error,
+    list_reassignments_error,
+    metadata_error,
+)
+from cluster.node.controller.raft import Raft
+from cluster.node.controller.reassignment import (
+    alter_partition_reassignments,
+    list_partition_reassignments,
+)
+from cluster.node.controller.registrations import client_endpoints, controller_endpoints
+from cluster.node.controller.scram_control import (
+    alter_scram_error,
+    alter_user_scram_credentials,
+    describe_user_scram_credentials,
+)
+from cluster.node.controller.state import MetadataState
+from cluster.node.controller.topic_changes import create_partitions, delete_topics
+from cluster.node.controller.topic_creation import create_topics
+from cluster.node.errors import ErrorCode
+from cluster.node.kraft.messages import NO_NODE
+from cluster.node.ports import Random
+from cluster.node.protocol.messages import (
+    AlterPartitionReassignmentsRequest,
+    AlterUserScramCredentialsRequest,
+    CreatePartitionsRequest,
+    CreateTopicsRequest,
+    DeleteTopicsRequest,
+    DescribeClusterRequest,
+    DescribeConfigsRequest,
+    DescribeUserScramCredentialsRequest,
+    ElectLeadersRequest,
+    IncrementalAlterConfigsRequest,
+    ListPartitionReassignmentsRequest,
+    MetadataRequest,
+    MetadataResponse,
+)
+
+DEFAULT_API_TIMEOUT_MS = 30_000
+"""For requests that carry no timeout of their own."""
+METADATA_CONFIRMATION_MS = 1_500
+"""How long Metadata waits for a confirmation before it is answered from the image."""
+
+Reply = Callable[[Any], None]
+
+
+class ControllerApis:
+    """Dispatches requests; answers each at most once, maybe much later."""
+
+    def __init__(
+        self, controller: QuorumController, raft: Raft, cluster: ClusterInfo, random: Random
+    ) -> None:
+        self._controller = controller
+        self._raft = raft
+        self._cluster = cluster
+        self._random = random
+        self._handlers: dict[type, Callable[[str, Any, Reply], None]] = {
+            CreateTopicsRequest: self._create_topics,
+            DeleteTopicsRequest: self._delete_topics,
+            CreatePartitionsRequest: self._create_partitions,
+            IncrementalAlterConfigsRequest: self._alter_configs,
+            ElectLeadersRequest: self._elect_leaders,
+            AlterPartitionReassignmentsRequest: self._alter_reassignments,
+            ListPartitionReassignmentsRequest: self._list_reassignments,
+            DescribeConfigsRequest: self._describe_configs,
+            MetadataRequest: self._metadata,
+            DescribeClusterRequest: self._describe_cluster,
+            AlterUserScramCredentialsRequest: self._alter_scram,
+            DescribeUserScramCredentialsRequest: self._describe_scram,
+            **BrokerApis(controller, cluster).handlers,
+        }
+
+    def handles(self, message: object) -> bool:
+        """Tell whether a request is one of ours."""
+        return type(message) in self._handlers
+
+    def handle(self, listener: str, message: object, reply: Reply) -> None:
+        """Handle a request that arrived on a listener. Raises KeyError when it is not ours."""
+        self._handlers[type(message)](listener, message, reply)
+
+    def _create_topics(self, _listener: str, request: CreateTopicsRequest, reply: Reply) -> None:
+        self._controller.append_write_event(
+            lambda state: create_topics(request, state, self._cluster, self._random),
+            partial(create_topics_error, request),
+            request.timeout.total_seconds() * 1000,
+            reply,
+        )
+
+    def _delete_topics(self, _listener: str, request: DeleteTopicsRequest, reply: Reply) -> None:
+        self._controller.append_write_event(
+            lambda state: delete_topics(request, state),
+            partial(delete_topics_error, request),
+            request.timeout.total_seconds() * 1000,
+            reply,
+        )
+
+    def _create_partitions(
+        self, _listener: str, request: CreatePartitionsRequest, reply: Reply
+    ) -> None:
+        self._controller.append_write_event(
+            lambda state: create_partitions(request, state, self._cluster, self._random),
+            partial(create_partitions_error, request),
+            request.timeout.total_seconds() * 1000,
+            reply,
+        )
+
+    def _alter_configs(
+        self, _listener: str, request: IncrementalAlterConfigsRequest, reply: Reply
+    ) -> None:
+        self._controller.append_write_event(
+            lambda state: incremental_alter_configs(request, state, self._cluster),
+            partial(alter_configs_error, request),
+            DEFAULT_API_TIMEOUT_MS,
+            reply,
+        )
+
+    def _elect_leaders(self, _listener: str, request: ElectLeadersRequest, reply: Reply) -> None:
+        self._controller.append_write_event(
+            lambda state: elect_leaders(request, state),
+            partial(elect_leaders_error, request),
+            request.timeout.total_seconds() * 1000,
+            reply,
+        )
+
+    def _alter_reassignments(
+        self, _listener: str, request: AlterPartitionReassignmentsRequest, reply: Reply
+    ) -> None:
+        self._controller.append_write_event(
+            lambda state: alter_partition_reassignments(request, state, self._cluster),
+            partial(alter_reassignments_error, request),
+            request.timeout.total_seconds() * 1000,
+            reply,
+        )
+
+    def _list_reassignments(
+        self, _listener: str, request: ListPartitionReassignmentsRequest, reply: Reply
+    ) -> None:
+        self._controller.append_read_event(
+            lambda state: list_partition_reassignments(request, state),
+            partial(list_reassignments_error, request),
+            request.timeout.total_seconds() * 1000,
+            reply,
+        )
+
+    def _describe_configs(
+        self, listener: str, request: DescribeConfigsRequest, reply: Reply
+    ) -> None:
+        if listener == self._cluster.controller_listener:
+            self._controller.append_read_event(
+                lambda state: describe_configs(request, state, self._cluster),
+                partial(describe_configs_error, request),
+                DEFAULT_API_TIMEOUT_MS,
+                reply,
+            )
+        else:
+            reply(describe_configs(request, self._controller.image.state, self._cluster))
+
+    def _alter_scram(
+        self, _listener: str, request: AlterUserScramCredentialsRequest, reply: Reply
+    ) -> None:
+        self._controller.append_write_event(
+            lambda state: alter_user_scram_credentials(request, state),
+            partial(alter_scram_error, request),
+            DEFAULT_API_TIMEOUT_MS,
+            reply,
+        )
+
+    def _describe_scram(
+        self, _listener: str, request: DescribeUserScramCredentialsRequest, reply: Reply
+    ) -> None:
+        reply(describe_user_scram_credentials(request, self._controller.image.state))
+
+    def _metadata(self, listener: str, request: MetadataRequest, reply: Reply) -> None:
+        to_controller = listener == self._cluster.controller_listener
+        if to_controller:
+            on_error: Callable[[ErrorCode, str | None], MetadataResponse]
+            on_error = partial(metadata_error, request)
+        elif self._controller.is_active:
+            on_error = partial(self._metadata_of_image, listener, request)
+        else:
+            reply(self._metadata_of_image(listener, request, ErrorCode.none, None))
+            return
+
+        def confirmed(state: MetadataState) -> MetadataResponse:
+            own_id = self._raft.node_id
+            named = own_id
+            if not to_controller and self._cluster.registration:
+                named = self._live(listener, state, own_id)
+            return describe_metadata(request, state, self._cluster, listener, named)
+
+        self._controller.append_read_event(confirmed, on_error, METADATA_CONFIRMATION_MS, reply)
+
+    def _metadata_of_image(
+        self, listener: str, request: MetadataRequest, _error: ErrorCode, _message: str | None
+    ) -> MetadataResponse:
+        state = self._controller.image.state
+        controller_id = self._controller_to_name(listener)
+        return describe_metadata(request, state, self._cluster, listener, controller_id)
+
+    def _controller_to_name(self, listener: str) -> int:
+        """Return whom clients shall take for the controller: never this node, if it is one.
+
+        The leader that this node knows, if clients are told of it; else another live broker, which
+        forwards. A broker that is alone names itself, which no controller does without a
+        confirmation.
+        """
+        own_id = self._raft.node_id
+        leader_id = self._raft.leader_and_epoch.leader_id
+        if leader_id in {own_id, NO_NODE}:
+            return NO_NODE
+        never = own_id if self._cluster.is_controller else NO_NODE
+        return self._live(listener, self._controller.image.state, leader_id, never)
+
+    def _live(self, listener: str, state: MetadataState, wanted: int, never: int = NO_NODE) -> int:
+        """Return the broker `wanted` if clients are told of it, else any other but `never`.
+
+        As in Kafka none when there is none (-1): clients that were told of a controller whose
+        address they are not told keep it, and ask for it for ever.
+        """
+        endpoints = client_endpoints(state, self._cluster, listener)
+        told = [endpoint.node_id for endpoint, _ in endpoints if endpoint.node_id != never]
+        if wanted in told:
+            return wanted
+        others = [broker for broker in told if broker != self._raft.node_id]
+        return self._random.choice(others or told) if told else NO_NODE
+
+    def _describe_cluster(
+        self, listener: str, request: DescribeClusterRequest, reply: Reply
+    ) -> None:
+        to_controller = listener == self._cluster.controller_listener
+        leader_id = self._raft.leader_and_epoch.leader_id
+        if to_controller:
+            state = self._controller.image.state
+            endpoints = [(one, False) for one in controller_endpoints(state, self._cluster)]
+        else:
+            if leader_id != self._raft.node_id:
+                leader_id = self._controller_to_name(listener)
+            elif self._cluster.registration:
+                leader_id = self._live(listener, self._controller.image.state, leader_id)
+            endpoints = [
+                (endpoint, broker is not None and broker.fenced)
+                for endpoint, broker in client_endpoints(
+                    self._controller.image.state,
+                    self._cluster,
+                    listener,
+                    fenced=request.include_fenced_brokers,
+                )
+            ]
+        cluster_id = self._cluster.cluster_id
+        reply(
+            describe_cluster(request, cluster_id, endpoints, leader_id, to_controller=to_controller)
+        )

@@ -1,0 +1,262 @@
+"""DescribeConfigs, Metadata and DescribeCluster, answered from a committed state."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+
+from cluster.node.controller.cluster_info import ClusterInfo
+from cluster.node.controller.configuration_control import ConfigError, check_resource
+from cluster.node.controller.registrations import client_endpoints, is_offline
+from cluster.node.controller.result import NO_ERROR
+from cluster.node.controller.state import ConfigResource, MetadataState, ResourceType, TopicImage
+from cluster.node.controller.topic_names import invalid_name_reason
+from cluster.node.errors import ErrorCode
+from cluster.node.ports import Endpoint
+from cluster.node.protocol.messages import (
+    NO_THROTTLE,
+    BrokerId,
+    DescribeClusterBroker,
+    DescribeClusterRequest,
+    DescribeClusterResponse,
+    DescribeConfigsRequest,
+    DescribeConfigsResource,
+    DescribeConfigsResourceResult,
+    DescribeConfigsResponse,
+    DescribeConfigsResult,
+    DescribeConfigsSynonym,
+    MetadataRequest,
+    MetadataRequestTopic,
+    MetadataResponse,
+    MetadataResponseBroker,
+    MetadataResponsePartition,
+    MetadataResponseTopic,
+    TopicName,
+    i8,
+    i32,
+)
+
+SOURCE_TOPIC = i8(1)
+SOURCE_BROKER = i8(2)
+SOURCE_DEFAULT_BROKER = i8(3)
+TYPE_STRING = i8(2)
+ENDPOINTS_OF_BROKERS = 1
+ENDPOINTS_OF_CONTROLLERS = 2
+
+
+def describe_configs(
+    request: DescribeConfigsRequest, state: MetadataState, cluster: ClusterInfo
+) -> DescribeConfigsResponse:
+    """Return what is set on the resources. There are no defaults: nobody defined the names."""
+    return DescribeConfigsResponse(
+        throttle_time=NO_THROTTLE,
+        results=tuple(
+            _describe_resource(item, state, cluster, include_synonyms=request.include_synonyms)
+            for item in request.resources
+        ),
+    )
+
+
+def _describe_resource(
+    item: DescribeConfigsResource,
+    state: MetadataState,
+    cluster: ClusterInfo,
+    *,
+    include_synonyms: bool,
+) -> DescribeConfigsResult:
+    resource = ConfigResource(item.resource_type, item.resource_name)
+    error = NO_ERROR
+    configs: tuple[DescribeConfigsResourceResult, ...] = ()
+    try:
+        check_resource(resource, state, cluster)
+    except ConfigError as refusal:
+        error = refusal.api_error
+    else:
+        sources = list(_sources(resource, item.configuration_keys, state))
+        names = {name: None for _, values in sources for name in values}
+        configs = tuple(
+            _describe_config(name, sources, include_synonyms=include_synonyms) for name in names
+        )
+    return DescribeConfigsResult(
+        error_code=error.error,
+        error_message=error.message,
+        resource_type=item.resource_type,
+        resource_name=item.resource_name,
+        configs=configs,
+    )
+
+
+def _sources(
+    resource: ConfigResource, wanted: tuple[str, ...] | None, state: MetadataState
+) -> Iterator[tuple[i8, dict[str, str]]]:
+    """Yield where a resource's values come from, the deciding source first; no `wanted`: all."""
+    if resource.type == ResourceType.TOPIC:
+        yield SOURCE_TOPIC, _configs(resource, wanted, state)
+        return
+    if resource.name:
+        yield SOURCE_BROKER, _configs(resource, wanted, state)
+    default = ConfigResource(ResourceType.BROKER, "")
+    yield SOURCE_DEFAULT_BROKER, _configs(default, wanted, state)
+
+
+def _configs(
+    resource: ConfigResource, wanted: tuple[str, ...] | None, state: MetadataState
+) -> dict[str, str]:
+    if not wanted:
+        return state.resource_configs(resource)
+    found = ((name, state.resource_config(resource, name)) for name in wanted)
+    return {name: value for name, value in found if value is not None}
+
+
+def _describe_config(
+    name: str, sources: list[tuple[i8, dict[str, str]]], *, include_synonyms: bool
+) -> DescribeConfigsResourceResult:
+    set_at = [(source, values[name]) for source, values in sources if name in values]
+    source, value = set_at[0]
+    return DescribeConfigsResourceResult(
+        name=name,
+        value=value,
+        read_only=False,
+        config_source=source,
+        is_sensitive=False,
+        synonyms=tuple(
+            DescribeConfigsSynonym(name=name, value=other, source=other_source)
+            for other_source, other in set_at
+            if include_synonyms
+        ),
+        config_type=TYPE_STRING,
+        documentation=None,
+    )
+
+
+def describe_metadata(
+    request: MetadataRequest,
+    state: MetadataState,
+    cluster: ClusterInfo,
+    listener: str,
+    controller_id: int,
+) -> MetadataResponse:
+    """Return the brokers and the topics asked for by name or id, all when `topics` is null.
+
+    Brokers are told with their address on `listener`, those that are fenced not at all.
+    Nothing is created, whatever `allow_auto_topic_creation` says.
+    """
+    if request.topics is None:
+        ids = list(state.topics.keys())
+        topics = [_topic_metadata(topic, state) for topic in map(state.topics.get, ids) if topic]
+    else:
+        topics = [_requested_topic(item, state) for item in request.topics]
+    return MetadataResponse(
+        throttle_time=NO_THROTTLE,
+        brokers=tuple(
+            MetadataResponseBroker(
+                node_id=BrokerId(endpoint.node_id),
+                host=endpoint.host,
+                port=i32(endpoint.port),
+                rack=None if broker is None else broker.rack,
+            )
+            for endpoint, broker in client_endpoints(state, cluster, listener)
+        ),
+        cluster_id=cluster.cluster_id,
+        controller_id=BrokerId(controller_id),
+        topics=tuple(topics),
+        error_code=ErrorCode.none,
+    )
+
+
+def _requested_topic(item: MetadataRequestTopic, state: MetadataState) -> MetadataResponseTopic:
+    if item.name is None:
+        topic = None if item.topic_id is None else state.topics.get(item.topic_id)
+        error = ErrorCode.unknown_topic_id
+    elif invalid_name_reason(item.name) is not None:
+        topic = None
+        error = ErrorCode.invalid_topic_exception
+    else:
+        topic = state.topic_by_name(item.name)
+        error = ErrorCode.unknown_topic_or_partition
+    if topic is not None:
+        return _topic_metadata(topic, state)
+    return MetadataResponseTopic(
+        error_code=error, name=item.name, topic_id=item.topic_id, partitions=()
+    )
+
+
+def _topic_metadata(topic: TopicImage, state: MetadataState) -> MetadataResponseTopic:
+    return MetadataResponseTopic(
+        error_code=ErrorCode.none,
+        name=TopicName(topic.name),
+        topic_id=topic.id,
+        partitions=tuple(
+            _partition_metadata(topic, index, state) for index in range(topic.partition_count)
+        ),
+    )
+
+
+def _partition_metadata(
+    topic: TopicImage, index: int, state: MetadataState
+) -> MetadataResponsePartition:
+    partition = state.partition(topic.id, index)
+    error = ErrorCode.none if partition.leader >= 0 else ErrorCode.leader_not_available
+    return MetadataResponsePartition(
+        error_code=error,
+        partition_index=i32(index),
+        leader_id=BrokerId(partition.leader),
+        leader_epoch=i32(partition.leader_epoch),
+        replica_nodes=tuple(map(BrokerId, partition.replicas)),
+        isr_nodes=tuple(map(BrokerId, partition.isr)),
+        offline_replicas=tuple(
+            BrokerId(replica)
+            for replica in partition.replicas
+            if is_offline(state, partition, replica)
+        ),
+    )
+
+
+def describe_cluster(
+    request: DescribeClusterRequest,
+    cluster_id: str,
+    endpoints: Sequence[tuple[Endpoint, bool]],
+    controller_id: int,
+    *,
+    to_controller: bool,
+) -> DescribeClusterResponse:
+    """Return brokers, or on the controller listener controllers (KIP-919).
+
+    `endpoints`: where they are, and whether they are fenced.
+    """
+    wanted = ENDPOINTS_OF_CONTROLLERS if to_controller else ENDPOINTS_OF_BROKERS
+    if request.endpoint_type == wanted:
+        return _cluster_response(request, cluster_id, controller_id, endpoints)
+    if request.endpoint_type in {ENDPOINTS_OF_BROKERS, ENDPOINTS_OF_CONTROLLERS}:
+        error = ErrorCode.mismatched_endpoint_type
+        message = "The request was sent to an endpoint of the other type."
+    else:
+        error = ErrorCode.unsupported_endpoint_type
+        message = f"Unsupported endpoint type {request.endpoint_type}."
+    return _cluster_response(request, cluster_id, -1, (), error, message)
+
+
+def _cluster_response(
+    request: DescribeClusterRequest,
+    cluster_id: str,
+    controller_id: int,
+    endpoints: Sequence[tuple[Endpoint, bool]],
+    error: ErrorCode = ErrorCode.none,
+    message: str | None = None,
+) -> DescribeClusterResponse:
+    return DescribeClusterResponse(
+        throttle_time=NO_THROTTLE,
+        error_code=error,
+        error_message=message,
+        endpoint_type=request.endpoint_type,
+        cluster_id=cluster_id,
+        controller_id=BrokerId(controller_id),
+        brokers=tuple(
+            DescribeClusterBroker(
+                broker_id=BrokerId(endpoint.node_id),
+                host=endpoint.host,
+                port=i32(endpoint.port),
+                is_fenced=fenced,
+            )
+            for endpoint, fenced in endpoints
+        ),
+    )

@@ -1,0 +1,17 @@
+"""Features of the cluster whose level steers the controller."""
+
+from __future__ import annotations
+
+from cluster.node.controller.state import MetadataState
+
+METADATA_VERSION = "metadata.version"
+METADATA_VERSION_LEVEL = 30
+"""4.3-IV0, the level of Kafka 4.3: the lowest that allows every record version that we write."""
+ELIGIBLE_LEADER_REPLICAS = "eligible.leader.replicas.version"
+"""1: partitions keep eligible leader replicas (KIP-966). A new cluster begins at 0."""
+ELIGIBLE_LEADER_REPLICAS_MAX = 1
+
+
+def is_elr_enabled(state: MetadataState) -> bool:
+    """Tell whether partitions keep eligible leader replicas."""
+    return (state.features.get(ELIGIBLE_LEADER_REPLICAS) or 0) >= ELIGIBLE_LEADER_REPLICAS_MAX

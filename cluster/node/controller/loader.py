@@ -1,0 +1,147 @@
+"""MetadataLoader: committed batches and snapshots become the image, and publishers are told.
+
+Every node has one, whatever its roles. Its rules are Kafka's:
+
+- Nothing is published before the image has reached the high watermark that a leader told once: a
+  broker that starts would else act on what was true long ago.
+- The first publication, and each that follows a snapshot, is told as a whole image with its
+  SnapshotManifest; others as the changes of some batches, with their LogDeltaManifest.
+- While a metadata transaction is open nothing is published (KIP-868); its end publishes it whole.
+
+A snapshot is read beside the image, some records in each turn of the node's task, and takes its
+place at once: nobody ever sees half of one.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Protocol
+
+from cluster.node.controller.delta import DeltaReading, MetadataDelta
+from cluster.node.controller.image import MetadataImage, MetadataProvenance
+from cluster.node.controller.image_writer import RECORDS_PER_SLICE, ImageReading
+from cluster.node.kraft.types import CommittedBatch, LeaderAndEpoch
+from cluster.node.log.snapshot import Snapshot
+from cluster.node.ports import Clock
+from cluster.values import valueclass
+
+
+@valueclass
+class SnapshotManifest:
+    """The image is told as a whole: a snapshot was loaded, or it is the first publication."""
+
+    provenance: MetadataProvenance
+
+
+@valueclass
+class LogDeltaManifest:
+    """The image is told by its changes."""
+
+    provenance: MetadataProvenance
+    batches: int
+    size_bytes: int
+
+
+LoaderManifest = SnapshotManifest | LogDeltaManifest
+
+
+class MetadataPublisher(Protocol):
+    """Somebody on this node who acts on committed metadata (MetadataPublisher). May not fail."""
+
+    def on_metadata_update(
+        self, delta: MetadataDelta, image: MetadataImage, manifest: LoaderManifest
+    ) -> None:
+        """Take up an image and what changed in it since the one told before."""
+
+    def on_controller_change(self, leader: LeaderAndEpoch) -> None:
+        """Learn who leads the quorum."""
+
+
+class MetadataLoader:
+    """Feeds one image and publishes it. Used within events of the controller's queue only."""
+
+    def __init__(
+        self, image: MetadataImage, clock: Clock, told_high_watermark: Callable[[], int | None]
+    ) -> None:
+        """`told_high_watermark`: the newest one that a leader told; None before any did."""
+        self.image = image
+        self.is_published = False
+        """Whether anything was."""
+        self.has_caught_up = False
+        """Whether the image has once been as new as the quorum's."""
+        self._clock = clock
+        self._told_high_watermark = told_high_watermark
+        self._changes = DeltaReading(image.state)
+        self._publishers: list[MetadataPublisher] = []
+        self._batches = 0
+        self._bytes = 0
+        self._is_whole = True
+        """The next publication is of the whole image."""
+
+    def install(self, publisher: MetadataPublisher) -> None:
+        """Add somebody to be told of all publications; call it before anything is replayed."""
+        assert not self.is_published, "a publisher that misses the first image"
+        self._publishers.append(publisher)
+
+    def apply(self, batch: CommittedBatch) -> None:
+        """Replay one committed batch. Raises ReplayError: the node must stop."""
+        self.image.apply(batch)
+        self._batches += 1
+        self._bytes += batch.size_bytes
+
+    def load(
+        self,
+        snapshot: Snapshot,
+        in_event: Callable[[Callable[[], None]], None],
+        done: Callable[[], None],
+    ) -> None:
+        """Read a snapshot and become it, in as many events as that takes; then call `done`.
+
+        `in_event` runs a step as an event of the queue. Raises ReplayError, within an event.
+        """
+        reading = self.image.begin_load(snapshot)
+
+        def step() -> None:
+            if reading.read(RECORDS_PER_SLICE):
+                self._finish_load(snapshot, reading)
+                done()
+            else:
+                self._clock.call_later(0, lambda: in_event(step))
+
+        step()
+
+    def _finish_load(self, snapshot: Snapshot, reading: ImageReading) -> None:
+        self.image.finish_load(snapshot, reading)
+        self._is_whole = True
+        self.maybe_publish()
+
+    def maybe_publish(self) -> None:
+        """Tell the publishers, if there is news and nothing forbids it."""
+        provenance = self.image.provenance
+        if self._must_catch_up() or not self._publishers or self.image.in_transaction:
+            return
+        manifest: LoaderManifest
+        if self._is_whole:
+            manifest = SnapshotManifest(provenance)
+        elif self._batches:
+            manifest = LogDeltaManifest(provenance, self._batches, self._bytes)
+        else:
+            return
+        self._is_whole, self._batches, self._bytes = False, 0, 0
+        self.is_published = True
+        delta = self._changes.take()
+        for publisher in self._publishers:
+            publisher.on_metadata_update(delta, self.image, manifest)
+
+    def tell_leader(self, leader: LeaderAndEpoch) -> None:
+        """Tell the publishers who leads the quorum."""
+        for publisher in self._publishers:
+            publisher.on_controller_change(leader)
+
+    def _must_catch_up(self) -> bool:
+        if not self.has_caught_up:
+            high_watermark = self._told_high_watermark()
+            self.has_caught_up = (
+                high_watermark is not None and self.image.offset >= high_watermark - 1
+            )
+        return not self.has_caught_up

@@ -1,0 +1,190 @@
+"""How a partition changes: PartitionChangeBuilder, with eligible leader replicas (KIP-966).
+
+Elections. A replica may lead when it is acceptable (alive) and in the ISR, or in the ELR while the
+ISR is empty. ONLINE keeps the present leader as long as it may lead, PREFERRED wants the first
+replica back; both else take the first replica that may lead. With ELR enabled, and ISR and ELR both
+empty, the last known leader may come back. UNCLEAN then takes any acceptable replica. The last two
+may have lost records: the ISR becomes the leader alone, and it is RECOVERING.
+
+Without anybody to lead the leader is -1; without ELR the last member stays in the ISR then, because
+it alone has everything that was acknowledged. With ELR it moves to the ELR and the ISR is empty.
+
+ELR: while the ISR is smaller than min.insync.replicas nothing can be acknowledged, so who left it
+since still has everything: ELR = (ELR + old ISR) - new ISR - those that shut down uncleanly. As
+soon as the ISR is large enough, the ELR is empty.
+
+Every change counts the partition epoch, every change that names a leader the leader epoch; `replay`
+does the counting.
+"""
+
+from __future__ import annotations
+
+import enum
+import uuid
+from collections.abc import Callable
+from typing import TypeVar
+
+from cluster.node.controller.records.topic import (
+    NO_LEADER,
+    NO_LEADER_CHANGE,
+    NO_RECOVERY_STATE_CHANGE,
+    PartitionChangeRecord,
+)
+from cluster.node.controller.state import UNASSIGNED_DIRECTORY, PartitionRegistration
+from cluster.values import valueclass
+
+T = TypeVar("T")
+
+RECOVERED = 0
+RECOVERING = 1
+"""LeaderRecoveryState: the leader was elected uncleanly and has not recovered yet."""
+
+
+class Election(enum.Enum):
+    """What an election aims at."""
+
+    PREFERRED = 0
+    UNCLEAN = 1
+    ONLINE = 2
+
+
+@valueclass
+class _Target:
+    """What the partition is to become."""
+
+    isr: tuple[int, ...]
+    replicas: tuple[int, ...]
+    adding: tuple[int, ...] = ()
+    removing: tuple[int, ...] = ()
+
+
+@valueclass(kw_only=True)
+class PartitionChangeBuilder:
+    """One partition, and what is wanted of it."""
+
+    topic_id: uuid.UUID
+    index: int
+    partition: PartitionRegistration
+    is_acceptable: Callable[[int], bool]
+    """Whether a broker may lead, were it in sync: alive as far as this change is concerned."""
+    min_isr: int
+    elr_enabled: bool
+    election: Election = Election.ONLINE
+    isr: tuple[int, ...] | None = None
+    """The ISR wanted; None: as it is."""
+    recovery_state: int | None = None
+    unclean_shutdown: frozenset[int] = frozenset()
+    replicas: tuple[int, ...] | None = None
+    """The replicas wanted, those to be removed last; None: as they are. So `adding`, `removing`."""
+    adding: tuple[int, ...] | None = None
+    removing: tuple[int, ...] | None = None
+    directories: tuple[uuid.UUID, ...] | None = None
+    """Where the present replicas are, as their brokers told; None: as it is known."""
+    directory_of: Callable[[int], uuid.UUID] = lambda _replica: UNASSIGNED_DIRECTORY
+    """Where a broker puts a replica that it did not have."""
+
+    def build(self) -> PartitionChangeRecord | None:
+        """Return the record of the change, None when nothing changes."""
+        old = self.partition
+        target = self._target()
+        isr, elr = target.isr, self._elr(target.isr, target.replicas)
+        leader, unclean = self._elect(target, elr)
+        recovery = old.leader_recovery_state if self.recovery_state is None else self.recovery_state
+        if unclean:
+            assert leader not in (old.leader, NO_LEADER), "an unclean election changes the leader"
+            isr, elr, recovery = (leader,), (), RECOVERING
+        elif leader != NO_LEADER and leader not in isr:
+            isr = (leader,)  # out of the ELR
+            elr = self._elr(isr, target.replicas)
+        elif not isr and not self.elr_enabled:
+            isr = old.isr
+        last_known = self._last_known(isr, unclean=unclean)
+        removed = set(old.replicas) - set(target.replicas)
+        record = PartitionChangeRecord(
+            topic_id=self.topic_id,
+            partition_id=self.index,
+            isr=_changed(old.isr, isr),
+            leader=leader if leader != old.leader or removed else NO_LEADER_CHANGE,
+            replicas=_changed(old.replicas, target.replicas),
+            removing_replicas=_changed(old.removing_replicas, target.removing),
+            adding_replicas=_changed(old.adding_replicas, target.adding),
+            directories=self._directories(target.replicas),
+            leader_recovery_state=recovery
+            if recovery != old.leader_recovery_state
+            else NO_RECOVERY_STATE_CHANGE,
+            eligible_leader_replicas=_changed(old.elr, elr),
+            last_known_elr=_changed(old.last_known_elr, last_known),
+        )
+        nothing = PartitionChangeRecord(topic_id=self.topic_id, partition_id=self.index)
+        return None if record == nothing else record
+
+    def _target(self) -> _Target:
+        """Return what is wanted, with the reassignment completed when the ISR allows it."""
+        old = self.partition
+        isr = old.isr if self.isr is None else self.isr
+        replicas = old.replicas if self.replicas is None else self.replicas
+        adding = old.adding_replicas if self.adding is None else self.adding
+        removing = old.removing_replicas if self.removing is None else self.removing
+        if not adding and not removing:
+            return _Target(isr, replicas)
+        left_isr = tuple(r for r in isr if r not in removing)
+        if not left_isr or not set(adding) <= set(left_isr):
+            return _Target(isr, replicas, adding, removing)
+        return _Target(left_isr, tuple(r for r in replicas if r not in removing))
+
+    def _elect(self, target: _Target, elr: tuple[int, ...]) -> tuple[int, bool]:
+        """Return the leader, -1 for none, and whether records may be lost with it."""
+
+        def may_lead(replica: int) -> bool:
+            in_sync = replica in target.isr or (not target.isr and replica in elr)
+            return in_sync and replica in target.replicas and self.is_acceptable(replica)
+
+        current = self.partition.leader
+        if self.election is Election.PREFERRED and may_lead(target.replicas[0]):
+            return target.replicas[0], False
+        if may_lead(current):
+            return current, False
+        for replica in target.replicas:
+            if may_lead(replica):
+                return replica, False
+        for replica in self._unclean_candidates(target, elr):
+            if self.is_acceptable(replica):
+                return replica, True
+        return NO_LEADER, False
+
+    def _unclean_candidates(self, target: _Target, elr: tuple[int, ...]) -> tuple[int, ...]:
+        """Return who may lead although records may be lost, if alive (KAFKA-19522), best first."""
+        last_known = self.partition.last_known_elr
+        nobody_in_sync = self.elr_enabled and not target.isr and not elr
+        if not (nobody_in_sync and len(last_known) == 1 and last_known[0] in target.replicas):
+            last_known = ()
+        return (*last_known, *(target.replicas if self.election is Election.UNCLEAN else ()))
+
+    def _elr(self, isr: tuple[int, ...], replicas: tuple[int, ...]) -> tuple[int, ...]:
+        if not self.elr_enabled or len(isr) >= min(self.min_isr, len(replicas)):
+            return ()
+        candidates = dict.fromkeys((*self.partition.elr, *self.partition.isr))
+        gone = {*isr, *self.unclean_shutdown}
+        return tuple(r for r in candidates if r not in gone and r in replicas)
+
+    def _last_known(self, isr: tuple[int, ...], *, unclean: bool) -> tuple[int, ...]:
+        old = self.partition
+        if not self.elr_enabled or unclean or len(isr) >= min(self.min_isr, len(old.replicas)):
+            return ()
+        if not isr and old.isr and old.leader != NO_LEADER:
+            return (old.leader,)
+        return old.last_known_elr
+
+    def _directories(self, replicas: tuple[int, ...]) -> tuple[uuid.UUID, ...] | None:
+        """Return the directories in the order of the replicas, None when that is how they are."""
+        old = self.partition
+        known = old.directories if self.directories is None else self.directories
+        if len(known) != len(old.replicas):
+            return None
+        by_replica = dict(zip(old.replicas, known, strict=True))
+        found = tuple(by_replica.get(one) or self.directory_of(one) for one in replicas)
+        return _changed(old.directories, found)
+
+
+def _changed(old: tuple[T, ...], new: tuple[T, ...]) -> tuple[T, ...] | None:
+    return None if old == new else new

@@ -1,0 +1,47 @@
+"""How the controller is set, and what it owes: writes to be committed, reads to be confirmed."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any
+
+from cluster.node.controller.result import RECORDS_PER_BATCH_MAX, PendingReply
+from cluster.values import valueclass
+
+
+@valueclass
+class ControllerSettings:
+    """Kafka's properties of the same names."""
+
+    max_idle_interval_ms: float = 500
+    """metadata.max.idle.interval.ms; 0 turns the NoOpRecord off."""
+    max_records_per_batch: int = RECORDS_PER_BATCH_MAX
+    max_record_bytes_between_snapshots: int = 20 * 1024 * 1024
+    """metadata.log.max.record.bytes.between.snapshots"""
+    max_snapshot_interval_ms: float = 3_600_000
+    """metadata.log.max.snapshot.interval.ms; 0 turns snapshots by time off."""
+    broker_session_timeout_ms: float = 9_000
+    """broker.session.timeout.ms"""
+
+
+@valueclass
+class DeferredWrite:
+    """Appended; `response` is due when `last_offset` is committed."""
+
+    last_offset: int
+    pending: PendingReply[Any]
+    response: Any
+
+
+@dataclass(slots=True)
+class WaitingRead:
+    """A read of the image, or (with `response`) the information of a write without records."""
+
+    epoch: int
+    offset: int
+    """What must be committed and replayed before the answer."""
+    answer: Callable[[], Any]
+    pending: PendingReply[Any]
+    must_confirm: bool
+    confirmed: bool = False

@@ -1,0 +1,169 @@
+"""The frame around a metadata record (MetadataRecordSerde).
+
+    value = uvarint frame version (1), uvarint api key, uvarint version, flexible message
+
+A record's key is null. Decoding is strict: an unknown frame, api key or version, bytes too few or
+too many, all are a MetadataRecordError, because a replay that skips what it does not understand
+would diverge from the other replicas.
+"""
+
+from __future__ import annotations
+
+import uuid
+from dataclasses import fields, is_dataclass
+from functools import lru_cache
+from typing import Any
+
+from cluster.node.controller.records.broker import (
+    BrokerRegistrationChangeRecord,
+    FenceBrokerRecord,
+    RegisterBrokerRecord,
+    RegisterControllerRecord,
+    UnfenceBrokerRecord,
+    UnregisterBrokerRecord,
+)
+from cluster.node.controller.records.schema import MetadataRecord, read_message, write_message
+from cluster.node.controller.records.security import (
+    RemoveUserScramCredentialRecord,
+    UserScramCredentialRecord,
+)
+from cluster.node.controller.records.system import (
+    AbortTransactionRecord,
+    BeginTransactionRecord,
+    EndTransactionRecord,
+    FeatureLevelRecord,
+    NoOpRecord,
+    ProducerIdsRecord,
+)
+from cluster.node.controller.records.topic import (
+    ClearElrRecord,
+    ConfigRecord,
+    PartitionChangeRecord,
+    PartitionRecord,
+    RemoveTopicRecord,
+    TopicRecord,
+)
+from cluster.node.controller.records.wire import MetadataRecordError, Reader, write_uvarint
+
+FRAME_VERSION = 1
+
+RECORDS_REMEMBERED = 4096
+
+RECORD_TYPES: dict[int, type[MetadataRecord]] = {
+    record_type.api_key: record_type
+    for record_type in (
+        RegisterBrokerRecord,
+        UnregisterBrokerRecord,
+        TopicRecord,
+        PartitionRecord,
+        ConfigRecord,
+        PartitionChangeRecord,
+        FenceBrokerRecord,
+        UnfenceBrokerRecord,
+        RemoveTopicRecord,
+        FeatureLevelRecord,
+        ProducerIdsRecord,
+        BrokerRegistrationChangeRecord,
+        NoOpRecord,
+        BeginTransactionRecord,
+        EndTransactionRecord,
+        AbortTransactionRecord,
+        RegisterControllerRecord,
+        ClearElrRecord,
+        UserScramCredentialRecord,
+        RemoveUserScramCredentialRecord,
+    )
+}
+"""Every record type that we know, by api key."""
+
+
+def default_version(record_type: type[MetadataRecord]) -> int:
+    """Return the version that the controller writes: metadata.version allows the highest."""
+    return record_type.max_version
+
+
+def encode_record(record: MetadataRecord, version: int | None = None) -> bytes:
+    """Return a record's value. Raises MetadataRecordError when the version cannot hold it."""
+    return _encoded(record, default_version(type(record)) if version is None else version)
+
+
+def _encode(record: MetadataRecord, version: int) -> bytes:
+    if not 0 <= version <= record.max_version:
+        message = f"{type(record).__name__} has no version {version}"
+        raise MetadataRecordError(message)
+    out = bytearray()
+    write_uvarint(out, FRAME_VERSION)
+    write_uvarint(out, record.api_key)
+    write_uvarint(out, version)
+    write_message(out, record, version)
+    return bytes(out)
+
+
+def decode_record(value: bytes) -> tuple[MetadataRecord, int]:
+    """Return the record in a value, and its version. Raises MetadataRecordError.
+
+    Records are immutable, so who decodes the same bytes again may get the same record.
+    """
+    return _decoded(value)
+
+
+def _decode(value: bytes) -> tuple[MetadataRecord, int]:
+    reader = Reader(value)
+    frame_version = reader.uvarint()
+    if frame_version != FRAME_VERSION:
+        message = f"unknown frame version {frame_version}"
+        raise MetadataRecordError(message)
+    api_key, version = reader.uvarint(), reader.uvarint()
+    record_type = RECORD_TYPES.get(api_key)
+    if record_type is None:
+        message = f"unknown metadata record api key {api_key}"
+        raise MetadataRecordError(message)
+    if version > record_type.max_version:
+        message = f"unknown version {version} of {record_type.__name__}"
+        raise MetadataRecordError(message)
+    record = read_message(reader, record_type, version)
+    if reader.remaining:
+        message = f"{reader.remaining} bytes after the {record_type.__name__}"
+        raise MetadataRecordError(message)
+    return record, version
+
+
+_encoded = _encode
+_decoded = lru_cache(maxsize=RECORDS_REMEMBERED)(_decode)
+
+
+def remember_records(count: int) -> None:
+    """Keep so many records, encoded and decoded, for who asks again.
+
+    For a process with many nodes: they replay one log, each again at every start, and write the
+    same images. A node by itself decodes and encodes most records once.
+    """
+    global _encoded, _decoded  # noqa: PLW0603  (what is kept is this module's own affair)
+    _encoded = lru_cache(maxsize=count)(_encode)
+    _decoded = lru_cache(maxsize=count)(_decode)
+
+
+def record_to_json(record: MetadataRecord) -> dict[str, Any]:
+    """Return a record's fields under Kafka's JSON names (camelCase), uuids as canonical strings.
+
+    Bytes, which are keys of users only, are told by their length alone.
+    """
+    converted: dict[str, Any] = _to_json(record)
+    return converted
+
+
+def _to_json(value: Any) -> Any:
+    if isinstance(value, uuid.UUID):
+        return str(value)
+    if isinstance(value, bytes):
+        return f"{len(value)} bytes"
+    if isinstance(value, tuple):
+        return [_to_json(item) for item in value]
+    if is_dataclass(value) and not isinstance(value, type):
+        return {_camel(item.name): _to_json(getattr(value, item.name)) for item in fields(value)}
+    return value
+
+
+def _camel(name: str) -> str:
+    head, *rest = name.split("_")
+    return head + "".join(word.capitalize() for word in rest)

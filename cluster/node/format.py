@@ -1,0 +1,174 @@
+"""`python -m cluster.node.format --config FILE ...`: prepare a folder as kafka-storage does.
+
+Only a quorum whose voters are in the log from the start (KIP-853) needs it; else a node formats its
+folder by itself. Exit codes: 0 formatted, 2 it cannot be, with one line on stderr.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import random
+import sys
+import time
+import uuid
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import click
+
+from cluster.node.assembly import METADATA_DIRECTORY
+from cluster.node.config import ConfigError, NodeConfig, load_config
+from cluster.node.kraft.bootstrap import is_leftover, write_bootstrap
+from cluster.node.kraft.messages import ReplicaKey
+from cluster.node.kraft.voters import Voter, VoterSet
+from cluster.node.log.control import VoterListener
+from cluster.node.meta_properties import (
+    FILE_NAME,
+    MetaPropertiesError,
+    check_is_empty,
+    load_or_format,
+    random_uuid,
+    uuid_from_text,
+    uuid_to_text,
+)
+from cluster.node.ports import Disk, Endpoint, Random
+from cluster.node.runtime.disk import DiskLockedError, FileDisk
+
+
+class FormatError(Exception):
+    """The folder cannot be formatted so; one line."""
+
+
+def parse_controllers(text: str, listener_name: str) -> VoterSet:
+    """Read `id@host:port:directory,...`, as kafka-storage takes it. Raises FormatError."""
+    voters = []
+    for item in text.split(","):
+        node_id, _, rest = item.strip().partition("@")
+        address, _, directory = rest.rpartition(":")
+        host, _, port = address.rpartition(":")
+        host = host.removeprefix("[").removesuffix("]")
+        try:
+            key = ReplicaKey(int(node_id), uuid_from_text(directory))
+            endpoint = Endpoint(key.id, host, int(port))
+        except ValueError:
+            raise FormatError(f"expected id@host:port:directory, not {item!r}") from None
+        if not host or not 0 < endpoint.port < 65536 or key.id < 0:
+            raise FormatError(f"expected id@host:port:directory, not {item!r}")
+        listeners = (VoterListener(listener_name, host, endpoint.port),)
+        voters.append(Voter(key, endpoint, listeners=listeners))
+    try:
+        return VoterSet(voters)
+    except ValueError as error:
+        raise FormatError(f"--initial-controllers: {error}") from None
+
+
+def initial_voters(config: NodeConfig, controllers: str | None, own: uuid.UUID) -> VoterSet:
+    """The voters to begin with: those that are listed, or this node alone. Raises FormatError."""
+    name = config.controller_listener_names[0]
+    if controllers is not None:
+        return parse_controllers(controllers, name)
+    endpoint = config.advertised(controller=True)
+    if endpoint is None:
+        raise FormatError("a node without the role controller cannot be the first voter")
+    listener = VoterListener(name, endpoint.host, endpoint.port)
+    return VoterSet([Voter(ReplicaKey(config.node_id, own), endpoint, listeners=(listener,))])
+
+
+def write_folder(
+    disk: Disk,
+    config: NodeConfig,
+    random_source: Random,
+    own: uuid.UUID,
+    voters: VoterSet | None,
+    now_ms: int,
+    done: Callable[[uuid.UUID | OSError], None],
+) -> None:
+    """Write a folder's identity, and before it the first voters if it begins with any.
+
+    In this order, as in Kafka's Formatter: a folder is formatted from its meta.properties on, and
+    whatever an interruption leaves before that is written anew by the next attempt. Raises
+    MetaPropertiesError, within this call.
+    """
+    leftover = voters is not None and is_leftover(disk, METADATA_DIRECTORY)
+    besides = frozenset({METADATA_DIRECTORY}) if leftover else frozenset()
+    check_is_empty(disk, besides)
+
+    def identify(error: OSError | None) -> None:
+        if error is not None:
+            done(error)
+            return
+        besides = frozenset({METADATA_DIRECTORY})
+        load_or_format(disk, config.cluster_id, config.node_id, random_source, done, own, besides)
+
+    if voters is None:
+        identify(None)
+    else:
+        write_bootstrap(disk, METADATA_DIRECTORY, voters, now_ms, identify)
+
+
+async def format_folder(config: NodeConfig, *, standalone: bool, controllers: str | None) -> str:
+    """Format `metadata.log.dir`; returns the directory id. Raises FormatError."""
+    loop = asyncio.get_running_loop()
+    seed = random.SystemRandom()
+    own: uuid.UUID = random_uuid(seed)
+    voters = None
+    if config.controller_quorum_voters:
+        raise FormatError("controller.quorum.voters is set: static voters need no format")
+    if standalone or controllers is not None:
+        voters = initial_voters(config, controllers, own)
+        key = voters.key(config.node_id)
+        if key is None:
+            raise FormatError(f"--initial-controllers: node.id {config.node_id} is not among them")
+        own = key.directory_id
+    try:
+        disk = FileDisk(config.metadata_log_dir, loop)
+    except (DiskLockedError, OSError) as error:
+        raise FormatError(f"metadata.log.dir: {error}") from error
+    try:
+        if disk.exists(FILE_NAME):
+            raise FormatError(f"{config.metadata_log_dir} is formatted already")
+        found: asyncio.Future[Any] = loop.create_future()
+        write_folder(disk, config, seed, own, voters, int(time.time() * 1000), found.set_result)
+        _raise(await found)
+    except MetaPropertiesError as error:
+        raise FormatError(f"{config.metadata_log_dir}: {error}") from error
+    finally:
+        disk.close()
+    return uuid_to_text(own)
+
+
+def _raise(result: object) -> None:
+    if isinstance(result, OSError):
+        raise FormatError(f"metadata.log.dir: {result.strerror}")
+
+
+@click.command()
+@click.option("--config", "config_file", required=True, type=click.Path(path_type=Path))
+@click.option("--standalone", is_flag=True, help="Begin a quorum with this node as its only voter.")
+@click.option("--initial-controllers", "controllers", help="id@host:port:directory,...")
+@click.option("--no-initial-controllers", "joins", is_flag=True, help="Join a quorum as observer.")
+def main(
+    config_file: Path,
+    standalone: bool,  # noqa: FBT001  (click passes it by name)
+    controllers: str | None,
+    joins: bool,  # noqa: FBT001  (likewise)
+) -> None:
+    """Format the folder of one node."""
+    if sum((standalone, controllers is not None, joins)) != 1:
+        options = "--standalone, --initial-controllers, --no-initial-controllers"
+        click.echo(f"{config_file}: give one of {options}", err=True)
+        sys.exit(2)
+    try:
+        config = load_config(config_file)
+        directory = asyncio.run(
+            format_folder(config, standalone=standalone, controllers=controllers)
+        )
+    except (FormatError, ConfigError) as error:
+        click.echo(f"{config_file}: {error}", err=True)
+        sys.exit(2)
+    click.echo(f"formatted {config.metadata_log_dir} with directory.id {directory}")
+
+
+if __name__ == "__main__":
+    main()

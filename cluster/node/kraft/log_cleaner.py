@@ -1,0 +1,61 @@
+"""When old snapshots go, and the log below the next one with them (RaftMetadataLogCleanerManager).
+
+Once a minute, and only while there are at least two snapshots: while log and snapshots together are
+larger than `metadata.max.retention.bytes`, or the oldest snapshot's last record is older than
+`metadata.max.retention.ms`, the oldest goes. The last one never does. Nothing else may shorten a
+metadata log: what no snapshot holds would be lost (KAFKA-14238).
+"""
+
+from __future__ import annotations
+
+from cluster.node.kraft.replicated_log import ReplicatedLog
+from cluster.node.log.types import OffsetAndEpoch
+from cluster.node.ports import Clock, Trace
+
+
+class LogCleaner:
+    """Polled by the raft client."""
+
+    def __init__(
+        self,
+        log: ReplicatedLog,
+        retention_bytes: int,
+        retention_ms: int,
+        interval_ms: float,
+        clock: Clock,
+        trace: Trace,
+    ) -> None:
+        self._interval_ms = interval_ms
+        self._log = log
+        self._retention_bytes = retention_bytes
+        self._retention_ms = retention_ms
+        self._clock = clock
+        self._trace = trace
+        self._due_ms = clock.monotonic_ms() + self._interval_ms
+
+    def poll(self, now_ms: float) -> float:
+        """Clean when it is time; returns when it will be again."""
+        if now_ms >= self._due_ms:
+            self._log.snapshots.remove_deleted(now_ms)
+            self.clean(now_ms)
+            self._due_ms = now_ms + self._interval_ms
+        return self._due_ms
+
+    def clean(self, now_ms: float) -> None:
+        """Delete as many old snapshots as the settings ask for."""
+        while len(self._log.snapshots.ids) >= 2:
+            oldest, following = self._log.snapshots.ids[:2]
+            if not (self._is_too_large() or self._is_too_old(oldest)):
+                return
+            if not self._log.delete_before_snapshot(following, now_ms):
+                return
+            self._trace("log-start", offset=following.offset, epoch=following.epoch)
+
+    def _is_too_large(self) -> bool:
+        snapshots = self._log.snapshots
+        held_bytes = sum(snapshots.size_bytes(snapshot_id) for snapshot_id in snapshots.ids)
+        return self._log.size_bytes + held_bytes > self._retention_bytes
+
+    def _is_too_old(self, snapshot_id: OffsetAndEpoch) -> bool:
+        timestamp_ms = self._log.snapshots.timestamp_ms(snapshot_id)
+        return self._clock.wall_ms() - timestamp_ms > self._retention_ms

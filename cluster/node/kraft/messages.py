@@ -1,0 +1,249 @@
+"""The raft requests and responses as the core sees them: flat, immutable, without bytes.
+
+Kafka's messages nest one metadata partition in arrays of topics and partitions; there is only one,
+so the core's messages hold its fields directly. `cluster.node.protocol` maps them to and from
+Kafka's schemas, refuses requests for other topics with INVALID_REQUEST (42), and turns a response
+whose top-level error is set into one with `top_level_error`.
+
+-1 stands for "none" in leader and replica ids, as on the wire. Directory ids are `uuid.UUID`, and
+`NO_DIRECTORY` (all zero bits) stands for "not known" (KIP-853).
+"""
+
+from __future__ import annotations
+
+import uuid
+
+from cluster.node.errors import ErrorCode
+from cluster.node.kraft.voter_messages import VoterRequest, VoterResponse
+from cluster.node.log.types import OffsetAndEpoch
+from cluster.node.ports import Endpoint
+from cluster.values import valueclass
+
+NO_DIRECTORY = uuid.UUID(int=0)
+METADATA_TOPIC_ID = uuid.UUID(int=1)
+METADATA_TOPIC = "__cluster_metadata"
+NO_NODE = -1
+MAX_OFFSET = 2**63 - 1
+MAX_EPOCH = 2**31 - 1
+"""No election could follow it: an epoch is an int32 on the wire."""
+
+
+@valueclass
+class VoteRequest:
+    """Vote (52): a candidate, or with `pre_vote` a prospective, asks a voter."""
+
+    cluster_id: str | None
+    replica_epoch: int
+    """The candidate's epoch; of a PreVote the epoch it has now."""
+    replica_id: int
+    replica_directory_id: uuid.UUID
+    voter_id: int
+    """Whom the sender means to ask; -1 when not told (v0)."""
+    voter_directory_id: uuid.UUID
+    last_offset_epoch: int
+    last_offset: int
+    pre_vote: bool
+
+
+@valueclass
+class VoteResponse:
+    """Answer to Vote. `error` is the partition's."""
+
+    error: ErrorCode
+    leader_id: int
+    leader_epoch: int
+    vote_granted: bool
+    leader_endpoint: Endpoint | None = None
+    top_level_error: ErrorCode = ErrorCode.none
+
+
+@valueclass
+class BeginQuorumEpochRequest:
+    """BeginQuorumEpoch (53): a leader tells a voter that it leads, and where it listens."""
+
+    cluster_id: str | None
+    voter_id: int
+    voter_directory_id: uuid.UUID
+    leader_id: int
+    leader_epoch: int
+    leader_endpoint: Endpoint | None
+
+
+@valueclass
+class BeginQuorumEpochResponse:
+    """Answer to BeginQuorumEpoch. `error` is the partition's."""
+
+    error: ErrorCode
+    leader_id: int
+    leader_epoch: int
+    leader_endpoint: Endpoint | None = None
+    top_level_error: ErrorCode = ErrorCode.none
+
+
+@valueclass
+class ReplicaKey:
+    """A replica's identity: id and the directory that holds its log (KIP-853)."""
+
+    id: int
+    directory_id: uuid.UUID = NO_DIRECTORY
+
+
+@valueclass
+class EndQuorumEpochRequest:
+    """EndQuorumEpoch (54): a resigned leader tells voters, best successor first."""
+
+    cluster_id: str | None
+    leader_id: int
+    leader_epoch: int
+    preferred_candidates: tuple[ReplicaKey, ...]
+    leader_endpoint: Endpoint | None
+
+
+@valueclass
+class EndQuorumEpochResponse:
+    """Answer to EndQuorumEpoch. `error` is the partition's."""
+
+    error: ErrorCode
+    leader_id: int
+    leader_epoch: int
+    leader_endpoint: Endpoint | None = None
+    top_level_error: ErrorCode = ErrorCode.none
+
+
+@valueclass
+class FetchRequest:
+    """Fetch (1) v17+ of the metadata partition by a replica."""
+
+    cluster_id: str | None
+    replica_id: int
+    replica_directory_id: uuid.UUID
+    current_leader_epoch: int
+    fetch_offset: int
+    last_fetched_epoch: int
+    max_wait_ms: int
+    max_bytes: int
+    high_watermark: int = MAX_OFFSET
+    """The replica's own high watermark (v18); MAX_OFFSET when it does not tell."""
+
+
+@valueclass
+class FetchResponse:
+    """Answer to Fetch. `error` is the partition's."""
+
+    error: ErrorCode
+    leader_id: int
+    leader_epoch: int
+    high_watermark: int
+    """-1 when the leader does not know it yet."""
+    log_start_offset: int
+    records: bytes = b""
+    """Whole record batches, back to back."""
+    diverging_epoch: OffsetAndEpoch | None = None
+    """The largest epoch and its end offset on the leader, not above what was asked for."""
+    snapshot_id: OffsetAndEpoch | None = None
+    leader_endpoint: Endpoint | None = None
+    top_level_error: ErrorCode = ErrorCode.none
+
+
+@valueclass
+class FetchSnapshotRequest:
+    """FetchSnapshot (59)."""
+
+    cluster_id: str | None
+    replica_id: int
+    replica_directory_id: uuid.UUID
+    current_leader_epoch: int
+    snapshot_id: OffsetAndEpoch
+    position: int
+    max_bytes: int
+
+
+@valueclass
+class FetchSnapshotResponse:
+    """Answer to FetchSnapshot. `error` is the partition's."""
+
+    error: ErrorCode
+    leader_id: int
+    leader_epoch: int
+    snapshot_id: OffsetAndEpoch
+    size: int = 0
+    position: int = 0
+    records: bytes = b""
+    leader_endpoint: Endpoint | None = None
+    top_level_error: ErrorCode = ErrorCode.none
+
+
+@valueclass
+class DescribeQuorumRequest:
+    """DescribeQuorum (55) of the metadata partition."""
+
+
+@valueclass
+class ReplicaDescription:
+    """What the leader knows of one replica. Timestamps are wall ms, -1 when unknown."""
+
+    replica_id: int
+    directory_id: uuid.UUID
+    log_end_offset: int
+    last_fetch_timestamp_ms: int
+    last_caught_up_timestamp_ms: int
+
+
+@valueclass
+class DescribeQuorumResponse:
+    """Answer to DescribeQuorum. `error` is the partition's."""
+
+    error: ErrorCode
+    leader_id: int
+    leader_epoch: int
+    high_watermark: int
+    voters: tuple[ReplicaDescription, ...] = ()
+    observers: tuple[ReplicaDescription, ...] = ()
+    nodes: tuple[Endpoint, ...] = ()
+    top_level_error: ErrorCode = ErrorCode.none
+
+
+__all__ = [
+    "MAX_EPOCH",
+    "MAX_OFFSET",
+    "METADATA_TOPIC",
+    "METADATA_TOPIC_ID",
+    "NO_DIRECTORY",
+    "NO_NODE",
+    "BeginQuorumEpochRequest",
+    "BeginQuorumEpochResponse",
+    "DescribeQuorumRequest",
+    "DescribeQuorumResponse",
+    "EndQuorumEpochRequest",
+    "EndQuorumEpochResponse",
+    "FetchRequest",
+    "FetchResponse",
+    "FetchSnapshotRequest",
+    "FetchSnapshotResponse",
+    "OffsetAndEpoch",
+    "RaftRequest",
+    "RaftResponse",
+    "ReplicaDescription",
+    "ReplicaKey",
+    "VoteRequest",
+    "VoteResponse",
+]
+
+RaftRequest = (
+    VoteRequest
+    | BeginQuorumEpochRequest
+    | EndQuorumEpochRequest
+    | FetchRequest
+    | FetchSnapshotRequest
+    | DescribeQuorumRequest
+    | VoterRequest
+)
+RaftResponse = (
+    VoteResponse
+    | BeginQuorumEpochResponse
+    | EndQuorumEpochResponse
+    | FetchResponse
+    | FetchSnapshotResponse
+    | DescribeQuorumResponse
+    | VoterResponse
+)

@@ -1,0 +1,146 @@
+"""The `quorum-state` file: what a replica must never forget about elections.
+
+One line of JSON, as Kafka's FileQuorumStateStore writes it. Version 0 (kraft.version 0) has
+clusterId, leaderId, leaderEpoch, votedId, appliedOffset, currentVoters; version 1 (kraft.version
+1) has leaderId, leaderEpoch, votedId, votedDirectoryId. -1 stands for none.
+
+An unreadable file is never replaced by a fresh one: that would forget a vote, and a replica that
+votes twice in one epoch elects two leaders. An unknown version is an error too (KAFKA-15412).
+"""
+
+from __future__ import annotations
+
+import base64
+import binascii
+import json
+import uuid
+from collections.abc import Callable
+from typing import Any
+
+from cluster.node.kraft.messages import NO_DIRECTORY, NO_NODE, ReplicaKey
+from cluster.node.ports import Disk
+from cluster.values import valueclass
+
+FILE_NAME = "quorum-state"
+
+
+class QuorumStateError(Exception):
+    """The file cannot be read as a quorum-state; the node must refuse to start."""
+
+
+@valueclass
+class ElectionState:
+    """What is persisted: the epoch, and in it the known leader and the own vote."""
+
+    epoch: int = 0
+    leader_id: int = NO_NODE
+    voted_key: ReplicaKey | None = None
+
+
+def encode(state: ElectionState, voter_ids: tuple[int, ...], version: int) -> bytes:
+    """The file's content for one state."""
+    voted = NO_NODE if state.voted_key is None else state.voted_key.id
+    fields: dict[str, Any]
+    if version == 0:
+        fields = {
+            "clusterId": "",
+            "leaderId": state.leader_id,
+            "leaderEpoch": state.epoch,
+            "votedId": voted,
+            "appliedOffset": 0,
+            "currentVoters": [{"voterId": voter} for voter in voter_ids],
+            "data_version": 0,
+        }
+    else:
+        directory = NO_DIRECTORY if state.voted_key is None else state.voted_key.directory_id
+        fields = {
+            "leaderId": state.leader_id,
+            "leaderEpoch": state.epoch,
+            "votedId": voted,
+            "votedDirectoryId": _uuid_to_text(directory),
+            "data_version": 1,
+        }
+    return json.dumps(fields, separators=(",", ":")).encode()
+
+
+_INT32_MAX = 2**31 - 1
+"""Ids and epochs are 32 bits wide wherever they are sent."""
+
+
+def decode(content: bytes) -> ElectionState:
+    """The state in a file's content. Raises QuorumStateError."""
+    try:
+        fields = json.loads(content)
+    except (ValueError, RecursionError) as error:
+        raise QuorumStateError(f"{FILE_NAME} is not JSON: {error}") from None
+    if not isinstance(fields, dict):
+        raise QuorumStateError(f"{FILE_NAME} is not a JSON object")
+    version = fields.get("data_version")
+    if version not in (0, 1) or isinstance(version, bool):
+        raise QuorumStateError(f"{FILE_NAME} has the unknown data_version {version!r}")
+    epoch = _integer(fields, "leaderEpoch", least=0)
+    leader_id = _integer(fields, "leaderId", least=NO_NODE)
+    voted_id = _integer(fields, "votedId", least=NO_NODE)
+    if voted_id == NO_NODE:
+        return ElectionState(epoch, leader_id)
+    directory = NO_DIRECTORY
+    if version == 1:
+        directory = _uuid_from_text(fields.get("votedDirectoryId"))
+    return ElectionState(epoch, leader_id, ReplicaKey(voted_id, directory))
+
+
+def _integer(fields: dict[str, Any], name: str, least: int) -> int:
+    value = fields.get(name)
+    if not isinstance(value, int) or isinstance(value, bool) or not least <= value <= _INT32_MAX:
+        raise QuorumStateError(f"{FILE_NAME} has no valid {name}: {value!r}")
+    return value
+
+
+def _uuid_to_text(value: uuid.UUID) -> str:
+    """Kafka's Uuid.toString: URL-safe base64 of the 16 bytes, without padding."""
+    return base64.urlsafe_b64encode(value.bytes).rstrip(b"=").decode()
+
+
+def _uuid_from_text(text: object) -> uuid.UUID:
+    try:
+        return uuid.UUID(bytes=base64.urlsafe_b64decode(f"{text}=="))
+    except (ValueError, binascii.Error):
+        raise QuorumStateError(f"{FILE_NAME} has no valid votedDirectoryId: {text!r}") from None
+
+
+class QuorumStateStore:
+    """Reads and durably replaces the file in the metadata partition's folder."""
+
+    def __init__(self, disk: Disk, directory: str, on_failure: Callable[[OSError], None]) -> None:
+        self._disk = disk
+        self._directory = directory
+        self._path = f"{directory}/{FILE_NAME}"
+        self._on_failure = on_failure
+
+    def read(self) -> ElectionState | None:
+        """The persisted state; None when there never was a file. Raises QuorumStateError."""
+        if not self._disk.exists(self._path):
+            return None
+        return decode(self._disk.read(self._path))
+
+    def write(self, content: bytes, done: Callable[[], None]) -> None:
+        """Replace the file; `done` is called once the new content would survive a power loss.
+
+        Temporary file, fsync, rename, fsync of the folder: at any moment one whole version exists.
+        """
+        temporary = f"{self._path}.tmp"
+        self._disk.remove(temporary)
+        self._disk.write(temporary, content)
+        self._disk.sync(temporary, self._fail_on_error)
+        self._disk.rename(temporary, self._path)
+        self._disk.sync_directory(self._directory, lambda error: self._finish(error, done))
+
+    def _fail_on_error(self, error: OSError | None) -> None:
+        if error is not None:
+            self._on_failure(error)
+
+    def _finish(self, error: OSError | None, done: Callable[[], None]) -> None:
+        if error is not None:
+            self._on_failure(error)
+        else:
+            done()

@@ -1,0 +1,140 @@
+"""At most one request in flight to each node, with back-off and time-outs (RequestManager.java)."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+from enum import Enum
+
+from cluster.node.ports import Endpoint, Random
+
+
+class _Status(Enum):
+    READY = "ready"
+    AWAITING_RESPONSE = "awaiting-response"
+    BACKING_OFF = "backing-off"
+
+
+_AWAITING = _Status.AWAITING_RESPONSE
+_READY = _Status.READY
+
+
+@dataclass(slots=True)
+class _Connection:
+    status: _Status = _READY
+    correlation_id: int = -1
+    until_ms: float = 0.0
+    """When the request times out, or the back-off ends."""
+
+
+class RequestManager:
+    """Connection states by node id. Times are monotonic ms."""
+
+    def __init__(
+        self,
+        bootstrap: tuple[Endpoint, ...],
+        retry_backoff_ms: float,
+        request_timeout_ms: float,
+        random: Random,
+    ) -> None:
+        self.bootstrap = bootstrap
+        """Whom to ask who leads."""
+        self._retry_backoff_ms = retry_backoff_ms
+        self._request_timeout_ms = request_timeout_ms
+        self._random = random
+        self._connections: dict[int, _Connection] = {}
+        self._next_correlation_id = 0
+
+    def is_ready(self, node_id: int, now_ms: float) -> bool:
+        """Whether a request may be sent to this node now."""
+        connection = self._connections.get(node_id)
+        if connection is None:
+            return True
+        if connection.status is not _READY and now_ms >= connection.until_ms:
+            # A request that timed out, or a back-off that is over.
+            del self._connections[node_id]
+            return True
+        return connection.status is _READY
+
+    def is_awaiting(self, node_id: int, now_ms: float) -> bool:
+        """Whether a request to this node is in flight and has not timed out."""
+        connection = self._connections.get(node_id)
+        return (
+            connection is not None
+            and connection.status is _AWAITING
+            and now_ms < connection.until_ms
+        )
+
+    def has_any_in_flight(self, now_ms: float) -> bool:
+        """Whether any request, to whatever node, is in flight."""
+        for connection in self._connections.values():
+            if connection.status is _AWAITING and now_ms < connection.until_ms:
+                return True
+        return False
+
+    def is_backing_off(self, node_id: int, now_ms: float) -> bool:
+        """Whether the last request to this node failed a moment ago."""
+        connection = self._connections.get(node_id)
+        return (
+            connection is not None
+            and connection.status is _Status.BACKING_OFF
+            and now_ms < connection.until_ms
+        )
+
+    def ready_at_ms(self, node_id: int) -> float:
+        """When `is_ready` will hold without any response arriving."""
+        connection = self._connections.get(node_id)
+        return 0.0 if connection is None else connection.until_ms
+
+    def find_ready_bootstrap(self, now_ms: float) -> Endpoint | None:
+        """A random bootstrap server that may be asked; None while anything is in flight."""
+        if self.has_any_in_flight(now_ms):
+            return None
+        ready = [e for e in self.bootstrap if self.is_ready(e.node_id, now_ms)]
+        return self._random.choice(ready) if ready else None
+
+    def bootstrap_ready_at_ms(self) -> float:
+        """When `find_ready_bootstrap` should be tried again if no response arrives."""
+        in_flight = [c.until_ms for c in self._connections.values() if c.status is _AWAITING]
+        if in_flight:
+            return max(in_flight)
+        return min((self.ready_at_ms(e.node_id) for e in self.bootstrap), default=math.inf)
+
+    def on_request_sent(self, node_id: int, now_ms: float) -> int:
+        """Note a request; returns its correlation id, unique for this manager.
+
+        Others that timed out are given up for good: two Fetches must never be answered, and one
+        node may be known by two ids, its own and that of a bootstrap server.
+        """
+        connections = self._connections
+        for other, connection in tuple(connections.items()):
+            if connection.status is _AWAITING and now_ms >= connection.until_ms:
+                del connections[other]
+        self._next_correlation_id = correlation_id = self._next_correlation_id + 1
+        connections[node_id] = _Connection(
+            _AWAITING, correlation_id, now_ms + self._request_timeout_ms
+        )
+        return correlation_id
+
+    def is_response_expected(self, node_id: int, correlation_id: int) -> bool:
+        """Whether this response belongs to the request in flight to that node."""
+        connection = self._connections.get(node_id)
+        return (
+            connection is not None
+            and connection.status is _AWAITING
+            and connection.correlation_id == correlation_id
+        )
+
+    def on_success(self, node_id: int) -> None:
+        """Note the end of the request in flight."""
+        self._connections.pop(node_id, None)
+
+    def on_failure(self, node_id: int, now_ms: float) -> None:
+        """Note the end of the request in flight, and leave that node alone for the back-off."""
+        self._connections[node_id] = _Connection(
+            _Status.BACKING_OFF, until_ms=now_ms + self._retry_backoff_ms
+        )
+
+    def reset_all(self) -> None:
+        """Forget everything in flight: responses to an earlier role are of no interest."""
+        self._connections.clear()

@@ -1,0 +1,128 @@
+"""A follower that the leader's log does not reach back to: it loads a snapshot (KIP-630).
+
+A Fetch is answered with a snapshot id; from then on FetchSnapshot asks for one piece after the
+other, each from where the last one ended, so a lost response costs one piece. When all is there the
+file is synced, verified, renamed and its folder synced; only then the log is dropped for it and
+begins, empty, at the snapshot's end. The state machines load it then.
+
+A move to another state gives an unfinished download up: another leader may have another snapshot.
+While the file gets its name nothing is fetched, as the log is about to change.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from cluster.node.errors import ErrorCode
+from cluster.node.kraft.core import RaftCore
+from cluster.node.kraft.messages import FetchSnapshotRequest, FetchSnapshotResponse, OffsetAndEpoch
+from cluster.node.kraft.snapshot_store import SnapshotFile
+from cluster.node.kraft.states import Follower
+from cluster.node.kraft.types import IllegalStateError
+from cluster.node.log.snapshot import CorruptSnapshotError
+
+START_OVER = (ErrorCode.snapshot_not_found, ErrorCode.position_out_of_range)
+"""The leader no longer has what was being loaded: ask it what it has."""
+
+Send = Callable[[FetchSnapshotRequest, Callable[[FetchSnapshotResponse], None]], None]
+
+
+class SnapshotFetch:
+    """The follower's side of FetchSnapshot."""
+
+    def __init__(self, core: RaftCore) -> None:
+        self._core = core
+
+    def begin(self, state: Follower, snapshot_id: OffsetAndEpoch) -> None:
+        """Take up the leader's answer that this replica needs a snapshot.
+
+        It may be loading one: while its leader backs off it asks bootstrap servers, of which the
+        leader may be one. The same snapshot goes on, another one takes its place.
+        """
+        core = self._core
+        if min(snapshot_id.offset, snapshot_id.epoch) < 0 or snapshot_id.epoch > state.epoch:
+            raise IllegalStateError(f"told to load the snapshot {snapshot_id}")
+        loading = state.fetching_snapshot
+        if loading is not None:
+            assert not loading.frozen, "no Fetch is in flight while a snapshot gets its name"
+            if loading.id == snapshot_id:
+                return
+            self._give_up(state, loading)
+        if snapshot_id in core.log.snapshots:
+            core.install_latest_snapshot()
+            return
+        state.fetching_snapshot = core.log.snapshots.begin(snapshot_id)
+
+    def send(self, state: Follower, send: Send) -> None:
+        """Ask for the next piece, unless there is none."""
+        core, file = self._core, state.fetching_snapshot
+        assert file is not None
+        if file.frozen:
+            return
+        core.trace(
+            "fetch-snapshot",
+            epoch=state.epoch,
+            asked_id=state.leader_id,
+            snapshot_offset=file.id.offset,
+            snapshot_epoch=file.id.epoch,
+            position=file.size_bytes,
+        )
+        request = FetchSnapshotRequest(
+            core.config.cluster_id,
+            core.config.node_id,
+            core.config.directory_id,
+            state.epoch,
+            file.id,
+            file.size_bytes,
+            core.config.fetch_snapshot_max_bytes,
+        )
+        send(request, lambda response: self._answered(file, response))
+
+    def _answered(self, file: SnapshotFile, response: FetchSnapshotResponse) -> None:
+        core, state = self._core, self._core.quorum.state
+        if not isinstance(state, Follower) or state.fetching_snapshot is not file:
+            return
+        if response.error in START_OVER:
+            self._give_up(state, file)
+            return
+        size_bytes = file.size_bytes + len(response.records)
+        if (response.snapshot_id, response.position) != (file.id, file.size_bytes):
+            raise IllegalStateError(f"asked for {file.id} from {file.size_bytes} on: {response}")
+        if not response.records or size_bytes > response.size:
+            raise IllegalStateError(
+                f"{len(response.records)} bytes from {response.position} on of {response.size}"
+            )
+        file.append(response.records)
+        state.fetch_deadline_ms = core.clock.monotonic_ms() + core.config.fetch_timeout_ms
+        state.has_fetched_from_leader = True
+        if size_bytes == response.size:
+            file.sync(lambda: core.submit(lambda: self._synced(state, file)))
+
+    def _synced(self, state: Follower, file: SnapshotFile) -> None:
+        core = self._core
+        if core.quorum.state is not state:
+            return  # the move gave it up
+        try:
+            file.parse()
+        except CorruptSnapshotError as error:
+            core.trace("corrupt-fetch", epoch=state.epoch, reason=str(error))
+            core.requests.on_failure(state.leader_id, core.clock.monotonic_ms())
+            self._give_up(state, file)
+            return
+        core.is_installing_snapshot = True
+        file.publish(lambda: self._durable(file))
+
+    def _durable(self, file: SnapshotFile) -> None:
+        self._core.trace_snapshot(file, "fetched")
+        self._core.submit(self._installed)
+
+    def _installed(self) -> None:
+        core, state = self._core, self._core.quorum.state
+        core.is_installing_snapshot = False
+        if isinstance(state, Follower):
+            state.fetching_snapshot = None
+        core.install_latest_snapshot()
+
+    def _give_up(self, state: Follower, file: SnapshotFile) -> None:
+        state.fetching_snapshot = None
+        file.discard()

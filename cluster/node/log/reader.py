@@ -1,0 +1,62 @@
+"""Reading batches back from a segment's file, verified again: a disk may rot while a node runs."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+
+from cluster.node.log.records import PREFIX_BYTES, CorruptBatchError, batch_size_bytes, check_batch
+from cluster.node.log.recovery import CorruptLogError
+from cluster.node.log.segment import Segment
+from cluster.node.ports import Disk
+
+
+def locate_batch(disk: Disk, segment: Segment, offset: int) -> tuple[int, int]:
+    """Return base offset and file position of the batch that holds `offset`.
+
+    Raises CorruptLogError, OSError.
+    """
+    start, end = segment.range_holding(offset)
+    data = disk.read(segment.path, start, end - start)
+    position = 0
+    with _blaming(segment, start, offset):
+        while True:
+            header = check_batch(data, position)
+            if offset < header.next_offset:
+                return header.base_offset, start + position
+            position += header.size_bytes
+
+
+def read_batches(
+    disk: Disk, segment: Segment, offset: int, max_bytes: int, end_offset: int
+) -> bytes:
+    """Read whole batches of one segment from the one that holds `offset` on.
+
+    At most `max_bytes`, but at least one batch; none with a record at or after `end_offset`.
+    Raises CorruptLogError, OSError.
+    """
+    _, start = locate_batch(disk, segment, offset)
+    data = disk.read(segment.path, start, max(max_bytes, PREFIX_BYTES))
+    position = 0
+    with _blaming(segment, start, offset):
+        first_bytes = batch_size_bytes(data)
+        if first_bytes is not None and first_bytes > max_bytes:
+            data = disk.read(segment.path, start, first_bytes)
+        while position < len(data):
+            size_bytes = batch_size_bytes(data, position)
+            if position and (size_bytes is None or position + size_bytes > len(data)):
+                break  # the rest of a batch that does not fit
+            header = check_batch(data, position)
+            if header.next_offset > end_offset:
+                break
+            position += header.size_bytes
+    return data[:position]
+
+
+@contextmanager
+def _blaming(segment: Segment, position: int, offset: int) -> Iterator[None]:
+    try:
+        yield
+    except CorruptBatchError as error:
+        reason = f"changed since it was written: {error} of the part read from here on"
+        raise CorruptLogError(segment.path, position, offset, reason) from None

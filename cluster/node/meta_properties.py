@@ -1,0 +1,117 @@
+"""`meta.properties`: to which cluster and node a folder belongs, and the folder's own identity.
+
+Written once, before anything else is in the folder but a bootstrap checkpoint, and never changed
+(KIP-853 needs the directory id: a voter with a wiped disk must not pass for the one that voted).
+"""
+
+from __future__ import annotations
+
+import base64
+import binascii
+import uuid
+from collections.abc import Callable
+from typing import Final
+
+from cluster.node.ports import Disk, Random
+
+FILE_NAME: Final = "meta.properties"
+_TEMPORARY: Final = "meta.properties.tmp"
+_VERSION: Final = "1"
+
+
+class MetaPropertiesError(Exception):
+    """The folder is not this node's, or its identity cannot be read. One line."""
+
+
+def uuid_to_text(value: uuid.UUID) -> str:
+    """Return Kafka's form: 22 characters of URL-safe base64."""
+    return base64.urlsafe_b64encode(value.bytes).decode().rstrip("=")
+
+
+def uuid_from_text(text: str) -> uuid.UUID:
+    """Parse Kafka's form. Raises ValueError."""
+    try:
+        raw = base64.urlsafe_b64decode(text + "==")
+    except binascii.Error as error:
+        raise ValueError(f"not a Kafka uuid: {text!r}") from error
+    if len(text) != 22 or len(raw) != 16:
+        raise ValueError(f"not a Kafka uuid: {text!r}")
+    return uuid.UUID(bytes=raw)
+
+
+def load_or_format(
+    disk: Disk,
+    cluster_id: str,
+    node_id: int,
+    random: Random,
+    done: Callable[[uuid.UUID | OSError], None],
+    wanted: uuid.UUID | None = None,
+    besides: frozenset[str] = frozenset(),
+) -> None:
+    """Read the folder's directory id, or format an empty folder with `wanted` or a random one.
+
+    `besides`: names that may be in a folder that counts as empty.
+
+    `done` is called once: within this call when the file is there, else when it is durable or the
+    disk failed. Raises MetaPropertiesError.
+    """
+    if disk.exists(FILE_NAME):
+        done(_parse(disk.read(FILE_NAME), cluster_id, node_id))
+        return
+    check_is_empty(disk, besides)
+    directory_id = random_uuid(random) if wanted is None else wanted
+    content = (
+        f"version={_VERSION}\n"
+        f"cluster.id={cluster_id}\n"
+        f"node.id={node_id}\n"
+        f"directory.id={uuid_to_text(directory_id)}\n"
+    )
+
+    def renamed(error: OSError | None) -> None:
+        done(directory_id if error is None else error)
+
+    def written(error: OSError | None) -> None:
+        if error is not None:
+            done(error)
+            return
+        disk.rename(_TEMPORARY, FILE_NAME)
+        disk.sync_directory("", renamed)
+
+    disk.write(_TEMPORARY, content.encode())
+    disk.sync(_TEMPORARY, written)
+
+
+def check_is_empty(disk: Disk, besides: frozenset[str] = frozenset()) -> None:
+    """Refuse a folder without identity that holds anything. Raises MetaPropertiesError."""
+    names = [n for n in disk.list_directory("") if n not in {_TEMPORARY, ".lock", *besides}]
+    if names:
+        raise MetaPropertiesError(
+            f"{FILE_NAME} is missing but the folder is not empty: it holds {names[0]}"
+        )
+
+
+def random_uuid(random: Random) -> uuid.UUID:
+    """Return a version 4 uuid whose text does not begin with a dash, as `Uuid.randomUuid` does."""
+    while True:
+        value = uuid.UUID(int=random.getrandbits(128), version=4)
+        if not uuid_to_text(value).startswith("-"):
+            return value
+
+
+def _parse(data: bytes, cluster_id: str, node_id: int) -> uuid.UUID:
+    properties: dict[str, str] = {}
+    try:
+        for line in data.decode().splitlines():
+            key, separator, value = line.partition("=")
+            if separator and not line.startswith("#"):
+                properties[key.strip()] = value.strip()
+        directory_id = uuid_from_text(properties["directory.id"])
+    except (ValueError, KeyError) as error:
+        raise MetaPropertiesError(f"{FILE_NAME} has no readable directory.id") from error
+    expected = {"version": _VERSION, "cluster.id": cluster_id, "node.id": str(node_id)}
+    for key, value in expected.items():
+        if properties.get(key) != value:
+            raise MetaPropertiesError(
+                f"{FILE_NAME}: {key} is {properties.get(key)!r}, the configuration says {value!r}"
+            )
+    return directory_id

@@ -1,0 +1,235 @@
+"""Requests and responses as bytes: headers, bodies, and the version that was agreed.
+
+A message object is either flat (`cluster.node.kraft.messages`) or of the highest version that is
+served (`cluster.node.protocol.messages`); this module is where it meets any other version. Whatever
+a peer sends, reading it either gives a message or raises `MalformedError`. kio alone does not keep
+that promise, so `cluster.node.wire.bounds` walks every frame before kio reads it: no length can
+make us allocate more than a small multiple of what arrived, and unknown tagged fields are skipped.
+
+Source: Kafka protocol guide; request header v1 or v2 (KIP-482), response header v0 or v1, and v0
+always for ApiVersions (KIP-511).
+"""
+
+from __future__ import annotations
+
+import io
+import struct
+from collections.abc import Callable, Mapping
+from functools import cache
+from typing import Any, Final
+
+from kio.serial import entity_reader, entity_writer
+from kio.serial.errors import SerialError
+
+from cluster.node.errors import ErrorCode
+from cluster.node.protocol.apis import (
+    ApiKey,
+    VersionRange,
+    highest_request_class,
+    highest_response_class,
+    request_class,
+    response_class,
+)
+from cluster.node.protocol.convert import ConversionError, convert
+from cluster.node.protocol.raft_codec import CODECS, REQUEST_KEYS, Refused
+from cluster.node.wire.bounds import MalformedError, checked
+from cluster.values import valueclass
+
+__all__ = [
+    "MalformedError",
+    "Request",
+    "UnwritableError",
+    "api_key_of",
+    "correlation_id_of",
+    "read_request",
+    "read_response",
+    "write_request",
+    "write_response",
+]
+
+_SIZE_AND_REQUEST: Final = struct.Struct(">ihhi")
+_SIZE_AND_CORRELATION: Final = struct.Struct(">ii")
+_REQUEST_START: Final = struct.Struct(">hhi")
+_INT32: Final = struct.Struct(">i")
+_INT16: Final = struct.Struct(">h")
+
+MAX_REQUEST_ELEMENTS: Final = 100_000
+MAX_RESPONSE_ELEMENTS: Final = 1_000_000
+"""How many array elements and tagged fields a message may hold, all its arrays together.
+
+Kafka has no such limit, but 100 MiB of them would keep a node from everything else for minutes.
+It makes at most 10,000 partitions with one request; a response tells of 100,000 with all replicas.
+"""
+
+_READ_ERRORS: Final = (
+    SerialError,
+    ConversionError,
+    ValueError,
+    OverflowError,
+    TypeError,
+    LookupError,
+)
+"""What kio and the mappings raise for bytes that they cannot read."""
+
+
+class UnwritableError(Exception):
+    """A message that the agreed version has no bytes for."""
+
+
+@valueclass
+class Request:
+    """A request as it arrived, and what its answer must look like."""
+
+    key: ApiKey
+    version: int
+    correlation_id: int
+    client_id: str | None
+    message: Any
+    """Flat, or of the highest served version; ErrorCode when `refusal` is set."""
+    refusal: Any = None
+    """kio's response to a request that no handler must see."""
+
+
+def api_key_of(message: object) -> ApiKey:
+    """Return the API of a request message."""
+    key = REQUEST_KEYS.get(type(message))
+    return ApiKey(message.__api_key__) if key is None else key  # type: ignore[attr-defined]  # every kio payload has it
+
+
+@cache
+def _reader(entity: Any) -> Callable[[bytes, int], tuple[Any, int]]:
+    return entity_reader(entity)
+
+
+@cache
+def _writer(entity: Any) -> Callable[[Any, Any], None]:
+    return entity_writer(entity)
+
+
+def read_request(frame: bytes, served: Mapping[int, VersionRange]) -> Request:
+    """Read a request frame (without its size) of an API that the listener serves.
+
+    An ApiVersions request of an unknown version is refused in version 0 with
+    UNSUPPORTED_VERSION, as KIP-511 asks. Raises MalformedError for everything unreadable, an API
+    or version that is not served included: Kafka closes the connection then.
+    """
+    if len(frame) < _REQUEST_START.size:
+        raise MalformedError("a frame without a header")
+    key, version, correlation_id = _REQUEST_START.unpack_from(frame)
+    versions = served.get(key)
+    if versions is None:
+        raise MalformedError(f"API key {key} is not served here")
+    if version not in versions:
+        if key == ApiKey.API_VERSIONS:
+            return Request(
+                ApiKey.API_VERSIONS, 0, correlation_id, None, ErrorCode.unsupported_version
+            )
+        raise MalformedError(f"{ApiKey(key).name} version {version} is not served here")
+    api = ApiKey(key)
+    entity: Any = request_class(key, version)
+    frame = checked(frame, (entity.__header_schema__, entity), max_elements=MAX_REQUEST_ELEMENTS)
+    try:
+        header, offset = _reader(entity.__header_schema__)(frame, 0)
+        # Bytes may be left: librdkafka sends three too many with Metadata v13 for all topics, and
+        # Kafka does not look.
+        body, _ = _reader(entity)(frame, offset)
+        message = _lift_request(api, body)
+    except Refused as refused:
+        return Request(
+            api, version, correlation_id, header.client_id, None, refusal=refused.response
+        )
+    except _READ_ERRORS as error:
+        raise MalformedError(f"{api.name} version {version}: {error}") from error
+    return Request(api, version, correlation_id, header.client_id, message)
+
+
+def _lift_request(api: ApiKey, body: Any) -> Any:
+    highest = highest_request_class(api)
+    codec = CODECS.get(api)
+    if codec is None:
+        return convert(body, highest)
+    return codec.read_request(body if type(body) is highest else convert(body, highest))
+
+
+def write_response(request: Request, message: Any) -> bytes:
+    """Return the whole frame, size included, that answers `request`.
+
+    `message` is a handler's response, flat or of the highest version.
+    Raises UnwritableError when the request's version cannot carry it.
+    """
+    codec = CODECS.get(request.key)
+    if codec is not None and type(message) is not highest_response_class(request.key):
+        message = codec.write_response(message)
+    entity = response_class(request.key, request.version)
+    buffer = io.BytesIO()
+    buffer.write(_SIZE_AND_CORRELATION.pack(0, request.correlation_id))
+    if entity.__header_schema__.__flexible__:
+        buffer.write(b"\0")
+    _write_body(buffer, entity, message)
+    return _sized(buffer)
+
+
+def write_request(message: Any, version: int, correlation_id: int, client_id: str) -> bytes:
+    """Return the whole frame of a request. Raises UnwritableError."""
+    key = api_key_of(message)
+    codec = CODECS.get(key)
+    kio_message = message if codec is None else codec.write_request(message)
+    entity: Any = request_class(key, version)
+    client = client_id.encode()
+    buffer = io.BytesIO()
+    buffer.write(_SIZE_AND_REQUEST.pack(0, key, version, correlation_id))
+    buffer.write(_INT16.pack(len(client)))
+    buffer.write(client)
+    if entity.__header_schema__.__flexible__:
+        buffer.write(b"\0")
+    _write_body(buffer, entity, kio_message)
+    return _sized(buffer)
+
+
+def correlation_id_of(frame: bytes) -> int:
+    """Return the correlation id of a response frame. Raises MalformedError."""
+    if len(frame) < _INT32.size:
+        raise MalformedError("a response without a header")
+    (correlation_id,) = _INT32.unpack_from(frame)
+    return int(correlation_id)
+
+
+def read_response(frame: bytes, key: ApiKey, version: int) -> Any:
+    """Return the response to a request of `key` that was sent in `version`.
+
+    Raises MalformedError.
+    """
+    if key == ApiKey.API_VERSIONS and len(frame) >= 6 and version > 0:
+        (error,) = _INT16.unpack_from(frame, _INT32.size)
+        if error == ErrorCode.unsupported_version:
+            version = 0  # so is the body of this one error (KIP-511)
+    entity: Any = response_class(key, version)
+    codec = CODECS.get(key)
+    frame = checked(frame, (entity.__header_schema__, entity), max_elements=MAX_RESPONSE_ELEMENTS)
+    try:
+        _, offset = _reader(entity.__header_schema__)(frame, 0)
+        body, size = _reader(entity)(frame, offset)
+        if offset + size != len(frame):
+            raise MalformedError(f"{len(frame) - offset - size} bytes after {entity.__name__}")
+        highest = highest_response_class(key)
+        if codec is None:
+            return convert(body, highest)
+        return codec.read_response(body if type(body) is highest else convert(body, highest))
+    except _READ_ERRORS as error:
+        raise MalformedError(f"response to {key.name} version {version}: {error}") from error
+
+
+def _write_body(buffer: io.BytesIO, entity: Any, message: Any) -> None:
+    try:
+        if type(message) is not entity:
+            message = convert(message, entity)
+        _writer(entity)(buffer, message)
+    except (SerialError, ConversionError) as error:
+        raise UnwritableError(f"{entity.__name__} v{entity.__version__}: {error}") from error
+
+
+def _sized(buffer: io.BytesIO) -> bytes:
+    view = buffer.getbuffer()
+    _INT32.pack_into(view, 0, len(view) - _INT32.size)
+    view.release()
+    return buffer.getvalue()

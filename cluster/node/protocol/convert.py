@@ -1,0 +1,255 @@
+"""Structural conversion between the versions of one message.
+
+Kafka's schemas grow by adding and dropping fields, so two versions of a message are trees of the
+same shape with some fields missing. `convert` copies what both have, gives the target's defaults
+to what the source lacks, and drops what the target lacks. The few places where a version *renamed*
+something, or gave null another meaning, are in `_rule`; the few fields whose loss would
+change what a request asks for are in `_MUST_SURVIVE`.
+
+Converters are compiled once for each pair of classes. Between equal classes conversion is
+validation only: kio reads a null array where the schema allows none, which Kafka refuses.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import datetime as dt
+import typing
+import uuid
+from collections.abc import Callable
+from typing import Any, Final
+
+from cluster.node.errors import ErrorCode
+from cluster.node.wire.schema import element, is_array, is_optional
+
+METADATA_TOPIC: Final = "__cluster_metadata"
+METADATA_TOPIC_ID: Final = uuid.UUID(int=1)
+
+Converter = Callable[[Any], Any]
+
+
+class ConversionError(ValueError):
+    """A message that the other version cannot express, or that no version allows."""
+
+
+_MUST_SURVIVE: Final = frozenset(
+    {
+        ("VoteRequest", "PartitionData", "pre_vote"),
+        ("MetadataRequest", "MetadataRequestTopic", "topic_id"),
+        ("DeleteTopicsRequest", "DeleteTopicsRequest", "topics"),
+        ("DescribeClusterRequest", "DescribeClusterRequest", "endpoint_type"),
+        ("CreateTopicsRequest", "CreateTopicsRequest", "validate_only"),
+        ("BrokerRegistrationRequest", "BrokerRegistrationRequest", "is_migrating_zk_broker"),
+    }
+)
+"""(message, class, field): lost only when they hold their default. All else is ignorable."""
+
+
+def _present(array: Any, name: str) -> Any:
+    if array is None:
+        raise ConversionError(f"{name} is null")
+    return array
+
+
+def _topics_of_v0(request: Any) -> Any:
+    # In v0 an empty array asks for all topics, afterwards null does (KIP-4).
+    return request.topics or None
+
+
+def _states_of_names(request: Any, state: type[Any]) -> Any:
+    names = _present(request.topic_names, "topic_names")
+    return tuple(state(name=name, topic_id=None) for name in names)
+
+
+def _topic_id_of_name(topic: Any) -> uuid.UUID | None:
+    return METADATA_TOPIC_ID if topic.topic == METADATA_TOPIC else None
+
+
+def _name_of_topic_id(topic: Any) -> str:
+    return METADATA_TOPIC if topic.topic_id == METADATA_TOPIC_ID else ""
+
+
+def _candidates_of_ids(partition: Any, info: type[Any]) -> Any:
+    ids = _present(partition.preferred_successors, "preferred_successors")
+    return tuple(info(candidate_id=i, candidate_directory_id=None) for i in ids)
+
+
+def _ids_of_candidates(partition: Any) -> Any:
+    return tuple(candidate.candidate_id for candidate in partition.preferred_candidates)
+
+
+def _members_of_ids(partition: Any, member: type[Any]) -> Any:
+    return tuple(member(broker_id=i) for i in _present(partition.new_isr, "new_isr"))
+
+
+def _ids_of_members(partition: Any) -> Any:
+    return tuple(member.broker_id for member in partition.new_isr_with_epochs)
+
+
+def _rule(root: str, source: type[Any], target: type[Any], name: str) -> Converter | None:
+    """Return how to find a target's field where its own name does not tell it."""
+    has = source.__dataclass_fields__
+    match root, target.__name__, name:
+        case "MetadataRequest", "MetadataRequest", "topics" if source.__version__ == 0:
+            lift = _field_converter(root, _field(source, name), _field(target, name), target)
+            return lambda request: lift(_topics_of_v0(request))
+        case "DeleteTopicsRequest", "DeleteTopicsRequest", "topics" if "topic_names" in has:
+            state = element(_hints(target)["topics"])
+            return lambda request: _states_of_names(request, state)
+        case "FetchRequest", "FetchRequest", "replica_state" if "replica_id" in has:
+            replica_state = _hints(target)["replica_state"]
+            return lambda r: replica_state(replica_id=r.replica_id)
+        case "FetchRequest", ("FetchTopic" | "ForgottenTopic"), "topic_id" if "topic" in has:
+            return _topic_id_of_name
+        case "FetchResponse", "FetchableTopicResponse", "topic" if "topic_id" in has:
+            return _name_of_topic_id
+        case "EndQuorumEpochRequest", "PartitionData", "preferred_candidates" if (
+            "preferred_successors" in has
+        ):
+            info = element(_hints(target)["preferred_candidates"])
+            return lambda partition: _candidates_of_ids(partition, info)
+        case "EndQuorumEpochRequest", "PartitionData", "preferred_successors" if (
+            "preferred_candidates" in has
+        ):
+            return _ids_of_candidates
+        case "AlterPartitionRequest", "PartitionData", "new_isr_with_epochs" if "new_isr" in has:
+            member = element(_hints(target)["new_isr_with_epochs"])
+            return lambda partition: _members_of_ids(partition, member)
+        case "AlterPartitionRequest", "PartitionData", "new_isr" if "new_isr_with_epochs" in has:
+            return _ids_of_members
+    return None
+
+
+def convert(message: Any, target: type[Any]) -> Any:
+    """Return `message` as an instance of `target`, another version of its class.
+
+    Raises ConversionError when a field that matters would be lost, or a null is not allowed.
+    """
+    source = type(message)
+    return _converter(source.__name__, source, target)(message)
+
+
+_CONVERTERS: Final[dict[tuple[str, type[Any], type[Any]], Converter]] = {}
+
+
+def _converter(root: str, source: Any, target: Any) -> Converter:
+    key = (root, source, target)
+    found = _CONVERTERS.get(key)
+    if found is None:
+        found = _CONVERTERS[key] = _compile(root, source, target)
+    return found
+
+
+def _compile(root: str, source: type[Any], target: type[Any]) -> Converter:
+    assert source.__name__ == target.__name__, (source, target)
+    fields = [
+        (field.name, _source_of(root, source, target, field))
+        for field in dataclasses.fields(target)
+    ]
+    lost = [
+        _loss_check(root, source, field)
+        for field in dataclasses.fields(source)
+        if field.name not in target.__dataclass_fields__
+        and (root, source.__name__, field.name) in _MUST_SURVIVE
+    ]
+    if source is target:
+
+        def check(entity: Any) -> Any:
+            for _, get in fields:
+                get(entity)
+            return entity
+
+        return check
+
+    def build(entity: Any) -> Any:
+        for refuse in lost:
+            refuse(entity)
+        return target(**{name: get(entity) for name, get in fields})
+
+    return build
+
+
+def _source_of(
+    root: str, source: type[Any], target: type[Any], field: dataclasses.Field[Any]
+) -> Converter:
+    """Return what computes a target's field from a source entity."""
+    rule = None if source is target else _rule(root, source, target, field.name)
+    if rule is not None:
+        return rule
+    if field.name not in source.__dataclass_fields__:
+        default = _default(field, target)
+        return lambda _: default
+    convert_value = _field_converter(root, _field(source, field.name), field, target)
+    name = field.name
+    return lambda entity: convert_value(getattr(entity, name))
+
+
+def _field_converter(
+    root: str, source: dataclasses.Field[Any], target: dataclasses.Field[Any], owner: type[Any]
+) -> Converter:
+    optional = is_optional(target.type) or "tag" in target.metadata
+    inner: Converter | None = None
+    source_entity, target_entity = element(source.type), element(target.type)
+    if dataclasses.is_dataclass(target_entity):
+        inner = _converter(root, source_entity, target_entity)
+    many = is_array(target.type)
+    name = f"{owner.__name__}.{target.name}"
+
+    def value(found: Any) -> Any:
+        if found is None:
+            if not optional:
+                raise ConversionError(f"{name} is null")
+            return None
+        if inner is None:
+            return found
+        return tuple(inner(item) for item in found) if many else inner(found)
+
+    return value
+
+
+def _loss_check(
+    root: str, source: type[Any], field: dataclasses.Field[Any]
+) -> Callable[[Any], None]:
+    default = _default(field, source)
+
+    def refuse(entity: Any) -> None:
+        if getattr(entity, field.name) != default:
+            raise ConversionError(f"{root}.{field.name} does not exist in the older version")
+
+    return refuse
+
+
+_ZEROS: Final[dict[str, Any]] = {
+    "string": "",
+    "bytes": b"",
+    "records": b"",
+    "bool": False,
+    "uuid": None,
+    "error_code": ErrorCode.none,
+    "timedelta_i32": dt.timedelta(0),
+    "timedelta_i64": dt.timedelta(0),
+}
+
+
+def _default(field: dataclasses.Field[Any], owner: type[Any]) -> Any:
+    """Return the schema's default: the explicit one, else null, empty or zero by type."""
+    if field.default is not dataclasses.MISSING:
+        return field.default
+    if is_optional(field.type):
+        return None
+    if is_array(field.type):
+        return ()
+    if isinstance(field.type, type) and dataclasses.is_dataclass(field.type):
+        nested = dataclasses.fields(field.type)
+        return field.type(**{inner.name: _default(inner, field.type) for inner in nested})
+    kafka_type = field.metadata.get("kafka_type")
+    assert kafka_type is not None, f"no default for {owner.__name__}.{field.name}"
+    return _ZEROS.get(kafka_type, 0)
+
+
+def _field(owner: type[Any], name: str) -> dataclasses.Field[Any]:
+    return typing.cast("dataclasses.Field[Any]", owner.__dataclass_fields__[name])
+
+
+def _hints(owner: type[Any]) -> dict[str, Any]:
+    return typing.get_type_hints(owner)

@@ -1,0 +1,162 @@
+"""A listener without its sockets: a request frame goes in, a response frame comes out, once.
+
+What is answered here needs no node: ApiVersions, SASL requests out of place, and raft requests
+about another partition than the metadata partition. All else goes to the node's `RequestHandler`.
+"""
+
+from __future__ import annotations
+
+import datetime as dt
+import re
+from collections.abc import Callable, Mapping
+from dataclasses import replace
+from typing import Any, ClassVar, Final, Protocol, cast
+
+from cluster.node.errors import ErrorCode
+from cluster.node.protocol.apis import LISTENER_APIS, ApiKey, ListenerType
+from cluster.node.protocol.codec import Request, UnwritableError, read_request, write_response
+from cluster.node.protocol.features import NO_FEATURES, Features
+from cluster.node.protocol.messages import (
+    NO_THROTTLE,
+    ApiVersion,
+    ApiVersionsRequest,
+    ApiVersionsResponse,
+    FinalizedFeatureKey,
+    SaslAuthenticateResponse,
+    SaslHandshakeResponse,
+    SupportedFeatureKey,
+    i16,
+    i64,
+    i64Timedelta,
+)
+from cluster.node.protocol.origin import ANONYMOUS, Origin
+from cluster.values import valueclass
+
+_SOFTWARE_NAME: Final = re.compile(r"[a-zA-Z0-9](?:[a-zA-Z0-9\-.]*[a-zA-Z0-9])?")
+_OUT_OF_PLACE: Final[Mapping[ApiKey, Any]] = {
+    ApiKey.SASL_HANDSHAKE: SaslHandshakeResponse(
+        error_code=ErrorCode.illegal_sasl_state, mechanisms=()
+    ),
+    ApiKey.SASL_AUTHENTICATE: SaslAuthenticateResponse(
+        error_code=ErrorCode.illegal_sasl_state,
+        error_message="SaslAuthenticate request received after successful authentication",
+        auth_bytes=b"",
+        session_lifetime=cast("i64Timedelta", dt.timedelta(0)),
+    ),
+}
+"""What SASL requests get where there is nothing to authenticate, or nothing any more."""
+
+
+class RequestHandler(Protocol):
+    """The node behind its listeners."""
+
+    def handle(
+        self,
+        listener: str,
+        message: object,
+        reply: Callable[[object], None],
+        origin: Origin = ANONYMOUS,
+    ) -> None:
+        """Take a request of `cluster.node.kraft.messages` or `cluster.node.protocol.messages`.
+
+        `reply` is to be called at most once, maybe much later, or never.
+        """
+
+
+@valueclass
+class ListenerService:
+    """One listener of a node: its name, what it serves, and who answers."""
+
+    name: str
+    type: ListenerType
+    handler: RequestHandler
+    features: Callable[[], Features] = lambda: NO_FEATURES
+    """Asked anew for each ApiVersions request."""
+
+    authenticated: ClassVar[bool] = True
+    over: ClassVar[bool] = False
+    max_frame_bytes: ClassVar[int | None] = None
+
+    def serve(
+        self,
+        frame: bytes,
+        respond: Callable[[bytes | None], None],
+        origin: Origin = ANONYMOUS,
+    ) -> None:
+        """Serve one request of `origin`; `respond` gets the response frame, None to hang up.
+
+        `respond` is called at most once, maybe within this call. Raises MalformedError for a frame
+        that has no answer: the caller closes the connection.
+        """
+        request = read_request(frame, LISTENER_APIS[self.type])
+        if request.key is ApiKey.API_VERSIONS:
+            respond(write_response(request, self._api_versions(request)))
+        elif request.key in _OUT_OF_PLACE:
+            respond(write_response(request, _OUT_OF_PLACE[request.key]))
+        elif request.refusal is not None:
+            respond(write_response(request, request.refusal))
+        else:
+            origin = replace(origin, client_id=request.client_id or "")
+            self.handler.handle(self.name, request.message, _Reply(request, respond), origin)
+
+    def _api_versions(self, request: Request) -> ApiVersionsResponse:
+        error = ErrorCode.none
+        message: ApiVersionsRequest | ErrorCode = request.message
+        if isinstance(message, ErrorCode):
+            error = message
+        elif not (_valid(message.client_software_name) and _valid(message.client_software_version)):
+            error = ErrorCode.invalid_request
+        features = self.features() if error is ErrorCode.none else NO_FEATURES
+        return ApiVersionsResponse(
+            error_code=error,
+            api_keys=tuple(
+                ApiVersion(api_key=i16(key), min_version=i16(v.lowest), max_version=i16(v.highest))
+                for key, v in LISTENER_APIS[self.type].items()
+            ),
+            throttle_time=NO_THROTTLE,
+            supported_features=_supported(features, request.version),
+            finalized_features_epoch=i64(features.finalized_epoch),
+            finalized_features=tuple(
+                FinalizedFeatureKey(
+                    name=f.name, min_version_level=i16(f.level), max_version_level=i16(f.level)
+                )
+                for f in features.finalized
+            ),
+        )
+
+
+def _supported(features: Features, version: int) -> tuple[SupportedFeatureKey, ...]:
+    # Clients before version 4 refuse the whole answer at a feature from level 0 on (KAFKA-17011).
+    lowest = 0 if version >= 4 else 1
+    return tuple(
+        SupportedFeatureKey(name=f.name, min_version=i16(f.min_level), max_version=i16(f.max_level))
+        for f in features.supported
+        if f.min_level >= lowest
+    )
+
+
+def _valid(software: str) -> bool:
+    # Empty is what versions below 3, which do not carry it, are lifted to.
+    return software == "" or _SOFTWARE_NAME.fullmatch(software) is not None
+
+
+class _Reply:
+    """Turns the handler's one answer into a frame of the version that was asked in."""
+
+    __slots__ = ("_request", "_respond")
+
+    def __init__(self, request: Request, respond: Callable[[bytes | None], None]) -> None:
+        self._request = request
+        self._respond: Callable[[bytes | None], None] | None = respond
+
+    def __call__(self, message: Any) -> None:
+        respond, self._respond = self._respond, None
+        assert respond is not None, f"{self._request.key.name} was answered twice"
+        try:
+            frame = write_response(self._request, message)
+        except UnwritableError:
+            # A sound answer without a form in an old version, such as a long string: Kafka, too,
+            # ends the connection then.
+            respond(None)
+        else:
+            respond(frame)

@@ -1,0 +1,278 @@
+"""The real disk: a folder, a lock, and one thread that writes.
+
+The event loop never waits for a write: calls join a queue, the thread applies it in order, and
+completions come back through the loop.
+
+Appended bytes stay in the memory of this process until a sync of their file is due; then they are
+written and synced together. So `kill -9` loses exactly the appends that were not synced, as a
+power loss would, and a campaign of kills already tells whether a node acknowledged too early.
+Everything else (whole-file writes, truncations, renames, removals) reaches the kernel at once, in
+order: a kill keeps it, only a power loss may lose it. The price is memory for what nobody syncs.
+
+A sync of a file that did not change since its last sync in this process costs nothing. A sync does
+not cover the file's name: that is what `sync_directory` is for.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import errno
+import fcntl
+import os
+import threading
+from collections.abc import Callable
+from functools import partial
+from pathlib import Path
+from queue import SimpleQueue
+
+from cluster.node.ports import Completion
+
+LOCK_FILE = ".lock"
+
+
+class DiskLockedError(Exception):
+    """Another process, or another disk of this one, uses the folder."""
+
+
+class FileDisk:
+    """`cluster.node.ports.Disk` on a folder, which is created when missing.
+
+    Raises DiskLockedError when the folder is in use, OSError when it cannot be used.
+    """
+
+    def __init__(self, folder: Path | str, loop: asyncio.AbstractEventLoop) -> None:
+        self._folder = Path(folder)
+        self._folder.mkdir(parents=True, exist_ok=True)
+        self._lock = _lock(self._folder / LOCK_FILE)
+        self._loop = loop
+        self._writer = _Writer(str(self._folder))
+        self._queue: SimpleQueue[Callable[[], None] | None] = SimpleQueue()
+        self._closed = False
+        self._abandoned = False
+        self._thread = threading.Thread(target=self._run, name="disk", daemon=True)
+        self._thread.start()
+
+    def append(self, path: str, data: bytes) -> None:
+        """Add bytes to the end of a file, which is created when missing."""
+        self._put(partial(self._writer.append, path, data))
+
+    def write(self, path: str, data: bytes) -> None:
+        """Replace the whole content of a file."""
+        self._put(partial(self._writer.write, path, data))
+
+    def truncate(self, path: str, size: int) -> None:
+        """Cut a file to `size` bytes."""
+        self._put(partial(self._writer.truncate, path, size))
+
+    def rename(self, source: str, target: str) -> None:
+        """Atomically give `source` the name `target`, replacing what had it."""
+        self._put(partial(self._writer.rename, source, target))
+
+    def remove(self, path: str) -> None:
+        """Remove a file; no error when it is missing."""
+        self._put(partial(self._writer.remove, path))
+
+    def make_directory(self, path: str) -> None:
+        """Create a folder and its parents; no error when it exists."""
+        self._put(partial(self._writer.make_directory, path))
+
+    def sync(self, path: str, done: Completion) -> None:
+        """Write and fdatasync a file in queue order, then call `done` on the loop."""
+        self._put(partial(self._writer.sync, path), done)
+
+    def sync_directory(self, path: str, done: Completion) -> None:
+        """Fsync a folder in queue order, then call `done` on the loop."""
+        self._put(partial(self._writer.sync_directory, path), done)
+
+    def read(self, path: str, offset: int = 0, size: int | None = None) -> bytes:
+        """Read what reached the kernel; blocks. Raises FileNotFoundError, OSError."""
+        with (self._folder / path).open("rb") as file:
+            file.seek(offset)
+            return file.read(-1 if size is None else size)
+
+    def size(self, path: str) -> int:
+        """Size in bytes of what reached the kernel. Raises FileNotFoundError."""
+        return (self._folder / path).stat().st_size
+
+    def exists(self, path: str) -> bool:
+        """Whether a file or folder has this name."""
+        return (self._folder / path).exists()
+
+    def list_directory(self, path: str) -> tuple[str, ...]:
+        """Names in a folder, sorted; empty when the folder is missing."""
+        try:
+            return tuple(sorted(os.listdir(self._folder / path)))  # noqa: PTH208 - names, not paths
+        except FileNotFoundError:
+            return ()
+
+    def drain(self, done: Completion) -> None:
+        """Sync every append in queue order, then call `done` on the loop: the goodbye of a node."""
+        self._put(self._writer.sync_all, done)
+
+    def close(self) -> None:
+        """End the thread and free the folder; the queue is dropped, as a kill would drop it.
+
+        Blocks until the system call that is under way comes back, which a stalled disk may never
+        let it do: a process that must end leaves this to the kernel. No completion is called.
+        """
+        if self._closed:
+            return
+        self._closed = self._abandoned = True
+        self._queue.put(None)
+        self._thread.join()
+        self._writer.close()
+        os.close(self._lock)
+
+    def _put(self, operation: Callable[[], None], done: Completion | None = None) -> None:
+        if self._closed:
+            raise RuntimeError(f"the disk of {self._folder} is closed")
+        self._queue.put(partial(self._apply, operation, done))
+
+    def _run(self) -> None:
+        while (step := self._queue.get()) is not None:
+            if not self._abandoned:
+                step()
+
+    def _apply(self, operation: Callable[[], None], done: Completion | None) -> None:
+        """Apply one queued call, on the thread. The first error is the last thing that happens."""
+        writer = self._writer
+        if writer.error is None:
+            try:
+                operation()
+            except OSError as error:
+                writer.error = error
+            except Exception as error:  # noqa: BLE001 - a dead thread would stall the node silently
+                writer.error = OSError(errno.EIO, f"disk writer broke: {error!r}")
+        if done is None:
+            return
+        try:
+            self._loop.call_soon_threadsafe(self._complete, done, writer.error)
+        except RuntimeError:
+            return  # the loop is closed: nobody is left to be told
+
+    def _complete(self, done: Completion, error: OSError | None) -> None:
+        if not self._abandoned:
+            done(error)
+
+
+class _Writer:
+    """The thread's side: applies one call after the other; raises OSError."""
+
+    def __init__(self, folder: str) -> None:
+        self.error: OSError | None = None
+        self._folder = folder
+        self._pending: dict[str, list[bytes]] = {}
+        self._descriptors: dict[str, int] = {}
+        self._synced: set[str] = set()
+
+    def append(self, path: str, data: bytes) -> None:
+        self._pending.setdefault(path, []).append(data)
+
+    def write(self, path: str, data: bytes) -> None:
+        self._pending.pop(path, None)
+        self._synced.discard(path)
+        descriptor = self._open(path, os.O_CREAT)
+        os.lseek(descriptor, 0, os.SEEK_SET)
+        _write_all(descriptor, data)  # in place: content of equal size is never half gone
+        if os.fstat(descriptor).st_size > len(data):
+            os.ftruncate(descriptor, len(data))
+
+    def truncate(self, path: str, size: int) -> None:
+        pending = b"".join(self._pending.pop(path, []))
+        descriptor = self._open(path, os.O_CREAT if pending else 0)
+        size_now = os.fstat(descriptor).st_size
+        if size > size_now + len(pending):
+            raise OSError(errno.EINVAL, f"cannot cut {path} to {size} bytes, it is shorter")
+        if size > size_now:
+            self._pending[path] = [pending[: size - size_now]]
+        elif size < size_now:
+            self._synced.discard(path)
+            os.ftruncate(descriptor, size)
+
+    def rename(self, source: str, target: str) -> None:
+        pending = self._pending.pop(source, None)
+        self._pending.pop(target, None)
+        if pending is not None:  # the name moves now, the bytes are still not synced
+            self._open(source, os.O_CREAT)
+            self._pending[target] = pending
+        os.replace(self._path(source), self._path(target))  # noqa: PTH105 - plain strings
+        self._close(target)
+        if source in self._descriptors:
+            self._descriptors[target] = self._descriptors.pop(source)
+        self._synced.discard(target)
+        if source in self._synced:
+            self._synced.remove(source)
+            self._synced.add(target)
+
+    def remove(self, path: str) -> None:
+        self._pending.pop(path, None)
+        self._synced.discard(path)
+        self._close(path)
+        Path(self._path(path)).unlink(missing_ok=True)
+
+    def make_directory(self, path: str) -> None:
+        Path(self._path(path)).mkdir(parents=True, exist_ok=True)
+
+    def sync(self, path: str) -> None:
+        pending = self._pending.get(path)
+        descriptor = self._open(path, 0 if pending is None else os.O_CREAT)
+        if pending is not None:
+            os.lseek(descriptor, 0, os.SEEK_END)
+            _write_all(descriptor, b"".join(pending))
+            del self._pending[path]
+            self._synced.discard(path)
+        if path not in self._synced:
+            os.fdatasync(descriptor)
+            self._synced.add(path)
+
+    def sync_all(self) -> None:
+        for path in sorted(self._pending):
+            self.sync(path)
+
+    def sync_directory(self, path: str) -> None:
+        descriptor = os.open(self._path(path), os.O_RDONLY | os.O_DIRECTORY)
+        try:
+            os.fsync(descriptor)
+        finally:
+            os.close(descriptor)
+
+    def close(self) -> None:
+        for path in list(self._descriptors):
+            self._close(path)
+
+    def _path(self, path: str) -> str:
+        return f"{self._folder}/{path}"
+
+    def _open(self, path: str, flags: int) -> int:
+        """Return the open descriptor; few files are ever open: the ones that are being written."""
+        if path not in self._descriptors:
+            if len(self._descriptors) >= _OPEN_FILES_MAX:
+                self._close(next(iter(self._descriptors)))
+            self._descriptors[path] = os.open(self._path(path), os.O_RDWR | flags, 0o644)
+        return self._descriptors[path]
+
+    def _close(self, path: str) -> None:
+        descriptor = self._descriptors.pop(path, None)
+        if descriptor is not None:
+            os.close(descriptor)
+
+
+_OPEN_FILES_MAX = 16
+
+
+def _write_all(descriptor: int, data: bytes) -> None:
+    view = memoryview(data)
+    while view:
+        view = view[os.write(descriptor, view) :]
+
+
+def _lock(path: Path) -> int:
+    descriptor = os.open(path, os.O_RDWR | os.O_CREAT, 0o644)
+    try:
+        fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except BlockingIOError:
+        os.close(descriptor)
+        raise DiskLockedError(
+            f"folder {path.parent} is in use: another process holds {path}"
+        ) from None
+    return descriptor

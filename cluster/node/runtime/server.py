@@ -1,0 +1,147 @@
+"""Kafka listeners over TCP: bounded, and deaf to what one peer does to itself.
+
+Each connection is served one request at a time, in order, as Kafka does by muting a channel until
+its response is sent; what a peer pipelines waits in its own buffer. Bounds (`ServerLimits`):
+
+- a frame is at most `max_frame_bytes`, and grows only with bytes that arrived;
+- reading stops while a request waits behind one that is served, and while the peer does not take
+  its responses;
+- all connections together hold at most `max_buffered_bytes` of requests that are not yet served
+  and responses that are not yet taken; when there is more, whoever holds most is hung up on;
+- each listener has so many places, and so many for one address;
+- those without a whole request for `max_idle_ms` are closed, however they trickle;
+- those that have not proved who they are after `handshake_timeout_ms` are closed.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import ssl
+from collections.abc import Sequence
+from typing import Final
+
+from cluster.node.protocol.server import ListenerService
+from cluster.node.runtime.limits import Quota, ServerLimits
+from cluster.node.runtime.serving import ServedConnection
+from cluster.node.security.authentication import Authenticator, SaslSession
+from cluster.values import valueclass
+
+__all__ = ["Binding", "ServerLimits", "TcpServer"]
+
+_SWEEPS_PER_IDLE_TIME: Final = 10
+
+
+@valueclass
+class Binding:
+    """A listener, the address that it is bound to, and what it asks of those who connect."""
+
+    service: ListenerService
+    host: str
+    port: int
+    tls: ssl.SSLContext | None = None
+    authenticator: Authenticator | None = None
+
+    def session(self) -> ListenerService | SaslSession:
+        """Return what serves one new connection."""
+        if self.authenticator is None:
+            return self.service
+        return SaslSession(self.service, self.authenticator)
+
+
+class TcpServer:
+    """All listeners of one node. Make it on the running loop."""
+
+    def __init__(self, limits: ServerLimits | None = None) -> None:
+        self.limits = limits or ServerLimits()
+        self.buffered_bytes = 0
+        """What all connections hold now; each keeps its own share current."""
+        self.authentication_failures = 0
+        """Connections that ended before they had proved who they are."""
+        self._loop = asyncio.get_running_loop()
+        self._servers: list[asyncio.Server] = []
+        self._quotas: list[Quota] = []
+        self._connections: set[ServedConnection] = set()
+        self._sweep_timer: asyncio.TimerHandle | None = None
+
+    async def bind(self, bindings: Sequence[Binding]) -> list[int]:
+        """Take all addresses and return their ports; nobody can connect yet. Raises OSError."""
+        try:
+            for binding in bindings:
+                quota = Quota(self.limits)
+                server = await self._loop.create_server(
+                    lambda binding=binding, quota=quota: ServedConnection(  # type: ignore[misc]  # bound now, not at the call
+                        self, quota, binding.session(), binding.tls
+                    ),
+                    binding.host,
+                    binding.port,
+                    backlog=128,
+                    start_serving=False,
+                )
+                self._servers.append(server)
+                self._quotas.append(quota)
+        except OSError:
+            self.close()
+            raise
+        return [server.sockets[0].getsockname()[1] for server in self._servers]
+
+    async def serve(self) -> None:
+        """Let peers connect. Raises OSError, then nothing is bound any more."""
+        try:
+            for server in self._servers:
+                await server.start_serving()
+        except OSError:
+            self.close()
+            raise
+        self._schedule_sweep()
+
+    @property
+    def connection_count(self) -> int:
+        """How many connections are open, handshakes included."""
+        return len(self._connections)
+
+    @property
+    def refused_count(self) -> int:
+        """How many connections found no place so far."""
+        return sum(quota.refused for quota in self._quotas)
+
+    def close(self) -> None:
+        """Stop listening and end all connections. Idempotent."""
+        if self._sweep_timer is not None:
+            self._sweep_timer.cancel()
+            self._sweep_timer = None
+        for server in self._servers:
+            server.close()
+        self._servers.clear()
+        for connection in sorted(self._connections, key=id):
+            connection.abort()
+
+    def opened(self, connection: ServedConnection) -> None:
+        """Count a new connection in."""
+        self._connections.add(connection)
+
+    def ended(self, connection: ServedConnection) -> None:
+        """Count a closed connection out. Idempotent."""
+        self._connections.discard(connection)
+
+    def make_room(self) -> None:
+        """Hang up on whoever holds most, while all together hold too much."""
+        if self.buffered_bytes <= self.limits.max_buffered_bytes:
+            return
+        connections = sorted(self._connections, key=id)
+        for connection in connections:
+            connection.recount()
+        while self.buffered_bytes > self.limits.max_buffered_bytes and connections:
+            greediest = max(connections, key=lambda connection: connection.held_bytes)
+            connections.remove(greediest)
+            greediest.abort()
+
+    def _schedule_sweep(self) -> None:
+        delay = self.limits.max_idle_ms / 1000.0 / _SWEEPS_PER_IDLE_TIME
+        self._sweep_timer = self._loop.call_later(delay, self._sweep)
+
+    def _sweep(self) -> None:
+        oldest = self._loop.time() - self.limits.max_idle_ms / 1000.0
+        for connection in sorted(self._connections, key=id):
+            if connection.last_active < oldest:
+                connection.abort()
+        self._schedule_sweep()

@@ -1,0 +1,294 @@
+"""One accepted connection: TLS if asked for, then frames in, frames out."""
+
+from __future__ import annotations
+
+import asyncio
+import ssl
+from collections import deque
+from collections.abc import Callable
+from typing import Any, Final, Protocol, cast
+
+from cluster.node.protocol.codec import MalformedError
+from cluster.node.protocol.frames import FrameError, FrameSplitter
+from cluster.node.protocol.origin import ANONYMOUS, Origin
+from cluster.node.runtime.limits import Quota, ServerLimits
+
+_TLS_SHUTDOWN_S: Final = 2.0
+"""How long a peer may take to agree to the end of a TLS connection."""
+
+
+class Session(Protocol):
+    """What serves one connection: a listener's service, behind SASL or not."""
+
+    @property
+    def authenticated(self) -> bool:
+        """Whether the peer has proved who it is, where it must."""
+
+    @property
+    def over(self) -> bool:
+        """Whether nothing more is served after the response that was just given."""
+
+    @property
+    def max_frame_bytes(self) -> int | None:
+        """How long a frame may be now, None for the server's own limit."""
+
+    def serve(self, frame: bytes, respond: Callable[[bytes | None], None], origin: Origin) -> None:
+        """Serve a request from `origin`'s address; see `ListenerService.serve`.
+
+        Raises MalformedError.
+        """
+
+
+class Owner(Protocol):
+    """The server, as its connections see it."""
+
+    limits: ServerLimits
+    buffered_bytes: int
+    authentication_failures: int
+
+    def opened(self, connection: Any) -> None:
+        """Count a new connection in."""
+
+    def ended(self, connection: Any) -> None:
+        """Count a closed connection out."""
+
+    def make_room(self) -> None:
+        """Enforce the bound on what all connections hold."""
+
+
+class ServedConnection(asyncio.Protocol):
+    """One peer: cuts its bytes into requests and serves them one after the other."""
+
+    def __init__(
+        self, server: Owner, quota: Quota, session: Session, tls: ssl.SSLContext | None
+    ) -> None:
+        self._server = server
+        self._quota = quota
+        self._session = session
+        self._tls = tls
+        self._loop = asyncio.get_running_loop()
+        self._splitter = FrameSplitter(session.max_frame_bytes or server.limits.max_frame_bytes)
+        self._requests: deque[bytes] = deque()
+        self._address: str | None = None
+        self._origin = ANONYMOUS
+        self._socket: asyncio.Transport | None = None
+        self._transport: asyncio.Transport | None = None
+        self._early: list[bytes] = []
+        self._securing: asyncio.Task[None] | None = None
+        self._deadline: asyncio.TimerHandle | None = None
+        self._serving = False
+        self._pumping = False
+        self._peer_is_slow = False
+        self._reading = True
+        self._aborted = False
+        self.held_bytes = 0
+        """Of requests that are not yet served and responses that are not yet taken."""
+        self.last_active = self._loop.time()
+
+    # --- asyncio's events ---
+
+    def connection_made(self, transport: asyncio.BaseTransport) -> None:
+        """Give the peer a place, or hang up. asyncio has set TCP_NODELAY."""
+        self._socket = cast("asyncio.Transport", transport)
+        name = transport.get_extra_info("peername")
+        address = str(name[0]) if name else ""
+        if not self._quota.take(address):
+            self._socket.abort()
+            return
+        self._address = address
+        self._origin = Origin(address=address)
+        self._server.opened(self)
+        if self._tls is not None or not self._session.authenticated:
+            timeout_s = self._server.limits.handshake_timeout_ms / 1000.0
+            self._deadline = self._loop.call_later(timeout_s, self._too_late)
+        if self._tls is None:
+            self._transport = self._socket
+        else:
+            self._socket.pause_reading()  # its first bytes are for TLS
+            self._securing = self._loop.create_task(self._secure(self._tls))
+
+    def data_received(self, data: bytes) -> None:
+        """Take bytes, and serve what is complete."""
+        if self._transport is None:
+            self._early.append(data)  # TLS is up, but the task that waits for it has not run yet
+            return
+        try:
+            self._collect(data)
+            self._pump()
+        except Exception as error:  # noqa: BLE001 - asyncio would swallow an OSError of the node
+            self._loop.call_exception_handler(
+                {"message": "serving a request failed", "exception": error}
+            )
+            self.abort()
+
+    def connection_lost(self, exc: Exception | None) -> None:
+        """Forget the peer; replies that come later are dropped."""
+        del exc
+        if self._address is None:
+            return  # it never had a place, or has lost it
+        address, self._address = self._address, None
+        self._quota.give_back(address)
+        if not self._session.authenticated:
+            self._server.authentication_failures += 1
+        self._transport = None
+        self._requests.clear()
+        self._early.clear()
+        self._cancel_deadline()
+        self._hold(0)
+        self._server.ended(self)
+
+    def pause_writing(self) -> None:
+        """Serve nothing more until the peer takes what it asked for."""
+        self._peer_is_slow = True
+
+    def resume_writing(self) -> None:
+        """Go on serving."""
+        self._peer_is_slow = False
+        self.last_active = self._loop.time()
+        self.recount()
+        self._pump_guarded()
+
+    # --- the way in ---
+
+    async def _secure(self, context: ssl.SSLContext) -> None:
+        assert self._socket is not None
+        try:
+            transport = await self._loop.start_tls(
+                self._socket,
+                self,
+                context,
+                server_side=True,
+                ssl_handshake_timeout=self._server.limits.handshake_timeout_ms / 1000.0,
+                ssl_shutdown_timeout=_TLS_SHUTDOWN_S,
+            )
+        except OSError:  # as all errors of a handshake are
+            transport = None
+        finally:
+            self._securing = None
+        if self._address is None:
+            return  # it is over already
+        # asyncio calls a handshake that ended with its connection a success.
+        if transport is None or transport.is_closing():
+            if self._session.authenticated:  # else it is counted when the connection is lost
+                self._server.authentication_failures += 1
+            self._socket.abort()
+            self.connection_lost(None)
+            return
+        self._transport = transport
+        if self._session.authenticated:
+            self._cancel_deadline()
+        early, self._early = b"".join(self._early), []
+        if early:
+            self.data_received(early)
+
+    def _too_late(self) -> None:
+        self._deadline = None
+        self.abort()
+
+    def _cancel_deadline(self) -> None:
+        if self._deadline is not None:
+            self._deadline.cancel()
+            self._deadline = None
+
+    # --- serving ---
+
+    def _collect(self, data: bytes) -> None:
+        try:
+            for frame in self._splitter.feed(data):
+                self._requests.append(frame)
+                self.last_active = self._loop.time()
+        except FrameError:
+            self._hang_up()
+            return
+        self.recount()
+        self._server.make_room()
+
+    def recount(self) -> None:
+        """Tell the server what this connection holds now."""
+        if self._aborted:
+            return
+        held = self._splitter.pending_bytes + sum(map(len, self._requests))
+        if self._transport is not None and self._socket is not None:
+            held += self._transport.get_write_buffer_size()
+            if self._transport is not self._socket:
+                held += self._socket.get_write_buffer_size()
+        self._hold(held)
+
+    def _hold(self, held_bytes: int) -> None:
+        self._server.buffered_bytes += held_bytes - self.held_bytes
+        self.held_bytes = held_bytes
+
+    def _pump_guarded(self) -> None:
+        try:
+            self._pump()
+        except Exception as error:  # noqa: BLE001 - as in data_received
+            self._loop.call_exception_handler(
+                {"message": "serving a request failed", "exception": error}
+            )
+            self.abort()
+
+    def _pump(self) -> None:
+        """Serve requests until one is answered later, the peer is slow, or there are no more."""
+        if self._pumping:
+            return
+        self._pumping = True
+        try:
+            while self._requests and not self._serving and not self._peer_is_slow:
+                if self._transport is None or self._transport.is_closing():
+                    return
+                frame = self._requests.popleft()
+                self._hold(self.held_bytes - len(frame))
+                self._serving = True
+                self._session.serve(frame, self._respond, self._origin)
+        except MalformedError:
+            self._hang_up()
+        finally:
+            self._pumping = False
+        self._read_if_wanted()
+
+    def _respond(self, frame: bytes | None) -> None:
+        assert self._serving
+        self._serving = False
+        if self._transport is None or self._transport.is_closing():
+            return
+        if frame is None:
+            self._hang_up()
+            return
+        self.last_active = self._loop.time()
+        self._transport.write(frame)
+        if self._session.over:
+            self._hang_up()
+            return
+        if self._deadline is not None and self._session.authenticated:
+            self._cancel_deadline()
+            self._splitter.max_frame_bytes = self._server.limits.max_frame_bytes
+        if self._peer_is_slow:
+            self.recount()
+            self._server.make_room()
+        if not self._pumping:
+            self._pump_guarded()
+
+    def _read_if_wanted(self) -> None:
+        wanted = not self._requests and not self._peer_is_slow
+        if self._transport is None or self._transport.is_closing() or wanted == self._reading:
+            return
+        self._reading = wanted
+        if wanted:
+            self._transport.resume_reading()
+        else:
+            self._transport.pause_reading()
+
+    def _hang_up(self) -> None:
+        """Close once earlier responses are out."""
+        self._requests.clear()
+        if self._transport is not None:
+            self._transport.close()
+
+    def abort(self) -> None:
+        """Close at once; what it held is no longer counted."""
+        self._aborted = True
+        self._hold(0)
+        if self._transport is not None:
+            self._transport.abort()
+        elif self._socket is not None:
+            self._socket.abort()

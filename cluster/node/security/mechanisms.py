@@ -1,0 +1,159 @@
+"""The SASL mechanisms, both sides: PLAIN (RFC 4616), SCRAM-SHA-256 and -512 (RFC 5802, 7677).
+
+Tokens are bytes. A server's exchange takes the client's token and gives its own; a client's is the
+mirror image. Whatever the other side sends, an exchange gives a token or raises SaslError.
+"""
+
+from __future__ import annotations
+
+import hmac
+import re
+from collections.abc import Callable, Mapping
+from typing import Final, Protocol
+
+from scramp import ScramClient, ScramException, ScramMechanism
+
+from cluster.node.security.jaas import Credentials
+from cluster.node.security.settings import PLAIN
+
+MAX_ITERATIONS: Final = 16_384
+"""Of a SCRAM password, as in Kafka: a server that names more would stall its client."""
+_ITERATIONS: Final = re.compile(r"(?:^|,)i=([0-9]{1,9})(?:,|$)")
+
+ScramCredential = tuple[bytes, bytes, bytes, int]
+"""Salt, stored key, server key, iterations."""
+
+
+class SaslError(Exception):
+    """The other side did not prove who it is, or sent what no mechanism sends."""
+
+
+class ServerExchange(Protocol):
+    """One client's attempt."""
+
+    user: str | None
+    """Who it is, once it has proved it."""
+
+    def answer(self, token: bytes) -> bytes:
+        """Take the client's next token and return the server's. Raises SaslError."""
+
+
+class PlainServer:
+    """PLAIN: `authzid NUL authcid NUL password`, an authzid being empty or the user's own name."""
+
+    def __init__(self, users: Mapping[str, str]) -> None:
+        self.user: str | None = None
+        self._users = users
+
+    def answer(self, token: bytes) -> bytes:
+        """Check the one token. Raises SaslError."""
+        try:
+            authzid, user, password = token.decode().split("\0")
+        except ValueError:
+            raise SaslError("not three fields of UTF-8") from None
+        if authzid not in {"", user}:
+            raise SaslError("another authorization id")
+        # An unknown user costs what a known one does.
+        expected = self._users.get(user, "")
+        equal = hmac.compare_digest(password.encode(), expected.encode())
+        if not (equal and expected):
+            raise SaslError("invalid user name or password")
+        self.user = user
+        return b""
+
+
+class ScramServer:
+    """SCRAM without channel binding."""
+
+    def __init__(self, mechanism: str, find: Callable[[str], ScramCredential | None]) -> None:
+        self.user: str | None = None
+        self._name: str | None = None
+        self._find = find
+        self._exchange = ScramMechanism(mechanism).make_server(self._credential)
+        self._step = 0
+
+    def answer(self, token: bytes) -> bytes:
+        """Take the first or the final message of the client. Raises SaslError."""
+        self._step += 1
+        try:
+            text = token.decode()
+            if self._step == 1:
+                self._exchange.set_client_first(text)
+                return str(self._exchange.get_server_first()).encode()
+            self._exchange.set_client_final(text)
+            final = str(self._exchange.get_server_final()).encode()
+        except (ScramException, ValueError, LookupError, TypeError) as error:
+            raise SaslError("invalid credentials") from error
+        self.user = self._name
+        return final
+
+    def _credential(self, name: str) -> ScramCredential | None:
+        self._name = name
+        return self._find(name)
+
+
+def scram_credential(mechanism: str, password: str) -> ScramCredential:
+    """Return what a server keeps of a password. Raises ScramException at one without a form."""
+    salt, stored, server, iterations = ScramMechanism(mechanism).make_auth_info(password)
+    return bytes(salt), bytes(stored), bytes(server), int(iterations)
+
+
+class ClientExchange(Protocol):
+    """One attempt at a server."""
+
+    def first(self) -> bytes:
+        """Return the first token."""
+
+    def next(self, token: bytes) -> bytes | None:
+        """Take the server's token; return the client's next, None at the end. Raises SaslError."""
+
+
+class PlainClient:
+    """PLAIN, in one token."""
+
+    def __init__(self, credentials: Credentials) -> None:
+        self._credentials = credentials
+
+    def first(self) -> bytes:
+        """Name the user and its password."""
+        return f"\0{self._credentials.username}\0{self._credentials.password}".encode()
+
+    def next(self, token: bytes) -> bytes | None:
+        """End; a server that refuses says so in its response's error code."""
+        del token
+        return None
+
+
+class ScramClientExchange:
+    """SCRAM; the server proves that it knows the password, too."""
+
+    def __init__(self, mechanism: str, credentials: Credentials) -> None:
+        self._client = ScramClient([mechanism], credentials.username, credentials.password)
+        self._step = 0
+
+    def first(self) -> bytes:
+        """Name the user."""
+        return str(self._client.get_client_first()).encode()
+
+    def next(self, token: bytes) -> bytes | None:
+        """Prove the password, then check the server's proof. Raises SaslError."""
+        self._step += 1
+        try:
+            text = token.decode()
+            if self._step > 1:
+                self._client.set_server_final(text)
+                return None
+            found = _ITERATIONS.search(text)
+            if found is None or int(found[1]) > MAX_ITERATIONS:
+                raise SaslError("a number of iterations out of bounds")
+            self._client.set_server_first(text)
+            return str(self._client.get_client_final()).encode()
+        except (ScramException, ValueError, LookupError, TypeError) as error:
+            raise SaslError("the server did not prove that it knows the password") from error
+
+
+def client_exchange(mechanism: str, credentials: Credentials) -> ClientExchange:
+    """Begin to authenticate at a server."""
+    if mechanism == PLAIN:
+        return PlainClient(credentials)
+    return ScramClientExchange(mechanism, credentials)
