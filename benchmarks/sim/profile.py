@@ -10,9 +10,9 @@ from pathlib import Path
 from benchmarks.sim.scenario import Load, simulate
 
 PARTS = (
-    ("cluster/kraft", "consensus"),
-    ("cluster/controller", "controller"),
-    ("cluster/log", "log"),
+    ("cluster/node/kraft", "consensus"),
+    ("cluster/node/controller", "controller"),
+    ("cluster/node/log", "log"),
     ("aiokafka", "log"),
     ("cluster/backends/sim/monitor", "monitor"),
     ("cluster/backends/sim/shadow", "monitor"),
