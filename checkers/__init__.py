@@ -9,8 +9,8 @@ if not __debug__:  # by -O or PYTHONOPTIMIZE: a verdict without them could be wr
     raise ImportError("Kraftprobe's invariants are assertions: run without -O and PYTHONOPTIMIZE")
 
 from checkers.api import check
-from checkers.formats import load_history, to_edn
 from checkers.history import Event, EventType, HistoryError, Operation, pair
+from checkers.history.formats import load_history, to_edn
 from checkers.models import MODELS, Model, NondeterministicModel
 from checkers.verdict import CheckResult, Status
 

@@ -6,16 +6,16 @@ from collections.abc import Iterable
 from pathlib import Path
 from typing import Any
 
-from checkers import linearizable
-from checkers.column_files import load_columns
-from checkers.columnar import judge_columns
-from checkers.columns import Columns
-from checkers.encoding import encodable
-from checkers.formats import load_history
 from checkers.history import Event, Operation, pair
+from checkers.history.column_files import load_columns
+from checkers.history.columns import Columns
+from checkers.history.formats import load_history
+from checkers.linearizability import linearizable
+from checkers.linearizability.columnar import judge_columns
+from checkers.linearizability.encoding import encodable
+from checkers.linearizability.rules.arrays import array_rule_for
 from checkers.models import Model, model_named
 from checkers.registry import merge
-from checkers.rules.arrays import array_rule_for
 from checkers.run_input import Cancelled, never
 from checkers.verdict import CheckResult
 
@@ -37,8 +37,8 @@ def check(
 
     The history is split by `model.partition` and each part judged by itself, within the limits
     (which hold for each part). One part gives its own result with its certificate; several are
-    merged (`checkers.registry.merge`). `algorithm` (`checkers.dispatch.ALGORITHMS`) overrides the
-    choice; `independent` is for Jepsen histories whose values are [key value] tuples.
+    merged (`checkers.registry.merge`). `algorithm` (`linearizability.dispatch.ALGORITHMS`)
+    overrides the choice; `independent` is for Jepsen histories whose values are [key value] tuples.
 
     Raises HistoryError for a file or history that is not well formed, or has operations that the
     model does not know, and ValueError for an unknown model or algorithm or a senseless limit.

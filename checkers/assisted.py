@@ -31,7 +31,7 @@ from dataclasses import dataclass, replace
 
 from checkers.evidence import Evidence, LogRecord
 from checkers.history import INFINITY_NS, EventType, Operation
-from checkers.models.base import freeze
+from checkers.history.values import freeze
 from checkers.trace_fields import well_formed
 
 OPEN_END_NS = INFINITY_NS - 1

@@ -11,7 +11,7 @@ from collections.abc import Hashable, Iterable, Sequence
 from typing import Any
 
 from checkers.history import INFINITY_NS, EventType, Operation, seconds
-from checkers.models.base import freeze
+from checkers.history.values import freeze
 from checkers.models.topics import EXISTS, UNKNOWN_ID, UNKNOWN_TOPIC
 
 Anomaly = dict[str, Any]

@@ -35,7 +35,7 @@ when the checker itself dies. The last argument is a callable that says whether 
 | `exercised` | run | `expectations`: the plan's; `skipped`: faults left out as impossible |
 | `statistics` | run | `bucket_ms` |
 
-Unknown limits (None) mean the defaults of `checkers.linearizable`.
+Unknown limits (None) mean the defaults of `linearizability.linearizable`.
 """
 
 from __future__ import annotations
@@ -53,13 +53,13 @@ from checkers import (
     durability,
     election,
     exercised,
-    linearizable,
     monitor,
     sessions,
     statistics,
     voter_changes,
 )
 from checkers.history import Operation
+from checkers.linearizability import linearizable
 from checkers.run_input import Cancelled, RunInput, never
 from checkers.verdict import CheckResult, Status, worst
 

@@ -25,7 +25,7 @@ class RunInput:
     events: Sequence[Event]
     """The whole journal, nemesis events included, in index order."""
     operations: Sequence[Operation]
-    """`checkers.history.pair(events)`: client operations in order of invocation."""
+    """`history.pair(events)`: client operations in order of invocation."""
     evidence: Evidence | None = None
     """What the nodes left behind, as far as the journal covers it (`checkers.extent.within`); None
     for a history that came without it."""

@@ -37,7 +37,7 @@ from typing import Any
 from checkers.cycles.graph import components, path
 from checkers.cycles.transactions import Edge
 from checkers.history import EventType, Operation
-from checkers.models.base import freeze
+from checkers.history.values import freeze
 from checkers.run_input import Cancelled, never
 from checkers.verdict import CheckResult, Status
 

@@ -1,8 +1,8 @@
 """What the nodes left behind, as files: `nodes/<node>/evidence/` and `nodes/<node>/trace.jsonl`.
 
 The formats are those of `checkers.evidence` and docs/evidence.md, every line sealed with a checksum
-(`checkers.sealed`). Writing is the harness's part, after it decoded a node's files; reading is the
-pipeline's.
+(`checkers.history.sealed`). Writing is the harness's part, after it decoded a node's files; reading
+is the pipeline's.
 
 Reading never raises. What is missing stays missing, and what cannot be read is left out as a
 whole and told as a problem: a check that needs it then says UNKNOWN. Leaving out only the bad line
@@ -18,7 +18,7 @@ from pathlib import Path
 from typing import Any, TypeVar
 
 from checkers.evidence import Evidence, FinalRead, LogRecord, TraceEvent
-from checkers.sealed import FIELD, is_changed, may_be_torn, seal
+from checkers.history.sealed import FIELD, is_changed, may_be_torn, seal
 from results.files import StoreError, write_atomically
 
 LOG_FILE = "log.jsonl"

@@ -1,8 +1,8 @@
 """The journal: a run's history on disk, one JSON object a line, written as things happen.
 
 Format of `history.jsonl`: UTF-8, one `checkers.history.Event` a line with the fields of that
-class, fields that are null left out, sealed with a checksum (`checkers.sealed`), every line ended
-by a newline. `index` counts the lines from 0 and `time_ns` never goes back.
+class, fields that are null left out, sealed with a checksum (`checkers.history.sealed`), every line
+ended by a newline. `index` counts the lines from 0 and `time_ns` never goes back.
 
 What survives: an event is in the file before `JournalWriter.append` returns, by one `write()` of
 the whole line to a file opened for appending, so a kill of the harness at any moment leaves every
@@ -27,8 +27,8 @@ from types import TracebackType
 from typing import Any, Self, TypeGuard
 
 from checkers.history import Event, EventType, HistoryError, seconds
-from checkers.json_text import JsonError, parse, shown
-from checkers.sealed import FIELD, is_changed, may_be_torn, seal
+from checkers.history.json_text import JsonError, parse, shown
+from checkers.history.sealed import FIELD, is_changed, may_be_torn, seal
 
 _FIELDS = frozenset(Event.__slots__)
 _OPTIONAL_STRINGS = ("key", "error", "node")

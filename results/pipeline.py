@@ -23,16 +23,17 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 
-from checkers import exercised, linearizable
+from checkers import exercised
 from checkers.assisted import resolve
-from checkers.certificates import certificate_lines
-from checkers.column_files import load_columns
-from checkers.columnar import judge_columns
-from checkers.columns import KINDS, Columns
 from checkers.evidence import Evidence, lost_nodes, run_clock
 from checkers.extent import COLLECTED, Extent, extent_of, within
-from checkers.formats import load_history
 from checkers.history import INFINITY_NS, NEMESIS, Event, HistoryError, Operation, pair
+from checkers.history.column_files import load_columns
+from checkers.history.columns import KINDS, Columns
+from checkers.history.formats import load_history
+from checkers.linearizability import linearizable
+from checkers.linearizability.certificates import certificate_lines
+from checkers.linearizability.columnar import judge_columns
 from checkers.models import model_named
 from checkers.recovered import torn_too_far
 from checkers.registry import (
@@ -126,11 +127,11 @@ def judge_file(
     certificates: Path | None = None,
     cancelled: Cancelled = never,
 ) -> RunResults:
-    """Judge a lone history file of any format of `checkers.formats`, in this process.
+    """Judge a lone history file of any format of `checkers.history.formats`, in this process.
 
     Nothing is stored but the certificates of the keys, where a path is given, and there is no
-    evidence. `independent`: see `checkers.formats.load_history`. Raises HistoryError, CheckError,
-    and OSError when the certificates cannot be written.
+    evidence. `independent`: see `checkers.history.formats.load_history`. Raises HistoryError,
+    CheckError, and OSError when the certificates cannot be written.
     """
     began = time.monotonic()
     for spec in specs:

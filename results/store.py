@@ -7,8 +7,8 @@
         digests.jsonl     what each of these was when it was recorded (results/digests.py)
         history.parquet/  the journal as tables, for Spark (results/tables.py)
         results.json      the judgement (results/model.py)
-        certificates.jsonl  the proof of every key's verdict (checkers/certificates.py)
-        report.html, junit.xml
+        certificates.jsonl  the proof of every key's verdict
+        (checkers/linearizability/certificates.py) report.html, junit.xml
 
 A run is stored before anything judges it, and the judgement reads the store alone, so judging
 again gives the same verdict. A run that was killed in the middle has a plan and a journal only;

@@ -59,6 +59,8 @@ def main() -> int:
     verdicts: Counter[tuple[str, str]] = Counter()
     wrong = 0
     with contextlib.ExitStack() as stack:
+        if asked.keep:
+            asked.keep.mkdir(parents=True, exist_ok=True)
         folder = asked.keep or Path(
             stack.enter_context(tempfile.TemporaryDirectory(prefix="kraftprobe-alarms-"))
         )

@@ -10,10 +10,10 @@ from statistics import median
 
 from benchmarks.checkers import peer
 from checkers import load_history, pair
-from checkers.columnar import judge_columns
-from checkers.columns import Columns, from_operations
-from checkers.kernels import load
-from checkers.kernels.drive import warm
+from checkers.history.columns import Columns, from_operations
+from checkers.linearizability.columnar import judge_columns
+from checkers.linearizability.kernels import load
+from checkers.linearizability.kernels.drive import warm
 from checkers.models import model_named
 
 ARCHIVE = Path(__file__).parents[2] / "tests" / "data" / "histories" / "porcupine.tar.gz"

@@ -13,8 +13,8 @@ import numpy as np
 from numba import njit
 
 from benchmarks.checkers.generate import intervals
-from checkers.columns import NO_PAIR, OK, Columns, Integers
-from checkers.rules.log import LogColumns
+from checkers.history.columns import NO_PAIR, OK, Columns, Integers
+from checkers.linearizability.rules.log import LogColumns
 
 FUNCTIONS = {
     "queue": ("enqueue", "dequeue"),

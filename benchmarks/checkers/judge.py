@@ -15,11 +15,11 @@ from collections import Counter
 from dataclasses import replace
 from pathlib import Path
 
-from checkers.columnar import judge_columns
-from checkers.columns import Columns
+from checkers.history.columns import Columns
+from checkers.linearizability.columnar import judge_columns
+from checkers.linearizability.rules import log
+from checkers.linearizability.rules.log import LogColumns
 from checkers.models import model_named
-from checkers.rules import log
-from checkers.rules.log import LogColumns
 from checkers.verdict import CheckResult, Status
 
 REPEATS = 5

@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from checkers.history import EventType, HistoryError, Operation
-from checkers.models.base import freeze
+from checkers.history.values import freeze
 
 Key = Hashable
 

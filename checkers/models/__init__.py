@@ -6,7 +6,8 @@ import difflib
 from collections.abc import Callable
 from typing import Any
 
-from checkers.models.base import Model, NondeterministicModel, State, freeze, relevant
+from checkers.history.values import freeze
+from checkers.models.base import Model, NondeterministicModel, State, relevant
 from checkers.models.brokers import Broker
 from checkers.models.collections import GrowingSet, KeyValue
 from checkers.models.config import Config

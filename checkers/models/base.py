@@ -22,9 +22,9 @@ nothing may be refused.
 from __future__ import annotations
 
 from collections.abc import Container, Hashable, Iterable, Sequence
-from typing import Any
 
 from checkers.history import EventType, Operation
+from checkers.history.values import freeze
 
 State = Hashable
 """States are immutable and hashable; `equal` decides which are the same."""
@@ -169,21 +169,3 @@ def relevant(operations: Sequence[Operation], model: Model) -> list[Operation]:
             kept.append(operation)
     kept.sort(key=lambda operation: (operation.invoke_ns, operation.index))
     return kept
-
-
-def freeze(value: Any) -> Hashable:
-    """Return a JSON value as a hashable one; different JSON values stay different.
-
-    Booleans are told from the integers that Python holds equal to them.
-    """
-    if value is None or type(value) is str or type(value) is int:
-        return value
-    if isinstance(value, bool):
-        return ("bool", value)
-    if isinstance(value, Sequence) and not isinstance(value, str | bytes):
-        return ("list", tuple(freeze(item) for item in value))
-    if isinstance(value, dict):
-        items = sorted((str(name), freeze(item)) for name, item in value.items())
-        return ("dict", tuple(items))
-    assert isinstance(value, Hashable)
-    return value

@@ -16,7 +16,8 @@ from __future__ import annotations
 from typing import Any
 
 from checkers.history import HistoryError, Operation
-from checkers.models.base import Model, State, freeze
+from checkers.history.values import freeze
+from checkers.models.base import Model, State
 from checkers.models.registers import unknown_function
 
 

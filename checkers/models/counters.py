@@ -12,7 +12,8 @@ from __future__ import annotations
 from collections.abc import Hashable, Iterable, Sequence
 
 from checkers.history import EventType, HistoryError, Operation
-from checkers.models.base import Model, State, freeze
+from checkers.history.values import freeze
+from checkers.models.base import Model, State
 from checkers.models.registers import unknown_function
 
 

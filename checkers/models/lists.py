@@ -14,7 +14,8 @@ from collections.abc import Container, Hashable, Iterable, Mapping, Sequence
 from dataclasses import replace
 
 from checkers.history import EventType, HistoryError, Operation
-from checkers.models.base import Model, State, freeze
+from checkers.history.values import freeze
+from checkers.models.base import Model, State
 from checkers.models.collections import read_list, without_elements
 from checkers.models.registers import unknown_function
 

@@ -17,7 +17,8 @@ from dataclasses import replace
 from typing import ClassVar
 
 from checkers.history import EventType, Operation
-from checkers.models.base import Model, State, freeze
+from checkers.history.values import freeze
+from checkers.models.base import Model, State
 from checkers.models.registers import unknown_function
 
 EMPTY_ERRORS = frozenset({"empty", "exhausted"})

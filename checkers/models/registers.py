@@ -7,7 +7,8 @@ from dataclasses import replace
 from typing import Any
 
 from checkers.history import EventType, HistoryError, Operation
-from checkers.models.base import Model, State, freeze
+from checkers.history.values import freeze
+from checkers.models.base import Model, State
 
 CAS_REFUSED = frozenset({"cas_mismatch", "cas-mismatch", "precondition-failed"})
 """Errors by which a server says that the value was another one. So does no error at all."""

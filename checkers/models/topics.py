@@ -22,7 +22,8 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from checkers.history import EventType, HistoryError, Operation
-from checkers.models.base import Model, State, freeze
+from checkers.history.values import freeze
+from checkers.models.base import Model, State
 from checkers.models.registers import unknown_function
 
 EXISTS = "topic_already_exists"

@@ -290,6 +290,10 @@ def _quiet_collector() -> None:
     gc.set_threshold(50_000, 20, 100)
 
 
+async def _run(config: NodeConfig, mutant: str | None) -> None:
+    await _Process(config, mutant).run()
+
+
 CONFIG_OPTION: Final = click.option(
     "--config", "config_file", required=True, type=click.Path(path_type=Path)
 )
@@ -298,7 +302,7 @@ CONFIG_OPTION: Final = click.option(
 def run(config_file: Path, mutant: str | None = None) -> None:
     """Run a node until it ends. `mutant` is the id that its trace gives of its faulty code."""
     try:
-        asyncio.run(_Process(load_config(config_file), mutant).run())
+        asyncio.run(_run(load_config(config_file), mutant))
     except _CannotStart as error:
         click.echo(f"{config_file}: {error}", err=True)
         # At once: a disk or a peer may be stuck in the middle of something.

@@ -9,7 +9,7 @@ from typing import Any
 
 import click
 
-from checkers import linearizable
+from checkers.linearizability import linearizable
 from checkers.registry import CheckSpec
 from checkers.verdict import EXIT_CODES
 from harness.commands.options import spark_option

@@ -14,7 +14,7 @@ from rich.console import Console
 from rich.progress import BarColumn, Progress, TextColumn, TimeElapsedColumn
 
 from checkers.exercised import shortfalls
-from checkers.json_text import shown
+from checkers.history.json_text import shown
 from checkers.verdict import EXIT_CODES, Status
 from cluster.mutants import UnknownMutantError, find
 from cluster.values import whole_number

@@ -4,12 +4,13 @@ from collections.abc import Iterator
 from dataclasses import replace
 from random import Random
 
-from checkers import Status, certificate, check, cycles, sessions
+from checkers import Status, check, cycles, sessions
 from checkers.assisted import resolve
-from checkers.certificates import certificate_lines, verify_lines
 from checkers.history import EventType
+from checkers.linearizability import certificate
+from checkers.linearizability.certificates import certificate_lines, verify_lines
+from checkers.linearizability.outcome import Window
 from checkers.models import model_named
-from checkers.outcome import Window
 from checkers.registry import CheckSpec, RunInput, check_keys, find_check, run_check
 from tests.checkers import histories, test_rules  # the latter registers its worlds
 from tests.checkers.histories import op, random_history, read, write

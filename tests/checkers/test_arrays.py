@@ -9,14 +9,15 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from checkers import Status, certificate, check, columnar, replay_types
-from checkers.certificate import RefusedError, verify_order
-from checkers.columnar import judge_columns
-from checkers.columns import from_operations
+from checkers import Status, check
+from checkers.history.columns import from_operations
+from checkers.linearizability import certificate, columnar, replay_types
+from checkers.linearizability.certificate import RefusedError, verify_order
+from checkers.linearizability.columnar import judge_columns
+from checkers.linearizability.replay import verify_times
+from checkers.linearizability.rules import RULES, arrays
+from checkers.linearizability.rules.arrays import array_rule_for
 from checkers.models import Stack, model_named, relevant
-from checkers.replay import verify_times
-from checkers.rules import RULES, arrays
-from checkers.rules.arrays import array_rule_for
 from checkers.verdict import CheckResult
 from tests.checkers.histories import FAIL, INFO, op
 from tests.checkers.more_worlds import RULED

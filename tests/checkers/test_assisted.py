@@ -8,7 +8,7 @@ import pytest
 from checkers import Status, load_history, pair
 from checkers.assisted import OPEN_END_NS, resolve
 from checkers.history import EventType
-from checkers.linearizable import judge
+from checkers.linearizability.linearizable import judge
 from checkers.models import model_named
 from checkers.registry import CheckSpec, RunInput, run_check
 from tests.checkers.histories import read, write

@@ -4,10 +4,10 @@ import random
 
 import pytest
 
-from checkers.dispatch import dispatch
 from checkers.history import INFINITY_NS, EventType, HistoryError, Operation
+from checkers.linearizability.dispatch import dispatch
+from checkers.linearizability.outcome import Budget
 from checkers.models import Broker, model_named
-from checkers.outcome import Budget
 from checkers.verdict import Status
 
 

@@ -8,8 +8,9 @@ from pathlib import Path
 import pytest
 from click.testing import CliRunner
 
-from checkers import certificate, load_history, pair
-from checkers.certificates import certificate_lines, verify_lines
+from checkers import load_history, pair
+from checkers.linearizability import certificate
+from checkers.linearizability.certificates import certificate_lines, verify_lines
 from checkers.models import model_named
 from checkers.registry import CheckSpec, RunInput, check_keys, find_check
 from harness.cli import main

@@ -7,15 +7,15 @@ from random import Random
 import numpy as np
 import pytest
 
-from checkers import chains, columnar
-from checkers.certificate import RefusedError, verify_order
-from checkers.columnar import judge_columns
-from checkers.columns import from_operations
 from checkers.history import EventType
-from checkers.kernels import load
-from checkers.linearizable import judge, verify
+from checkers.history.columns import from_operations
+from checkers.linearizability import chains, columnar
+from checkers.linearizability.certificate import RefusedError, verify_order
+from checkers.linearizability.columnar import judge_columns
+from checkers.linearizability.kernels import load
+from checkers.linearizability.linearizable import judge, verify
+from checkers.linearizability.replay import verify_orders
 from checkers.models import Register, model_named
-from checkers.replay import verify_orders
 from checkers.verdict import Status
 from tests.checkers.histories import FAIL, op, random_history, read, write
 from tests.checkers.oracle import is_linearizable

@@ -8,9 +8,9 @@ import numpy as np
 import pytest
 
 from checkers import HistoryError, load_history, pair
-from checkers.column_files import load_columns
-from checkers.columns import Integers, check_columns, from_operations
 from checkers.history import INFINITY_NS, Event, EventType
+from checkers.history.column_files import load_columns
+from checkers.history.columns import Integers, check_columns, from_operations
 from results.tables import events_table, operations_table
 from tests.checkers.histories import FAIL, FIRST_WORLDS, INFO, op, random_history, read, write
 from tests.checkers.test_corpus_verdicts import JUDGED, expected, folder  # noqa: F401  (fixture)
@@ -132,7 +132,7 @@ def test_a_journal_read_into_columns_is_what_pairing_makes_of_it(kind, tmp_path)
         paired = pair(load_history(path))
         assert load_columns(path).operations() == paired
         stored = events_table("run", events)
-        from checkers.column_files import from_table  # noqa: PLC0415
+        from checkers.history.column_files import from_table  # noqa: PLC0415
 
         assert from_table(stored).operations() == paired
         assert from_table(operations_table("run", paired)).operations() == paired

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from checkers import HistoryError, check, load_history, pair
-from checkers.linearizable import judge, verify
+from checkers.linearizability.linearizable import judge, verify
 from checkers.models import model_named
 from checkers.verdict import Status
 

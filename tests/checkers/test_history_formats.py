@@ -7,8 +7,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from checkers import HistoryError, check, load_history, to_edn
-from checkers.edn import EdnSet, Keyword, read_all, write
 from checkers.history import NEMESIS, Event, EventType
+from checkers.history.edn import EdnSet, Keyword, read_all, write
 from checkers.verdict import Status
 
 VALUES = st.recursive(

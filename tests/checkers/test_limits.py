@@ -9,9 +9,9 @@ from random import Random
 import pytest
 
 from checkers import Status, check
-from checkers.columnar import judge_columns
-from checkers.columns import from_operations
-from checkers.linearizable import judge
+from checkers.history.columns import from_operations
+from checkers.linearizability.columnar import judge_columns
+from checkers.linearizability.linearizable import judge
 from checkers.models import model_named
 from tests.checkers.histories import op, read, write
 
@@ -72,7 +72,7 @@ def test_a_race_can_be_cancelled():
 MEASURE = """
 import json, resource, sys
 from tests.checkers.test_limits import explosion
-from checkers.linearizable import judge
+from checkers.linearizability.linearizable import judge
 from checkers.models import model_named
 model = model_named("cas-register")
 judge(explosion(), model, algorithm=sys.argv[1], memory_limit_mb=1)
@@ -103,10 +103,10 @@ WITHOUT = """
 import sys
 sys.modules["numba"] = None
 from random import Random
-from checkers import kernels
-from checkers.columnar import judge_columns
-from checkers.columns import from_operations
-from checkers.linearizable import judge
+from checkers.linearizability import kernels
+from checkers.linearizability.columnar import judge_columns
+from checkers.history.columns import from_operations
+from checkers.linearizability.linearizable import judge
 from checkers.models import model_named
 from tests.checkers.histories import random_history
 from tests.checkers.oracle import is_linearizable

@@ -5,11 +5,12 @@ from random import Random
 
 import pytest
 
-from checkers import Status, check, zones
+from checkers import Status, check
 from checkers.history import EventType, HistoryError
-from checkers.linearizable import judge, verify
+from checkers.linearizability import zones
+from checkers.linearizability.linearizable import judge, verify
+from checkers.linearizability.outcome import Outcome, Window
 from checkers.models import Model, NondeterministicModel, Register, model_named
-from checkers.outcome import Outcome, Window
 from tests.checkers.histories import op, random_history, read, write
 
 FAIL = EventType.FAIL

@@ -6,7 +6,7 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from checkers.linearizable import judge, verify
+from checkers.linearizability.linearizable import judge, verify
 from checkers.models import model_named
 from checkers.verdict import Status
 from tests.checkers.histories import FIRST_WORLDS, random_history

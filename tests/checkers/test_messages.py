@@ -4,10 +4,10 @@ import re
 
 import pytest
 
-from checkers.columnar import judge_columns
-from checkers.columns import from_operations
 from checkers.evidence import WORLD_CLOCK, Evidence, FinalRead, RunClock, TraceEvent, run_clock
 from checkers.history import INFINITY_NS, NEMESIS, Event, EventType, Operation, seconds
+from checkers.history.columns import from_operations
+from checkers.linearizability.columnar import judge_columns
 from checkers.models import CasRegister, Register
 from checkers.registry import CheckSpec, RunInput, run_check
 from checkers.verdict import Status

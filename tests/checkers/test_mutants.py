@@ -7,16 +7,17 @@ from dataclasses import replace
 
 import pytest
 
-from checkers import assisted, certificate, dispatch, registry, sessions, wgl
+from checkers import assisted, registry, sessions
 from checkers.cycles import list_append, search
 from checkers.history import EventType
+from checkers.linearizability import certificate, dispatch, wgl
+from checkers.linearizability.rules import counter, ladder, lists, log, offsets, queue, sets, stack
 from checkers.models import base
 from checkers.models.base import Model, relevant
 from checkers.models.config import Config
 from checkers.models.counters import ProducerIds
 from checkers.models.registers import CasRegister, Register
 from checkers.models.topics import Topics
-from checkers.rules import counter, ladder, lists, log, offsets, queue, sets, stack
 from checkers.verdict import Status
 from tests.checkers.battery import battery
 
@@ -131,7 +132,7 @@ def ignores_a_refused_cas(patch):
 def takes_true_for_one(patch):
     for module in ("registers", "base"):
         patch.setattr(f"checkers.models.{module}.freeze", lambda value: value)
-    patch.setattr("checkers.zones.freeze", lambda value: value)
+    patch.setattr("checkers.linearizability.zones.freeze", lambda value: value)
 
 
 @mutant

@@ -9,13 +9,14 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from checkers import Status, certificate, check, wgl
+from checkers import Status, check
 from checkers.history import INFINITY_NS
+from checkers.linearizability import certificate, wgl
+from checkers.linearizability.outcome import Budget
+from checkers.linearizability.rules import OFFSETS, RULES
+from checkers.linearizability.rules.log import LogColumns, judge_columns
 from checkers.models import Counter as CounterModel
 from checkers.models import Model, model_named, relevant
-from checkers.outcome import Budget
-from checkers.rules import OFFSETS, RULES
-from checkers.rules.log import LogColumns, judge_columns
 from tests.checkers import histories
 from tests.checkers.histories import op, random_history
 from tests.checkers.more_worlds import RULED, SEARCHED, paired_history

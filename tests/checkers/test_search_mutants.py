@@ -13,12 +13,12 @@ from random import Random
 import numpy as np
 import pytest
 
-from checkers import chains, clusters, encoding, frontier, race, refused
-from checkers.columnar import judge_columns
-from checkers.columns import from_operations
-from checkers.kernels import load
+from checkers.history.columns import from_operations
+from checkers.linearizability import chains, clusters, encoding, frontier, race, refused
+from checkers.linearizability.columnar import judge_columns
+from checkers.linearizability.kernels import load
+from checkers.linearizability.outcome import Budget
 from checkers.models import model_named, relevant
-from checkers.outcome import Budget
 from checkers.verdict import Status
 from tests.checkers import test_arrays, test_mutants
 from tests.checkers.histories import FAIL, op, random_history, write
@@ -122,9 +122,10 @@ def overlooks_zones_that_overlap_by_one(patch):
 @mutant
 def takes_every_value_for_unique(patch):
     patch.setattr(
-        "checkers.columnar.unique_keys", lambda e, n: np.ones(len(e.bounds) - 1, np.bool_)
+        "checkers.linearizability.columnar.unique_keys",
+        lambda e, n: np.ones(len(e.bounds) - 1, np.bool_),
     )
-    patch.setattr("checkers.dispatch.unique_keys_of_one", lambda e, n: True)
+    patch.setattr("checkers.linearizability.dispatch.unique_keys_of_one", lambda e, n: True)
 
 
 @mutant

@@ -9,14 +9,14 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from checkers import certificate, frontier, wgl
-from checkers.columns import from_operations
-from checkers.dispatch import raced_outcome
-from checkers.encoding import encode
-from checkers.kernels import cache_folder, load
+from checkers.history.columns import from_operations
+from checkers.linearizability import certificate, frontier, wgl
+from checkers.linearizability.dispatch import raced_outcome
+from checkers.linearizability.encoding import encode
+from checkers.linearizability.kernels import cache_folder, load
+from checkers.linearizability.outcome import Budget
+from checkers.linearizability.race import race
 from checkers.models import model_named, relevant
-from checkers.outcome import Budget
-from checkers.race import race
 from checkers.verdict import Status
 from tests.checkers.histories import FAIL, INFO, OK, op, random_history, read, write
 from tests.checkers.oracle import is_linearizable

@@ -3,7 +3,7 @@
 import pytest
 
 from checkers.history import EventType
-from checkers.linearizable import judge
+from checkers.linearizability.linearizable import judge
 from checkers.models import Topics
 from checkers.verdict import Status
 from tests.checkers.histories import op

@@ -6,10 +6,10 @@ from random import Random
 import numpy as np
 import pytest
 
-from checkers import certificate, chains, zones
-from checkers.clusters import unique_keys
-from checkers.columns import from_operations
-from checkers.encoding import encode
+from checkers.history.columns import from_operations
+from checkers.linearizability import certificate, chains, zones
+from checkers.linearizability.clusters import unique_keys
+from checkers.linearizability.encoding import encode
 from checkers.models import model_named, relevant
 from checkers.verdict import Status
 from tests.checkers.histories import FAIL, op, random_history, read, write

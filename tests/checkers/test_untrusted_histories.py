@@ -13,9 +13,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from checkers import HistoryError, Status, check, load_history
-from checkers.column_files import load_columns
-from checkers.edn import read_all
 from checkers.history import pair
+from checkers.history.column_files import load_columns
+from checkers.history.edn import read_all
 from tests.mutations import HUGE, mutated
 
 EDN = b"""{:index 0, :time 1, :process 0, :type :invoke, :f :write, :value 1}

@@ -98,4 +98,4 @@ def test_the_cluster_is_described(admin, nodes):
     eventually(brokers, nodes.client_ports)
     cluster = admin.describe_cluster().result(TIMEOUT_S)
     assert cluster.cluster_id == "test-cluster"
-    assert cluster.node.controller.id in nodes.client_ports
+    assert cluster.controller.id in nodes.client_ports

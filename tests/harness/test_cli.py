@@ -7,8 +7,8 @@ import click
 import pytest
 from click.testing import CliRunner
 
-from checkers.columnar import judge_columns
 from checkers.history import Event, EventType
+from checkers.linearizability.columnar import judge_columns
 from cluster.backends.base import Probe
 from harness import doctor, places
 from harness.campaigns import campaign_names, load

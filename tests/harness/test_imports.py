@@ -11,7 +11,7 @@ from pathlib import Path
 import click
 import pytest
 
-from checkers.formats import load_history, to_edn
+from checkers.history.formats import load_history, to_edn
 from harness.cli import _COMMANDS, main
 from results.journal import JournalWriter
 

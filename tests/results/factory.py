@@ -18,7 +18,7 @@ from typing import Any
 from checkers.evidence import FINAL_READS, FinalRead, LogRecord
 from checkers.exercised import options_of
 from checkers.history import NEMESIS, Event, EventType
-from checkers.sealed import seal
+from checkers.history.sealed import seal
 from results.store import RunStore
 
 PREFIX = "kraftprobe.register."

@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from checkers.evidence import FINAL_READS, WORLD_CLOCK
 from checkers.extent import extent_of
 from checkers.history import NEMESIS, Event, EventType, HistoryError
-from checkers.sealed import seal
+from checkers.history.sealed import seal
 from checkers.verdict import Status
 from results.pipeline import judge
 from results.store import RunStore

@@ -8,9 +8,9 @@ import pyarrow.parquet as pq
 import pytest
 from factory import DEFAULT_CHECKS, NODES, make_run
 
-from checkers.certificates import verify_lines
-from checkers.formats import load_history
 from checkers.history import HistoryError, pair
+from checkers.history.formats import load_history
+from checkers.linearizability.certificates import verify_lines
 from checkers.models import model_named
 from checkers.registry import CheckError, CheckSpec, RunInput, judged_operations
 from checkers.verdict import Status

@@ -4,10 +4,10 @@ import itertools
 
 import pytest
 
-from checkers.dispatch import dispatch
 from checkers.history import EventType, pair
+from checkers.linearizability.dispatch import dispatch
+from checkers.linearizability.outcome import Budget
 from checkers.models import model_named
-from checkers.outcome import Budget
 from checkers.verdict import Status
 from cluster import mutants
 from cluster.client.admin_client import CLUSTER_RESOURCE, Outcome

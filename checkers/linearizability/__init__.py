@@ -1,0 +1,1 @@
+"""Linearizability: what is judged how, by which algorithm, and what proves the verdict."""

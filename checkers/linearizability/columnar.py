@@ -1,0 +1,337 @@
+"""Linearizability of a history in columns: all keys together where that is possible.
+
+The same dispatch as for operations (`linearizability.dispatch`), but near-linear algorithms run
+once over all keys, easy keys are searched in one call of the kernel, and orders are verified in
+columns. Only what is hard or wrong becomes objects: a key that fails goes through
+`linearizability.linearizable`, which makes its window small and has it verified.
+"""
+
+from __future__ import annotations
+
+import os
+import sys
+from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
+from itertools import pairwise
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from checkers.history.columns import Columns, Int64s
+from checkers.linearizability import chains, linearizable
+from checkers.linearizability.certificate import RefusedError
+from checkers.linearizability.clusters import Judged, unique_keys
+from checkers.linearizability.dispatch import raced_outcome
+from checkers.linearizability.encoding import Encoded, encodable, encode
+from checkers.linearizability.kernels import Kernels, load
+from checkers.linearizability.kernels.drive import FOUND, warm
+from checkers.linearizability.outcome import Budget, Outcome
+from checkers.linearizability.race import race
+from checkers.linearizability.replay import verify_orders
+from checkers.linearizability.rules.arrays import array_rule_for
+from checkers.models import KeyValue, Model, Register, relevant
+from checkers.run_input import Cancelled, never
+from checkers.verdict import CheckResult, Status
+
+_STEPS_EACH = 8
+"""Steps for each operation of a key, before it counts as hard."""
+_BATCH_BYTES_MAX = 1 << 26
+_ARRAYS_MIN = 200
+"""From so many operations of a key on arrays are faster than objects."""
+_SHARE_MIN = 200_000
+"""Operations for which a thread is worth its start."""
+_SEARCH_MIN = 10_000
+"""The same, where a thread does nothing but search in compiled code."""
+_THREADS_MAX = 16
+
+
+def judge_columns(
+    columns: Columns,
+    model: Model,
+    *,
+    algorithm: str | None = None,
+    time_limit_s: float = linearizable.TIME_LIMIT_S,
+    memory_limit_mb: float = linearizable.MEMORY_LIMIT_MB,
+    cancelled: Cancelled = never,
+    certificates: bool = True,
+) -> list[CheckResult]:
+    """Judge each key of a history; the limits hold for each key.
+
+    `certificates=False` leaves the orders of right keys out of the results, after they were
+    verified: they are long. Windows are always there. Raises HistoryError as `linearizable.judge`.
+    """
+    limits: dict[str, Any] = {
+        "time_limit_s": time_limit_s,
+        "memory_limit_mb": memory_limit_mb,
+        "cancelled": cancelled,
+    }
+    if algorithm is not None or not encodable(model):
+        return [
+            _arranged(part, model, algorithm, certificates=certificates)
+            or linearizable.judge(part.operations(), model, algorithm=algorithm, **limits)
+            for part in columns.parts()
+        ]
+    threads = min(_processors(), _THREADS_MAX)
+    shares = _shares(columns, threads)
+    if len(shares) == 1:
+        runs = [_proved(columns, model, threads, certificates=certificates)]
+    else:
+        if (kernels := load()) is not None:
+            warm(kernels, "wgl")  # or each thread would compile it
+        with ThreadPoolExecutor(len(shares)) as pool:
+            runs = list(
+                pool.map(
+                    lambda rows: _proved(columns.take(rows), model, 1, certificates=certificates),
+                    shares,
+                )
+            )
+    return [result for run in runs for result in run.results(limits)]
+
+
+def _shares(columns: Columns, threads: int) -> list[slice | NDArray[np.intp]]:
+    """Return the rows of about as many operations for each processor, none of whose keys is split.
+
+    In order of keys. NumPy and the kernels leave the interpreter's lock alone meanwhile.
+    """
+    count = min(threads, len(columns) // _SHARE_MIN, len(columns.keys))
+    if count < 2:
+        return [slice(None)]
+    sizes = np.bincount(columns.key, minlength=len(columns.keys))
+    bounds = np.concatenate([[0], np.cumsum(sizes)])
+    cuts = _cuts(bounds, count)
+    if np.any(columns.key[1:] < columns.key[:-1]):
+        share = np.searchsorted(cuts[1:-1], columns.key, side="right").astype(np.uint8)
+        return [np.flatnonzero(share == number) for number in range(len(cuts) - 1)]
+    return [slice(low, high) for low, high in pairwise(bounds[cuts].tolist())]
+
+
+def _cuts(bounds: Int64s, count: int) -> list[int]:
+    """Cut keys, which end at `bounds`, into at most `count` runs of about as many operations."""
+    wanted = bounds[-1] * np.arange(1, count) // count
+    cuts: list[int] = np.unique([0, *np.searchsorted(bounds, wanted), len(bounds) - 1]).tolist()
+    return cuts
+
+
+def _processors() -> int:
+    """Count those that this process may use."""
+    if sys.platform == "linux":
+        return len(os.sched_getaffinity(0))
+    return os.cpu_count() or 1
+
+
+def _proved(columns: Columns, model: Model, threads: int, *, certificates: bool) -> _Columns:
+    """Prove what is easily proved."""
+    run = _Columns(columns, model, threads, certificates=certificates)
+    run.unique()
+    run.easy()
+    run.verify()
+    return run
+
+
+def _arranged(
+    part: Columns, model: Model, algorithm: str | None, *, certificates: bool
+) -> CheckResult | None:
+    """Return PASS where a rule in columns finds an order that is accepted, else None."""
+    rule = array_rule_for(model)
+    if rule is None or algorithm not in (None, rule.name) or len(part) < _ARRAYS_MIN:
+        return None
+    order = rule.arrange(part)
+    if order is None:
+        return None
+    try:
+        rule.verify(part, order)
+    except RefusedError:
+        return None
+    return _passed(part, order, part.keys[part.key[0]], rule.name, certificates=certificates)
+
+
+def _passed(
+    columns: Columns,
+    order: Int64s,
+    key: str | None,
+    algorithm: str,
+    *,
+    certificates: bool,
+    operations: int | None = None,
+    explored: int | None = None,
+) -> CheckResult:
+    """Tell of one key that the order, rows of the columns, was accepted."""
+    count = len(columns) if operations is None else operations
+    return CheckResult(
+        linearizable.NAME,
+        Status.PASS,
+        f"linearizable: {len(order)} of {count} operations placed in order",
+        key=key,
+        algorithm=algorithm,
+        operations=count,
+        certificate={"linearization": columns.index[order].tolist()} if certificates else None,
+        statistics={"explored": len(order) if explored is None else explored},
+    )
+
+
+class _Columns:
+    def __init__(self, columns: Columns, model: Model, threads: int, *, certificates: bool) -> None:
+        self.threads = threads
+        self.columns = columns
+        self.model = model
+        self.certificates = certificates
+        self.encoded = encode(columns, model)
+        self.keys = len(self.encoded.bounds) - 1
+        self.algorithm: dict[int, str] = {}
+        """Of each key that is proved right."""
+        self.explored: dict[int, int] = {}
+        self.orders: list[Int64s] = []
+        """Rows in order, of the keys proved right."""
+        self.wrong: set[int] = set()
+        self.kernels: Kernels | None = None
+        """Once they are needed; to load them takes longer than they save."""
+        self.refused: str | None = None
+        """Why the orders are not accepted; everything is judged singly then."""
+
+    def unique(self) -> None:
+        """Judge the keys whose values are unique."""
+        if not isinstance(self.model, Register):
+            return
+        count = len(self.columns.values)
+        chosen = np.flatnonzero(unique_keys(self.encoded, count))
+        if not len(chosen):
+            return
+        part = self.encoded.select(chosen) if len(chosen) < self.keys else self.encoded
+        judged = chains.judge(part, count)
+        if judged is not None:
+            self._take(part, chosen, judged)
+
+    def _take(self, part: Encoded, chosen: Int64s, judged: Judged) -> None:
+        name = "zones" if type(self.model) is Register else "chains"
+        bad = sorted(judged.wrong.keys() | judged.undecided)
+        order = judged.order
+        if bad:
+            right = np.ones(len(chosen), np.bool_)
+            right[bad] = False
+            order = order[np.repeat(right, np.diff(part.bounds))[order]]
+        self.orders.append(part.rows[order])
+        self.wrong.update(int(chosen[k]) for k in judged.wrong)
+        left_out = set(bad)
+        for k, key in enumerate(chosen.tolist()):
+            if k not in left_out:
+                self.algorithm[key] = name
+
+    def easy(self) -> None:
+        """Search what is left for a few steps each, in one call."""
+        left = [k for k in range(self.keys) if k not in self.algorithm and k not in self.wrong]
+        kernels = load() if len(left) > 1 else None
+        if kernels is None:
+            return
+        self.kernels = kernels
+        warm(kernels, "wgl")
+        part = self.encoded.select(np.array(left)) if len(left) < self.keys else self.encoded
+        order = np.empty(len(part.code), np.int64)
+        told = np.empty((len(left), 3), np.int64)
+        table = kernels.wgl.table_of(part.viable)
+
+        def search(low: int, high: int) -> None:
+            kernels.wgl.run_keys(
+                part.bounds[low : high + 1],
+                *(part.code, part.a, part.b, part.info, part.invoke_ns, part.complete_ns),
+                *(table, part.initial, _STEPS_EACH, _BATCH_BYTES_MAX, order, told[low:high]),
+            )
+
+        threads = max(1, min(self.threads, len(left), len(order) // _SEARCH_MIN))
+        cuts = _cuts(part.bounds, threads)
+        if len(cuts) == 2:
+            search(*cuts)
+        else:
+            with ThreadPoolExecutor(len(cuts) - 2) as pool:
+                others = pool.map(search, cuts[1:-1], cuts[2:])
+                search(*cuts[:2])
+                list(others)
+        found = told[:, 0] == FOUND
+        self.orders.append(part.rows[order[order >= 0]])
+        for k in np.flatnonzero(found).tolist():
+            self.algorithm[left[k]] = "wgl"
+            self.explored[left[k]] = int(told[k, 2])
+
+    def results(self, limits: dict[str, Any]) -> Iterator[CheckResult]:
+        """Judge what is not proved, and give every key its result."""
+        refused = self.refused
+        order = np.concatenate(self.orders) if self.orders else np.empty(0, np.int64)
+        places = self._places(order)
+        _, bounds = self.columns.by_key()
+        for k, (low, high) in enumerate(pairwise(bounds.tolist())):
+            if low == high:
+                continue
+            if refused is None and k in self.algorithm:
+                yield self._right(k, high - low, order[slice(*places[k])])
+                continue
+            part = self.columns.take(self._rows(k))
+            kernels = load() if refused is None and k not in self.wrong else None
+            if kernels is not None:
+                yield self._searched(kernels, k, part, limits)
+            else:
+                yield linearizable.judge(part.operations(), self.model, **limits)
+
+    def _rows(self, k: int) -> slice | NDArray[np.intp]:
+        """Return the rows of a key, which grow."""
+        rows, bounds = self.columns.by_key()
+        cut = slice(int(bounds[k]), int(bounds[k + 1]))
+        return cut if rows is None else rows[cut]
+
+    def verify(self) -> None:
+        """Have the orders verified."""
+        if not self.orders:
+            return
+        order = np.concatenate(self.orders)
+        try:
+            assert isinstance(self.model, Register | KeyValue)
+            proved = np.zeros(len(self.columns.keys), np.bool_)
+            proved[list(self.algorithm)] = True
+            verify_orders(self.columns, self.model, order, proved, self.kernels)
+        except RefusedError as error:
+            self.refused = str(error)
+
+    def _places(self, order: Int64s) -> dict[int, tuple[int, int]]:
+        if not len(order):
+            return dict.fromkeys(self.algorithm, (0, 0))
+        key = self.columns.key[order]
+        cuts = np.flatnonzero(np.concatenate([[True], key[1:] != key[:-1], [True]])).tolist()
+        found = {int(key[low]): (low, high) for low, high in pairwise(cuts)}
+        return {k: found.get(k, (0, 0)) for k in self.algorithm}
+
+    def _right(self, k: int, operations: int, order: Int64s) -> CheckResult:
+        return _passed(
+            self.columns,
+            order,
+            self.columns.keys[k],
+            self.algorithm[k],
+            certificates=self.certificates,
+            operations=operations,
+            explored=self.explored.get(k, 0),
+        )
+
+    def _searched(
+        self, kernels: Kernels, k: int, part: Columns, limits: dict[str, Any]
+    ) -> CheckResult:
+        """Race over one hard key."""
+        budget = Budget(
+            limits["time_limit_s"], int(limits["memory_limit_mb"] * (1 << 20)), limits["cancelled"]
+        )
+        encoded = self.encoded.part(k)
+        raced = race(kernels, encoded, [encoded.initial], budget)
+        if raced.status is Status.PASS:
+            assert raced.order is not None
+            assert isinstance(self.model, Register | KeyValue)
+            rows = encoded.rows[raced.order]
+            mine = self._rows(k)
+            inside = rows - mine.start if isinstance(mine, slice) else np.searchsorted(mine, rows)
+            try:
+                verify_orders(part, self.model, inside)
+            except RefusedError:
+                return linearizable.judge(part.operations(), self.model, **limits)
+            self.algorithm[k], self.explored[k] = raced.algorithm, raced.explored
+            return self._right(k, len(part), rows)
+        operations = part.operations()
+        model = self.model.prepare(operations)
+        kept = relevant(operations, model)
+        outcome: Outcome = raced_outcome(raced, encoded, self.columns.index, kept, model)
+        return linearizable.finish(operations, model, raced.algorithm, outcome, budget)

@@ -1,0 +1,255 @@
+"""Which algorithm judges: the cheapest sound one whose assumptions hold.
+
+| history | algorithm |
+|---|---|
+| a register, every value written once | `zones` |
+| a register with compare-and-set, every value made once | `chains` |
+| a model with a rule of its own whose assumptions hold | that rule (`linearizability.rules`) |
+| any other register, with compare-and-set or without | `frontier` and `wgl` in turns |
+| everything else | `wgl` |
+
+Searches are compiled where Numba is there and the model becomes integers
+(`linearizability.encoding`): registers and strings that are appended to. Short histories are first
+searched in plain Python, for a bounded number of configurations; up to a few hundred operations
+while nothing is compiled yet in this process. Without Numba the plain ones take turns like the
+compiled ones. Which of the two it is changes no verdict.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from checkers.history import Operation, seconds
+from checkers.history.columns import Columns, Int64s, from_operations
+from checkers.linearizability import chains, frontier, wgl, zones
+from checkers.linearizability.clusters import Judged, unique_keys
+from checkers.linearizability.encoding import Encoded, encodable, encode, state_code
+from checkers.linearizability.kernels import Kernels, load
+from checkers.linearizability.kernels.drive import is_warm
+from checkers.linearizability.outcome import Budget, Outcome, Window
+from checkers.linearizability.race import SEARCHES, Raced, race
+from checkers.linearizability.rules import RULE_NAMES, rules_for
+from checkers.models import Model, Register, State, relevant
+from checkers.verdict import Status
+
+ALGORITHMS = ("zones", "chains", *RULE_NAMES, "frontier", "wgl")
+
+_PLAIN = (40, 300)
+_PLAIN_COLD = (300, 5_000)
+"""Up to so many operations plain Python is tried first, for so many configurations: always, and
+while nothing is compiled in this process."""
+_ZONES_PLAIN_MAX = 300
+"""Up to so many operations objects are faster than arrays."""
+_TURN_FACTOR = 4
+
+
+def dispatch(
+    operations: Sequence[Operation], model: Model, algorithm: str | None, budget: Budget
+) -> tuple[str, Outcome]:
+    """Judge the operations of one key; returns the algorithm that did and what it says.
+
+    `model` was prepared for `operations`. `algorithm` (one of ALGORITHMS) forces one; UNKNOWN where
+    its assumptions do not hold.
+    """
+    kept = relevant(operations, model)
+    if algorithm in (None, "zones", "chains"):
+        found = _unique(kept, model, algorithm)
+        if found is not None:
+            return found
+    for rule in rules_for(model):
+        outcome = rule(kept, model) if algorithm in (None, rule.name) else None
+        if outcome is not None:
+            return rule.name, outcome
+    if algorithm is not None and algorithm not in SEARCHES:
+        return algorithm, Outcome(Status.UNKNOWN, _refusal(algorithm, model))
+    if algorithm == "frontier" and not frontier.applicable(model):
+        return algorithm, Outcome(Status.UNKNOWN, _refusal(algorithm, model))
+    return search(kept, model, budget, None, SEARCHES if algorithm is None else (algorithm,))
+
+
+def _refusal(algorithm: str, model: Model) -> str:
+    if algorithm == "zones":
+        return "zones need a register in which every written value is unique"
+    if algorithm == "chains":
+        return "chains need a register in which every value is made once, and nobody refused oddly"
+    if algorithm == "frontier":
+        return f"the frontier knows registers, not {model.name!r}"
+    return f"the rule {algorithm!r} does not apply to this history of {model.name!r}"
+
+
+def _unique(
+    kept: Sequence[Operation], model: Model, algorithm: str | None
+) -> tuple[str, Outcome] | None:
+    if type(model) is Register and algorithm != "chains" and len(kept) <= _ZONES_PLAIN_MAX:
+        outcome = zones.judge(kept, model)
+        return None if outcome is None else ("zones", outcome)
+    name = "zones" if type(model) is Register else "chains"
+    if not isinstance(model, Register) or not encodable(model) or algorithm not in (None, name):
+        return None
+    columns = from_operations(kept)
+    encoded = encode(columns, model)
+    if not unique_keys_of_one(encoded, len(columns.values)):
+        return None
+    judged = chains.judge(encoded, len(columns.values))
+    if judged is None or judged.undecided:
+        return None
+    return name, judged_outcome(judged, 0, columns, kept, model)
+
+
+def unique_keys_of_one(encoded: Encoded, value_count: int) -> bool:
+    """Tell whether `chains` may judge a history of one key."""
+    assert len(encoded.bounds) == 2, "operations of several keys"
+    return bool(unique_keys(encoded, value_count)[0])
+
+
+def judged_outcome(
+    judged: Judged, key: int, columns: Columns, kept: Sequence[Operation], model: Model
+) -> Outcome:
+    """Return what `chains` says of one decided key; `kept`: its relevant operations."""
+    encoded = judged.encoded
+    if key in judged.wrong:
+        return _wrong_outcome(judged, key, columns, kept, model)
+    low, high = encoded.bounds[key], encoded.bounds[key + 1]
+    mine = judged.order
+    if len(encoded.bounds) > 2:
+        mine = mine[(mine >= low) & (mine < high)]
+    indexes = tuple(columns.index[encoded.rows[mine]].tolist())
+    told = f"{judged.clusters} clusters, {judged.forward} forward, none in conflict"
+    if judged.longest > 1:
+        told += f"; chains of up to {judged.longest}"
+    return Outcome(Status.PASS, told, linearization=indexes, explored=judged.clusters)
+
+
+_TOLD = {
+    "phantom-read": "a value was read that nobody wrote",
+    "phantom-cas": "a compare-and-set succeeded on a value that nobody wrote",
+    "read-before-write": "a value was read before anybody began to write it",
+    "forked-cas": "two compare-and-sets succeeded on one value that was made once",
+    "circular-cas": "compare-and-sets succeeded in a circle of values that were made once",
+    "stale-cas": "a value was still there after a compare-and-set had replaced it",
+    "stale-read": "two values must each have been there before the other",
+    "refused-cas": "a compare-and-set was refused although the value was there all the time",
+}
+
+
+def _wrong_outcome(
+    judged: Judged, key: int, columns: Columns, kept: Sequence[Operation], model: Model
+) -> Outcome:
+    found = judged.wrong[key]
+    shown = set(columns.index[judged.encoded.rows[list(found.rows)]].tolist())
+    told = f"{_TOLD[found.kind]}: operations {', '.join(map(str, sorted(shown)))}"
+    if found.times_ns:
+        f, s, other_f, other_s = map(seconds, found.times_ns)
+        told += f" (one by {f} and at {s} or later, the other by {other_f} and at {other_s})"
+    groups = {model.group(o) for o in kept if o.index in shown and model.has_effect(o)}
+    groups |= {model.group(o) for o in kept if o.index in shown} - {None}
+    inside = [
+        o.index
+        for o in kept
+        if o.index in shown or (model.has_effect(o) and model.group(o) in groups | {None})
+    ]
+    return Outcome(Status.FAIL, told, kind=found.kind, window=Window(tuple(inside)))
+
+
+def search(
+    kept: Sequence[Operation],
+    model: Model,
+    budget: Budget,
+    initial: Sequence[State] | None = None,
+    algorithms: Sequence[str] = SEARCHES,
+) -> tuple[str, Outcome]:
+    """Search relevant operations of one key, from the model's own state or any of `initial`."""
+    if not frontier.applicable(model):
+        algorithms = [name for name in algorithms if name != "frontier"]
+    kernels = load() if encodable(model) else None
+    cold = not any(is_warm(name) for name in algorithms)
+    operations_max, explored_max = _PLAIN_COLD if cold else _PLAIN
+    if kernels is not None and len(kept) <= operations_max:
+        found = _plain_turn(kept, model, budget, initial, algorithms[0], explored_max)
+        if found is not None:
+            return algorithms[0], found
+    if kernels is None:
+        return _plain(kept, model, budget, initial, algorithms)
+    return compiled(kernels, kept, model, budget, initial, algorithms)
+
+
+def compiled(
+    kernels: Kernels,
+    kept: Sequence[Operation],
+    model: Model,
+    budget: Budget,
+    initial: Sequence[State] | None = None,
+    algorithms: Sequence[str] = SEARCHES,
+) -> tuple[str, Outcome]:
+    """Search with the kernels; the model is `encodable`."""
+    columns = from_operations(kept)
+    encoded = encode(columns, model)
+    states = [encoded.initial]
+    if initial is not None:
+        states = list(dict.fromkeys(state_code(columns, model, state) for state in initial))
+    raced = race(kernels, encoded, states, budget, algorithms)
+    return raced.algorithm, raced_outcome(raced, encoded, columns.index, kept, model)
+
+
+def raced_outcome(
+    raced: Raced, encoded: Encoded, index: Int64s, kept: Sequence[Operation], model: Model
+) -> Outcome:
+    """Translate what a race found to operations; `index`: their indexes, by row."""
+    if raced.status is Status.PASS:
+        assert raced.order is not None
+        order = tuple(index[encoded.rows[raced.order]].tolist())
+        told = f"{len(order)} of {len(kept)} operations placed in order"
+        return Outcome(Status.PASS, told, linearization=order, explored=raced.explored)
+    horizon_ns = int(encoded.complete_ns[raced.blocked]) if raced.blocked >= 0 else None
+    if raced.status is Status.UNKNOWN:
+        told = f"{raced.exceeded} met after {raced.explored} configurations"
+        return Outcome(Status.UNKNOWN, told, proved_ns=horizon_ns, explored=raced.explored)
+    assert horizon_ns is not None, "a search fails at a completion"
+    at = int(index[encoded.rows[raced.blocked]])
+    blocked = next(o for o in kept if o.index == at)
+    return Outcome(
+        Status.FAIL,
+        f"no order exists for what completed up to {seconds(horizon_ns)}: none lets operation "
+        f"{blocked.index} of process {blocked.process} happen, "
+        f"{model.describe_operation(blocked)}",
+        window=frontier.prefix_window(kept, model, horizon_ns),
+        proved_ns=horizon_ns,
+        explored=raced.explored,
+    )
+
+
+def _plain_turn(
+    kept: Sequence[Operation],
+    model: Model,
+    budget: Budget,
+    initial: Sequence[State] | None,
+    algorithm: str,
+    explored_max: int,
+) -> Outcome | None:
+    """Search in plain Python; None when `explored_max` was met."""
+    if algorithm == "frontier":
+        outcome = frontier.search(kept, model, budget, initial, explored_max=explored_max)
+    else:
+        outcome = wgl.search(kept, model, budget, initial, explored_max=explored_max)
+    met = outcome.status is Status.UNKNOWN and outcome.explored > explored_max
+    return None if met else outcome
+
+
+def _plain(
+    kept: Sequence[Operation],
+    model: Model,
+    budget: Budget,
+    initial: Sequence[State] | None,
+    algorithms: Sequence[str],
+) -> tuple[str, Outcome]:
+    if len(algorithms) == 1:
+        outcome = _plain_turn(kept, model, budget, initial, algorithms[0], 1 << 62)
+        assert outcome is not None
+        return algorithms[0], outcome
+    explored_max = 4 * len(kept) + 5_000
+    while True:
+        for algorithm in algorithms:
+            outcome = _plain_turn(kept, model, budget, initial, algorithm, explored_max)
+            if outcome is not None:
+                return algorithm, outcome
+        explored_max *= _TURN_FACTOR

@@ -1,0 +1,366 @@
+"""Registers by a frontier of configurations: in order of time, all that can be and is of use.
+
+Theory (just-in-time linearization: Lowe 2017; Wing and Gong 1993). Walk through calls and returns
+in order of time. A configuration says what may be at this moment: the state, and what became of
+each open operation. Nothing has to be placed before the return of some operation forces it to be;
+so only there configurations are expanded, by placing open operations in every order, until the one
+that returns is done with. The history is linearizable exactly when some configuration outlives the
+last return.
+
+What became of an open operation x:
+
+- *owed*: nothing yet met its obligation to take effect before it returns;
+- *spent*: it was placed, its effect can not be had again;
+- neither: its obligation is met, and it can still be placed. So for a read (of the state as it is
+  now or was since its call), for a write of the value that is there, and for every open write when
+  another write is placed: it can stand directly before that one, and nobody will see it.
+
+Of indeterminate operations only the number spent of each class is kept, where a class is all that
+would do the same: they return never, so any that was called is as good as another. The earliest
+called is spent first; of equal open operations the one that returns first.
+
+Dominance. With one state, configuration A dominates B when A owes nothing that B does not owe,
+and has spent nothing that B has not spent, and of no class more. Then whatever B does next, A can
+do, and it dominates still:
+
+- B places x. If A has an equal operation y that it would rather place (one that returns earlier, or
+  an open one where x is indeterminate), B has spent y, or it would have chosen it too; then A
+  places y, else x. Either way the state is the same, so are the obligations that it meets, and A
+  has spent nothing that B has not.
+- x returns. If B may let it go, x is not owed in B, so not in A, and A may let it go. It is spent
+  in neither after that.
+- x is called: it becomes owed in both or in neither, since the states are equal.
+
+So B may be dropped (the frontier is an antichain). A write that is neither owed nor spent when it
+returns is a resource that ends: it may go unused, or be placed at this last moment, and both are
+kept. A compare-and-set is owed exactly until it is spent. One from a value to itself is a read.
+
+With a width, the frontier keeps only so many configurations, those that owe and have spent least:
+an order that is found is an order; that none is found proves nothing then.
+
+Soundness and completeness: PASS comes with the order, FAIL means that no configuration outlived a
+return. Complexity: O(events x width x (width + values)), where the width is exponential in the
+worst case (in concurrent compare-and-sets, and in distinct classes of indeterminate operations),
+and small for plain writes however many clients there are.
+
+This is the readable reference; `linearizability.kernels.frontier` does the same with integers.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Hashable, Iterable, Sequence
+from dataclasses import dataclass, field, replace
+from sys import getsizeof
+from typing import NamedTuple
+
+from checkers.history import EventType, Operation, seconds
+from checkers.linearizability.outcome import Budget, BudgetExceededError, Outcome, Window
+from checkers.models import CasRegister, Model, Register
+from checkers.models.registers import cas_pair
+from checkers.verdict import Status
+
+_BYTES = 500
+"""Of one configuration with its placement, without its sets."""
+_SPEND_EVERY = 64
+
+
+class _Placed(NamedTuple):
+    """A list of placements, the last one first: shared by all configurations that rest on it."""
+
+    operation: int
+    event: int
+    before: _Placed | None
+
+
+@dataclass(frozen=True, slots=True)
+class _Configuration:
+    state: Hashable
+    owed: frozenset[int] = frozenset()
+    spent: frozenset[int] = frozenset()
+    """Open operations only."""
+    used: tuple[int, ...] = ()
+    """Of each class: how many indeterminate operations were spent."""
+    placed: _Placed | None = field(default=None, compare=False)
+
+    def dominates(self, other: _Configuration) -> bool:
+        """Tell whether it can do whatever the other can."""
+        return (
+            self.state == other.state
+            and self.owed <= other.owed
+            and self.spent <= other.spent
+            and all(mine <= its for mine, its in zip(self.used, other.used, strict=True))
+        )
+
+    def cost(self) -> int:
+        return len(self.owed) + len(self.spent) + sum(self.used)
+
+
+def applicable(model: Model) -> bool:
+    """Tell whether the model is a register, with compare-and-set or without."""
+    return type(model) in (Register, CasRegister)
+
+
+def search(
+    operations: Sequence[Operation],
+    model: Model,
+    budget: Budget,
+    initial: Sequence[Hashable] | None = None,
+    *,
+    width_max: int | None = None,
+    explored_max: int | None = None,
+) -> Outcome:
+    """Judge the operations of one key, as `wgl.search` does, of an `applicable` model.
+
+    UNKNOWN when a bound is met, or when nothing was left after some had been thrown away.
+    """
+    assert applicable(model)
+    run = _Frontier(operations, model, budget, width_max, explored_max)
+    states = [model.init()] if initial is None else list(dict.fromkeys(initial))
+    try:
+        return run.judge(states)
+    except BudgetExceededError as error:
+        return run.outcome(Status.UNKNOWN, f"{error} met after {run.explored} configurations")
+
+
+class _Frontier:
+    def __init__(
+        self,
+        operations: Sequence[Operation],
+        model: Model,
+        budget: Budget,
+        width_max: int | None,
+        explored_max: int | None,
+    ) -> None:
+        self.given = operations
+        self.model = model
+        self.budget = budget
+        self.width_max = width_max
+        self.explored_max = explored_max
+        self.explored = 0
+        self.truncated = False
+        self._used_bytes = 0
+        self.operations = [_plain(o) for o in model.useful(operations)]
+        self.blocked: int | None = None
+        self._returns = [
+            None if o.type is EventType.INFO else o.complete_ns for o in self.operations
+        ]
+        self._open: list[int] = []
+        self._classes: dict[Hashable, list[int]] = {}
+        """Class of indeterminate operations -> those called so far."""
+        self._names = [model.same_effect(o) for o in self.operations]
+        infos = (self._names[i] for i, end in enumerate(self._returns) if end is None)
+        self._column = {name: i for i, name in enumerate(dict.fromkeys(infos))}
+        self._events = sorted(
+            [(o.invoke_ns, 0, i) for i, o in enumerate(self.operations)]
+            + [(end, 1, i) for i, end in enumerate(self._returns) if end is not None]
+        )
+
+    def judge(self, states: Iterable[Hashable]) -> Outcome:
+        none_used = (0,) * len(self._column)
+        frontier = [_Configuration(state, used=none_used) for state in states]
+        for event, (_, ends, i) in enumerate(self._events):
+            if not ends:
+                frontier = [self._called(c, i) for c in frontier]
+                self._note_open(i)
+                continue
+            self.blocked = i
+            frontier = self._narrowed(self._returned(frontier, i, event))
+            self._open.remove(i)
+            if not frontier:
+                if self.truncated:
+                    told = f"width limit of {self.width_max} configurations"
+                    return self.outcome(Status.UNKNOWN, told)
+                return self.outcome(Status.FAIL, self._explain(i))
+        order = self._woven(frontier[0].placed)
+        placed = f"{len(order)} of {len(self.given)} operations placed in order"
+        indexes = tuple(self.operations[i].index for i in order)
+        return replace(self.outcome(Status.PASS, placed), linearization=indexes)
+
+    def _note_open(self, i: int) -> None:
+        if self._returns[i] is None:
+            self._classes.setdefault(self._names[i], []).append(i)
+        else:
+            self._open.append(i)
+
+    def _called(self, c: _Configuration, i: int) -> _Configuration:
+        if self._returns[i] is None or self._met(i, c.state):
+            return c
+        return replace(c, owed=c.owed | {i})
+
+    def _met(self, i: int, state: Hashable) -> bool:
+        """Tell whether the operation may stand here and change nothing."""
+        return self.model.step(state, self.operations[i]) == (True, state)
+
+    def _returned(self, frontier: list[_Configuration], i: int, event: int) -> list[_Configuration]:
+        """Expand until operation i is spent, or need not be."""
+        resource = self.operations[i].f == "write"
+        done: list[_Configuration] = []
+        waiting: list[_Configuration] = []
+        self._used_bytes = 200 * self.explored  # placements of before
+        for c in frontier:
+            self._sort_in(c, i, done, waiting, resource=resource)
+        at = 0
+        while at < len(waiting):
+            c = waiting[at]
+            at += 1
+            self._spend()
+            for following in self._following(c, event):
+                self._sort_in(following, i, done, waiting, resource=resource)
+        return done
+
+    def _sort_in(
+        self,
+        c: _Configuration,
+        i: int,
+        done: list[_Configuration],
+        waiting: list[_Configuration],
+        *,
+        resource: bool,
+    ) -> None:
+        if i in c.owed or (resource and i not in c.spent):
+            if not any(other.dominates(c) for other in waiting):
+                waiting.append(c)
+                self._weigh(c)
+        if i not in c.owed:
+            gone = replace(c, spent=c.spent - {i})
+            if not any(other.dominates(gone) for other in done):
+                done[:] = [other for other in done if not gone.dominates(other)]
+                done.append(gone)
+                self._weigh(gone)
+
+    def _weigh(self, c: _Configuration) -> None:
+        self._used_bytes += _BYTES + getsizeof(c.owed) + getsizeof(c.spent)
+
+    def _following(self, c: _Configuration, event: int) -> Iterable[_Configuration]:
+        """Place one operation more, in every way that differs."""
+        tried: set[Hashable] = set()
+        for i in sorted(self._open, key=lambda i: (self._returns[i], i)):
+            name = self._names[i]
+            if i in c.spent or name in tried or not self.model.has_effect(self.operations[i]):
+                continue
+            tried.add(name)
+            legal, state = self.model.step(c.state, self.operations[i])
+            if legal:
+                spent = replace(c, spent=c.spent | {i}, owed=c.owed - {i})
+                yield self._at(spent, state, i, event)
+        for name, called in self._classes.items():
+            column = self._column[name]
+            used = c.used[column]
+            if name in tried or used == len(called):
+                continue
+            legal, state = self.model.step(c.state, self.operations[called[used]])
+            if legal:
+                more = (*c.used[:column], used + 1, *c.used[column + 1 :])
+                yield self._at(replace(c, used=more), state, called[used], event)
+
+    def _at(self, c: _Configuration, state: Hashable, i: int, event: int) -> _Configuration:
+        """Reach a state by placing operation i, and meet there what it meets."""
+        hides = self.operations[i].f == "write"
+        owed = (
+            o
+            for o in c.owed
+            if not self._met(o, state) and not (hides and self.operations[o].f == "write")
+        )
+        return replace(c, state=state, owed=frozenset(owed), placed=_Placed(i, event, c.placed))
+
+    def _narrowed(self, frontier: list[_Configuration]) -> list[_Configuration]:
+        if self.width_max is None or len(frontier) <= self.width_max:
+            return frontier
+        self.truncated = True
+        return sorted(frontier, key=_Configuration.cost)[: self.width_max]
+
+    def _spend(self) -> None:
+        self.explored += 1
+        if self.explored_max is not None and self.explored > self.explored_max:
+            raise BudgetExceededError(f"limit of {self.explored_max} configurations")
+        if self.explored % _SPEND_EVERY == 0:
+            self.budget.spend(self._used_bytes)
+
+    def _woven(self, last: _Placed | None) -> list[int]:
+        """Return the whole order: the placements, and between them what they met on the way.
+
+        Gap g lies behind placement g; it is open from the event of that one to that of the next.
+        """
+        placements: list[_Placed] = []
+        while last is not None:
+            placements.append(last)
+            last = last.before
+        placements.reverse()
+        states = [self.model.init()]
+        for p in placements:
+            states.append(self.model.step(states[-1], self.operations[p.operation])[1])
+        explicit = {p.operation for p in placements}
+        met: list[list[int]] = [[] for _ in states]
+        hidden: list[list[int]] = [[] for _ in states]
+        begins = {i: event for event, (_, ends, i) in enumerate(self._events) if not ends}
+        for event, (_, ends, i) in enumerate(self._events):
+            if ends and i not in explicit:
+                gap, hides = self._gap(i, (begins[i], event), states, placements)
+                (hidden if hides else met)[gap].append(i)
+        order: list[int] = []
+        for gap in range(len(states)):
+            order += sorted(met[gap]) + sorted(hidden[gap])
+            order += [placements[gap].operation] if gap < len(placements) else []
+        return order
+
+    def _gap(
+        self, i: int, span: tuple[int, int], states: list[Hashable], placements: list[_Placed]
+    ) -> tuple[int, bool]:
+        """Return the first gap in which an operation is met, or hidden by the write at its end."""
+        called, returned = span
+        for gap, state in enumerate(states):
+            following = placements[gap] if gap < len(placements) else None
+            if following is not None and following.event < called:
+                continue
+            if self._met(i, state):
+                return gap, False
+            assert following is not None, "a frontier lets go only what was met"
+            writes = self.operations[i].f == self.operations[following.operation].f == "write"
+            if writes and following.event <= returned:
+                return gap, True
+        raise AssertionError("no gap was open")
+
+    def _explain(self, i: int) -> str:
+        blocked = self.operations[i]
+        return (
+            f"no order exists for what completed up to {seconds(blocked.complete_ns)}: none lets "
+            f"operation {blocked.index} of process {blocked.process} happen, "
+            f"{self.model.describe_operation(blocked)}"
+        )
+
+    def outcome(self, status: Status, explanation: str) -> Outcome:
+        """Translate positions to operation indexes."""
+        horizon_ns = None if self.blocked is None else self.operations[self.blocked].complete_ns
+        window = None
+        if status is Status.FAIL:
+            assert horizon_ns is not None
+            window = prefix_window(self.given, self.model, horizon_ns)
+        return Outcome(
+            status,
+            explanation,
+            window=window,
+            proved_ns=None if status is Status.PASS else horizon_ns,
+            explored=self.explored,
+        )
+
+
+def prefix_window(operations: Sequence[Operation], model: Model, horizon_ns: int) -> Window:
+    """Return the window of what was invoked up to a completion that no order reaches.
+
+    Of what was open then only operations with effect count.
+    """
+    within = (
+        o.index
+        for o in operations
+        if o.complete_ns <= horizon_ns or (o.invoke_ns <= horizon_ns and model.has_effect(o))
+    )
+    return Window(tuple(within), horizon_ns=horizon_ns)
+
+
+def _plain(operation: Operation) -> Operation:
+    """A successful cas from a value to itself is a read of it."""
+    if operation.f == "cas" and operation.type is EventType.OK:
+        expected, new = cas_pair(operation)
+        if expected == new:
+            return replace(operation, f="read", output=operation.input[0])
+    return operation

@@ -1,0 +1,82 @@
+"""What an algorithm hands back, and the bounds under which it works."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable
+from dataclasses import dataclass
+
+from checkers.run_input import Cancelled, never
+from checkers.verdict import Status
+
+
+@dataclass(frozen=True, slots=True)
+class Window:
+    """A part of a history that cannot be linearized, and neither can the history for it.
+
+    Everything is taken from the history by these rules (`linearizability.certificate.restrict`).
+    """
+
+    operations: tuple[int, ...]
+    """Indexes of the operations in it."""
+    from_ns: int | None = None
+    """What completed before is left out; the state then may be any that the model can reach."""
+    horizon_ns: int | None = None
+    """What was invoked after is left out, and what was open then stays open."""
+
+
+@dataclass(frozen=True, slots=True)
+class Outcome:
+    """The verdict of one algorithm on the operations of one key."""
+
+    status: Status
+    explanation: str
+    kind: str = "not-linearizable"
+    """Name of the anomaly when the status is FAIL."""
+    linearization: tuple[int, ...] = ()
+    """Operation indexes in order; on PASS."""
+    window: Window | None = None
+    proved_ns: int | None = None
+    """On FAIL and UNKNOWN: what completed before this time can be linearized."""
+    explored: int = 0
+    """Configurations visited."""
+
+
+class BudgetExceededError(Exception):
+    """A bound was met; the message says which."""
+
+
+class Budget:
+    """Bounds of one check: time, memory and a token by which somebody else may end it."""
+
+    def __init__(
+        self,
+        time_limit_s: float = 60.0,
+        memory_limit_bytes: int = 1 << 30,
+        cancelled: Cancelled = never,
+    ) -> None:
+        self.time_limit_s = time_limit_s
+        self.memory_limit_bytes = memory_limit_bytes
+        self.cancelled = cancelled
+        self._deadline_s = time.monotonic() + time_limit_s
+
+    def spend(self, used_bytes: int = 0) -> None:
+        """Raise BudgetExceededError when a bound is met; to be called every some hundred steps."""
+        if used_bytes > self.memory_limit_bytes:
+            limit_mb = self.memory_limit_bytes / (1 << 20)
+            raise BudgetExceededError(f"memory limit of {limit_mb:g} MB")
+        if time.monotonic() > self._deadline_s:
+            raise BudgetExceededError(f"time limit of {self.time_limit_s:g} s")
+        if self.cancelled():
+            raise BudgetExceededError("cancellation")
+
+    def pause(self, work: Callable[[], None]) -> None:
+        """Do work that does not count: what is compiled once is not the history's fault."""
+        started_s = time.monotonic()
+        work()
+        self._deadline_s += time.monotonic() - started_s
+
+    def part(self, time_limit_s: float) -> Budget:
+        """Return a budget for a part of the work, never beyond this one's own end."""
+        left_s = max(0.0, self._deadline_s - time.monotonic())
+        return Budget(min(time_limit_s, left_s), self.memory_limit_bytes, self.cancelled)

@@ -1,0 +1,220 @@
+"""Orders of sets, counters, ids, queues, stacks, lists and logs, verified in columns.
+
+What `linearizability.certificate.verify_order` does with objects, for one key and in arrays;
+registers are verified by `linearizability.replay`. Knows what the functions of each type mean and
+none of the algorithms. Where values are not plain enough for arrays the order is refused, and
+objects decide.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import numpy as np
+
+from checkers.history.columns import FAIL, INFO, OK, Bools, Columns, Int64s
+from checkers.linearizability.certificate import RefusedError
+from checkers.linearizability.decoded import Shown, amounts, integers, offsets_told, shown, starts
+from checkers.linearizability.replay import verify_times
+from checkers.models.queues import EMPTY_ERRORS
+
+_LONG_READ = 2_000
+_SUM_MAX = 1 << 62
+
+
+def verify_container(into: str, out_of: str, end: int) -> Callable[[Columns, Int64s], None]:
+    """Return a verifier of queues (`end` 0: the oldest comes out) or stacks (-1: the newest)."""
+
+    def verify(columns: Columns, order: Int64s) -> None:
+        inserting, removing = (columns.f == columns.function(f) for f in (into, out_of))
+        saw_nothing = np.array([error in EMPTY_ERRORS for error in columns.errors], np.bool_)
+        refused = removing & (columns.type == FAIL) & saw_nothing[columns.error]
+        _verify_placed(columns, order, (into, out_of), refused, inserting)
+        goes_in = inserting[order]
+        value = np.where(goes_in, columns.input[order], columns.output[order])
+        value[refused[order]] = 0
+        comes_out = ~goes_in & (value != 0)
+        inside = np.cumsum(goes_in.astype(np.int64) - comes_out)
+        _verify_met(columns, order, goes_in | comes_out | (inside == 0))
+        _verify_met(columns, order, inside >= 0)
+        if end == 0:
+            inserted, which = value[goes_in], np.cumsum(comes_out)[comes_out] - 1
+            met = np.ones(len(order), np.bool_)
+            met[comes_out] = inserted[which] == value[comes_out]
+            _verify_met(columns, order, met)
+        else:
+            _verify_nested(columns, order, goes_in, comes_out, inside, value)
+
+    return verify
+
+
+def _verify_nested(
+    columns: Columns,
+    order: Int64s,
+    goes_in: Bools,
+    comes_out: Bools,
+    inside: Int64s,
+    value: Int64s,
+) -> None:
+    """What comes out at a height is what last went in at that height."""
+    moving = np.flatnonzero(goes_in | comes_out)
+    height = inside[moving] + comes_out[moving]
+    moving = moving[np.argsort(height, kind="stable")]
+    met = np.ones(len(order), np.bool_)
+    out = np.flatnonzero(comes_out[moving])
+    before = moving[out - 1]
+    met[moving[out]] = (out > 0) & goes_in[before] & (value[before] == value[moving[out]])
+    _verify_met(columns, order, met)
+
+
+def verify_counter(columns: Columns, order: Int64s) -> None:
+    """Every read returns the sum of the additions before it."""
+    reading = columns.f == columns.function("read")
+    nothing = np.zeros(len(columns), np.bool_)
+    _verify_placed(columns, order, ("read", "add", "increment"), nothing, ~reading)
+    adds = np.flatnonzero(~reading & (columns.type != FAIL))
+    added, read = amounts(columns, adds), reading[order]
+    told = integers(columns, columns.output[order[read]])
+    if added is None or told is None or float(added.sum(dtype=np.float64)) >= _SUM_MAX:
+        raise RefusedError("the numbers are not plain")
+    amount = np.zeros(len(columns), np.int64)
+    amount[adds] = added
+    met = np.ones(len(order), np.bool_)
+    met[read] = np.cumsum(amount[order])[read] == told
+    _verify_met(columns, order, met)
+
+
+def verify_ids(columns: Columns, order: Int64s) -> None:
+    """No identifier is told twice."""
+    nothing = np.zeros(len(columns), np.bool_)
+    _verify_placed(columns, order, ("generate",), nothing, nothing)
+    given = columns.output[order]
+    first = np.full(len(columns.values), -1, np.int64)
+    first[given[::-1]] = np.arange(len(given))[::-1]
+    _verify_met(columns, order, first[given] == np.arange(len(given)))
+
+
+def verify_list(columns: Columns, order: Int64s) -> None:
+    """Every read returns what was appended before it, in order."""
+    told, position, number = _collected(columns, order, "append", ("read",))
+    sizes, which = np.diff(told.bounds), number[told.made[told.source]]
+    inside = np.arange(len(which)) - np.repeat(told.bounds[:-1], sizes)
+    met = np.ones(len(order), np.bool_)
+    met[position[told.reads]] = sizes == number[told.reads]
+    reader = np.repeat(position[told.reads], sizes)
+    met[reader[which != inside]] = False
+    _verify_met(columns, order, met)
+
+
+def verify_set(columns: Columns, order: Int64s) -> None:
+    """Every read returns what was added before it, each element once."""
+    told, position, number = _collected(columns, order, "add", ("read",))
+    sizes, at = np.diff(told.bounds), position[told.made[told.source]]
+    met = np.ones(len(order), np.bool_)
+    met[position[told.reads]] = sizes == number[told.reads]
+    reader = np.repeat(position[told.reads], sizes)
+    met[reader[(at < 0) | (at > reader)]] = False
+    _verify_met(columns, order, met)
+    if _repeats(told):
+        raise RefusedError("a read shows an element twice")
+
+
+def _repeats(told: Shown) -> bool:
+    sizes = np.diff(told.bounds)
+    last = np.empty(len(told.made), np.int64)
+    for read in np.flatnonzero(sizes > _LONG_READ).tolist():
+        elements = told.source[told.bounds[read] : told.bounds[read + 1]]
+        last[elements] = np.arange(len(elements))
+        if not np.array_equal(last[elements], np.arange(len(elements))):
+            return True
+    short = np.repeat(sizes <= _LONG_READ, sizes)
+    reader = np.repeat(np.arange(len(sizes)), sizes)[short]
+    pairs = np.sort(reader * len(told.made) + told.source[short])
+    return bool(np.any(pairs[1:] == pairs[:-1]))
+
+
+def verify_log(columns: Columns, order: Int64s) -> None:
+    """Offsets grow; every read shows all records from its beginning to its last, or to the end."""
+    told, position, number = _collected(columns, order, "append", ("read", "read-all"), log=True)
+    offset, begin = offsets_told(columns, told.made), starts(columns, told.reads)
+    if offset is None or begin is None:
+        raise RefusedError("the offsets are not plain")
+    fresh = offset < 0  # nobody told it: then reads did
+    known = offset.copy()
+    known[told.source] = np.where(fresh[told.source], told.offset, known[told.source])
+    placed = position[told.made] >= 0
+    if np.any(known[placed] < 0):
+        raise RefusedError("an append of nobody knows where")
+    by_number = np.argsort(position[told.made][placed], kind="stable")
+    offsets = known[placed][by_number]
+    if np.any(offsets[1:] <= offsets[:-1]):
+        raise RefusedError("offsets do not grow")
+    sizes = np.diff(told.bounds)
+    at, reader = position[told.made[told.source]], np.repeat(position[told.reads], sizes)
+    met = np.ones(len(order), np.bool_)
+    met[reader[(at < 0) | (at > reader) | (known[told.source] != told.offset)]] = False
+    low = np.repeat(begin, sizes)
+    met[reader[told.offset < low]] = False
+    again = (told.offset[1:] <= told.offset[:-1]) & (reader[1:] == reader[:-1])
+    met[reader[1:][again]] = False
+    there = number[told.reads]
+    last = begin - 1
+    last[sizes > 0] = told.offset[told.bounds[1:][sizes > 0] - 1]
+    end = np.minimum(np.searchsorted(offsets, last, side="right"), there)
+    end = np.where(columns.f[told.reads] == columns.function("read-all"), there, end)
+    first = np.minimum(np.searchsorted(offsets, begin, side="left"), there)
+    met[position[told.reads]] &= np.maximum(end - first, 0) == sizes
+    _verify_met(columns, order, met)
+
+
+def _collected(
+    columns: Columns, order: Int64s, into: str, reading: tuple[str, ...], *, log: bool = False
+) -> tuple[Shown, Int64s, Int64s]:
+    """Return (reads decoded, position of each row or -1, insertions before each row).
+
+    For an insertion itself: those before it.
+    """
+    inserting = columns.f == columns.function(into)
+    nothing = np.zeros(len(columns), np.bool_)
+    _verify_placed(columns, order, (into, *reading), nothing, inserting)
+    told = shown(columns, into, *reading, records=log)
+    if told is None:
+        raise RefusedError("the values are not plain")
+    if np.any(told.source < 0):
+        raise RefusedError("a read shows what nobody inserted")
+    position = np.full(len(columns), -1, np.int64)
+    position[order] = np.arange(len(order))
+    number = np.full(len(columns), -1, np.int64)
+    goes_in = inserting[order]
+    number[order] = np.cumsum(goes_in) - goes_in
+    return told, position, number
+
+
+def _verify_placed(
+    columns: Columns,
+    order: Int64s,
+    functions: tuple[str, ...],
+    observed: Bools,
+    inserting: Bools,
+) -> None:
+    """Everything that happened or was observed is there once, and nothing that did not."""
+    known = np.isin(columns.f, [columns.function(f) for f in functions])
+    if np.any(~known & (columns.type != FAIL)):
+        raise RefusedError("the model does not know every operation")
+    must = (columns.type == OK) | observed
+    may = must | ((columns.type == INFO) & inserting)
+    placed = np.bincount(order, minlength=len(columns))
+    if len(placed) > len(columns) or np.any(placed > 1):
+        raise RefusedError("the order holds an operation twice or one that is not in the history")
+    if np.any((placed == 0) & must):
+        row = int(np.argmax((placed == 0) & must))
+        raise RefusedError(f"operation {columns.index[row]} is missing in the order")
+    if not np.all(may[order]):
+        raise RefusedError("the order holds an operation that did not happen")
+    verify_times(columns, order)
+
+
+def _verify_met(columns: Columns, order: Int64s, met: Bools) -> None:
+    if not np.all(met):
+        row = int(order[np.argmax(~met)])
+        raise RefusedError(f"the model refuses operation {columns.index[row]} at its place")

@@ -1,0 +1,54 @@
+"""The rules of `linearizability.rules` for histories in columns: from a million operations on.
+
+Each looks for an order, rows of the columns, by the theory that the plain rule's file tells, or
+says None. An order is not believed but verified (`linearizability.replay_types`), so a mistake here
+can only cost time: whatever finds no order that is accepted goes to the plain rule, which finds
+what is wrong, shows it and has it verified. That is also what these are tested against.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+
+from checkers.history.columns import Columns, Int64s
+from checkers.linearizability.replay_types import (
+    verify_container,
+    verify_counter,
+    verify_ids,
+    verify_list,
+    verify_log,
+    verify_set,
+)
+from checkers.linearizability.rules.arrays import collections, containers, counter, ids, log
+from checkers.models import Counter, GrowingSet, ListAppend, Log, Model, Queue, Stack, UniqueIds
+
+Arrange = Callable[[Columns], Int64s | None]
+Verify = Callable[[Columns, Int64s], None]
+
+
+@dataclass(frozen=True, slots=True)
+class ArrayRule:
+    """A rule under the name of the plain one."""
+
+    name: str
+    arrange: Arrange
+    """Rows of one key in an order, or None."""
+    verify: Verify
+    """Raises RefusedError."""
+
+
+_RULES: dict[type[Model], ArrayRule] = {
+    ListAppend: ArrayRule("prefixes", collections.arrange_list, verify_list),
+    GrowingSet: ArrayRule("inclusion", collections.arrange_set, verify_set),
+    Counter: ArrayRule("counting", counter.arrange, verify_counter),
+    UniqueIds: ArrayRule("uniqueness", ids.arrange, verify_ids),
+    Queue: ArrayRule("fifo", containers.arrange_queue, verify_container("enqueue", "dequeue", 0)),
+    Stack: ArrayRule("lifo", containers.arrange_stack, verify_container("push", "pop", -1)),
+    Log: ArrayRule("log-order", log.arrange, verify_log),
+}
+
+
+def array_rule_for(model: Model) -> ArrayRule | None:
+    """Return the rule in columns for a model; a subclass may mean anything, so it has none."""
+    return _RULES.get(type(model))

@@ -1,0 +1,62 @@
+"""Unique identifiers, and blocks of producer ids: compare neighbours.
+
+`unique-ids`. A history is linearizable exactly when no identifier was told twice: any order that
+respects real time is legal then. O(n log n) for the order.
+
+`producer-ids`. Every block lies above all before it, so the order of the first ids is forced; the
+history is linearizable exactly when neighbouring blocks do not overlap and that order respects real
+time (`linearizability.rules.ladder`). Indeterminate allocations constrain nothing, since gaps are
+allowed. O(n log n).
+
+Every window has two operations.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Hashable, Sequence
+from itertools import pairwise
+
+from checkers.history import EventType, Operation
+from checkers.history.values import freeze
+from checkers.linearizability.outcome import Outcome
+from checkers.linearizability.rules.ladder import climb, failed, inversion, passed, told
+from checkers.models.base import Model
+from checkers.models.counters import ProducerIds, UniqueIds
+
+
+def judge_unique(operations: Sequence[Operation], model: Model) -> Outcome | None:
+    """Judge identifiers that must never repeat."""
+    if type(model) is not UniqueIds or any(o.f != "generate" for o in operations):
+        return None
+    first: dict[Hashable, Operation] = {}
+    known = [o for o in operations if o.type is EventType.OK]
+    for operation in known:
+        other = first.setdefault(freeze(operation.output), operation)
+        if other is not operation:
+            what = f"{told(other)} and {told(operation)} were both given {operation.output!r}"
+            return failed("repeated", what, [other, operation])
+    return passed(climb([known]), f"{len(known)} identifiers, all different")
+
+
+def judge_blocks(operations: Sequence[Operation], model: Model) -> Outcome | None:
+    """Judge blocks of ids that must not overlap and must grow in real time."""
+    if type(model) is not ProducerIds or any(o.f != "allocate" for o in operations):
+        return None
+    known = [o for o in operations if o.type is EventType.OK]
+    if any(o.output is None for o in known):
+        return None
+    order = sorted(known, key=lambda o: (model.block(o), o.invoke_ns))
+    for below, above in pairwise(order):
+        first_id, length = model.block(below)
+        if model.block(above)[0] < first_id + length:
+            what = f"{told(below)} was given {below.output!r}, {told(above)} {above.output!r}"
+            return failed("overlapping-blocks", what, [below, above])
+    pair = inversion(order)
+    if pair is None:
+        return passed(order, f"{len(order)} blocks, disjoint and growing in real time")
+    lower, higher = pair
+    what = (
+        f"{told(higher)} had been given {higher.output!r} before {told(lower)} was invoked, which "
+        f"was given the lower {lower.output!r}"
+    )
+    return failed("ids-went-back", what, pair)

@@ -1,0 +1,112 @@
+"""list-append: reads tell the order of the elements, so nothing is left to search.
+
+For lists whose elements are appended once each. In a linearization every read returns the elements
+appended before it in their order, so of two reads one is a prefix of the other and the longest one
+tells the order of all that was ever read (Kingsbury and Alvaro, Elle, 2020, on traceability).
+An element that no read holds was appended after all reads, or, when its append is indeterminate,
+need not have been appended at all. So the rungs (`linearizability.rules.ladder`) are: reads of
+length 0, the first element, reads of length 1, the second, ..., and at the top what nobody read.
+
+FAIL: `phantom` (nobody appended the element), `repeated` (an element twice in a read),
+`incompatible-order` (two reads, neither a prefix of the other), `real-time` (an inversion). Each
+window holds at most five operations; the list is projected on the elements that matter.
+
+Refused: an element appended twice. Complexity: O(n log n + total length of all reads).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Hashable, Sequence
+from itertools import pairwise
+
+from checkers.history import EventType, Operation
+from checkers.history.values import freeze
+from checkers.linearizability.outcome import Outcome
+from checkers.linearizability.rules.ladder import (
+    Rung,
+    climb,
+    failed,
+    inserted_once,
+    inversion,
+    inverted,
+    passed,
+    told,
+)
+from checkers.models.base import Model
+from checkers.models.collections import read_list
+from checkers.models.lists import ListAppend
+
+Appends = dict[Hashable, Operation]
+
+
+def judge(operations: Sequence[Operation], model: Model) -> Outcome | None:
+    """Judge a list whose appended elements are unique; None otherwise."""
+    appends = inserted_once(operations, "append")
+    if type(model) is not ListAppend or appends is None:
+        return None
+    reads = [(o, [freeze(e) for e in read_list(o)]) for o in operations if o.f == "read"]
+    reads.sort(key=lambda read: len(read[1]))
+    wrong = _wrong_inside(reads, appends) or _incompatible(reads, appends)
+    if wrong is not None:
+        return wrong
+    longest, order_read = reads[-1] if reads else (None, [])
+    rungs: list[Rung] = [[] for _ in range(2 * len(order_read) + 2)]
+    for place, element in enumerate(order_read):
+        rungs[2 * place + 1].append(appends[element])
+    for read, elements in reads:
+        rungs[2 * len(elements)].append(read)
+    read_at_all = set(order_read)
+    for element, append in appends.items():
+        if element not in read_at_all and append.type is EventType.OK:
+            rungs[-1].append(append)
+    order = climb(rungs)
+    wrong_pair = inversion(order)
+    if wrong_pair is None:
+        return passed(
+            order, f"{len(order_read)} elements in the order that {len(reads)} reads tell"
+        )
+    first, second = wrong_pair
+    telling = dict.fromkeys(_telling(operation) for operation in wrong_pair)
+    window = [*wrong_pair, longest, *(appends[e] for e in telling if e in appends)]
+    return failed("real-time", inverted(first, second), window)
+
+
+def _telling(operation: Operation) -> Hashable:
+    """Return the element that places an operation: its own, or the last one read."""
+    if operation.f == "append":
+        return freeze(operation.input)
+    elements = read_list(operation)
+    return freeze(elements[-1]) if elements else ("nothing", operation.index)
+
+
+def _wrong_inside(
+    reads: Sequence[tuple[Operation, list[Hashable]]], appends: Appends
+) -> Outcome | None:
+    """Look at each read by itself."""
+    for read, elements in reads:
+        seen = set()
+        for element in elements:
+            if element not in appends:
+                what = f"{told(read)} shows {element!r}, which nobody appended"
+                return failed("phantom", what, [read])
+            if element in seen:
+                what = f"{told(read)} shows {element!r} twice, which was appended once"
+                return failed("repeated", what, [read, appends[element]])
+            seen.add(element)
+    return None
+
+
+def _incompatible(
+    reads: Sequence[tuple[Operation, list[Hashable]]], appends: Appends
+) -> Outcome | None:
+    """Compare each read with the next longer one; prefixes of prefixes are prefixes."""
+    for (shorter, some), (longer, more) in pairwise(reads):
+        if more[: len(some)] == some:
+            continue
+        left, right = next((a, b) for a, b in zip(some, more, strict=False) if a != b)
+        what = (
+            f"{told(shorter)} shows {left!r} where {told(longer)} shows {right!r}, so neither is a "
+            f"prefix of the other"
+        )
+        return failed("incompatible-order", what, [shorter, longer, appends[left], appends[right]])
+    return None

@@ -1,0 +1,176 @@
+"""Registers with unique writes: zones instead of search.
+
+Theory (Gibbons and Korach 1997, section 5; Golab, Li and Shah 2011 name the zones). A cluster is a
+write with the reads of its value; in any linearization its operations stand together, the write
+first. Let f be its earliest completion and s its latest invocation. An operation of cluster A
+precedes one of cluster B in real time exactly when f(A) < s(B), so A must come before B. The
+history is linearizable exactly when
+
+- every value read was written (or is the initial one, whose write precedes everything),
+- no read completes before its write is invoked, and
+- no two clusters must each come before the other: f(A) < s(B) and f(B) < s(A).
+
+Two are enough: on any cycle of such demands take the cluster A with the smallest f and the one B
+that it must follow; f(B) < s(A), and f(A) <= f(predecessor of B) < s(B). In terms of zones: with
+f < s the zone [f, s] is forward, else backward, [s, f]; no two forward zones overlap and no
+backward zone lies inside a forward one.
+
+Indeterminate writes are exact: one that was read took effect, and its completion is not the
+earliest of its cluster; one that nobody read is left out, since a register's reads cannot tell.
+Times are compared strictly, since intervals are closed.
+
+The order of a right history: clusters by min(f, s), backward ones first where equal; in each the
+write, then the reads by invocation. Complexity: O(n log n) time, O(n) memory.
+
+Not applicable, and refused with None, when a value is written twice or is the initial one.
+"""
+
+from __future__ import annotations
+
+from bisect import bisect_left
+from collections.abc import Hashable, Sequence
+from dataclasses import dataclass, field
+from itertools import pairwise
+
+from checkers.history import EventType, Operation, seconds
+from checkers.history.values import freeze
+from checkers.linearizability.outcome import Outcome, Window
+from checkers.models.registers import Register
+from checkers.verdict import Status
+
+_BEFORE_ALL_NS = -1
+"""The initial value was written, and that write completed, before the first invocation."""
+
+
+@dataclass(slots=True)
+class _Cluster:
+    value: Hashable
+    write: Operation | None
+    """None: the initial value, or one that nobody wrote."""
+    reads: list[Operation] = field(default_factory=list)
+
+    @property
+    def operations(self) -> list[Operation]:
+        return [self.write, *self.reads] if self.write else list(self.reads)
+
+    def earliest(self) -> int:
+        """f: the earliest completion, in nanoseconds."""
+        completions = [operation.complete_ns for operation in self.operations]
+        return min(completions) if self.write else _BEFORE_ALL_NS
+
+    def latest(self) -> int:
+        """s: the latest invocation, in nanoseconds."""
+        return max(operation.invoke_ns for operation in self.operations)
+
+    def extremes(self) -> list[int]:
+        """Indexes of the write and of the operations that make f and s."""
+        first = min(self.operations, key=lambda o: (o.complete_ns, o.index))
+        last = max(self.operations, key=lambda o: (o.invoke_ns, o.index))
+        ends = [last] if self.write is None else [self.write, first, last]
+        return sorted({operation.index for operation in ends})
+
+
+@dataclass(frozen=True, slots=True)
+class _Zone:
+    f: int
+    s: int
+    cluster: _Cluster
+
+    @property
+    def forward(self) -> bool:
+        return self.f < self.s
+
+
+def judge(operations: Sequence[Operation], model: Register) -> Outcome | None:
+    """Judge the relevant operations of one key; None when writes are not unique.
+
+    Knows `write` and `read` only: a compare-and-set makes it inapplicable too.
+    """
+    clusters = _clusters(operations, model)
+    if clusters is None:
+        return None
+    for cluster in clusters:
+        outcome = _wrong_inside(cluster, model)
+        if outcome is not None:
+            return outcome
+    used = [c for c in clusters if c.reads or (c.write and c.write.type is EventType.OK)]
+    zones = [_Zone(c.earliest(), c.latest(), c) for c in used]
+    conflict = _conflict(zones)
+    if conflict is not None:
+        return _wrong_between(*conflict)
+    zones.sort(key=lambda zone: (min(zone.f, zone.s), zone.forward))
+    order = [operation.index for zone in zones for operation in _inner_order(zone.cluster)]
+    explanation = (
+        f"{len(zones)} clusters, {sum(z.forward for z in zones)} forward, none in conflict"
+    )
+    return Outcome(Status.PASS, explanation, linearization=tuple(order), explored=len(zones))
+
+
+def _clusters(operations: Sequence[Operation], model: Register) -> list[_Cluster] | None:
+    """Group by value; a cluster without write is the initial one or a phantom."""
+    by_value: dict[Hashable, _Cluster] = {}
+    for operation in operations:
+        if operation.f not in {"read", "write"}:
+            return None
+        if operation.f == "write":
+            value = freeze(operation.input)
+            if value in by_value or value == model.initial:
+                return None
+            by_value[value] = _Cluster(value, operation)
+    for operation in operations:
+        if operation.f == "read":
+            value = freeze(operation.output)
+            by_value.setdefault(value, _Cluster(value, None)).reads.append(operation)
+    return list(by_value.values())
+
+
+def _wrong_inside(cluster: _Cluster, model: Register) -> Outcome | None:
+    """Find a read of a value that nobody wrote, or that nobody had written yet."""
+    if cluster.write is None:
+        if cluster.value == model.initial or not cluster.reads:
+            return None
+        read = cluster.reads[0]
+        told = f"operation {read.index} of process {read.process} read {read.output!r}"
+        return _fail("phantom-read", f"{told}, which nobody wrote", [read.index])
+    for read in cluster.reads:
+        if read.complete_ns < cluster.write.invoke_ns:
+            told = (
+                f"operation {read.index} of process {read.process} read {read.output!r} and "
+                f"completed before operation {cluster.write.index} began to write it"
+            )
+            return _fail("read-before-write", told, [read.index, cluster.write.index])
+    return None
+
+
+def _conflict(zones: Sequence[_Zone]) -> tuple[_Zone, _Zone] | None:
+    """Find two clusters that must each come before the other, in O(n log n)."""
+    forward = sorted((z for z in zones if z.forward), key=lambda z: (z.f, z.s))
+    for left, right in pairwise(forward):
+        if right.f < left.s:
+            return left, right
+    starts = [zone.f for zone in forward]
+    for zone in zones:
+        # Forward zones are disjoint here, so only the last that starts before can contain it.
+        i = bisect_left(starts, zone.s) - 1
+        if not zone.forward and i >= 0 and zone.f < forward[i].s:
+            return forward[i], zone
+    return None
+
+
+def _wrong_between(left: _Zone, right: _Zone) -> Outcome:
+    window = sorted({*left.cluster.extremes(), *right.cluster.extremes()})
+    told = (
+        f"the value {left.cluster.value!r} was in place by {seconds(left.f)} and at "
+        f"{seconds(left.s)} or later, the value {right.cluster.value!r} by {seconds(right.f)} and "
+        f"at {seconds(right.s)} or later: each must come before the other"
+    )
+    return _fail("stale-read", told, window)
+
+
+def _fail(kind: str, explanation: str, window: Sequence[int]) -> Outcome:
+    return Outcome(Status.FAIL, explanation, kind=kind, window=Window(tuple(window)))
+
+
+def _inner_order(cluster: _Cluster) -> list[Operation]:
+    reads = sorted(cluster.reads, key=lambda read: (read.invoke_ns, read.index))
+    return [cluster.write, *reads] if cluster.write else reads
