@@ -22,6 +22,10 @@ class ImpossibleError(UsageError):
         self.lines = tuple(lines)
 
 
+class PlanError(ValueError):
+    """The plan cannot be run; one line says why."""
+
+
 class ScenarioError(ValueError):
     """This is no scenario that can be run; one line says why."""
 
@@ -45,7 +49,7 @@ def is_expected(error: BaseException) -> bool:
 
     What ended a run in the middle does if what it was raised from does.
     """
-    if isinstance(error, UsageError | OSError | ScenarioError | BatchError):
+    if isinstance(error, UsageError | OSError | PlanError | ScenarioError | BatchError):
         return True
     from harness.expected import EXPECTED  # noqa: PLC0415  (imports most of the program)
     from harness.interpreter import HarnessError  # noqa: PLC0415

@@ -11,7 +11,6 @@ from checkers.registry import CheckError
 from cluster.backends.base import BackendError
 from cluster.systems.kraft import SettingError
 from harness.interpreter import HarnessError
-from harness.plan_schedule import PlanError
 from nemeses.base import ParameterError
 from results.files import StoreError
 from results.jvm import JvmError
@@ -25,7 +24,6 @@ EXPECTED = (
     HistoryError,
     JvmError,
     ParameterError,
-    PlanError,
     SettingError,
     SparkError,
     StoreError,

@@ -31,10 +31,8 @@ expects no less than the floor (`checkers.exercised`).
 
 from __future__ import annotations
 
-import json
 import math
 import re
-import tomllib
 from collections.abc import Mapping
 from dataclasses import field
 from pathlib import Path
@@ -46,7 +44,8 @@ from cluster.names import unknown
 from cluster.systems.kraft import KraftSystem, SettingError
 from cluster.systems.secured import SecurityError, SecuritySettings
 from cluster.values import valueclass
-from harness.plan_schedule import PlanError, bounded, random_options, scripted
+from harness.errors import PlanError
+from harness.plan_schedule import bounded, random_options, scripted
 from harness.schedule import Entry, ScheduleError, draw
 from nemeses.base import ParameterError
 from nemeses.registry import fault_named
@@ -61,7 +60,6 @@ _STORED_ONLY = ("checks", "versions", "command")
 """Of these, what would choose nothing: taken from a plan that a run stored, and from no other."""
 SYSTEMS = (KraftSystem.name,)
 _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,63}")
-_FILE_BYTES_MAX = 1_000_000
 EXPECTED_MAX = 10**9
 """Most operations, or leader changes, that a plan can expect."""
 _OK_FRACTION = 0.25
@@ -160,23 +158,6 @@ class Plan:
 def node_names(count: int) -> tuple[str, ...]:
     """Names of `count` nodes."""
     return tuple(f"n{number}" for number in range(1, count + 1))
-
-
-def read_document(path: Path) -> dict[str, Any]:
-    """Read a plan file, TOML or (ending in .json) JSON. Raises PlanError."""
-    try:
-        with path.open("rb") as file:
-            data = file.read(_FILE_BYTES_MAX + 1)
-        text = data.decode("utf-8")
-        document = json.loads(text) if path.suffix == ".json" else tomllib.loads(text)
-    except OSError as error:
-        raise PlanError(f"{path}: {error.strerror}") from error
-    except (ValueError, RecursionError) as error:
-        raise PlanError(f"{path}: cannot be read as a plan: {_one_line(error)}") from error
-    if not isinstance(document, dict):
-        raise PlanError(f"{path}: a plan is a table of keys and values")
-    document.setdefault("campaign", path.stem)
-    return document
 
 
 def from_document(document: Mapping[str, Any]) -> Plan:
@@ -384,7 +365,3 @@ def _whole(name: str, value: Any, low: float, high: float) -> int:
     if isinstance(value, bool) or not isinstance(value, int):
         raise PlanError(f"{name} must be a whole number, not {value!r}")
     return int(bounded(name, value, low, high))
-
-
-def _one_line(error: BaseException) -> str:
-    return " ".join(str(error).split())[:200] or type(error).__name__

@@ -13,15 +13,12 @@ from __future__ import annotations
 from typing import Any
 
 from cluster.names import unknown
+from harness.errors import PlanError
 from harness.schedule import Entry, RandomSchedule
 from nemeses.base import ParameterError
 from nemeses.registry import fault_named
 
 _ENTRIES_MAX = 10_000
-
-
-class PlanError(ValueError):
-    """The plan cannot be run; one line says why."""
 
 
 def scripted(rows: list[Any], nodes: tuple[str, ...], duration_s: float) -> tuple[Entry, ...]:

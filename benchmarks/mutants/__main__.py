@@ -19,8 +19,9 @@ from rich.console import Console
 
 import harness.campaigns
 from checkers.verdict import Status
+from harness.campaigns import read_document
 from harness.display import Display
-from harness.plan import from_document, read_document
+from harness.plan import from_document
 from harness.running import plan_document, run_cluster, run_name
 from results.pipeline import judge
 from results.store import RunStore

@@ -7,10 +7,14 @@ import hashlib
 import struct
 from collections.abc import Iterable, Mapping
 from pathlib import PurePath
+from typing import Annotated
+
+from pydantic import AfterValidator, Field
 
 from cluster.names import unknown
 from cluster.node.ports import Endpoint
 from cluster.node.security.connecting import PLAINTEXT
+from cluster.schemas import Schema
 from cluster.systems.base import Placement
 from cluster.systems.secured import RunSecurity
 
@@ -51,6 +55,21 @@ class SettingError(ValueError):
     """A plan names a node setting that the node does not have; one line."""
 
 
+def _known(key: str) -> str:
+    if key not in NODE_SETTINGS:
+        raise ValueError(unknown("node setting", key, NODE_SETTINGS))
+    return key
+
+
+NodeSettings = dict[
+    Annotated[str, AfterValidator(_known)],
+    Annotated[int, Field(strict=True, ge=0, le=2**63 - 1)],
+]
+"""Some of `NODE_SETTINGS` with other values, as a plan holds them."""
+
+_SETTINGS = Schema(NodeSettings, SettingError)
+
+
 def cluster_id_of(run_id: str) -> str:
     """Derive the cluster id of a run: 22 characters of URL-safe base64, as Kafka's are.
 
@@ -73,12 +92,8 @@ class KraftSystem:
         mutant: str | None = None,
         security: RunSecurity | None = None,
     ) -> None:
-        for key, value in (node_settings or {}).items():
-            if key not in NODE_SETTINGS:
-                raise SettingError(unknown("node setting", key, NODE_SETTINGS))
-            if isinstance(value, bool) or not isinstance(value, int) or value < 0:
-                raise SettingError(f"node setting {key} must be a whole number, not {value!r}")
-        self.node_settings: Mapping[str, int] = {**NODE_SETTINGS, **(node_settings or {})}
+        checked = _SETTINGS.read(dict(node_settings or {}), place=("node_settings",))
+        self.node_settings: Mapping[str, int] = {**NODE_SETTINGS, **checked}
         self.mutant = mutant
         self._security = security
         self.ping = API_VERSIONS_PING if security is None else security.ping(API_VERSIONS_PING)

@@ -5,9 +5,9 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any
 
+from cluster import documents
 from cluster.names import unknown
-from harness.plan import read_document
-from harness.plan_schedule import PlanError
+from harness.errors import PlanError
 
 _FOLDER = Path(__file__).parent
 
@@ -22,6 +22,13 @@ def text_of(name: str) -> str:
     if name not in campaign_names():
         raise PlanError(unknown("campaign", name, campaign_names()))
     return (_FOLDER / f"{name}.toml").read_text(encoding="utf-8")
+
+
+def read_document(path: Path) -> dict[str, Any]:
+    """Read a plan file, TOML or JSON; what it means is for `harness.plan`. Raises PlanError."""
+    document = documents.read_document(path, "a plan", PlanError)
+    document.setdefault("campaign", path.stem)
+    return document
 
 
 def load(name: str) -> dict[str, Any]:

@@ -11,9 +11,9 @@ from typing import Any
 
 import click
 
-from harness.campaigns import load
+from harness.campaigns import load, read_document
 from harness.commands.options import runs_option, spark_option
-from harness.plan import BACKENDS, EXPECTED_MAX, NUMBERS, from_document, read_document
+from harness.plan import BACKENDS, EXPECTED_MAX, NUMBERS, from_document
 from harness.possible import settle
 from harness.running import Request, own_arguments, perform, repeat_command
 

@@ -6,14 +6,13 @@ and the nearest known name.
 
 from __future__ import annotations
 
-import json
-import tomllib
 from collections.abc import Mapping, Sequence
 from dataclasses import fields
 from pathlib import Path
 from typing import Any, TypeVar
 
-from cluster.backends.sim.settings import SimSettingError, SimSettings
+from cluster.backends.sim.settings import SIM_SETTINGS, SimSettingError, SimSettings
+from cluster.documents import read_document
 from cluster.mutants import UnknownMutantError, find
 from cluster.names import unknown
 from cluster.systems.kraft import REGISTRATION, KraftSystem, SettingError
@@ -42,17 +41,7 @@ T = TypeVar("T")
 
 def read_scenario(path: Path) -> Scenario:
     """Read a scenario file, TOML or JSON. Raises ScenarioError."""
-    try:
-        with path.open("rb") as file:
-            text = file.read(_FILE_BYTES_MAX).decode("utf-8")
-        document = tomllib.loads(text) if path.suffix == ".toml" else json.loads(text)
-    except OSError as error:
-        raise ScenarioError(f"{path}: {error.strerror}") from error
-    except (ValueError, RecursionError) as error:
-        told = " ".join(str(error).split())[:200]
-        raise ScenarioError(f"{path}: cannot be read as a scenario: {told}") from error
-    if not isinstance(document, dict):
-        raise ScenarioError(f"{path}: a scenario is a table of keys and values")
+    document = read_document(path, "a scenario", ScenarioError, bytes_max=_FILE_BYTES_MAX)
     if path.suffix == ".toml":
         document.setdefault("version", VERSION)
         document.setdefault("name", path.stem)
@@ -263,9 +252,9 @@ def _check_option(where: str, option: Option, value: Any) -> None:
 
 def _world(told: Mapping[str, Any]) -> SimSettings:
     try:
-        return SimSettings.from_json(told)
-    except (SimSettingError, TypeError, ValueError) as error:
-        raise ScenarioError(f"world: {error}") from error
+        return SIM_SETTINGS.read(told, place=("world",))
+    except SimSettingError as error:
+        raise ScenarioError(str(error)) from error
 
 
 def _settings(told: Mapping[str, Any]) -> Mapping[str, int]:

@@ -16,7 +16,8 @@ from cluster.node.runtime.trace import clock_name
 from cluster.systems.kraft import KraftSystem
 from harness import evidence
 from harness.campaign import Run, conduct
-from harness.plan import from_document, read_document
+from harness.campaigns import read_document
+from harness.plan import from_document
 from harness.recorder import Recorder
 from harness.running import plan_document
 from results.pipeline import judge

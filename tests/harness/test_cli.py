@@ -11,12 +11,12 @@ from checkers.history import Event, EventType
 from checkers.linearizability.columnar import judge_columns
 from cluster.backends.base import Probe
 from harness import doctor, places
-from harness.campaigns import campaign_names, load
+from harness.campaigns import campaign_names, load, read_document
 from harness.cli import main
 from harness.commands import judge as judge_commands
 from harness.commands import run as run_command
-from harness.plan import BACKENDS, from_document, read_document
-from harness.plan_schedule import PlanError
+from harness.errors import PlanError
+from harness.plan import BACKENDS, from_document
 from harness.running import repeat_command
 from harness.trial import Tried
 from nemeses.registry import FAULTS

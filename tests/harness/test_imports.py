@@ -36,7 +36,9 @@ def modules_of(*arguments: str) -> tuple[int, set[str]]:
     return done.returncode, set(json.loads(done.stderr[done.stderr.rindex("[") :]))
 
 
-HEAVY = {"docker", "jinja2", "numba", "pandas", "paramiko", "plotly", "py4j", "pyspark"}
+HEAVY = {
+    *("docker", "jinja2", "numba", "pandas", "paramiko", "plotly", "py4j", "pydantic", "pyspark"),
+}
 OF_NODES = {"aiokafka", "cryptography", "kio"}
 
 
@@ -65,6 +67,20 @@ def test_judging_a_history_imports_nothing_of_nodes_or_reports(tmp_path, form):
     ours = {name.partition(".")[0] for name in modules}
     assert {"checkers", "numpy", "pyarrow"} <= ours
     assert not ours & (HEAVY | OF_NODES | {"nemeses", "workloads"})
+
+
+@pytest.mark.parametrize("kind", ["workloads", "faults", "campaigns", "mutants"])
+def test_listing_what_a_plan_can_name_checks_no_plan(kind):
+    code, modules = modules_of("list", kind)
+    assert code == 0
+    assert not {"pydantic", "harness.plan"} & modules
+
+
+@pytest.mark.parametrize("module", ["cluster.node.process", "cluster.backends.ssh.agent"])
+def test_what_runs_on_hosts_needs_no_library_for_documents(module):
+    program = f"import sys, {module}; print('pydantic' in sys.modules)"
+    command = [sys.executable, "-c", program]
+    assert subprocess.check_output(command, cwd=ROOT, text=True) == "False\n"
 
 
 def test_every_command_is_where_the_table_says():

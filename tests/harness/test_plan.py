@@ -6,9 +6,9 @@ import pytest
 
 from checkers import exercised
 from checkers.exercised import SHARE_MIN
-from harness.campaigns import campaign_names, load
-from harness.plan import from_document, read_document
-from harness.plan_schedule import PlanError
+from harness.campaigns import campaign_names, load, read_document
+from harness.errors import PlanError
+from harness.plan import from_document
 from harness.sim.kinds import FAULTS as SIM_FAULTS
 from nemeses.registry import FAULTS
 from workloads.base import Role

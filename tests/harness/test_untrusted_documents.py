@@ -15,15 +15,16 @@ from checkers.history import Event, EventType, HistoryError
 from checkers.verdict import CheckResult, Status
 from cluster.backends.base import BackendError
 from cluster.backends.processes import PROCESSES_FILE, read_recorded
-from cluster.backends.ssh.inventory import _inventory as inventory_from
-from cluster.backends.ssh.inventory import _WrongError as InventoryError
-from cluster.backends.ssh.inventory import read_inventory
+from cluster.backends.sim.settings import SIM_SETTINGS, SimSettingError, SimSettings
+from cluster.backends.ssh.inventory import Inventory, inventory_of, read_inventory
 from cluster.node.config import ConfigError, load_config
 from cluster.node.kraft.quorum_state_store import QuorumStateError, decode
 from cluster.node.log.checkpoint import decode_recovery_point
 from cluster.node.runtime.trace import JsonLinesTrace
-from harness.errors import BatchError, ScenarioError, is_expected
-from harness.plan import PlanError, from_document, read_document
+from cluster.systems.kraft import NODE_SETTINGS, KraftSystem, SettingError
+from harness.campaigns import read_document
+from harness.errors import BatchError, PlanError, ScenarioError, is_expected
+from harness.plan import from_document
 from harness.sim.batch import Batch, BatchPlan
 from harness.sim.parse import from_document as scenario_from
 from harness.sim.parse import read_scenario
@@ -184,6 +185,11 @@ READERS: dict[str, tuple[bytes, type[Exception], Callable[[Path, bytes], Any]]] 
         lambda f, d: read_scenario(written(f / "s.json", d)),
     ),
     "inventory": (INVENTORY, BackendError, lambda f, d: read_inventory(written(f / "i.toml", d))),
+    "stored inventory": (
+        json.dumps(inventory_of(tomllib.loads(INVENTORY.decode()), ROOT).to_json()).encode(),
+        BackendError,
+        lambda _, d: Inventory.from_json(d.decode("utf-8", "replace")),
+    ),
     "batch": (b'{"begin": 0}\n', BatchError, lambda f, d: batch(f / "b", "batch.json", d)),
     "rows of a batch": (
         b'{"seed": 1, "status": "PASS"}\n',
@@ -223,7 +229,9 @@ DOCUMENTS: dict[str, tuple[Any, type[Exception], Callable[[Any], Any]]] = {
     "scenario": (tree(SCENARIO), ScenarioError, scenario_from),
     "stored scenario": (json.loads(min(STORED).read_bytes()), ScenarioError, scenario_from),
     "results": (json.loads(results()), StoreError, RunResults.from_json),
-    "inventory": (tree(INVENTORY), InventoryError, lambda d: inventory_from(d, ROOT)),
+    "inventory": (tree(INVENTORY), BackendError, lambda d: inventory_of(d, ROOT)),
+    "world": (SimSettings().to_json(), SimSettingError, SIM_SETTINGS.read),
+    "node settings": (dict(NODE_SETTINGS), SettingError, KraftSystem),
 }
 
 

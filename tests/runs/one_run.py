@@ -13,8 +13,9 @@ from pathlib import Path
 from rich.console import Console
 
 from checkers.verdict import Status
+from harness.campaigns import read_document
 from harness.display import Display
-from harness.plan import from_document, read_document
+from harness.plan import from_document
 from harness.running import plan_document, run_cluster, run_name
 from results.model import RunResults
 from results.pipeline import judge

@@ -23,7 +23,8 @@ from cluster.backends.base import BackendError
 from cluster.backends.cleanup import find_leftovers
 from cluster.backends.docker import engine
 from cluster.backends.machine.clocks import library
-from harness.plan import from_document, read_document
+from harness.campaigns import read_document
+from harness.plan import from_document
 
 PROGRAM = Path(__file__).with_name("one_run.py")
 FOLDER = Path(harness.campaigns.__file__).parent / "mutants"

@@ -7,7 +7,7 @@ import pytest
 from cluster.backends.base import BackendError, NodeState
 from cluster.backends.sim.mesh import Mesh, MessageMatch
 from cluster.backends.sim.scheduler import BusyLoopError, Scheduler
-from cluster.backends.sim.settings import SimSettingError, SimSettings
+from cluster.backends.sim.settings import SIM_SETTINGS, SimSettingError, SimSettings
 from cluster.backends.sim.world import TraceMatch
 from cluster.node.kraft.messages import DescribeQuorumRequest, VoteRequest
 from cluster.node.ports import Failure
@@ -300,11 +300,11 @@ def test_a_clock_that_changes_its_rate_does_not_jump():
 
 def test_settings_survive_json_and_refuse_what_they_do_not_know():
     settings = SimSettings(latency_ms=(1, 2), loss=0.5)
-    assert SimSettings.from_json(settings.to_json()) == settings
+    assert SIM_SETTINGS.read(settings.to_json()) == settings
     with pytest.raises(SimSettingError, match="latency_ms"):
-        SimSettings.from_json({"latency": 1})
+        SIM_SETTINGS.read({"latency": 1})
     with pytest.raises(SimSettingError, match="must be"):
-        SimSettings(latency_ms=(3, 2))
+        SIM_SETTINGS.read({"latency_ms": (3, 2)})
 
 
 def test_time_that_stands_still_is_an_error():

@@ -234,7 +234,7 @@ class SimWorld:
         node = self.nodes[name]
         if node.process is not None and node.process.alive:
             node.process.halt()
-            self._ended(node, keep or self.settings.power_loss, "was killed")  # type: ignore[arg-type]  # validated
+            self._ended(node, keep or self.settings.power_loss, "was killed")
 
     def wipe(self, name: str) -> None:
         """Replace the disk of a dead node, which is another replica when it starts again.

@@ -30,40 +30,58 @@ The first host is n1, the second n2, and so on; hosts beyond the plan's nodes ar
 from __future__ import annotations
 
 import getpass
-import json
-import tomllib
 from collections.abc import Mapping
-from dataclasses import asdict, fields
+from dataclasses import asdict, field, fields
 from pathlib import Path, PurePosixPath
-from typing import Any
+from typing import Annotated, Any
+
+from pydantic import AfterValidator, Field, ValidationInfo
 
 from cluster.backends.terms import BackendError
-from cluster.names import unknown
+from cluster.documents import parse_json, read_document
+from cluster.schemas import Flag, Place, Schema, Text, where_of
 from cluster.values import valueclass
-
-_FILE_BYTES_MAX = 1_000_000
-_TOP = ("known_hosts", "accept_new_host_keys", "reconnect_s", "grace_s", "defaults", "hosts")
 
 HOSTS_FILE = "hosts.json"
 """In the folder of a run that has something on hosts: its inventory."""
 
 
-@valueclass
+def _beside(text: str, info: ValidationInfo[Path]) -> str:
+    """Resolve a path of an inventory: relative ones beside it, in the folder of the context."""
+    try:
+        return str(info.context / Path(text).expanduser())
+    except RuntimeError as error:  # ~name of somebody whom this machine does not know
+        raise ValueError(f"{text!r}: this machine has no such home") from error
+
+
+def _deep(text: str) -> str:
+    workdir = PurePosixPath(text)
+    if not workdir.is_absolute() or len(workdir.parts) < 3 or ".." in workdir.parts:
+        raise ValueError(f"must be absolute, two folders deep or more, not {text!r}")
+    return text
+
+
+FilePath = Annotated[str, AfterValidator(_beside)]
+Port = Annotated[int, Field(strict=True, ge=1, le=65535)]
+Seconds = Annotated[float, Field(strict=True, ge=0.001, le=3600)]
+
+
+@valueclass(kw_only=True)
 class HostEntry:
     """One host; see the module for its fields."""
 
-    address: str
-    port: int
-    user: str
-    key: str | None
-    peer_address: str | None
-    sudo: bool
-    python: str
-    workdir: str
-    client_port: int
-    controller_port: int
-    agent_port: int
-    shaper_port: int
+    address: Annotated[str, Field(min_length=1, description="a name or an address")]
+    port: Port = 22
+    user: Text = field(default_factory=getpass.getuser)
+    key: FilePath | None = None
+    peer_address: Text | None = None
+    sudo: Flag = False
+    python: Text = "python3"
+    workdir: Annotated[str, AfterValidator(_deep)] = "/var/tmp/kraftprobe"  # noqa: S108  (mode 700)
+    client_port: Port = 9092
+    controller_port: Port = 9093
+    agent_port: Port = 9094
+    shaper_port: Port = 9095
 
     @property
     def where(self) -> str:
@@ -71,15 +89,17 @@ class HostEntry:
         return f"{self.user}@{self.address}:{self.port}"
 
 
-@valueclass
+@valueclass(kw_only=True)
 class Inventory:
     """All hosts, in the order of nodes."""
 
-    hosts: tuple[HostEntry, ...]
-    known_hosts: str
-    accept_new_host_keys: bool
-    reconnect_s: float = 20.0
-    grace_s: float = 60.0
+    hosts: Annotated[
+        tuple[HostEntry, ...], Field(min_length=1, description="one or more tables: [[hosts]]")
+    ]
+    known_hosts: Annotated[FilePath, Field(validate_default=True)] = "~/.ssh/known_hosts"
+    accept_new_host_keys: Flag = False
+    reconnect_s: Seconds = 20.0
+    grace_s: Seconds = 60.0
 
     def to_json(self) -> dict[str, Any]:
         """Render it, for the run folder: `cleanup` finds the hosts again."""
@@ -89,117 +109,50 @@ class Inventory:
     def from_json(cls, text: str) -> Inventory:
         """Read what `to_json` rendered. Raises BackendError."""
         try:
-            document = json.loads(text)
-            hosts = tuple(HostEntry(**host) for host in document["hosts"])
-            return cls(**{**document, "hosts": hosts})
-        except (ValueError, TypeError, KeyError) as error:
-            raise BackendError(f"this is no stored inventory: {error!r}") from error
+            return _INVENTORY.read(parse_json(text), context=Path("/"))
+        except (ValueError, BackendError) as error:
+            raise BackendError(f"this is no stored inventory: {error}") from error
+
+
+_HOST = Schema(HostEntry, BackendError)
+_INVENTORY = Schema(Inventory, BackendError)
+_OF_HOST = frozenset(item.name for item in fields(HostEntry))
+_OF_ALL = frozenset(item.name for item in fields(Inventory)) | {"defaults"}
 
 
 def read_inventory(path: Path) -> Inventory:
     """Read and check an inventory. Raises BackendError with one line that names file and key."""
+    document = read_document(path, "an inventory", BackendError)
     try:
-        with path.open("rb") as file:
-            document = tomllib.loads(file.read(_FILE_BYTES_MAX).decode())
-    except OSError as error:
-        raise BackendError(f"{path}: {error.strerror}") from error
-    except (ValueError, RecursionError) as error:
-        told = " ".join(str(error).split())[:200]
-        raise BackendError(f"{path}: cannot be read as an inventory: {told}") from error
-    try:
-        return _inventory(document, path.absolute().parent)
-    except _WrongError as error:
+        return inventory_of(document, path.absolute().parent)
+    except BackendError as error:
         raise BackendError(f"{path}: {error}") from error
 
 
-class _WrongError(ValueError):
-    """One line without the file's name."""
+def inventory_of(document: Mapping[str, Any], folder: Path) -> Inventory:
+    """Check the document of an inventory in `folder`. Raises BackendError."""
+    top = dict(document)
+    defaults, rows = top.pop("defaults", {}), document.get("hosts", [])
+    _refuse(top, _OF_HOST, (), "is a host's: put it below [defaults] or [[hosts]]")
+    _refuse(defaults, _OF_ALL, ("defaults",), _AT_TOP)
+    # An address is needed of hosts, and not of what holds for all of them.
+    some = {"address": "any", **defaults} if isinstance(defaults, dict) else defaults
+    _HOST.read(some, place=("defaults",), context=folder)
+    if isinstance(rows, list):
+        for number, row in enumerate(rows):
+            _refuse(row, _OF_ALL, ("hosts", number), _AT_TOP)
+        top["hosts"] = [{**defaults, **row} if isinstance(row, dict) else row for row in rows]
+    inventory = _INVENTORY.read(top, context=folder)
+    if inventory.grace_s <= inventory.reconnect_s:
+        raise BackendError("grace_s must be longer than reconnect_s")
+    return inventory
 
 
-def _inventory(document: Mapping[str, Any], folder: Path) -> Inventory:
-    for key in document:
-        if key in _TYPES:
-            raise _WrongError(f"{key} is a host's: put it below [defaults] or [[hosts]]")
-        if key not in _TOP:
-            raise _WrongError(unknown("key", key, _TOP))
-    defaults = document.get("defaults", {})
-    rows = document.get("hosts")
-    if not isinstance(defaults, dict):
-        raise _WrongError("defaults must be a table")
-    _check_keys("defaults", defaults)
-    if not isinstance(rows, list) or not rows or not all(isinstance(row, dict) for row in rows):
-        raise _WrongError("hosts must be one or more tables: [[hosts]]")
-    hosts = tuple(_host(n, {**defaults, **row}, folder) for n, row in enumerate(rows, 1))
-    known_hosts = document.get("known_hosts", "~/.ssh/known_hosts")
-    accept = document.get("accept_new_host_keys", False)
-    if not isinstance(known_hosts, str) or not isinstance(accept, bool):
-        raise _WrongError("known_hosts must be a path and accept_new_host_keys true or false")
-    reconnect_s, grace_s = (
-        _seconds(key, document.get(key, default))
-        for key, default in (("reconnect_s", 20), ("grace_s", 60))
-    )
-    if grace_s <= reconnect_s:
-        raise _WrongError("grace_s must be longer than reconnect_s")
-    return Inventory(hosts, _path(known_hosts, folder), accept, reconnect_s, grace_s)
+_AT_TOP = "is not a host's: put it at the top of the file, before the first [defaults] or [[hosts]]"
 
 
-def _seconds(key: str, value: Any) -> float:
-    if isinstance(value, bool) or not isinstance(value, int | float) or not 0 < value <= 3600:
-        raise _WrongError(f"{key} must be seconds, from 0 to 3600, not {value!r}")
-    return float(value)
-
-
-_TYPES: Mapping[str, tuple[type, Any]] = {
-    "address": (str, None),
-    "port": (int, 22),
-    "user": (str, None),
-    "key": (str, None),
-    "peer_address": (str, None),
-    "sudo": (bool, False),
-    "python": (str, "python3"),
-    "workdir": (str, "/var/tmp/kraftprobe"),  # noqa: S108  (made with mode 700, owner checked)
-    "client_port": (int, 9092),
-    "controller_port": (int, 9093),
-    "agent_port": (int, 9094),
-    "shaper_port": (int, 9095),
-}
-assert {field.name for field in fields(HostEntry)} == set(_TYPES), "every field is described"
-
-
-def _check_keys(where: str, table: Mapping[str, Any]) -> None:
-    """Refuse keys that are not a host's."""
-    for key in table:
-        if key in _TOP:
-            raise _WrongError(
-                f"{where}: {key} is not a host's: put it at the top of the file, before the first "
-                "[defaults] or [[hosts]]"
-            )
-        if key not in _TYPES:
-            raise _WrongError(f"{where}: {unknown('key', key, _TYPES)}")
-
-
-def _host(number: int, row: Mapping[str, Any], folder: Path) -> HostEntry:
-    _check_keys(f"host {number}", row)
-    values = {key: row.get(key, default) for key, (_, default) in _TYPES.items()}
-    for key, (type_, _) in _TYPES.items():
-        if key in row and type(row[key]) is not type_:
-            raise _WrongError(f"host {number}: {key} cannot be {row[key]!r}")
-        if key.endswith("port") and not 1 <= values[key] <= 65535:
-            raise _WrongError(f"host {number}: {key} must be from 1 to 65535, not {values[key]}")
-    if not values["address"]:
-        raise _WrongError(f"host {number} has no address")
-    values["user"] = values["user"] or getpass.getuser()
-    if values["key"] is not None:
-        values["key"] = _path(values["key"], folder)
-    workdir = PurePosixPath(values["workdir"])
-    if not workdir.is_absolute() or len(workdir.parts) < 3 or ".." in workdir.parts:
-        raise _WrongError(f"host {number}: workdir must be absolute, two folders deep or more")
-    return HostEntry(**values)
-
-
-def _path(text: str, folder: Path) -> str:
-    """Resolve a path of an inventory: relative ones beside it."""
-    try:
-        return str(folder / Path(text).expanduser())
-    except RuntimeError as error:  # ~name of somebody whom this machine does not know
-        raise _WrongError(f"{text!r}: this machine has no such home") from error
+def _refuse(table: object, keys: frozenset[str], place: Place, why: str) -> None:
+    """Refuse keys that belong elsewhere."""
+    for key in table if isinstance(table, dict) else ():
+        if key in keys:
+            raise BackendError(f"{where_of((*place, key))} {why}")

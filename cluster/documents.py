@@ -1,0 +1,75 @@
+"""Documents that people write and runs store: TOML or JSON, read with a bound on everything.
+
+A file is JSON when its name ends in `.json`, TOML when it ends in `.toml`; of any other name, JSON
+when it begins with a brace, which TOML cannot. What its keys mean is said by `cluster.schemas`,
+which is apart from here since whoever lists documents by name needs no library for that.
+"""
+
+from __future__ import annotations
+
+import json
+import math
+import tomllib
+from pathlib import Path
+from typing import Any, NoReturn
+
+BYTES_MAX = 1_000_000
+"""Of a document that a person writes."""
+
+
+def read_document(
+    path: Path, what: str, error: type[Exception], *, bytes_max: int = BYTES_MAX
+) -> dict[str, Any]:
+    """Read a table of keys and values. `what` names it in messages: "a plan".
+
+    Raises `error` with one line that begins with the path. JSON objects that repeat a key are
+    refused, since readers disagree which of both counts, and so are numbers that are not finite.
+    """
+    try:
+        with path.open("rb") as file:
+            data = file.read(bytes_max + 1)
+        if len(data) > bytes_max:
+            raise error(f"{path}: longer than {bytes_max} bytes")
+        document = _parsed(data.decode("utf-8"), path.suffix)
+    except OSError as failure:
+        raise error(f"{path}: {failure.strerror}") from failure
+    except (ValueError, RecursionError) as failure:
+        if isinstance(failure, error):
+            raise
+        why = " ".join(str(failure).split())[:200] or type(failure).__name__
+        raise error(f"{path}: cannot be read as {what}: {why}") from failure
+    if not isinstance(document, dict):
+        raise error(f"{path}: {what} is a table of keys and values")
+    return document
+
+
+def _parsed(text: str, suffix: str) -> Any:
+    if suffix == ".json" or (suffix != ".toml" and text.lstrip().startswith("{")):
+        return parse_json(text)
+    return tomllib.loads(text)
+
+
+def parse_json(text: str) -> Any:
+    """Parse JSON. Raises ValueError, also for repeated keys, and RecursionError."""
+    return json.loads(
+        text, object_pairs_hook=_no_repeats, parse_constant=_no_constant, parse_float=_finite
+    )
+
+
+def _no_repeats(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+    table = dict(pairs)
+    if len(table) < len(pairs):
+        keys = [key for key, _ in pairs]
+        raise ValueError(f"key {next(key for key in keys if keys.count(key) > 1)!r} is repeated")
+    return table
+
+
+def _no_constant(name: str) -> NoReturn:
+    raise ValueError(f"{name} is no JSON value")
+
+
+def _finite(text: str) -> float:
+    number = float(text)
+    if not math.isfinite(number):
+        raise ValueError(f"{text[:40]} is not finite")
+    return number
