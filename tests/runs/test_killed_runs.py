@@ -16,7 +16,7 @@ pytestmark = [pytest.mark.cluster, pytest.mark.spark]
 KRAFTPROBE = (str(Path(sys.executable).with_name("kraftprobe")),)
 
 
-PYTHON_STARTS = "Fatal Python error: init_import_site"
+PYTHON_STARTS = "Fatal Python error: init_"
 """What an interpreter says that is interrupted before it has run anything of ours."""
 
 

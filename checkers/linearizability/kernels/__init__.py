@@ -46,9 +46,8 @@ def _import() -> Kernels | None:
         numba = import_module("numba")
         if "NUMBA_CACHE_DIR" not in os.environ:
             numba.config.CACHE_DIR = str(cache_folder(Path(__file__).parent))
-        wgl = import_module(
-            "checkers.linearizability.kernels.wgl"
-        )  # here, since numba takes 0.4 s to import
+        # Here, since numba takes 0.4 s to import.
+        wgl = import_module("checkers.linearizability.kernels.wgl")
         frontier = import_module("checkers.linearizability.kernels.frontier")
         orders = import_module("checkers.linearizability.kernels.orders")
         replaying = import_module("checkers.linearizability.kernels.replaying")
