@@ -31,6 +31,13 @@ Flag = Annotated[bool, Field(strict=True)]
 _SHOWN_MAX = 80
 
 
+def rising(span: tuple[float, float]) -> tuple[float, float]:
+    """Refuse a range that ends before it begins; for pydantic, which asks for ValueError."""
+    if span[0] > span[1]:
+        raise ValueError("the least is above the most")
+    return span
+
+
 class Schema(Generic[T]):
     """Reads values of a type from tables, or raises an error of the given class, one line."""
 
@@ -66,6 +73,8 @@ class Schema(Generic[T]):
         if kind in _UNKNOWN:
             known = self._at(at[:-1]).get("properties", {})
             return _joined(place + at[:-1], unknown("key", str(at[-1])[:_SHOWN_MAX], known))
+        if kind == "string_unicode":
+            return _joined(place + at, f"{shown(given)} is not Unicode")
         if kind == "value_error":
             return _joined(place + at, str(error["ctx"]["error"]))
         if kind == "missing" and isinstance(at[-1], str):
@@ -73,9 +82,10 @@ class Schema(Generic[T]):
         if kind == "missing":
             at = at[:-1]  # a list that is too short, not an element
         said = self._at(at)
-        if "enum" in said and at:
+        choices = [said["const"]] if "const" in said else said.get("enum")
+        if choices and at:
             name = given[:_SHOWN_MAX] if isinstance(given, str) else shown(given)
-            line = unknown(str(at[-1]), name, map(str, said["enum"]))
+            line = unknown(str(at[-1]), name, map(str, choices))
             return _joined(place + at[:-1], line)
         where = where_of(place + at) or "a document"
         return f"{where} must be {_allowed(said)}, not {shown(given)}"
@@ -149,10 +159,13 @@ def _allowed(schema: Mapping[str, Any]) -> str:
     if kind in ("integer", "number"):
         number = "a whole number" if kind == "integer" else "a number"
         low, high = schema.get("minimum"), schema.get("maximum")
-        return number if low is None or high is None else f"{number} from {low:g} to {high:g}"
+        return number + ("" if low is None or high is None else f" from {low:.12g} to {high:.12g}")
     if kind == "string" and "maxLength" in schema:
         return f"a string of at most {schema['maxLength']} characters"
+    if kind == "array":
+        items = schema.get("items", {})
+        return "a list of tables" if "$ref" in items or items.get("type") == "object" else "a list"
     return _WORDS.get(str(kind), "another value")
 
 
-_WORDS = {"string": "a string", "boolean": "true or false", "array": "a list", "object": "a table"}
+_WORDS = {"string": "a string", "boolean": "true or false", "object": "a table"}

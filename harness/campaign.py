@@ -141,7 +141,7 @@ def main_phase(plan: Plan, nemesis: NemesisClient) -> Generator:
         random = Random(f"{plan.seed}/operations/{worker}")
         role = role_of(plan, worker)
         delay_s = BACK_OFF_S if role is Role.MIXED else PINNED_BACK_OFF_S
-        operations = plan.workload.operations(worker, random, role)
+        operations = plan.make_workload().operations(worker, random, role)
         return BackOff(delay_s, LEADS_NOT, Of(operations))
 
     rate = Rate(plan.rate_per_s, EachWorker(stream), Random(f"{plan.seed}/rate"))
@@ -153,7 +153,7 @@ def main_phase(plan: Plan, nemesis: NemesisClient) -> Generator:
 
 def final_phase(plan: Plan) -> Generator:
     """The workload's last operations, each until it is ok, as far as time allows."""
-    ops = plan.workload.final_operations()
+    ops = plan.make_workload().final_operations()
     return Clients(
         TimeLimit(
             FINAL_BOUND_S, BackOff(BACK_OFF_S, LEADS_NOT, Phases(*(UntilOk(op) for op in ops)))
@@ -184,7 +184,7 @@ def _cast(run: Run) -> _Cast:
         assert isinstance(worker, int), "clients are numbered"
         assert isinstance(process, int), "and so are their processes"
         network = backend.client_network()
-        inner = plan.workload.client(
+        inner = plan.make_workload().client(
             ClientContext(
                 client=Client(network, run.clock, plan.operation_timeout_ms),
                 endpoint=backend.endpoint,

@@ -10,6 +10,7 @@ of what was asked for is left, the run is UNDER-EXERCISED.
 from __future__ import annotations
 
 from collections.abc import Mapping
+from dataclasses import asdict
 from typing import Any
 
 from checkers import exercised
@@ -57,7 +58,7 @@ def without(
         scripted = [entry.to_json() for entry in plan.schedule if entry.fault not in impossible]
         left["schedule"] = scripted
     skipped = [Skipped(kind, probe.reason, probe.remedy) for kind, probe in impossible.items()]
-    left["skipped"] = [one.to_json() for one in (*plan.skipped, *skipped)]
+    left["skipped"] = [asdict(row) for row in (*plan.skipped, *skipped)]
     expectations = dict(document.get("expectations", {}))
     if "faults" in expectations:
         expectations["faults"] = [kind for kind in expectations["faults"] if kind not in impossible]

@@ -57,7 +57,7 @@ class Request:
 def checks_for(plan: Plan) -> tuple[CheckSpec, ...]:
     """Everything that judges a run of this plan. Raises CheckError."""
     specs = (
-        *plan.workload.checks(),
+        *plan.make_workload().checks(),
         CheckSpec("log-agreement"),
         CheckSpec("election-safety"),
         CheckSpec(answers.NAME),

@@ -22,8 +22,11 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import field, replace
 from random import Random
-from typing import Any
+from typing import Annotated, Any
 
+from pydantic import AfterValidator, Field
+
+from cluster.schemas import rising
 from cluster.values import valueclass
 from nemeses.registry import fault_named
 
@@ -39,15 +42,25 @@ class ScheduleError(ValueError):
     """No such schedule can be made; one line."""
 
 
+FaultName = Annotated[str, AfterValidator(lambda name: fault_named(name).name)]
+Moment = Annotated[float, Field(strict=True, ge=0, le=7 * 86_400)]
+Seconds = Annotated[float, Field(strict=True, ge=0.1, le=86_400)]
+Span = Annotated[
+    tuple[Seconds, Seconds],
+    AfterValidator(rising),
+    Field(description="[least, most] in seconds"),
+]
+
+
 @valueclass
 class Entry:
     """One fault of a schedule."""
 
-    at_s: float
+    at_s: Moment
     """Seconds after the fault phase began."""
-    fault: str
+    fault: FaultName
     parameters: Mapping[str, Any] = field(default_factory=dict)
-    for_s: float = 0.0
+    for_s: Moment = 0.0
     """How long until it is healed."""
     alternatives: tuple[Mapping[str, Any], ...] = ()
     """Parameters to try in turn while it is refused or does not bite; none: the same again."""
@@ -68,11 +81,11 @@ class Entry:
 class RandomSchedule:
     """How a random schedule is drawn."""
 
-    quiet_s: tuple[float, float] = (2.0, 4.0)
+    quiet_s: Span = (2.0, 4.0)
     """Shortest and longest quiet time between two faults."""
-    fault_s: tuple[float, float] = (4.0, 7.0)
+    fault_s: Span = (4.0, 7.0)
     """Shortest and longest fault. A follower needs about 3 s to miss its leader and elect."""
-    nested: float = 0.0
+    nested: Annotated[float, Field(strict=True, ge=0, le=1)] = 0.0
     """Share of faults that have another one inside, 0 to 1."""
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 import random
 from collections.abc import Mapping
+from dataclasses import fields
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
@@ -13,7 +14,7 @@ import click
 
 from harness.campaigns import load, read_document
 from harness.commands.options import runs_option, spark_option
-from harness.plan import BACKENDS, EXPECTED_MAX, NUMBERS, from_document
+from harness.plan import BACKENDS, EXPECTED_MAX, Plan, from_document
 from harness.possible import settle
 from harness.running import Request, own_arguments, perform, repeat_command
 
@@ -160,10 +161,10 @@ def _rescaled(given: Mapping[str, Any], asked: Mapping[str, Any]) -> dict[str, A
 
 
 def _ratio(given: Mapping[str, Any], asked: Mapping[str, Any], key: str) -> float:
-    spec = NUMBERS[key]
-    before, after = given.get(key, spec.default), asked.get(key, spec.default)
-    usable = all(
-        isinstance(value, int | float) and spec.minimum <= value <= spec.maximum
+    default = next(item.default for item in fields(Plan) if item.name == key)
+    before, after = given.get(key, default), asked.get(key, default)
+    usable = all(  # else the plan is refused for it
+        isinstance(value, int | float) and 0.01 <= value <= EXPECTED_MAX
         for value in (before, after)
     )
     return after / before if usable else 1.0

@@ -58,7 +58,7 @@ def test_a_quorum_that_keeps_its_promises_passes(workload):
     the_plan = plan(workload=workload)
     events, reads = play(the_plan, FakeCluster())
     assert sorted(reads.reads) == ["n1", "n2", "n3"]
-    for spec in (*the_plan.workload.checks(), "exercised"):
+    for spec in (*the_plan.make_workload().checks(), "exercised"):
         result = verdict(the_plan, events, reads, getattr(spec, "name", spec))
         assert result.status is Status.PASS, result
 

@@ -7,22 +7,14 @@ from typing import Annotated, Any, Literal
 
 from pydantic import AfterValidator, Field
 
-from cluster.schemas import Flag, Schema
+from cluster.schemas import Flag, Schema, rising
 from cluster.values import valueclass
 
 Amount = Annotated[float, Field(strict=True, ge=0, le=1e12)]
 Probability = Annotated[float, Field(strict=True, ge=0, le=1)]
 
 
-def _ordered(span: tuple[float, float]) -> tuple[float, float]:
-    if span[0] > span[1]:
-        raise ValueError(f"must be [least, most], not {list(span)}")
-    return span
-
-
-Span = Annotated[
-    tuple[Amount, Amount], AfterValidator(_ordered), Field(description="[least, most]")
-]
+Span = Annotated[tuple[Amount, Amount], AfterValidator(rising), Field(description="[least, most]")]
 """(least, most), drawn uniformly."""
 
 

@@ -110,7 +110,7 @@ class Inventory:
         """Read what `to_json` rendered. Raises BackendError."""
         try:
             return _INVENTORY.read(parse_json(text), context=Path("/"))
-        except (ValueError, BackendError) as error:
+        except (ValueError, RecursionError, BackendError) as error:
             raise BackendError(f"this is no stored inventory: {error}") from error
 
 
