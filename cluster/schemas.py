@@ -154,7 +154,7 @@ def _joined(place: Place, line: str) -> str:
 def _allowed(schema: Mapping[str, Any]) -> str:
     """Say in words what a place may hold."""
     kind = schema.get("type")
-    if "description" in schema and kind != "object":
+    if "description" in schema and "properties" not in schema:  # else a class docstring
         return str(schema["description"])
     if kind in ("integer", "number"):
         number = "a whole number" if kind == "integer" else "a number"

@@ -38,16 +38,16 @@ from dataclasses import asdict, field, fields, replace
 from pathlib import Path
 from typing import Annotated, Any, Literal, get_args
 
-from pydantic import AfterValidator, BeforeValidator, Field
+from pydantic import BeforeValidator, Field
 from typing_extensions import TypedDict
 
 from checkers import exercised
-from cluster.mutants import find
 from cluster.schemas import Schema, Text, shown, where_of
 from cluster.systems.kraft import NodeSettings
 from cluster.systems.secured import SecuritySettings
 from cluster.values import valueclass
 from harness.errors import PlanError
+from harness.fields import Mutant, Nodes, Seed, Version, node_names
 from harness.schedule import Entry, FaultName, RandomSchedule, ScheduleError, draw
 from nemeses.base import ParameterError
 from nemeses.registry import fault_named
@@ -72,9 +72,6 @@ Name = Annotated[
 ]
 Faults = Annotated[tuple[FaultName, ...], Field(description="a list of names")]
 Count = Annotated[int, Field(strict=True, ge=0, le=EXPECTED_MAX)]
-Mutant = Annotated[
-    str, AfterValidator(lambda name: find(name).id), Field(description="a name such as M15")
-]
 
 
 def _secured(table: object) -> object:
@@ -102,20 +99,20 @@ class Expectations(TypedDict, total=False):
 class Plan:
     """A plan whose every part was checked. Made by `from_document`."""
 
-    version: Annotated[int, Field(strict=True, ge=1, le=1, description="1")] = 1
+    version: Version = 1
     campaign: Name = "campaign"
     system: Literal["kraft"] = "kraft"
     backend: BackendName = "local"
     inventory: Annotated[Path, Field(description="the path of a file")] | None = None
     """Of the hosts of backend ssh; None for any other."""
-    nodes: Annotated[int, Field(strict=True, ge=1, le=15)] = 3
+    nodes: Nodes = 3
     node_settings: NodeSettings = field(default_factory=dict)
     security: Annotated[SecuritySettings, BeforeValidator(_secured)] = SecuritySettings()
     mutant: Mutant | None = None
     workload: Text = "register"
     workload_options: dict[str, Any] = field(default_factory=dict)
     duration_s: Annotated[float, Field(strict=True, ge=1, le=7 * 86_400)] = 60
-    seed: Annotated[int, Field(strict=True, ge=0, le=2**63 - 1)] = 0
+    seed: Seed = 0
     rate_per_s: Annotated[float, Field(strict=True, ge=0.1, le=100_000)] = 150
     concurrency: Annotated[int, Field(strict=True, ge=1, le=1_000)] = 15
     # Below the nodes' fetch time-out: clients that wait for a leader that was cut off are free
@@ -131,7 +128,7 @@ class Plan:
     @property
     def node_names(self) -> tuple[str, ...]:
         """n1, n2, ..."""
-        return tuple(f"n{number}" for number in range(1, self.nodes + 1))
+        return node_names(self.nodes)
 
     def make_workload(self) -> Workload:
         """Make what clients do."""

@@ -19,8 +19,7 @@ from harness.sim.conditions import Cast, Outcomes, candidates, holds
 from harness.sim.effects import Effects, Link, Undo, details, partition_links
 from harness.sim.findings import Violation
 from harness.sim.kinds import KINDS
-from harness.sim.parse import condition
-from harness.sim.scenario import Condition, Scenario, Step, Strand
+from harness.sim.scenario import CONDITION, Condition, Scenario, Step, Strand
 from harness.sim.watch import Watch
 from workloads.base import Completion, Op
 
@@ -161,7 +160,7 @@ class Driver:
         self._ask(op, nodes[0] if nodes else None, told.get("id", ""))
 
     def _expect(self, play: _Play, step: Step) -> None:
-        told = condition(step.options["that"], "expect", self.scenario.nodes, set(play.cast.names))
+        told = CONDITION.read(step.options["that"])
         name = step.options.get("property", "expectation")
         _Expectation(self, play, step, told, name).begin()
 

@@ -1,4 +1,4 @@
-"""The kinds of steps and what each may be told. Data for the parser, the driver and the shrinker.
+"""The kinds of steps and the options of each. Data for the parser, the driver and the shrinker.
 
 | kind | acts on | options | undone by |
 |---|---|---|---|
@@ -39,14 +39,18 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import field
-from typing import Any
+from functools import cache
+from typing import Annotated, Any, Literal
 
+from pydantic import AfterValidator, BaseModel, Field, create_model
+
+from cluster.names import unknown
+from cluster.schemas import Flag, Schema, Text, shown
 from cluster.values import valueclass
+from harness.errors import ScenarioError
 
 TARGETS = ("leader", "follower", "followers", "random", "minority", "majority", "all")
 """Target words; besides these `@NAME` and `node:n2`. `follower`: one of them."""
-SHAPES = ("targets", "halves", "bridge", "ring")
-KEEPS = ("any", "nothing", "everything")
 MESSAGE_TYPES = (
     "VoteRequest",
     "VoteResponse",
@@ -57,19 +61,14 @@ MESSAGE_TYPES = (
     "FetchRequest",
     "FetchResponse",
 )
-CHANGES = ("upgrade", "add", "remove")
-FILES = ("log", "quorum-state")
 
 
 @valueclass
 class Option:
-    """One option of a kind: its type, what it may be, and what it is unless told."""
+    """One option of a kind: its type as pydantic takes it, and what it is unless given."""
 
-    type: type | tuple[type, ...]
+    type: Any
     default: Any
-    choices: tuple[Any, ...] = ()
-    least: float = 0.0
-    most: float = 1e9
 
 
 @valueclass
@@ -85,18 +84,48 @@ class Kind:
     """Whether a node that it hits may end itself, its storage having failed it."""
 
 
-_NUMBER = (int, float)
-_KEEP = Option(str, "any", KEEPS)
-_LINKS = Option(str, "")
+def _links(text: str) -> str:
+    for link in filter(None, text.split(",")):
+        if len(link.replace("-", ">").split(">")) != 2:
+            raise ValueError(f"a link is written @A>@B or @A-@B, not {link!r}")
+    return text
+
+
+def _messages(text: str) -> str:
+    for name in filter(None, text.split(",")):
+        if name not in MESSAGE_TYPES:
+            raise ValueError(unknown("type of message", name, MESSAGE_TYPES))
+    return text
+
+
+def _plain(value: object) -> object:
+    if not isinstance(value, str | int | dict | None) or isinstance(value, bool):
+        raise ValueError(f"must be a string, a whole number or a table, not {shown(value)}")  # noqa: TRY004  (pydantic's)
+    return value
+
+
+def _from(least: float, most: float, default: float) -> Option:
+    return Option(Annotated[float, Field(strict=True, ge=least, le=most)], default)
+
+
+_KEEP = Option(Literal["any", "nothing", "everything"], "any")
+_LINKS = Option(Annotated[Text, AfterValidator(_links)], "")
+_NAMES = Annotated[
+    dict[Text, Text], Field(min_length=1, description="names of nodes, such as {A = 'leader'}")
+]
+_TABLE = Annotated[
+    dict[str, Any], Field(min_length=1, description="a condition that says something")
+]
+_DOWN_MS = _from(0, 600_000, 50.0)
 
 _ALL = (
     Kind("kill", takes_for=True, options={"keep": _KEEP}),
     Kind(
         "restart",
         options={
-            "down_ms": Option(_NUMBER, 50.0, most=600_000),
+            "down_ms": _DOWN_MS,
             "keep": _KEEP,
-            "graceful": Option(bool, False),  # noqa: FBT003  (a default value)
+            "graceful": Option(Flag, default=False),
         },
     ),
     Kind("pause", takes_for=True),
@@ -107,8 +136,8 @@ _ALL = (
         needs_targets=False,
         takes_for=True,
         options={
-            "shape": Option(str, "targets", SHAPES),
-            "one_way": Option(str, "", ("", "in", "out")),
+            "shape": Option(Literal["targets", "halves", "bridge", "ring"], "targets"),
+            "one_way": Option(Literal["", "in", "out"], ""),
         },
     ),
     Kind("cut", needs_targets=False, takes_for=True, options={"links": _LINKS}),
@@ -117,7 +146,7 @@ _ALL = (
         "hold",
         needs_targets=False,
         takes_for=True,
-        options={"links": _LINKS, "types": Option(str, "")},
+        options={"links": _LINKS, "types": Option(Annotated[Text, AfterValidator(_messages)], "")},
     ),
     Kind("release", needs_targets=False, options={"links": _LINKS}),
     Kind("drop_held", needs_targets=False, options={"links": _LINKS}),
@@ -126,45 +155,49 @@ _ALL = (
         needs_targets=False,
         takes_for=True,
         options={
-            "loss": Option(_NUMBER, 0.0, most=1.0),
-            "duplication": Option(_NUMBER, 0.0, most=1.0),
-            "delay_ms": Option(_NUMBER, 0.0, most=60_000),
+            "loss": _from(0, 1, 0.0),
+            "duplication": _from(0, 1, 0.0),
+            "delay_ms": _from(0, 60_000, 0.0),
         },
     ),
     Kind("disk_stall", takes_for=True),
-    Kind("disk_slow", takes_for=True, options={"sync_ms": Option(_NUMBER, 50.0, most=60_000)}),
+    Kind("disk_slow", takes_for=True, options={"sync_ms": _from(0, 60_000, 50.0)}),
     Kind("disk_error", may_end_node=True),
-    Kind("clock_rate", takes_for=True, options={"rate": Option(_NUMBER, 2.0, least=0.05, most=20)}),
-    Kind("clock_jump", options={"jump_ms": Option(_NUMBER, 1000.0, least=-1e9)}),
+    Kind("clock_rate", takes_for=True, options={"rate": _from(0.05, 20, 2.0)}),
+    Kind("clock_jump", options={"jump_ms": _from(-1e9, 1e9, 1000.0)}),
     Kind(
         "bit_rot",
         options={
-            "file": Option(str, "quorum-state", FILES),
-            "at": Option(_NUMBER, 0.5, most=1.0),
-            "down_ms": Option(_NUMBER, 50.0, most=600_000),
+            "file": Option(Literal["log", "quorum-state"], "quorum-state"),
+            "at": _from(0, 1, 0.5),
+            "down_ms": _DOWN_MS,
         },
         may_end_node=True,
     ),
-    Kind("voters", needs_targets=False, options={"change": Option(str, "upgrade", CHANGES)}),
+    Kind(
+        "voters",
+        needs_targets=False,
+        options={"change": Option(Literal["upgrade", "add", "remove"], "upgrade")},
+    ),
     Kind(
         "wipe",
         options={
-            "down_ms": Option(_NUMBER, 50.0, most=600_000),
-            "repair_ms": Option(_NUMBER, 2_000.0, most=600_000),
+            "down_ms": _DOWN_MS,
+            "repair_ms": _from(0, 600_000, 2_000.0),
         },
     ),
     Kind("resign"),
     Kind("snapshot"),
     Kind("heal", needs_targets=False),
-    Kind("cast", needs_targets=False, options={"names": Option(dict, None)}, is_fault=False),
+    Kind("cast", needs_targets=False, options={"names": Option(_NAMES, ...)}, is_fault=False),
     Kind(
         "op",
         needs_targets=False,
         options={
-            "id": Option(str, ""),
-            "f": Option(str, "write"),
-            "key": Option((str, type(None)), None),
-            "value": Option((str, int, dict, type(None)), None),
+            "id": Option(Text, ""),
+            "f": Option(Text, "write"),
+            "key": Option(Text | None, None),
+            "value": Option(Annotated[Any, AfterValidator(_plain)], None),
         },
         is_fault=False,
     ),
@@ -173,7 +206,7 @@ _ALL = (
         "expect",
         needs_targets=False,
         takes_for=True,
-        options={"that": Option(dict, None), "property": Option(str, "expectation")},
+        options={"that": Option(_TABLE, ...), "property": Option(Text, "expectation")},
         is_fault=False,
     ),
 )
@@ -183,3 +216,10 @@ KINDS: Mapping[str, Kind] = {kind.name: kind for kind in _ALL}
 
 FAULTS: tuple[str, ...] = tuple(kind.name for kind in _ALL if kind.is_fault)
 """The kinds that do something to the world."""
+
+
+@cache
+def options_of(kind: str) -> Schema[BaseModel]:
+    """Return what the options of a kind may be."""
+    options = {name: (option.type, option.default) for name, option in KINDS[kind].options.items()}
+    return Schema(create_model(kind, **options), ScenarioError)  # type: ignore[call-overload]

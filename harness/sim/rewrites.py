@@ -46,7 +46,7 @@ def begun(played: Played) -> Iterator[ScriptedOp]:
         at_ms = event.time_ns / 1e6 - played.fault_phase_ms
         if worker < hands and 0 <= at_ms < played.scenario.duration_ms:
             node = ends.get(event.index)
-            yield ScriptedOp(round(at_ms, 6), worker, event.f, event.key, event.value, node)
+            yield ScriptedOp(event.f, round(at_ms, 6), worker, event.key, event.value, node)
 
 
 def in_order(scenario: Scenario) -> Scenario:

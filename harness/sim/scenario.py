@@ -25,40 +25,48 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import asdict, field, fields
-from typing import Any
+from typing import Annotated, Any, Literal
+
+from pydantic import BeforeValidator, Field
 
 from checkers.exercised import UNDOING
 from cluster.backends.sim.settings import SimSettings
-from cluster.systems.kraft import NODE_SETTINGS
+from cluster.names import unknown
+from cluster.schemas import Flag, Schema, Text
+from cluster.systems.kraft import NODE_SETTINGS, NodeSettings
 from cluster.values import valueclass
-from harness.sim.kinds import FAULTS
+from harness.errors import ScenarioError
+from harness.fields import Mutant, Nodes, Seed, Version, node_names
+from harness.sim.kinds import FAULTS, KINDS, options_of
 
 VERSION = 1
 Json = dict[str, Any]
+Ms = Annotated[float, Field(strict=True, ge=0, le=86_400_000)]
+Length = Annotated[float, Field(strict=True, ge=1, le=86_400_000)]
 
 
 @valueclass
 class ScriptedOp:
     """One operation of a client, at a time, asked of a given node or of the supposed leader."""
 
-    at_ms: float
-    worker: int
-    f: str
-    key: str | None = None
+    f: Text
+    at_ms: Ms = 0.0
+    worker: Annotated[int, Field(strict=True, ge=0, le=999)] = 0
+    key: Text | None = None
     value: Any = None
-    node: str | None = None
+    node: Text | None = None
 
 
 @valueclass
 class Load:
     """What the clients do: a seeded stream at a rate, or (`operations`) exactly this."""
 
-    name: str = "register"
+    name: Text = "register"
     options: Mapping[str, Any] = field(default_factory=dict)
-    concurrency: int = 5
-    rate_per_s: float = 20.0
+    concurrency: Annotated[int, Field(strict=True, ge=1, le=1000)] = 5
+    rate_per_s: Annotated[float, Field(strict=True, ge=0, le=100_000)] = 20.0
     """0: no operations but those of the list and of the strands."""
-    timeout_ms: float = 800.0
+    timeout_ms: Annotated[float, Field(strict=True, ge=1, le=600_000)] = 800.0
     operations: tuple[ScriptedOp, ...] = ()
 
 
@@ -66,59 +74,94 @@ class Load:
 class Condition:
     """What a step waits for or expects. All that is given must hold at one node of `at`."""
 
-    at: str = "all"
-    """Whom to look at: target words as for faults, `all` meaning any of them."""
-    event: str | None = None
+    at: Text = "all"
+    """Where to look: target words as for faults, `all` meaning any of them."""
+    event: Text | None = None
     """The next trace event of this name (docs/evidence.md) ..."""
     where: Mapping[str, Any] = field(default_factory=dict)
     """... with these fields; a string that begins with @ is the id of the node of that name."""
-    state: str | None = None
+    state: Text | None = None
     """The node's epoch state: Leader, Follower, Candidate, ..."""
-    not_state: str | None = None
-    epoch: str | None = None
+    not_state: Text | None = None
+    epoch: Literal["same", "later"] | None = None
     """`same`: no later than the highest when the names were cast; `later`: above it."""
-    established: bool = False
+    established: Flag = False
     """It leads and has committed its epoch's start."""
-    synced: bool = False
+    synced: Flag = False
     """Everything in its log is durable."""
-    ok: str | None = None
+    ok: Text | None = None
     """The operation of this id ended ok."""
-    ended: str | None = None
+    ended: Text | None = None
     """The operation of this id ended."""
+
+
+def _says_something(table: object) -> object:
+    if table == {}:
+        raise ValueError("must say something of nodes or of an operation")
+    return table
+
+
+CONDITION = Schema(Condition, ScenarioError)
 
 
 @valueclass
 class Step:
     """One thing that a strand does; `harness.sim.kinds` lists the kinds and their options."""
 
-    kind: str
-    after_ms: float = 0.0
-    targets: str = ""
-    for_ms: float | None = None
+    kind: Text
+    after_ms: Ms = 0.0
+    targets: Text = ""
+    for_ms: Ms | None = None
     """A fault's length; None: until something undoes it, at the latest the end of the phase."""
-    until: Condition | None = None
-    within_ms: float = 10_000.0
+    until: Annotated[Condition, BeforeValidator(_says_something)] | None = None
+    within_ms: Ms = 10_000.0
     """How long to wait for `until`; then the step acts all the same, unless `strict`."""
-    strict: bool = False
+    strict: Flag = False
     """Without its condition the strand ends here."""
     options: Mapping[str, Any] = field(default_factory=dict)
+
+
+def _gathered(row: object) -> object:
+    """Check the options of a step, which stand beside its fields, and gather them.
+
+    They are kept as they are given; what is not given has the default of the day it is run.
+    """
+    if not isinstance(row, dict):
+        return row
+    kind = KINDS.get(row["kind"]) if isinstance(row.get("kind"), str) else None
+    if kind is None:
+        raise ValueError(unknown("kind", str(row.get("kind"))[:80], KINDS))
+    own = {key: value for key, value in row.items() if key in _STEP_FIELDS}
+    if own.get("for_ms") is not None and not kind.takes_for:
+        raise ValueError(f"a {kind.name} takes no for_ms")
+    options = {key: value for key, value in row.items() if key not in own}
+    for key in options:
+        if key not in kind.options:
+            raise ValueError(unknown("key", str(key)[:80], (*_STEP_FIELDS, *kind.options)))
+    options_of(kind.name).read(options)
+    if kind.name == "expect":
+        CONDITION.read(options["that"], place=("that",))
+    return {**own, "options": options}
+
+
+_STEP_FIELDS = frozenset(item.name for item in fields(Step)) - {"options"}
 
 
 @valueclass
 class Strand:
     """Steps one after the other, the first `at_ms` after the fault phase began."""
 
-    at_ms: float
-    steps: tuple[Step, ...]
+    at_ms: Ms = 0.0
+    steps: tuple[Annotated[Step, BeforeValidator(_gathered)], ...] = ()
 
 
 @valueclass
 class Bounds:
     """How long things may take after the last heal before that is a violation of its own."""
 
-    liveness_ms: float = 30_000.0
+    liveness_ms: Length = 30_000.0
     """From the heal until every node is up, follows one leader and has replayed a new write."""
-    events_max: int = 20_000_000
+    events_max: Annotated[int, Field(strict=True, ge=1, le=10**12)] = 20_000_000
     """Callbacks in the whole run: more is a world that never comes to rest."""
 
 
@@ -126,27 +169,28 @@ class Bounds:
 class Scenario:
     """See the module. Made by `harness.sim.parse.from_document` or `harness.sim.draw.draw`."""
 
-    seed: int
-    name: str = "scenario"
-    about: str = ""
-    nodes: int = 3
-    duration_ms: float = 20_000.0
+    seed: Seed = 0
+    name: Text = "scenario"
+    about: Text = ""
+    nodes: Nodes = 3
+    duration_ms: Length = 20_000.0
     """Length of the fault phase."""
-    mutant: str | None = None
-    exposes: tuple[str, ...] = ()
+    mutant: Mutant | None = None
+    exposes: tuple[Text, ...] = ()
     """Of a script: mutants that it finds. For people and tests; decides nothing."""
-    settings: Mapping[str, int] = field(default_factory=dict)
+    settings: NodeSettings = field(default_factory=dict)
     """Kafka's configuration keys, for every node."""
     world: SimSettings = field(default_factory=SimSettings)
     """How network, disks and clocks behave when no fault acts on them."""
     workload: Load = Load()
     strands: tuple[Strand, ...] = ()
     bounds: Bounds = Bounds()
+    version: Version = VERSION
 
     @property
     def node_names(self) -> tuple[str, ...]:
         """n1, n2, ..."""
-        return tuple(f"n{number}" for number in range(1, self.nodes + 1))
+        return node_names(self.nodes)
 
     @property
     def fault_steps(self) -> int:
@@ -175,7 +219,7 @@ class Scenario:
 
         Every knob is written out, also where it has its default, which may be another tomorrow.
         """
-        document: Json = {"version": VERSION, "seed": self.seed, "nodes": self.nodes}
+        document: Json = {"version": self.version, "seed": self.seed, "nodes": self.nodes}
         document |= {"name": self.name, "duration_ms": self.duration_ms, "mutant": self.mutant}
         if self.about:
             document["about"] = self.about

@@ -85,7 +85,15 @@ steps = [
   { kind = "op", id = "one", f = "write", key = "k0", value = "one", targets = "@A" },
   { kind = "wait", until = { ok = "one" } },
   { kind = "kill", targets = "@A", keep = "nothing", for_ms = 100 },
+  { kind = "hold", links = "@A>all", types = "FetchRequest" },
+  { kind = "expect", that = { at = "@A", where = { epoch = 1 }, synced = true }, for_ms = 5 },
 ]
+[[workload.operations]]
+at_ms = 5
+f = "write"
+key = "k1"
+value = "two"
+node = "n1"
 """
 STORED = (ROOT / "tests" / "sim" / "regressions").glob("*.json")
 INVENTORY = b"""

@@ -49,6 +49,10 @@ def test_steering_asks_for_empty_cells():
     assert draw(3, steer=Steer()) == draw(3)
 
 
+def step(kind, **options):
+    return {"strands": [{"steps": [{"kind": "heal"}, {"kind": kind, **options}]}]}
+
+
 WRONG = [
     ({"version": 2}, "version must be 1"),
     ({"nodes": 0}, "nodes must be a whole number from 1 to 15"),
@@ -63,6 +67,26 @@ WRONG = [
     ({"strands": [{"at_ms": -1, "steps": []}]}, "at_ms"),
     ({"strands": [{"steps": [{"kind": "cut", "links": "node:n1"}]}]}, "a link is written"),
     ({"strands": [{"steps": [{"kind": "heal", "for_ms": 5}]}]}, "takes no for_ms"),
+    (step("kill", targets="all", keeep=1), "strands 1: steps 2: unknown key 'keeep'; did you mean"),
+    (step("kill", targets="all", keep="al"), "strands 1: steps 2: unknown keep 'al'"),
+    (step("kill", targets="all", for_ms=True), "steps 2: for_ms must be a number from 0 to 8640"),
+    (step("kill"), "strands 1: steps 2: unknown target ''"),
+    (step("lossy", loss=1.5), "strands 1: steps 2: loss must be a number from 0 to 1, not 1.5"),
+    (step("hold", types="FetchReq"), "'FetchReq'; did you mean 'FetchRequest'?"),
+    (step("cast"), "strands 1: steps 2: names is missing"),
+    (step("cast", names={"A": "leadr"}), "unknown target 'leadr'; did you mean 'leader'"),
+    (step("cast", names={}), "names must be names of nodes, such as {A = 'leader'}, not {}"),
+    (step("expect"), "strands 1: steps 2: that is missing"),
+    (step("expect", that={}), "that must be a condition that says something, not {}"),
+    (step("expect", that={"stat": "Leader"}), "that: unknown key 'stat'; did you mean 'state'?"),
+    (step("expect", that={"at": "@B"}), "strands 1: steps 2: unknown target '@B'"),
+    (step("wait", until={}), "steps 2: until must say something of nodes or of an operation"),
+    (step("wait", until={"epoch": "late"}), "until: unknown epoch 'late'; did you mean 'later'?"),
+    (step("wait", until={"synced": 1}), "steps 2: until.synced must be true or false, not 1"),
+    (step("op", value=1.5), "value must be a string, a whole number or a table, not 1.5"),
+    ({"workload": {"operations": [{"f": "write", "node": "n9"}]}}, "unknown node 'n9'"),
+    ({"workload": {"operations": [{"key": "k"}]}}, "workload.operations 1: f is missing"),
+    ({"bounds": {"events_max": 0}}, "bounds.events_max must be a whole number from 1 to 1e+12"),
 ]
 
 
