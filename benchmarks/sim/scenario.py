@@ -9,13 +9,13 @@ from dataclasses import dataclass, field
 
 from checkers.history import Event
 from cluster.backends.sim import loop
-from cluster.backends.sim.monitor import SafetyMonitor
 from cluster.backends.sim.scheduler import Scheduler
 from cluster.backends.sim.sim_backend import SimBackend
 from cluster.systems.kraft import NODE_SETTINGS
 from harness.campaign import Run, conduct
 from harness.plan import from_document
 from harness.recorder import Recorder
+from harness.sim.sight import watch
 
 LINGER = "controller.quorum.append.linger.ms"
 FAULTS = ("kill", "pause", "partition")
@@ -80,7 +80,7 @@ def simulate(load: Load, seed: int) -> Measured:
     scheduler = Scheduler()
     settings = {LINGER: load.linger_ms}
     backend = SimBackend(load.nodes, seed, "bench", node_settings=settings, scheduler=scheduler)
-    monitor = SafetyMonitor(backend.world) if load.monitor else None
+    monitor = watch(backend.world) if load.monitor else None
     journal = _Journal()
 
     async def work() -> None:

@@ -1,7 +1,7 @@
 """Runs one scenario and judges it: `run_scenario(scenario) -> SimResult`.
 
 The run is the same, callback by callback, every time: one queue of events decides everything.
-Safety is watched at every event by the world's monitor; what clients saw is checked by the
+The invariants (`checkers.invariants`) judge every event; what clients saw is checked by the
 harness's own checkers once the run is over; and after the last heal the quorum must come back to
 life within the scenario's bound. The first violation ends a run: what follows from a broken state
 says nothing more.
@@ -26,7 +26,6 @@ from cluster import mutants
 from cluster.backends.base import BackendError
 from cluster.backends.sim import loop as virtual
 from cluster.backends.sim.broker_monitor import BrokerMonitor
-from cluster.backends.sim.monitor import SafetyMonitor
 from cluster.backends.sim.process import Process
 from cluster.backends.sim.scheduler import BusyLoopError, Scheduler
 from cluster.backends.sim.sim_backend import SimBackend
@@ -43,6 +42,7 @@ from harness.sim.effects import Effects
 from harness.sim.findings import SimResult, Violation, generalised, of_check
 from harness.sim.kinds import FAULTS
 from harness.sim.scenario import Scenario
+from harness.sim.sight import watch
 from harness.sim.watch import Watch
 from workloads.base import Completion, Op, WorkloadClient
 from workloads.leader import LeaderTracker
@@ -219,9 +219,7 @@ class _Run:
         world = self._backend.world
         self._violations: list[Violation] = []
         self._stop: asyncio.Event | None = None
-        self._monitor = SafetyMonitor(
-            world, lambda seen: self._broken(Violation(seen.property, seen.explanation))
-        )
+        watch(world, lambda seen: self._broken(Violation(seen.property, seen.explanation)))
         self._broker_monitor = BrokerMonitor(
             world, lambda name, told, _node: self._broken(Violation(name, told))
         )

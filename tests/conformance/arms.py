@@ -6,12 +6,12 @@ import asyncio
 from collections.abc import Awaitable, Callable
 from pathlib import Path
 
+from checkers.invariants.watcher import Watcher
 from cluster.backends.base import Backend
 from cluster.backends.docker.docker_backend import DockerBackend
 from cluster.backends.local import LocalBackend
 from cluster.backends.sim import loop
 from cluster.backends.sim.broker_monitor import BrokerMonitor
-from cluster.backends.sim.monitor import SafetyMonitor
 from cluster.backends.sim.scheduler import Scheduler
 from cluster.backends.sim.settings import SimSettings
 from cluster.backends.sim.sim_backend import SimBackend
@@ -25,6 +25,8 @@ from cluster.client.admin_client import (
 from cluster.node.ports import Clock
 from cluster.node.runtime.clock import LoopClock
 from cluster.systems.kraft import KraftSystem
+from harness.sim.sight import watch
+from tests.sim.quorums import noted
 
 KEY = "kraftprobe.register.1"
 ELECTION_S = 15.0
@@ -148,13 +150,13 @@ class SimArm:
     def __init__(self, **settings: object) -> None:
         self._settings = SimSettings(**settings)  # type: ignore[arg-type]
 
-    def _make(self, folder: Path, nodes: int) -> tuple[SimBackend, SafetyMonitor, Scheduler]:
+    def _make(self, folder: Path, nodes: int) -> tuple[SimBackend, Watcher, Scheduler]:
         scheduler = Scheduler()
         backend = SimBackend(
             nodes, 1, folder.name, settings=self._settings, run_folder=folder, scheduler=scheduler
         )
-        monitor = SafetyMonitor(backend.world)
-        BrokerMonitor(backend.world, monitor.violated)
+        monitor = watch(backend.world)
+        BrokerMonitor(backend.world, noted(monitor))
         return backend, monitor, scheduler
 
     def run(self, body: Body, folder: Path, nodes: int = 3) -> None:

@@ -9,12 +9,13 @@ from pathlib import Path
 
 import pytest
 
+from checkers.invariants.watcher import Watcher
 from cluster.backends.local import LocalBackend
 from cluster.backends.sim import loop
-from cluster.backends.sim.monitor import SafetyMonitor
 from cluster.backends.sim.scheduler import Scheduler
 from cluster.backends.sim.sim_backend import SimBackend
 from cluster.systems.kraft import KraftSystem
+from harness.sim.sight import watch
 from nemeses.asking import describe
 from nemeses.base import Injection, ParameterError, View
 from nemeses.drive import heal, heal_all, heal_order, inject
@@ -37,10 +38,10 @@ class LiveView:
         return max(leading)[1] if leading else None
 
 
-def simulated(body: Callable[[View], Awaitable[None]], nodes: int = 3) -> SafetyMonitor:
+def simulated(body: Callable[[View], Awaitable[None]], nodes: int = 3) -> Watcher:
     scheduler = Scheduler()
     backend = SimBackend(nodes, 3, "test", scheduler=scheduler)
-    monitor = SafetyMonitor(backend.world)
+    monitor = watch(backend.world)
 
     async def whole() -> None:
         await backend.up()

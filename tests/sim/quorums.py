@@ -5,10 +5,10 @@ from __future__ import annotations
 import asyncio
 from dataclasses import dataclass, field
 
+from checkers.invariants.fold import Broken
 from cluster.backends.base import NodeState
 from cluster.backends.sim import loop
 from cluster.backends.sim.broker_monitor import BrokerMonitor
-from cluster.backends.sim.monitor import SafetyMonitor
 from cluster.backends.sim.scheduler import Scheduler
 from cluster.backends.sim.settings import SimSettings
 from cluster.backends.sim.sim_backend import SimBackend
@@ -19,6 +19,12 @@ from cluster.node.kraft.leader_state import Leader
 from harness.campaign import Run, conduct
 from harness.plan import from_document
 from harness.recorder import Recorder
+from harness.sim.sight import watch
+
+
+def noted(watcher):
+    """What keeps a broker monitor's violations beside those of the quorum's invariants."""
+    return lambda name, explanation, node: watcher.violated(name, Broken(explanation), node)
 
 
 class Quorum:
@@ -28,7 +34,7 @@ class Quorum:
         self.world = SimWorld(
             nodes, seed, settings=SimSettings(**settings), node_settings=run_node_settings
         )
-        self.monitor = SafetyMonitor(self.world)
+        self.monitor = watch(self.world)
         self.world.start_all()
 
     @property
@@ -84,9 +90,9 @@ def campaign(seed=1, nodes=3, settings=None, monitor=True, **plan):
     document = {"seed": seed, "nodes": nodes, "duration_s": 25, "concurrency": 6, "rate_per_s": 60}
     document |= plan
     backend = SimBackend(nodes, seed, "test", settings=settings, scheduler=scheduler)
-    watching = SafetyMonitor(backend.world) if monitor else None
+    watching = watch(backend.world) if monitor else None
     if watching is not None:
-        BrokerMonitor(backend.world, watching.violated)
+        BrokerMonitor(backend.world, noted(watching))
     journal = Journal()
 
     async def work():

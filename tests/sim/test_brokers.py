@@ -14,7 +14,7 @@ from cluster.systems.kraft import REGISTRATION
 from harness.sim.draw import draw
 from harness.sim.runner import run_scenario
 from tests.controller.fakes import creatable, create
-from tests.sim.quorums import Quorum, campaign
+from tests.sim.quorums import Quorum, campaign, noted
 
 SETTINGS = {
     "broker.session.timeout.ms": 1_000,
@@ -31,7 +31,7 @@ def brokers(quorum, name):
 
 def test_a_killed_broker_is_fenced_and_comes_back_as_a_new_incarnation():
     quorum = Quorum(3, run_node_settings=SETTINGS)
-    monitor = BrokerMonitor(quorum.world, quorum.monitor.violated)
+    monitor = BrokerMonitor(quorum.world, noted(quorum.monitor))
     leader = quorum.elect()
     everybody = {1: False, 2: False, 3: False}
     assert quorum.scheduler.run_until(lambda: brokers(quorum, leader) == everybody, 10_000)
@@ -71,7 +71,7 @@ def test_a_node_that_is_asked_to_stop_twice_stops_once_and_tells_both(registers)
 
 def test_a_broker_with_a_new_disk_tells_its_directory_and_leads_again():
     quorum = Quorum(3, run_node_settings=SETTINGS)
-    monitor = BrokerMonitor(quorum.world, quorum.monitor.violated)
+    monitor = BrokerMonitor(quorum.world, noted(quorum.monitor))
     leader = quorum.elect()
     everybody = {1: False, 2: False, 3: False}
     assert quorum.scheduler.run_until(lambda: brokers(quorum, leader) == everybody, 10_000)

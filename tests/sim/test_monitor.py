@@ -4,13 +4,12 @@ import random
 
 import pytest
 
+from checkers.invariants.electorate import Electorate, VotersInForce
 from cluster import mutants
 from cluster.backends.base import NodeState
-from cluster.backends.sim.electorate import Electorate, VotersInForce
 from cluster.backends.sim.mesh import MessageMatch
-from cluster.backends.sim.scan import scan
-from cluster.backends.sim.shadow import ShadowLog
 from tests.sim.quorums import Quorum, campaign
+from tests.sim.scan import scan
 
 
 def chaos(seed, steps=40, mutant=None):
@@ -57,7 +56,7 @@ def test_the_monitor_agrees_with_a_full_scan_under_faults(seed):
     assert said == []
     assert quorum.monitor.violations == []
     assert quorum.world.deaths == []
-    assert quorum.monitor.committed_end > 10, "the world did something"
+    assert quorum.monitor.quorum.committed_end > 10, "the world did something"
 
 
 def test_a_campaign_with_every_standard_fault_violates_nothing():
@@ -145,18 +144,25 @@ def test_a_scan_sees_what_the_monitor_was_not_told():
     quorum.elect()
     quorum.run(3_000)
     assert scan(quorum.world, quorum.monitor) == []
-    quorum.monitor.logs["n1"].batches.pop()
+    quorum.monitor.quorum.logs["n1"].batches.pop()
     assert scan(quorum.world, quorum.monitor) == [
         "n1: the monitor's copy of the log is not the log"
     ]
+
+
+def taken_up(electorate, offset, committed_end):
+    """The offset of the voters that n1 forgets as it takes up those of another one."""
+    forgotten = electorate.forgotten("n1", offset, committed_end)
+    electorate.take_up("n1", VotersInForce({}, offset))
+    return forgotten
 
 
 def test_a_node_that_goes_back_behind_committed_voters_is_seen():
     def told(*steps):
         """Voters by their offsets, each with the end of what the node knows to be committed."""
         electorate = Electorate()
-        electorate.started("n1", "a")
-        return [electorate.take_up("n1", VotersInForce({}, at), end) for at, end in steps]
+        electorate.start("n1", "a")
+        return [taken_up(electorate, at, end) for at, end in steps]
 
     assert told((3, 0), (5, 4), (3, 5)) == [None, None, None]  # 5 was not committed
     assert told((3, 0), (5, 4), (3, 6)) == [None, None, 5]
@@ -169,17 +175,7 @@ def test_a_node_that_goes_back_behind_committed_voters_is_seen():
 
 def test_what_a_node_knew_before_it_restarted_is_no_longer_asked_for():
     electorate = Electorate()
-    electorate.started("n1", "a")
-    assert electorate.take_up("n1", VotersInForce({}, 5), 6) is None
-    electorate.started("n1", "a")
-    assert electorate.take_up("n1", VotersInForce({}, -1), 0) is None
-
-
-def test_only_a_log_that_is_not_what_was_committed_may_give_way_to_a_snapshot():
-    committed = [(0, 4, 1, 11), (4, 6, 3, 12)]
-    goes_on = ShadowLog([*committed, (6, 9, 3, 13)])
-    diverges = ShadowLog([committed[0], (4, 7, 2, 14), (7, 9, 2, 15)])
-    assert [log.differs(committed, 6) for log in (goes_on, diverges)] == [False, True]
-    assert not diverges.differs(committed, 4), "here it is what was committed"
-    assert not diverges.differs(committed, 5), "no committed batch ends here"
-    assert not diverges.differs([], 0)
+    electorate.start("n1", "a")
+    assert taken_up(electorate, 5, 6) is None
+    electorate.start("n1", "a")
+    assert taken_up(electorate, -1, 0) is None

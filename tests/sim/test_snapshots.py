@@ -3,10 +3,10 @@
 import pytest
 
 from cluster import mutants
-from cluster.backends.sim.scan import scan
 from cluster.node.assembly import METADATA_DIRECTORY
 from cluster.node.log.snapshot import parse_snapshot_name
 from tests.sim.quorums import Quorum
+from tests.sim.scan import scan
 
 OFTEN = {
     "metadata.log.max.record.bytes.between.snapshots": 2_000,

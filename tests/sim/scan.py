@@ -9,17 +9,18 @@ from __future__ import annotations
 
 from itertools import combinations
 
-from cluster.backends.sim.monitor import SafetyMonitor
-from cluster.backends.sim.shadow import Batch, read_from
+from checkers.invariants.sight import Batch
+from checkers.invariants.watcher import Watcher
 from cluster.backends.sim.world import SimNode, SimWorld
 from cluster.node.assembly import METADATA_DIRECTORY
 from cluster.node.kraft.leader_state import Leader
 from cluster.node.log.records import CorruptBatchError, iter_batches
 from cluster.node.log.segment import segment_base_offset
 from cluster.node.log.snapshot import SUFFIX, parse_snapshot_name
+from harness.sim.sight import read_from
 
 
-def scan(world: SimWorld, monitor: SafetyMonitor) -> list[str]:
+def scan(world: SimWorld, monitor: Watcher) -> list[str]:
     """Return one line for each thing that is wrong, with the world or with the monitor."""
     wrong: list[str] = []
     logs: dict[str, list[Batch]] = {}
@@ -42,7 +43,7 @@ def scan(world: SimWorld, monitor: SafetyMonitor) -> list[str]:
                 other = leaders.setdefault(state.epoch, name)
                 if other != name:
                     wrong.append(f"{other} and {name} lead epoch {state.epoch}")
-        held = monitor.durable_end(name)
+        held = monitor.quorum.durable_end(name)
         if max(durable[-1][1] if durable else 0, durable_snapshot_offset(host)) < held:
             wrong.append(f"{name}: the disk holds less than {held}, which was fsynced")
     wrong += _compare_committed(logs, committed, starts, monitor)
@@ -77,11 +78,9 @@ def durable_snapshot_offset(host: SimNode) -> int:
     return offset
 
 
-def _compare_shadow(
-    name: str, log: list[Batch], start_offset: int, monitor: SafetyMonitor
-) -> list[str]:
-    shadow = monitor.logs[name]
-    if shadow.is_stale or _from(shadow.batches, start_offset) == log:
+def _compare_shadow(name: str, log: list[Batch], start_offset: int, monitor: Watcher) -> list[str]:
+    shadow = monitor.quorum.logs[name]
+    if name in monitor.quorum.stale or _from(shadow.batches, start_offset) == log:
         return []
     return [f"{name}: the monitor's copy of the log is not the log"]
 
@@ -90,7 +89,7 @@ def _compare_committed(
     logs: dict[str, list[Batch]],
     committed: dict[str, int],
     starts: dict[str, int],
-    monitor: SafetyMonitor,
+    monitor: Watcher,
 ) -> list[str]:
     """NoLogDivergence: any two nodes agree below the lower of their high watermarks."""
     wrong = []
@@ -100,7 +99,7 @@ def _compare_committed(
         if _from(_below(logs[one], end), start) != _from(_below(logs[other], end), start):
             wrong.append(f"{one} and {other} differ below {end}, which both call committed")
     for name, end in committed.items():
-        known = _from(_below(monitor.committed, end), starts[name])
+        known = _from(_below(monitor.quorum.committed, end), starts[name])
         if _below(logs[name], end) != known:
             wrong.append(f"{name} and the monitor differ on what is committed below {end}")
     return wrong

@@ -1,0 +1,46 @@
+"""What must hold in a KRaft quorum: each invariant once, as a fold over the nodes' trace events.
+
+A simulated world feeds them live, with a sight of logs and disks; a stored run of any backend feeds
+them from the traces of its nodes. What each reads, and its source, is beside its class.
+
+| name | says | order | stored |
+|---|---|---|---|
+| monotonic-epoch | no node's epoch decreases | node | yes |
+| election-safety | one leader an epoch, whichever node believes in it | node | yes |
+| one-vote | a voter votes for one candidate an epoch, over its restarts | node | yes |
+| elected-by-majority | a node leads with the votes of a majority of its voters | cause | yes |
+| durable-vote | a vote, an epoch, a leader is on the disk before another node hears of it | node | no: disk |
+| one-voter-change | voter sets that follow each other differ by one voter | node | yes |
+| change-after-commit | voters change once the epoch's start and the last change are committed | node | yes |
+| committed-voters | no node goes back behind voters that it knows to be committed | node | yes |
+| recovery | what was fsynced is there again after a restart | node | yes |
+| log-matching | (offset, epoch) stands for one batch on all nodes at all times | node | yes |
+| committed-prefix | what lies below any high watermark never changes, and is never taken back | node | yes |
+| committed-truncated | no replica gives up a committed record that it held | node | yes |
+| majority-durable | what commits is on the disks of a majority | cause | yes |
+| majority-counted | a high watermark is at most the offset that the leader counted on a majority | node | yes |
+| monotonic-high-watermark | the high watermarks of leaders never decrease | node | yes |
+| leader-completeness | a new leader holds all that was committed before its epoch | node | yes |
+| durable-fetch | a voter fetches no further than it has fsynced | node | yes |
+| snapshot-committed | a snapshot ends where a committed batch of its epoch does | cause | yes |
+| snapshot-durable | a snapshot that is announced is on the disk, whole | node | no: disk |
+| snapshot-agreement | snapshots of one id have equal bytes on all nodes | node | no: disk |
+| claim-after-replay | a controller claims only past its epoch's start | node | yes |
+| ack-committed | an acknowledged write is below the high watermark of the node that answers | node | yes |
+| read-confirmed | a linearizable read is answered after leadership was confirmed | node | yes |
+
+order: `node`, each node's own is enough; `cause`, the events that allowed one come before it. No
+invariant needs to know which of two events of different nodes came first. stored: whether stored
+traces are enough, or the bytes on a disk must be seen at that very moment.
+
+| file | what |
+|---|---|
+| `sight.py` | what is known of nodes: events, and what can be seen beside them |
+| `quorum.py`, `electorate.py` | what all share: copies of logs, votes, voters, commits |
+| `fold.py` | what an invariant is |
+| `elections.py`, `voters.py`, `logs.py`, `commits.py`, `snapshots.py` | the invariants |
+| `registry.py` | all of them |
+| `watcher.py` | feeds events to them, one by one |
+"""
+
+# ruff: noqa: E501  (the table)

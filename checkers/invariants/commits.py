@@ -1,0 +1,242 @@
+"""Invariants of commits: what a high watermark promises, and what is answered by it."""
+
+from __future__ import annotations
+
+from bisect import bisect_left
+
+from checkers.invariants.fold import Broken, Invariant, Order
+from checkers.invariants.quorum import Quorum
+from checkers.invariants.sight import Fields
+
+
+class MajorityDurable(Invariant):
+    """What a leader commits is durable on a majority of its voters.
+
+    From stored traces the batches are not known: then a voter counts that ever had everything below
+    the offset durable, whichever batches these were.
+    """
+
+    name = "majority-durable"
+    says = "what commits is on the disks of a majority"
+    source = "RaftEventSimulationTest, MajorityReachedHighWatermark; RaftFsync"
+    needs = "`voters`, `flush`, `fetch`, `truncate-fully` and `hw` of all nodes"
+    order = Order.CAUSE
+
+    def on_leader_hw(self, node: str, fields: Fields) -> Broken | None:
+        """Judge the high watermark that a leader announces."""
+        quorum, offset = self.quorum, fields["offset"]
+        if offset == 0:
+            return None
+        voters = quorum.electorate.members(node)
+        holders = [
+            voter for voter in voters.directories if quorum.held_durably(node, voter, offset)
+        ]
+        if len(holders) >= voters.majority or not voters.directories:
+            return None
+        return Broken(
+            f"{node} commits up to {offset} in epoch {fields['epoch']}, which is durable on "
+            f"{', '.join(holders) or 'none'} only of its voters {voters}"
+        )
+
+
+class MajorityCounted(Invariant):
+    """A leader's high watermark is at most what a majority of its voters had by its own count."""
+
+    name = "majority-counted"
+    says = "a high watermark is at most the offset that the leader counted on a majority"
+    source = "Raft 5.3; KIP-595, high watermark"
+    needs = "`hw` of the leader, with `replicas`"
+
+    def on_leader_hw(self, node: str, fields: Fields) -> Broken | None:
+        """Recompute the high watermark."""
+        ends = sorted(fields["replicas"].values(), reverse=True)
+        majority = ends[len(ends) // 2] if ends else 0
+        if fields["offset"] <= majority:
+            return None
+        at = ", ".join(f"{voter} at {end}" for voter, end in sorted(fields["replicas"].items()))
+        return Broken(
+            f"{node} set the high watermark of epoch {fields['epoch']} to {fields['offset']}, "
+            f"though a majority of voters had only {majority} (replica {at})"
+        )
+
+
+class MonotonicHighWatermark(Invariant):
+    """The high watermarks of leaders never decrease, from epoch to epoch.
+
+    A leader announces none before a record of its own epoch is committed, and that lies above
+    everything that was committed before (Leader Completeness). So one of a later epoch lies above
+    every one of an earlier epoch, whichever was announced first: an old leader may announce one
+    late. No order between nodes is needed.
+    """
+
+    name = "monotonic-high-watermark"
+    says = "the high watermarks of leaders never decrease"
+    source = "RaftEventSimulationTest, MonotonicHighWatermark; Raft 5.4"
+    needs = "`hw` of leaders"
+
+    def __init__(self, quorum: Quorum) -> None:
+        super().__init__(quorum)
+        self._epochs: list[int] = []
+        """Epochs whose leaders announced one, ascending."""
+        self._least: dict[int, tuple[int, str]] = {}
+        self._most: dict[int, tuple[int, str]] = {}
+        """By epoch: offset and node."""
+
+    def on_leader_hw(self, node: str, fields: Fields) -> Broken | None:
+        """Compare a high watermark with those of the node and of other epochs."""
+        offset, epoch = fields["offset"], fields["epoch"]
+        if epoch not in self._most:
+            self._epochs.insert(bisect_left(self._epochs, epoch), epoch)
+        self._most[epoch] = max(self._most.get(epoch, (offset, node)), (offset, node))
+        self._least[epoch] = min(self._least.get(epoch, (offset, node)), (offset, node))
+        if self._most[epoch][0] > offset:
+            told = f"after {self._most[epoch][0]} in epoch {epoch}"
+            return Broken(f"{node} announces the high watermark {offset} {told}")
+        place = bisect_left(self._epochs, epoch)
+        # What is right so far ascends, so that only the neighbours can be wrong.
+        for low, high in ((place - 1, place), (place, place + 1)):
+            if low >= 0 and high < len(self._epochs):
+                broken = self._decreases(self._epochs[low], self._epochs[high])
+                if broken is not None:
+                    return broken
+        return None
+
+    def _decreases(self, earlier: int, later: int) -> Broken | None:
+        before, before_node = self._most[earlier]
+        after, after_node = self._least[later]
+        if before <= after:
+            return None
+        told = (
+            f"{after_node}, leader of epoch {later}, announces the high watermark {after}, though "
+            f"{before_node}, leader of epoch {earlier}, announced {before}"
+        )
+        return Broken(told, (after_node, before_node))
+
+
+class LeaderCompleteness(Invariant):
+    """A new leader holds all that was committed before its epoch.
+
+    What a leader of an earlier epoch announces later was on a majority before that majority voted
+    in the new epoch: it is below the new epoch's start as well. So where batches are not known, the
+    offsets of earlier epochs are compared with the start, in whichever order they are read.
+    """
+
+    name = "leader-completeness"
+    says = "a new leader holds all that was committed before its epoch"
+    source = "Raft 5.4, Leader Completeness; LeaderHasAllAckedValues"
+    needs = "`epoch-start` and `hw` of leaders; the batches' headers at each append where seen"
+
+    def __init__(self, quorum: Quorum) -> None:
+        super().__init__(quorum)
+        self._announced: dict[int, tuple[int, str]] = {}
+        """The highest high watermark that a leader of each epoch announced, and its node."""
+        self._started: dict[int, tuple[int, str]] = {}
+        """Where each epoch starts, and its leader."""
+
+    def on_epoch_start(self, node: str, fields: Fields) -> Broken | None:
+        """Compare the log of a new leader with what is committed."""
+        epoch, offset, quorum = fields["epoch"], fields["offset"], self.quorum
+        self._started[epoch] = (offset, node)
+        needed = bisect_left(quorum.committed_in, epoch)
+        if quorum.sight is None:
+            lacks = any(
+                end > offset for before, (end, _) in self._announced.items() if before < epoch
+            )
+        else:
+            lacks = quorum.logs[node].batches[:needed] != quorum.committed[:needed]
+        if not lacks:
+            return None
+        return Broken(f"{node} leads epoch {epoch} without all that was committed before it")
+
+    def on_leader_hw(self, node: str, fields: Fields) -> Broken | None:
+        """Compare what an old leader commits with where later epochs started."""
+        epoch, offset = fields["epoch"], fields["offset"]
+        self._announced[epoch] = max(self._announced.get(epoch, (0, node)), (offset, node))
+        if epoch == max(self._started, default=epoch):
+            return None
+        for later, (start, leader) in self._started.items():
+            if later > epoch and start < offset:
+                told = (
+                    f"{leader} leads epoch {later} from offset {start}, without all that {node} "
+                    f"commits in epoch {epoch}, which is up to {offset}"
+                )
+                return Broken(told, (leader, node))
+        return None
+
+
+class DurableFetch(Invariant):
+    """A voter fetches no further than it has fsynced: the fetch offset is its acknowledgement."""
+
+    name = "durable-fetch"
+    says = "a voter fetches no further than it has fsynced"
+    source = "KIP-595; RaftFsync, FollowerFsyncBeforeReply"
+    needs = "`fetch` of the node, with `durable_end_offset`; its disk where it is seen"
+
+    def on_fetch(self, node: str, fields: Fields) -> Broken | None:
+        """Judge what a Fetch acknowledges."""
+        offset, durable = fields["offset"], fields["durable_end_offset"]
+        sight = self.quorum.sight
+        if offset <= durable and (sight is None or offset <= (sight.durable_end(node) or 0)):
+            return None
+        if sight is not None:
+            durable = min(durable, self.quorum.durable_end(node))
+            if offset <= durable:
+                return None
+        return Broken(f"{node} fetches at {offset} with {durable} fsynced")
+
+
+class AckCommitted(Invariant):
+    """A write is acknowledged once the node knows that it is committed."""
+
+    name = "ack-committed"
+    says = "an acknowledged write is below the high watermark of the node that answers"
+    source = "KIP-595; KIP-631"
+    needs = "`start`, `hw` and `ack` of the node"
+
+    def on_ack(self, node: str, fields: Fields) -> Broken | None:
+        """Judge a write that is about to be answered."""
+        mark = min(self.quorum.mark(node), fields["high_watermark"])
+        if fields["offset"] < mark:
+            return None
+        return Broken(
+            f"{node} acknowledges offset {fields['offset']} while nothing from {mark} on is "
+            "committed"
+        )
+
+
+class ReadConfirmed(Invariant):
+    """A linearizable read is answered once leadership was confirmed since it arrived."""
+
+    name = "read-confirmed"
+    says = "a linearizable read is answered after leadership was confirmed"
+    source = "Raft 8, read-only operations"
+    needs = "`read`, with `confirmed`"
+
+    def on_read(self, node: str, fields: Fields) -> Broken | None:
+        """Judge a read that is about to be answered."""
+        if fields["confirmed"] is True:
+            return None
+        return Broken(
+            f"{node} answers a linearizable read at offset {fields['offset']} without confirmed "
+            "leadership"
+        )
+
+
+class ClaimAfterReplay(Invariant):
+    """A controller claims leadership only past the start of its epoch."""
+
+    name = "claim-after-replay"
+    says = "a controller claims only past its epoch's start"
+    source = "KAFKA-17333; KIP-595"
+    needs = "`state`, `epoch-start` and `claim` of the node"
+
+    def on_claim(self, node: str, fields: Fields) -> Broken | None:
+        """Judge a claim."""
+        epoch, offset, quorum = fields["epoch"], fields["offset"], self.quorum
+        start, leader = quorum.epoch_starts.get(epoch), quorum.leader_of.get(epoch)
+        if leader == node and start is not None and offset >= start:
+            return None
+        return Broken(
+            f"{node} claims epoch {epoch} with replayed offset {offset}; the epoch is led by "
+            f"{leader or 'no node'} and starts at {start}"
+        )

@@ -1,0 +1,159 @@
+"""Invariants of elections: one leader an epoch, one vote a voter, a majority behind a leader."""
+
+from __future__ import annotations
+
+from checkers.invariants.fold import Broken, Invariant, Order
+from checkers.invariants.sight import NO_NODE, Fields, node_name
+
+
+class ElectionSafety(Invariant):
+    """At most one leader an epoch, over what all nodes believed."""
+
+    name = "election-safety"
+    says = "one leader an epoch, whichever node believes in it"
+    source = "Raft 5.2, Election Safety; NeverTwoLeadersInSameEpoch"
+    needs = (
+        "`state`, `epoch-start`, `claim`; afterwards the quorum-state files and the LeaderChange "
+        "records of the logs"
+    )
+
+    def on_state(self, node: str, fields: Fields) -> Broken | None:
+        """Judge what a node believes."""
+        if fields["leader_id"] == NO_NODE:
+            return None
+        return self._led(node, fields["epoch"], node_name(fields["leader_id"]))
+
+    on_quorum_state = on_state
+    on_leader_change = on_state
+
+    def on_epoch_start(self, node: str, fields: Fields) -> Broken | None:
+        """Judge what a leader believes of itself."""
+        return self._led(node, fields["epoch"], node)
+
+    def _led(self, node: str, epoch: int, leader: str) -> Broken | None:
+        known = self.quorum.leader_of.get(epoch, leader)
+        if known == leader:
+            return None
+        told = f"epoch {epoch} is led by {known}, and by {leader} as {node} says"
+        return Broken(told, (known, leader))
+
+
+class ElectedByMajority(Invariant):
+    """A leader has the votes of a majority of the voters that are in force in its log."""
+
+    name = "elected-by-majority"
+    says = "a node leads with the votes of a majority of its voters"
+    source = "Raft 5.2"
+    needs = "`start`, `voters`, `vote` and `state` of all nodes"
+    order = Order.CAUSE
+
+    def on_state(self, node: str, fields: Fields) -> Broken | None:
+        """Judge a node that begins to lead."""
+        if fields["state"] != "Leader":
+            return None
+        epoch, electorate = fields["epoch"], self.quorum.electorate
+        voters = electorate.members(node)
+        granting = electorate.granting(node, epoch)
+        if len(granting) >= voters.majority or not voters.directories:
+            return None
+        return Broken(
+            f"{node} leads epoch {epoch} with the votes of {', '.join(granting) or 'no node'} "
+            f"among {voters}"
+        )
+
+
+class OneVote(Invariant):
+    """A voter votes for one candidate an epoch, whatever befalls it."""
+
+    name = "one-vote"
+    says = "a voter votes for one candidate an epoch, over its restarts"
+    source = "Raft 5.2; KIP-595"
+    needs = "`start`, `vote` and `state` of the voter, and its quorum-state file afterwards"
+
+    def on_state(self, node: str, fields: Fields) -> Broken | None:
+        """Judge the vote that a state carries."""
+        if fields["voted_id"] == NO_NODE:
+            return None
+        return self._voted(node, fields["epoch"], node_name(fields["voted_id"]))
+
+    on_quorum_state = on_state
+
+    def on_vote(self, node: str, fields: Fields) -> Broken | None:
+        """Judge a vote that is granted."""
+        if not fields["granted"] or fields["pre_vote"]:
+            return None
+        return self._voted(node, fields["epoch"], node_name(fields["candidate_id"]))
+
+    def _voted(self, node: str, epoch: int, candidate: str) -> Broken | None:
+        known = self.quorum.electorate.vote_of(node, epoch)
+        if known in (None, candidate):
+            return None
+        return Broken(f"{node} voted for {known} and for {candidate} in epoch {epoch}")
+
+
+class MonotonicEpoch(Invariant):
+    """No replica's epoch decreases, over its restarts and into its quorum-state file."""
+
+    name = "monotonic-epoch"
+    says = "no node's epoch decreases"
+    source = "RaftEventSimulationTest, MonotonicEpoch"
+    needs = "`start` and `state` of the node, and its quorum-state file afterwards"
+
+    def on_state(self, node: str, fields: Fields) -> Broken | None:
+        """Compare with the epoch before; another directory is another replica (KIP-853)."""
+        known, epoch = self.quorum.epochs.get(node, 0), fields["epoch"]
+        return Broken(f"{node} went from epoch {known} to {epoch}") if epoch < known else None
+
+    on_quorum_state = on_state
+
+
+class DurableVote(Invariant):
+    """A vote, an epoch and a leader are on the disk before another node hears of them."""
+
+    name = "durable-vote"
+    says = "a vote, an epoch, a leader is on the disk before another node hears of it"
+    source = "KIP-595, quorum-state; Raft figure 2, persistent state"
+    needs = "`state`, `vote`, and the bytes that a power loss would leave at that instruction"
+    unstored = "it needs the bytes on a node's disk at the moment of a vote"
+
+    _PERSISTED = frozenset({"Unattached", "Candidate", "Follower", "Leader"})
+    """States whose epoch, leader and vote are in the file before they are entered."""
+
+    def on_state(self, node: str, fields: Fields) -> Broken | None:
+        """Compare the file with a state that is entered once it is written."""
+        sight = self.quorum.sight
+        if sight is None or fields["state"] not in self._PERSISTED:
+            return None
+        held = sight.quorum_state(node)
+        if isinstance(held, str):
+            return Broken(f"{node}: {held}")
+        asked = fields["epoch"], fields["leader_id"], fields["voted_id"]
+        if held is not None and (held.epoch, held.leader_id, held.voted_id) == asked:
+            return None
+        return Broken(
+            f"{node} is {fields['state']} in {_election(*asked)}, while its disk holds "
+            f"{held or 'no quorum-state'}"
+        )
+
+    def on_vote(self, node: str, fields: Fields) -> Broken | None:
+        """Compare the file with a vote that is about to be answered."""
+        sight = self.quorum.sight
+        if sight is None or not fields["granted"] or fields["pre_vote"]:
+            return None
+        held = sight.quorum_state(node)
+        epoch, candidate_id = fields["epoch"], fields["candidate_id"]
+        if (
+            held is not None
+            and not isinstance(held, str)
+            and (held.epoch, held.voted_id) == (epoch, candidate_id)
+        ):
+            return None
+        return Broken(
+            f"{node} votes for {node_name(candidate_id)} in epoch {epoch} while its disk holds "
+            f"{held or 'no quorum-state'}"
+        )
+
+
+def _election(epoch: int, leader_id: int, voted_id: int) -> str:
+    leader, vote = (node_name(i) if i != NO_NODE else "none" for i in (leader_id, voted_id))
+    return f"epoch {epoch} (leader {leader}, vote {vote})"

@@ -1,0 +1,120 @@
+"""Who may vote, as the nodes' traces report it: the view of reconfiguration (KIP-853).
+
+A voter is an id and the directory of its log. A node whose disk was wiped comes back with another
+directory and is another replica: what it promised and held before, it promised and held no more.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+
+from checkers.invariants.sight import Fields, node_name
+
+ANY = "00000000-0000-0000-0000-000000000000"
+"""Directory of a static voter: whichever it has."""
+
+
+@dataclass(frozen=True, slots=True)
+class VotersInForce:
+    """The newest voter set in one node's log."""
+
+    directories: Mapping[str, str] = field(default_factory=dict)
+    """Directory by the name of the node."""
+    offset: int = -1
+    """Of its VotersRecord; -1 for the configured set and that of a bootstrap checkpoint."""
+
+    @property
+    def majority(self) -> int:
+        """How many of them decide."""
+        return len(self.directories) // 2 + 1
+
+    def __str__(self) -> str:
+        return ", ".join(self.directories) or "none"
+
+
+def voters_of(fields: Fields) -> dict[str, str]:
+    """Read the voters that an event reports: directory by node name."""
+    return {node_name(voter_id): directory for voter_id, directory in fields["voters"].items()}
+
+
+_NOBODY = VotersInForce()
+
+
+class Electorate:
+    """Follows directories, voter sets and votes."""
+
+    def __init__(self) -> None:
+        self.directories: dict[str, str] = {}
+        """The directory that each node has now."""
+        self.votes: dict[tuple[str, str, int], str] = {}
+        """(voter, its directory, epoch) -> the candidate that it voted for first."""
+        self._in_force: dict[str, VotersInForce] = {}
+        """What each node's log says."""
+        self._offsets: dict[str, list[int]] = {}
+        """Offsets of the voter sets that each node's process went by and has in its log."""
+
+    def is_replaced(self, node: str, directory: str) -> bool:
+        """Whether a node that starts with a directory is another replica than before."""
+        return self.directories.get(node, directory) != directory
+
+    def start(self, node: str, directory: str) -> None:
+        """Note that a process started with a directory."""
+        self.directories[node] = directory
+        self._offsets[node] = [-1]
+
+    def vote_of(self, node: str, epoch: int) -> str | None:
+        """Return the candidate that this replica voted for first in an epoch."""
+        return self.votes.get((node, self.directories.get(node, ANY), epoch))
+
+    def vote(self, node: str, epoch: int, candidate: str) -> None:
+        """Note a vote."""
+        self.votes.setdefault((node, self.directories.get(node, ANY), epoch), candidate)
+
+    def forgotten(self, node: str, offset: int, committed_end: int) -> int | None:
+        """Return the offset of committed voters that are newer than those taken up now.
+
+        `committed_end`: the high watermark that the node knows; what it went by above that may be
+        cut off again.
+        """
+        known = self._offsets.setdefault(node, [-1])
+        newest = max(one for one in known if one < max(committed_end, 0))
+        return newest if newest > offset else None
+
+    def take_up(self, node: str, voters: VotersInForce) -> None:
+        """Note the voters that a node goes by now."""
+        self._in_force[node] = voters
+        known = self._offsets.setdefault(node, [-1])
+        # What it goes back behind was cut off: other records will be committed at those offsets.
+        self._offsets[node] = [one for one in known if one < voters.offset] + [voters.offset]
+
+    def members(self, node: str) -> VotersInForce:
+        """The voters in force at a node."""
+        return self._in_force.get(node, _NOBODY)
+
+    def granting(self, node: str, epoch: int) -> list[str]:
+        """The members of a node's voter set that voted for it."""
+        return [
+            voter
+            for voter, directory in self.members(node).directories.items()
+            if self._voted_for(voter, directory, epoch, node)
+        ]
+
+    def _voted_for(self, voter: str, directory: str, epoch: int, candidate: str) -> bool:
+        if directory != ANY:
+            return self.votes.get((voter, directory, epoch)) == candidate
+        return any(
+            chosen == candidate
+            for (name, _, at), chosen in self.votes.items()
+            if (name, at) == (voter, epoch)
+        )
+
+
+def difference(before: Mapping[str, str], after: Mapping[str, str]) -> int:
+    """How many voters came or went between two sets; one that was named only now did not."""
+    changed = 0
+    for name in {**before, **after}:
+        old, new = before.get(name), after.get(name)
+        if old != new and not (old == ANY and new is not None):
+            changed += 1 if old is None or new is None else 2
+    return changed

@@ -1,0 +1,133 @@
+"""Invariants of logs: what is in them, and what may be taken out of them."""
+
+from __future__ import annotations
+
+from checkers.invariants.fold import Broken, Invariant
+from checkers.invariants.sight import Batch, Fields
+
+
+class LogMatching(Invariant):
+    """(offset, epoch) stands for one batch on all nodes at all times, and logs have no gaps."""
+
+    name = "log-matching"
+    says = "(offset, epoch) stands for one batch on all nodes at all times"
+    source = "Raft 5.3, Log Matching"
+    needs = (
+        "`recovered`, `append`, `truncate`, `truncate-fully`; the batches' headers at each append, "
+        "or else the records of the logs when the run is over"
+    )
+
+    def on_append(self, node: str, fields: Fields) -> Broken | None:
+        """Judge where batches are appended, and what they are where that is known."""
+        end, base_offset = self.quorum.logs[node].end, fields["base_offset"]
+        if base_offset != end:
+            return Broken(f"{node} appends at {base_offset}, but its log ends at {end}")
+        return self.on_held(node, fields) if "batches" in fields else None
+
+    def on_held(self, node: str, fields: Fields) -> Broken | None:
+        """Compare what a log holds with what others held."""
+        contents = self.quorum.contents
+        for batch in fields["batches"]:
+            if contents.get((batch[0], batch[2]), batch) != batch:
+                return Broken(
+                    f"{node} holds another batch than others at {batch[0]}, epoch {batch[2]}"
+                )
+        return None
+
+    on_opened = on_held
+
+
+class CommittedPrefix(Invariant):
+    """What lies below any high watermark never changes."""
+
+    name = "committed-prefix"
+    says = "what lies below any high watermark never changes, and is never taken back"
+    source = "Raft 5.4.3, State Machine Safety; NoLogDivergence; ConsistentCommittedData"
+    needs = (
+        "`recovered`, `append`, `truncate`, `truncate-fully`, `hw`; the batches' headers at each "
+        "append, or else the records of the logs when the run is over"
+    )
+
+    def on_hw(self, node: str, fields: Fields) -> Broken | None:
+        """Compare what is announced as committed with what was, by any node."""
+        offset, quorum = fields["offset"], self.quorum
+        log, committed = quorum.logs[node], quorum.committed
+        first, batches = quorum.announced(node, offset)
+        for batch, known in zip(batches, committed[first : first + len(batches)], strict=False):
+            if known != batch:
+                return self._changed(node, batch, known)
+        if offset < quorum.mark(node):
+            return Broken(
+                f"{node} takes back commits: high watermark {offset} after {quorum.mark(node)}"
+            )
+        if offset == 0:
+            return None  # says that nothing is committed
+        if quorum.sight is None:
+            ends_there = offset <= log.end
+        else:
+            position = log.position(offset)
+            ends_there = position >= 0 and log.batches[position][1] == offset
+        if ends_there:
+            return None
+        return Broken(f"{node}: high watermark {offset} is no end of a batch of its log")
+
+    def on_held(self, node: str, fields: Fields) -> Broken | None:
+        """Compare the committed part of a log with that of others when the run is over."""
+        known = {batch[0]: batch for batch in self.quorum.committed}
+        for batch in fields["batches"]:
+            if batch[0] < fields["committed_end"] and known.get(batch[0], batch) != batch:
+                return self._changed(node, batch, known[batch[0]])
+        return None
+
+    def _changed(self, node: str, batch: Batch, known: Batch) -> Broken:
+        return Broken(f"{node} takes {_shown(batch)} for committed, where {_shown(known)} was")
+
+
+class CommittedTruncated(Invariant):
+    """No replica gives up a committed record that it held.
+
+    Where batches are not known, a node must keep what it announced itself, except what a power loss
+    may have taken or brought back.
+    """
+
+    name = "committed-truncated"
+    says = "no replica gives up a committed record that it held"
+    source = "Raft 5.4.3; KIP-595: a follower never truncates below its high watermark"
+    needs = "`start`, `recovered`, `append`, `flush`, `truncate`, `truncate-fully`, `hw`"
+
+    def on_truncate(self, node: str, fields: Fields) -> Broken | None:
+        """Judge what is cut off."""
+        end_offset, committed = fields["end_offset"], self.quorum.committed
+        log = self.quorum.logs[node]
+        lost = end_offset < log.kept or any(
+            position < len(committed) and committed[position] == batch
+            for position, batch in log.truncated(end_offset)
+        )
+        if not lost:
+            return None
+        return Broken(f"{node} cut its log to {end_offset}, below committed records")
+
+
+class Recovery(Invariant):
+    """What was fsynced is there again after a restart.
+
+    In between a log may get shorter by what the node itself traced: a truncation, or a log that was
+    dropped for a snapshot, from the moment on that it asked for one, as it may die before it traces
+    more.
+    """
+
+    name = "recovery"
+    says = "what was fsynced is there again after a restart"
+    source = "the contract of fsync; RaftFsync of the TLA+ specifications"
+    needs = "`start`, `flush`, `truncate`, `fetch-snapshot`, `truncate-fully`, `recovered`"
+
+    def on_recovered(self, node: str, fields: Fields) -> Broken | None:
+        """Judge what a node comes back with."""
+        end_offset, expected = fields["end_offset"], self.quorum.logs[node].flushed
+        if end_offset >= expected:
+            return None
+        return Broken(f"{node} held offsets below {expected} and recovered {end_offset}")
+
+
+def _shown(batch: Batch) -> str:
+    return f"the batch at offset {batch[0]} of epoch {batch[2]} (crc {batch[3]:08x})"

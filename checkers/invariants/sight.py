@@ -1,0 +1,58 @@
+"""What is known of nodes: their events, and what can be seen of them beside these."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any, Protocol
+
+NO_NODE = -1
+"""Kafka's id of no node."""
+
+Fields = Mapping[str, Any]
+"""The fields of one event, as docs/evidence.md describes them."""
+
+Batch = tuple[int, int, int, int]
+"""(base offset, next offset, epoch, checksum)."""
+
+
+@dataclass(frozen=True, slots=True)
+class Election:
+    """What a quorum-state file holds; -1: no node."""
+
+    epoch: int
+    leader_id: int
+    voted_id: int
+
+    def __str__(self) -> str:
+        leader, vote = (
+            f"n{i}" if i != NO_NODE else "none" for i in (self.leader_id, self.voted_id)
+        )
+        return f"epoch {self.epoch} (leader {leader}, vote {vote})"
+
+
+class Sight(Protocol):
+    """What can be seen of nodes while they run, beside their events: a simulated world has it."""
+
+    def is_open(self, node: str) -> bool:
+        """Whether the node has opened its log, so that the others can be asked."""
+
+    def start_offset(self, node: str) -> int:
+        """First offset of the node's log."""
+
+    def batches(self, node: str, offset: int) -> list[Batch]:
+        """All batches of the node's log from `offset` on, which begins a batch or is the end."""
+
+    def durable_end(self, node: str) -> int | None:
+        """Offset below which all is durable, as the node's log knows; None: it does not run."""
+
+    def quorum_state(self, node: str) -> Election | str | None:
+        """What a power loss would leave of the quorum-state file; a string: why it is none."""
+
+    def snapshot(self, node: str, offset: int, epoch: int) -> int | str:
+        """Checksum of the durable bytes of a snapshot; a string: why it is none."""
+
+
+def node_name(node_id: int) -> str:
+    """Name a node by its id, as all events do here."""
+    return f"n{node_id}"

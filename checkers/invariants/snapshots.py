@@ -1,0 +1,99 @@
+"""Invariants of snapshots (KIP-630)."""
+
+from __future__ import annotations
+
+from checkers.invariants.fold import Broken, Invariant, Order
+from checkers.invariants.quorum import Quorum
+from checkers.invariants.sight import Fields
+
+
+class SnapshotCommitted(Invariant):
+    """A snapshot ends where a committed batch of its epoch does, and so does what a log drops.
+
+    From stored traces the batches are not known: then it is enough that a node announced as much as
+    committed.
+    """
+
+    name = "snapshot-committed"
+    says = "a snapshot ends where a committed batch of its epoch does"
+    source = "KIP-630; RaftEventSimulationTest, SnapshotAtLogStart"
+    needs = "`snapshot`, `truncate-fully`, `recovered` and `hw` of all nodes; batches where seen"
+    order = Order.CAUSE
+
+    def on_snapshot(self, node: str, fields: Fields) -> Broken | None:
+        """Judge the id of a snapshot."""
+        offset, epoch = fields["offset"], fields["epoch"]
+        broken = self._ends(node, offset)
+        below = self.quorum.committed_below(offset)
+        if broken is not None or not below or below[-1][2] == epoch:
+            return broken
+        return Broken(
+            f"{node} calls a snapshot {offset}-{epoch}, but what is below offset {offset} ends in "
+            f"epoch {below[-1][2]}"
+        )
+
+    def on_truncate_fully(self, node: str, fields: Fields) -> Broken | None:
+        """Judge where a log begins that was dropped for a snapshot."""
+        return self._ends(node, fields["start_offset"])
+
+    def on_opened(self, node: str, fields: Fields) -> Broken | None:
+        """Judge where a log begins that was opened."""
+        return self._ends(node, fields["start_offset"])
+
+    def on_recovered(self, node: str, fields: Fields) -> Broken | None:
+        """Judge where a log begins that nobody can look into."""
+        return None if self.quorum.sight is not None else self._ends(node, fields["start_offset"])
+
+    def _ends(self, node: str, offset: int) -> Broken | None:
+        quorum = self.quorum
+        if quorum.sight is None:
+            fits = offset <= quorum.committed_end
+        else:
+            fits = quorum.committed_below(offset) is not None
+        if fits:
+            return None
+        return Broken(f"{node} has a snapshot of all below {offset}, where no committed batch ends")
+
+
+class SnapshotDurable(Invariant):
+    """A snapshot that is announced is on the disk, whole."""
+
+    name = "snapshot-durable"
+    says = "a snapshot that is announced is on the disk, whole"
+    source = "KIP-630; KAFKA-15312"
+    needs = "`snapshot`, and the bytes that a power loss would leave of the file"
+    unstored = "it needs the bytes on a node's disk at the moment of a snapshot"
+
+    def on_snapshot(self, node: str, fields: Fields) -> Broken | None:
+        """Judge what is on the disk."""
+        sight = self.quorum.sight
+        held = 0 if sight is None else sight.snapshot(node, fields["offset"], fields["epoch"])
+        return Broken(f"{node}: {held}") if isinstance(held, str) else None
+
+
+class SnapshotAgreement(Invariant):
+    """Equal ids stand for equal bytes: a snapshot is what replaying the log up to it gives."""
+
+    name = "snapshot-agreement"
+    says = "snapshots of one id have equal bytes on all nodes"
+    source = "KIP-630: a snapshot is the replay of a prefix of the log"
+    needs = "`snapshot`, and the bytes of the file"
+    unstored = "it needs the bytes of snapshots that the nodes have deleted since"
+
+    def __init__(self, quorum: Quorum) -> None:
+        super().__init__(quorum)
+        self._first: dict[tuple[int, int], tuple[str, int]] = {}
+        """By id: the node that had the snapshot first, and its checksum."""
+
+    def on_snapshot(self, node: str, fields: Fields) -> Broken | None:
+        """Compare with the first snapshot of this id."""
+        sight = self.quorum.sight
+        offset, epoch = fields["offset"], fields["epoch"]
+        held = None if sight is None else sight.snapshot(node, offset, epoch)
+        if not isinstance(held, int):
+            return None
+        other, known = self._first.setdefault((offset, epoch), (node, held))
+        if known == held:
+            return None
+        told = f"{node} and {other} hold different snapshots of one id, {offset}-{epoch}"
+        return Broken(told, (node, other))

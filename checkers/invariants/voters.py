@@ -1,0 +1,65 @@
+"""Invariants of reconfiguration (KIP-853)."""
+
+from __future__ import annotations
+
+from checkers.invariants.electorate import difference, voters_of
+from checkers.invariants.fold import Broken, Invariant
+from checkers.invariants.sight import Fields
+
+
+class OneVoterChange(Invariant):
+    """Voter sets that follow each other differ by one voter, so that their majorities overlap."""
+
+    name = "one-voter-change"
+    says = "voter sets that follow each other differ by one voter"
+    source = "Ongaro's thesis, 4.1"
+    needs = "`voters` and `voter-change` of the leader"
+
+    def on_voter_change(self, node: str, fields: Fields) -> Broken | None:
+        """Compare a set that is about to be appended with the one in force."""
+        before = self.quorum.electorate.members(node)
+        after = voters_of(fields)
+        if difference(before.directories, after) <= 1 or not before.directories:
+            return None
+        return Broken(f"{node} goes from {before} to {', '.join(after)}")
+
+
+class ChangeAfterCommit(Invariant):
+    """Voters change once the leader knows its epoch's start and the last change to be committed.
+
+    Without the first, leaders of two epochs can each change the same set and commit by majorities
+    that do not overlap.
+    """
+
+    name = "change-after-commit"
+    says = "voters change once the epoch's start and the last change are committed"
+    source = "Ongaro 2015, bug in single-server membership changes; KIP-853"
+    needs = "`voters`, `epoch-start`, `hw` and `voter-change` of the leader"
+
+    def on_voter_change(self, node: str, fields: Fields) -> Broken | None:
+        """Compare with what the leader announced as committed."""
+        epoch, quorum = fields["epoch"], self.quorum
+        needed = max(quorum.electorate.members(node).offset, quorum.epoch_starts.get(epoch, 0))
+        if needed < quorum.mark(node):
+            return None
+        return Broken(
+            f"{node} changes the voters in epoch {epoch} while offset {needed} is not committed"
+        )
+
+
+class CommittedVoters(Invariant):
+    """No node goes back behind voters that it knows to be committed, while it runs."""
+
+    name = "committed-voters"
+    says = "no node goes back behind voters that it knows to be committed"
+    source = "KIP-853: the newest of the log count, and committed records are not truncated"
+    needs = "`start`, `voters` and `hw` of the node"
+
+    def on_voters(self, node: str, fields: Fields) -> Broken | None:
+        """Compare with the sets before."""
+        quorum, offset = self.quorum, fields["offset"]
+        forgotten = quorum.electorate.forgotten(node, offset, quorum.mark(node))
+        if forgotten is None:
+            return None
+        old = "configured voters" if offset < 0 else f"voters of offset {offset}"
+        return Broken(f"{node} goes by the {old} again, not by those of offset {forgotten}")

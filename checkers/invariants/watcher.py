@@ -1,0 +1,103 @@
+"""Feeds events to all invariants, one by one, and keeps the first violations.
+
+What follows from a broken state is not worth reporting, so only the first few are kept.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Collection
+from dataclasses import dataclass
+
+from checkers.invariants.fold import Broken, Hook, Invariant, hooks
+from checkers.invariants.quorum import Quorum
+from checkers.invariants.registry import INVARIANTS
+from checkers.invariants.sight import Fields, Sight
+
+VIOLATIONS_MAX = 20
+_LEADER_HW = "leader-hw"
+"""What `hw` is called here when a leader traces it: most of them come from followers."""
+
+
+@dataclass(frozen=True, slots=True)
+class Violation:
+    """An invariant that does not hold."""
+
+    property: str
+    """Name of the invariant."""
+    explanation: str
+    nodes: tuple[str, ...]
+
+
+class Watcher:
+    """Follows one run from its beginning."""
+
+    def __init__(
+        self,
+        sight: Sight | None = None,
+        on_violation: Callable[[Violation], None] | None = None,
+        among: Collection[type[Invariant]] = INVARIANTS,
+    ) -> None:
+        """`on_violation` is called in the midst of an event: it may note, not act."""
+        self.violations: list[Violation] = []
+        self.quorum = Quorum(sight)
+        self._sight = sight
+        self._on_violation = on_violation
+        judging: dict[str, list[tuple[str, Hook]]] = {event: [] for event in self.quorum.takes}
+        for kind in among:
+            invariant = kind(self.quorum)
+            for event, hook in hooks(invariant).items():
+                judging.setdefault(event, []).append((invariant.name, hook))
+        judging[_LEADER_HW] = judging["hw"] + judging.get(_LEADER_HW, [])
+        self.quorum.takes[_LEADER_HW] = self.quorum.takes["hw"]
+        self._events = {
+            event: (tuple(found), self.quorum.takes.get(event)) for event, found in judging.items()
+        }
+
+    def take(self, node: str, event: str, fields: Fields) -> None:
+        """Judge one event, then take it up."""
+        if event == "hw" and fields["role"] == "leader":
+            event = _LEADER_HW
+        known = self._events.get(event)
+        if known is None:
+            return
+        judging, take_up = known
+        if self._sight is not None:
+            if node in self.quorum.stale and self._sight.is_open(node):
+                self._open(node, self._sight)
+            if event == "append":
+                batches = self._sight.batches(node, fields["base_offset"])
+                fields = {**fields, "batches": batches}
+        for name, hook in judging:
+            broken = hook(node, fields)
+            if broken is not None:
+                self.violated(name, broken, node)
+        if take_up is not None:
+            take_up(node, fields)
+
+    def ended(self, node: str, durable_end_offset: int) -> None:
+        """Take up that a process has ended, with what its log knew to be durable."""
+        if node not in self.quorum.stale:
+            self.take(node, "ended", {"durable_end_offset": durable_end_offset})
+
+    def violated(self, name: str, broken: Broken, node: str) -> None:
+        """Note a violation."""
+        if len(self.violations) < VIOLATIONS_MAX:
+            violation = Violation(name, broken.explanation, broken.nodes or (node,))
+            self.violations.append(violation)
+            if self._on_violation is not None:
+                self._on_violation(violation)
+
+    def distrust(self, node: str) -> None:
+        """Expect nothing more of what a node's disk held: a fault damaged it."""
+        self.quorum.distrust(node)
+
+    def _open(self, node: str, sight: Sight) -> None:
+        """Judge and take up the log of a new process, as soon as it can be seen."""
+        self.quorum.stale.discard(node)
+        start_offset = sight.start_offset(node)
+        opened = {
+            "start_offset": start_offset,
+            "batches": sight.batches(node, start_offset),
+            "durable_end_offset": sight.durable_end(node),
+        }
+        self.take(node, "opened", opened)

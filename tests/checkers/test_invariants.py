@@ -1,0 +1,255 @@
+"""Each invariant is broken by a hand-made sequence of events, and not by its correct neighbour."""
+
+import pytest
+
+import checkers.invariants
+from checkers.invariants.registry import INVARIANTS
+from checkers.invariants.sight import Election
+from checkers.invariants.watcher import Watcher
+
+VOTERS = {"1": "a", "2": "b", "3": "c"}
+
+
+def start(node, directory=None):
+    return node, "start", {"directory_id": directory or VOTERS[node[1:]]}
+
+
+def voters(node, ids="123", offset=-1):
+    return node, "voters", {"voters": {i: VOTERS.get(i, "d") for i in ids}, "offset": offset}
+
+
+def change(node, ids, epoch=1, offset=9):
+    fields = {"epoch": epoch, "offset": offset, "voters": {i: VOTERS.get(i, "d") for i in ids}}
+    return node, "voter-change", fields
+
+
+def state(node, epoch, name="Follower", leader=-1, voted=-1):
+    return node, "state", {"state": name, "epoch": epoch, "leader_id": leader, "voted_id": voted}
+
+
+def vote(node, epoch, candidate, *, granted=True):
+    fields = {"epoch": epoch, "candidate_id": candidate, "granted": granted, "pre_vote": False}
+    return node, "vote", fields
+
+
+def epoch_start(node, epoch, offset):
+    return node, "epoch-start", {"epoch": epoch, "offset": offset}
+
+
+def append(node, base, last, epoch=1):
+    return node, "append", {"base_offset": base, "last_offset": last, "epoch": epoch}
+
+
+def flush(node, end):
+    return node, "flush", {"end_offset": end}
+
+
+def truncate(node, end, epoch=1):
+    return node, "truncate", {"end_offset": end, "epoch": epoch}
+
+
+def recovered(node, end, start_offset=0, last_epoch=1):
+    fields = {"start_offset": start_offset, "end_offset": end, "last_epoch": last_epoch}
+    return node, "recovered", fields
+
+
+def hw(node, offset, epoch=1, replicas=None):
+    if replicas is None:
+        return node, "hw", {"epoch": epoch, "offset": offset, "role": "follower"}
+    return node, "hw", {"epoch": epoch, "offset": offset, "role": "leader", "replicas": replicas}
+
+
+def held(node, *batches, committed_end=0):
+    return node, "held", {"batches": batches, "committed_end": committed_end}
+
+
+def fetch(node, offset, durable):
+    return node, "fetch", {"offset": offset, "durable_end_offset": durable}
+
+
+def snapshot(node, offset, epoch=1):
+    return node, "snapshot", {"offset": offset, "epoch": epoch}
+
+
+ALL_HAVE = {"1": 5, "2": 5, "3": 5}
+QUORUM = [start("n1"), start("n2"), start("n3"), voters("n1"), voters("n2"), voters("n3")]
+COMMITTED = [append("n1", 0, 4), hw("n1", 5)]
+
+CASES = {
+    "monotonic-epoch": (
+        [start("n1"), state("n1", 3), start("n1"), state("n1", 2)],
+        [start("n1"), state("n1", 3), start("n1", "new disk"), state("n1", 2)],
+    ),
+    "election-safety": (
+        [state("n1", 2, leader=1), state("n2", 2, leader=3)],
+        [state("n1", 2, leader=1), state("n2", 3, leader=3)],
+    ),
+    "one-vote": (
+        [start("n1"), vote("n1", 2, 2), start("n1"), state("n1", 2, voted=3)],
+        [start("n1"), vote("n1", 2, 2), vote("n1", 2, 3, granted=False), vote("n1", 3, 3)],
+    ),
+    "elected-by-majority": (
+        [*QUORUM, state("n1", 2, "Candidate", voted=1), state("n1", 2, "Leader", leader=1)],
+        [
+            *QUORUM,
+            state("n1", 2, "Candidate", voted=1),
+            vote("n2", 2, 1),
+            state("n1", 2, "Leader", leader=1),
+        ],
+    ),
+    "one-voter-change": (
+        [*QUORUM, *COMMITTED, change("n1", "1245")],
+        [*QUORUM, *COMMITTED, change("n1", "1234")],
+    ),
+    "change-after-commit": (
+        [*QUORUM, *COMMITTED, epoch_start("n1", 2, 5), change("n1", "12", epoch=2)],
+        [
+            *QUORUM,
+            *COMMITTED,
+            epoch_start("n1", 2, 5),
+            append("n1", 5, 5),
+            hw("n1", 6),
+            change("n1", "12", epoch=2),
+        ],
+    ),
+    "committed-voters": (
+        [start("n1"), voters("n1", offset=3), append("n1", 0, 4), hw("n1", 5), voters("n1")],
+        [start("n1"), voters("n1", offset=3), append("n1", 0, 4), hw("n1", 3), voters("n1")],
+    ),
+    "recovery": (
+        [start("n1"), append("n1", 0, 4), flush("n1", 5), start("n1"), recovered("n1", 3)],
+        [start("n1"), append("n1", 0, 4), flush("n1", 3), start("n1"), recovered("n1", 3)],
+    ),
+    "log-matching": (
+        [held("n1", (0, 1, 1, 7)), held("n2", (0, 1, 1, 8))],
+        [held("n1", (0, 1, 1, 7)), held("n2", (0, 1, 2, 8))],
+    ),
+    "committed-prefix": (
+        [held("n1", (0, 1, 1, 7), committed_end=1), held("n2", (0, 1, 2, 8), committed_end=1)],
+        [held("n1", (0, 1, 1, 7), committed_end=1), held("n2", (0, 1, 2, 8), committed_end=0)],
+    ),
+    "committed-truncated": (
+        [start("n1"), *COMMITTED, truncate("n1", 4)],
+        [start("n1"), *COMMITTED, append("n1", 5, 6), truncate("n1", 5)],
+    ),
+    "majority-durable": (
+        [*QUORUM, append("n1", 0, 4), flush("n1", 5), hw("n1", 5, replicas=ALL_HAVE)],
+        [
+            *QUORUM,
+            append("n1", 0, 4),
+            flush("n1", 5),
+            append("n2", 0, 4),
+            flush("n2", 5),
+            hw("n1", 5, replicas=ALL_HAVE),
+        ],
+    ),
+    "majority-counted": (
+        [append("n1", 0, 4), hw("n1", 5, replicas={"1": 5, "2": 4, "3": 0})],
+        [append("n1", 0, 4), hw("n1", 4, replicas={"1": 5, "2": 4, "3": 0})],
+    ),
+    "monotonic-high-watermark": (
+        [
+            append("n2", 0, 4),
+            hw("n2", 4, epoch=2, replicas=ALL_HAVE),
+            append("n1", 0, 4),
+            hw("n1", 5, replicas=ALL_HAVE),
+        ],
+        [
+            append("n2", 0, 4),
+            hw("n2", 5, epoch=2, replicas=ALL_HAVE),
+            append("n1", 0, 4),
+            hw("n1", 4, replicas=ALL_HAVE),
+        ],
+    ),
+    "leader-completeness": (
+        [append("n1", 0, 4), hw("n1", 5, replicas=ALL_HAVE), epoch_start("n2", 2, 4)],
+        [append("n1", 0, 4), hw("n1", 5, replicas=ALL_HAVE), epoch_start("n2", 2, 5)],
+    ),
+    "durable-fetch": ([fetch("n2", 5, 4)], [fetch("n2", 4, 4)]),
+    "snapshot-committed": ([*COMMITTED, snapshot("n1", 6)], [*COMMITTED, snapshot("n1", 5)]),
+    "claim-after-replay": (
+        [epoch_start("n1", 2, 5), ("n1", "claim", {"epoch": 2, "offset": 4})],
+        [epoch_start("n1", 2, 5), ("n1", "claim", {"epoch": 2, "offset": 5})],
+    ),
+    "ack-committed": (
+        [*COMMITTED, ("n1", "ack", {"offset": 5, "high_watermark": 6})],
+        [*COMMITTED, ("n1", "ack", {"offset": 4, "high_watermark": 5})],
+    ),
+    "read-confirmed": (
+        [("n1", "read", {"offset": 4, "confirmed": False})],
+        [("n1", "read", {"offset": 4, "confirmed": True})],
+    ),
+}
+
+
+class Disks:
+    """What tests show of nodes: a Sight of closed logs and given files."""
+
+    def __init__(self, file=None, **snapshots):
+        self.file = file
+        self.snapshots = snapshots
+
+    def is_open(self, node):
+        return False
+
+    def durable_end(self, node):
+        return None
+
+    def quorum_state(self, node):
+        return self.file
+
+    def snapshot(self, node, offset, epoch):
+        return self.snapshots[node]
+
+
+VOTE = [vote("n1", 2, 3)]
+TWO_SNAPSHOTS = [snapshot("n1", 0), snapshot("n2", 0)]
+SEEN_CASES = {
+    "durable-vote": (VOTE, Disks(Election(2, -1, -1)), Disks(Election(2, -1, 3))),
+    "snapshot-durable": (TWO_SNAPSHOTS, Disks(n1="it is torn", n2=1), Disks(n1=1, n2=1)),
+    "snapshot-agreement": (TWO_SNAPSHOTS, Disks(n1=1, n2=2), Disks(n1=1, n2=1)),
+}
+
+
+def broken(events, sight=None):
+    """Names of the invariants that a sequence of (node, event, fields) breaks."""
+    watcher = Watcher(sight)
+    for node, event, fields in events:
+        watcher.take(node, event, fields)
+    return {violation.property for violation in watcher.violations}
+
+
+@pytest.mark.parametrize("name", CASES)
+def test_what_breaks_an_invariant_is_reported_and_its_neighbour_is_not(name):
+    violated, correct = CASES[name]
+    assert name in broken(violated)
+    assert broken(correct) == set()
+
+
+@pytest.mark.parametrize("name", SEEN_CASES)
+def test_what_is_on_a_disk_is_judged_where_it_is_seen(name):
+    events, wrong, right = SEEN_CASES[name]
+    assert broken(events, wrong) == {name}
+    assert broken(events, right) == set()
+    assert broken(events) == set()
+
+
+def test_every_invariant_has_a_case_and_stands_in_the_table():
+    names = [invariant.name for invariant in INVARIANTS]
+    assert sorted(names) == sorted({*CASES, *SEEN_CASES})
+    assert [name for name in names if f"| {name} |" not in str(checkers.invariants.__doc__)] == []
+
+
+def test_what_needs_a_disk_says_so_and_nothing_else_does():
+    unstored = {invariant.name for invariant in INVARIANTS if invariant.unstored}
+    assert unstored == set(SEEN_CASES)
+
+
+def test_a_wiped_voter_counts_with_what_it_had_fsynced_before():
+    """It may have reported that to the leader, whose voters are those of before."""
+    before = [*QUORUM, append("n1", 0, 4), flush("n1", 5), append("n2", 0, 4), flush("n2", 5)]
+    assert broken([*before, start("n2", "new"), hw("n1", 5, replicas=ALL_HAVE)]) == set()
+
+
+def test_votes_of_a_disk_that_is_gone_do_not_bind_its_successor():
+    assert broken([start("n1"), vote("n1", 2, 2), start("n1", "new"), vote("n1", 2, 3)]) == set()
