@@ -38,7 +38,7 @@ from dataclasses import asdict, field, fields, replace
 from pathlib import Path
 from typing import Annotated, Any, Literal, get_args
 
-from pydantic import BeforeValidator, Field
+from pydantic import Field
 from typing_extensions import TypedDict
 
 from checkers import exercised
@@ -74,10 +74,6 @@ Faults = Annotated[tuple[FaultName, ...], Field(description="a list of names")]
 Count = Annotated[int, Field(strict=True, ge=0, le=EXPECTED_MAX)]
 
 
-def _secured(table: object) -> object:
-    return SecuritySettings.parse(table) if isinstance(table, Mapping) else table
-
-
 @valueclass
 class Skipped:
     """A fault that was asked for and left out, since it cannot work where the plan runs."""
@@ -107,7 +103,7 @@ class Plan:
     """Of the hosts of backend ssh; None for any other."""
     nodes: Nodes = 3
     node_settings: NodeSettings = field(default_factory=dict)
-    security: Annotated[SecuritySettings, BeforeValidator(_secured)] = SecuritySettings()
+    security: SecuritySettings = SecuritySettings()
     mutant: Mutant | None = None
     workload: Text = "register"
     workload_options: dict[str, Any] = field(default_factory=dict)

@@ -3,11 +3,17 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Any
+from functools import cache
+from typing import TYPE_CHECKING, Any
 
 from cluster.names import unknown
 from workloads import append, brokers, grow_set, partitions, reconfig, register, topics, unique_ids
-from workloads.base import Option, Workload, WorkloadKind
+from workloads.base import Workload, WorkloadKind
+
+if TYPE_CHECKING:
+    from pydantic import BaseModel
+
+    from cluster.schemas import Schema
 
 WORKLOADS: Mapping[str, WorkloadKind] = {
     kind.name: kind
@@ -28,30 +34,29 @@ class WorkloadError(ValueError):
     """A plan asks for a workload or an option that does not exist; one line."""
 
 
-def workload_named(name: str, options: Mapping[str, Any]) -> Workload:
-    """Make a workload. Raises WorkloadError, with the nearest name where one is unknown."""
-    kind = WORKLOADS.get(name)
-    if kind is None:
+def workload_named(
+    name: str, options: Mapping[str, Any], *, place: tuple[str, ...] = ("workload_options",)
+) -> Workload:
+    """Make a workload. Raises WorkloadError, with the nearest name where one is unknown.
+
+    `place` is where a document holds the options, for messages.
+    """
+    if name not in WORKLOADS:
         raise WorkloadError(unknown("workload", name, WORKLOADS))
-    for option in options:
-        if option not in kind.options:
-            raise WorkloadError(unknown(f"option of workload {name!r}:", option, kind.options))
-    values = {
-        option: _checked(name, option, declared, options.get(option, declared.default))
-        for option, declared in kind.options.items()
-    }
-    return kind.create(values)
+    values: dict[str, Any] = _schema(name).read(dict(options), place=place).model_dump()
+    return WORKLOADS[name].create(values)
 
 
-def _checked(workload: str, name: str, option: Option, value: Any) -> float:
-    types = (int,) if isinstance(option.default, int) else (int, float)
-    said = f"option {name!r} of workload {workload!r}"
-    if isinstance(value, bool) or not isinstance(value, types):
-        wanted = "a whole number" if types == (int,) else "a number"
-        raise WorkloadError(f"{said} must be {wanted}, not {value!r}")
-    if not option.minimum <= value <= option.maximum:
-        raise WorkloadError(
-            f"{said} must be from {option.minimum} to {option.maximum}, not {value!r}"
-        )
-    number: float = value
-    return number
+@cache
+def _schema(workload: str) -> Schema[BaseModel]:
+    """Return what the options of a workload may be."""
+    # Whoever lists workloads needs no library that checks options.
+    from pydantic import Field, create_model  # noqa: PLC0415
+
+    from cluster.schemas import Schema  # noqa: PLC0415
+
+    options: dict[str, Any] = {}
+    for name, option in WORKLOADS[workload].options.items():
+        bounds = Field(option.default, strict=True, ge=option.minimum, le=option.maximum)
+        options[name] = (type(option.default), bounds)
+    return Schema(create_model(workload, **options), WorkloadError)

@@ -8,14 +8,16 @@ from __future__ import annotations
 
 import secrets
 import ssl
-from collections.abc import Mapping
 from pathlib import PurePath
-from typing import Final
+from typing import Annotated, Final
+
+from pydantic import AfterValidator, BeforeValidator
 
 from cluster.names import unknown
 from cluster.node.security.connecting import ClientSecurity
 from cluster.node.security.jaas import Credentials
 from cluster.node.security.settings import MECHANISMS, PLAIN, SCRAM_SHA_512, SecurityProtocol
+from cluster.schemas import Schema, Text, shown
 from cluster.systems.authority import Authority
 from cluster.systems.base import Placement
 from cluster.values import valueclass
@@ -32,42 +34,43 @@ class SecurityError(ValueError):
     """A plan's security settings that cannot be; one line."""
 
 
+def _protocol(name: object) -> object:
+    if isinstance(name, SecurityProtocol):
+        return name
+    if name not in SecurityProtocol.__members__:
+        raise ValueError(unknown("protocol", shown(name).strip("'"), SecurityProtocol.__members__))
+    return SecurityProtocol[str(name)]
+
+
+def _mechanism(name: str) -> str:
+    if name not in MECHANISMS:
+        raise ValueError(unknown("mechanism", name, MECHANISMS))
+    return name
+
+
 @valueclass
 class SecuritySettings:
-    """What both listeners of every node ask for."""
+    """What both listeners of every node ask for. Read from plans by `SECURITY`."""
 
-    protocol: SecurityProtocol = SecurityProtocol.PLAINTEXT
-    mechanism: str | None = None
+    protocol: Annotated[SecurityProtocol, BeforeValidator(_protocol)] = SecurityProtocol.PLAINTEXT
+    mechanism: Annotated[Text, AfterValidator(_mechanism)] | None = None
     """Of SASL; None without."""
 
-    @staticmethod
-    def parse(table: Mapping[str, object]) -> SecuritySettings:
-        """Read `protocol` and `mechanism` of a plan. Raises SecurityError."""
-        for key in table:
-            if key not in {"protocol", "mechanism"}:
-                raise SecurityError(unknown("key of security", str(key), ["protocol", "mechanism"]))
-        names = list(SecurityProtocol.__members__)
-        name = table.get("protocol", SecurityProtocol.PLAINTEXT.name)
-        if name not in names:
-            raise SecurityError(unknown("security.protocol", str(name), names))
-        protocol = SecurityProtocol[str(name)]
-        mechanism = table.get("mechanism")
-        if not protocol.is_authenticated:
-            if mechanism is not None:
-                raise SecurityError(f"security.mechanism: {protocol.name} asks for none")
-            return SecuritySettings(protocol)
-        if mechanism is None:
-            return SecuritySettings(protocol, DEFAULT_MECHANISM)
-        if mechanism not in MECHANISMS:
-            raise SecurityError(unknown("security.mechanism", str(mechanism), MECHANISMS))
-        return SecuritySettings(protocol, str(mechanism))
+    def __post_init__(self) -> None:
+        if self.protocol.is_authenticated:
+            object.__setattr__(self, "mechanism", self.mechanism or DEFAULT_MECHANISM)
+        elif self.mechanism is not None:
+            raise ValueError(f"mechanism: {self.protocol.name} asks for none")
 
     def to_json(self) -> dict[str, str]:
-        """Render what `parse` reads; empty for no security."""
+        """Render what `SECURITY` reads; empty for no security."""
         if self.protocol is SecurityProtocol.PLAINTEXT:
             return {}
-        told = {} if self.mechanism is None else {"mechanism": self.mechanism}
-        return {"protocol": self.protocol.name, **told}
+        mechanism = {} if self.mechanism is None else {"mechanism": self.mechanism}
+        return {"protocol": self.protocol.name, **mechanism}
+
+
+SECURITY = Schema(SecuritySettings, SecurityError)
 
 
 class RunSecurity:

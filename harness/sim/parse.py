@@ -40,9 +40,10 @@ def from_document(document: Mapping[str, Any]) -> Scenario:
     stated = {key: value for key, value in document.items() if key != "found"}
     scenario = _SCENARIO.read(stated)
     try:
-        workload_named(scenario.workload.name, scenario.workload.options)
+        load = scenario.workload
+        workload_named(load.name, load.options, place=("workload", "options"))
     except WorkloadError as error:
-        raise ScenarioError(f"workload: {error}") from error
+        raise ScenarioError(str(error)) from error
     for number, operation in enumerate(scenario.workload.operations):
         if operation.node is not None and operation.node not in scenario.node_names:
             where = where_of(("workload", "operations", number))

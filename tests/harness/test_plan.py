@@ -35,13 +35,22 @@ def error(**changes):
     ("changes", "message"),
     [
         ({"security": "SSL"}, "security must be a table, not 'SSL'"),
-        ({"security": {"protocol": "TLS"}}, "unknown security.protocol 'TLS'"),
+        ({"security": {"protocol": "TLS"}}, "security.protocol: unknown protocol 'TLS'"),
         ({"wrokload": "register"}, "unknown key 'wrokload'; did you mean 'workload'?"),
         ({"workload": "registr"}, "unknown workload 'registr'; did you mean 'register'?"),
         ({"workload_options": {"key": 3}}, "did you mean 'keys'?"),
-        ({"workload_options": {"keys": 0}}, "must be from 1 to 10000, not 0"),
-        ({"workload_options": {"keys": True}}, "must be a whole number, not True"),
-        ({"workload_options": {"write_fraction": "all"}}, "must be a number, not 'all'"),
+        (
+            {"workload_options": {"keys": 0}},
+            "workload_options.keys must be a whole number from 1 to 10000, not 0",
+        ),
+        (
+            {"workload_options": {"keys": True}},
+            "keys must be a whole number from 1 to 10000, not True",
+        ),
+        (
+            {"workload_options": {"write_fraction": "all"}},
+            "write_fraction must be a number from 0.01 to 0.99, not 'all'",
+        ),
         ({"workload_options": 3}, "workload_options must be a table, not 3"),
         ({"backend": "lokal"}, "unknown backend 'lokal'; did you mean 'local'?"),
         ({"faults": ["kil"]}, "unknown fault 'kil'; did you mean 'kill'?"),

@@ -20,7 +20,7 @@ from cluster.node.security.connecting import PLAINTEXT
 from cluster.systems.authority import Authority
 from cluster.systems.base import Placement
 from cluster.systems.kraft import API_VERSIONS_PING, KraftSystem
-from cluster.systems.secured import RunSecurity, SecurityError, SecuritySettings
+from cluster.systems.secured import SECURITY, RunSecurity, SecurityError
 from harness import evidence
 from harness.campaign import Run, conduct
 from harness.plan import from_document
@@ -58,22 +58,22 @@ def placement(folder="/run/n1", host="127.0.0.1"):
 
 
 def secured(**table):
-    return RunSecurity(SecuritySettings.parse(table), "r")
+    return RunSecurity(SECURITY.read(table), "r")
 
 
 @pytest.mark.parametrize(
     ("table", "message"),
     [
-        ({"protokol": "SSL"}, "unknown key of security 'protokol'; did you mean 'protocol'"),
-        ({"protocol": "SSLL"}, "unknown security.protocol 'SSLL'; did you mean 'SSL'"),
-        ({"protocol": 3}, "unknown security.protocol '3'"),
-        ({"protocol": "SSL", "mechanism": "PLAIN"}, "security.mechanism: SSL asks for none"),
-        ({"protocol": "SASL_SSL", "mechanism": "SCRAM"}, "unknown security.mechanism 'SCRAM'"),
+        ({"protokol": "SSL"}, "unknown key 'protokol'; did you mean 'protocol'"),
+        ({"protocol": "SSLL"}, "protocol: unknown protocol 'SSLL'; did you mean 'SSL'"),
+        ({"protocol": 3}, "unknown protocol '3'"),
+        ({"protocol": "SSL", "mechanism": "PLAIN"}, "mechanism: SSL asks for none"),
+        ({"protocol": "SASL_SSL", "mechanism": "SCRAM"}, "unknown mechanism 'SCRAM'"),
     ],
 )
 def test_what_is_wrong_with_security_is_told(table, message):
     with pytest.raises(SecurityError) as caught:
-        SecuritySettings.parse(table)
+        SECURITY.read(table)
     assert message in str(caught.value)
 
 
@@ -87,8 +87,8 @@ def test_what_is_wrong_with_security_is_told(table, message):
     ],
 )
 def test_settings_are_stored_as_they_are_read(table):
-    assert SecuritySettings.parse(table).to_json() == table
-    assert SecuritySettings.parse({"protocol": "SASL_SSL"}).mechanism == "SCRAM-SHA-512"
+    assert SECURITY.read(table).to_json() == table
+    assert SECURITY.read({"protocol": "SASL_SSL"}).mechanism == "SCRAM-SHA-512"
 
 
 @pytest.mark.parametrize("protocol", ["SSL", "SASL_PLAINTEXT", "SASL_SSL"])
@@ -112,7 +112,7 @@ def test_passwords_and_keys_differ_from_run_to_run_and_are_in_no_plan():
         KraftSystem(security=secured(protocol="SASL_SSL")).files(placement()) for _ in range(2)
     )
     assert all(one[name] != other[name] for name in one)
-    security = SecuritySettings.parse({"protocol": "SASL_SSL"})
+    security = SECURITY.read({"protocol": "SASL_SSL"})
     assert set(security.to_json()) == {"protocol", "mechanism"}
 
 
