@@ -32,7 +32,7 @@ from harness.sim.batch import (
 )
 from harness.sim.draw import draw
 from harness.sim.findings import SimResult
-from harness.sim.parse import from_document, read_scenario
+from harness.sim.parse import from_document, read_found, read_scenario
 from harness.sim.runner import run_scenario
 from harness.sim.scenario import Scenario
 from harness.sim.shrink import Shrinker
@@ -120,7 +120,7 @@ def replay(file: Path, out: Path | None) -> int:
     played, result = shrinking.run(scenario)
     for line in tell(played, result.violations[0] if result.violations else None):
         click.echo(line)
-    wanted = _found(file)
+    wanted = read_found(file)
     if wanted is not None and wanted.get("property") != result.property:
         raise UsageError(
             f"{file}: says that {wanted.get('property')} was violated, but now it is "
@@ -326,12 +326,3 @@ def _with_mutant(scenario: Scenario, mutant: str | None) -> Scenario:
         return scenario
     document = {**scenario.to_json(), "mutant": mutant}
     return from_document(document)
-
-
-def _found(file: Path) -> dict[str, Any] | None:
-    """What a JSON scenario file says was found when it was stored."""
-    if file.suffix == ".toml":
-        return None
-    document = json.loads(file.read_text(encoding="utf-8"))
-    found = document.get("found")
-    return found if isinstance(found, dict) else None

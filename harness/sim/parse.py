@@ -27,12 +27,22 @@ _SCENARIO = Schema(Scenario, ScenarioError)
 
 def read_scenario(path: Path) -> Scenario:
     """Read a scenario file, TOML or JSON. Raises ScenarioError."""
-    document = read_document(path, "a scenario", ScenarioError, bytes_max=_FILE_BYTES_MAX)
+    document = _document(path)
     document.setdefault("name", path.stem)
     try:
         return from_document(document)
     except ScenarioError as error:
         raise ScenarioError(f"{path}: {error}") from error
+
+
+def read_found(path: Path) -> dict[str, Any] | None:
+    """Read what a scenario file says was found when it was stored. Raises ScenarioError."""
+    found = _document(path).get("found")
+    return found if isinstance(found, dict) else None
+
+
+def _document(path: Path) -> dict[str, Any]:
+    return read_document(path, "a scenario", ScenarioError, bytes_max=_FILE_BYTES_MAX)
 
 
 def from_document(document: Mapping[str, Any]) -> Scenario:

@@ -220,6 +220,12 @@ def test_a_batch_whose_seeds_tried_next_to_nothing_is_no_pass(tmp_path):
     assert "tried too little by themselves: 12 of 12 seeds (0, 1, 2" in output
 
 
+def test_a_script_is_replayed_whatever_its_file_is_called(tmp_path):
+    script = tmp_path / "script"
+    script.write_text("duration_ms = 500\nworkload = { rate_per_s = 0 }\n")
+    assert invoke("replay", str(script))[0] == 4
+
+
 def test_the_command_runs_a_seed_and_replays_it(tmp_path):
     folder = tmp_path / "run"
     code, output = invoke("sim", "--seed", "14", "--out", str(folder))
