@@ -15,8 +15,7 @@ import math
 from asyncio import events
 from collections import deque
 from collections.abc import Callable, Coroutine
-from contextvars import Context
-from functools import partial
+from contextvars import Context, copy_context
 from typing import Any, TypeVar, TypeVarTuple, Unpack
 
 from cluster.backends.sim.scheduler import Scheduler
@@ -31,10 +30,36 @@ class Stalled(RuntimeError):  # noqa: N818  (what happened, as an event)
     """Everything waits for something that can no longer happen."""
 
 
+class _Handle(asyncio.TimerHandle):
+    """A callback without what asyncio keeps of it for debugging, which is most of what it costs."""
+
+    __slots__ = ()
+
+    def __init__(
+        self, callback: Callable[..., object], args: tuple[Any, ...], context: Context | None
+    ) -> None:
+        self._callback = callback
+        self._args = args
+        self._context = copy_context() if context is None else context
+        self._cancelled = False
+
+    def __repr__(self) -> str:
+        return f"<{type(self).__name__} of {self._callback}>"
+
+    def cancel(self) -> None:
+        """See asyncio. It stays where it waits, and does nothing when its turn comes."""
+        self._cancelled = True
+
+    def run(self) -> None:
+        """Do it, unless it was cancelled."""
+        if not self._cancelled:
+            self._context.run(self._callback, *self._args)
+
+
 class VirtualTimeLoop(asyncio.BaseEventLoop):
     """See the module. `time()` is the scheduler's time, in seconds."""
 
-    _ready: deque[events.Handle]
+    _ready: deque[_Handle]
     _stopping: bool
 
     def __init__(self, scheduler: Scheduler | None = None) -> None:
@@ -52,7 +77,7 @@ class VirtualTimeLoop(asyncio.BaseEventLoop):
         context: Context | None = None,
     ) -> events.Handle:
         """See asyncio, whose checks of threads and closed loops nothing here can fail."""
-        handle = events.Handle(callback, args, self, context)
+        handle = _Handle(callback, args, context)
         self._ready.append(handle)
         return handle
 
@@ -74,20 +99,13 @@ class VirtualTimeLoop(asyncio.BaseEventLoop):
         context: Context | None = None,
     ) -> asyncio.TimerHandle:
         """See asyncio."""
-        handle = events.TimerHandle(when, callback, args, self, context)
+        handle = _Handle(callback, args, context)
         due_ms = when * _MS
         while due_ms / _MS < when:
             # Never early, not by the last bit: who waits for a deadline would wait again, for ever.
             due_ms = math.nextafter(due_ms, math.inf)
-        self.scheduler.call_at(due_ms, partial(self._run_timer, handle))
+        self.scheduler.call_at(due_ms, handle.run)
         return handle
-
-    def _run_timer(self, handle: asyncio.TimerHandle) -> None:
-        if not handle._cancelled:
-            handle._run()
-
-    def _timer_handle_cancelled(self, handle: asyncio.TimerHandle) -> None:
-        """It stays in the queue and does nothing when it is due."""
 
     def _run_once(self) -> None:
         """Run what is ready; when nothing is, what is due next, until something is ready."""
@@ -95,9 +113,7 @@ class VirtualTimeLoop(asyncio.BaseEventLoop):
         if not ready and not self._stopping and not self.scheduler.run(until=ready):
             raise Stalled(f"nothing can happen any more at {self.time():.6f} s")
         for _ in range(len(ready)):
-            handle = ready.popleft()
-            if not handle._cancelled:
-                handle._run()
+            ready.popleft().run()
 
     def _process_events(self, event_list: list[Any]) -> None:  # noqa: ARG002  (asyncio's hook)
         raise AssertionError("there is no I/O")
