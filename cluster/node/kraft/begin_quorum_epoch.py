@@ -8,9 +8,10 @@ elected when it did. This second use is ours; Kafka's controllers have no such r
 
 from __future__ import annotations
 
+from bisect import bisect_right
 from collections.abc import Callable
 
-from cluster.node.kraft.core import RaftCore
+from cluster.node.kraft.core import RaftCore, Reader
 from cluster.node.kraft.leader_state import Leader, ReplicaState
 from cluster.node.kraft.messages import BeginQuorumEpochRequest, BeginQuorumEpochResponse
 from cluster.node.kraft.states import NEVER_MS
@@ -108,7 +109,11 @@ class BeginQuorumEpochs:
     def _release_readers(self, leader: Leader) -> None:
         core = self._core
         confirmed = leader.confirmed_read(core.latest_read)
-        ready = [done for number, done in core.readers if number <= confirmed]
-        core.readers = [reader for reader in core.readers if reader[0] > confirmed]
-        for done in ready:
+        first_waiting = bisect_right(core.readers, confirmed, key=_number)  # they are in order
+        ready, core.readers = core.readers[:first_waiting], core.readers[first_waiting:]
+        for _, done in ready:
             done(True)  # noqa: FBT003  (the answer itself)
+
+
+def _number(reader: Reader) -> int:
+    return reader[0]

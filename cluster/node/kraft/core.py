@@ -250,11 +250,12 @@ class RaftCore:
 
     def leader_only_error(self, epoch: int) -> ErrorCode:
         """Why this node does not answer what only the leader of an epoch can."""
-        if epoch < self.quorum.epoch:
+        ours = self.quorum.state.epoch
+        if epoch < ours:
             return ErrorCode.fenced_leader_epoch
-        if epoch > self.quorum.epoch:
+        if epoch > ours:
             return ErrorCode.unknown_leader_epoch
-        if self.leader is None:
+        if self.quorum.leader is None:
             return ErrorCode.not_leader_or_follower
         if self.shutting_down:
             return ErrorCode.broker_not_available

@@ -164,6 +164,11 @@ class InboundRequests:
             error = ErrorCode.none if addressed else ErrorCode.invalid_voter_key
             reply(self._begin_response(error))
 
+        state = self._core.quorum.state
+        if isinstance(state, Follower) and request.leader_epoch == state.epoch:
+            if request.leader_id == state.leader_id:
+                followed()  # nothing in it can be news: a leadership check, mostly
+                return
         self._core.maybe_transition(
             request.leader_id, request.leader_epoch, request.leader_endpoint, followed
         )
@@ -233,7 +238,7 @@ class InboundRequests:
             reply(replace(self._fetch_error(ErrorCode.none), top_level_error=FOREIGN))
             return
         error = self._fetch_error_code(request)
-        leader = self._core.leader
+        leader = self._core.quorum.leader
         if error is not ErrorCode.none or leader is None:
             reply(self._fetch_error(error))
             return
@@ -298,7 +303,9 @@ class InboundRequests:
 
     def _fetch_error_code(self, request: FetchRequest) -> ErrorCode:
         if (
-            min(request.max_wait_ms, request.fetch_offset, request.last_fetched_epoch) < 0
+            request.max_wait_ms < 0
+            or request.fetch_offset < 0
+            or request.last_fetched_epoch < 0
             or request.last_fetched_epoch > request.current_leader_epoch
             or request.replica_id == self._core.config.node_id
         ):

@@ -59,6 +59,8 @@ class Leader:
     accumulator: BatchAccumulator
     check_quorum_timeout_ms: float
     now_ms: float
+    leader_id: int = field(init=False)
+    """Its own id."""
     high_watermark: int | None = None
     """Exclusive; None until a record of this epoch is committed."""
     is_voter: bool = field(init=False)
@@ -79,14 +81,10 @@ class Leader:
     voted_key: ClassVar[ReplicaKey | None] = None
 
     def __post_init__(self) -> None:
+        self.leader_id = self.local.id
         self.replicas = {voter.key.id: ReplicaState(voter.key) for voter in self.voters}
         self._take_up_voters()
         self.check_quorum_deadline_ms = self._next_check_quorum_deadline(self.now_ms)
-
-    @property
-    def leader_id(self) -> int:
-        """Its own id."""
-        return self.local.id
 
     def can_grant_vote(self, candidate: ReplicaKey, *, log_ok: bool, pre_vote: bool) -> bool:  # noqa: ARG002  (one signature for all states)
         """Never: who leads does not help to depose itself."""
@@ -176,11 +174,13 @@ class Leader:
         state.last_fetch_ms = max(state.last_fetch_ms, now_ms)
         state.last_fetch_wall_ms = wall_ms
         state.last_fetch_leader_end_offset = leader_end_offset
+        progressed = state.end_offset != fetch_offset
         state.end_offset = fetch_offset
         state.has_acknowledged_leader = True
         if is_voter:
             self._count_for_check_quorum(key.id, now_ms)
-            return self._maybe_advance_high_watermark()
+            # A Fetch from where the last was proves nothing new: every second one is such.
+            return progressed and self._maybe_advance_high_watermark()
         return False
 
     def _voter(self, key: ReplicaKey) -> ReplicaState:
@@ -267,11 +267,10 @@ class Leader:
 
     def confirmed_read(self, latest_read: int) -> int:
         """The latest read for which a majority confirmed this leadership after it arrived."""
-        confirmed = sorted(
-            latest_read if id_ == self.local.id else state.confirmed_read
-            for id_, state in self.replicas.items()
-        )
-        confirmed.reverse()
+        confirmed = [state.confirmed_read for state in self._remote_voters]
+        if self.local.id in self.replicas:
+            confirmed.append(latest_read)
+        confirmed.sort(reverse=True)
         return confirmed[self.voters.majority - 1]
 
     # -- resignation -----------------------------------------------------------------------------

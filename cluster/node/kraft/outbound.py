@@ -226,8 +226,9 @@ class OutboundRequests:
         deadline_ms = NEVER_MS if is_lost else state.fetch_deadline_ms
         if not self.may_fetch() or self._is_log_about_to_change():
             return deadline_ms
-        if core.requests.has_any_in_flight(now_ms):
-            return min(deadline_ms, core.requests.bootstrap_ready_at_ms())
+        awaited_until_ms = core.requests.awaited_until_ms(now_ms)
+        if awaited_until_ms is not None:
+            return min(deadline_ms, awaited_until_ms)
         if not is_lost and core.requests.is_ready(state.leader_id, now_ms):
             if self._updates.maybe_send(state, now_ms, self._send_update_voter):
                 pass  # a Fetch follows its answer
@@ -282,25 +283,26 @@ class OutboundRequests:
 
     def _send_fetch(self, destination: Endpoint) -> None:
         core = self._core
-        end = core.log.end
+        config, state, log = core.config, core.quorum.state, core.log
+        epoch, end_offset = state.epoch, log.end_offset
         core.trace(
             "fetch",
-            epoch=core.quorum.epoch,
-            leader_id=core.quorum.leader_id,
+            epoch=epoch,
+            leader_id=state.leader_id,
             asked_id=destination.node_id,
-            offset=end.offset,
-            durable_end_offset=core.log.durable_end_offset,
+            offset=end_offset,
+            durable_end_offset=log.durable_end_offset,
         )
         request = FetchRequest(
-            core.config.cluster_id,
-            core.config.node_id,
-            core.config.directory_id,
-            core.quorum.epoch,
-            end.offset,
-            end.epoch,
-            core.config.fetch_wait_ms,
-            core.config.fetch_max_bytes,
-            core.log.high_watermark,
+            config.cluster_id,
+            config.node_id,
+            config.directory_id,
+            epoch,
+            end_offset,
+            log.last_fetched_epoch,
+            config.fetch_wait_ms,
+            config.fetch_max_bytes,
+            log.high_watermark,
         )
         self._send(destination, request, FetchResponse, lambda r: self._fetched(request, r))
 

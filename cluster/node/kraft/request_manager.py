@@ -65,12 +65,13 @@ class RequestManager:
             and now_ms < connection.until_ms
         )
 
-    def has_any_in_flight(self, now_ms: float) -> bool:
-        """Whether any request, to whatever node, is in flight."""
+    def awaited_until_ms(self, now_ms: float) -> float | None:
+        """When the last of the requests in flight times out; None when there is none."""
+        until_ms = now_ms
         for connection in self._connections.values():
-            if connection.status is _AWAITING and now_ms < connection.until_ms:
-                return True
-        return False
+            if connection.status is _AWAITING and until_ms < connection.until_ms:
+                until_ms = connection.until_ms
+        return until_ms if until_ms > now_ms else None
 
     def is_backing_off(self, node_id: int, now_ms: float) -> bool:
         """Whether the last request to this node failed a moment ago."""
@@ -88,7 +89,7 @@ class RequestManager:
 
     def find_ready_bootstrap(self, now_ms: float) -> Endpoint | None:
         """A random bootstrap server that may be asked; None while anything is in flight."""
-        if self.has_any_in_flight(now_ms):
+        if self.awaited_until_ms(now_ms) is not None:
             return None
         ready = [e for e in self.bootstrap if self.is_ready(e.node_id, now_ms)]
         return self._random.choice(ready) if ready else None

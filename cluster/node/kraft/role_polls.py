@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 
 from cluster.node.errors import ErrorCode
-from cluster.node.kraft.core import RaftCore, nothing
+from cluster.node.kraft.core import PendingChange, RaftCore, nothing
 from cluster.node.kraft.leader_state import Leader
 from cluster.node.kraft.outbound import OutboundRequests
 from cluster.node.kraft.purgatory import Outcome
@@ -47,16 +47,14 @@ class RolePolls:
         if core.shutting_down or state.resign_requested or now_ms >= state.check_quorum_deadline_ms:
             core.become_resigned()
             return now_ms
-        change_ms = self._maybe_expire_change(now_ms)
+        pending = core.pending_change
+        change_ms = NEVER_MS if pending is None else self._maybe_expire_change(pending, now_ms)
         drain_ms = self._maybe_append_batches(state, now_ms)
         begin_ms = self._outbound.begins.poll(state, now_ms)
         return min(change_ms, drain_ms, begin_ms, state.check_quorum_deadline_ms)
 
-    def _maybe_expire_change(self, now_ms: float) -> float:
-        """End a change of the voters that takes too long; returns when one will."""
-        pending = self._core.pending_change
-        if pending is None:
-            return NEVER_MS
+    def _maybe_expire_change(self, pending: PendingChange, now_ms: float) -> float:
+        """End a change of the voters that takes too long; returns when it will."""
         if now_ms < pending.deadline_ms:
             return pending.deadline_ms
         pending.finish(ErrorCode.request_timed_out, "The change is not finished in time.")
