@@ -9,7 +9,6 @@ is not appended again.
 from __future__ import annotations
 
 import enum
-from collections import Counter
 
 from cluster.node.controller.cluster_info import ClusterInfo
 from cluster.node.controller.feature_levels import is_elr_enabled
@@ -52,18 +51,16 @@ def incremental_alter_configs(
     request: IncrementalAlterConfigsRequest, state: MetadataState, cluster: ClusterInfo
 ) -> ControllerResult[IncrementalAlterConfigsResponse]:
     """Return the records of every resource whose changes are all legal, and the results."""
-    items = {
-        ConfigResource(item.resource_type, item.resource_name): item for item in request.resources
-    }
-    counts = Counter(
-        ConfigResource(item.resource_type, item.resource_name) for item in request.resources
-    )
+    items: dict[ConfigResource, list[AlterConfigsResource]] = {}
+    for item in request.resources:
+        items.setdefault(ConfigResource(item.resource_type, item.resource_name), []).append(item)
     records: list[MetadataRecord] = []
     responses: list[AlterConfigsResourceResponse] = []
-    for resource, item in items.items():
+    for resource, same in items.items():
+        item = same[-1]
         error = NO_ERROR
         try:
-            records += _changes(resource, item, counts[resource], state, cluster)
+            records += _changes(resource, item, len(same), state, cluster)
         except ConfigError as refusal:
             error = refusal.api_error
         responses.append(
@@ -92,9 +89,9 @@ def _changes(
     if occurrences > 1:
         raise ConfigError(ErrorCode.invalid_request, "Each resource must appear at most once.")
     check_resource(resource, state, cluster)
-    names = Counter(config.name for config in item.configs)
-    repeated = [name for name, count in names.items() if count > 1]
-    if repeated:
+    names = [config.name for config in item.configs]
+    if len(set(names)) < len(names):
+        repeated = [name for name in dict.fromkeys(names) if names.count(name) > 1]
         message = f"Error due to duplicate config keys: {', '.join(repeated)}"
         raise ConfigError(ErrorCode.invalid_request, message)
     records: list[MetadataRecord] = []

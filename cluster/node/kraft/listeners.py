@@ -12,7 +12,7 @@ from collections.abc import Callable
 
 from cluster.node.kraft.replicated_log import ReplicatedLog
 from cluster.node.kraft.types import CommittedBatch, LeaderAndEpoch, RaftListener
-from cluster.node.log.records import decode_records, split_batches
+from cluster.node.log.records import decode_values, split_batches
 from cluster.node.log.snapshot import Snapshot
 
 FEED_BYTES_PER_TURN = 64 * 1024
@@ -67,7 +67,7 @@ class ListenerContext:
                 header.partition_leader_epoch,
                 header.max_timestamp_ms,
                 header.size_bytes,
-                () if header.is_control else _values(batch),
+                () if header.is_control else decode_values(batch),
             )
             for header, batch in split_batches(
                 log.read_committed(self.next_offset, FEED_BYTES_PER_TURN)
@@ -103,11 +103,3 @@ class ListenerContext:
         if leader is not self._told and leader != self._told:
             self._told = leader
             self._listener.handle_leader_change(leader)
-
-
-def _values(batch: bytes) -> tuple[bytes, ...]:
-    values = []
-    for record in decode_records(batch):
-        assert record.value is not None, "a metadata record without a value"
-        values.append(record.value)
-    return tuple(values)

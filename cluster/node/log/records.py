@@ -18,7 +18,11 @@ from functools import partial
 from typing import NamedTuple
 
 from aiokafka.errors import KafkaError
-from aiokafka.record.default_records import DefaultRecordBatch, DefaultRecordBatchBuilder
+from aiokafka.record.default_records import (
+    DefaultRecord,
+    DefaultRecordBatch,
+    DefaultRecordBatchBuilder,
+)
 from crc32c import crc32c
 
 from cluster.values import valueclass
@@ -230,7 +234,21 @@ def decode_records(batch: bytes) -> list[Record]:
 
     Raises CorruptBatchError when the records do not fill the batch exactly.
     """
+    return [Record(record.value, record.key) for record in _decoded(batch)]
+
+
+def decode_values(batch: bytes) -> tuple[bytes, ...]:
+    """Decode the values of a batch of metadata records, which all have one and no key.
+
+    Raises CorruptBatchError as `decode_records` does.
+    """
+    values = tuple(record.value for record in _decoded(batch))
+    assert None not in values, "a metadata record without a value"
+    return values
+
+
+def _decoded(batch: bytes) -> list[DefaultRecord]:
     try:
-        return [Record(record.value, record.key) for record in DefaultRecordBatch(batch)]
+        return list(DefaultRecordBatch(batch))
     except (KafkaError, ValueError, IndexError, AssertionError) as error:
         raise CorruptBatchError(f"records cannot be decoded: {error}") from error
