@@ -208,8 +208,8 @@ class _Connected:
         self._inner = inner
         self._network = network
 
-    async def invoke(self, op: Op) -> Completion:
-        return await self._inner.invoke(op)
+    def invoke(self, op: Op) -> Coroutine[Any, Any, Completion]:
+        return self._inner.invoke(op)
 
     async def close(self) -> None:
         await self._inner.close()

@@ -18,7 +18,7 @@ on a loop with virtual time.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable
+from collections.abc import Callable, Coroutine
 
 from checkers.history import Event, EventType
 from harness.generators.base import NANOSECONDS, NEMESIS, Context, Done, Generator, Next, Worker
@@ -117,9 +117,9 @@ class Interpreter:
     def _context(self, worker: Worker, now_ns: int) -> Context:
         return Context(now_ns, worker, self._workers, self._wake)
 
-    async def _sleep(self, duration_ns: int) -> None:
+    def _sleep(self, duration_ns: int) -> Coroutine[None, None, None]:
         # Always a real suspension, so that no worker can starve the others.
-        await asyncio.sleep(max(0, duration_ns) / NANOSECONDS)
+        return asyncio.sleep(max(0, duration_ns) / NANOSECONDS)
 
     async def _wait_for_news(self, until_ns: int | None) -> None:
         if self._news is None:

@@ -92,17 +92,17 @@ class Recorder:
         epoch: int | None = None,
     ) -> Event:
         event = Event(
-            index=self._index,
-            time_ns=self.now_ns(),
-            process=process,
-            type=type_,
-            f=op.f,
-            key=op.key,
-            value=value,
-            error=error,
-            node=node,
-            offset=offset,
-            epoch=epoch,
+            self._index,
+            self.now_ns(),
+            process,
+            type_,
+            op.f,
+            op.key,
+            value,
+            error,
+            node,
+            offset,
+            epoch,
         )
         self._journal.append(event)
         self._index += 1

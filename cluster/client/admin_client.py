@@ -26,6 +26,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable, Mapping, Sequence
+from functools import lru_cache
 from typing import Any, Final, Literal, TypeVar
 
 from cluster.client.failures import is_definite
@@ -346,22 +347,13 @@ class Client:
         timeout_ms: float | None = None,
     ) -> Outcome:
         """Read one config; the value is a string, or None when it is not set."""
-        request = DescribeConfigsRequest(
-            resources=(
-                DescribeConfigsResource(
-                    resource_type=resource[0],
-                    resource_name=resource[1],
-                    configuration_keys=(name,),
-                ),
-            ),
-        )
 
         def read(response: Any) -> Outcome:
             told = _only(response.results, resource_type=resource[0], resource_name=resource[1])
             failed = _judge(told.error_code)
             return failed or Outcome("ok", {c.name: c.value for c in told.configs}.get(name))
 
-        return await self.attempt(endpoint, request, read, timeout_ms)
+        return await self.attempt(endpoint, _question(resource, name), read, timeout_ms)
 
     async def describe_quorum(
         self, endpoint: Endpoint, *, timeout_ms: float | None = None
@@ -419,6 +411,18 @@ class FinalReadRefused(Exception):  # noqa: N818 - reads as what happened
     def __init__(self, error: ErrorCode) -> None:
         super().__init__(error.name)
         self.error = error
+
+
+@lru_cache(maxsize=1024)
+def _question(resource: Resource, name: str) -> DescribeConfigsRequest:
+    """Ask for one config; a workload asks for the same few again and again."""
+    return DescribeConfigsRequest(
+        resources=(
+            DescribeConfigsResource(
+                resource_type=resource[0], resource_name=resource[1], configuration_keys=(name,)
+            ),
+        ),
+    )
 
 
 def _refuse(error: ErrorCode) -> None:

@@ -54,8 +54,8 @@ class Together:
         return part.op(context)
 
     def update(self, context: Context, event: Event) -> None:
-        self._clients.update(context, event)
-        self._nemesis.update(context, event)
+        part = self._nemesis if context.worker == NEMESIS else self._clients
+        part.update(context, event)
 
 
 def _among_clients(context: Context) -> Context:

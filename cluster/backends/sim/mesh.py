@@ -124,12 +124,12 @@ class Call:
         if not self.done:
             self.done = True
             self._timer.cancel()
-            if self._target is not None:
-                self._target.calls.pop(self, None)
         self._on_reply(response)
 
     def _fail(self, failure: Failure) -> None:
         if not self.done:
+            if self._target is not None:
+                self._target.calls.pop(self, None)
             self._finish(failure)
 
     def _timed_out(self) -> None:
