@@ -19,7 +19,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from functools import partial
-from typing import Any, Protocol
+from typing import Any, Protocol, get_args
 
 from cluster.backends.sim.links import (
     CLIENT_PREFIX,
@@ -216,14 +216,14 @@ class Mesh:
             if link.stream.random() < self.settings.cut_keeps:
                 link.kept.append(Transit(self.scheduler, link, message, deliver, owner))
             return
-        if (link.loss or link.duplication or link.shape is not None) and _is_raft(message):
+        if (link.loss or link.duplication or link.shape is not None) and type(message) in _RAFT:
             loss, duplication = link.loss_now, link.duplication_now
             if loss and link.stream.random() < loss:
                 return
             if duplication and link.stream.random() < duplication:
                 self.scheduler.call_later(link.latency() + delay_ms, deliver, owner)
         link.passed += 1
-        self.scheduler.call_later(link.latency() + delay_ms, deliver, owner)
+        self.scheduler.post(link.latency() + delay_ms, deliver, owner)
 
     def _act(self, late: Transit, rules: tuple[Rule, ...]) -> float | None:
         """Apply the first rule that wants the message: ms of delay, None when it is taken."""
@@ -307,8 +307,8 @@ class Mesh:
         return frozenset(ends for ends, link in self._links.items() if link.cut)
 
 
-def _is_raft(message: object) -> bool:
-    return isinstance(message, RaftRequest | RaftResponse)
+_RAFT = frozenset(get_args(RaftRequest | RaftResponse))
+"""Classes of what raft sends: a lossy link asks of each message whether it is such."""
 
 
 __all__ = ["Action", "Call", "Host", "LinkState", "Mesh", "MessageMatch", "Reply", "Rule"]

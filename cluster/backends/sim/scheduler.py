@@ -75,7 +75,7 @@ class Scheduler:
         """Virtual milliseconds since the world began; only this class changes it."""
         self.events = 0
         """How many callbacks have run."""
-        self._queue: list[Entry] = []
+        self._queue: list[list[Any]] = []
         self._lines: dict[float, deque[Entry]] = {}
         """By delay. The first of each is in the queue, whatever became of it."""
         self._sequence = 0
@@ -99,6 +99,11 @@ class Scheduler:
         else:
             line.append(entry)
         return entry
+
+    def post(self, delay_ms: float, callback: Callable[[], None], owner: Owner | None) -> None:
+        """As `call_later`, for what nobody will cancel: half of all, and cheaper to keep."""
+        self._sequence = sequence = self._sequence + 1
+        heappush(self._queue, [self.now_ms + delay_ms, sequence, callback, owner, None])
 
     def call_at(
         self, due_ms: float, callback: Callable[[], None], owner: Owner | None = None
