@@ -51,9 +51,7 @@ from results.session import one_line_errors
 
 VERSION = 3
 WAVE = 100
-CHUNK = 4
-"""Seeds of a task. Seeds differ tenfold in length and a wave ends with its last task, so few large
-tasks leave many cores idle; each task costs a file."""
+CHUNK = 10
 Row = dict[str, Any]
 
 _NO_RESULTS = "these are no results of seeds"
@@ -284,24 +282,20 @@ class Batch:
 
     def waves(self) -> Iterator[list[Chunk]]:
         """What is left, wave by wave; a wave is made when the one before has been added."""
+        covered: dict[str, int] = {}
         for first in range(self.plan.first, self.plan.last, WAVE):
-            last = min(first + WAVE, self.plan.last)
-            left = [seed for seed in range(first, last) if seed not in self.rows]
+            seeds = range(first, min(first + WAVE, self.plan.last))
+            left = [seed for seed in seeds if seed not in self.rows]
             if left:
-                covered = self._covered_before(first)
                 yield [
                     Chunk(
                         tuple(left[i : i + CHUNK]), self.plan, str(self.folder), covered, self._code
                     )
                     for i in range(0, len(left), CHUNK)
                 ]
-
-    def _covered_before(self, seed: int) -> dict[str, int]:
-        if not self.plan.steered:
-            return {}
-        return coverage.merged(
-            json.loads(row["coverage"]) for other, row in sorted(self.rows.items()) if other < seed
-        )
+            if self.plan.steered:
+                rows = (self.rows[seed] for seed in seeds if seed in self.rows)
+                covered = coverage.merged((covered, *(json.loads(row["coverage"]) for row in rows)))
 
     def add(self, rows: Sequence[Row]) -> None:
         """Take in finished seeds; the scenarios of those that failed become files."""
