@@ -40,7 +40,6 @@ Unknown limits (None) mean the defaults of `linearizability.linearizable`.
 
 from __future__ import annotations
 
-import difflib
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
@@ -60,6 +59,7 @@ from checkers import (
 )
 from checkers.history import Operation
 from checkers.linearizability import linearizable
+from checkers.names import nearest
 from checkers.run_input import Cancelled, RunInput, never
 from checkers.verdict import CheckResult, Status, worst
 
@@ -225,11 +225,11 @@ def find_check(spec: CheckSpec) -> Check:
     """
     check = CHECKS.get(spec.name)
     if check is None:
-        raise CheckError(f"unknown check {spec.name!r}{_nearest(spec.name, CHECKS)}")
+        raise CheckError(f"unknown check {spec.name!r}; {nearest(spec.name, CHECKS)}")
     for name, value in spec.options.items():
         types = check.options.get(name)
         if types is None:
-            hint = _nearest(name, check.options)
+            hint = f"; {nearest(name, check.options)}"
             raise CheckError(f"check {spec.name!r} has no option {name!r}{hint}")
         if value is not None and (
             not isinstance(value, types) or (isinstance(value, bool) and types is not bool)
@@ -335,10 +335,3 @@ def _died(
     return CheckResult(
         checker, Status.UNKNOWN, summary, key=key, operations=operations, anomalies=(anomaly,)
     )
-
-
-def _nearest(name: str, known: Mapping[str, Any]) -> str:
-    close = difflib.get_close_matches(name, sorted(known), n=1)
-    if close:
-        return f"; did you mean {close[0]!r}?"
-    return f"; known: {', '.join(sorted(known)) or 'none'}"

@@ -105,7 +105,9 @@ def _line(error: BaseException) -> str:
 def _stored(path: Path) -> pa.Table:
     import pyarrow.parquet as pq  # noqa: PLC0415  (most histories are no Parquet)
 
-    return pq.read_table(path)
+    table = pq.read_table(path)
+    table.validate(full=True)  # raises: a text may hold any bytes
+    return table
 
 
 def _parsed(data: bytes) -> pa.Table:
@@ -114,6 +116,7 @@ def _parsed(data: bytes) -> pa.Table:
     # Not by pa.array, which imports pandas to see whether it is given some.
     buffers = [None, pa.py_buffer(np.array([0, len(data)], np.int64)), pa.py_buffer(data)]
     whole = pa.Array.from_buffers(pa.large_binary(), 1, buffers)
+    whole.cast(pa.large_utf8())  # raises: the reader below takes any bytes for a text
     marked = pc.replace_substring_regex(whole, pattern=_PLAIN, replacement=_MARKED)[0].as_buffer()
     count = (marked.size - len(data)) // _MARKED_MORE_BYTES
     plain = data.count(b'"value":"') + data.count(b'"process":"')

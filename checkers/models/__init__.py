@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import difflib
 from collections.abc import Callable
 from typing import Any
 
@@ -16,6 +15,7 @@ from checkers.models.lists import ListAppend, Log
 from checkers.models.queues import Mutex, Queue, Stack
 from checkers.models.registers import CasRegister, Register
 from checkers.models.topics import Topics
+from checkers.names import nearest
 
 __all__ = [
     "MODELS",
@@ -68,7 +68,5 @@ def model_named(name: Any) -> Model:
     """Return a new model. Raises ValueError, naming the nearest, when there is none."""
     factory = MODELS.get(name) if isinstance(name, str) else None
     if factory is None:
-        close = difflib.get_close_matches(str(name), sorted(MODELS), n=1)
-        hint = f"did you mean {close[0]!r}?" if close else f"known: {', '.join(sorted(MODELS))}"
-        raise ValueError(f"unknown model {name!r}; {hint}")
+        raise ValueError(f"unknown model {name!r}; {nearest(name, MODELS)}")
     return factory()

@@ -10,12 +10,12 @@ wall clocks, `V..` bugs that this node once had.
 
 from __future__ import annotations
 
-import difflib
 from collections.abc import Iterator
 from contextlib import contextmanager
 
 from cluster.mutants import brokers, catalogue, clocks, disks, snapshots, voters
 from cluster.mutants.mutations import Mutant, Patch
+from cluster.names import unknown
 
 __all__ = ["MUTANTS", "Mutant", "Patch", "UnknownMutantError", "applied", "apply", "find"]
 
@@ -28,10 +28,7 @@ def find(mutant_id: str) -> Mutant:
     """The mutant of an id, in any case. Raises UnknownMutantError."""
     mutant = MUTANTS.get(mutant_id.upper())
     if mutant is None:
-        near = difflib.get_close_matches(mutant_id.upper(), MUTANTS, n=1, cutoff=0.3)
-        hint = f"; did you mean {near[0]}?" if near else ""
-        known = ", ".join(MUTANTS)
-        raise UnknownMutantError(f"unknown mutant {mutant_id!r}{hint} (there are {known})")
+        raise UnknownMutantError(unknown("mutant", mutant_id.upper(), MUTANTS))
     return mutant
 
 

@@ -29,11 +29,10 @@ from cluster.node.meta_properties import (
     check_is_empty,
     load_or_format,
     random_uuid,
-    uuid_from_text,
-    uuid_to_text,
 )
 from cluster.node.ports import Disk, Endpoint, Random
 from cluster.node.runtime.disk import DiskLockedError, FileDisk
+from cluster.node.wire.uuid_text import uuid_from_text, uuid_to_text
 
 
 class FormatError(Exception):

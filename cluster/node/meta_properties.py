@@ -6,13 +6,12 @@ Written once, before anything else is in the folder but a bootstrap checkpoint, 
 
 from __future__ import annotations
 
-import base64
-import binascii
 import uuid
 from collections.abc import Callable
 from typing import Final
 
 from cluster.node.ports import Disk, Random
+from cluster.node.wire.uuid_text import uuid_from_text, uuid_to_text
 
 FILE_NAME: Final = "meta.properties"
 _TEMPORARY: Final = "meta.properties.tmp"
@@ -21,22 +20,6 @@ _VERSION: Final = "1"
 
 class MetaPropertiesError(Exception):
     """The folder is not this node's, or its identity cannot be read. One line."""
-
-
-def uuid_to_text(value: uuid.UUID) -> str:
-    """Return Kafka's form: 22 characters of URL-safe base64."""
-    return base64.urlsafe_b64encode(value.bytes).decode().rstrip("=")
-
-
-def uuid_from_text(text: str) -> uuid.UUID:
-    """Parse Kafka's form. Raises ValueError."""
-    try:
-        raw = base64.urlsafe_b64decode(text + "==")
-    except binascii.Error as error:
-        raise ValueError(f"not a Kafka uuid: {text!r}") from error
-    if len(text) != 22 or len(raw) != 16:
-        raise ValueError(f"not a Kafka uuid: {text!r}")
-    return uuid.UUID(bytes=raw)
 
 
 def load_or_format(

@@ -7,29 +7,13 @@ in some 20 ms, imports nothing but the standard library, writes no data and echo
 from __future__ import annotations
 
 from collections.abc import Mapping
-from pathlib import PurePath
+from pathlib import Path, PurePath
 
 from cluster.node.security.connecting import PLAINTEXT
+from cluster.systems import echo
 from cluster.systems.base import Placement
 
-_PROGRAM = """
-import asyncio, sys
-
-async def echo(reader, writer):
-    try:
-        while data := await reader.read(4096):
-            writer.write(data)
-    except ConnectionError:
-        pass
-    writer.close()
-
-async def main():
-    places = zip(sys.argv[1::2], sys.argv[2::2])
-    servers = [await asyncio.start_server(echo, host, int(port)) for host, port in places]
-    await asyncio.gather(*(server.serve_forever() for server in servers))
-
-asyncio.run(main())
-"""
+_PROGRAM = Path(echo.__file__).read_text(encoding="utf-8")
 
 
 class IdleSystem:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import os
 import random
 import secrets
 import subprocess
@@ -226,6 +227,10 @@ def test_the_loss_of_a_container_is_probed_on_the_last_node(with_containers):
     with_containers(body)
 
 
+@pytest.mark.skipif(
+    not os.access("/dev/fuse", os.R_OK | os.W_OK),
+    reason="no access to /dev/fuse: sudo chmod 666 /dev/fuse",
+)
 def test_clocks_disks_and_limits_of_a_node_in_a_container(
     client: docker.DockerClient, tmp_path: Path, run_id: str
 ):

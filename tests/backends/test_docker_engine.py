@@ -172,4 +172,4 @@ def test_the_image_holds_what_the_node_imports_and_not_what_the_harness_does():
     found = requirements()
     assert {"kio", "aiokafka", "crc32c", "click", "libfaketime"} <= set(found)
     assert not {"docker", "pyspark", "numba", "rich"} & set(found)
-    assert (PACKAGE / "node.py").exists()
+    assert (PACKAGE / "node" / "process.py").exists()

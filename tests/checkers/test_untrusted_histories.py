@@ -111,6 +111,25 @@ def test_what_is_read_is_judged(folder, data, model):
     assert result.status in set(Status)
 
 
+def test_a_text_that_is_not_utf_8_is_refused(folder):
+    event = (
+        b'{"index":0,"time_ns":1,"process":0,"type":"invoke","f":"write","value":1,"node":"n?"}\n'
+    )
+    path = folder / "history.jsonl"
+    path.write_bytes(event.replace(b"?", b"\x80"))
+    with pytest.raises(HistoryError, match="not UTF-8 text"):
+        check(path, "register")
+    column = pa.Array.from_buffers(
+        pa.string(), 1, [None, pa.py_buffer(bytes(4) + b"\1\0\0\0"), pa.py_buffer(b"\x80")]
+    )
+    events = table().slice(0, 1)
+    events = events.set_column(events.column_names.index("node"), "node", column)
+    path = folder / "text.parquet"
+    path.write_bytes(as_parquet(events))
+    with pytest.raises(HistoryError, match="UTF8"):
+        check(path, "register")
+
+
 @settings(max_examples=150, deadline=None)
 @given(data=mutated(as_parquet(table())))
 def test_a_parquet_file_is_read_or_refused(folder, data):

@@ -14,10 +14,10 @@ from cluster.node.kraft.voter_messages import (
     UpdateVoterRequest,
 )
 from cluster.node.kraft.voters import VoterListener
-from cluster.node.meta_properties import uuid_from_text, uuid_to_text
 from cluster.node.protocol.apis import SERVED, ApiKey
 from cluster.node.protocol.codec import write_request
 from cluster.node.protocol.messages import FeatureUpdateKey, UpdateFeaturesRequest, milliseconds
+from cluster.node.wire.uuid_text import uuid_from_text, uuid_to_text
 from tests.clients.nodes import Nodes
 from tests.clients.test_every_api import ask, decoded, errors
 

@@ -54,7 +54,7 @@ def one_line_on_stderr(result, *, exit_code=2):
         (["run", "--campaign", "smok"], "unknown campaign 'smok'; did you mean 'smoke'?"),
         (["run", "--campaign", "no/such.toml"], "no/such.toml: No such file or directory"),
         (["run", "--schedule", "no-such.toml"], "no-such.toml: No such file or directory"),
-        (["run", "--mutant", "M155"], "unknown mutant 'M155'; did you mean M15?"),
+        (["run", "--mutant", "M155"], "unknown mutant 'M155'; did you mean 'M15'?"),
         (["run", "--backend", "lokal"], "unknown backend 'lokal'; did you mean 'local'?"),
         (["run", "--duration", "3"], "3 s are too short for kill, pause, partition"),
         (["run", "--nodes", "many"], "Invalid value for '--nodes': 'many' is not a valid integer."),

@@ -55,7 +55,7 @@ def error(**changes):
         ({"backend": "lokal"}, "unknown backend 'lokal'; did you mean 'local'?"),
         ({"faults": ["kil"]}, "unknown fault 'kil'; did you mean 'kill'?"),
         ({"faults": "kill"}, "faults must be a list of names"),
-        ({"mutant": "M155"}, "unknown mutant 'M155'; did you mean M15"),
+        ({"mutant": "M155"}, "unknown mutant 'M155'; did you mean 'M15'"),
         ({"mutant": 15}, "mutant must be a name such as M15"),
         ({"nodes": 0}, "nodes must be a whole number from 1 to 15, not 0"),
         ({"nodes": 3.5}, "nodes must be a whole number from 1 to 15, not 3.5"),

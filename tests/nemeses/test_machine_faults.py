@@ -131,11 +131,26 @@ def test_disks_in_use_stall_slow_down_fill_up_and_fail(tmp_path: Path):
     on_real_nodes(tmp_path, body)
 
 
+async def log_grows(view: StubView, node: str, times: int):
+    """Wait until a node's log was longer than before, so often."""
+    disks = view.backend.abilities().disks
+
+    async def log_bytes():
+        files = await disks.files(node)
+        return sum(size for path, size in files.items() if path.endswith(".log"))
+
+    seen = 0
+    while times:
+        if (now := await log_bytes()) > seen:
+            seen, times = now, times - 1
+        await asyncio.sleep(0.2)
+
+
 def test_lost_power_and_damaged_files(tmp_path: Path):
     async def body(view: StubView) -> None:
         lost = await bites_and_heals(view, "power-loss", targets="all", held_ms=100)
         assert set(lost.detail["nodes"]) == set(view.backend.nodes)
-        await asyncio.sleep(2)  # so that there are batches behind a first one
+        await log_grows(view, "n1", times=3)  # so that there are batches behind a first one
         flip = await bites_and_heals(view, "bit-flip", targets="node:n1")
         assert "CRC is" in flip.detail["nodes"]["n1"]["refused"]
         state = await bites_and_heals(view, "bit-flip", targets="node:n2", file="quorum-state")

@@ -13,9 +13,10 @@ from cluster.node.kraft.bootstrap import write_bootstrap
 from cluster.node.kraft.messages import ReplicaKey
 from cluster.node.kraft.voters import Voter, VoterSet
 from cluster.node.log.snapshot import BOOTSTRAP_ID, parse_snapshot
-from cluster.node.meta_properties import load_or_format, uuid_from_text, uuid_to_text
+from cluster.node.meta_properties import load_or_format
 from cluster.node.ports import Endpoint
 from cluster.node.runtime.disk import FileDisk
+from cluster.node.wire.uuid_text import uuid_from_text, uuid_to_text
 from tests.kraft.dynamic import voter_ids
 from tests.kraft.world import DIRECTORY, World, listeners_of
 

@@ -9,9 +9,8 @@ from cluster.node.meta_properties import (
     FILE_NAME,
     MetaPropertiesError,
     load_or_format,
-    uuid_from_text,
-    uuid_to_text,
 )
+from cluster.node.wire.uuid_text import uuid_from_text, uuid_to_text
 
 
 class MemoryDisk:

@@ -168,7 +168,7 @@ def test_a_late_answer_is_not_taken_for_another_requests():
     async def late(p: Peer):
         await p.tell_versions()
         request = await p.request()
-        await asyncio.sleep(0.2)
+        await asyncio.sleep(1.2)
         p.writer.write(write_response(request, dataclasses.replace(ANSWER, high_watermark=-7)))
         while True:
             request = await p.request()
@@ -183,7 +183,7 @@ def test_a_late_answer_is_not_taken_for_another_requests():
             await (late if was_first else answers())(p)
 
         async with peer(behaviour) as (endpoint, _), a_network() as network:
-            assert await ask(network, endpoint, 100) is Failure.TIMED_OUT
+            assert await ask(network, endpoint, 1000) is Failure.TIMED_OUT
             assert await ask(network, endpoint) == ANSWER
 
     asyncio.run(body())

@@ -20,69 +20,11 @@ from pathlib import Path, PurePath
 
 from cluster.backends.abilities import ClockMeasure, ClockSetting
 from cluster.backends.base import BackendError, Probe
-from cluster.backends.machine import clockwork
+from cluster.backends.machine.inside import clocks, clockwork
 from cluster.backends.machine.programs import Machine, run_program
 
 CLOCK_FILE = "clock/offset"
 """Below the node's folder; the folder is there so that a container can mount it."""
-
-_SEE = """
-import os, subprocess, sys, time
-environ = dict(os.environ)
-faked = True
-if argument["pid"] is not None:
-    root = "/proc/%d/" % argument["pid"]
-    pairs = open(root + "environ", "rb").read().split(b"\\0")
-    pairs = (os.fsdecode(pair).partition("=") for pair in pairs)
-    environ = {name: value for name, _, value in pairs if name}
-    faked = "libfaketime" in open(root + "maps").read()
-environ.update(argument["environment"])
-look = "import time; print(time.time_ns(), time.monotonic_ns())"
-before = time.time_ns() - time.monotonic_ns()
-began = time.monotonic_ns()
-told = subprocess.run([sys.executable, "-I", "-S", "-c", look], env=environ, check=True,
-                      stdout=subprocess.PIPE).stdout.split()
-ended = time.monotonic_ns()
-wall, monotonic = int(told[0]), int(told[1])
-answer({"faked": faked, "wall_ms": (wall - monotonic - before) / 1e6,
-        "monotonic_ms": (max(0, monotonic - ended) + min(0, monotonic - began)) / 1e6})
-"""
-_WRITE = """
-import os
-folder = os.path.dirname(argument["path"])
-os.makedirs(folder, exist_ok=True)
-beside = argument["path"] + ".new"
-with open(beside, "w") as file:
-    file.write(argument["line"])
-os.replace(beside, argument["path"])
-answer(None)
-"""
-_START = """
-import os, subprocess
-process = subprocess.Popen(argument["command"], stdin=subprocess.DEVNULL,
-    stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL, start_new_session=True)
-answer(process.pid)
-"""
-_RUNS = """
-try:
-    command = open("/proc/%d/cmdline" % argument["pid"], "rb").read()
-except FileNotFoundError:
-    command = b""
-answer(argument["program"].encode() in command)
-"""
-_END = """
-import os, signal, time
-pid, program = argument["pid"], argument["program"]
-try:
-    command = open("/proc/%d/cmdline" % pid, "rb").read()
-    if program.encode() in command:
-        os.kill(pid, signal.SIGKILL)
-        while b"\\0" in open("/proc/%d/cmdline" % pid, "rb").read():
-            time.sleep(0.002)
-except (FileNotFoundError, ProcessLookupError):
-    pass
-answer(None)
-"""
 
 
 def library() -> Path | None:
@@ -197,8 +139,7 @@ class FakedClocks:
         return await self._look(host, pid, variables(self._library, self._file(node)))
 
     async def _look(self, host: Machine, pid: int | None, own: Mapping[str, str]) -> ClockMeasure:
-        argument = {"pid": pid, "environment": dict(own) if pid is None else {}}
-        seen = await run_program(host, _SEE, argument)
+        seen = await run_program(host, clocks.see, pid, dict(own) if pid is None else {})
         if not seen["faked"]:
             raise BackendError(f"{host.node} runs without libfaketime")
         return ClockMeasure(float(seen["wall_ms"]), float(seen["monotonic_ms"]))
@@ -207,15 +148,15 @@ class FakedClocks:
         await self._write(self._hosts[node], self._file(node), offset_ms / 1000)
 
     async def _write(self, host: Machine, file: PurePath, offset_s: float) -> None:
-        await run_program(host, _WRITE, {"path": str(file), "line": f"{offset_s:+.6f} x1\n"})
+        await run_program(host, clocks.write, str(file), f"{offset_s:+.6f} x1\n")
 
     async def _revive(self, node: str) -> None:
         """Let a clock go on that moved in a host which was lost with its helper."""
         if node not in self._moving:
             return
         setting, began_s = self._moving[node]
-        argument = {"pid": self._helpers[node], "program": str(self._file(node))}
-        if not await run_program(self._hosts[node], _RUNS, argument):
+        host, helper = self._hosts[node], self._helpers[node]
+        if not await run_program(host, clocks.runs, helper, str(self._file(node))):
             gained_ms = (setting.rate - 1.0) * (time.monotonic() - began_s) * 1000
             moved = replace(setting, offset_ms=setting.offset_ms + gained_ms)
             await self._start_helper(node, setting if setting.period_ms else moved)
@@ -226,15 +167,14 @@ class FakedClocks:
         words = (setting.offset_ms, setting.rate, period_ms)
         command = [host.interpreter, "-I", "-S", "-c", _clockwork(), str(self._file(node))]
         command += [repr(float(word)) for word in words]
-        self._helpers[node] = await run_program(host, _START, {"command": command})
+        self._helpers[node] = await run_program(host, clocks.start, command)
         self._moving[node] = (setting, time.monotonic())
 
     async def _end_helper(self, node: str) -> None:
         self._moving.pop(node, None)
         pid = self._helpers.pop(node, None)
         if pid is not None:
-            argument = {"pid": pid, "program": str(self._file(node))}
-            await run_program(self._hosts[node], _END, argument)
+            await run_program(self._hosts[node], clocks.end, pid, str(self._file(node)))
 
     def _file(self, node: str) -> PurePath:
         return self._hosts[node].folder / CLOCK_FILE

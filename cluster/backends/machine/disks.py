@@ -18,9 +18,9 @@ from typing import Any
 
 from cluster.backends.abilities import Damage, DiskFault, DiskMeasure
 from cluster.backends.base import BackendError, NodeState, Probe
-from cluster.backends.machine import damage
+from cluster.backends.machine.inside import damage, disks
 from cluster.backends.machine.mounts import mount_label, mounts, state_folder, unmount
-from cluster.backends.machine.programs import Machine, run_program
+from cluster.backends.machine.programs import Machine, run_program, source_of
 from cluster.backends.packages import install
 from cluster.backends.processes import labels, own_identity
 
@@ -38,60 +38,6 @@ CATCH_S = 1.5
 _MOUNT_TIMEOUT_S = 15.0
 _POLL_S = 0.01
 
-_ASK = """
-import os, socket
-os.chdir(argument["state"])
-connection = socket.socket(socket.AF_UNIX)
-connection.settimeout(5)
-connection.connect("control")
-with connection, connection.makefile("rwb") as stream:
-    stream.write(json.dumps(argument["request"]).encode() + b"\\n")
-    stream.flush()
-    answer(json.loads(stream.readline()))
-"""
-_MEASURE = """
-import errno, os, time
-path = os.path.join(argument["folder"], ".kraftprobe-measure")
-told = {"write_ms": None, "fsync_ms": None, "error": None}
-def tell():
-    print(json.dumps(told), flush=True)
-try:
-    file = os.open(path, os.O_RDWR | os.O_CREAT | os.O_TRUNC, 0o644)
-    begun = time.monotonic()
-    os.write(file, b"measure")
-    told["write_ms"] = (time.monotonic() - begun) * 1e3
-    tell()
-    begun = time.monotonic()
-    os.fsync(file)
-    told["fsync_ms"] = (time.monotonic() - begun) * 1e3
-    os.close(file)
-except OSError as error:
-    told["error"] = errno.errorcode.get(error.errno, str(error.errno))
-tell()
-try:
-    os.unlink(path)
-except OSError:
-    pass
-"""
-_CANARY = """
-import os
-path = os.path.join(argument["folder"], ".kraftprobe-canary")
-if argument["do"] == "plant":
-    file = os.open(path, os.O_RDWR | os.O_CREAT | os.O_TRUNC, 0o644)
-    os.write(file, b"kept")
-    os.fsync(file)
-    folder = os.open(argument["folder"], os.O_RDONLY)
-    os.fsync(folder)
-    answer("")
-elif argument["do"] == "soil":
-    # Without an fsync of the folder, which would keep names of the node's that may be lost.
-    file = os.open(path, os.O_RDWR | os.O_APPEND)
-    os.write(file, b"lost")
-    answer("")
-else:
-    with open(path, "rb") as file:
-        answer(file.read().decode())
-"""
 
 Kill = Callable[[str], Awaitable[None]]
 State = Callable[[str], Awaitable[NodeState]]
@@ -130,7 +76,7 @@ class FuseDisks:
             host, folder = self._hosts[node], self._folders[node]
             await self._mount(host, folder, node)
             self._mounted.add(node)
-            await run_program(host, _CANARY, {"folder": str(folder), "do": "plant"})
+            await run_program(host, disks.plant_canary, str(folder))
         return {}
 
     async def relax(self) -> None:
@@ -232,7 +178,7 @@ class FuseDisks:
     ) -> Mapping[str, Any]:
         """See `Disks.power_loss`. Fsyncs are held until something un-fsynced is there."""
         host, folder = self._hosts[node], self._folders[node]
-        await run_program(host, _CANARY, {"folder": str(folder), "do": "soil"})
+        await run_program(host, disks.soil_canary, str(folder))
         canary_bytes = len(b"lost")
         await self._tell(node, {"verb": "set", "fault": HOLD})
         try:
@@ -248,7 +194,7 @@ class FuseDisks:
             lost = await self._tell(node, {"verb": "power-loss", "torn": torn})
         finally:
             await self._tell(node, {"verb": "clear", "fault": HOLD})
-        found = await run_program(host, _CANARY, {"folder": str(folder), "do": "look"})
+        found = await run_program(host, disks.read_canary, str(folder))
         if found != "kept":
             raise BackendError(f"{node}: the power loss left {found!r} of a canary")
         return {
@@ -259,38 +205,40 @@ class FuseDisks:
 
     async def files(self, node: str) -> Mapping[str, int]:
         """See `Disks.files`."""
-        return dict(await self._damage(node, "list"))
+        return await run_program(self._hosts[node], damage.files, str(self._folders[node]))
 
     async def read(self, node: str, path: str) -> bytes:
         """See `Disks.read`."""
-        return bytes.fromhex(await self._damage(node, "read", path=path))
+        folder = str(self._folders[node])
+        return bytes.fromhex(await run_program(self._hosts[node], damage.read, folder, path))
 
     async def damage(self, node: str, kind: Damage, path: str = "", position: int = 0) -> None:
         """See `Disks.damage`."""
-        await self._refuse_alive(node)
-        await self._damage(node, kind, path=path, position=position)
+        host, folder, saved = await self._dead(node)
+        if kind is Damage.WIPE:
+            await run_program(host, damage.wipe, folder, saved)
+        else:
+            does = damage.flip_bit if kind is Damage.BIT_FLIP else damage.truncate
+            await run_program(host, does, folder, saved, path, position)
 
     async def give_up(self, node: str) -> None:
         """See `Disks.give_up`."""
-        await self._refuse_alive(node)
-        await self._damage(node, "give-up")
+        host, _, saved = await self._dead(node)
+        await run_program(host, damage.forget, saved)
 
     async def restore(self, node: str) -> int:
         """See `Disks.restore`."""
-        await self._refuse_alive(node)
-        return int(await self._damage(node, "restore"))
+        host, folder, saved = await self._dead(node)
+        return await run_program(host, damage.restore, folder, saved)
 
     # -- parts -----------------------------------------------------------------------------------
 
-    async def _refuse_alive(self, node: str) -> None:
+    async def _dead(self, node: str) -> tuple[Machine, str, str]:
+        """Return a dead node's host, its folder and where its damaged bytes are kept."""
         if await self._state(node) is not NodeState.DEAD:
             raise BackendError(f"{node} is alive: only a dead node's files can be damaged")
-
-    async def _damage(self, node: str, verb: str, **told: Any) -> Any:
         folder = self._folders[node]
-        saved = folder.parent / f".{folder.name}-saved"
-        argument = {"folder": str(folder), "saved": str(saved), "verb": verb, **told}
-        return await run_program(self._hosts[node], damage.SOURCE, argument)
+        return self._hosts[node], str(folder), str(folder.parent / f".{folder.name}-saved")
 
     async def _tell(self, node: str, request: Mapping[str, Any]) -> dict[str, Any]:
         if node not in self._mounted:
@@ -301,17 +249,18 @@ class FuseDisks:
     async def _ask(
         self, host: Machine, folder: PurePath, request: Mapping[str, Any]
     ) -> dict[str, Any]:
-        argument = {"state": str(state_folder(folder)), "request": request}
-        told: dict[str, Any] = await run_program(host, _ASK, argument)
+        state = str(state_folder(folder))
+        told: dict[str, Any] = await run_program(host, disks.ask, state, dict(request))
         if "error" in told:
             raise BackendError(f"{host.node}: the filesystem: {told['error']}")
         return told
 
     async def _measured(self, host: Machine, folder: PurePath, timeout_s: float) -> DiskMeasure:
-        script = f"import json\nargument = {json.dumps({'folder': str(folder)})}\n{_MEASURE}"
         # `timeout` of coreutils ends it, and what it had written until then is told.
         command = ["timeout", "-s", "KILL", f"{timeout_s + 0.5:.3f}", host.interpreter]
-        done = await host.run([*command, "-I", "-S", "-c", script], timeout_s=timeout_s + 10)
+        command += ["-I", "-S", "-c", source_of(disks.measure)]
+        asked = json.dumps([[str(folder)], {}]).encode()
+        done = await host.run(command, stdin=asked, timeout_s=timeout_s + 10)
         lines = done.stdout.decode().splitlines()
         told = json.loads(lines[-1]) if lines else {}
         limit_ms = timeout_s * 1000

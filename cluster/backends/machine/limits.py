@@ -6,44 +6,11 @@ from collections.abc import Mapping
 
 from cluster.backends.abilities import LimitMeasure
 from cluster.backends.base import BackendError, Probe
+from cluster.backends.machine.inside import limits
 from cluster.backends.machine.programs import Machine, run_program
 
 LIMITS = {"descriptors": "RLIMIT_NOFILE", "file-size": "RLIMIT_FSIZE"}
 """Names that plans use -> the kernel's."""
-
-_SET = """
-import os, resource
-number = getattr(resource, argument["limit"])
-soft, hard = resource.prlimit(argument["pid"], number)
-value = argument["value"]
-if value is not None:
-    wanted = value if hard == resource.RLIM_INFINITY else min(value, hard)
-    resource.prlimit(argument["pid"], number, (wanted, hard))
-now = resource.prlimit(argument["pid"], number)[0]
-room = None
-if argument["limit"] == "RLIMIT_NOFILE" and now != resource.RLIM_INFINITY:
-    used = [int(name) for name in os.listdir("/proc/%d/fd" % argument["pid"])]
-    room = now - len([one for one in used if one < now])
-answer([soft, now, room])
-"""
-
-_TRY = """
-import errno, os, resource
-import signal, tempfile
-number = getattr(resource, argument["limit"])
-file = tempfile.TemporaryFile()
-signal.signal(signal.SIGXFSZ, signal.SIG_IGN)
-resource.prlimit(0, number, (argument["value"], resource.getrlimit(number)[1]))
-error = ""
-try:
-    if argument["limit"] == "RLIMIT_NOFILE":
-        held = [os.open("/dev/null", os.O_RDONLY) for _ in range(64)]
-    else:
-        os.write(file.fileno(), b"x")
-except OSError as caught:
-    error = errno.errorcode[caught.errno]
-answer(error)
-"""
 
 INFINITE = -1
 """RLIM_INFINITY, as Python tells it."""
@@ -62,7 +29,7 @@ class ProcessLimits:
         host = next(iter(self._hosts.values()))
         value, wanted = (24, "EMFILE") if name == "descriptors" else (0, "EFBIG")
         try:
-            error = await run_program(host, _TRY, {"limit": _kernel_name(name), "value": value})
+            error = await run_program(host, limits.run_into, _kernel_name(name), value)
         except BackendError as refusal:
             return Probe(possible=False, reason=str(refusal))
         if error != wanted:
@@ -97,9 +64,8 @@ class ProcessLimits:
         self, node: str, pid: int, name: str, value: int | None
     ) -> tuple[int, int, int | None]:
         """Set the limit, unless `value` is None: what it was, what it is, how much room it has."""
-        argument = {"limit": _kernel_name(name), "pid": pid, "value": value}
-        before, now, room = await run_program(self._hosts[node], _SET, argument)
-        return int(before), int(now), None if room is None else int(room)
+        host = self._hosts[node]
+        return await run_program(host, limits.set_soft, pid, _kernel_name(name), value)
 
 
 def _kernel_name(name: str) -> str:

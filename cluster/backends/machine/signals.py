@@ -7,21 +7,10 @@ from pathlib import PurePath
 from typing import Final, Literal
 
 from cluster.backends.base import BackendError
+from cluster.backends.machine.inside import signals
 from cluster.backends.machine.programs import Machine, run_program
 
 _SIGNALS: Final = {"resign": "SIGUSR1", "snapshot": "SIGUSR2"}
-
-_SEND = """
-import os, signal
-os.kill(argument["pid"], getattr(signal, argument["signal"]))
-answer(True)
-"""
-
-_LATEST = """
-import os
-names = os.listdir(argument) if os.path.isdir(argument) else []
-answer(max((name for name in names if name.endswith(".checkpoint")), default=""))
-"""
 
 
 class NodeSignals:
@@ -40,9 +29,9 @@ class NodeSignals:
         pid = await machine.pid()
         if pid is None:
             raise BackendError(f"{node} cannot be asked: it is dead")
-        await run_program(machine, _SEND, {"pid": pid, "signal": _SIGNALS[what]})
+        await run_program(machine, signals.send, pid, _SIGNALS[what])
 
     async def latest_snapshot(self, node: str) -> str:
         """See `Requests.latest_snapshot`."""
         folder = str(self._log_folders[node])
-        return str(await run_program(self._machines[node], _LATEST, folder))
+        return await run_program(self._machines[node], signals.latest_snapshot, folder)

@@ -10,8 +10,6 @@ votes twice in one epoch elects two leaders. An unknown version is an error too 
 
 from __future__ import annotations
 
-import base64
-import binascii
 import json
 import uuid
 from collections.abc import Callable
@@ -19,6 +17,7 @@ from typing import Any
 
 from cluster.node.kraft.messages import NO_DIRECTORY, NO_NODE, ReplicaKey
 from cluster.node.ports import Disk
+from cluster.node.wire.uuid_text import uuid_from_text, uuid_to_text
 from cluster.values import valueclass
 
 FILE_NAME = "quorum-state"
@@ -57,7 +56,7 @@ def encode(state: ElectionState, voter_ids: tuple[int, ...], version: int) -> by
             "leaderId": state.leader_id,
             "leaderEpoch": state.epoch,
             "votedId": voted,
-            "votedDirectoryId": _uuid_to_text(directory),
+            "votedDirectoryId": uuid_to_text(directory),
             "data_version": 1,
         }
     return json.dumps(fields, separators=(",", ":")).encode()
@@ -85,7 +84,7 @@ def decode(content: bytes) -> ElectionState:
         return ElectionState(epoch, leader_id)
     directory = NO_DIRECTORY
     if version == 1:
-        directory = _uuid_from_text(fields.get("votedDirectoryId"))
+        directory = _directory_id(fields.get("votedDirectoryId"))
     return ElectionState(epoch, leader_id, ReplicaKey(voted_id, directory))
 
 
@@ -96,15 +95,10 @@ def _integer(fields: dict[str, Any], name: str, least: int) -> int:
     return value
 
 
-def _uuid_to_text(value: uuid.UUID) -> str:
-    """Kafka's Uuid.toString: URL-safe base64 of the 16 bytes, without padding."""
-    return base64.urlsafe_b64encode(value.bytes).rstrip(b"=").decode()
-
-
-def _uuid_from_text(text: object) -> uuid.UUID:
+def _directory_id(text: object) -> uuid.UUID:
     try:
-        return uuid.UUID(bytes=base64.urlsafe_b64decode(f"{text}=="))
-    except (ValueError, binascii.Error):
+        return uuid_from_text(str(text))
+    except ValueError:
         raise QuorumStateError(f"{FILE_NAME} has no valid votedDirectoryId: {text!r}") from None
 
 

@@ -19,9 +19,9 @@ def show(path: str, offset_s: float) -> None:
     Written beside and renamed: libfaketime ends a process that reads half a line.
     """
     beside = f"{path}.{os.getpid()}"
-    with open(beside, "w", encoding="ascii") as file:  # noqa: PTH123  (no import that costs time)
+    with open(beside, "w", encoding="ascii") as file:
         file.write(f"{offset_s:+.6f} x1\n")
-    os.replace(beside, path)  # noqa: PTH105  (as above)
+    os.replace(beside, path)
 
 
 def main(path: str, offset_s: float, rate: float, period_s: float) -> None:

@@ -1,0 +1,77 @@
+"""Look at a faked clock, write its file, and start and end the helper that moves it."""
+
+import os
+import signal
+import subprocess
+import sys
+import time
+
+_LOOK = "import time; print(time.time_ns(), time.monotonic_ns())"
+
+
+def see(pid: "int | None", environment: "dict[str, str]") -> "dict[str, float | bool]":
+    """Compare the clocks of a process, or of a program with `environment`, with the true ones.
+
+    {"faked": whether libfaketime is loaded there, "wall_ms", "monotonic_ms": how far ahead}.
+    """
+    variables = dict(os.environ)
+    faked = True
+    if pid is not None:
+        with open(f"/proc/{pid}/environ", "rb") as file:
+            pairs = [os.fsdecode(pair).partition("=") for pair in file.read().split(b"\0")]
+        variables = {name: value for name, _, value in pairs if name}
+        with open(f"/proc/{pid}/maps") as maps:
+            faked = "libfaketime" in maps.read()
+    variables.update(environment)
+    before = time.time_ns() - time.monotonic_ns()
+    began = time.monotonic_ns()
+    shown = subprocess.run(
+        [sys.executable, "-I", "-S", "-c", _LOOK],
+        env=variables,
+        check=True,
+        stdout=subprocess.PIPE,
+    ).stdout.split()
+    ended = time.monotonic_ns()
+    wall, monotonic = int(shown[0]), int(shown[1])
+    return {
+        "faked": faked,
+        "wall_ms": (wall - monotonic - before) / 1e6,
+        "monotonic_ms": (max(0, monotonic - ended) + min(0, monotonic - began)) / 1e6,
+    }
+
+
+def write(path: str, line: str) -> None:
+    """Replace a file by one line, at once for whoever reads it."""
+    os.makedirs(os.path.dirname(path), exist_ok=True)
+    beside = f"{path}.new"
+    with open(beside, "w") as file:
+        file.write(line)
+    os.replace(beside, path)
+
+
+def start(command: "list[str]") -> int:
+    """Start a program that outlives this one; its process id."""
+    nothing = subprocess.DEVNULL
+    return subprocess.Popen(
+        command, stdin=nothing, stdout=nothing, stderr=nothing, start_new_session=True
+    ).pid
+
+
+def runs(pid: int, program: str) -> bool:
+    """Return whether a process is alive and has `program` in its command line."""
+    try:
+        with open(f"/proc/{pid}/cmdline", "rb") as file:
+            return program.encode() in file.read()
+    except FileNotFoundError:
+        return False
+
+
+def end(pid: int, program: str) -> None:
+    """Kill a process, if it is that program's, and wait until it is gone."""
+    try:
+        if runs(pid, program):
+            os.kill(pid, signal.SIGKILL)
+            while runs(pid, program):
+                time.sleep(0.002)
+    except ProcessLookupError:
+        pass

@@ -1,0 +1,70 @@
+"""Talk to the filesystem that fails on order, measure a disk, and keep a canary on it."""
+
+import contextlib
+import errno
+import json
+import os
+import socket
+import time
+from typing import Any
+
+_CANARY = ".kraftprobe-canary"
+
+
+def ask(state: str, request: "dict[str, Any]") -> Any:
+    """Send one request to the filesystem whose state folder this is; its answer."""
+    os.chdir(state)  # the path of a socket is short
+    with socket.socket(socket.AF_UNIX) as connection:
+        connection.settimeout(5)
+        connection.connect("control")
+        with connection.makefile("rwb") as stream:
+            stream.write(json.dumps(request).encode() + b"\n")
+            stream.flush()
+            return json.loads(stream.readline())
+
+
+def measure(folder: str) -> "dict[str, float | str | None]":
+    """Write and fsync a file: {"write_ms", "fsync_ms", "error": its name}, None where unknown.
+
+    What is known is printed as it becomes known, since a stalled disk ends this program with it.
+    """
+    seen: "dict[str, float | str | None]" = {"write_ms": None, "fsync_ms": None, "error": None}
+    path = os.path.join(folder, ".kraftprobe-measure")
+    try:
+        file = os.open(path, os.O_RDWR | os.O_CREAT | os.O_TRUNC, 0o644)
+        begun = time.monotonic()
+        os.write(file, b"measure")
+        seen["write_ms"] = (time.monotonic() - begun) * 1e3
+        print(json.dumps(seen), flush=True)
+        begun = time.monotonic()
+        os.fsync(file)
+        seen["fsync_ms"] = (time.monotonic() - begun) * 1e3
+        os.close(file)
+    except OSError as error:
+        seen["error"] = errno.errorcode.get(error.errno or 0, str(error.errno))
+    print(json.dumps(seen), flush=True)
+    with contextlib.suppress(OSError):
+        os.unlink(path)
+    return seen
+
+
+def plant_canary(folder: str) -> None:
+    """Make a file that a power loss must keep."""
+    file = os.open(os.path.join(folder, _CANARY), os.O_RDWR | os.O_CREAT | os.O_TRUNC, 0o644)
+    os.write(file, b"kept")
+    os.fsync(file)
+    os.fsync(os.open(folder, os.O_RDONLY))
+
+
+def soil_canary(folder: str) -> None:
+    """Append to it what a power loss must lose.
+
+    Without an fsync of the folder, which would keep names of the node's that may be lost.
+    """
+    os.write(os.open(os.path.join(folder, _CANARY), os.O_RDWR | os.O_APPEND), b"lost")
+
+
+def read_canary(folder: str) -> str:
+    """Return what it holds."""
+    with open(os.path.join(folder, _CANARY), "rb") as file:
+        return file.read().decode()

@@ -1,0 +1,61 @@
+"""`look CODE PEER SSH_CONNECTION`: report what a host has; `make ...`: make a run's folder there.
+
+Sent as source to a Python that may be too old for nodes, which is then what it reports. `make
+WORKDIR FOLDER CODE RUN GRACE_S` takes {file: text} on stdin and becomes the host's agent.
+"""
+
+import json
+import os
+import platform
+import subprocess
+import sys
+
+
+def look(code: str, peer: str, connection: str) -> None:
+    """Print what `cluster.backends.ssh.setup.check_host` asks for."""
+    try:
+        shown = subprocess.run(["ip", "-o", "address", "show"], stdout=subprocess.PIPE, check=False)
+        addresses = shown.stdout.decode().splitlines()
+    except OSError:
+        addresses = []
+    folders = [*os.get_exec_path(), "/usr/sbin", "/sbin"]
+    with open("/proc/sys/kernel/random/boot_id") as file:
+        boot_id = file.read().strip()
+    found = {
+        "runs": ["%d.%d" % sys.version_info[:2], platform.machine(), platform.libc_ver()[0]],
+        "bundle": os.path.exists(os.path.join(code, ".complete")),
+        "nft": any(os.path.exists(os.path.join(folder, "nft")) for folder in folders),
+        "interface": next((a.split()[1] for a in addresses if " %s/" % peer in a), None),
+        "controller": (connection.split() or [""])[0],
+        "machine": [boot_id, os.readlink("/proc/self/ns/net")],
+    }
+    print(json.dumps(found))
+
+
+def make(workdir: str, folder: str, code: str, run: str, grace_s: str) -> None:
+    """Make the folder of a run, and become its agent."""
+    own_folder(workdir)
+    try:
+        os.makedirs(os.path.join(folder, "bin"), mode=0o700)
+    except FileExistsError:
+        text = "%s is another host's of this run: hosts that share their files need a workdir each"
+        sys.exit(text % folder)
+    os.symlink(code, os.path.join(folder, "code"))
+    for name, text in json.load(sys.stdin).items():
+        path = os.path.join(folder, name)
+        with open(path, "w") as file:
+            file.write(text)
+        os.chmod(path, 0o700)
+    agent = os.path.join(folder, "agent.py")
+    os.execv(sys.executable, [sys.executable, "-I", "-S", agent, "serve", folder, run, grace_s])
+
+
+def own_folder(path: str) -> None:
+    """Make a folder, or end where it is not this user's alone to write."""
+    os.makedirs(path, mode=0o700, exist_ok=True)
+    if os.stat(path).st_uid != os.geteuid() or os.stat(path).st_mode & 0o022:
+        sys.exit("%s belongs to somebody else or can be written by others" % path)
+
+
+if __name__ == "__main__":
+    (make if sys.argv[1] == "make" else look)(*sys.argv[2:])
