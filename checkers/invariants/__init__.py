@@ -1,7 +1,8 @@
 """What must hold in a KRaft quorum: each invariant once, as a fold over the nodes' trace events.
 
-A simulated world feeds them live, with a sight of logs and disks; a stored run of any backend feeds
-them from the traces of its nodes. What each reads, and its source, is beside its class.
+A simulated world feeds them live, with a sight of logs and disks. Stored runs are judged by the
+checks `election-safety` and `log-agreement`; the column `stored` says which of these could be judged
+from nodes' traces alone. What each reads, and its source, is beside its class.
 
 | name | says | order | stored |
 |---|---|---|---|
