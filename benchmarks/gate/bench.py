@@ -135,7 +135,7 @@ def _batch(root: Path) -> Path:
 
 
 def _mutant_batch(root: Path) -> Path:
-    with Batch(root / "seeds", BatchPlan(0, 1, "M31", duration_ms=500.0)) as batch:
+    with Batch(root / "seeds", BatchPlan(0, 1, "M35", duration_ms=500.0)) as batch:
         run_plainly(batch, lambda row: None)  # noqa: ARG005
         batch.finish()
     return root / "seeds"

@@ -355,7 +355,7 @@ SITUATIONS = (
     Situation("skipped faults", untouched("skipped"), 4, "(--allow-skipped)"),
     Situation("no faults", untouched("quiet"), 4, "no fault was tried (--allow-no-faults)"),
     Situation("a mutant that passed", untouched("mutant"), 3, "it ran mutant M15"),
-    Situation("a mutant's batch", untouched("mutant-batch"), 3, "it ran mutant M31"),
+    Situation("a mutant's batch", untouched("mutant-batch"), 3, "it ran mutant M35"),
     Situation("no evidence: UNKNOWN", untouched("blind"), 3, "UNKNOWN"),
     Situation("a killed harness", untouched("killed"), 3, "its harness was killed or broke off"),
     Situation("an empty folder", lambda bench: [bench.folder()], 2, "there are no runs in it"),
