@@ -115,27 +115,13 @@ def run_seed(scenario: Scenario) -> Row:
     """Run one scenario; a failure of the simulator itself is a finding too."""
     try:
         result = run_scenario(scenario)
-    except Exception as error:  # one seed must not end the others
-        if _was_interrupted(error):
-            raise KeyboardInterrupt from error
+    except Exception as error:  # noqa: BLE001  (one seed must not end the others)
         frames = traceback.extract_tb(error.__traceback__)[-3:]
         place = " <- ".join(f"{Path(f.filename).name} {f.name}" for f in reversed(frames))
         told = f"{type(error).__name__}: {error}"
         broken = Violation("harness-error", f"{told} ({place})", (generalised(told), place))
         result = SimResult(scenario.seed, Status.FAIL, (broken,), {}, {})
     return row_of(scenario, result)
-
-
-def _was_interrupted(error: BaseException) -> bool:
-    """Whether it was raised while the seed's loop came down after a KeyboardInterrupt.
-
-    asyncio then cancels what is left, and may find its loop stopped: a RuntimeError that hides the
-    interrupt, which is neither a finding nor to be lost.
-    """
-    if str(error) == "Event loop stopped before Future completed.":
-        return True  # nothing else stops a virtual loop
-    cause = error.__context__
-    return cause is not None and (isinstance(cause, KeyboardInterrupt) or _was_interrupted(cause))
 
 
 def row_of(scenario: Scenario, result: SimResult) -> Row:

@@ -1,4 +1,7 @@
 import asyncio
+import contextlib
+import os
+import signal
 
 import pytest
 
@@ -43,3 +46,65 @@ def test_timeouts_work_in_virtual_time():
         return asyncio.get_running_loop().time()
 
     assert run(main()) == 10.0
+
+
+def test_an_interrupt_in_a_task_leaves_the_run_and_the_other_tasks_end():
+    ended = []
+
+    async def waiter():
+        try:
+            await asyncio.sleep(10)
+        finally:
+            await asyncio.sleep(1)
+            ended.append("waiter")
+
+    async def main():
+        waiting = asyncio.create_task(waiter())
+        await asyncio.sleep(1)
+        raise KeyboardInterrupt if not waiting.done() else AssertionError
+
+    with pytest.raises(KeyboardInterrupt):
+        run(main())
+    assert ended == ["waiter"]
+
+
+def test_an_interrupt_in_a_callback_beside_the_end_of_the_run_leaves_it():
+    """The callback that ends the run is in the queue when the interrupt strikes."""
+
+    def interrupted():
+        raise KeyboardInterrupt
+
+    async def main():
+        asyncio.create_task(asyncio.sleep(10))  # noqa: RUF006  (left behind, which is the point)
+        loop = asyncio.get_running_loop()
+        loop.call_soon(loop.call_soon, interrupted)
+
+    with pytest.raises(KeyboardInterrupt):
+        run(main())
+
+
+def test_an_error_of_the_teardown_hides_no_interrupt():
+    async def stubborn():
+        try:
+            await asyncio.sleep(10)
+        finally:
+            await asyncio.get_running_loop().create_future()
+
+    async def main():
+        stuck = asyncio.create_task(stubborn())
+        await asyncio.sleep(1)
+        raise KeyboardInterrupt if not stuck.done() else AssertionError
+
+    with pytest.raises(KeyboardInterrupt):
+        run(main())
+
+
+def test_a_signal_is_not_lost_on_a_run_that_swallows_cancellation():
+    async def main():
+        os.kill(os.getpid(), signal.SIGINT)
+        with contextlib.suppress(asyncio.CancelledError):
+            await asyncio.sleep(10)
+        return "went on"
+
+    with pytest.raises(KeyboardInterrupt):
+        run(main())

@@ -18,24 +18,11 @@ import harness
 from harness.cli import main
 from harness.commands import sim
 from harness.errors import BatchError
-from harness.sim import batch as batches
 from harness.sim.batch import Batch, BatchPlan, run_on_spark, run_plainly
 from harness.sim.parse import read_scenario
 from harness.sim.runner import run_scenario
 from harness.sim.source import source_digest
 from results.session import Spark
-
-
-def test_an_interrupt_that_another_error_hides_is_no_finding(monkeypatch):
-    def interrupted(_scenario):
-        try:
-            raise KeyboardInterrupt
-        finally:
-            raise RuntimeError("Event loop stopped before Future completed.")
-
-    monkeypatch.setattr(batches, "run_scenario", interrupted)
-    with pytest.raises(KeyboardInterrupt):
-        batches.run_seed(batches.scenario_of(BatchPlan(0, 1), 0, {}))
 
 
 def run(folder, plan):

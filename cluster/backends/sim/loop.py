@@ -11,6 +11,7 @@ raises `Stalled` instead.
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import math
 from asyncio import events
 from collections import deque
@@ -123,6 +124,33 @@ class VirtualTimeLoop(asyncio.BaseEventLoop):
 
 
 def run(main: Coroutine[Any, Any, T], scheduler: Scheduler | None = None) -> T:
-    """Run a coroutine on a loop of its own to its end, like `asyncio.run`."""
-    with asyncio.Runner(loop_factory=lambda: VirtualTimeLoop(scheduler)) as runner:
-        return runner.run(main)
+    """Run a coroutine on a loop of its own to its end.
+
+    Unlike `asyncio.run`, it leaves the handler of SIGINT alone: asyncio's cancels the main task,
+    and whoever awaits with a cancellation of its own under way swallows that one, too. Here an
+    interrupt is raised where it strikes and leaves this function, whatever else breaks after it.
+    """
+    loop = VirtualTimeLoop(scheduler)
+    try:
+        result = loop.run_until_complete(main)
+        _end_tasks(loop)
+    except BaseException:
+        with contextlib.suppress(Exception):  # the first error is the one to report
+            _end_tasks(loop)
+        raise
+    finally:
+        loop.close()
+    return result
+
+
+def _end_tasks(loop: VirtualTimeLoop) -> None:
+    """Cancel what still runs, and let it end."""
+    # An interrupt may leave the callback in the queue that ends the run which it struck; it would
+    # end the next run instead. So everything that is ready runs first.
+    loop.call_soon(loop.stop)
+    loop.run_forever()
+    tasks = asyncio.all_tasks(loop)
+    for task in tasks:
+        task.cancel()
+    loop.run_until_complete(asyncio.wait(tasks) if tasks else asyncio.sleep(0))
+    loop.run_until_complete(loop.shutdown_asyncgens())
