@@ -1,18 +1,10 @@
-"""Log agreement: one committed log, on all nodes, for ever (State Machine Safety of Raft).
+"""Log agreement: what was committed is in the logs that are left, and the nodes are alive.
 
-From the nodes' final logs and their traces:
+From the nodes' final logs and their traces (that the logs are equal where they must be is judged by
+`checkers.invariants.stored`):
 
 - every log is contiguous and its epochs never decrease;
-- (offset, epoch) identifies a batch (Log Matching), committed or not;
-- below the high watermarks that two nodes announced their records are equal, in epoch, batch
-  checksum and kind (State Machine Safety; `NoLogDivergence` of the public TLA+ specifications);
 - what any node announced as committed is in the final logs of a majority of the voters;
-- an epoch has at most one LeaderChange, of one leader;
-- no node truncates below a high watermark that it announced, as far as its log is still what it was
-  then, nor appends below one that it announced since it started;
-- a node's high watermark never decreases while it runs, and that of a leader never lies below one
-  that a leader of an earlier epoch announced (`MonotonicHighWatermark`);
-- no node comes back from a restart with less than it had fsynced (`checkers.recovered`);
 - no node ended itself because an invariant broke, and none died unasked. A node whose storage
   failed may end, if the nemesis journaled a fault on it that may do that: one whose detail says
   `may_end_node`. A torn write does not: it is how a power loss may end a write. Nor is a node to
@@ -29,16 +21,14 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
-from itertools import chain, pairwise
+from itertools import pairwise
 from typing import Any
 
 from checkers.evidence import Evidence, LogRecord, TraceEvent
 from checkers.evidence_result import Anomaly, evidence_result, without
 from checkers.history import NEMESIS, Event, seconds
-from checkers.recovered import disks, durable_after, durable_lost
 from checkers.run_input import Cancelled, RunInput, never
-from checkers.trace_fields import LEADER_CHANGE, incomplete, well_formed
+from checkers.trace_fields import well_formed
 from checkers.verdict import CheckResult
 
 NAME = "log-agreement"
@@ -83,20 +73,11 @@ def check(run: RunInput, options: Mapping[str, Any], cancelled: Cancelled = neve
     assert run.evidence is not None, "the registry asks for evidence first"
     evidence, malformed = well_formed(run.evidence)
     committed = {node: _announced(evidence.traces.get(node, ())) for node in evidence.nodes}
-    unjudged = incomplete(run.evidence, evidence) | _hit_by_ending_fault(run.events)
-    if run.extent.pending:  # whose storage it was is not known
-        unjudged |= frozenset(evidence.nodes)
     deaths, doubts = _deaths(evidence, run)
     anomalies: list[Anomaly] = []
     for found in (
         _malformed(evidence.logs),
-        _unmatched(evidence.logs),
-        _divergent(evidence.logs, committed),
         _not_on_majority(evidence, committed) if run.extent.finished else (),
-        _leader_changes(evidence.logs),
-        _below_high_watermark(evidence),
-        _leaders_going_back(evidence),
-        durable_lost(evidence, unjudged),
         deaths,
         _violations(run.events),
     ):
@@ -107,7 +88,7 @@ def check(run: RunInput, options: Mapping[str, Any], cancelled: Cancelled = neve
     missing = without(evidence, "log", evidence.logs) + without(evidence, "trace", evidence.traces)
     missing += malformed
     good = (
-        f"{records} records on {len(evidence.logs)} nodes agree up to offset "
+        f"{records} records on {len(evidence.logs)} nodes reach offset "
         f"{max(committed.values(), default=0)}, the highest announced as committed"
     )
     torn = {
@@ -153,44 +134,6 @@ def _malformed(logs: Logs) -> Iterator[Anomaly]:
                 )
                 yield {"kind": "epoch-decrease", "explanation": told, "node": node}
                 break
-
-
-def _unmatched(logs: Logs) -> Iterator[Anomaly]:
-    """Compare what carries the same offset and epoch; the first difference of each node."""
-    first: dict[tuple[int, int], LogRecord] = {}
-    for log in logs.values():
-        for record in log:
-            other = first.setdefault((record.offset, record.epoch), record)
-            if (other.batch_crc, other.kind) != (record.batch_crc, record.kind):
-                yield _difference("log-mismatch", other, record)
-                break
-
-
-def _divergent(logs: Logs, committed: Mapping[str, int]) -> Iterator[Anomaly]:
-    """Compare what nodes hold below their own high watermark; the first difference of each."""
-    first: dict[int, LogRecord] = {}
-    for node, log in logs.items():
-        for record in log:
-            if record.offset >= committed.get(node, 0):
-                break
-            other = first.setdefault(record.offset, record)
-            if _identity(other) != _identity(record):
-                yield _difference("committed-divergence", other, record)
-                break
-
-
-def _identity(record: LogRecord) -> tuple[int, int, str]:
-    return (record.epoch, record.batch_crc, record.kind)
-
-
-def _difference(kind: str, left: LogRecord, right: LogRecord) -> Anomaly:
-    told = (
-        f"offset {right.offset} is {left.kind} of epoch {left.epoch} (batch {left.batch_crc:08x}) "
-        f"on {left.node} but {right.kind} of epoch {right.epoch} (batch {right.batch_crc:08x}) on "
-        f"{right.node}"
-    )
-    nodes = [left.node, right.node]
-    return {"kind": kind, "explanation": told, "nodes": nodes, "offset": right.offset}
 
 
 def _not_on_majority(evidence: Evidence, committed: Mapping[str, int]) -> Iterator[Anomaly]:
@@ -245,140 +188,6 @@ def _end(evidence: Evidence, node: str) -> int:
     return max(told, log[-1].offset + 1 if log else 0)
 
 
-def _leader_changes(logs: Logs) -> Iterator[Anomaly]:
-    first: dict[int, LogRecord] = {}
-    told: set[int] = set()
-    for log in logs.values():
-        for record in log:
-            if record.kind != LEADER_CHANGE:
-                continue
-            other = first.setdefault(record.epoch, record)
-            same_leader = other.value.get("leaderId") == record.value.get("leaderId")
-            if record.epoch not in told and not (same_leader and other.offset == record.offset):
-                told.add(record.epoch)
-                yield {
-                    "kind": "two-leaders",
-                    "explanation": (
-                        f"epoch {record.epoch} has a LeaderChange to "
-                        f"{other.value.get('leaderId')} at offset {other.offset} on {other.node} "
-                        f"and one to {record.value.get('leaderId')} at offset {record.offset} on "
-                        f"{record.node}"
-                    ),
-                    "epoch": record.epoch,
-                }
-
-
-@dataclass(slots=True)
-class _Marks:
-    """What the trace of one node's disk told so far that the node must not go below."""
-
-    highest: int = 0
-    """The highest high watermark below which its log is what it was when that was announced."""
-    running: int = 0
-    """The highest that was announced since the process started."""
-    durable: int = 0
-    last_epoch: Any = None
-    """The epoch at the end of its log."""
-    incarnation: int = -1
-
-    def begin(self, event: TraceEvent) -> None:
-        """Take up what an event tells of a new process and its log, before it is judged.
-
-        A power loss takes what was not fsynced: appends, and truncations, so that an old tail may
-        be there again in the place of what was announced, and has to be cut off once more. Where
-        the log ends in the epoch in which it ended before, no truncation was lost.
-        """
-        fields = event.fields
-        if event.incarnation != self.incarnation:
-            self.incarnation, self.running = event.incarnation, 0
-        if event.event == "recovered":
-            same = fields.get("last_epoch") == self.last_epoch
-            kept = int(fields["end_offset"]) if same else self.durable
-            self.highest, self.last_epoch = min(self.highest, kept), fields.get("last_epoch")
-
-    def end(self, event: TraceEvent) -> None:
-        """Take up what it did."""
-        self.durable = durable_after(event, self.durable)
-        if event.event in ("append", "truncate", "truncate-fully"):
-            self.last_epoch = event.fields.get("epoch")
-        elif event.event == "hw":
-            offset = int(event.fields["offset"])
-            self.highest = max(self.highest, offset)
-            self.running = max(self.running, offset)
-
-
-def _below_high_watermark(evidence: Evidence) -> Iterator[Anomaly]:
-    """Follow each node's trace; the first anomaly of each kind and node."""
-    for trace in evidence.traces.values():
-        told: set[str] = set()
-        for found in chain.from_iterable(_below_on(evidence, disk) for disk in disks(trace)):
-            if found["kind"] not in told:
-                told.add(str(found["kind"]))
-                yield found
-
-
-def _below_on(evidence: Evidence, disk: Sequence[TraceEvent]) -> Iterator[Anomaly]:
-    marks = _Marks()
-    for event in disk:
-        marks.begin(event)
-        found = _step(evidence, event, marks.highest, marks.running)
-        if found is not None:
-            yield found
-        marks.end(event)
-
-
-def _step(evidence: Evidence, event: TraceEvent, highest: int, running: int) -> Anomaly | None:
-    """Judge one event; `running` is the high watermark since the process started."""
-    fields = event.fields
-    if event.event == "truncate" and int(fields["end_offset"]) < highest:
-        kind, what = "committed-truncated", f"cut its log to {fields['end_offset']}"
-        limit = highest
-    elif event.event == "append" and int(fields["base_offset"]) < running:
-        kind, what = "committed-overwritten", f"appended at {fields['base_offset']}"
-        limit = running
-    elif event.event == "hw" and int(fields["offset"]) < running:
-        kind, what = "high-watermark-decrease", f"set its high watermark to {fields['offset']}"
-        limit = running
-    else:
-        return None
-    told = (
-        f"{event.node} {what}, below its own high watermark of {limit}, at {evidence.when(event)}"
-    )
-    return {"kind": kind, "explanation": told, **evidence.place(event)}
-
-
-def _leaders_going_back(evidence: Evidence) -> Iterator[Anomaly]:
-    """Compare the high watermarks of leaders by epoch; the first that lies below an earlier one."""
-    lows: dict[int, TraceEvent] = {}
-    highs: dict[int, TraceEvent] = {}
-    for trace in evidence.traces.values():
-        for event in trace:
-            if event.event == "hw" and event.fields["role"] == "leader":
-                epoch = int(event.fields["epoch"])
-                lows[epoch] = min(lows.get(epoch, event), event, key=_mark)
-                highs[epoch] = max(highs.get(epoch, event), event, key=_mark)
-    highest: TraceEvent | None = None
-    for epoch in sorted(lows):
-        low = lows[epoch]
-        if highest is not None and _mark(low) < _mark(highest):
-            told = (
-                f"{low.node}, leader of epoch {epoch}, announced the high watermark {_mark(low)} "
-                f"at {evidence.when(low)}, though {highest.node}, leader of epoch "
-                f"{highest.fields['epoch']}, had announced {_mark(highest)} at "
-                f"{evidence.when(highest)}"
-            )
-            place = evidence.place(low)
-            yield {"kind": "high-watermark-decrease", "explanation": told, "epoch": epoch, **place}
-            return
-        if highest is None or _mark(highs[epoch]) > _mark(highest):
-            highest = highs[epoch]
-
-
-def _mark(event: TraceEvent) -> int:
-    """Return the high watermark that an event announces."""
-    return int(event.fields["offset"])
-
-
 def _deaths(evidence: Evidence, run: RunInput) -> tuple[list[Anomaly], list[Anomaly]]:
     """Accuse each node that ended, unless a fault hit it that may end it and its storage failed.
 
@@ -387,7 +196,7 @@ def _deaths(evidence: Evidence, run: RunInput) -> tuple[list[Anomaly], list[Anom
     should say why it ended, cannot be read; and one that SIGKILL ended, which no process does to
     itself: a kernel without memory, an operator or a stopped engine did.
     """
-    hit = _hit_by_ending_fault(run.events)
+    hit = hit_by_ending_fault(run.events)
     unclear = run.extent.outlived or run.extent.pending
     crowded = any(note.process == NEMESIS and note.f == NO_SPACE for note in run.events)
     deaths: list[Anomaly] = []
@@ -438,6 +247,6 @@ def _violations(events: Sequence[Event]) -> Iterator[Anomaly]:
                 yield {"kind": kind, "explanation": told, "node": violation.get("node")}
 
 
-def _hit_by_ending_fault(events: Sequence[Event]) -> set[str]:
+def hit_by_ending_fault(events: Sequence[Event]) -> set[str]:
     """Name the nodes that a fault hit which may end a node, by the nemesis's own account."""
     return {node for note in events for node in may_be_ended(note)}

@@ -5,7 +5,8 @@ and stores JSON lines in `nodes/<node>/evidence/`:
 
 - `log.jsonl`: one line a record, see `LogRecord`; the node's whole log after the final stop.
 - `quorum-state.json`: the node's last quorum-state file, as Kafka writes it, plus
-  `"logStartOffset"`, `"logEndOffset"` and `"tornTailBytes"` (left out behind the end as torn).
+  `"logStartOffset"`, `"logEndOffset"`, `"tornTailBytes"` (left out behind the end as torn),
+  `"directoryId"` (of the node's data folder) and `"traceBytes"` (how long its trace was).
 - `state.jsonl`: final reads taken from this node over the wire, see `FinalRead`.
 - `trace.jsonl` (in `nodes/<node>/`): the node's own event trace, see `docs/evidence.md`.
 """

@@ -11,6 +11,7 @@ from checkers.verdict import CheckResult, Status
 
 Anomaly = dict[str, Any]
 ANOMALIES_MAX = 50
+_NOT_JOURNALED = "the part of the run that the journal lacks"
 
 
 def without(evidence: Evidence, what: str, kept: Mapping[str, Sized]) -> list[str]:
@@ -36,7 +37,8 @@ def evidence_result(
 ) -> CheckResult:
     """Anomalies: FAIL. Else doubts, evidence missing, cancelled: UNKNOWN. Else nothing: UNDER.
 
-    `doubts` would be anomalies if the journal were whole (`checkers.extent`).
+    `doubts` would be anomalies if the journal were whole (`checkers.extent`), or the traces of the
+    nodes that they name as `unseen`.
     """
     kinds = Counter(str(anomaly["kind"]) for anomaly in anomalies)
     if anomalies:
@@ -67,7 +69,8 @@ def evidence_result(
 
 
 def doubtful(doubts: Sequence[Anomaly]) -> str:
-    """Say what was seen that what the journal lacks may explain."""
+    """Say what was seen that what the journal or a trace lacks may explain."""
     more = f" (and {len(doubts) - 1} more)" if len(doubts) > 1 else ""
-    first = doubts[0]["explanation"]
-    return f"the part of the run that the journal lacks may explain that {first}{more}"
+    first, unseen = doubts[0]["explanation"], doubts[0].get("unseen")
+    lacking = f"what the traces of {', '.join(unseen)} lack" if unseen else _NOT_JOURNALED
+    return f"{lacking} may explain that {first}{more}"

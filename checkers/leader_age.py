@@ -14,15 +14,17 @@ leader that was paused with Fetches waiting in its sockets. Links that are slow 
 nemesis add what they are slow by.
 
 Traces carry monotonic times, which are comparable where their `start` names the same clock: one
-kernel's. A voter without a whole trace, or with another clock, counts as heard of. Complexity:
-O(events log events).
+kernel's. A voter without a whole trace, or with another clock, counts as heard of; where it takes
+voters whose traces had ended by then to find a leader alone, that is a doubt. Complexity: O(events
+log events).
 """
 
 from __future__ import annotations
 
+import math
 from bisect import bisect_right
 from collections import defaultdict
-from collections.abc import Collection, Iterator, Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 
 from checkers.evidence import Evidence, TraceEvent
@@ -60,10 +62,11 @@ class _Clock:
 
 def leaders_without_quorum(
     evidence: Evidence, incomplete: Collection[str], events: Sequence[Event]
-) -> Iterator[Anomaly]:
-    """Tell, once an epoch, who led it alone for too long.
+) -> tuple[list[Anomaly], list[Anomaly]]:
+    """Find, once an epoch, who led it alone for too long: (surely, in doubt).
 
-    `incomplete`: nodes whose traces lack lines; `events`: the run's, for what the nemesis did.
+    In doubt where voters whose traces had ended may have fetched on. `incomplete`: nodes whose
+    traces lack lines; `events`: the run's, for what the nemesis did.
     """
     contacts, unclear = _contacts(evidence)
     clocks = {
@@ -72,8 +75,24 @@ def leaders_without_quorum(
         if node not in unclear and node not in incomplete
     }
     slack_ms = SLACK_MS + _late_ms(events)
+    ends_ns = {node: trace[-1].time_ns for node, trace in evidence.traces.items() if trace}
+    sure: list[Anomaly] = []
+    doubts: list[Anomaly] = []
     for trace in evidence.traces.values():
-        yield from _of_node(evidence, trace, contacts, clocks, slack_ms)
+        alone = _of_node(evidence, trace, contacts, clocks, slack_ms, {})
+        surely = _of_node(evidence, trace, contacts, clocks, slack_ms, ends_ns)
+        epochs = {found["epoch"] for found in surely}
+        sure += surely
+        doubts += [
+            {**found, "unseen": _ended_by(found["t_ns"], ends_ns)}
+            for found in alone
+            if found["epoch"] not in epochs
+        ]
+    return sure, doubts
+
+
+def _ended_by(time_ns: int, ends_ns: Mapping[str, int]) -> list[str]:
+    return sorted(node for node, end_ns in ends_ns.items() if end_ns < time_ns)
 
 
 def _of_node(
@@ -82,7 +101,10 @@ def _of_node(
     contacts: Contacts,
     clocks: Mapping[str, frozenset[str]],
     slack_ms: float,
-) -> Iterator[Anomaly]:
+    ends_ns: Mapping[str, int],
+) -> list[Anomaly]:
+    """`ends_ns`: when traces end of nodes that are taken to have fetched on."""
+    found: list[Anomaly] = []
     clock: _Clock | None = None
     own_id = -1
     voters: tuple[str, ...] = ()
@@ -102,6 +124,7 @@ def _of_node(
                 continue
             same = frozenset({clock.name})
             unknown = {voter for voter in voters if clocks.get(voter) != same}
+            unknown |= {voter for voter in voters if ends_ns.get(voter, math.inf) < event.time_ns}
             heard_ns = _heard_ns(event, own_id, voters, term, contacts, unknown)
             limit_ns = (clock.timeout_ms + slack_ms) * 1e6
             if event.time_ns - heard_ns <= limit_ns:
@@ -111,7 +134,8 @@ def _of_node(
             term.appends += 1
             if event.time_ns - term.first_ns > limit_ns and term.appends >= _APPENDS_MIN:
                 told.add(term.epoch)
-                yield _alone(evidence, event, term.epoch, heard_ns)
+                found.append(_alone(evidence, event, term.epoch, heard_ns))
+    return found
 
 
 def _heard_ns(
@@ -188,4 +212,4 @@ def _alone(evidence: Evidence, event: TraceEvent, epoch: int, heard_ns: int) -> 
         f"{event.node} still led epoch {epoch} at {evidence.when(event)}, and appended, "
         f"{age_s:.1f} s after a majority of the voters had last fetched from it"
     )
-    return {"kind": "led-alone", "explanation": told, **evidence.place(event)}
+    return {"kind": "led-alone", "explanation": told, "epoch": epoch, **evidence.place(event)}

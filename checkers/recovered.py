@@ -1,32 +1,17 @@
-"""Durability of one node: it comes back with what its own trace told to be fsynced.
+"""Below which offset a node's log was durable when its trace ends, as the trace itself says.
 
-`flush` tells that everything below an offset is durable, `recovered` where the log ends when the
-node is up again. In between the log may get shorter by what the node itself traced: a truncation,
-or a log that was dropped for a snapshot, from the moment on that it asked for one, as it may die
-before it tells more. A torn tail is above every `flush`. A node that comes back with less has lost,
-or cut off, what it may have acknowledged to its leader.
-
-A directory with another id is another log (its disk was replaced), and a node whose storage the
-nemesis damaged is not judged by this rule: whether it may start at all is judged by who damaged it.
-Complexity: O(events).
+`flush` says that everything below an offset is durable. Afterwards the log may get shorter by what
+the node itself traced: a truncation, or a log that was dropped for a snapshot, from the moment on
+that it asked for one, as it may die before it traces more. A torn tail is above every `flush`. A
+directory with another id is another log (its disk was replaced). Complexity: O(events).
 """
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterator, Sequence
-from itertools import islice
+from collections.abc import Iterator, Sequence
 
 from checkers.evidence import Evidence, TraceEvent
-from checkers.evidence_result import Anomaly
 from checkers.trace_fields import well_formed
-
-
-def durable_lost(evidence: Evidence, damaged: Collection[str]) -> Iterator[Anomaly]:
-    """Tell the first time that each node came back with less; `damaged`: who is not judged."""
-    for node, trace in evidence.traces.items():
-        if node not in damaged:
-            lost = (lost for disk in disks(trace) for lost in _lost_on(evidence, disk))
-            yield from islice(lost, 1)
 
 
 def disks(trace: Sequence[TraceEvent]) -> Iterator[list[TraceEvent]]:
@@ -42,14 +27,6 @@ def disks(trace: Sequence[TraceEvent]) -> Iterator[list[TraceEvent]]:
             directory = told
         events.append(event)
     yield events
-
-
-def _lost_on(evidence: Evidence, disk: Sequence[TraceEvent]) -> Iterator[Anomaly]:
-    durable = 0
-    for event in disk:
-        if event.event == "recovered" and int(event.fields["end_offset"]) < durable:
-            yield _lost(evidence, event, durable)
-        durable = durable_after(event, durable)
 
 
 def durable_end(trace: Sequence[TraceEvent]) -> int:
@@ -92,12 +69,3 @@ def durable_after(event: TraceEvent, durable: int) -> int:
     if event.event == "truncate-fully":
         return int(event.fields["start_offset"])
     return durable
-
-
-def _lost(evidence: Evidence, event: TraceEvent, durable: int) -> Anomaly:
-    end_offset = int(event.fields["end_offset"])
-    told = (
-        f"{event.node} came back at {evidence.when(event)}, in incarnation {event.incarnation}, "
-        f"with a log that ends at {end_offset}, though everything below {durable} was fsynced"
-    )
-    return {"kind": "durable-lost", "explanation": told, **evidence.place(event)}

@@ -29,7 +29,7 @@ when the checker itself dies. The last argument is a callable that says whether 
 | `durability` | evidence | `workload` (required): register, topics or set; `config_prefix` |
 | `log-agreement` | evidence | |
 | `voter-changes` | evidence | |
-| `election-safety` | evidence | |
+| `invariants` | evidence | |
 | `monitor` | run | |
 | `answers` | run | |
 | `exercised` | run | `expectations`: the plan's; `skipped`: faults left out as impossible |
@@ -50,7 +50,6 @@ from checkers import (
     assisted,
     cycles,
     durability,
-    election,
     exercised,
     monitor,
     sessions,
@@ -58,6 +57,7 @@ from checkers import (
     voter_changes,
 )
 from checkers.history import Operation
+from checkers.invariants import stored as invariants
 from checkers.linearizability import linearizable
 from checkers.names import nearest
 from checkers.run_input import Cancelled, RunInput, never
@@ -201,7 +201,7 @@ _CHECKS: tuple[Check, ...] = (
     ),
     RunCheck(agreement.NAME, "evidence", {}, (), agreement.check, _nothing),
     RunCheck(voter_changes.NAME, "evidence", {}, (), voter_changes.check, _nothing),
-    RunCheck(election.NAME, "evidence", {}, (), election.check, _nothing),
+    RunCheck(invariants.NAME, "evidence", {}, (), invariants.check, _nothing),
     RunCheck(monitor.NAME, "run", {}, (), monitor.check, _nothing),
     RunCheck(answers.NAME, "run", {}, (), answers.check, _nothing),
     RunCheck(

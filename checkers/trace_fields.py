@@ -15,6 +15,7 @@ from typing import Any
 from checkers.evidence import Evidence, LogRecord, TraceEvent
 
 LEADER_CHANGE = "control:LEADER_CHANGE"
+VOTERS = "control:KRAFT_VOTERS"
 TOLD_MAX = 3
 """Sentences for each node; the rest is counted."""
 
@@ -41,16 +42,19 @@ def _directories(value: Any) -> bool:
 
 _FIELDS: dict[str, dict[str, Callable[[Any], bool]]] = {
     "start": {"node_id": _whole},
-    "state": {"epoch": _whole, "leader_id": _whole, "voted_id": _whole},
+    "state": {"state": _text, "epoch": _whole, "leader_id": _whole, "voted_id": _whole},
     "vote": {"epoch": _whole, "candidate_id": _whole, "pre_vote": _flag, "granted": _flag},
     "voters": {"voters": _directories, "offset": _whole},
-    "epoch-start": {"epoch": _whole},
-    "claim": {"epoch": _whole},
-    "append": {"base_offset": _whole},
-    "truncate": {"end_offset": _whole},
-    "truncate-fully": {"start_offset": _whole},
+    "voter-change": {"epoch": _whole, "voters": _directories},
+    "epoch-start": {"epoch": _whole, "offset": _whole},
+    "claim": {"epoch": _whole, "offset": _whole},
+    "append": {"epoch": _whole, "base_offset": _whole, "last_offset": _whole},
+    "truncate": {"end_offset": _whole, "epoch": _whole},
+    "truncate-fully": {"start_offset": _whole, "epoch": _whole},
     "flush": {"end_offset": _whole},
-    "recovered": {"end_offset": _whole},
+    "recovered": {"start_offset": _whole, "end_offset": _whole, "last_epoch": _whole},
+    "fetch-snapshot": {"snapshot_offset": _whole},
+    "snapshot": {"offset": _whole, "epoch": _whole},
     "fetch": {"offset": _whole, "durable_end_offset": _whole},
     "hw": {"epoch": _whole, "offset": _whole, "role": _text},
     "ack": {"offset": _whole, "high_watermark": _whole},
@@ -113,11 +117,24 @@ def _wrong_field(event: TraceEvent) -> str | None:
 
 
 def _log(node: str, log: Sequence[LogRecord], problems: list[str]) -> Sequence[LogRecord]:
-    """Records stay, since their offsets and checksums count; a leader that is none is told."""
+    """Records stay, as their offsets and checksums count; what names no leader or voter is told."""
     kept = []
     for record in log:
-        named = record.kind != LEADER_CHANGE or _whole(record.value.get("leaderId", 0))
-        if not named:
-            problems.append(f"{node} (LeaderChange at offset {record.offset} names no leader)")
-        kept.append(record if named else replace(record, value={}))
+        odd = ""
+        if record.kind == LEADER_CHANGE and not _whole(record.value.get("leaderId", 0)):
+            odd = "LeaderChange at offset {} names no leader"
+        elif record.kind == VOTERS and not _voters(record.value.get("voters", [])):
+            odd = "VotersRecord at offset {} names no voters"
+        if odd:
+            problems.append(f"{node} ({odd.format(record.offset)})")
+        kept.append(replace(record, value={}) if odd else record)
     return kept
+
+
+def _voters(value: Any) -> bool:
+    return isinstance(value, list) and all(
+        isinstance(voter, Mapping)
+        and _whole(voter.get("voterId"))
+        and _text(voter.get("directoryId"))
+        for voter in value
+    )

@@ -42,6 +42,8 @@ from cluster.node.log.records import (
     parse_header,
 )
 from cluster.node.log.segment import segment_base_offset
+from cluster.node.meta_properties import FILE_NAME as META_PROPERTIES
+from cluster.node.wire.uuid_text import uuid_from_text
 from cluster.systems.base import System
 from cluster.values import valueclass
 from harness.json_names import camel_case
@@ -97,7 +99,24 @@ def _collect_node(store: RunStore, system: System, node: str) -> None:
     state["logStartOffset"] = log.start_offset
     state["logEndOffset"] = log.end_offset
     state["tornTailBytes"] = log.torn_tail_bytes
+    trace_file = system.trace_file(store.node_path(node))
+    if trace_file is not None:
+        state["traceBytes"] = len(_content(Path(trace_file)))
+    state["directoryId"] = directory_of(Path(system.data_folder(store.node_path(node))))
     store.write_quorum_state(node, state)
+
+
+def directory_of(folder: Path) -> str:
+    """Return the identity of a node's data folder, as its trace names it; empty where it has none.
+
+    A quorum-state file binds the replica of that folder and no other (KIP-853).
+    """
+    lines = _content(folder / META_PROPERTIES).decode("utf-8", "replace").splitlines()
+    named = [line.partition("=")[2] for line in lines if line.startswith("directory.id=")]
+    try:
+        return str(uuid_from_text(named[-1])) if named else ""
+    except ValueError:
+        return ""
 
 
 def decode_log(node: str, folder: Path) -> DecodedLog:

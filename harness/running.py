@@ -59,7 +59,7 @@ def checks_for(plan: Plan) -> tuple[CheckSpec, ...]:
     specs = (
         *plan.make_workload().checks(),
         CheckSpec("log-agreement"),
-        CheckSpec("election-safety"),
+        CheckSpec("invariants"),
         CheckSpec(answers.NAME),
         CheckSpec(exercised.NAME, exercised.options_of(plan.to_json())),
         CheckSpec("statistics"),

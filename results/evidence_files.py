@@ -80,11 +80,22 @@ def load_evidence(nodes_folder: Path, nodes: Sequence[str]) -> LoadedEvidence:
         read = _attempt(problems, _read_final_read, folder / STATE_FILE, node)
         if read is not None:
             final_reads[node] = read
-        trace = _attempt(problems, _read_trace, nodes_folder / node / "trace.jsonl", node)
+        path = nodes_folder / node / "trace.jsonl"
+        trace = _attempt(problems, _read_trace, path, node)
         if trace is not None:
             traces[node] = trace
+            problems += _cut_off(path, (state or {}).get("traceBytes"))
     evidence = Evidence(tuple(nodes), logs, quorum_states, traces, final_reads)
     return LoadedEvidence(evidence, tuple(problems))
+
+
+def _cut_off(path: Path, collected_bytes: Any) -> list[str]:
+    """Say that a trace is shorter than it was: at a line's border it looks whole."""
+    size_bytes = path.stat().st_size
+    if not isinstance(collected_bytes, int) or size_bytes >= collected_bytes:
+        return []
+    told = f"it has {size_bytes} bytes, and had {collected_bytes} when the run was over"
+    return [f"{path}: {told}: it was cut"]
 
 
 def _attempt(

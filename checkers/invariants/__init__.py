@@ -1,13 +1,13 @@
 """What must hold in a KRaft quorum: each invariant once, as a fold over the nodes' trace events.
 
-A simulated world feeds them live, with a sight of logs and disks. Stored runs are judged by the
-checks `election-safety` and `log-agreement`; the column `stored` says which of these could be judged
-from nodes' traces alone. What each reads, and its source, is beside its class.
+A simulated world feeds them live, with a sight of logs and disks. Of a stored run, of any backend,
+the check `invariants` feeds them the traces, logs and quorum-state files that the nodes left; the
+column `stored` says of which that is enough. What each reads, and its source, is beside its class.
 
 | name | says | order | stored |
 |---|---|---|---|
 | monotonic-epoch | no node's epoch decreases | node | yes |
-| election-safety | one leader an epoch, whichever node believes in it | node | yes |
+| election-safety | one leader an epoch, whichever node believes in it | none | yes |
 | one-vote | a voter votes for one candidate an epoch, over its restarts | node | yes |
 | elected-by-majority | a node leads with the votes of a majority of its voters | cause | yes |
 | durable-vote | a vote, an epoch, a leader is on the disk before another node hears of it | node | no: disk |
@@ -19,20 +19,21 @@ from nodes' traces alone. What each reads, and its source, is beside its class.
 | committed-prefix | what lies below any high watermark never changes, and is never taken back | node | yes |
 | committed-truncated | no replica gives up a committed record that it held | node | yes |
 | majority-durable | what commits is on the disks of a majority | cause | yes |
-| majority-counted | a high watermark is at most the offset that the leader counted on a majority | node | yes |
+| majority-counted | a high watermark is at most the offset that the leader counted on a majority | none | yes |
 | monotonic-high-watermark | the high watermarks of leaders never decrease | node | yes |
-| leader-completeness | a new leader holds all that was committed before its epoch | node | yes |
-| durable-fetch | a voter fetches no further than it has fsynced | node | yes |
+| leader-completeness | a new leader holds all that was committed before its epoch | none | yes |
+| durable-fetch | a voter fetches no further than it has fsynced | none | yes |
 | snapshot-committed | a snapshot ends where a committed batch of its epoch does | cause | yes |
 | snapshot-durable | a snapshot that is announced is on the disk, whole | node | no: disk |
 | snapshot-agreement | snapshots of one id have equal bytes on all nodes | node | no: disk |
 | claim-after-replay | a controller claims only past its epoch's start | node | yes |
 | ack-committed | an acknowledged write is below the high watermark of the node that answers | node | yes |
-| read-confirmed | a linearizable read is answered after leadership was confirmed | node | yes |
+| read-confirmed | a linearizable read is answered after leadership was confirmed | none | yes |
 
-order: `node`, each node's own is enough; `cause`, the events that allowed one come before it. No
-invariant needs to know which of two events of different nodes came first. stored: whether stored
-traces are enough, or the bytes on a disk must be seen at that very moment.
+order: `none`, any will do, as it compares two things that contradict each other; `node`, each node's
+own is enough; `cause`, the events that allowed one come before it. No invariant needs to know which
+of two events of different nodes came first. stored: whether what nodes leave behind is enough, or
+the bytes on a disk must be seen at that very moment.
 
 | file | what |
 |---|---|
@@ -42,6 +43,7 @@ traces are enough, or the bytes on a disk must be seen at that very moment.
 | `elections.py`, `voters.py`, `logs.py`, `commits.py`, `snapshots.py` | the invariants |
 | `registry.py` | all of them |
 | `watcher.py` | feeds events to them, one by one |
+| `merge.py`, `stored.py` | one order of stored traces; the check of a stored run |
 """
 
 # ruff: noqa: E501  (the table)

@@ -31,12 +31,14 @@ class MajorityDurable(Invariant):
         holders = [
             voter for voter in voters.directories if quorum.held_durably(node, voter, offset)
         ]
-        if len(holders) >= voters.majority or not voters.directories:
+        lacking = voters.majority - len(holders)
+        if lacking <= 0 or not voters.directories:
             return None
-        return Broken(
+        told = (
             f"{node} commits up to {offset} in epoch {fields['epoch']}, which is durable on "
             f"{', '.join(holders) or 'none'} only of its voters {voters}"
         )
+        return Broken(told, unseen=quorum.unseen_of(voters.directories, holders, lacking))
 
 
 class MajorityCounted(Invariant):
@@ -46,6 +48,7 @@ class MajorityCounted(Invariant):
     says = "a high watermark is at most the offset that the leader counted on a majority"
     source = "Raft 5.3; KIP-595, high watermark"
     needs = "`hw` of the leader, with `replicas`"
+    order = Order.NONE
 
     def on_leader_hw(self, node: str, fields: Fields) -> Broken | None:
         """Recompute the high watermark."""
@@ -125,6 +128,7 @@ class LeaderCompleteness(Invariant):
     says = "a new leader holds all that was committed before its epoch"
     source = "Raft 5.4, Leader Completeness; LeaderHasAllAckedValues"
     needs = "`epoch-start` and `hw` of leaders; the batches' headers at each append where seen"
+    order = Order.NONE
 
     def __init__(self, quorum: Quorum) -> None:
         super().__init__(quorum)
@@ -171,6 +175,7 @@ class DurableFetch(Invariant):
     says = "a voter fetches no further than it has fsynced"
     source = "KIP-595; RaftFsync, FollowerFsyncBeforeReply"
     needs = "`fetch` of the node, with `durable_end_offset`; its disk where it is seen"
+    order = Order.NONE
 
     def on_fetch(self, node: str, fields: Fields) -> Broken | None:
         """Judge what a Fetch acknowledges."""
@@ -211,6 +216,7 @@ class ReadConfirmed(Invariant):
     says = "a linearizable read is answered after leadership was confirmed"
     source = "Raft 8, read-only operations"
     needs = "`read`, with `confirmed`"
+    order = Order.NONE
 
     def on_read(self, node: str, fields: Fields) -> Broken | None:
         """Judge a read that is about to be answered."""

@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 from checkers.invariants.fold import Broken, Invariant, Order
+from checkers.invariants.quorum import Quorum
 from checkers.invariants.sight import NO_NODE, Fields, node_name
 
 
 class ElectionSafety(Invariant):
-    """At most one leader an epoch, over what all nodes believed."""
+    """At most one leader an epoch, over what all nodes believed, and one LeaderChange."""
 
     name = "election-safety"
     says = "one leader an epoch, whichever node believes in it"
@@ -16,6 +17,12 @@ class ElectionSafety(Invariant):
         "`state`, `epoch-start`, `claim`; afterwards the quorum-state files and the LeaderChange "
         "records of the logs"
     )
+    order = Order.NONE
+
+    def __init__(self, quorum: Quorum) -> None:
+        super().__init__(quorum)
+        self._said: dict[int, str] = {}
+        """By epoch: the node that named its leader first."""
 
     def on_state(self, node: str, fields: Fields) -> Broken | None:
         """Judge what a node believes."""
@@ -24,18 +31,33 @@ class ElectionSafety(Invariant):
         return self._led(node, fields["epoch"], node_name(fields["leader_id"]))
 
     on_quorum_state = on_state
-    on_leader_change = on_state
+
+    def on_leader_change(self, node: str, fields: Fields) -> Broken | None:
+        """Judge a LeaderChange record of a log."""
+        return self.on_state(node, fields) or self._starts(node, fields)
 
     def on_epoch_start(self, node: str, fields: Fields) -> Broken | None:
         """Judge what a leader believes of itself."""
+        return self._led(node, fields["epoch"], node) or self._starts(node, fields)
+
+    def on_claim(self, node: str, fields: Fields) -> Broken | None:
+        """Judge what a controller believes of itself."""
         return self._led(node, fields["epoch"], node)
 
     def _led(self, node: str, epoch: int, leader: str) -> Broken | None:
+        said = self._said.setdefault(epoch, node)
         known = self.quorum.leader_of.get(epoch, leader)
         if known == leader:
             return None
-        told = f"epoch {epoch} is led by {known}, and by {leader} as {node} says"
+        told = f"epoch {epoch} is led by {known}, as {said} says, and by {leader}, as {node} says"
         return Broken(told, (known, leader))
+
+    def _starts(self, node: str, fields: Fields) -> Broken | None:
+        epoch, offset = fields["epoch"], fields["offset"]
+        known = self.quorum.epoch_starts.get(epoch, offset)
+        if known == offset:
+            return None
+        return Broken(f"epoch {epoch} starts at offset {known}, and at {offset} as {node} says")
 
 
 class ElectedByMajority(Invariant):
@@ -54,12 +76,15 @@ class ElectedByMajority(Invariant):
         epoch, electorate = fields["epoch"], self.quorum.electorate
         voters = electorate.members(node)
         granting = electorate.granting(node, epoch)
-        if len(granting) >= voters.majority or not voters.directories:
+        lacking = voters.majority - len(granting)
+        if lacking <= 0 or not voters.directories:
             return None
-        return Broken(
+        told = (
             f"{node} leads epoch {epoch} with the votes of {', '.join(granting) or 'no node'} "
             f"among {voters}"
         )
+        unseen = self.quorum.unseen_of(voters.directories, granting, lacking)
+        return Broken(told, unseen=unseen)
 
 
 class OneVote(Invariant):

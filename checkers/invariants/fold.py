@@ -1,15 +1,21 @@
 """What an invariant is here: a fold over trace events, and what it may look at beside them.
 
-An invariant reads the events of all nodes, one after the other, in an order that respects each
-node's own (`Order.NODE`) or, beyond that, lets the cause of an event come before it
-(`Order.CAUSE`). Its hooks (`on_state` is called for `state`, `on_epoch_start` for
+An invariant reads the events of all nodes, one after the other, in any order (`Order.NONE`), in one
+that respects each node's own (`Order.NODE`) or, beyond that, lets the cause of an event come before
+it (`Order.CAUSE`). Its hooks (`on_state` is called for `state`, `on_epoch_start` for
 `epoch-start`, `on_leader_hw` for `hw` with the role of a leader)
 are called before the event changes the shared state (`checkers.invariants.quorum`), and return
 what is broken, or None. They change nothing but what an invariant remembers for itself.
 
-A `CAUSE` invariant compares an event with facts that only grow: votes granted, offsets that were
-durable, offsets that were announced as committed. This is what makes it sound without clocks: see
-`checkers.invariants.stored`.
+What this means for events that nobody kept (a stored trace may end early):
+
+- `NONE` compares two things that were seen: whatever else happened, they contradict each other.
+- `NODE` needs all that the event's own node did before: a trace that ends early still has that, one
+  with a hole has not.
+- `CAUSE` compares an event with facts that only grow, on any node: votes granted, offsets that were
+  durable, offsets announced as committed. It accuses by what is *not* there, so it names the nodes
+  of which more may have happened (`Broken.unseen`). That the facts only grow is also what makes it
+  sound without clocks: see `checkers.invariants.merge`.
 """
 
 from __future__ import annotations
@@ -26,6 +32,7 @@ from checkers.invariants.sight import Fields
 class Order(StrEnum):
     """The order of events that an invariant needs."""
 
+    NONE = "any"
     NODE = "each node's own"
     CAUSE = "cause before effect"
 
@@ -37,6 +44,8 @@ class Broken:
     explanation: str
     nodes: tuple[str, ...] = ()
     """The nodes that are involved; empty: the one whose event it is."""
+    unseen: tuple[str, ...] = ()
+    """Nodes of which more may have happened than was seen, and would make it right."""
 
 
 class Invariant:

@@ -13,7 +13,7 @@ from __future__ import annotations
 
 from bisect import bisect_left
 from collections import defaultdict
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Collection, Iterator
 from dataclasses import dataclass, field
 
 from checkers.invariants.electorate import ANY, Electorate, VotersInForce, voters_of
@@ -62,6 +62,8 @@ class Quorum:
     def __init__(self, sight: Sight | None = None) -> None:
         """Without a sight only events are known."""
         self.sight = sight
+        self.unseen: Collection[str] = ()
+        """Nodes of which more may have happened by now than the events so far say."""
         self.electorate = Electorate()
         self.logs: defaultdict[str, Log] = defaultdict(Log)
         """By node: of the replica that it is now."""
@@ -116,6 +118,13 @@ class Quorum:
         """Expect nothing more of what a node's disk held: a fault damaged it."""
         log = self.logs[node]
         log.durable = log.flushed = 0
+
+    def unseen_of(
+        self, voters: Collection[str], holders: Collection[str], lacking: int
+    ) -> tuple[str, ...]:
+        """Return the voters that may be the `lacking` further holders; none where too few may."""
+        unseen = tuple(v for v in voters if v in self.unseen and v not in holders)
+        return unseen if len(unseen) >= lacking else ()
 
     def durable_end(self, node: str) -> int:
         """Offset below which all is on the node's disk, as the completed fsyncs say.
@@ -172,11 +181,13 @@ class Quorum:
     # -- events, after they were judged ----------------------------------------------------------
 
     def _start(self, node: str, fields: Fields) -> None:
-        directory = str(fields.get("directory_id", ANY))
+        known = self.electorate.directories.get(node, ANY)
+        directory = str(fields.get("directory_id") or known)
         if self.electorate.is_replaced(node, directory):
-            # Its disk was wiped: it is another replica, which promised and held nothing yet.
-            self._replaced[node, self.electorate.directories[node]] = self.logs[node]
-            self.logs[node] = Log()
+            # Its disk was wiped: it is another replica, which promised and held nothing yet. Or
+            # the disk of before is back, with what was on it.
+            self._replaced[node, known] = self.logs[node]
+            self.logs[node] = self._replaced.pop((node, directory), Log())
             self.epochs.pop(node, None)
         self.electorate.start(node, directory)
         self.marks[node] = 0
@@ -217,6 +228,7 @@ class Quorum:
     def _leader_change(self, node: str, fields: Fields) -> None:
         del node
         self.leader_of.setdefault(fields["epoch"], node_name(fields["leader_id"]))
+        self.epoch_starts.setdefault(fields["epoch"], fields["offset"])
 
     def _vote(self, node: str, fields: Fields) -> None:
         if fields["granted"] and not fields["pre_vote"]:

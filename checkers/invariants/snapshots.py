@@ -52,7 +52,8 @@ class SnapshotCommitted(Invariant):
             fits = quorum.committed_below(offset) is not None
         if fits:
             return None
-        return Broken(f"{node} has a snapshot of all below {offset}, where no committed batch ends")
+        told = f"{node} has a snapshot of all below {offset}, where no committed batch ends"
+        return Broken(told, unseen=tuple(sorted(quorum.unseen)))
 
 
 class SnapshotDurable(Invariant):

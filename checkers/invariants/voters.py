@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+
 from checkers.invariants.electorate import difference, voters_of
 from checkers.invariants.fold import Broken, Invariant
+from checkers.invariants.quorum import Quorum
 from checkers.invariants.sight import Fields
 
 
@@ -13,7 +16,24 @@ class OneVoterChange(Invariant):
     name = "one-voter-change"
     says = "voter sets that follow each other differ by one voter"
     source = "Ongaro's thesis, 4.1"
-    needs = "`voters` and `voter-change` of the leader"
+    needs = "`voters` and `voter-change` of the leader; afterwards the VotersRecords of the logs"
+
+    def __init__(self, quorum: Quorum) -> None:
+        super().__init__(quorum)
+        self._logged: dict[str, Mapping[str, str]] = {}
+        """The voters of the last VotersRecord that was read from each node's log."""
+
+    def on_voters_record(self, node: str, fields: Fields) -> Broken | None:
+        """Compare a set with the one before it in one log."""
+        after = voters_of(fields)
+        before = self._logged.get(node, after)
+        self._logged[node] = after
+        if difference(before, after) <= 1:
+            return None
+        return Broken(
+            f"the log of {node} goes from {', '.join(before)} to {', '.join(after)} at offset "
+            f"{fields['offset']}"
+        )
 
     def on_voter_change(self, node: str, fields: Fields) -> Broken | None:
         """Compare a set that is about to be appended with the one in force."""

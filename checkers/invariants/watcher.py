@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Callable, Collection
 from dataclasses import dataclass
 
-from checkers.invariants.fold import Broken, Hook, Invariant, hooks
+from checkers.invariants.fold import Broken, Hook, Invariant, Order, hooks
 from checkers.invariants.quorum import Quorum
 from checkers.invariants.registry import INVARIANTS
 from checkers.invariants.sight import Fields, Sight
@@ -26,6 +26,8 @@ class Violation:
     """Name of the invariant."""
     explanation: str
     nodes: tuple[str, ...]
+    unseen: tuple[str, ...] = ()
+    """As of `Broken`: empty where all was seen."""
 
 
 class Watcher:
@@ -43,10 +45,14 @@ class Watcher:
         self._sight = sight
         self._on_violation = on_violation
         judging: dict[str, list[tuple[str, Hook]]] = {event: [] for event in self.quorum.takes}
+        self._waiting: dict[str, list[Hook]] = {}
+        """By event: what asks whether its causes were there."""
         for kind in among:
             invariant = kind(self.quorum)
             for event, hook in hooks(invariant).items():
                 judging.setdefault(event, []).append((invariant.name, hook))
+                if invariant.order is Order.CAUSE:
+                    self._waiting.setdefault(event, []).append(hook)
         judging[_LEADER_HW] = judging["hw"] + judging.get(_LEADER_HW, [])
         self.quorum.takes[_LEADER_HW] = self.quorum.takes["hw"]
         self._events = {
@@ -55,8 +61,7 @@ class Watcher:
 
     def take(self, node: str, event: str, fields: Fields) -> None:
         """Judge one event, then take it up."""
-        if event == "hw" and fields["role"] == "leader":
-            event = _LEADER_HW
+        event = _called(event, fields)
         known = self._events.get(event)
         if known is None:
             return
@@ -74,6 +79,14 @@ class Watcher:
         if take_up is not None:
             take_up(node, fields)
 
+    def lacks(self, node: str, event: str, fields: Fields) -> Broken | None:
+        """Return what would be broken by an event now, of what needs its causes to come first."""
+        for hook in self._waiting.get(_called(event, fields), ()):
+            broken = hook(node, fields)
+            if broken is not None:
+                return broken
+        return None
+
     def ended(self, node: str, durable_end_offset: int) -> None:
         """Take up that a process has ended, with what its log knew to be durable."""
         if node not in self.quorum.stale:
@@ -81,11 +94,11 @@ class Watcher:
 
     def violated(self, name: str, broken: Broken, node: str) -> None:
         """Note a violation."""
+        violation = Violation(name, broken.explanation, broken.nodes or (node,), broken.unseen)
         if len(self.violations) < VIOLATIONS_MAX:
-            violation = Violation(name, broken.explanation, broken.nodes or (node,))
             self.violations.append(violation)
-            if self._on_violation is not None:
-                self._on_violation(violation)
+        if self._on_violation is not None:
+            self._on_violation(violation)
 
     def distrust(self, node: str) -> None:
         """Expect nothing more of what a node's disk held: a fault damaged it."""
@@ -101,3 +114,7 @@ class Watcher:
             "durable_end_offset": sight.durable_end(node),
         }
         self.take(node, "opened", opened)
+
+
+def _called(event: str, fields: Fields) -> str:
+    return _LEADER_HW if event == "hw" and fields["role"] == "leader" else event

@@ -87,7 +87,7 @@ def plan_document(scenario: Scenario, run: str) -> dict[str, Any]:
     exercise = exercised.options_of(scenario.plan_fields)
     checks = [
         *workload_named(load.name, load.options).checks(),
-        *(CheckSpec(name) for name in ("monitor", "log-agreement", "election-safety", "answers")),
+        *(CheckSpec(name) for name in ("monitor", "log-agreement", "invariants", "answers")),
         CheckSpec(exercised.NAME, exercise),
         CheckSpec("statistics"),
     ]

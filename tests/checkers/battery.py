@@ -204,8 +204,8 @@ def _whole_runs() -> Iterator[str]:
     if open_[0].type is not EventType.INFO:
         yield "what was not committed is taken as an effect"
     divergent = with_log("n2", [*good_log("n2")[:5], record("n2", 5, epoch=2)])
-    kinds = {a["kind"] for a in run_check(CheckSpec("log-agreement"), divergent).anomalies}
-    if "committed-divergence" not in kinds:
+    kinds = {a["kind"] for a in run_check(CheckSpec("invariants"), divergent).anomalies}
+    if "committed-prefix" not in kinds:
         yield "logs of different epochs agree"
 
 

@@ -30,8 +30,10 @@ def trace(node: str, *events: tuple[Any, ...]) -> list[TraceEvent]:
     ]
 
 
-def state(epoch: int, leader: int = -1, voted: int = -1) -> tuple[str, dict[str, Any]]:
-    return "state", {"state": "Follower", "epoch": epoch, "leader_id": leader, "voted_id": voted}
+def state(
+    epoch: int, leader: int = -1, voted: int = -1, name: str = "Follower"
+) -> tuple[str, dict[str, Any]]:
+    return "state", {"state": name, "epoch": epoch, "leader_id": leader, "voted_id": voted}
 
 
 def high_watermark(offset: int, *, epoch: int = 1, replicas: dict[str, int] | None = None) -> Any:
@@ -44,14 +46,31 @@ def good_log(node: str) -> list[LogRecord]:
     return [leader_change(node, 0, 1, 1), *(record(node, offset) for offset in range(1, 6))]
 
 
+def append(base_offset: int, last_offset: int, *, epoch: int = 1, role: str = "follower") -> Any:
+    place = {"epoch": epoch, "base_offset": base_offset, "last_offset": last_offset}
+    return "append", {**place, "role": role}
+
+
+def opened(node: str) -> list[tuple[str, dict[str, Any]]]:
+    """What a node traces before it takes part."""
+    voters = {name[1:]: f"d{name[1:]}" for name in NODES}
+    return [
+        ("start", {"node_id": int(node[1:]), "mutant": None, "directory_id": f"d{node[1:]}"}),
+        ("recovered", {"start_offset": 0, "end_offset": 0, "last_epoch": 0}),
+        ("voters", {"offset": -1, "kraft_version": 1, "voters": voters}),
+    ]
+
+
 def good_trace(node: str) -> list[TraceEvent]:
-    start = ("start", {"node_id": int(node[1:]), "mutant": None})
     if node == "n1":
         return trace(
             node,
-            start,
-            state(1, voted=1),
+            *opened(node),
+            state(1, voted=1, name="Candidate"),
+            state(1, leader=1, voted=1, name="Leader"),
             ("epoch-start", {"epoch": 1, "offset": 0}),
+            append(0, 5, role="leader"),
+            ("flush", {"end_offset": 6}),
             high_watermark(6, replicas={"1": 6, "2": 6, "3": 4}),
             ("ack", {"epoch": 1, "offset": 5, "high_watermark": 6}),
             ("read", {"epoch": 1, "offset": 5, "confirmed": True}),
@@ -60,9 +79,11 @@ def good_trace(node: str) -> list[TraceEvent]:
     fetch = {"epoch": 1, "leader_id": 1, "offset": 6, "durable_end_offset": 6}
     return trace(
         node,
-        start,
+        *opened(node),
         ("vote", vote),
         state(1, leader=1, voted=1),
+        append(0, 5),
+        ("flush", {"end_offset": 6}),
         ("fetch", fetch),
         high_watermark(6),
     )
@@ -74,7 +95,7 @@ def good_run(**changes: Any) -> RunInput:
     evidence = Evidence(
         NODES,
         {node: good_log(node) for node in NODES},
-        {node: dict(quorum) for node in NODES},
+        {node: {**quorum, "directoryId": f"d{node[1:]}"} for node in NODES},
         {node: good_trace(node) for node in NODES},
         {},
     )

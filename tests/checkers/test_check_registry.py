@@ -28,7 +28,7 @@ def test_the_names_and_scopes_are_those_of_the_plan():
         "durability": "evidence",
         "log-agreement": "evidence",
         "voter-changes": "evidence",
-        "election-safety": "evidence",
+        "invariants": "evidence",
         "sessions": "key",
         "transactions": "run",
         "monitor": "run",

@@ -29,7 +29,7 @@ DEFAULT_CHECKS = (
     {"name": "linearizable", "options": {"model": "register"}},
     {"name": "durability", "options": {"workload": "register", "config_prefix": PREFIX}},
     {"name": "log-agreement", "options": {}},
-    {"name": "election-safety", "options": {}},
+    {"name": "invariants", "options": {}},
     {"name": "answers", "options": {}},
     {"name": "exercised", "options": {}},
     {"name": "statistics", "options": {}},
@@ -40,6 +40,7 @@ FAULTS = (
     ("pause", "n3", 22.0, 27.0, {"targets": "followers"}),
     ("partition", "n2", 34.0, 42.0, {"shape": "isolate-leader"}),
 )
+LATE_FLUSH_S = 22
 LEADERS = ((0.1, "n1", 1), (11.3, "n2", 2), (35.4, "n3", 4))
 
 
@@ -277,12 +278,13 @@ def make_run(
     checks: Any = DEFAULT_CHECKS,
     faults: Any = FAULTS,
     ended: bool = True,
+    late_flush: bool = False,
 ) -> RunStore:
     """Store a run of about `duration_s * rate_per_s` operations.
 
     `stale_reads`: so many reads after the partition return an overwritten value. `lost_on`: this
     node's image lacks the last acknowledged write of a register. `ended`: the harness recorded it
-    to its end.
+    to its end. `late_flush`: a leader commits once what its followers have not yet fsynced.
     """
     name = run or f"20261121T010203Z-seed{seed}"
     plan = make_plan(
@@ -303,7 +305,8 @@ def make_run(
     write_journal(store, sim)
     if evidence:
         for node in NODES:
-            write_evidence(store, sim, node, lost=node == lost_on, mutant=mutant)
+            late = late_flush and node != LEADERS[1][1]
+            write_evidence(store, sim, node, lost=node == lost_on, mutant=mutant, late_flush=late)
     if ended:
         store.end_recording()
     return store
@@ -317,12 +320,24 @@ def write_journal(store: RunStore, sim: Simulation) -> None:
 
 
 def write_evidence(
-    store: RunStore, sim: Simulation, node: str, *, lost: bool, mutant: str | None = None
+    store: RunStore,
+    sim: Simulation,
+    node: str,
+    *,
+    lost: bool,
+    mutant: str | None = None,
+    late_flush: bool = False,
 ) -> None:
     """What one node left: log, quorum-state, final read and trace."""
     records = _log(sim, node)
     end = records[-1].offset + 1
     store.write_log(node, records)
+    configs = {PREFIX + key: value for key, value in sorted(sim.state.items())}
+    if lost:
+        key = next(key for key in sorted(sim.acknowledged) if len(sim.acknowledged[key]) > 1)
+        configs[PREFIX + key] = sim.acknowledged[key][-2][1]
+    store.write_final_read(FinalRead(node, end, {}, {"broker:": configs}))
+    _write_trace(store, sim, node, records, mutant, late_flush=late_flush)
     store.write_quorum_state(
         node,
         {
@@ -334,14 +349,10 @@ def write_evidence(
             "data_version": 0,
             "logStartOffset": 0,
             "logEndOffset": end,
+            "directoryId": directory_of(node),
+            "traceBytes": (store.node_path(node) / "trace.jsonl").stat().st_size,
         },
     )
-    configs = {PREFIX + key: value for key, value in sorted(sim.state.items())}
-    if lost:
-        key = next(key for key in sorted(sim.acknowledged) if len(sim.acknowledged[key]) > 1)
-        configs[PREFIX + key] = sim.acknowledged[key][-2][1]
-    store.write_final_read(FinalRead(node, end, {}, {"broker:": configs}))
-    _write_trace(store, sim, node, records, mutant)
 
 
 def _log(sim: Simulation, node: str) -> list[LogRecord]:
@@ -362,44 +373,92 @@ def _record(node: str, offset: int, epoch: int, kind: str, value: dict[str, Any]
     return LogRecord(node, offset, epoch, zlib.crc32(repr((kind, value)).encode()), kind, value)
 
 
+def _times(sim: Simulation, records: list[LogRecord]) -> list[int]:
+    """When each record was appended; a LeaderChange with the first write of its epoch."""
+    times: list[int] = []
+    written = [time_ns for time_ns, _, _ in sim.log]
+    for record in records:
+        at = sum(each.kind == "ConfigRecord" for each in records[: record.offset])
+        times.append(written[min(at, len(written) - 1)])
+    return times
+
+
 def _write_trace(
-    store: RunStore, sim: Simulation, node: str, records: list[LogRecord], mutant: str | None
+    store: RunStore,
+    sim: Simulation,
+    node: str,
+    records: list[LogRecord],
+    mutant: str | None,
+    *,
+    late_flush: bool,
 ) -> None:
     lines: list[dict[str, Any]] = []
+    incarnation = 0
 
-    def say(seconds: float, incarnation: int, event: str, **fields: Any) -> None:
-        time_ns = int(seconds * sim.scale * SECOND)
+    def say(event: str, **fields: Any) -> None:
+        time_ns = int(second * sim.scale * SECOND)
         lines.append({"t": time_ns, "n": incarnation, "e": event, **fields})
 
-    me = int(node[1:])
-    start = {"node_id": me, "directory_id": "d" + node, "mutant": mutant, "clock": CLOCK}
-    say(0.0, 0, "start", pid=100 + me, **start)
-    say(0.01, 0, "recovered", start_offset=0, end_offset=0, last_epoch=0, truncated_bytes=0)
-    incarnation = 0
-    told: set[int] = set()
-    times = [time_ns for time_ns, _, _ in sim.log]
+    def begin(end_offset: int, last_epoch: int) -> None:
+        start = {"node_id": me, "directory_id": directory_of(node), "mutant": mutant}
+        say("start", pid=100 * (incarnation + 1) + me, clock=CLOCK, **start)
+        say("recovered", start_offset=0, end_offset=end_offset, last_epoch=last_epoch)
+        say("voters", offset=-1, kraft_version=1, voters=voters)
+
+    def append_until(end: int, epoch_max: int, leader: str) -> int:
+        """Append the records of epochs up to this one; returns where the log ends."""
+        position = held
+        while position < end and records[position].epoch <= epoch_max:
+            epoch, base = records[position].epoch, position
+            while position < end and records[position].epoch == epoch:
+                position += 1
+            role = "leader" if (leader, epoch) == (node, epoch_max) else "follower"
+            say("append", epoch=epoch, base_offset=base, last_offset=position - 1, role=role)
+        return position
+
+    me, second, held = int(node[1:]), 0.0, 0
+    voters = {name[1:]: directory_of(name) for name in NODES}
+    times = _times(sim, records)
+    known = 0
+    begin(0, 0)
     for second in (*range(1, 60, 3), 58.1):
         if node == "n1" and 10 <= second < 16:
             continue
-        if node == "n1" and second >= 16 and not incarnation:
+        was_down = node == "n1" and second >= 16 and not incarnation
+        if was_down:
             incarnation = 1
-            say(second, 1, "start", pid=200, **start)
-            say(second, 1, "recovered", start_offset=0, end_offset=len(records), last_epoch=1)
+            begin(held, records[held - 1].epoch if held else 0)
         _, leader, epoch = max(each for each in LEADERS if each[0] <= second)
-        if epoch not in told:
-            told.add(epoch)
-            state = {"state": "Leader" if leader == node else "Follower", "epoch": epoch}
-            voted = me if leader == node else -1
-            say(second, incarnation, "state", **state, leader_id=int(leader[1:]), voted_id=voted)
-        written = bisect_right(times, int(second * sim.scale * SECOND))
-        end = written + sum(
-            record.kind != "ConfigRecord" for record in records[: written + len(told)]
-        )
-        end = len(records) if second > 58 else min(end, len(records))
-        say(second, incarnation, "flush", end_offset=end)
+        end = bisect_right(times, int(second * sim.scale * SECOND))
+        end = len(records) if second > 58 else end
+        if epoch != known:
+            held = append_until(end, epoch - 1, leader)
+            known, led = epoch, int(leader[1:])
+            if leader == node:
+                say("state", state="Candidate", epoch=epoch, leader_id=-1, voted_id=me)
+                say("state", state="Leader", epoch=epoch, leader_id=led, voted_id=me)
+                starts = sum(record.epoch < epoch for record in records)
+                say("epoch-start", epoch=epoch, offset=starts)
+            else:
+                if not was_down:
+                    say("vote", epoch=epoch, candidate_id=led, pre_vote=False, granted=True)
+                voted = -1 if was_down else led
+                say("state", state="Follower", epoch=epoch, leader_id=led, voted_id=voted)
+        held = append_until(end, epoch, leader)
+        if late_flush and second == LATE_FLUSH_S:
+            say("hw", epoch=epoch, offset=held, role="follower")
+            continue
+        say("flush", end_offset=held)
         role: dict[str, Any] = {"role": "follower"}
         if leader == node:
-            role = {"role": "leader", "replicas": {"1": end, "2": end, "3": end}}
-        say(second, incarnation, "hw", epoch=epoch, offset=end, **role)
+            role = {"role": "leader", "replicas": dict.fromkeys(voters, held)}
+        else:
+            asked = {"leader_id": int(leader[1:]), "asked_id": int(leader[1:])}
+            say("fetch", epoch=epoch, offset=held, durable_end_offset=held, **asked)
+        say("hw", epoch=epoch, offset=held, **role)
     path = store.node_path(node) / "trace.jsonl"
     path.write_bytes(b"".join(seal(json.dumps(line, separators=(",", ":"))) for line in lines))
+
+
+def directory_of(node: str) -> str:
+    return f"d{node}"

@@ -33,9 +33,9 @@ def good(tmp_path_factory):
     return store
 
 
-@pytest.fixture(scope="module")
-def bad(tmp_path_factory):
-    store = make_run(tmp_path_factory.mktemp("bad"), duration_s=6, lost_on="n2")
+@pytest.fixture(scope="module", params=[{"lost_on": "n2"}, {"late_flush": True}], ids=str)
+def bad(request, tmp_path_factory):
+    store = make_run(tmp_path_factory.mktemp("bad"), duration_s=6, **request.param)
     assert judge(store).status is Status.FAIL
     return store
 
@@ -86,7 +86,7 @@ def flip(name, place, bit):
 
 CHANGES = st.one_of(
     st.builds(cut, st.sampled_from(FILES), PLACES),
-    st.builds(cut_at_a_line, st.sampled_from([n for n in FILES if "trace" not in n]), PLACES),
+    st.builds(cut_at_a_line, st.sampled_from(FILES), PLACES),
     st.builds(flip, st.sampled_from(FILES), PLACES, st.integers(0, 7)),
 )
 
@@ -103,6 +103,20 @@ def test_a_good_run_never_fails_whatever_is_cut_or_flipped(good, changes):
 def test_a_bad_run_never_passes_whatever_is_cut_or_flipped(bad, changes):
     results = judged(bad, lambda store: [change(store) for change in changes])
     assert status_of(results) is not Status.PASS
+
+
+@pytest.mark.parametrize("node", NODES)
+def test_a_trace_that_was_cut_at_a_line_is_named(good, node):
+    results = judged(good, cut_at_a_line(f"nodes/{node}/trace.jsonl", 0.5))
+    assert status_of(results) is Status.UNKNOWN
+    (files,) = [check.summary for check in results.checks if check.checker == "evidence-files"]
+    assert f"{node}/trace.jsonl: it has " in files
+
+
+def test_a_commit_that_was_seen_too_early_is_found_though_a_trace_was_cut_later(tmp_path):
+    store = make_run(tmp_path, duration_s=6, late_flush=True)
+    assert status_of(judged(store, cut_at_a_line("nodes/n3/trace.jsonl", 0.9))) is Status.FAIL
+    assert status_of(judged(store, cut_at_a_line("nodes/n3/trace.jsonl", 0.1))) is Status.UNKNOWN
 
 
 @settings(max_examples=40, deadline=None)
@@ -135,8 +149,8 @@ def final_phase_cut(store):
     store.journal_path.write_bytes(b"".join(lines[:at]))
 
 
-def test_an_acknowledged_write_that_is_gone_is_still_lost(bad):
-    results = judged(bad, final_phase_cut)
+def test_an_acknowledged_write_that_is_gone_is_still_lost(tmp_path):
+    results = judged(make_run(tmp_path, duration_s=6, lost_on="n2"), final_phase_cut)
     (durability,) = [check for check in results.checks if check.checker == "durability"]
     assert durability.status is Status.FAIL
     assert "has the older value" in durability.summary
@@ -197,7 +211,8 @@ def test_a_trace_by_another_clock_is_left_out_and_named(good):
     results = judged(good, killed(2.9, BROKEN, clock="another kernel"))
     assert status_of(results) is Status.UNKNOWN
     (files,) = [check for check in results.checks if check.checker == "evidence-files"]
-    assert "n2: its trace cannot be placed in time" in files.summary
+    told = [anomaly["explanation"] for anomaly in files.anomalies]
+    assert any("n2: its trace cannot be placed in time" in problem for problem in told), told
 
 
 def journal(*notes):

@@ -87,7 +87,7 @@ def test_the_verdict_comes_first(tmp_path):
 def test_a_good_run_says_so_and_names_every_check(tmp_path):
     body = text_of(page_of(make_run(tmp_path)))
     assert "found nothing wrong" in body
-    for name in ("linearizable", "durability", "log-agreement", "election-safety", "exercised"):
+    for name in ("linearizable", "durability", "log-agreement", "invariants", "exercised"):
         assert name in body
     assert "deliberately faulty" not in body
     assert "algorithm: zones" in body

@@ -38,15 +38,22 @@ def judged(log, *operations):
     return result.status, [anomaly["kind"] for anomaly in result.anomalies]
 
 
+def jumps(log):
+    evidence = Evidence(["n1"], {"n1": log}, {}, {}, {})
+    result = run_check(CheckSpec("invariants"), RunInput([], [], evidence))
+    return {anomaly["kind"] for anomaly in result.anomalies}
+
+
 def test_sets_that_follow_each_other_by_one_voter_and_hold_what_was_answered_pass():
     log = sets((1, 2, 3), (1, 2), (1, 2, 3), (1, 2, 3), (2, 3))
     done = (changed("remove", 3), changed("add", 3), changed("remove", 1))
     assert judged(log, *done) == (Status.PASS, [])
+    assert jumps(log) == set()
 
 
 def test_two_voters_at_once_are_a_jump():
     log = sets((1, 2, 3), (1,))
-    assert judged(log, changed("remove", 3)) == (Status.FAIL, ["voters-jump"])
+    assert jumps(log) == {"one-voter-change"}
 
 
 def test_a_replaced_directory_is_a_jump():
@@ -61,7 +68,7 @@ def test_a_replaced_directory_is_a_jump():
             {"voters": [{"voterId": 1, "directoryId": "d1"}, {"voterId": 2, "directoryId": "x"}]},
         )
     ]
-    assert judged(log, changed("add", 2))[0] is Status.FAIL
+    assert jumps(log) == {"one-voter-change"}
 
 
 def test_an_answered_change_that_the_log_does_not_hold_is_lost():

@@ -1,0 +1,205 @@
+"""The invariants of `checkers.invariants` over the traces, logs and files that nodes left behind.
+
+The traces are merged into one order (`checkers.invariants.merge`) and fed to the same folds that
+watch a simulated world. Then, as the run is over, each node's LeaderChange and VotersRecords, the
+batches of its log and its quorum-state file. Beside the folds: nobody leads on without a majority
+that fetches (`led-alone`, `checkers.leader_age`), which needs times.
+
+*Doubts.* A trace may end anywhere: a kill, a full disk, a file that was cut at a line's border and
+looks whole. A finding is a doubt, which makes the check UNKNOWN and is named, where what is missing
+may explain it:
+
+- what an event lacks may be what a node did whose trace had ended by then (`Broken.unseen`);
+- a node whose trace has a malformed line may have done anything there: only what contradicts
+  something by itself (`Order.NONE`) counts of it;
+- a quorum-state file is compared with a trace where both name one directory: another one is another
+  replica, whose start the trace may lack;
+- what a log holds below what its node announced counts where its trace reaches the log's end: a
+  power loss in what is missing may have undone a truncation.
+
+Everything else stays a FAIL, however little of the run is there: it rests on what was seen.
+
+*Left out*, by name: what must see the bytes on a disk at the moment of an event. `recovery` accuses
+no node whose storage a fault may have damaged. Complexity: that of the merge, and O(records).
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Collection, Iterator, Mapping
+from typing import Any
+
+from checkers.agreement import hit_by_ending_fault
+from checkers.evidence import Evidence, TraceEvent
+from checkers.evidence_result import Anomaly, evidence_result, without
+from checkers.invariants.elections import MonotonicEpoch, OneVote
+from checkers.invariants.electorate import ANY
+from checkers.invariants.fold import Invariant, Order
+from checkers.invariants.logs import CommittedPrefix, Recovery
+from checkers.invariants.merge import by_causes, by_clock, one_clock
+from checkers.invariants.registry import INVARIANTS
+from checkers.invariants.sight import Fields
+from checkers.invariants.watcher import Violation, Watcher
+from checkers.leader_age import leaders_without_quorum
+from checkers.run_input import Cancelled, RunInput, never
+from checkers.trace_fields import LEADER_CHANGE, VOTERS, incomplete, well_formed
+from checkers.verdict import CheckResult
+
+NAME = "invariants"
+LEFT_OUT = {kind.name: kind.unstored for kind in INVARIANTS if kind.unstored}
+"""Why an invariant is not judged here, by its name."""
+_JUDGED: Mapping[str, type[Invariant]] = {
+    kind.name: kind for kind in INVARIANTS if not kind.unstored
+}
+_PER_NODE_AND_KIND_MAX = 3
+"""Anomalies shown of one kind on one node: what follows from a broken state says little."""
+_CANCELLED_EVERY = 1 << 12
+
+
+def check(run: RunInput, options: Mapping[str, Any], cancelled: Cancelled = never) -> CheckResult:
+    """Judge traces, logs and quorum-state files of all nodes."""
+    del options
+    assert run.evidence is not None, "the registry asks for evidence first"
+    evidence, malformed = well_formed(run.evidence)
+    holes = incomplete(run.evidence, evidence)
+    damaged = set(evidence.nodes)
+    if not run.extent.pending:  # else whose storage it was is not known
+        damaged = hit_by_ending_fault(run.events)
+    judged = _Judged(evidence, holes, damaged, cancelled)
+    judged.judge()
+    alone, maybe_alone = leaders_without_quorum(evidence, holes, run.events)
+    missing = without(evidence, "trace", evidence.traces)
+    missing += [
+        f"{node} (no state in its trace)"
+        for node, trace in sorted(evidence.traces.items())
+        if all(event.event != "state" for event in trace)
+    ]
+    if not run.extent.outlived:
+        missing += without(evidence, "quorum-state", evidence.quorum_states)
+    missing += malformed
+    epochs = len(judged.watcher.quorum.leader_of)
+    return evidence_result(
+        NAME,
+        [*judged.anomalies, *alone],
+        missing=missing,
+        doubts=[*judged.doubts, *maybe_alone],
+        cancelled=cancelled(),
+        exercised=epochs > 0,
+        good=(
+            f"{len(_JUDGED)} invariants hold over {judged.events} events and {epochs} epochs with "
+            f"a leader; not judged, as they need a disk's bytes: {', '.join(sorted(LEFT_OUT))}"
+        ),
+        looked_at=judged.events,
+        statistics={
+            "epochs_with_leader": epochs,
+            "events": judged.events,
+            "order": "by the clock" if judged.timed else "by causes",
+            "left_out": LEFT_OUT,
+            "repeated": {
+                f"{kind} on {node}": count
+                for (node, kind, sure), count in sorted(judged.seen.items())
+                if sure
+            },
+        },
+    )
+
+
+class _Judged:
+    """Feeds one run to the invariants, and sorts what they find into anomalies and doubts."""
+
+    def __init__(
+        self,
+        evidence: Evidence,
+        holes: Collection[str],
+        damaged: Collection[str],
+        cancelled: Cancelled,
+    ) -> None:
+        self.anomalies: list[Anomaly] = []
+        self.doubts: list[Anomaly] = []
+        self.seen: Counter[tuple[str, str, bool]] = Counter()
+        """How often each (node, invariant) was found broken (True), or in doubt."""
+        self.events = 0
+        self.timed = one_clock(evidence.traces)
+        self.watcher = Watcher(on_violation=self._found, among=tuple(_JUDGED.values()))
+        self._evidence = evidence
+        self._holes = holes
+        self._damaged = damaged
+        self._cancelled = cancelled
+        self._event: TraceEvent | None = None
+        """The event that is being judged; None: what was left when the run was over."""
+        self._node = ""
+
+    def judge(self) -> None:
+        """Judge everything."""
+        evidence = self._evidence
+        merge = by_clock if self.timed else by_causes
+        merge(evidence.traces, evidence.nodes, self.watcher, self._take, self._holes)
+        self._event = None
+        for node, event, fields in self._left_behind():
+            self._feed(node, event, fields)
+
+    def _take(self, event: TraceEvent) -> None:
+        self.events += 1
+        self._event = event
+        self._feed(event.node, event.event, event.fields)
+
+    def _feed(self, node: str, event: str, fields: Fields) -> None:
+        self._node = node
+        if not (self.events % _CANCELLED_EVERY == 0 and self._cancelled()):
+            self.watcher.take(node, event, fields)
+
+    def _left_behind(self) -> Iterator[tuple[str, str, Fields]]:
+        """Yield (node, event, fields) of what the nodes' disks held when the run was over."""
+        logs, quorum = self._evidence.logs, self.watcher.quorum
+        for node, log in logs.items():
+            for record in log:
+                place = {"epoch": record.epoch, "offset": record.offset}
+                if record.kind == LEADER_CHANGE and "leaderId" in record.value:
+                    yield node, "leader-change", {**place, "leader_id": record.value["leaderId"]}
+                elif record.kind == VOTERS and "voters" in record.value:
+                    voters = {v["voterId"]: v["directoryId"] for v in record.value["voters"]}
+                    yield node, "voters-record", {**place, "voters": voters}
+        for node, log in logs.items():
+            batches = [(r.offset, r.offset + 1, r.epoch, r.batch_crc) for r in log]
+            yield node, "held", {"batches": batches, "committed_end": quorum.logs[node].kept}
+        for node, state in self._evidence.quorum_states.items():
+            election = {"epoch": state["leaderEpoch"], "leader_id": state["leaderId"]}
+            yield node, "quorum-state", {**election, "voted_id": state["votedId"]}
+
+    def _found(self, violation: Violation) -> None:
+        """Take up what an invariant says of the present event, unless a fault is to blame."""
+        kind, node, event = violation.property, self._node, self._event
+        if kind == Recovery.name and node in self._damaged:
+            return
+        doubted_for = violation.unseen or self._doubted_for(_JUDGED[kind], node)
+        counted = node, kind, not doubted_for
+        self.seen[counted] += 1
+        if self.seen[counted] > _PER_NODE_AND_KIND_MAX:
+            return
+        explanation, place = violation.explanation, {"node": node}
+        if event is not None:
+            explanation += f", at {self._evidence.when(event)}"
+            place = self._evidence.place(event)
+        found: Anomaly = {"kind": kind, "explanation": explanation, **place}
+        if doubted_for:
+            self.doubts.append({**found, "unseen": list(doubted_for)})
+        else:
+            self.anomalies.append(found)
+
+    def _doubted_for(self, kind: type[Invariant], node: str) -> tuple[str, ...]:
+        """Return whose traces lack what may explain a finding on a node; none: nothing can."""
+        quorum, state = self.watcher.quorum, self._evidence.quorum_states.get(node, {})
+        if kind.order is Order.NONE:
+            doubted = False
+        elif self._event is not None:
+            doubted = node in self._holes
+        elif kind is CommittedPrefix:
+            ends = state.get("logEndOffset"), state.get("leaderEpoch")
+            reached = quorum.logs[node].end, quorum.epochs.get(node)
+            doubted = node in self._holes or ends != reached
+        elif kind in (OneVote, MonotonicEpoch):
+            replica = quorum.electorate.directories.get(node, ANY)
+            doubted = node in self._holes or state.get("directoryId") != replica
+        else:
+            doubted = False  # it compares records of logs
+        return (node,) if doubted else ()
