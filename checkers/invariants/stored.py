@@ -30,7 +30,7 @@ from collections.abc import Collection, Iterator, Mapping
 from typing import Any
 
 from checkers.agreement import hit_by_ending_fault
-from checkers.evidence import Evidence, TraceEvent
+from checkers.evidence import Evidence, LogRecord, TraceEvent
 from checkers.evidence_result import Anomaly, evidence_result, without
 from checkers.invariants.elections import MonotonicEpoch, OneVote
 from checkers.invariants.electorate import ANY
@@ -38,7 +38,7 @@ from checkers.invariants.fold import Invariant, Order
 from checkers.invariants.logs import CommittedPrefix, Recovery
 from checkers.invariants.merge import by_causes, by_clock, one_clock
 from checkers.invariants.registry import INVARIANTS
-from checkers.invariants.sight import Fields
+from checkers.invariants.sight import Batch, Fields
 from checkers.invariants.watcher import Violation, Watcher
 from checkers.leader_age import leaders_without_quorum
 from checkers.run_input import Cancelled, RunInput, never
@@ -104,6 +104,11 @@ def check(run: RunInput, options: Mapping[str, Any], cancelled: Cancelled = neve
     )
 
 
+def batch_of(record: LogRecord) -> Batch:
+    """Take a record for a batch of its own: where its batch begins is not stored."""
+    return record.offset, record.offset + 1, record.epoch, record.batch_crc
+
+
 class _Judged:
     """Feeds one run to the invariants, and sorts what they find into anomalies and doubts."""
 
@@ -160,7 +165,7 @@ class _Judged:
                     voters = {v["voterId"]: v["directoryId"] for v in record.value["voters"]}
                     yield node, "voters-record", {**place, "voters": voters}
         for node, log in logs.items():
-            batches = [(r.offset, r.offset + 1, r.epoch, r.batch_crc) for r in log]
+            batches = [batch_of(record) for record in log]
             yield node, "held", {"batches": batches, "committed_end": quorum.logs[node].kept}
         for node, state in self._evidence.quorum_states.items():
             election = {"epoch": state["leaderEpoch"], "leader_id": state["leaderId"]}
