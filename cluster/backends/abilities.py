@@ -156,6 +156,8 @@ class ClockMeasure:
     wall_offset_ms: float
     monotonic_offset_ms: float
     """0 unless the fault leaks into the monotonic clock."""
+    setting: ClockSetting | None = None
+    """What is in force, where the place makes the clock; None where readings must show it."""
 
 
 class Clocks(Protocol):
@@ -169,6 +171,19 @@ class Clocks(Protocol):
 
     async def measure(self, node: str) -> ClockMeasure:
         """Read the clock that the node's live process sees."""
+
+
+class Timers(Protocol):
+    """Monotonic clocks, and with them all time-outs of a node, that run fast or slow."""
+
+    async def probe(self) -> Probe:
+        """Whether a node's time can be made to run at another rate."""
+
+    async def set(self, node: str, rate: float) -> None:
+        """Let the node's clocks run `rate` times as fast as its host's from now on."""
+
+    async def measure(self, node: str) -> float:
+        """Return how many times as fast as its host's the node's clocks run."""
 
 
 class DiskFault(enum.StrEnum):
@@ -290,6 +305,43 @@ class Requests(Protocol):
         """Name the newest checkpoint file of the node's metadata log; empty without one."""
 
 
+Keep = Literal["any", "nothing", "everything"]
+"""What survives of writes that were not fsynced; any: of each file some prefix of them."""
+
+
+class Crashes(Protocol):
+    """Kills that say what survives of writes that were not fsynced."""
+
+    @property
+    def keeps(self) -> str:
+        """What a kill keeps that does not say it (`Backend.kill`): a `Keep`."""
+
+    async def kill(self, node: str, keep: Keep) -> None:
+        """As `Backend.kill`, after which so much of what was not fsynced is there."""
+
+
+class Messages(Protocol):
+    """Messages between nodes that are kept on their way, each a whole one of the protocol."""
+
+    async def probe(self) -> Probe:
+        """Whether messages can be told apart and kept."""
+
+    async def hold(self, links: Sequence[Link], types: Sequence[str]) -> str:
+        """Keep messages of these types (any, when none is named) that set out over these links.
+
+        A type is the name of a class of `cluster.node.kraft.messages`. Answers the hold's name.
+        """
+
+    async def held(self, name: str) -> int | None:
+        """Count what a hold keeps; None when there is no such hold (any more)."""
+
+    async def release(self, name: str, links: Sequence[Link] = (), *, deliver: bool = True) -> int:
+        """End a hold on some of its links, on all when none is named; answers how many it kept.
+
+        They are delivered in the order in which they set out, or lost.
+        """
+
+
 class HostLoss(Protocol):
     """Hosts that can be lost with every process and rule in them, and come back."""
 
@@ -319,5 +371,9 @@ class Abilities:
     limits: Limits | None = None
     hosts: HostLoss | None = None
     requests: Requests | None = None
+    timers: Timers | None = None
+    crashes: Crashes | None = None
+    """None: a kill is the end of a process, and the operating system has what it wrote."""
+    messages: Messages | None = None
     missing: Mapping[str, str] = field(default_factory=dict)
     """Field name -> one line that says why this place cannot carry it, ever."""

@@ -147,6 +147,9 @@ class Backend(Protocol):
         BackendError when it is not dead.
         """
 
+    async def terminate(self, node: str) -> None:
+        """SIGTERM; returns once it is sent. Raises BackendError where the node is paused."""
+
     async def stop(self, node: str) -> None:
         """SIGTERM, and wait for the end. Raises BackendError if it does not come in time."""
 

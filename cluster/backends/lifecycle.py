@@ -212,18 +212,22 @@ class ProcessBackend:
         self._joining.add(node)
         await self._configure_node(node)
 
+    async def terminate(self, node: str) -> None:
+        """See `Backend.terminate`."""
+        state = await self.state(node)
+        if state is NodeState.PAUSED:
+            raise BackendError(f"{node} cannot stop gracefully: it is paused")
+        if state is NodeState.RUNNING:
+            await self._incarnations[node][-1].send(signal.SIGTERM)
+
     async def stop(self, node: str) -> None:
         """See `Backend.stop`. A node that does not end is left running."""
         async with self._locks[node]:
-            state = await self.state(node)
-            if state is NodeState.PAUSED:
-                raise BackendError(f"{node} cannot stop gracefully: it is paused")
-            if state is NodeState.RUNNING:
-                incarnation = self._incarnations[node][-1]
-                await incarnation.send(signal.SIGTERM)
-                if not await incarnation.wait_ended(self.system.stop_timeout_s):
-                    limit_s = self.system.stop_timeout_s
-                    raise BackendError(f"{node} did not end within {limit_s:g} s of SIGTERM")
+            await self.terminate(node)
+            limit_s = self.system.stop_timeout_s
+            started = self._incarnations[node]
+            if started and not await started[-1].wait_ended(limit_s):
+                raise BackendError(f"{node} did not end within {limit_s:g} s of SIGTERM")
 
     async def kill(self, node: str) -> None:
         """See `Backend.kill`. Does not wait for a `start` that is under way."""

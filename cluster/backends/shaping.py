@@ -153,7 +153,7 @@ class HostShaping:
         """Write the node's table of losses anew."""
         rules = [
             f"  {self._ip} saddr {self._hosts[source].address} "
-            f"numgen random mod {_PER_MILLION} < {round(shape.loss * _PER_MILLION)} counter drop\n"
+            f"numgen random mod {_PER_MILLION} <= {_last_lost(shape)} counter drop\n"
             for (source, target), shape in sorted(self._shapes.items())
             if target == node and shape.loss
         ]
@@ -215,6 +215,11 @@ def _needs_shaper(shape: LinkShape) -> bool:
     return bool(
         shape.delay_ms or shape.jitter_ms or shape.reorder or shape.duplicate or shape.rate_kbit_s
     )
+
+
+def _last_lost(shape: LinkShape) -> int:
+    """Return the greatest of a million random numbers at which a packet is lost."""
+    return max(1, round(shape.loss * _PER_MILLION)) - 1
 
 
 def _order(shape: LinkShape) -> dict[str, float | None]:

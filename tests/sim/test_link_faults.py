@@ -52,7 +52,7 @@ def test_a_link_fault_bites_heals_and_repeats_exactly(name):
         assert injected.links == (("n1", "n2"), ("n3", "n2"))
         clean = await view.backend.abilities().shaping.measure(("n1", "n3"))
         assert (clean.lost, clean.duplicated) == (0.0, 0.0)
-        assert clean.round_trip_ms < 3
+        assert clean.round_trip_ms == 0.0
         healed = await heal(view, injected)
         assert healed.verified, healed.detail
         assert "ended_early" not in healed.detail
@@ -69,7 +69,7 @@ def test_delays_add_up_over_both_directions():
         told.append((await shaping.measure(("n1", "n2"))).round_trip_ms)
 
     (round_trip_ms,) = run(body)
-    assert 80 < round_trip_ms < 83
+    assert round_trip_ms == 80.0
 
 
 def test_a_rate_cannot_be_put_on_messages_without_a_size():

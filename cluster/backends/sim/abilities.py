@@ -8,7 +8,8 @@ from __future__ import annotations
 import asyncio
 import errno
 import os
-from collections.abc import Mapping
+from collections import Counter
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 from cluster.backends.abilities import (
@@ -18,11 +19,14 @@ from cluster.backends.abilities import (
     Damage,
     DiskFault,
     DiskMeasure,
+    Keep,
 )
-from cluster.backends.base import BackendError, NodeState, Probe
+from cluster.backends.base import BackendError, Link, NodeState, Probe
+from cluster.backends.sim.links import LinksMatch, Rule
 from cluster.backends.sim.world import SimWorld
 
 _STROBE_MS = 10.0
+_FAULT, _POWER = "fault", "power"
 
 
 class SimClocks:
@@ -30,8 +34,8 @@ class SimClocks:
 
     def __init__(self, world: SimWorld) -> None:
         self._world = world
-        self._shown_ms = dict.fromkeys(world.names, 0.0)
-        self._version = dict.fromkeys(world.names, 0)
+        self._own_ms = {name: node.clock.skew_ms for name, node in world.nodes.items()}
+        self._settings = dict.fromkeys(world.names, ClockSetting())
 
     async def probe(self) -> Probe:
         """See `Clocks.probe`."""
@@ -39,37 +43,111 @@ class SimClocks:
 
     async def set(self, node: str, setting: ClockSetting) -> None:
         """See `Clocks.set`."""
-        self._version[node] += 1
+        self._settings[node] = setting
         self._show(node, setting.offset_ms)
         if setting.rate != 1.0 or setting.period_ms is not None:
-            began_ms = self._world.scheduler.now_ms
-            self._tick(node, setting, began_ms, self._version[node])
+            self._tick(node, setting, self._world.scheduler.now_ms)
 
     async def measure(self, node: str) -> ClockMeasure:
         """See `Clocks.measure`."""
-        return ClockMeasure(self._shown_ms[node], 0.0)
+        return ClockMeasure(self._shown_ms(node), 0.0, self._settings[node])
+
+    def _shown_ms(self, node: str) -> float:
+        return self._world.nodes[node].clock.skew_ms - self._own_ms[node]
 
     def _show(self, node: str, offset_ms: float) -> None:
-        self._world.nodes[node].clock.step_wall(offset_ms - self._shown_ms[node])
-        self._shown_ms[node] = offset_ms
+        self._world.nodes[node].clock.step_wall(offset_ms - self._shown_ms(node))
 
-    def _tick(self, node: str, setting: ClockSetting, began_ms: float, version: int) -> None:
+    def _tick(self, node: str, setting: ClockSetting, began_ms: float) -> None:
         """Step a clock that drifts or strobes, until it is set anew."""
-        if self._version[node] != version:
+        if self._settings[node] is not setting:
             return
         passed_ms = self._world.scheduler.now_ms - began_ms
         shown_ms = setting.offset_ms + (setting.rate - 1.0) * passed_ms
         if setting.period_ms is not None and int(passed_ms / setting.period_ms) % 2:
             shown_ms = 0.0
         self._show(node, shown_ms)
-        self._world.scheduler.call_later(
-            _STROBE_MS, lambda: self._tick(node, setting, began_ms, version)
-        )
+        self._world.scheduler.call_later(_STROBE_MS, lambda: self._tick(node, setting, began_ms))
 
-    def end(self) -> None:
-        """Let no clock tick on: the world is going down."""
-        for node in self._version:
-            self._version[node] += 1
+
+class SimTimers:
+    """See `cluster.backends.abilities.Timers`. Times the rate that a world gave each host."""
+
+    def __init__(self, world: SimWorld) -> None:
+        self._clocks = {name: node.clock for name, node in world.nodes.items()}
+        self._own = {name: clock.rate for name, clock in self._clocks.items()}
+
+    async def probe(self) -> Probe:
+        """See `Timers.probe`."""
+        return Probe(possible=True)
+
+    async def set(self, node: str, rate: float) -> None:
+        """See `Timers.set`. What is waited for already comes when it was due."""
+        self._clocks[node].set_rate(rate * self._own[node])
+
+    async def measure(self, node: str) -> float:
+        """See `Timers.measure`."""
+        return self._clocks[node].rate / self._own[node]
+
+
+class SimCrashes:
+    """See `cluster.backends.abilities.Crashes`."""
+
+    def __init__(self, world: SimWorld) -> None:
+        self._world = world
+
+    @property
+    def keeps(self) -> str:
+        """See `Crashes.keeps`."""
+        return self._world.settings.power_loss
+
+    async def kill(self, node: str, keep: Keep) -> None:
+        """See `Crashes.kill`."""
+        self._world.kill(node, keep)
+
+
+class SimMessages:
+    """See `cluster.backends.abilities.Messages`. A held message outlives its connection."""
+
+    def __init__(self, world: SimWorld) -> None:
+        self._mesh = world.mesh
+        self._made = 0
+        self._holds: dict[str, tuple[Rule, LinksMatch]] = {}
+
+    async def probe(self) -> Probe:
+        """See `Messages.probe`."""
+        return Probe(possible=True)
+
+    async def hold(self, links: Sequence[Link], types: Sequence[str]) -> str:
+        """See `Messages.hold`."""
+        match = LinksMatch(frozenset(links), frozenset(types))
+        self._made += 1
+        name = f"hold-{self._made}"
+        self._holds[name] = self._mesh.add_rule(match, "hold"), match
+        return name
+
+    async def held(self, name: str) -> int | None:
+        """See `Messages.held`."""
+        return len(self._holds[name][0].held) if name in self._holds else None
+
+    async def release(self, name: str, links: Sequence[Link] = (), *, deliver: bool = True) -> int:
+        """See `Messages.release`."""
+        if name not in self._holds:
+            return 0
+        rule, match = self._holds[name]
+        left = match.links.difference(links) if links else frozenset[Link]()
+        out = [one for one in rule.held if (one.link.source, one.link.target) not in left]
+        rule.held = [one for one in rule.held if (one.link.source, one.link.target) in left]
+        if left:
+            rule.match = LinksMatch(left, match.kinds)
+            self._holds[name] = rule, rule.match
+        else:
+            rule.end()
+            del self._holds[name]
+        if deliver:
+            for message in out:
+                message.deliver_late()
+        return len(out)
 
 
 class SimDisks:
@@ -78,6 +156,8 @@ class SimDisks:
     def __init__(self, world: SimWorld) -> None:
         self._world = world
         self._saved: dict[str, list[dict[str, bytes]]] = {node: [] for node in world.names}
+        self._stalls: dict[str, Counter[str]] = {node: Counter() for node in world.names}
+        """Why each disk stalls: a fault of the disk itself, power that is about to go."""
 
     async def probe(self, fault: DiskFault | Damage | None) -> Probe:  # noqa: ARG002  (contract)
         """See `Disks.probe`."""
@@ -88,6 +168,7 @@ class SimDisks:
         disk = self._world.nodes[node].disk
         disk.faults[fault.value] = 0
         if fault is DiskFault.STALL:
+            self._stalls[node][_FAULT] = 1
             disk.stall()
         elif fault is DiskFault.SLOW:
             disk.sync_ms = float(parameters["delay_ms"])
@@ -101,7 +182,8 @@ class SimDisks:
         disk = self._world.nodes[node].disk
         disk.faults.pop(fault.value, None)
         if fault is DiskFault.STALL:
-            disk.resume()
+            del self._stalls[node][_FAULT]
+            self._resume(node)
         elif fault is DiskFault.SLOW:
             disk.sync_ms = 0.0
         elif fault is DiskFault.FULL:
@@ -128,14 +210,21 @@ class SimDisks:
     ) -> Mapping[str, Any]:
         """See `Disks.power_loss`."""
         host = self._world.nodes[node]
-        was_stalled = host.disk.stalled
-        host.disk.stall()
-        await asyncio.sleep(max(held_ms, 1.0) / 1000)
+        if held_ms > 0:
+            self._stalls[node][_POWER] += 1
+            host.disk.stall()
+            try:
+                await asyncio.sleep(held_ms / 1000)
+            finally:
+                self._stalls[node][_POWER] -= 1
         lost = host.disk.unsynced()
         self._world.kill(node, "torn" if torn else "nothing")
-        if not was_stalled:
-            host.disk.resume()
+        self._resume(node)
         return {**lost, "torn": host.disk.torn_path if torn else ""}
+
+    def _resume(self, node: str) -> None:
+        if not self._stalls[node].total():
+            self._world.nodes[node].disk.resume()
 
     async def files(self, node: str) -> Mapping[str, int]:
         """See `Disks.files`."""
@@ -183,5 +272,8 @@ def sim_abilities(world: SimWorld) -> Abilities:
     return Abilities(
         clocks=SimClocks(world),
         disks=SimDisks(world),
+        timers=SimTimers(world),
+        crashes=SimCrashes(world),
+        messages=SimMessages(world),
         missing={"limits": "a simulated node has no process that could be limited"},
     )

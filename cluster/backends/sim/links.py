@@ -50,6 +50,22 @@ class MessageMatch:
 _NOTHING = object()
 
 
+@valueclass
+class LinksMatch:
+    """Messages of some types over some links; no type: all types."""
+
+    links: frozenset[tuple[str, str]]
+    kinds: frozenset[str]
+
+    def may(self, source: str, target: str) -> bool:
+        """See `MessageMatch.may`."""
+        return (source, target) in self.links
+
+    def accepts(self, source: str, target: str, message: object) -> bool:
+        """See `MessageMatch.accepts`."""
+        return self.may(source, target) and (not self.kinds or type(message).__name__ in self.kinds)
+
+
 @dataclass(slots=True, eq=False)
 class Rule:
     """Something that is done on purpose to messages, while it stands.
@@ -59,7 +75,7 @@ class Rule:
     many it acts on at most; None: all.
     """
 
-    match: MessageMatch
+    match: MessageMatch | LinksMatch
     action: Action
     delay_ms: float = 0.0
     times: int | None = None
@@ -190,7 +206,12 @@ class LinkState:
         """Draw how much longer a shaped link takes; what overtakes takes no longer."""
         if shape.reorder and self.stream.random() < shape.reorder:
             return 0.0
-        delay_ms = shape.delay_ms or (OVERTAKEN_MS if shape.reorder else 0.0)
+        delay_ms = travel_ms(shape)
         if not shape.jitter_ms:
             return delay_ms
         return max(0.0, delay_ms + self.stream.uniform(-shape.jitter_ms, shape.jitter_ms))
+
+
+def travel_ms(shape: LinkShape) -> float:
+    """Say how much longer what does not overtake takes on a shaped link, without its jitter."""
+    return shape.delay_ms or (OVERTAKEN_MS if shape.reorder else 0.0)

@@ -24,6 +24,7 @@ from typing import Any, Protocol, get_args
 from cluster.backends.sim.links import (
     CLIENT_PREFIX,
     Action,
+    LinksMatch,
     LinkState,
     MessageMatch,
     Rule,
@@ -241,28 +242,11 @@ class Mesh:
                 return 0.0
         return 0.0
 
-    def ping(
-        self, source: str, target: str, arrived: Callable[[], None], owner: Owner | None
-    ) -> None:
-        """Send a message that means nothing, to see whether one passes."""
-        link = self.link(source, target)
-        loss = link.loss_now
-        if not link.cut and not (loss and link.stream.random() < loss):
-            self.scheduler.call_later(link.latency(), arrived, owner)
-
-    def fates(self, source: str, target: str) -> list[float]:
-        """Draw when a raft message that sets out now would arrive, in ms; twice, once or never."""
-        link = self.link(source, target)
-        if link.cut or (link.loss_now and link.stream.random() < link.loss_now):
-            return []
-        duplicated = bool(link.duplication_now) and link.stream.random() < link.duplication_now
-        return [link.latency() for _ in range(2 if duplicated else 1)]
-
     # What faults do.
 
     def add_rule(
         self,
-        match: MessageMatch,
+        match: MessageMatch | LinksMatch,
         action: Action,
         *,
         delay_ms: float = 0.0,
@@ -311,4 +295,14 @@ _RAFT = frozenset(get_args(RaftRequest | RaftResponse))
 """Classes of what raft sends: a lossy link asks of each message whether it is such."""
 
 
-__all__ = ["Action", "Call", "Host", "LinkState", "Mesh", "MessageMatch", "Reply", "Rule"]
+__all__ = [
+    "Action",
+    "Call",
+    "Host",
+    "LinkState",
+    "LinksMatch",
+    "Mesh",
+    "MessageMatch",
+    "Reply",
+    "Rule",
+]

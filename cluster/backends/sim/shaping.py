@@ -6,17 +6,19 @@ messages between nodes only, as everything of the mesh does (`cluster.backends.s
 
 from __future__ import annotations
 
-import asyncio
 from collections.abc import Mapping
 
 from cluster.backends.abilities import LinkShape, ShapeMeasure
-from cluster.backends.arrivals import Arrivals, measure_of, probes_for
 from cluster.backends.base import Link, Probe
 from cluster.backends.shapes import PERFECT, missing_effects
+from cluster.backends.sim.links import travel_ms
 from cluster.backends.sim.mesh import Mesh
 from cluster.backends.terms import ONE_NODE, BackendError
 
-_GAP_MS = 2.0
+_MIDDLE = 0.9
+"""Part of the round trips over which `ShapeMeasure.spread_ms` goes."""
+_EXACT = 10**9
+"""Probes whose shares chance would not change."""
 _NO_RATE = "messages of the simulated world have no size"
 
 
@@ -56,26 +58,19 @@ class SimShaping:
         return {link: shape for link, shape in shapes.items() if shape is not None}
 
     async def measure(self, link: Link) -> ShapeMeasure:
-        """See `Shaping.measure`. The probes draw what raft messages would meet; time passes."""
-        source, target = link
-        count = probes_for(self._mesh.link(source, target).shape or PERFECT)
-        arrived: list[tuple[float, int]] = []
-        trips: list[float] = []
-        for sequence in range(count):
-            sent_ms = sequence * _GAP_MS
-            there = self._mesh.fates(source, target)
-            arrived += [(sent_ms + travel_ms, sequence) for travel_ms in there]
-            back = self._mesh.fates(target, source) if there else []
-            if back:
-                trips.append(min(there) + min(back))
-        arrived.sort()
-        await asyncio.sleep(count * _GAP_MS / 1000 + max(trips, default=0.0) / 1000)
-        first_ms = arrived[0][0] if arrived else 0.0
-        return measure_of(
-            Arrivals(
-                sent=count,
-                sequences=tuple(sequence for _, sequence in arrived),
-                at_ms=tuple(at_ms - first_ms for at_ms, _ in arrived),
-                round_trips_ms=tuple(trips),
-            )
+        """See `Shaping.measure`. Reads the shapes in force: no packet is sent and no time passes.
+
+        Left out is what the links do by themselves (`SimSettings`), with a fault and without.
+        """
+        there, back = self._mesh.link(*link), self._mesh.link(*link[::-1])
+        shape, answers = there.shape or PERFECT, back.shape or PERFECT
+        lost = 1.0 if there.cut else shape.loss
+        passes = lost < 1.0 and answers.loss < 1.0 and not back.cut
+        return ShapeMeasure(
+            round_trip_ms=travel_ms(shape) + travel_ms(answers) if passes else None,
+            lost=lost,
+            spread_ms=_MIDDLE * 2 * max(shape.jitter_ms, answers.jitter_ms) if passes else None,
+            duplicated=shape.duplicate * (1.0 - lost),
+            overtaking=shape.reorder * (1.0 - lost),
+            probes=_EXACT,
         )
