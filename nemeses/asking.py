@@ -43,11 +43,8 @@ async def request(
             future.set_result(reply)
 
     network.request(endpoint, message, timeout_ms, settle)
-    try:
-        async with asyncio.timeout(timeout_ms / 1000.0 + 1.0):
-            return await future
-    except TimeoutError:
-        return Failure.TIMED_OUT
+    await asyncio.wait((future,), timeout=timeout_ms / 1000.0 + 1.0)
+    return future.result() if future.done() else Failure.TIMED_OUT
 
 
 async def describe(view: View, node: str) -> DescribeQuorumResponse | None:
@@ -72,13 +69,11 @@ async def leading(view: View) -> tuple[str, DescribeQuorumResponse] | None:
 
 
 async def until(find: Callable[[], Awaitable[T | None]], timeout_s: float) -> T | None:
-    """Try again until something is found, or the time is over."""
-    try:
-        async with asyncio.timeout(timeout_s):
-            while True:
-                found = await find()
-                if found is not None:
-                    return found
-                await asyncio.sleep(POLL_S)
-    except TimeoutError:
-        return None
+    """Try again until something is found; the last try begins when the time is over."""
+    loop = asyncio.get_running_loop()
+    deadline_s = loop.time() + timeout_s
+    while True:
+        found = await find()
+        if found is not None or loop.time() >= deadline_s:
+            return found
+        await asyncio.sleep(POLL_S)

@@ -1,0 +1,94 @@
+"""Begin several coroutines at once: each has acted before the first of them is waited for.
+
+`asyncio.gather` begins nothing before its caller suspends. A fault that a schedule injects in the
+midst of a node's step (between a write and its fsync, say) must have hit all its targets by then:
+so each coroutine is run up to its first suspension, in order, and only what is left becomes a task.
+From Python 3.12 on an eager task does the same.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Coroutine, Generator, Iterable
+from typing import Any, TypeVar
+
+T = TypeVar("T")
+
+
+async def at_once(coroutines: Iterable[Coroutine[Any, Any, T]]) -> list[T]:
+    """Run them side by side; returns their results in order, without a suspension if none needs it.
+
+    Raises the first error, as `asyncio.gather` does.
+    """
+    several = list(coroutines)
+    if len(several) == 1:
+        return [await several[0]]
+    begun = [_Begun(coroutine) for coroutine in several]
+    if all(one.ended for one in begun):
+        for one in begun:
+            one.task.cancel()
+        return [one.result() for one in begun]
+    return await asyncio.gather(*(one.task for one in begun))
+
+
+class _Begun(Coroutine[Any, Any, T]):
+    """A coroutine that has made its first step, for a task to go on with.
+
+    The step is made as that task's: `asyncio.timeout` cancels the task in which it was entered.
+    """
+
+    def __init__(self, coroutine: Coroutine[Any, Any, T]) -> None:
+        self.ended = False
+        self._coroutine = coroutine
+        self._value: Any = None
+        """Of the first step: what it waits for, or the result."""
+        self._error: BaseException | None = None
+        self._taken = False
+        loop, caller = asyncio.get_running_loop(), asyncio.current_task()
+        self.task: asyncio.Task[T] = loop.create_task(self)
+        # Both functions are documented for those that run tasks themselves (Extending asyncio).
+        if caller is not None:
+            asyncio.tasks._leave_task(loop, caller)
+        asyncio.tasks._enter_task(loop, self.task)
+        try:
+            self._value = coroutine.send(None)
+        except StopIteration as end:
+            self.ended, self._value = True, end.value
+        except Exception as error:  # noqa: BLE001  (it is the task's)
+            self.ended, self._error = True, error
+        finally:
+            asyncio.tasks._leave_task(loop, self.task)
+            if caller is not None:
+                asyncio.tasks._enter_task(loop, caller)
+
+    def result(self) -> T:
+        """Return what it ended with, or raise it."""
+        if self._error is not None:
+            raise self._error
+        result: T = self._value
+        return result
+
+    def send(self, value: Any) -> Any:
+        """Hand the first step on, then go on."""
+        if self._taken:
+            return self._coroutine.send(value)
+        self._taken = True
+        if self.ended:
+            raise StopIteration(self.result())
+        return self._value
+
+    def throw(self, kind: Any, value: Any = None, traceback: Any = None) -> Any:
+        """See `Coroutine.throw`."""
+        del traceback
+        self._taken = True
+        error = kind if value is None else value
+        if self.ended:
+            raise error
+        return self._coroutine.throw(error)
+
+    def close(self) -> None:
+        """See `Coroutine.close`."""
+        self._coroutine.close()
+
+    def __await__(self) -> Generator[Any, None, T]:
+        raise NotImplementedError("its task is what is awaited")

@@ -1,0 +1,106 @@
+"""`at_once`: every coroutine has acted before any of them is waited for."""
+
+from __future__ import annotations
+
+import asyncio
+
+import pytest
+
+from nemeses.at_once import at_once
+
+
+async def acts(done: list[str], name: str, pause_s: float | None = None) -> str:
+    done.append(name)
+    if pause_s is not None:
+        await asyncio.sleep(pause_s)
+        done.append(f"{name} again")
+    return name
+
+
+def first_step(coroutine) -> bool:
+    """Step a coroutine by hand, as from within an event; whether it ended."""
+    try:
+        coroutine.send(None)
+    except StopIteration:
+        return True
+    return False
+
+
+def test_all_have_acted_when_the_first_one_waits():
+    async def body() -> None:
+        done: list[str] = []
+        whole = at_once(acts(done, name, 0.0) for name in "abc")
+        assert not first_step(whole)
+        assert done == ["a", "b", "c"]
+        whole.close()
+
+    asyncio.run(body())
+
+
+def test_what_needs_no_wait_is_over_without_one():
+    async def body() -> None:
+        done: list[str] = []
+        assert first_step(at_once(acts(done, name) for name in "abc"))
+        assert done == ["a", "b", "c"]
+
+    asyncio.run(body())
+
+
+def test_results_come_in_order_whoever_ends_first():
+    async def body() -> None:
+        done: list[str] = []
+        pauses = {"a": 0.02, "b": None, "c": 0.0}
+        names = await at_once(acts(done, name, pause) for name, pause in pauses.items())
+        assert names == ["a", "b", "c"]
+        assert done == ["a", "b", "c", "c again", "a again"]
+
+    asyncio.run(body())
+
+
+def test_an_error_of_a_first_step_is_raised():
+    async def body() -> None:
+        async def fails() -> str:
+            raise ValueError("no")
+
+        for pause in (None, 0.0):
+            with pytest.raises(ValueError, match="no"):
+                await at_once([acts([], "a", pause), fails()])
+
+    asyncio.run(body())
+
+
+def test_a_time_out_entered_in_the_first_step_ends_its_own_coroutine_alone():
+    async def body() -> None:
+        async def bounded() -> str:
+            try:
+                async with asyncio.timeout(0.01):
+                    await asyncio.sleep(60)
+            except TimeoutError:
+                return "timed out"
+            return "ended"
+
+        assert await at_once([bounded(), acts([], "a", 0.05)]) == ["timed out", "a"]
+
+    asyncio.run(body())
+
+
+def test_a_cancellation_reaches_all():
+    async def body() -> None:
+        async def noted(ended: list[str], name: str) -> None:
+            try:
+                await asyncio.sleep(60)
+            finally:
+                ended.append(name)
+
+        for settle_s in (None, 0.01):
+            ended: list[str] = []
+            task = asyncio.ensure_future(at_once(noted(ended, name) for name in "ab"))
+            await asyncio.sleep(0)
+            if settle_s is not None:
+                await asyncio.sleep(settle_s)
+            task.cancel()
+            with pytest.raises(asyncio.CancelledError):
+                await task
+            assert sorted(ended) == ["a", "b"]
+
+    asyncio.run(body())
