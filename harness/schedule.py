@@ -181,7 +181,7 @@ def _parameters(
 
 
 def _is_at_leader(parameters: Mapping[str, Any]) -> bool:
-    return any(value in {"leader", "isolate-leader"} for value in parameters.values())
+    return any(value == "leader" for value in parameters.values())
 
 
 @valueclass

@@ -26,9 +26,12 @@ def one_way(sources: Iterable[str], targets: Iterable[str]) -> frozenset[Link]:
     return frozenset((a, b) for a in sources for b in heard if a != b)
 
 
-def isolate(nodes: Nodes, node: str) -> frozenset[Link]:
-    """One node alone; the others see each other."""
-    return between([node], _others(nodes, node))
+def isolate(nodes: Nodes, targets: Iterable[str], direction: str = "both") -> frozenset[Link]:
+    """Some nodes against the rest: both ways, or only what they send, or get ("outgoing", ...)."""
+    inside = tuple(targets)
+    outside = tuple(node for node in nodes if node not in inside)
+    out, into = one_way(inside, outside), one_way(outside, inside)
+    return {"both": out | into, "outgoing": out, "incoming": into}[direction]
 
 
 def halves(nodes: Nodes) -> frozenset[Link]:
@@ -71,26 +74,11 @@ def majorities_ring(nodes: Nodes) -> frozenset[Link]:
     )
 
 
-def outgoing(nodes: Nodes, node: str) -> frozenset[Link]:
-    """Nobody hears the node, and it hears all."""
-    return one_way([node], _others(nodes, node))
-
-
-def incoming(nodes: Nodes, node: str) -> frozenset[Link]:
-    """The node hears nobody, and all hear it."""
-    return one_way(_others(nodes, node), [node])
-
-
 def sees(nodes: Nodes, cut: frozenset[Link], node: str) -> frozenset[str]:
     """Name whom the node can exchange requests with, itself included."""
     return frozenset(
         other for other in nodes if (node, other) not in cut and (other, node) not in cut
     )
-
-
-def _others(nodes: Nodes, node: str) -> tuple[str, ...]:
-    assert node in nodes, f"{node} is one of the nodes"
-    return tuple(other for other in nodes if other != node)
 
 
 def _at_least(count: int, nodes: Nodes, shape: str) -> None:

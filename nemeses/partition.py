@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-import random
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
@@ -12,8 +11,12 @@ from cluster.backends.base import Ability, Backend, Link, LinkMeasure, NodeState
 from cluster.names import unknown
 from cluster.values import valueclass
 from nemeses import grudges
-from nemeses.base import Injection, ParameterError, Parameters, View, refused
-from nemeses.targets import check_keys
+from nemeses.at_once import at_once
+from nemeses.base import Injection, ParameterError, Parameters, View, others, refused
+from nemeses.links import DIRECTIONS as LINK_DIRECTIONS
+from nemeses.links import LINK_FAULTS
+from nemeses.linkwords import links_of
+from nemeses.targets import check_keys, check_target, choose, words_of
 
 SILENCE_S = 0.3
 """How long a cut link must stay silent to count as cut."""
@@ -22,126 +25,77 @@ WORKS_TIMEOUT_S = 3.0
 
 _RETRY_S = 0.05
 
-DIRECTIONS = ("random", "leader-to-follower", "leader-outgoing", "leader-incoming")
-
-
-@valueclass
-class _Scene:
-    """What a shape may use."""
-
-    nodes: tuple[str, ...]
-    """Shuffled."""
-    leader: str
-    """The leader, or any node for shapes that do not care."""
+SHAPES = ("isolate", "halves", "majorities-ring", "bridge", "one-way", "links")
+DIRECTIONS: Mapping[str, tuple[str, ...]] = {
+    "isolate": LINK_DIRECTIONS,
+    "one-way": ("random", "leader-to-follower"),
+}
+"""Shape -> its directions, the default first."""
+_KEYS: Mapping[str, tuple[str, ...]] = {
+    "isolate": ("targets", "direction"),
+    "one-way": ("direction",),
+    "links": ("links",),
+}
+"""Shape -> its own parameters."""
+_LEAST_NODES = {"majorities-ring": 3, "bridge": 3}
+_SLOW_MS = 1_000.0
+"""A link that a fault delays so is not measured: it works too late to be seen."""
 
 
 @valueclass
 class _Cut:
     targets: tuple[str, ...]
     links: frozenset[Link]
-
-
-@valueclass
-class _Shape:
-    cut: Callable[[_Scene], _Cut]
-    needs_leader: bool
-    least_nodes: int
-
-
-def _follower(scene: _Scene) -> str:
-    return next(node for node in scene.nodes if node != scene.leader)
-
-
-_SHAPES: Mapping[str, _Shape] = {
-    "isolate-leader": _Shape(
-        lambda scene: _Cut((scene.leader,), grudges.isolate(scene.nodes, scene.leader)),
-        needs_leader=True,
-        least_nodes=2,
-    ),
-    "isolate-random": _Shape(
-        lambda scene: _Cut(scene.nodes[:1], grudges.isolate(scene.nodes, scene.nodes[0])),
-        needs_leader=False,
-        least_nodes=2,
-    ),
-    "halves": _Shape(
-        lambda scene: _Cut(scene.nodes[: len(scene.nodes) // 2], grudges.halves(scene.nodes)),
-        needs_leader=False,
-        least_nodes=2,
-    ),
-    "majorities-ring": _Shape(
-        lambda scene: _Cut(scene.nodes, grudges.majorities_ring(scene.nodes)),
-        needs_leader=False,
-        least_nodes=3,
-    ),
-    "bridge": _Shape(
-        lambda scene: _Cut(scene.nodes, grudges.bridge(scene.nodes)),
-        needs_leader=False,
-        least_nodes=3,
-    ),
-}
-
-_ONE_WAY: Mapping[str, _Shape] = {
-    "random": _Shape(
-        lambda scene: _Cut(scene.nodes[:2], grudges.one_way(scene.nodes[:1], scene.nodes[1:2])),
-        needs_leader=False,
-        least_nodes=2,
-    ),
-    "leader-to-follower": _Shape(
-        lambda scene: _Cut(
-            (scene.leader, _follower(scene)),
-            grudges.one_way([scene.leader], [_follower(scene)]),
-        ),
-        needs_leader=True,
-        least_nodes=2,
-    ),
-    "leader-outgoing": _Shape(
-        lambda scene: _Cut((scene.leader,), grudges.outgoing(scene.nodes, scene.leader)),
-        needs_leader=True,
-        least_nodes=2,
-    ),
-    "leader-incoming": _Shape(
-        lambda scene: _Cut((scene.leader,), grudges.incoming(scene.nodes, scene.leader)),
-        needs_leader=True,
-        least_nodes=2,
-    ),
-}
-
-SHAPES = (*_SHAPES, "one-way")
+    reason: str = ""
+    """Why nothing is cut."""
 
 
 class Partition:
     """Links between nodes are cut; the clients of the harness are never cut off.
 
-    Parameters: `shape`, one of SHAPES (default isolate-random); with shape one-way `direction`, one
-    of DIRECTIONS (default random: one random node does not reach another). Who is on which side
-    is drawn when it is injected; only the leader is looked up.
+    Parameters: `shape`, one of SHAPES (default isolate). With isolate `targets` (default leader):
+    these together against the rest, and `direction`: both (default), outgoing (what they send),
+    incoming. With one-way `direction`: random (default, one random node does not reach another) or
+    leader-to-follower. With links `links`: "n1>n2,n2-n3", "-" for both ways. Which node is on which
+    side is drawn when it is injected.
     """
 
     name = "partition"
 
     def check(self, parameters: Parameters, nodes: tuple[str, ...]) -> None:
         """See `Fault.check`."""
-        check_keys(self.name, parameters, ("shape", "direction"))
-        shape = parameters.get("shape", "isolate-random")
+        known = dict.fromkeys(key for keys in _KEYS.values() for key in keys)
+        check_keys(self.name, parameters, ("shape", *known))
+        shape = parameters.get("shape", "isolate")
         if shape not in SHAPES:
             raise ParameterError(unknown("partition shape", shape, SHAPES))
-        if "direction" in parameters and shape != "one-way":
-            raise ParameterError(f"partition shape {shape} has no direction; one-way has")
-        if parameters.get("direction", "random") not in DIRECTIONS:
-            raise ParameterError(unknown("direction", parameters["direction"], DIRECTIONS))
-        least = _shape(parameters).least_nodes
+        for key in known:
+            if key in parameters and key not in _KEYS.get(shape, ()):
+                raise ParameterError(f"partition shape {shape} has no {key}")
+        directions = DIRECTIONS.get(shape, ())
+        if "direction" in parameters and parameters["direction"] not in directions:
+            raise ParameterError(unknown("direction", parameters["direction"], directions))
+        least = _LEAST_NODES.get(shape, 2)
         if len(nodes) < least:
             raise ParameterError(f"partition shape {shape} needs at least {least} nodes")
+        if shape == "links" and not links_of(self.name, parameters.get("links", ""), nodes):
+            raise ParameterError("partition shape links needs links, such as n1>n2,n2-n3")
+        targets = parameters.get("targets", "leader")
+        check_target(targets, nodes)
+        if "all" in words_of(targets):
+            raise ParameterError("partition of all nodes leaves none to cut them off from")
 
     def options(self, nodes: tuple[str, ...]) -> tuple[dict[str, Any], ...]:
         """See `Fault.options`."""
-        plain: list[dict[str, Any]] = [{"shape": shape} for shape in _SHAPES]
-        one_way: list[dict[str, Any]] = [
-            {"shape": "one-way", "direction": direction} for direction in DIRECTIONS
-        ]
-        return tuple(
-            option for option in plain + one_way if len(nodes) >= _shape(option).least_nodes
+        leader, one_way = {"shape": "isolate", "targets": "leader"}, {"shape": "one-way"}
+        every: tuple[dict[str, Any], ...] = (
+            leader,
+            {"shape": "isolate", "targets": "random"},
+            *({"shape": shape} for shape in ("halves", "majorities-ring", "bridge")),
+            *({**one_way, "direction": direction} for direction in DIRECTIONS["one-way"]),
+            *({**leader, "direction": direction} for direction in ("outgoing", "incoming")),
         )
+        return tuple(one for one in every if len(nodes) >= _LEAST_NODES.get(one["shape"], 2))
 
     async def probe(self, view: View) -> Probe:
         """See `Fault.probe`."""
@@ -153,11 +107,9 @@ class Partition:
         """See `Fault.inject`."""
         nodes = view.backend.nodes
         self.check(parameters, nodes)
-        shape = _shape(parameters)
-        leader = await view.leader() if shape.needs_leader else nodes[0]
-        if leader is None:
-            return refused(self.name, parameters, "no leader is known")
-        cut = shape.cut(_Scene(_shuffled(view.random, nodes), leader))
+        cut = await _chosen(view, parameters)
+        if not cut.links:
+            return refused(self.name, parameters, cut.reason)
         await view.backend.cut_links(cut.links)
         links = tuple(sorted(cut.links))
         return Injection(
@@ -174,6 +126,7 @@ class Partition:
         """Measure that the links are silent, and that those that nobody cut still work."""
         cut = view.backend.links_cut()
         whole = [link for link in _all_links(view.backend.nodes) if link not in cut]
+        whole = sorted(set(whole) - _barely_passing(view))
         leaking, broken, unmeasured = await _measure(view.backend, injection.links, whole)
         detail = {
             **injection.detail,
@@ -190,25 +143,64 @@ class Partition:
 
     async def heal(self, view: View, injection: Injection) -> Injection:
         """Restore the links that no other active partition cuts, and measure that they work."""
-        others = {
+        theirs = {
             link
-            for other in view.active
-            if other.fault == self.name and other is not injection
+            for other in others(view, injection)
+            if other.fault == self.name
             for link in other.links
         }
-        mine = [link for link in injection.links if link not in others]
+        mine = [link for link in injection.links if link not in theirs]
         await view.backend.restore_links(mine)
         still_cut = view.backend.links_cut() & set(mine)
-        _, broken, unmeasured = await _measure(view.backend, (), mine)
+        whole = sorted(set(mine) - _barely_passing(view))
+        _, broken, unmeasured = await _measure(view.backend, (), whole)
         detail = {
             "restored": _names(mine),
-            "left_to_others": _names(set(injection.links) & others),
+            "left_to_others": _names(set(injection.links) & theirs),
             "broken": _names(broken),
             "unmeasured": _names(unmeasured),
         }
         reasons = [f"nothing passes {name} after the heal" for name in _names(broken)]
         reasons += [f"{name} is still cut" for name in _names(still_cut)]
         return _told(injection, detail, reasons)
+
+
+async def _chosen(view: View, parameters: Parameters) -> _Cut:
+    """Say which nodes and links this partition is about, as of now."""
+    backend, shape = view.backend, parameters.get("shape", "isolate")
+    if shape == "links":
+        named = links_of(Partition.name, parameters["links"], backend.nodes)
+        ends = dict.fromkeys(end for link in named for end in link)
+        return _Cut(tuple(ends), frozenset(named))
+    direction = parameters.get("direction", next(iter(DIRECTIONS.get(shape, ())), ""))
+    if shape == "isolate":
+        choice = await choose(view, parameters.get("targets", "leader"), {})
+        links = grudges.isolate(backend.nodes, choice.nodes, direction)
+        return _Cut(choice.nodes, links, choice.reason or "no node is left on the other side")
+    nodes = tuple(view.random.sample(backend.nodes, len(backend.nodes)))
+    if shape == "one-way":
+        source: str | None = nodes[0]
+        if direction == "leader-to-follower":
+            source = await view.leader()
+        if source is None:
+            return _Cut((), frozenset(), "no leader is known")
+        target = next(node for node in nodes if node != source)
+        return _Cut((source, target), grudges.one_way([source], [target]))
+    if shape == "halves":
+        return _Cut(nodes[: len(nodes) // 2], grudges.halves(nodes))
+    return _Cut(nodes, (grudges.bridge if shape == "bridge" else grudges.majorities_ring)(nodes))
+
+
+def _barely_passing(view: View) -> set[Link]:
+    """Name the links on which another fault lets nothing pass, or nothing in time."""
+    shaped = [
+        (link, LINK_FAULTS[one.fault].shape(one.parameters))
+        for one in view.active
+        if one.fault in LINK_FAULTS
+        for link in one.links
+    ]
+    slow = [link for link, shape in shaped if shape.loss >= 1.0 or shape.delay_ms > _SLOW_MS]
+    return {end for link in slow for end in (link, link[::-1])}
 
 
 async def _measure(
@@ -221,9 +213,9 @@ async def _measure(
     """
     quiet, whole = list(silent), list(working)
     before, cut_before = await _running(backend), backend.links_cut()
-    measures = await asyncio.gather(
-        *(backend.measure_link(link, SILENCE_S) for link in quiet if _both(link, before)),
-        *(_until_works(backend, link) for link in whole if _both(link, before)),
+    measures = await at_once(
+        [backend.measure_link(link, SILENCE_S) for link in quiet if _both(link, before)]
+        + [_until_works(backend, link) for link in whole if _both(link, before)]
     )
     after = await _running(backend)
     same = {node: process for node, process in before.items() if after.get(node) == process}
@@ -262,15 +254,6 @@ async def _running(backend: Backend) -> dict[str, object]:
 
 def _both(link: Link, nodes: Mapping[str, object]) -> bool:
     return link[0] in nodes and link[1] in nodes
-
-
-def _shape(parameters: Parameters) -> _Shape:
-    shape = parameters.get("shape", "isolate-random")
-    return _ONE_WAY[parameters.get("direction", "random")] if shape == "one-way" else _SHAPES[shape]
-
-
-def _shuffled(generator: random.Random, nodes: Sequence[str]) -> tuple[str, ...]:
-    return tuple(generator.sample(nodes, len(nodes)))
 
 
 def _all_links(nodes: Sequence[str]) -> list[Link]:

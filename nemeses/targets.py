@@ -1,10 +1,13 @@
 """Whom a fault hits: target names of a plan, resolved when the fault is injected.
 
-`leader`, `followers` (all but the leader), `partition-leader` (the broker that leads most topic
-partitions; refused when none does), `random` (one node), `minority` ((n - 1) // 2 nodes),
-`majority` (n // 2 + 1), `all`, `untouched` (those that no active fault has among its targets),
-`node:n2`. Of a group as many are hit as its name says or none, with one exception: `followers`,
-`all` and `untouched` mean whoever of them can be hit.
+`leader`, `follower` (one that runs, if one does), `followers` (all but the leader),
+`partition-leader` (the broker that leads most topic partitions; refused when none does), `random`
+(one node), `minority` ((n - 1) // 2 nodes), `majority` (n // 2 + 1), `all`, `untouched` (those that
+no active fault has among its targets), `node:n2`. Of a group as many are hit as its name says or
+none, with one exception: `followers`, `all` and `untouched` mean whoever of them can be hit.
+
+Words may be joined by commas: each is resolved by itself, in order, and what some of them name is
+hit, once.
 """
 
 from __future__ import annotations
@@ -12,15 +15,16 @@ from __future__ import annotations
 import random
 from collections.abc import Mapping, Sequence
 
+from cluster.backends.base import NodeState
 from cluster.names import unknown
 from cluster.values import valueclass
 from nemeses.base import ParameterError, Parameters, View
 
 TARGETS = (
-    *("leader", "followers", "partition-leader", "random", "minority", "majority", "all"),
-    "untouched",
+    *("leader", "follower", "followers", "partition-leader", "random", "minority", "majority"),
+    *("all", "untouched"),
 )
-_NODE = "node:"
+NODE = "node:"
 
 
 @valueclass
@@ -38,26 +42,47 @@ def check_keys(fault: str, parameters: Parameters, known: Sequence[str]) -> None
             raise ParameterError(unknown(f"parameter of {fault}", key, known))
 
 
+def words_of(target: object) -> tuple[object, ...]:
+    """Split joined words; what is no text is its own word."""
+    return tuple(target.split(",")) if isinstance(target, str) else (target,)
+
+
 def check_target(target: object, nodes: Sequence[str]) -> None:
     """Refuse a target that no cluster of these nodes can have: ParameterError."""
-    known = (*TARGETS, *(f"{_NODE}{node}" for node in nodes))
-    if target not in known:
-        raise ParameterError(unknown("target", target, known))
-    if target == "minority" and len(nodes) < 3:
-        raise ParameterError(f"a cluster of {len(nodes)} has no minority to hit")
+    known = (*TARGETS, *(f"{NODE}{node}" for node in nodes))
+    for word in words_of(target):
+        if word not in known:
+            raise ParameterError(unknown("target", word, known))
+        if word == "minority" and len(nodes) < 3:
+            raise ParameterError(f"a cluster of {len(nodes)} has no minority to hit")
 
 
 async def choose(view: View, target: str, refused: Mapping[str, str]) -> Choice:
     """Pick the nodes for a target among those that are not refused."""
+    words = target.split(",")
+    if len(words) == 1:
+        return await _choose_word(view, target, refused)
+    found = [await _choose_word(view, word, refused) for word in words]
+    nodes = tuple(dict.fromkeys(node for choice in found for node in choice.nodes))
+    reasons = dict.fromkeys(choice.reason for choice in found if choice.reason)
+    return Choice(nodes, "" if nodes else "; ".join(reasons))
+
+
+async def _choose_word(view: View, target: str, refused: Mapping[str, str]) -> Choice:
     nodes = view.backend.nodes
+    if target.startswith(NODE):
+        return _named(target.removeprefix(NODE), refused)
     able = [node for node in nodes if node not in refused]
-    if target in ("leader", "followers"):
+    if target in ("leader", "follower", "followers"):
         leader = await view.leader()
-        if leader is None:
+        if leader is None and target != "follower":
             return Choice((), "no leader is known")
-        if target == "leader":
+        if leader is not None and target == "leader":
             return _named(leader, refused)
         able = [node for node in able if node != leader]
+        if target == "follower":
+            run = [n for n in able if await view.backend.state(n) is NodeState.RUNNING]
+            able = run or able
     if target == "partition-leader":
         broker = await view.partition_leader()
         if broker is None:
@@ -66,9 +91,12 @@ async def choose(view: View, target: str, refused: Mapping[str, str]) -> Choice:
     if target == "untouched":
         touched = {node for one in view.active for node in one.targets}
         able = [node for node in able if node not in touched]
-    if target.startswith(_NODE):
-        return _named(target.removeprefix(_NODE), refused)
-    count = {"random": 1, "minority": (len(nodes) - 1) // 2, "majority": len(nodes) // 2 + 1}
+    count = {
+        "follower": 1,
+        "random": 1,
+        "minority": (len(nodes) - 1) // 2,
+        "majority": len(nodes) // 2 + 1,
+    }
     wanted = count.get(target, len(able))
     if not able or wanted > len(able):
         why = "; ".join(f"{node}: {reason}" for node, reason in refused.items())

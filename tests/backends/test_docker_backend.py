@@ -186,7 +186,7 @@ def test_partitions_and_the_loss_of_a_container_compose(with_containers):
         assert lost.verified, lost.detail
         assert lost.detail["containers"] == {"n2": False}
         assert await backend.state("n2") is NodeState.DEAD
-        cut = await inject(view, "partition", {"shape": "isolate-leader"})
+        cut = await inject(view, "partition", {"shape": "isolate", "targets": "leader"})
         assert cut.applied, "links may be cut while a host is away"
         back = await heal(view, lost)
         assert back.verified, back.detail

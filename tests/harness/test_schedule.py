@@ -47,7 +47,7 @@ def test_each_kind_is_aimed_at_the_leader_first(seed):
         first.setdefault(entry.fault, entry.parameters)
     assert first["kill"]["targets"] == "leader"
     assert first["pause"]["targets"] == "leader"
-    assert first["partition"]["shape"] == "isolate-leader"
+    assert first["partition"]["targets"] == "leader"
 
 
 @given(st.integers(0, 2**32))

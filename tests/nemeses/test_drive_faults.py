@@ -119,7 +119,7 @@ def test_cancellation_passes_through(with_view):
 
 def test_heal_all_undoes_everything_newest_first(with_view):
     async def body(view) -> None:
-        cut = await inject(view, "partition", {"shape": "isolate-leader"})
+        cut = await inject(view, "partition", {"shape": "isolate", "targets": "leader"})
         paused = await inject(view, "pause", {"targets": "node:n1"})
         killed = await inject(view, "kill", {"targets": "leader"})
         results = await heal_all(view)

@@ -28,10 +28,8 @@ def majority(nodes: tuple[str, ...]) -> int:
 @given(shuffled(2))
 def test_no_shape_cuts_a_node_from_itself_or_names_a_stranger(nodes):
     shapes = [
-        grudges.isolate(nodes, nodes[0]),
+        *(grudges.isolate(nodes, nodes[:1], way) for way in ("both", "outgoing", "incoming")),
         grudges.halves(nodes),
-        grudges.outgoing(nodes, nodes[0]),
-        grudges.incoming(nodes, nodes[0]),
     ]
     if len(nodes) >= 3:
         shapes += [grudges.bridge(nodes), grudges.majorities_ring(nodes)]
@@ -42,7 +40,7 @@ def test_no_shape_cuts_a_node_from_itself_or_names_a_stranger(nodes):
 
 @given(shuffled(2))
 def test_an_isolated_node_sees_itself_and_the_others_see_each_other(nodes):
-    cut = grudges.isolate(nodes, nodes[0])
+    cut = grudges.isolate(nodes, nodes[:1])
     assert is_symmetric(cut)
     assert grudges.sees(nodes, cut, nodes[0]) == {nodes[0]}
     for node in nodes[1:]:
@@ -99,12 +97,21 @@ def test_a_ring_of_three_degenerates_to_the_bridge():
     assert grudges.majorities_ring(named(3)) == {("n1", "n3"), ("n3", "n1")}
 
 
+@given(shuffled(3))
+def test_isolated_together_nodes_see_each_other_and_none_of_the_rest(nodes):
+    inside, outside = nodes[:2], nodes[2:]
+    cut = grudges.isolate(nodes, inside)
+    for group in (inside, outside):
+        assert all(grudges.sees(nodes, cut, node) == set(group) for node in group)
+
+
 @given(shuffled(2))
 def test_outgoing_and_incoming_cut_one_direction_only(nodes):
-    out, into = grudges.outgoing(nodes, nodes[0]), grudges.incoming(nodes, nodes[0])
+    out = grudges.isolate(nodes, nodes[:1], "outgoing")
+    into = grudges.isolate(nodes, nodes[:1], "incoming")
     assert out == {(nodes[0], other) for other in nodes[1:]}
     assert into == {(other, nodes[0]) for other in nodes[1:]}
-    assert out | into == grudges.isolate(nodes, nodes[0])
+    assert out | into == grudges.isolate(nodes, nodes[:1])
 
 
 @pytest.mark.parametrize("shape", [grudges.bridge, grudges.majorities_ring])

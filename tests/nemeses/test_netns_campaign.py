@@ -45,7 +45,7 @@ parameters = { targets = "all", delay_ms = 40, jitter_ms = 20 }
 at_s = 6
 for_s = 4
 fault = "partition"
-parameters = { shape = "one-way", direction = "leader-outgoing" }
+parameters = { shape = "isolate", targets = "leader", direction = "outgoing" }
 
 [[schedule]]
 at_s = 7

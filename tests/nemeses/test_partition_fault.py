@@ -33,10 +33,12 @@ def test_every_shape_bites_and_heals(with_view, option):
 
 def test_the_options_are_all_shapes_and_directions():
     options = PARTITION.options(("n1", "n2", "n3"))
-    assert {option["shape"] for option in options} == set(SHAPES)
-    assert {option.get("direction") for option in options} == {None, *DIRECTIONS}
+    assert {option["shape"] for option in options} == set(SHAPES) - {"links"}
+    assert {option.get("direction") for option in options} == {
+        None, "outgoing", "incoming", *DIRECTIONS["one-way"],
+    }  # fmt: skip
     few = {option["shape"] for option in PARTITION.options(("n1", "n2"))}
-    assert few == set(SHAPES) - {"bridge", "majorities-ring"}
+    assert few == set(SHAPES) - {"bridge", "majorities-ring", "links"}
 
 
 def test_shapes_around_the_leader_cut_the_leader(with_view):
@@ -47,15 +49,47 @@ def test_shapes_around_the_leader_cut_the_leader(with_view):
             return set(cut.links)
 
         out, into = {("n2", "n1"), ("n2", "n3")}, {("n1", "n2"), ("n3", "n2")}
-        assert await links(shape="isolate-leader") == out | into
-        assert await links(shape="one-way", direction="leader-outgoing") == out
-        assert await links(shape="one-way", direction="leader-incoming") == into
+        assert await links(shape="isolate", targets="leader") == out | into
+        assert await links(shape="isolate", targets="leader", direction="outgoing") == out
+        assert await links(shape="isolate", targets="leader", direction="incoming") == into
         one = await links(shape="one-way", direction="leader-to-follower")
         assert len(one) == 1
         assert one < out
         view.leads = None
-        refused = await inject(view, "partition", {"shape": "isolate-leader"})
+        refused = await inject(view, "partition", {"shape": "isolate", "targets": "leader"})
         assert (refused.applied, refused.detail["reason"]) == (False, "no leader is known")
+
+    with_view(body)
+
+
+def test_targets_are_isolated_together(with_view):
+    async def body(view) -> None:
+        cut = await inject(view, "partition", {"shape": "isolate", "targets": "leader,node:n1"})
+        assert cut.verified, cut.detail
+        assert cut.targets == ("n2", "n1")
+        assert view.backend.links_cut() == {(a, b) for a, b in CROSSING} | {
+            (b, a) for a, b in CROSSING
+        }
+        everyone = await inject(view, "partition", {"targets": "leader,followers"})
+        assert (everyone.applied, everyone.detail["reason"]) == (
+            False,
+            "no node is left on the other side",
+        )
+
+    with_view(body)
+
+
+CROSSING = [("n1", "n3"), ("n2", "n3")]
+
+
+def test_links_are_cut_as_they_are_named(with_view):
+    async def body(view) -> None:
+        cut = await inject(view, "partition", {"shape": "links", "links": "n1>n2,n2-n3"})
+        assert cut.verified, cut.detail
+        assert cut.targets == ("n1", "n2", "n3")
+        assert view.backend.links_cut() == {("n1", "n2"), ("n2", "n3"), ("n3", "n2")}
+        assert (await heal(view, cut)).verified
+        assert view.backend.links_cut() == frozenset()
 
     with_view(body)
 
@@ -68,7 +102,7 @@ def test_a_cut_that_leaks_is_not_verified(with_view):
             await cut_links(sorted(links)[1:])
 
         view.backend.cut_links = forget_one
-        cut = await inject(view, "partition", {"shape": "isolate-leader"})
+        cut = await inject(view, "partition", {"shape": "isolate", "targets": "leader"})
         assert cut.applied
         assert not cut.verified
         assert cut.detail["leaking"] == ["n1->n2"]
@@ -84,7 +118,7 @@ def test_a_restore_that_does_not_restore_is_not_verified(with_view, monkeypatch)
         async def nothing(links) -> None:
             """Pretend."""
 
-        cut = await inject(view, "partition", {"shape": "isolate-leader"})
+        cut = await inject(view, "partition", {"shape": "isolate", "targets": "leader"})
         restore, view.backend.restore_links = view.backend.restore_links, nothing
         failed = await heal(view, cut)
         assert not failed.verified
@@ -98,8 +132,10 @@ def test_a_restore_that_does_not_restore_is_not_verified(with_view, monkeypatch)
 
 def test_partitions_overlap_and_each_heal_leaves_the_others_alone(with_view):
     async def body(view) -> None:
-        leader = await inject(view, "partition", {"shape": "isolate-leader"})
-        out = await inject(view, "partition", {"shape": "one-way", "direction": "leader-outgoing"})
+        leader = await inject(view, "partition", {"shape": "isolate", "targets": "leader"})
+        out = await inject(
+            view, "partition", {"shape": "isolate", "targets": "leader", "direction": "outgoing"}
+        )
         assert set(out.links) < set(leader.links)
         first = await heal(view, leader)
         assert first.verified
@@ -113,7 +149,10 @@ def test_partitions_overlap_and_each_heal_leaves_the_others_alone(with_view):
 
 def test_equal_partitions_are_told_apart(with_view):
     async def body(view) -> None:
-        ones = [await inject(view, "partition", {"shape": "isolate-leader"}) for _ in range(2)]
+        ones = [
+            await inject(view, "partition", {"shape": "isolate", "targets": "leader"})
+            for _ in range(2)
+        ]
         await heal(view, ones[0])
         assert view.backend.links_cut() == set(ones[1].links)
         await heal(view, ones[1])
@@ -124,7 +163,7 @@ def test_equal_partitions_are_told_apart(with_view):
 
 def test_a_partition_heals_while_a_node_is_dead(with_view):
     async def body(view) -> None:
-        cut = await inject(view, "partition", {"shape": "isolate-leader"})
+        cut = await inject(view, "partition", {"shape": "isolate", "targets": "leader"})
         killed = await inject(view, "kill", {"targets": "node:n1"})
         healed = await heal(view, cut)
         assert healed.verified
@@ -139,7 +178,7 @@ def test_a_partition_heals_while_a_node_is_dead(with_view):
 def test_a_cut_between_nodes_that_do_not_run_is_not_verified(with_view):
     async def body(view) -> None:
         await inject(view, "pause", {"targets": "leader"})
-        cut = await inject(view, "partition", {"shape": "isolate-leader"})
+        cut = await inject(view, "partition", {"shape": "isolate", "targets": "leader"})
         assert cut.applied
         assert not cut.verified
         assert "no cut link could be measured" in cut.detail["reason"]
@@ -149,7 +188,7 @@ def test_a_cut_between_nodes_that_do_not_run_is_not_verified(with_view):
 
 def test_the_cut_holds_for_a_node_that_is_restarted_behind_it(with_view):
     async def body(view) -> None:
-        cut = await inject(view, "partition", {"shape": "isolate-leader"})
+        cut = await inject(view, "partition", {"shape": "isolate", "targets": "leader"})
         await inject(view, "restart", {"targets": "leader"})
         assert (await PARTITION.verify(view, cut)).verified
 
@@ -162,7 +201,16 @@ def test_the_cut_holds_for_a_node_that_is_restarted_behind_it(with_view):
         ({"shape": "halfs"}, "unknown partition shape 'halfs'; did you mean 'halves'"),
         ({"shap": "halves"}, "unknown parameter of partition 'shap'; did you mean 'shape'"),
         ({"shape": "halves", "direction": "random"}, "halves has no direction"),
-        ({"shape": "one-way", "direction": "leader-out"}, "did you mean 'leader-outgoing'"),
+        ({"shape": "one-way", "direction": "leader-to-folower"}, "mean 'leader-to-follower'"),
+        ({"shape": "isolate", "direction": "outgoin"}, "did you mean 'outgoing'"),
+        ({"shape": "isolate", "targets": "node:n1,leadr"}, "did you mean 'leader'"),
+        ({"targets": "all"}, "leaves none to cut them off from"),
+        ({"shape": "halves", "targets": "leader"}, "halves has no targets"),
+        ({"shape": "links"}, "links needs links, such as n1>n2"),
+        ({"shape": "links", "links": "n1>n2,n2>n4"}, r"unknown node 'n4' \(known: n1, n2, n3\)"),
+        ({"shape": "links", "links": "n1>n1"}, "written n1>n2 or n1-n2, not 'n1>n1'"),
+        ({"shape": "links", "links": "n1,n2"}, "written n1>n2 or n1-n2, not 'n1'"),
+        ({"shape": "links", "links": 3}, "must be text such as n1>n2,n2-n3, not 3"),
         ({"shape": ["halves"]}, "unknown partition shape"),
     ],
 )

@@ -38,7 +38,7 @@ DEFAULT_CHECKS = (
 FAULTS = (
     ("kill", "n1", 10.0, 16.0, {"targets": "leader"}),
     ("pause", "n3", 22.0, 27.0, {"targets": "followers"}),
-    ("partition", "n2", 34.0, 42.0, {"shape": "isolate-leader"}),
+    ("partition", "n2", 34.0, 42.0, {"shape": "isolate", "targets": "leader"}),
 )
 LATE_FLUSH_S = 22
 LEADERS = ((0.1, "n1", 1), (11.3, "n2", 2), (35.4, "n3", 4))

@@ -19,7 +19,7 @@ leader_changes = 1
 [[schedule]]
 at_s = 1
 fault = "partition"
-parameters = { shape = "isolate-leader" }
+parameters = { shape = "isolate", targets = "leader" }
 for_s = 4
 [[schedule]]
 at_s = 6
