@@ -63,7 +63,7 @@ SHARE_MIN = 0.1
 
 DEPOSING = frozenset(
     {
-        *("kill", "container-kill", "pause", "restart", "partition", "resign", "voters"),
+        *("kill", "stop", "container-kill", "pause", "restart", "partition", "resign", "voters"),
         *("power-loss", "torn-write", "disk-error", "bit-flip", "truncate-file", "disk-wipe"),
         *("cut", "disk_error", "bit_rot", "wipe"),
     }

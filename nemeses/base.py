@@ -40,6 +40,8 @@ class Injection:
     """Directed links that it cuts or shapes, sorted."""
     applied: bool = False
     """Whether anything was done that has to be healed. Stays True if it did not bite."""
+    key: object = field(default_factory=object, compare=False, repr=False)
+    """The same in all that is measured of one injection, which are values of their own."""
 
     def value(self, phase: str) -> dict[str, Any]:
         """Render as the completion value of a nemesis event: phase is "inject" or "heal"."""
@@ -107,6 +109,11 @@ class Fault(Protocol):
         """
 
 
+def others(view: View, injection: Injection) -> list[Injection]:
+    """List the other injections in force, oldest first."""
+    return [one for one in view.active if one.key is not injection.key]
+
+
 def refused(fault: str, parameters: Parameters, reason: str, **detail: Any) -> Injection:
     """Report an injection that was not applied, and why."""
     told = {"reason": reason, **detail}
@@ -123,5 +130,6 @@ __all__ = [
     "Parameters",
     "Probe",
     "View",
+    "others",
     "refused",
 ]

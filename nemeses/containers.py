@@ -43,10 +43,10 @@ class ContainerKill(ProcessFault):
         """Kill it; returns when it is gone."""
         await _hosts(backend).lose(node)
 
-    async def undo(self, backend: Backend, node: str) -> None:
+    async def undo(self, backend: Backend, node: str, injection: Injection) -> None:
         """Bring the container back if it is away, then the node."""
         await _hosts(backend).bring_back(node)
-        await super().undo(backend, node)
+        await super().undo(backend, node, injection)
 
     async def verify(self, view: View, injection: Injection) -> Injection:
         """Measure that neither container nor node is there."""

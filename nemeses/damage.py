@@ -22,6 +22,7 @@ from cluster.node.log.segment import segment_base_offset
 from nemeses.base import Injection, ParameterError, Parameters, View
 from nemeses.needs import disks_of, lacking
 from nemeses.nodefault import NodeFault, Seen, alive, ended_itself, number_of, start_if_dead
+from nemeses.targets import words_of
 
 QUORUM_STATE = "quorum-state"
 NOTICED_S = 2.0
@@ -42,7 +43,8 @@ class DamageFault(NodeFault):
         """See `Fault.check`. A majority without its disks is no quorum any more."""
         super().check(parameters, nodes)
         target = parameters.get("targets", "random")
-        if target in ("majority", "all", "followers") or len(nodes) < 3:
+        many = set(words_of(target)) & {"majority", "all", "followers"}
+        if many or len(nodes) < 3:
             told = f"{target} of {len(nodes)} nodes"
             raise ParameterError(f"{self.name} of {told} could be more than a minority")
 
@@ -69,7 +71,7 @@ class DamageFault(NodeFault):
     ) -> dict[str, dict[str, Any]]:
         """Draw where each node is hit."""
         own = {key: value for key, value in parameters.items() if key != "targets"}
-        return {node: {**own, "at": round(view.random.random(), 6)} for node in nodes}
+        return {node: {"at": round(view.random.random(), 6), **own} for node in nodes}
 
     async def apply(self, view: View, node: str, chosen: Mapping[str, Any]) -> Seen:
         """End it and damage what it left; then see whether it dares to start."""
@@ -109,35 +111,36 @@ class DamageFault(NodeFault):
         violation = {"kind": "damage-accepted", "explanation": why}
         return Seen({**injection.detail["nodes"][node], "refused": None}, violation=violation)
 
-    async def undo(self, view: View, node: str, injection: Injection) -> None:  # noqa: ARG002
+    async def undo(self, view: View, node: str, injection: Injection) -> None:
         """Bring its files back, and start it."""
         # One that runs has written on what was damaged: its copy does not fit that any more.
         await view.backend.kill(node)
         await disks_of(view).restore(node)
-        await start_if_dead(view, node)
+        await start_if_dead(view, node, injection)
 
-    async def gone(self, view: View, node: str, injection: Injection) -> Seen:  # noqa: ARG002
+    async def gone(self, view: View, node: str, injection: Injection) -> Seen:
         """See that it lives."""
-        return await alive(view, node)
+        return await alive(view, node, injection)
 
 
 class BitFlip(DamageFault):
     """A node is killed, and one bit of its durable files is flipped.
 
-    Parameters: targets (default random), file ("log", the default, or "quorum-state"). In the log a
-    byte under the checksum of a batch that has an intact one behind it; of quorum-state the first
-    byte, after which it is no JSON.
+    Parameters: targets (default random), file ("log", the default, or "quorum-state"), at (0 to 1,
+    default drawn): where in the log. There it is a byte under the checksum of a batch that has an
+    intact one behind it; of quorum-state the first byte, after which it is no JSON.
     """
 
     name = "bit-flip"
     kind = Damage.BIT_FLIP
-    keys = ("file",)
+    keys = ("file", "at")
     variants = ({"file": "log"}, {"file": QUORUM_STATE})
 
     def check_own(self, parameters: Parameters) -> None:
         """See `NodeFault.check_own`."""
         if parameters.get("file", "log") not in ("log", QUORUM_STATE):
             raise ParameterError(f"file of {self.name} must be 'log' or {QUORUM_STATE!r}")
+        number_of(parameters, self.name, "at", 0.5, 0, 1)
 
     async def hurt(self, disks: Disks, node: str, chosen: Mapping[str, Any]) -> dict[str, Any]:
         """See `DamageFault.hurt`."""
@@ -152,7 +155,7 @@ class BitFlip(DamageFault):
             batches = _batches(await disks.read(node, path))[:-1]
             if not batches:
                 raise BackendError(f"{node} has too short a log to damage")
-            begin, header = batches[int(chosen["at"] * len(batches))]
+            begin, header = batches[min(int(chosen["at"] * len(batches)), len(batches) - 1)]
             room = header.size_bytes - CHECKED_FROM
             position = begin + CHECKED_FROM + int(chosen["at"] * 7919 * room) % room
         await disks.damage(node, self.kind, path, position)

@@ -13,7 +13,7 @@ from typing import Any, ClassVar
 
 from cluster.backends.abilities import DiskFault, DiskMeasure
 from cluster.backends.base import NodeState, Probe
-from nemeses.base import Injection, ParameterError, Parameters, View
+from nemeses.base import Injection, ParameterError, Parameters, View, others
 from nemeses.needs import disks_of, lacking
 from nemeses.nodefault import NodeFault, Seen, number_of, start_if_dead
 
@@ -27,16 +27,14 @@ _POLL_S = 0.05
 
 
 class DiskFaultOf(NodeFault):
-    """What they have in common: one `DiskFault` in force until the heal."""
+    """What they have in common: one `DiskFault` in force until the heal.
+
+    Each kind is undone by itself: different ones may act on one node at once.
+    """
 
     fault: ClassVar[DiskFault]
     restarts: ClassVar[bool] = False
     """Whether the heal starts a node that ended itself."""
-
-    @property
-    def family(self) -> str:  # type: ignore[override]  # read only, like the others
-        """Each kind is undone by itself: different ones may act on one node at once."""
-        return f"disk/{self.name}"
 
     async def probe(self, view: View) -> Probe:
         """See `Fault.probe`."""
@@ -81,15 +79,15 @@ class DiskFaultOf(NodeFault):
         """Let the disk work again; start the node if it may have ended over it."""
         await disks_of(view).clear(node, self.kind(injection.detail["chosen"][node]))
         if self.restarts:
-            await start_if_dead(view, node)
+            await start_if_dead(view, node, injection)
 
     async def gone(self, view: View, node: str, injection: Injection) -> Seen:
         """Measure that a write and an fsync come back, unless another fault is still there."""
-        others = [one.fault for one in view.active if one is not injection and node in one.targets]
+        faults = [one.fault for one in others(view, injection) if node in one.targets]
         measure = await disks_of(view).measure(node, WELL_MS / 1000)
         told = told_of(measure)
-        if measure.fsync_ms is None and any(name.startswith("disk-") for name in others):
-            return Seen({**told, "left_to_others": others})
+        if measure.fsync_ms is None and any(name.startswith("disk-") for name in faults):
+            return Seen({**told, "left_to_others": faults})
         well = measure.fsync_ms is not None and measure.error is None
         return Seen(told, "" if well else f"{node}: the disk is not well after the heal: {told}")
 

@@ -12,7 +12,8 @@ from dataclasses import replace
 
 from cluster.backends.abilities import LinkShape
 from cluster.backends.base import NodeState
-from nemeses.base import Injection, Parameters, View, refused
+from nemeses.base import Injection, Parameters, View, others, refused
+from nemeses.processes import Stop
 from nemeses.registry import fault_named
 from nemeses.requests import Resign
 from nemeses.voters import Voters
@@ -37,7 +38,9 @@ async def inject(view: View, name: str, parameters: Parameters) -> Injection:
         return injection
     view.active.append(injection)
     verified = await _guarded(injection, fault.verify(view, injection))
-    view.active[_position(view, injection)] = verified
+    for place, active in enumerate(view.active):
+        if active.key is injection.key:  # it may have been healed meanwhile
+            view.active[place] = verified
     return verified
 
 
@@ -50,8 +53,8 @@ async def heal(view: View, injection: Injection) -> Injection:
     if not injection.applied:
         return replace(injection, verified=True, detail={"nothing": "it was not applied"})
     healed = await _guarded(injection, fault_named(injection.fault).heal(view, injection))
-    if healed.verified and any(active is injection for active in view.active):
-        del view.active[_position(view, injection)]
+    if healed.verified:
+        view.active[:] = others(view, injection)
     return healed
 
 
@@ -61,10 +64,11 @@ def heal_order(injections: Sequence[Injection]) -> list[Injection]:
     A change of voters commits only where a majority runs and is reached, so membership is restored
     after processes, links, clocks and disks, whichever of them came later; a voter that lost its
     disk before another one that was removed, for that may be the same node. That the quorum went on
-    after a resignation shows last of all.
+    after a resignation shows last of all. A node that is ending can end once it is not paused and
+    its disk works.
     """
     newest_first = list(reversed(injections))
-    rank = {DiskWipe.name: 1, Voters.name: 2, Resign.name: 3}
+    rank = {Stop.name: 1, DiskWipe.name: 2, Voters.name: 3, Resign.name: 4}
     return sorted(newest_first, key=lambda one: rank.get(one.fault, 0))
 
 
@@ -119,10 +123,6 @@ async def _guarded(injection: Injection, act: Awaitable[Injection]) -> Injection
     except Exception as error:  # noqa: BLE001  (as in `inject`)
         detail = {**injection.detail, "reason": _reason(error)}
         return replace(injection, verified=False, detail=detail)
-
-
-def _position(view: View, injection: Injection) -> int:
-    return next(place for place, active in enumerate(view.active) if active is injection)
 
 
 def _reason(error: Exception) -> str:

@@ -3,13 +3,15 @@
 | fault             | running | paused                             | dead                        |
 |-------------------|---------|------------------------------------|-----------------------------|
 | kill              | yes     | yes: SIGKILL needs no cooperation  | no: nothing is left to kill |
+| stop              | yes     | no: SIGTERM waits for the resume   | no: nothing is left to end  |
 | pause             | yes     | no: it would not be its own pause  | no: nothing is left to pause|
 | restart           | yes     | yes, by SIGKILL                    | no: starting it would undo  |
 | restart, graceful | yes     | no: SIGTERM waits for the resume   | the fault that killed it    |
 | container-kill    | yes     | yes: it needs no cooperation       | no: as of a restart         |
 | partition         | yes     | yes                                | yes: a link outlives a node |
-| loss, delay, reorder, duplicate, bandwidth | yes | yes            | yes, for the same reason    |
+| loss, delay, reorder, duplicate, bandwidth, hold | yes | yes      | yes, for the same reason    |
 | clock-...         | yes     | yes                                | no: nobody reads its clock  |
+| timer-rate        | yes     | yes                                | no: it waits for nothing    |
 | disk-stall, -slow | yes     | yes                                | no: nobody uses its disk    |
 | disk-full, -error | yes     | no: it would not write             | no: nobody uses its disk    |
 | power-loss        | yes     | yes: its un-fsynced writes go      | no: it has no power         |
@@ -36,6 +38,8 @@ GRACEFUL_RESTART = "restart, graceful"
 
 _REFUSALS: Mapping[tuple[str, NodeState], str] = {
     ("kill", NodeState.DEAD): "it is dead already",
+    ("stop", NodeState.DEAD): "it is dead already",
+    ("stop", NodeState.PAUSED): "it is paused and cannot stop gracefully",
     ("container-kill", NodeState.DEAD): "it is dead, and starting it is for the heal of its kill",
     ("pause", NodeState.PAUSED): "it is paused already",
     ("pause", NodeState.DEAD): "it is dead",
@@ -45,7 +49,7 @@ _REFUSALS: Mapping[tuple[str, NodeState], str] = {
     **{
         (fault, NodeState.DEAD): "it is dead"
         for fault in (
-            *("clock-jump", "clock-skew", "clock-drift", "clock-strobe", "limit"),
+            *("clock-jump", "clock-skew", "clock-drift", "clock-strobe", "timer-rate", "limit"),
             *("disk-stall", "disk-slow", "disk-full", "disk-error", "power-loss", "torn-write"),
         )
     },

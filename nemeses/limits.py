@@ -101,7 +101,7 @@ class Limit(NodeFault):
             # It may have ended itself between the look for its process and the call.
             if await view.backend.state(node) is not NodeState.DEAD:
                 raise
-        await start_if_dead(view, node)
+        await start_if_dead(view, node, injection)
 
     async def gone(self, view: View, node: str, injection: Injection) -> Seen:
         """Measure that the kernel holds the process to another limit."""
@@ -109,7 +109,7 @@ class Limit(NodeFault):
         now = (await limits_of(view).measure(node, name)).soft
         if now == value != injection.detail["nodes"].get(node, {}).get("before"):
             return Seen({"now": now}, f"{node}: the limit is still {now}")
-        return Seen({"now": now, **(await alive(view, node)).told})
+        return Seen({"now": now, **(await alive(view, node, injection)).told})
 
 
 def _asked(chosen: Mapping[str, Any]) -> tuple[str, int]:

@@ -8,6 +8,7 @@ the heal, and after it. Several may be in force on one link: of every part the w
 from __future__ import annotations
 
 import asyncio
+import math
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
 from typing import Any, ClassVar
@@ -16,11 +17,14 @@ from cluster.backends.abilities import LinkShape, ShapeMeasure, Shaping
 from cluster.backends.base import Backend, Link, Probe
 from cluster.backends.shapes import PERFECT, combine, left_effects, missing_effects
 from cluster.names import unknown
-from nemeses.base import Injection, ParameterError, Parameters, View, refused
+from nemeses.at_once import at_once
+from nemeses.base import Injection, ParameterError, Parameters, View, others, refused
 from nemeses.targets import check_keys, check_target, choose
 
 DIRECTIONS = ("both", "outgoing", "incoming")
 """Packets of and to the targets, only what they send, only what they get."""
+_NOT_ZERO = math.ulp(0.0)
+"""The least of what must be above 0."""
 
 MEASURED_LINKS_MAX = 8
 """More are not measured at once: the measurement would be a load of its own."""
@@ -56,9 +60,8 @@ class LinkFault:
             if isinstance(value, bool) or not isinstance(value, int | float):
                 raise ParameterError(f"{name} of {self.name} must be a number, not {value!r}")
             if not least <= value <= most:
-                raise ParameterError(
-                    f"{name} of {self.name} must be from {least:g} to {most:g}, not {value!r}"
-                )
+                low = "above 0 and at most" if least == _NOT_ZERO else f"from {least:g} to"
+                raise ParameterError(f"{name} of {self.name} must be {low} {most:g}, not {value!r}")
 
     def options(self, nodes: tuple[str, ...]) -> tuple[dict[str, Any], ...]:
         """See `Fault.options`: the leader's links both ways and one way, a node's, everybody's."""
@@ -139,11 +142,11 @@ class LinkFault:
 class Loss(LinkFault):
     """Packets are lost at random.
 
-    Parameters: targets, direction, percent (default 20, 1 to 90).
+    Parameters: targets, direction, percent (default 20, above 0, up to 100).
     """
 
     name = "loss"
-    numbers: ClassVar = {"percent": (20.0, 1.0, 90.0)}
+    numbers: ClassVar = {"percent": (20.0, _NOT_ZERO, 100.0)}
 
     def shape(self, parameters: Parameters) -> LinkShape:
         """See `LinkFault.shape`."""
@@ -153,11 +156,14 @@ class Loss(LinkFault):
 class Delay(LinkFault):
     """Packets travel longer, with jitter.
 
-    Parameters: targets, direction, delay_ms (default 200), jitter_ms (default 0).
+    Parameters: targets, direction, delay_ms (default 200, up to 60,000), jitter_ms (default 0).
     """
 
     name = "delay"
-    numbers: ClassVar = {"delay_ms": (200.0, 1.0, 5000.0), "jitter_ms": (0.0, 0.0, 5000.0)}
+    numbers: ClassVar = {
+        "delay_ms": (200.0, _NOT_ZERO, 60_000.0),
+        "jitter_ms": (0.0, 0.0, 60_000.0),
+    }
 
     def shape(self, parameters: Parameters) -> LinkShape:
         """See `LinkFault.shape`."""
@@ -188,11 +194,11 @@ class Reorder(LinkFault):
 class Duplicate(LinkFault):
     """Packets arrive twice.
 
-    Parameters: targets, direction, percent (default 20, 1 to 100).
+    Parameters: targets, direction, percent (default 20, above 0, up to 100).
     """
 
     name = "duplicate"
-    numbers: ClassVar = {"percent": (20.0, 1.0, 100.0)}
+    numbers: ClassVar = {"percent": (20.0, _NOT_ZERO, 100.0)}
 
     def shape(self, parameters: Parameters) -> LinkShape:
         """See `LinkFault.shape`."""
@@ -228,8 +234,8 @@ def _others(view: View, injection: Injection, link: Link) -> list[LinkShape]:
     """List what other faults in force do to a link."""
     return [
         LINK_FAULTS[other.fault].shape(other.parameters)
-        for other in view.active
-        if other is not injection and other.fault in LINK_FAULTS and link in other.links
+        for other in others(view, injection)
+        if other.fault in LINK_FAULTS and link in other.links
     ]
 
 
@@ -246,7 +252,7 @@ async def _verify(backend: Backend, links: Sequence[Link]) -> tuple[dict[str, An
     if not links:
         return {}, ["no link could be measured, as all are cut"]
     shaped = shaping.shaped()
-    measures = await asyncio.gather(*(shaping.measure(link) for link in links))
+    measures = await at_once([shaping.measure(link) for link in links])
     seen = dict(zip(links, measures, strict=True))
     wrong = [
         f"{_name(link)}: {reason}"
@@ -266,7 +272,7 @@ async def _until_healed(
     deadline_s = loop.time() + _HEALED_TIMEOUT_S
     while True:
         shaped = shaping.shaped()
-        measures = await asyncio.gather(*(shaping.measure(link) for link in was))
+        measures = await at_once([shaping.measure(link) for link in was])
         seen = dict(zip(was, measures, strict=True))
         left = [
             f"{_name(link)}: {reason}"

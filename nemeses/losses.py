@@ -59,13 +59,13 @@ class PowerLoss(NodeFault):
             wrong = f"{node}: no write was under way that could be torn"
         return Seen({"state": str(state)}, wrong)
 
-    async def undo(self, view: View, node: str, injection: Injection) -> None:  # noqa: ARG002
+    async def undo(self, view: View, node: str, injection: Injection) -> None:
         """Start it."""
-        await start_if_dead(view, node)
+        await start_if_dead(view, node, injection)
 
-    async def gone(self, view: View, node: str, injection: Injection) -> Seen:  # noqa: ARG002
+    async def gone(self, view: View, node: str, injection: Injection) -> Seen:
         """See that it lives."""
-        return await alive(view, node)
+        return await alive(view, node, injection)
 
 
 class TornWrite(PowerLoss):

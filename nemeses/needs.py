@@ -2,14 +2,20 @@
 
 from __future__ import annotations
 
-from cluster.backends.abilities import Clocks, Disks, Limits
+from cluster.backends.abilities import Clocks, Disks, Limits, Messages, Timers
 from cluster.backends.base import BackendError, Probe
 from nemeses.base import View
+
+SIM_ONLY = {
+    "timers": "time-outs of a real process follow the host's monotonic clock: try --backend sim",
+    "messages": "real links carry bytes, and no message by itself can be held: try --backend sim",
+}
+"""Abilities that no real place has, and why."""
 
 
 def lacking(view: View, ability: str) -> Probe:
     """Say why the backend has no such ability."""
-    reason = view.backend.abilities().missing.get(ability, "")
+    reason = view.backend.abilities().missing.get(ability, "") or SIM_ONLY.get(ability, "")
     told = reason or f"backend {view.backend.name} has no {ability} that faults can act on"
     return Probe(possible=False, reason=told)
 
@@ -28,6 +34,22 @@ def disks_of(view: View) -> Disks:
     if disks is None:
         raise BackendError(lacking(view, "disks").reason)
     return disks
+
+
+def timers_of(view: View) -> Timers:
+    """Return the backend's timers. Raises BackendError where it has none."""
+    timers = view.backend.abilities().timers
+    if timers is None:
+        raise BackendError(lacking(view, "timers").reason)
+    return timers
+
+
+def messages_of(view: View) -> Messages:
+    """Return the messages of the backend. Raises BackendError where it cannot hold them."""
+    messages = view.backend.abilities().messages
+    if messages is None:
+        raise BackendError(lacking(view, "messages").reason)
+    return messages
 
 
 def limits_of(view: View) -> Limits:

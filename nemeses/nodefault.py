@@ -7,7 +7,6 @@ history, under `detail.nodes`.
 
 from __future__ import annotations
 
-import asyncio
 from collections.abc import Awaitable, Callable, Iterable, Mapping
 from dataclasses import field, replace
 from typing import Any, ClassVar
@@ -15,8 +14,10 @@ from typing import Any, ClassVar
 from cluster.backends.base import BackendError, NodeState
 from cluster.values import valueclass
 from nemeses.asking import until
+from nemeses.at_once import at_once
 from nemeses.base import Injection, ParameterError, Parameters, View, refused
 from nemeses.legality import refusals
+from nemeses.lives import keeper
 from nemeses.targets import check_keys, check_target, choose
 
 
@@ -42,8 +43,9 @@ class NodeFault:
     """See the module."""
 
     name: ClassVar[str]
-    family: ClassVar[str]
-    """Faults of one family cannot act on one node at once: they would undo each other."""
+    family: ClassVar[str] = ""
+    """Faults of one family cannot act on one node at once: they would undo each other. Not given:
+    its name."""
     keys: ClassVar[tuple[str, ...]] = ()
     """Parameters beside `targets`."""
     favourites: ClassVar[tuple[str, ...]] = ("leader", "random", "minority")
@@ -55,7 +57,7 @@ class NodeFault:
 
     def __init_subclass__(cls) -> None:
         if "name" in vars(cls):
-            _families[cls.name] = cls.family
+            _families[cls.name] = cls.family or cls.name
 
     def check(self, parameters: Parameters, nodes: tuple[str, ...]) -> None:
         """See `Fault.check`."""
@@ -149,7 +151,7 @@ class NodeFault:
     def _taken(self, view: View) -> dict[str, str]:
         taken: dict[str, str] = {}
         for active in view.active:
-            if _families.get(active.fault) == self.family:
+            if _families.get(active.fault) == _families[self.name]:
                 taken |= dict.fromkeys(active.targets, f"{active.fault} acts on it already")
         return taken
 
@@ -163,20 +165,26 @@ async def on_each(nodes: Iterable[str], act: Act) -> dict[str, Seen]:
         except BackendError as error:
             return node, Seen(wrong=str(error))
 
-    return dict(await asyncio.gather(*(guarded(node) for node in nodes)))
+    return dict(await at_once(guarded(node) for node in nodes))
 
 
-async def start_if_dead(view: View, node: str) -> None:
-    """Start a node that is dead; BackendError when it does not come up."""
-    if await view.backend.state(node) is NodeState.DEAD:
+async def start_if_dead(view: View, node: str, injection: Injection) -> None:
+    """Start a node that is dead, unless another fault holds it down.
+
+    Raises BackendError when it does not come up.
+    """
+    if await view.backend.state(node) is NodeState.DEAD and not keeper(view, node, injection):
         await view.backend.start(node)
 
 
-async def alive(view: View, node: str) -> Seen:
-    """Measure that the node is not dead."""
+async def alive(view: View, node: str, injection: Injection) -> Seen:
+    """Measure that the node is not dead, or that another fault holds it down."""
     state = await view.backend.state(node)
-    wrong = f"{node} is dead" if state is NodeState.DEAD else ""
-    return Seen({"state": str(state)}, wrong)
+    if state is not NodeState.DEAD:
+        return Seen({"state": str(state)})
+    other = keeper(view, node, injection)
+    told = {"state": str(state)} | ({"left_to": other} if other else {})
+    return Seen(told, "" if other else f"{node} is dead")
 
 
 async def ended_itself(view: View, node: str, incarnation: int, timeout_s: float) -> bool:

@@ -1,24 +1,27 @@
-"""Faults of processes: kill, pause and restart.
+"""Faults of processes: kill, stop, pause and restart.
 
-All three act on nodes that are named by `targets` (`nemeses.targets`), all of them at once, and
+All act on nodes that are named by `targets` (`nemeses.targets`), all of them at once, and
 are measured by what the operating system says of the processes.
 """
 
 from __future__ import annotations
 
-import asyncio
 from collections.abc import Awaitable, Callable, Iterable
 from dataclasses import replace
-from typing import Any, ClassVar
+from typing import Any, ClassVar, get_args
 
+from cluster.backends.abilities import Keep
 from cluster.backends.base import Ability, Backend, BackendError, NodeState, Probe, ProcessIdentity
+from cluster.names import unknown
+from nemeses.at_once import at_once
 from nemeses.base import Injection, ParameterError, Parameters, View, refused
 from nemeses.legality import GRACEFUL_RESTART, refusals
+from nemeses.lives import keeper
 from nemeses.targets import check_keys, check_target, choose
 
 
 class ProcessFault:
-    """What kill, pause and restart have in common."""
+    """What they have in common."""
 
     name: ClassVar[str]
     ability: ClassVar[Ability]
@@ -51,6 +54,8 @@ class ProcessFault:
     async def inject(self, view: View, parameters: Parameters) -> Injection:
         """See `Fault.inject`."""
         self.check(parameters, view.backend.nodes)
+        if reason := self.lacking(view, parameters):
+            return refused(self.name, parameters, reason)
         unable = await refusals(self.rule(parameters), view.backend)
         choice = await choose(view, parameters.get("targets", "random"), unable)
         if not choice.nodes:
@@ -58,7 +63,9 @@ class ProcessFault:
         backend = view.backend
         before = {node: _name(await backend.process(node)) for node in choice.nodes}
         errors = await _for_each(choice.nodes, lambda node: self.apply(backend, node, parameters))
-        detail = {"processes_before": before} | ({"errors": errors} if errors else {})
+        detail = {"processes_before": before, **self.told(backend, parameters)}
+        if errors:
+            detail["errors"] = errors
         return Injection(
             self.name, dict(parameters), choice.nodes, verified=False, detail=detail, applied=True
         )
@@ -75,14 +82,28 @@ class ProcessFault:
 
     async def heal(self, view: View, injection: Injection) -> Injection:
         """See `Fault.heal`."""
-        errors = await _for_each(injection.targets, lambda node: self.undo(view.backend, node))
+        others = {node: keeper(view, node, injection) for node in injection.targets}
+
+        async def undo(node: str) -> None:
+            if not others[node]:
+                await self.undo(view.backend, node, injection)
+
+        errors = await _for_each(injection.targets, undo)
         states = {node: await view.backend.state(node) for node in injection.targets}
         wrong = [
             errors.get(node, f"{node} is {state}")
             for node, state in states.items()
-            if node in errors or state is self.leftover
+            if node in errors or (state is self.leftover and not others[node])
         ]
         return _measured(injection, states, wrong)
+
+    def lacking(self, view: View, parameters: Parameters) -> str:  # noqa: ARG002  (kill's depends)
+        """Say which ability these parameters need that is not here; empty when none."""
+        return ""
+
+    def told(self, backend: Backend, parameters: Parameters) -> dict[str, Any]:  # noqa: ARG002
+        """What else the history says of an injection."""
+        return {}
 
     def rule(self, parameters: Parameters) -> str:  # noqa: ARG002  (restart's depends on them)
         """Name the row of the legality table."""
@@ -92,7 +113,7 @@ class ProcessFault:
         """Hit one node."""
         raise NotImplementedError
 
-    async def undo(self, backend: Backend, node: str) -> None:
+    async def undo(self, backend: Backend, node: str, injection: Injection) -> None:  # noqa: ARG002
         """Undo what is left of it on one node: start it if it is dead."""
         if await backend.state(node) is NodeState.DEAD:
             await backend.start(node)
@@ -102,21 +123,87 @@ class ProcessFault:
         return []
 
 
+KEEPS = get_args(Keep)
+EVERYTHING = "everything"
+
+
 class Kill(ProcessFault):
     """Nodes are killed (SIGKILL); the heal starts them again and waits until they answer.
 
-    Parameters: targets (default random).
+    Parameters: targets (default random); keep: what survives of writes that were not fsynced, "any"
+    (of each file some prefix), "nothing" or "everything". Not given: what a kill does here by
+    itself, which the detail names (`keeps`). A real SIGKILL keeps everything.
     """
 
     name = "kill"
     ability = Ability.PROCESSES
     state = NodeState.DEAD
     leftover = NodeState.DEAD
+    keys = ("targets", "keep")
+    favourites = ("leader", "random", "minority", "majority", "all")
+
+    def check(self, parameters: Parameters, nodes: tuple[str, ...]) -> None:
+        """See `Fault.check`."""
+        super().check(parameters, nodes)
+        keep = parameters.get("keep", "any")
+        if keep not in KEEPS:
+            raise ParameterError(unknown("keep of kill", keep, KEEPS))
+
+    def lacking(self, view: View, parameters: Parameters) -> str:
+        """A place whose kill is the end of a process cannot lose what that wrote."""
+        keep = parameters.get("keep", EVERYTHING)
+        if keep == EVERYTHING or view.backend.abilities().crashes is not None:
+            return ""
+        way = "; power-loss does" if keep == "nothing" else ""
+        return f"a kill on backend {view.backend.name} cannot keep {keep} of unsynced writes{way}"
+
+    def told(self, backend: Backend, parameters: Parameters) -> dict[str, Any]:
+        """See `ProcessFault.told`."""
+        crashes = backend.abilities().crashes
+        by_itself = EVERYTHING if crashes is None else crashes.keeps
+        return {"keeps": parameters.get("keep", by_itself)}
+
+    async def apply(self, backend: Backend, node: str, parameters: Parameters) -> None:
+        """Kill it; returns when it is gone."""
+        crashes = backend.abilities().crashes
+        if crashes is not None and "keep" in parameters:
+            await crashes.kill(node, parameters["keep"])
+        else:
+            await backend.kill(node)
+
+
+class Stop(ProcessFault):
+    """Nodes are asked to end (SIGTERM) and stay down until the heal, which starts them again.
+
+    Parameters: targets (default random). A node hands its leadership over and brings its disk up to
+    date first: it bit when the process has ended.
+    """
+
+    name = "stop"
+    ability = Ability.PROCESSES
+    state = NodeState.DEAD
+    leftover = NodeState.DEAD
     favourites = ("leader", "random", "minority", "majority", "all")
 
     async def apply(self, backend: Backend, node: str, parameters: Parameters) -> None:  # noqa: ARG002
-        """Kill it; returns when it is gone."""
-        await backend.kill(node)
+        """Ask it; returns when it was asked."""
+        await backend.terminate(node)
+
+    async def verify(self, view: View, injection: Injection) -> Injection:
+        """See `Fault.verify`. Waits for the ends."""
+        await _for_each(injection.targets, lambda node: _end(view.backend, node, injection))
+        return await super().verify(view, injection)
+
+    async def undo(self, backend: Backend, node: str, injection: Injection) -> None:
+        """Wait for its end, if it has not come yet, and start it."""
+        await _end(backend, node, injection)
+        await super().undo(backend, node, injection)
+
+
+async def _end(backend: Backend, node: str, injection: Injection) -> None:
+    """Wait for the process that was asked to end; asked again, it goes on as it began."""
+    if _name(await backend.process(node)) == injection.detail["processes_before"][node]:
+        await backend.stop(node)
 
 
 class Pause(ProcessFault):
@@ -135,7 +222,7 @@ class Pause(ProcessFault):
         """Stop it; returns when the operating system shows it stopped."""
         await backend.pause(node)
 
-    async def undo(self, backend: Backend, node: str) -> None:
+    async def undo(self, backend: Backend, node: str, injection: Injection) -> None:  # noqa: ARG002
         """Continue it if it is paused; a node that died meanwhile is another fault's."""
         if await backend.state(node) is NodeState.PAUSED:
             await backend.resume(node)
@@ -202,7 +289,7 @@ async def _for_each(nodes: Iterable[str], act: Callable[[str], Awaitable[None]])
             return node, str(error)
         return None
 
-    results = await asyncio.gather(*(guarded(node) for node in nodes))
+    results = await at_once(guarded(node) for node in nodes)
     return dict(result for result in results if result is not None)
 
 

@@ -11,26 +11,31 @@ from nemeses.clocks import ClockDrift, ClockFault, ClockJump, ClockSkew, ClockSt
 from nemeses.containers import ContainerKill
 from nemeses.damage import BitFlip, TruncateFile
 from nemeses.disks import DiskError, DiskFaultOf, DiskFull, DiskSlow, DiskStall
+from nemeses.hold import Hold
 from nemeses.limits import Limit
 from nemeses.links import LINK_FAULTS
 from nemeses.losses import PowerLoss, TornWrite
 from nemeses.partition import Partition
-from nemeses.processes import Kill, Pause, Restart
+from nemeses.processes import Kill, Pause, Restart, Stop
 from nemeses.requests import Resign, Snapshot
+from nemeses.timers import TimerRate
 from nemeses.voters import Voters
 from nemeses.wipe import DiskWipe
 
 _ALL: tuple[Fault, ...] = (
     Kill(),
+    Stop(),
     Pause(),
     Restart(),
     ContainerKill(),
     Partition(),
     *LINK_FAULTS.values(),
+    Hold(),
     Resign(),
     Snapshot(),
     Voters(),
     *(ClockJump(), ClockSkew(), ClockDrift(), ClockStrobe()),
+    TimerRate(),
     *(DiskStall(), DiskSlow(), DiskFull(), DiskError()),
     *(PowerLoss(), TornWrite(), BitFlip(), TruncateFile(), DiskWipe()),
     Limit(),

@@ -193,14 +193,14 @@ def test_skipped_faults_are_remembered_and_nothing_left_is_said():
         ({"fault": "kill", "parameters": {"targets": "leader"}}, True),
         ({"fault": "kill", "parameters": {"targets": "node:n2"}}, True),
         ({"fault": "kill", "parameters": {"targets": "followers"}}, False),
-        ({"fault": "partition", "parameters": {"shape": "isolate-leader"}}, True),
+        ({"fault": "partition", "parameters": {"shape": "isolate", "targets": "leader"}}, True),
         ({"fault": "partition", "parameters": {"shape": "halves"}}, True),
         ({"fault": "partition", "parameters": {"shape": "bridge"}}, False),
         ({"fault": "partition", "parameters": {"shape": "one-way"}}, False),
         (
             {
                 "fault": "partition",
-                "parameters": {"shape": "one-way", "direction": "leader-outgoing"},
+                "parameters": {"shape": "isolate", "targets": "leader", "direction": "outgoing"},
             },
             True,
         ),

@@ -145,8 +145,8 @@ def test_a_plan_cannot_expect_less_than_the_floor(name):
 
 
 def test_of_every_fault_it_is_known_whether_it_can_depose_a_leader():
-    slows = {"loss", "delay", "reorder", "duplicate", "bandwidth", "snapshot", "limit"}
-    slows |= {"clock-jump", "clock-skew", "clock-drift", "clock-strobe"}
+    slows = {"loss", "delay", "reorder", "duplicate", "bandwidth", "hold", "snapshot", "limit"}
+    slows |= {"clock-jump", "clock-skew", "clock-drift", "clock-strobe", "timer-rate"}
     slows |= {"disk-stall", "disk-slow", "disk-full"}
     assert set(FAULTS) - exercised.DEPOSING == slows
     assert {*FAULTS, *SIM_FAULTS} >= exercised.DEPOSING | exercised.UNDOING
@@ -184,7 +184,7 @@ def test_the_default_campaign_kills_pauses_and_partitions_the_leader_with_any_se
             (entry.fault, entry.parameters.get("targets") or entry.parameters.get("shape"))
             for entry in entries
         }
-        wanted = {("kill", "leader"), ("pause", "leader"), ("partition", "isolate-leader")}
+        wanted = {("kill", "leader"), ("pause", "leader"), ("partition", "leader")}
         assert wanted <= aims
 
 

@@ -151,7 +151,7 @@ def test_a_place_without_packets_refuses_and_says_why(with_view, name):
 @pytest.mark.parametrize(
     ("name", "parameters", "reason"),
     [
-        ("loss", {"percent": 0}, "percent of loss must be from 1 to 90, not 0"),
+        ("loss", {"percent": 0}, "percent of loss must be above 0 and at most 100, not 0"),
         ("loss", {"percent": True}, "percent of loss must be a number, not True"),
         ("loss", {"procent": 5}, "did you mean 'percent'"),
         ("loss", {"direction": "out"}, "unknown direction 'out'"),
