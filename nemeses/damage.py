@@ -20,6 +20,7 @@ from cluster.node.log.checkpoint import RECOVERY_POINT_FILE, decode_recovery_poi
 from cluster.node.log.records import BatchHeader, CorruptBatchError, iter_batches
 from cluster.node.log.segment import segment_base_offset
 from nemeses.base import Injection, ParameterError, Parameters, View
+from nemeses.lives import DISK_WIPE
 from nemeses.needs import disks_of, lacking
 from nemeses.nodefault import NodeFault, Seen, alive, ended_itself, number_of, start_if_dead
 from nemeses.targets import words_of
@@ -209,7 +210,6 @@ class TruncateFile(DamageFault):
         return {"file": path, "size": position, "recovery_point": durable}
 
 
-DISK_WIPE = "disk-wipe"
 NAMES = frozenset({BitFlip.name, TruncateFile.name, DISK_WIPE})
 
 

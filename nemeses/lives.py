@@ -8,11 +8,13 @@ breaks safety by design.
 from __future__ import annotations
 
 from nemeses.base import Injection, View, others
+from nemeses.returns import return_of
 
+DISK_WIPE = "disk-wipe"
 HOLDS_DOWN = frozenset(
     {
         *("kill", "stop", "container-kill", "power-loss", "torn-write"),
-        *("bit-flip", "truncate-file", "disk-wipe"),
+        *("bit-flip", "truncate-file", DISK_WIPE),
     }
 )
 """Faults whose targets are down until their heal."""
@@ -24,7 +26,14 @@ def keeper(view: View, node: str, injection: Injection) -> str:
         (
             other.fault
             for other in others(view, injection)
-            if other.fault in HOLDS_DOWN and node in other.targets
+            if other.fault in HOLDS_DOWN
+            and node in other.targets
+            and not (other.fault == DISK_WIPE and _has_come_back(view, node))
         ),
         "",
     )
+
+
+def _has_come_back(view: View, node: str) -> bool:
+    way = return_of(view.backend, node)
+    return way is not None and way.has_begun

@@ -1,9 +1,19 @@
-"""The voter set as the leader tells it, and single changes of it (KIP-853), each asked once."""
+"""The voter set as the leader tells it, and single changes of it (KIP-853), each asked once.
+
+What several faults are about to change of one cluster is counted (`changing`), so that together
+they do nothing that an operator must not do: a quorum that lost its majority so shows no bug.
+"""
 
 from __future__ import annotations
 
+from collections import Counter
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass, field
 from uuid import UUID
+from weakref import WeakKeyDictionary
 
+from cluster.backends.base import Backend
 from cluster.node.errors import ErrorCode
 from cluster.node.kraft.messages import NO_DIRECTORY, DescribeQuorumResponse
 from cluster.node.kraft.voter_messages import (
@@ -15,7 +25,10 @@ from cluster.node.kraft.voter_messages import (
 from cluster.node.log.control import VoterListener
 from nemeses.asking import ask, leading
 from nemeses.base import View
+from nemeses.lives import DISK_WIPE
 
+LOST = "lost_voter"
+"""Key of what is told of a voter that is to be replaced, in the detail of its fault."""
 CHANGE_TIMEOUT_S = 10.0
 """How long a change may take to commit in a quorum that works."""
 REQUEST_TIMEOUT_MS = 3_000
@@ -37,9 +50,47 @@ def is_dynamic(told: DescribeQuorumResponse) -> bool:
     return bool(known) and NO_DIRECTORY not in known
 
 
-def endpoint_of(told: DescribeQuorumResponse, node: str) -> tuple[str, int]:
-    """Where the leader reaches a voter."""
-    return next((e.host, e.port) for e in told.nodes if e.node_id == node_id(node))
+def endpoint_of(view: View, told: DescribeQuorumResponse, node: str) -> tuple[str, int]:
+    """Where the leader reaches a voter, or would reach it."""
+    where = view.backend.endpoint(node, "CONTROLLER")
+    known = ((e.host, e.port) for e in told.nodes if e.node_id == node_id(node))
+    return next(known, (where.host, where.port))
+
+
+@dataclass(slots=True)
+class Changes:
+    """What is about to change in one cluster."""
+
+    under_way: int = 0
+    leaving: Counter[str] = field(default_factory=Counter)
+    """Nodes of which a removal is under way."""
+
+
+_changes: WeakKeyDictionary[Backend, Changes] = WeakKeyDictionary()
+
+
+def changes(view: View) -> Changes:
+    """Return what is about to change in the cluster of this view."""
+    return _changes.setdefault(view.backend, Changes())
+
+
+@contextmanager
+def changing(view: View, leaving: str = "") -> Iterator[None]:
+    """Count a change as under way, and the node as leaving that it removes."""
+    now, gone = changes(view), [leaving] if leaving else []
+    now.under_way += 1
+    now.leaving.update(gone)
+    try:
+        yield
+    finally:
+        now.under_way -= 1
+        now.leaving.subtract(gone)
+
+
+def lost_voters(view: View) -> list[str]:
+    """Name the voters that have lost their disks and are not replaced yet."""
+    chosen = [one.detail["chosen"] for one in view.active if one.fault == DISK_WIPE]
+    return sorted(node for of_nodes in chosen for node, told in of_nodes.items() if LOST in told)
 
 
 async def remove_voter(view: View, node: str, directory: UUID) -> bool | None:

@@ -82,7 +82,10 @@ class NodeFault:
             return refused(self.name, parameters, choice.reason)
         if reason := self.too_much(view, choice.nodes):
             return refused(self.name, parameters, reason)
-        chosen = await self.choose_details(view, choice.nodes, parameters)
+        try:
+            chosen = await self.choose_details(view, choice.nodes, parameters)
+        except BackendError as error:
+            return refused(self.name, parameters, str(error))
         seen = await on_each(choice.nodes, lambda node: self.apply(view, node, chosen[node]))
         detail: dict[str, Any] = {"nodes": _told(seen), "chosen": chosen}
         if self.may_end_node:
@@ -126,7 +129,10 @@ class NodeFault:
         nodes: tuple[str, ...],
         parameters: Parameters,
     ) -> dict[str, dict[str, Any]]:
-        """Say what exactly happens to each node; JSON-able. Random draws belong here, in order."""
+        """Say what exactly happens to each node; JSON-able. Random draws belong here, in order.
+
+        Raises BackendError where it must not happen to them now.
+        """
         own = {key: value for key, value in parameters.items() if key != "targets"}
         return dict.fromkeys(nodes, own)
 

@@ -10,7 +10,7 @@ from dataclasses import replace
 from typing import ClassVar
 
 from cluster.backends.base import NodeState, Probe
-from nemeses.asking import epoch_of, leading, until
+from nemeses.asking import describe, epoch_of, leading, until
 from nemeses.base import Injection, Parameters, View, refused
 from nemeses.targets import check_keys, check_target, choose
 
@@ -29,17 +29,18 @@ async def _not_running(view: View) -> dict[str, str]:
 
 
 class Resign:
-    """The leader gives up leading (SIGUSR1), as it does when it loses touch with the others.
+    """Leaders give up leading (SIGUSR1), as one does when it loses touch with the others.
 
-    Parameters: none. It bit when an epoch above the leader's begins.
+    Parameters: targets (default leader). A target that does not lead does nothing. It bit when an
+    epoch above theirs begins.
     """
 
     name: ClassVar[str] = "resign"
 
     def check(self, parameters: Parameters, nodes: tuple[str, ...]) -> None:
         """See `Fault.check`."""
-        del nodes
-        check_keys(self.name, parameters, ())
+        check_keys(self.name, parameters, ("targets",))
+        check_target(parameters.get("targets", "leader"), nodes)
 
     def options(self, nodes: tuple[str, ...]) -> tuple[dict[str, object], ...]:
         """See `Fault.options`."""
@@ -56,14 +57,19 @@ class Resign:
         requests = view.backend.abilities().requests
         if requests is None:
             return refused(self.name, parameters, _unable(view).reason or "impossible here")
-        found = await leading(view)
-        if found is None:
-            return refused(self.name, parameters, "no leader is known")
-        leader, told = found
-        await requests.send(leader, "resign")
-        detail = {"epoch_before": told.leader_epoch}
+        unable = await _not_running(view)
+        choice = await choose(view, parameters.get("targets", "leader"), unable)
+        if not choice.nodes:
+            return refused(self.name, parameters, choice.reason)
+        asked = {node: await describe(view, node) for node in choice.nodes}
+        epochs = {node: told.leader_epoch for node, told in asked.items() if told is not None}
+        if not epochs:
+            return refused(self.name, parameters, f"{', '.join(choice.nodes)} does not lead")
+        for node in epochs:
+            await requests.send(node, "resign")
+        detail = {"epoch_before": max(epochs.values())}
         return Injection(
-            self.name, dict(parameters), (leader,), verified=False, detail=detail, applied=True
+            self.name, dict(parameters), tuple(epochs), verified=False, detail=detail, applied=True
         )
 
     async def verify(self, view: View, injection: Injection) -> Injection:

@@ -1,12 +1,17 @@
-"""Voters that go and come back (KIP-853): `remove`, and `replace`, which adds them again at once.
+"""Changes of the voters (KIP-853), as an operator makes them.
 
-A quorum whose voters are configured (kraft.version 0) is upgraded first, for good: it waits until
-the voters have told where they listen. The heal makes the removed node a voter again. Two voters
-are always left.
+`remove`, and `replace`, which adds the node again at once: the heal makes it a voter again. `add`
+lets a node join for good, `upgrade` lets the voters be in the log (kraft.version 1) for good. Each
+is asked of whoever leads, again and again until it is committed, for a bounded time.
+
+A quorum whose voters are configured (kraft.version 0) is upgraded first: that waits until the
+voters have told where they listen. Two voters are always left, and none is removed while one that
+lost its disk still counts.
 """
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import replace
 from typing import Any, ClassVar
 from uuid import UUID
@@ -14,6 +19,7 @@ from uuid import UUID
 from cluster.backends.base import NodeState, Probe
 from cluster.names import unknown
 from cluster.node.errors import ErrorCode
+from cluster.node.kraft.messages import DescribeQuorumResponse
 from cluster.node.protocol.messages import (
     FeatureUpdateKey,
     UpdateFeaturesRequest,
@@ -29,24 +35,28 @@ from nemeses.membership import (
     REQUEST_TIMEOUT_MS,
     add_voter,
     ask_leader,
+    changes,
+    changing,
     directories,
     endpoint_of,
     fetching_directory,
     is_voter,
+    lost_voters,
     node_id,
     remove_voter,
 )
-from nemeses.targets import check_keys, check_target, choose
+from nemeses.targets import NODE, check_keys, check_target, choose
 
-CHANGES = ("remove", "replace")
+CHANGES = ("remove", "replace", "add", "upgrade")
 LEAST_VOTERS = 2
+_SINGLE = ("leader", "follower", "random", "partition-leader")
 _UPGRADE = 1
 
 
 class Voters:
-    """A voter is removed from the quorum, or replaced, and is back after the heal (KIP-853).
+    """A voter is removed or replaced, a node is added, or kraft.version becomes 1 (KIP-853).
 
-    Parameters: change (default remove), targets (default random).
+    Parameters: change (default remove), targets (default random; none of an upgrade): one node.
     """
 
     name: ClassVar[str] = "voters"
@@ -54,12 +64,14 @@ class Voters:
     def check(self, parameters: Parameters, nodes: tuple[str, ...]) -> None:
         """See `Fault.check`."""
         check_keys(self.name, parameters, ("targets", "change"))
-        check_target(parameters.get("targets", "random"), nodes)
-        if parameters.get("targets") in ("minority", "majority", "all", "followers"):
-            raise ParameterError("voters changes one voter: leader, random or node:NAME")
-        change = parameters.get("change", "remove")
+        change, targets = parameters.get("change", "remove"), parameters.get("targets", "random")
         if change not in CHANGES:
             raise ParameterError(unknown("change", change, CHANGES))
+        check_target(targets, nodes)
+        if targets not in _SINGLE and targets not in [f"{NODE}{node}" for node in nodes]:
+            raise ParameterError("voters changes one voter: leader, follower, random or node:NAME")
+        if change == "upgrade" and "targets" in parameters:
+            raise ParameterError("voters has no targets where change is upgrade")
 
     def options(self, nodes: tuple[str, ...]) -> tuple[dict[str, Any], ...]:
         """See `Fault.options`."""
@@ -67,7 +79,7 @@ class Voters:
             return ()
         return tuple(
             {"change": change, "targets": target}
-            for change in CHANGES
+            for change in ("remove", "replace")
             for target in ("leader", "random")
         )
 
@@ -82,66 +94,109 @@ class Voters:
     async def inject(self, view: View, parameters: Parameters) -> Injection:
         """See `Fault.inject`."""
         self.check(parameters, view.backend.nodes)
-        if await until(lambda: _upgraded(view), CHANGE_TIMEOUT_S) is None:
-            return refused(self.name, parameters, "kraft.version 1 was not finalized in time")
-        found = await leading(view)
-        if found is None:
-            return refused(self.name, parameters, "no leader is known")
-        voters = directories(found[1])
-        choice = await choose(
-            view, parameters.get("targets", "random"), await _unable(view, voters)
-        )
+        change = parameters.get("change", "remove")
+        with changing(view):
+            upgraded = await until(lambda: _upgraded(view), CHANGE_TIMEOUT_S)
+            if change == "upgrade":
+                return Injection(
+                    self.name,
+                    dict(parameters),
+                    (),
+                    verified=False,
+                    detail={"committed": upgraded is not None},
+                    applied=True,
+                )
+            if upgraded is None:
+                return refused(self.name, parameters, "kraft.version 1 was not finalized in time")
+            found = await leading(view)
+            if found is None:
+                return refused(self.name, parameters, "no leader is known")
+            return await self._change(view, parameters, change, found[1])
+
+    async def _change(
+        self, view: View, parameters: Parameters, change: str, told: DescribeQuorumResponse
+    ) -> Injection:
+        voters = directories(told)
+        unable = await _unable(view, voters, joins=change == "add")
+        choice = await choose(view, parameters.get("targets", "random"), unable)
         if not choice.nodes:
             return refused(self.name, parameters, choice.reason)
         node = choice.nodes[0]
-        if len(voters) <= LEAST_VOTERS:
-            return refused(self.name, parameters, f"only {len(voters)} voters are left")
+        if change != "add" and (reason := _too_few(view, node, voters)):
+            return refused(self.name, parameters, reason)
+        before = voters.get(node_id(node))
         detail = {
             "voters_before": sorted(f"n{voter}" for voter in voters),
-            "directory": str(voters[node_id(node)]),
-            "endpoint": list(endpoint_of(found[1], node)),
+            "directory": None if before is None else str(before),
+            "endpoint": list(endpoint_of(view, told, node)),
         }
         injection = Injection(
             self.name, dict(parameters), (node,), verified=False, detail=detail, applied=True
         )
-        await until(lambda: _removed(view, injection), CHANGE_TIMEOUT_S)
-        return injection
+        if change == "add":
+            done = await until(lambda: _added(view, injection), CHANGE_TIMEOUT_S) is not None
+        else:
+            with changing(view, leaving=node):
+                done = await until(lambda: _removed(view, injection), CHANGE_TIMEOUT_S) is not None
+        return replace(injection, detail={**detail, "committed": done})
 
     async def verify(self, view: View, injection: Injection) -> Injection:
-        """See `Fault.verify`: the leader says that the node is no voter, or is one again."""
-        gone = await until(
-            lambda: is_voter(view, injection.targets[0], wanted=False), CHANGE_TIMEOUT_S
+        """See `Fault.verify`: the leader says that the node is no voter, or is one (again)."""
+        change, committed = (
+            injection.parameters.get("change", "remove"),
+            injection.detail["committed"],
         )
-        if gone is None:
-            return _told(injection, "it is a voter still", "voters_after", [])
-        if injection.parameters.get("change") == "replace":
-            back = await until(lambda: _added(view, injection), CHANGE_TIMEOUT_S)
+        if change == "upgrade":
+            reason = "" if committed else "kraft.version 1 was not finalized in time"
+            return _told(injection, reason)
+        node, joins = injection.targets[0], change == "add"
+        patience_s = CHANGE_TIMEOUT_S if committed else 0.0
+        voters = await until(lambda: is_voter(view, node, wanted=joins), patience_s)
+        if voters is None:
+            reason = "it is no voter yet" if joins else "it is a voter still"
+            return _told(injection, reason, voters_after=[])
+        if change == "replace":
+            with changing(view):
+                back = await until(lambda: _added(view, injection), CHANGE_TIMEOUT_S)
             if back is None:
-                return _told(injection, "it is no voter again yet", "voters_after", gone)
-            return _told(injection, "", "voters_after", back)
-        return _told(injection, "", "voters_after", gone)
+                return _told(injection, "it is no voter again yet", voters_after=voters)
+            voters = back
+        return _told(injection, "", voters_after=voters)
 
     async def heal(self, view: View, injection: Injection) -> Injection:
-        """See `Fault.heal`: it is a voter again."""
-        back = await until(lambda: _added(view, injection), CHANGE_TIMEOUT_S)
+        """See `Fault.heal`: it is a voter (again); an upgrade is for good."""
+        if injection.parameters.get("change") == "upgrade":
+            return _told(injection, "")
+        with changing(view):
+            back = await until(lambda: _added(view, injection), CHANGE_TIMEOUT_S)
         if back is None:
-            return _told(injection, "it is no voter again yet", "voters_healed", [])
-        return _told(injection, "", "voters_healed", back)
+            return _told(injection, "it is no voter again yet", voters_healed=[])
+        return _told(injection, "", voters_healed=back)
 
 
-async def _unable(view: View, voters: dict[int, UUID]) -> dict[str, str]:
+async def _unable(view: View, voters: Mapping[int, UUID], *, joins: bool) -> dict[str, str]:
+    """Say which nodes cannot leave, or join, the voters."""
     unable = {}
     for node in view.backend.nodes:
         state = await view.backend.state(node)
-        if node_id(node) not in voters:
-            unable[node] = "it is no voter"
+        if (node_id(node) in voters) is joins:
+            unable[node] = "it is a voter" if joins else "it is no voter"
         elif state is not NodeState.RUNNING:
             unable[node] = f"it is {state}"
     return unable
 
 
-def _told(injection: Injection, reason: str, key: str, value: list[str]) -> Injection:
-    detail = {k: v for k, v in injection.detail.items() if k != "reason"} | {key: value}
+def _too_few(view: View, node: str, voters: Mapping[int, UUID]) -> str:
+    """Say why the node must not leave these voters now; empty when it may."""
+    if lost := lost_voters(view):
+        return f"{', '.join(lost)} lost the disk of a voter that counts still"
+    leaving = {name for name, count in changes(view).leaving.items() if count and name != node}
+    left = [voter for voter in voters if f"n{voter}" not in leaving]
+    return f"only {len(left)} voters are left" if len(left) <= LEAST_VOTERS else ""
+
+
+def _told(injection: Injection, reason: str, **found: list[str]) -> Injection:
+    detail = {k: v for k, v in injection.detail.items() if k != "reason"} | found
     if reason:
         detail["reason"] = reason
     return replace(injection, verified=not reason, detail=detail)
@@ -161,12 +216,21 @@ async def _upgraded(view: View) -> bool | None:
 
 
 async def _removed(view: View, injection: Injection) -> bool | None:
-    directory = UUID(injection.detail["directory"])
-    return await remove_voter(view, injection.targets[0], directory)
+    """Ask for the removal, where the voters of this moment allow it."""
+    node, found = injection.targets[0], await leading(view)
+    if found is None:
+        return None
+    voters = directories(found[1])
+    if node_id(node) in voters and _too_few(view, node, voters):
+        return None
+    return await remove_voter(view, node, UUID(injection.detail["directory"]))
 
 
 async def _added(view: View, injection: Injection) -> list[str] | None:
-    """Add the node again, as the replica that it is now: its disk may be another than before."""
+    """Add the node (again), as the replica that it is now: its disk may be another than before."""
     node, (host, port) = injection.targets[0], injection.detail["endpoint"]
-    directory = await fetching_directory(view, node) or UUID(injection.detail["directory"])
+    before = injection.detail["directory"]
+    directory = await fetching_directory(view, node) or (None if before is None else UUID(before))
+    if directory is None:
+        return await is_voter(view, node, wanted=True)
     return await add_voter(view, node, directory, (host, port))

@@ -7,6 +7,10 @@ configured there is no such way and no quorum can be asked to survive it: the he
 back, as from a copy of the disk. It does so, too, where the removal does not commit; but who was
 asked for it may have written it down, and commit it later. So the heal is over only once a leader
 that knows what is committed tells that the node is a voter, and a node that is none then is added.
+
+With `back_ms` the node does not wait for that: an operator starts it with its new disk while the
+voter that was lost still counts. A node that took it for that voter, by its id alone, would vote
+twice.
 """
 
 from __future__ import annotations
@@ -20,34 +24,44 @@ from cluster.backends.base import BackendError, NodeState
 from cluster.node.kraft.messages import DescribeQuorumResponse
 from nemeses.asking import leading, until
 from nemeses.base import Injection, View
-from nemeses.damage import DISK_WIPE, DamageFault
+from nemeses.damage import DamageFault
+from nemeses.lives import DISK_WIPE
 from nemeses.membership import (
     CHANGE_TIMEOUT_S,
+    LOST,
     add_voter,
+    changes,
+    changing,
     directories,
     endpoint_of,
     fetching_directory,
     is_dynamic,
+    lost_voters,
     node_id,
     remove_voter,
 )
 from nemeses.needs import disks_of
-from nemeses.nodefault import Seen
+from nemeses.nodefault import Seen, number_of, start_if_dead
+from nemeses.returns import come_back, return_of
 from nemeses.voters import Voters
-
-LOST = "lost_voter"
-"""Key of what is told of a voter that is to be replaced."""
 
 
 class DiskWipe(DamageFault):
     """A node loses its disk: every file is gone, and it stays down until the heal.
 
-    Parameters: targets (default random). Heal: see the module. It is replaced only if the voters
-    that keep their disks are a majority, and no change of voters is under way.
+    Parameters: targets (default random); back_ms: so long after the injection it starts with its
+    empty disk, as a replica of no voter set. Heal: see the module. It is replaced only if the
+    voters that keep their disks are a majority, and no change of voters is under way; where it
+    cannot be replaced, `back_ms` is refused.
     """
 
     name = DISK_WIPE
     kind = Damage.WIPE
+    keys = ("back_ms",)
+
+    def check_own(self, parameters: Mapping[str, Any]) -> None:
+        """See `NodeFault.check_own`."""
+        number_of(parameters, self.name, "back_ms", 0, 0, 600_000)
 
     async def choose_details(
         self, view: View, nodes: tuple[str, ...], parameters: Mapping[str, Any]
@@ -55,14 +69,22 @@ class DiskWipe(DamageFault):
         """Find out who can be replaced; asked before any is dead, as one of them may lead."""
         details = await super().choose_details(view, nodes, parameters)
         found = await leading(view)
-        if found is not None and _may_lose(view, found[1], nodes):
-            voters = directories(found[1])
-            for node in nodes:
-                if node_id(node) in voters:
-                    endpoint = list(endpoint_of(found[1], node))
-                    told = {"directory": str(voters[node_id(node)]), "endpoint": endpoint}
-                    details[node] = {**details[node], LOST: told}
+        voters = {} if found is None else directories(found[1])
+        may_lose = found is not None and _may_lose(view, found[1], nodes)
+        for node in nodes:
+            if may_lose and found is not None and node_id(node) in voters:
+                endpoint = list(endpoint_of(view, found[1], node))
+                told = {"directory": str(voters[node_id(node)]), "endpoint": endpoint}
+                details[node] = {**details[node], LOST: told}
+            elif not may_lose and "back_ms" in parameters:
+                raise BackendError(f"{node} cannot be replaced now, and must not come back empty")
         return details
+
+    async def apply(self, view: View, node: str, chosen: Mapping[str, Any]) -> Seen:
+        """See `DamageFault.apply`."""
+        seen = await super().apply(view, node, chosen)
+        come_back(view, node, chosen.get("back_ms"))
+        return seen
 
     async def hurt(self, disks: Disks, node: str, chosen: Mapping[str, Any]) -> dict[str, Any]:  # noqa: ARG002
         """See `DamageFault.hurt`."""
@@ -74,40 +96,53 @@ class DiskWipe(DamageFault):
         self,
         view: View,
         node: str,
-        chosen: Mapping[str, Any],  # noqa: ARG002  (contract)
+        chosen: Mapping[str, Any],
         injection: Injection,
     ) -> Seen:
-        """See that it is dead and that nothing is left."""
+        """See that it is dead and that nothing is left, unless it has come back already."""
         state, left = await view.backend.state(node), await disks_of(view).files(node)
         told = {**injection.detail["nodes"].get(node, {}), "state": str(state), "left": len(left)}
-        gone = state is NodeState.DEAD and not left
+        gone = "back_ms" in chosen if state is not NodeState.DEAD else not left
         return Seen(told, "" if gone else f"{node} is {state} with {len(left)} files")
 
     async def undo(self, view: View, node: str, injection: Injection) -> None:
         """Replace the voter, or bring its files back; start it."""
         lost = injection.detail["chosen"][node].get(LOST)
+        way = return_of(view.backend, node) if "back_ms" in injection.parameters else None
+        came_back = way is not None and await way.settle()
         if lost is None:
-            await super().undo(view, node, injection)
+            if came_back:
+                await start_if_dead(view, node, injection)
+            else:
+                await super().undo(view, node, injection)
             return
         before, replaced = UUID(lost["directory"]), False
-        if await view.backend.state(node) is NodeState.DEAD:
-            if await until(lambda: remove_voter(view, node, before), CHANGE_TIMEOUT_S) is None:
-                # Never to be started empty as the voter that it still is; with its files it may.
-                await super().undo(view, node, injection)
-            else:
-                await disks_of(view).give_up(node)
-                await view.backend.join_anew(node)
-                await view.backend.start(node)
-                replaced = True
+        with changing(view):
+            if came_back or await view.backend.state(node) is NodeState.DEAD:
+                replaced = (
+                    await until(lambda: remove_voter(view, node, before), CHANGE_TIMEOUT_S) is True
+                )
+                if came_back and not replaced:
+                    raise BackendError(f"the voter that {node} was counts still")
+                if came_back:
+                    await start_if_dead(view, node, injection)
+                elif replaced:
+                    await disks_of(view).give_up(node)
+                    await view.backend.join_anew(node)
+                    await view.backend.start(node)
+                else:
+                    # Never to be started empty as the voter that it still is; with its files it
+                    # may.
+                    await super().undo(view, node, injection)
 
-        async def back() -> list[str] | None:
-            now = await fetching_directory(view, node)
-            if now is None or (replaced and now == before):  # which a leader may remember
-                return await _is_settled_voter(view, node)
-            return await add_voter(view, node, now, tuple(lost["endpoint"]))
+            async def back() -> list[str] | None:
+                now = await fetching_directory(view, node)
+                if now is None or (replaced and now == before):  # which a leader may remember
+                    return await _is_settled_voter(view, node)
+                return await add_voter(view, node, now, tuple(lost["endpoint"]))
 
-        if await until(back, CHANGE_TIMEOUT_S) is None:
-            raise BackendError(f"no leader tells that {node} is a voter again")
+            if await until(back, CHANGE_TIMEOUT_S) is None:
+                raise BackendError(f"no leader tells that {node} is a voter again")
 
     async def gone(self, view: View, node: str, injection: Injection) -> Seen:
         """See that it lives, and as whom."""
@@ -123,11 +158,12 @@ class DiskWipe(DamageFault):
 
 def _may_lose(view: View, told: DescribeQuorumResponse, nodes: tuple[str, ...]) -> bool:
     """Whether the quorum survives it that these never come back as who they are."""
-    if not is_dynamic(told) or any(one.fault == Voters.name for one in view.active):
+    if not is_dynamic(told) or changes(view).under_way:
         return False
-    wiped = {n for one in view.active if one.fault == DISK_WIPE for n in one.targets}
+    if any(one.fault == Voters.name and not one.verified for one in view.active):
+        return False  # it may commit yet
     voters = directories(told)
-    lost = sum(node_id(node) in voters for node in wiped | set(nodes))
+    lost = sum(node_id(node) in voters for node in {*lost_voters(view), *nodes})
     return lost <= (len(voters) - 1) // 2
 
 

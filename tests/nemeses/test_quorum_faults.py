@@ -8,17 +8,20 @@ from collections.abc import Awaitable, Callable
 from pathlib import Path
 
 import pytest
+from simulated import in_world
 
 from checkers.invariants.watcher import Watcher
 from cluster.backends.local import LocalBackend
 from cluster.backends.sim import loop
 from cluster.backends.sim.scheduler import Scheduler
+from cluster.backends.sim.settings import SimSettings
 from cluster.backends.sim.sim_backend import SimBackend
 from cluster.systems.kraft import KraftSystem
 from harness.sim.sight import watch
-from nemeses.asking import describe
+from nemeses.asking import describe, leading
 from nemeses.base import Injection, ParameterError, View
 from nemeses.drive import heal, heal_all, heal_order, inject
+from nemeses.membership import is_dynamic
 from nemeses.registry import FAULTS, check_fault
 
 NODES = ("n1", "n2", "n3")
@@ -89,6 +92,19 @@ def test_a_leader_resigns_and_a_later_epoch_begins():
     simulated(body)
 
 
+def test_a_node_that_does_not_lead_does_not_resign():
+    async def body(view: View) -> None:
+        leader = await view.leader()
+        follower = next(node for node in NODES if node != leader)
+        idle = await inject(view, "resign", {"targets": f"node:{follower}"})
+        assert (idle.applied, idle.detail["reason"]) == (False, f"{follower} does not lead")
+        both = await inject(view, "resign", {"targets": f"node:{follower},node:{leader}"})
+        assert (both.targets, both.verified) == ((leader,), True)
+        assert (await heal(view, both)).verified
+
+    simulated(body)
+
+
 def test_a_resignation_is_not_over_while_nobody_leads():
     async def body(view: View) -> None:
         resigned = await inject(view, "resign", {})
@@ -135,7 +151,10 @@ def test_a_dead_node_is_not_asked():
     [
         ("voters", {"change": "remov"}, "did you mean 'remove'"),
         ("voters", {"targets": "all"}, "changes one voter"),
-        ("resign", {"targets": "leader"}, "unknown parameter of resign"),
+        ("voters", {"targets": "node:n1,node:n2"}, "changes one voter"),
+        ("voters", {"change": "upgrade", "targets": "leader"}, "has no targets where change is"),
+        ("resign", {"targets": "leadr"}, "unknown target 'leadr'; did you mean 'leader'"),
+        ("disk-wipe", {"back_ms": -1}, "back_ms of disk-wipe must be a number from 0 to 600000"),
         ("snapshot", {"targets": "everybody"}, "unknown target"),
     ],
 )
@@ -193,3 +212,83 @@ def test_everything_but_voters_is_healed_newest_first():
     assert (partition, kill) == (active[3], active[1])
     assert newer is active[2]
     assert older is active[0]
+
+
+def with_observer(body: Callable[[View], Awaitable[None]], nodes: int = 4) -> None:
+    """Run a body where the last node is an observer."""
+    in_world(body, nodes, SimSettings(observers=1))
+
+
+def test_an_upgrade_lets_the_voters_be_in_the_log_and_leaves_nothing_to_heal():
+    async def body(view: View) -> None:
+        found = await leading(view)
+        assert not is_dynamic(found[1])
+        upgraded = await inject(view, "voters", {"change": "upgrade"})
+        assert (upgraded.applied, upgraded.verified) == (True, True), upgraded.detail
+        healed = await heal(view, upgraded)
+        assert healed.verified
+        found = await leading(view)
+        assert is_dynamic(found[1])
+
+    in_world(body)
+
+
+def test_an_observer_becomes_a_voter_and_the_heal_leaves_it():
+    async def body(view: View) -> None:
+        added = await inject(view, "voters", {"change": "add", "targets": "node:n4"})
+        assert added.verified, added.detail
+        assert added.detail["voters_after"] == ["n1", "n2", "n3", "n4"]
+        again = await inject(view, "voters", {"change": "add", "targets": "node:n4"})
+        assert (again.applied, again.detail["reason"]) == (False, "n4: it is a voter")
+        healed = await heal(view, added)
+        assert healed.verified, healed.detail
+        found = await leading(view)
+        assert len(found[1].voters) == 4
+
+    with_observer(body)
+
+
+def test_two_removals_at_once_leave_two_voters():
+    async def body(view: View) -> None:
+        await inject(view, "voters", {"change": "upgrade"})
+        removals = await asyncio.gather(
+            *(inject(view, "voters", {"targets": f"node:{node}"}) for node in NODES)
+        )
+        assert [one.verified for one in removals].count(True) == 1
+        found = await leading(view)
+        assert len(found[1].voters) == 2
+        assert all(one.verified for one in await heal_all(view))
+        found = await leading(view)
+        assert len(found[1].voters) == 3
+
+    in_world(body)
+
+
+def test_no_voter_is_removed_while_a_lost_one_counts():
+    async def body(view: View) -> None:
+        await inject(view, "voters", {"change": "upgrade"})
+        wiped = await inject(view, "disk-wipe", {"targets": "node:n1"})
+        assert wiped.verified
+        refused = await inject(view, "voters", {"targets": "node:n2"})
+        assert (refused.applied, refused.detail["reason"]) == (
+            False,
+            "n1 lost the disk of a voter that counts still",
+        )
+        assert all(one.verified for one in await heal_all(view))
+
+    in_world(body, 5)
+
+
+def test_a_change_that_no_majority_carries_did_not_bite_and_is_made_later():
+    async def body(view: View) -> None:
+        await heal(view, await inject(view, "voters", {"change": "upgrade"}))
+        cut = await inject(view, "partition", {"targets": "leader,node:n4"})
+        added = await inject(view, "voters", {"change": "add", "targets": "node:n4"})
+        assert (cut.verified, added.applied, added.verified) == (True, True, False)
+        assert added.detail["reason"] == "it is no voter yet"
+        assert [one.fault for one in await heal_all(view)] == ["partition", "voters"]
+        assert view.active == []
+        found = await leading(view)
+        assert len(found[1].voters) == 4
+
+    with_observer(body)

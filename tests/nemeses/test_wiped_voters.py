@@ -7,12 +7,13 @@ import asyncio
 import pytest
 from test_quorum_faults import LiveView, simulated
 
+from cluster.backends.base import NodeState
 from cluster.backends.local import LocalBackend
 from cluster.systems.kraft import KraftSystem
 from nemeses.asking import leading, until
 from nemeses.base import View
 from nemeses.drive import heal, heal_all, inject
-from nemeses.membership import directories, is_dynamic, node_id
+from nemeses.membership import directories, fetching_directory, is_dynamic, node_id
 
 
 async def voters(view: View) -> dict[int, object]:
@@ -87,7 +88,7 @@ def test_a_voter_whose_removal_cannot_commit_gets_its_files_back():
     simulated(body)
 
 
-def test_a_voter_is_not_given_up_while_the_voters_change():
+def test_a_voter_is_replaced_beside_another_that_was_removed():
     async def body(view: View) -> None:
         await upgrade(view)
         before = await voters(view)
@@ -95,9 +96,115 @@ def test_a_voter_is_not_given_up_while_the_voters_change():
         wiped = await inject(view, "disk-wipe", {"targets": "node:n2"})
         assert (removed.verified, wiped.verified) == (True, True)
         assert all(one.verified for one in await heal_all(view))
+        after = await voters(view)
+        assert after.keys() == before.keys()
+        assert {node for node in after if after[node] != before[node]} == {2}
+
+    simulated(body, 5)
+
+
+def test_a_voter_is_not_given_up_while_the_voters_change():
+    async def body(view: View) -> None:
+        await upgrade(view)
+        before = await voters(view)
+        cut = await inject(view, "partition", {"targets": "leader"})
+        changing = asyncio.ensure_future(inject(view, "voters", {"targets": "node:n1"}))
+        await asyncio.sleep(0.2)
+        refused = await inject(view, "disk-wipe", {"targets": "node:n2", "back_ms": 0})
+        assert (refused.applied, refused.detail["reason"]) == (
+            False,
+            "n2 cannot be replaced now, and must not come back empty",
+        )
+        wiped = await inject(view, "disk-wipe", {"targets": "node:n2"})
+        assert (cut.verified, wiped.verified) == (True, True)
+        await changing
+        assert all(one.verified for one in await heal_all(view))
         assert await voters(view) == before
 
     simulated(body, 5)
+
+
+def files_of(view: View, node: str) -> dict[str, bytes]:
+    return view.backend.world.nodes[node].disk.files()
+
+
+def test_a_node_comes_back_empty_while_the_voter_that_it_was_counts_still():
+    async def body(view: View) -> None:
+        await upgrade(view)
+        before = await voters(view)
+        leader = await view.leader()
+        node = next(node for node in view.backend.nodes if node != leader)
+        wiped = await inject(view, "disk-wipe", {"targets": f"node:{node}", "back_ms": 500})
+        assert wiped.verified, wiped.detail
+        assert (await view.backend.state(node), files_of(view, node)) == (NodeState.DEAD, {})
+        await asyncio.sleep(3)
+        assert await view.backend.state(node) is NodeState.RUNNING
+        assert await voters(view) == before
+        now = await fetching_directory(view, node)
+        assert now not in (None, before[node_id(node)])
+        healed = await heal(view, wiped)
+        assert healed.verified, healed.detail
+        assert await voters(view) == {**before, node_id(node): now}
+        assert (await heal(view, wiped)).verified, "heal is idempotent"
+        assert await voters(view) == {**before, node_id(node): now}
+
+    simulated(body)
+
+
+def test_a_node_that_is_healed_before_its_return_is_replaced_once():
+    async def body(view: View) -> None:
+        await upgrade(view)
+        before = await voters(view)
+        wiped = await inject(view, "disk-wipe", {"targets": "node:n1", "back_ms": 60_000})
+        healed = await heal(view, wiped)
+        assert healed.verified, healed.detail
+        after, incarnation = await voters(view), view.backend.incarnation("n1")
+        assert after[1] != before[1]
+        await asyncio.sleep(70)
+        assert (view.backend.incarnation("n1"), await voters(view)) == (incarnation, after)
+
+    simulated(body)
+
+
+def test_a_node_that_came_back_and_was_killed_is_started_by_the_heal_of_its_kill():
+    async def body(view: View) -> None:
+        await upgrade(view)
+        before = await voters(view)
+        wiped = await inject(view, "disk-wipe", {"targets": "node:n1", "back_ms": 100})
+        await asyncio.sleep(2)
+        killed = await inject(view, "kill", {"targets": "node:n1", "keep": "nothing"})
+        assert (await heal(view, killed)).verified
+        assert await view.backend.state("n1") is NodeState.RUNNING
+        assert (await heal(view, wiped)).verified
+        assert (await voters(view))[1] != before[1]
+
+    simulated(body)
+
+
+def test_no_other_heal_starts_a_node_on_the_empty_disk_of_the_voter_that_it_was():
+    async def body(view: View) -> None:
+        await upgrade(view)
+        failing = await inject(view, "disk-full", {"targets": "node:n1"})
+        wiped = await inject(view, "disk-wipe", {"targets": "node:n1"})
+        assert (failing.applied, wiped.verified) == (True, True)
+        healed = await heal(view, failing)
+        assert healed.verified, healed.detail
+        assert await view.backend.state("n1") is NodeState.DEAD
+        assert (await heal(view, wiped)).verified
+
+    simulated(body, 5)
+
+
+def test_a_configured_voter_does_not_come_back_empty():
+    async def body(view: View) -> None:
+        refused = await inject(view, "disk-wipe", {"targets": "node:n1", "back_ms": 0})
+        assert (refused.applied, refused.detail["reason"]) == (
+            False,
+            "n1 cannot be replaced now, and must not come back empty",
+        )
+        assert await view.backend.state("n1") is NodeState.RUNNING
+
+    simulated(body)
 
 
 @pytest.mark.cluster

@@ -1,0 +1,144 @@
+"""Faults that overlap on a simulated cluster: each heal undoes its own, and the last of them all."""
+
+from __future__ import annotations
+
+import asyncio
+import random
+
+import pytest
+from simulated import WorldView, in_world
+
+from cluster.backends.base import NodeState
+from cluster.backends.sim.settings import SimSettings
+from nemeses.asking import leading, until
+from nemeses.drive import heal, heal_all, inject
+from nemeses.registry import FAULTS
+
+QUICK = sorted(set(FAULTS) - {"limit", "bandwidth", "container-kill"})
+
+
+def healthy(view: WorldView) -> dict[str, object]:
+    """Everything about the world that faults change and heals restore."""
+    world = view.backend.world
+    links = [world.mesh.link(a, b) for a in world.names for b in world.names if a != b]
+    return {
+        "states": [node.state for node in world.nodes.values()],
+        "cut": world.mesh.cuts(),
+        "shapes": [link.shape for link in links],
+        "rules": [rule for rule in world.mesh.rules if not rule.ended],
+        "rates": [node.clock.rate for node in world.nodes.values()],
+        "skews": [round(node.clock.skew_ms, 6) for node in world.nodes.values()],
+        "disks": [
+            (disk.stalled, disk.full, disk.sync_ms, disk._next_error)
+            for disk in (node.disk for node in world.nodes.values())
+        ],
+    }
+
+
+async def voters(view: WorldView) -> list[int]:
+    found = await until(lambda: leading(view), 20)
+    assert found is not None
+    return sorted(voter.replica_id for voter in found[1].voters)
+
+
+@pytest.mark.parametrize("seed", range(12))
+def test_everything_is_as_before_when_all_is_healed(seed: int):
+    async def body(view: WorldView) -> None:
+        draw = random.Random(seed)
+        before, members = healthy(view), await voters(view)
+        if seed % 2:
+            await heal(view, await inject(view, "voters", {"change": "upgrade"}))
+        running: set[asyncio.Task[object]] = set()
+        healing: set[object] = set()
+
+        async def undo(one) -> None:
+            await heal(view, one)
+            healing.discard(one.key)
+
+        for _ in range(25):
+            fault = draw.choice(QUICK)
+            parameters = dict(draw.choice(FAULTS[fault].options(view.backend.nodes)))
+            if fault == "disk-wipe" and draw.random() < 0.5:
+                parameters["back_ms"] = draw.choice((0, 300, 3_000))
+            running.add(asyncio.ensure_future(inject(view, fault, parameters)))
+            await asyncio.sleep(draw.uniform(0, 1))
+            idle = [one for one in view.active if one.key not in healing]
+            if len(idle) > 3:
+                one = draw.choice(idle)
+                healing.add(one.key)
+                running.add(asyncio.ensure_future(undo(one)))
+        await asyncio.wait(running)
+        assert [task.exception() for task in running] == [None] * len(running)
+        healed = await heal_all(view)
+        left = [(one.fault, one.detail) for one in healed if not one.verified]
+        assert left == []
+        assert view.active == []
+        assert healthy(view) == before
+        assert await voters(view) == members
+
+    in_world(body, 5, SimSettings(observers=0))
+
+
+def test_of_two_partitions_the_links_of_the_other_stay_cut():
+    async def body(view: WorldView) -> None:
+        first = await inject(view, "partition", {"shape": "links", "links": "n1-n2,n1>n3"})
+        second = await inject(view, "partition", {"shape": "links", "links": "n1>n2,n3>n2"})
+        healed = await heal(view, first)
+        assert healed.verified
+        assert healed.detail["left_to_others"] == ["n1->n2"]
+        assert view.backend.links_cut() == set(second.links)
+        assert (await heal(view, second)).verified
+        assert view.backend.links_cut() == frozenset()
+
+    in_world(body)
+
+
+def test_a_node_is_stalled_once():
+    async def body(view: WorldView) -> None:
+        first = await inject(view, "disk-stall", {"targets": "node:n1"})
+        again = await inject(view, "disk-stall", {"targets": "node:n1"})
+        assert (again.applied, again.detail["reason"]) == (
+            False,
+            "n1: disk-stall acts on it already",
+        )
+        other = await inject(view, "disk-slow", {"targets": "node:n1"})
+        assert other.applied
+        assert all(one.verified for one in await heal_all(view))
+        assert first.verified
+
+    in_world(body)
+
+
+def test_a_stall_that_begins_in_a_loss_of_power_outlasts_it():
+    async def body(view: WorldView) -> None:
+        disk = view.backend.world.nodes["n1"].disk
+        lost = asyncio.ensure_future(
+            inject(view, "power-loss", {"targets": "node:n1", "held_ms": 300})
+        )
+        await asyncio.sleep(0.1)
+        stall = await inject(view, "disk-stall", {"targets": "node:n1"})
+        assert stall.verified
+        assert (await lost).verified
+        assert disk.stalled
+        assert all(one.verified for one in await heal_all(view))
+        assert not disk.stalled
+
+    in_world(body)
+
+
+def test_a_pause_over_a_stall_and_a_kill_over_a_partition():
+    async def body(view: WorldView) -> None:
+        before = healthy(view)
+        for fault, parameters in (
+            ("disk-stall", {"targets": "leader"}),
+            ("pause", {"targets": "leader"}),
+            ("partition", {"targets": "node:n1"}),
+            ("kill", {"targets": "node:n1"}),
+            ("partition", {"shape": "halves"}),
+        ):
+            assert (await inject(view, fault, parameters)).applied
+        assert all(one.verified for one in await heal_all(view))
+        assert healthy(view) == before
+        assert NodeState.DEAD not in before["states"]
+
+    in_world(body)
