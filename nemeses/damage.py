@@ -20,7 +20,7 @@ from cluster.node.log.checkpoint import RECOVERY_POINT_FILE, decode_recovery_poi
 from cluster.node.log.records import BatchHeader, CorruptBatchError, iter_batches
 from cluster.node.log.segment import segment_base_offset
 from nemeses.base import Injection, ParameterError, Parameters, View
-from nemeses.lives import DISK_WIPE
+from nemeses.lives import DAMAGES
 from nemeses.needs import disks_of, lacking
 from nemeses.nodefault import NodeFault, Seen, alive, ended_itself, number_of, start_if_dead
 from nemeses.targets import words_of
@@ -60,7 +60,7 @@ class DamageFault(NodeFault):
 
     def too_much(self, view: View, nodes: tuple[str, ...]) -> str:
         """See `NodeFault.too_much`."""
-        damaged = {node for one in view.active if one.fault in NAMES for node in one.targets}
+        damaged = {node for one in view.active if one.fault in DAMAGES for node in one.targets}
         together = damaged | set(nodes)
         if len(together) > (len(view.backend.nodes) - 1) // 2:
             told = ", ".join(sorted(together))
@@ -208,9 +208,6 @@ class TruncateFile(DamageFault):
         position = begin + header.size_bytes // 2
         await disks.damage(node, self.kind, path, position)
         return {"file": path, "size": position, "recovery_point": durable}
-
-
-NAMES = frozenset({BitFlip.name, TruncateFile.name, DISK_WIPE})
 
 
 def _segments(files: Mapping[str, int], node: str) -> list[str]:

@@ -9,16 +9,30 @@ from __future__ import annotations
 
 from collections.abc import Awaitable, Sequence
 from dataclasses import replace
+from weakref import WeakKeyDictionary
 
 from cluster.backends.abilities import LinkShape
-from cluster.backends.base import NodeState
+from cluster.backends.base import Backend, NodeState
 from nemeses.base import Injection, Parameters, View, others, refused
+from nemeses.disks import DiskError, DiskFull, DiskSlow, DiskStall
+from nemeses.lives import is_damaged
 from nemeses.processes import Stop
 from nemeses.registry import fault_named
 from nemeses.requests import Resign
 from nemeses.voters import Voters
 from nemeses.wipe import DiskWipe
 
+_MEMBERSHIP = 2
+_RANK = {
+    **dict.fromkeys((DiskStall.name, DiskSlow.name, DiskFull.name, DiskError.name), -1),
+    Stop.name: 1,
+    DiskWipe.name: _MEMBERSHIP,
+    Voters.name: 3,
+    Resign.name: 4,
+}
+"""Place in the order of heals; 0 where none is given."""
+_failed_late: WeakKeyDictionary[Backend, set[tuple[str, int]]] = WeakKeyDictionary()
+"""(node, incarnation) that met a fault of its storage which was healed, and may end over it yet."""
 SWEEP = "sweep"
 """The name under which `heal_all` reports what no active injection accounts for."""
 
@@ -53,6 +67,9 @@ async def heal(view: View, injection: Injection) -> Injection:
     if not injection.applied:
         return replace(injection, verified=True, detail={"nothing": "it was not applied"})
     healed = await _guarded(injection, fault_named(injection.fault).heal(view, injection))
+    if injection.detail.get("may_end_node"):
+        met = {(node, view.backend.incarnation(node)) for node in injection.targets}
+        _failed_late.setdefault(view.backend, set()).update(met)
     if healed.verified:
         view.active[:] = others(view, injection)
     return healed
@@ -61,6 +78,8 @@ async def heal(view: View, injection: Injection) -> Injection:
 def heal_order(injections: Sequence[Injection]) -> list[Injection]:
     """Order injections, given oldest first, for undoing them: newest first, but membership last.
 
+    Disks come first: a node that is started on one that fails ends again.
+
     A change of voters commits only where a majority runs and is reached, so membership is restored
     after processes, links, clocks and disks, whichever of them came later; a voter that lost its
     disk before another one that was removed, for that may be the same node. That the quorum went on
@@ -68,25 +87,29 @@ def heal_order(injections: Sequence[Injection]) -> list[Injection]:
     its disk works.
     """
     newest_first = list(reversed(injections))
-    rank = {Stop.name: 1, DiskWipe.name: 2, Voters.name: 3, Resign.name: 4}
-    return sorted(newest_first, key=lambda one: rank.get(one.fault, 0))
+    return sorted(newest_first, key=lambda one: _RANK.get(one.fault, 0))
 
 
 async def heal_all(view: View) -> tuple[Injection, ...]:
     """Undo everything that is active in `heal_order`; one result each, in that order.
 
-    Then sweep up what no injection accounts for, as after a cancelled one: cut links, paused
-    nodes, and dead nodes, but not those that died unasked, which are evidence. A sweep that found
-    something is reported as a last result of fault `sweep`.
+    Before membership sweep up what no injection accounts for, as after a cancelled one: cut links,
+    paused nodes, and dead nodes, but not those that died unasked, which are evidence, unless a
+    fault that was healed had failed their storage. A sweep that found something is reported as a
+    last result of fault `sweep`.
     """
-    results = [await heal(view, injection) for injection in heal_order(view.active)]
+    ordered = heal_order(view.active)
+    first = [one for one in ordered if _RANK.get(one.fault, 0) < _MEMBERSHIP]
+    results = [await heal(view, injection) for injection in first]
     swept = await _sweep(view)
+    results += [await heal(view, injection) for injection in ordered[len(first) :]]
     return (*results, *swept)
 
 
 async def _sweep(view: View) -> tuple[Injection, ...]:
     backend = view.backend
     crashed = {(death.node, death.incarnation) for death in backend.unexpected_deaths()}
+    crashed -= _failed_late.get(backend, set())
     found: list[str] = []
     failed: list[str] = []
 
@@ -109,7 +132,11 @@ async def _sweep(view: View) -> tuple[Injection, ...]:
         state = await backend.state(node)
         if state is NodeState.PAUSED:
             await undo(node, "was paused", backend.resume(node))
-        elif state is NodeState.DEAD and (node, backend.incarnation(node)) not in crashed:
+        elif (
+            state is NodeState.DEAD
+            and (node, backend.incarnation(node)) not in crashed
+            and not is_damaged(view, node)
+        ):
             await undo(node, "was dead", backend.start(node))
     if not found:
         return ()

@@ -7,33 +7,33 @@ breaks safety by design.
 
 from __future__ import annotations
 
+from collections.abc import Collection, Iterable
+
 from nemeses.base import Injection, View, others
 from nemeses.returns import return_of
 
 DISK_WIPE = "disk-wipe"
-HOLDS_DOWN = frozenset(
-    {
-        *("kill", "stop", "container-kill", "power-loss", "torn-write"),
-        *("bit-flip", "truncate-file", DISK_WIPE),
-    }
-)
+DAMAGES = frozenset({"bit-flip", "truncate-file", DISK_WIPE})
+"""Faults whose targets are without what their disks held."""
+HOLDS_DOWN = DAMAGES | {"kill", "stop", "container-kill", "power-loss", "torn-write"}
 """Faults whose targets are down until their heal."""
 
 
 def keeper(view: View, node: str, injection: Injection) -> str:
     """Name another fault in force that holds the node down; empty where none does."""
-    return next(
-        (
-            other.fault
-            for other in others(view, injection)
-            if other.fault in HOLDS_DOWN
-            and node in other.targets
-            and not (other.fault == DISK_WIPE and _has_come_back(view, node))
-        ),
-        "",
-    )
+    return _first(view, node, HOLDS_DOWN, others(view, injection))
 
 
-def _has_come_back(view: View, node: str) -> bool:
+def is_damaged(view: View, node: str) -> bool:
+    """Whether a fault in force took from a node that is down what its disk held."""
+    return _first(view, node, DAMAGES, view.active) != ""
+
+
+def _first(view: View, node: str, faults: Collection[str], active: Iterable[Injection]) -> str:
+    ours = (one.fault for one in active if one.fault in faults and node in one.targets)
+    return next((name for name in ours if name != DISK_WIPE or not _is_back(view, node)), "")
+
+
+def _is_back(view: View, node: str) -> bool:
     way = return_of(view.backend, node)
     return way is not None and way.has_begun

@@ -82,10 +82,11 @@ class ProcessFault:
 
     async def heal(self, view: View, injection: Injection) -> Injection:
         """See `Fault.heal`."""
-        others = {node: keeper(view, node, injection) for node in injection.targets}
+        dead = self.leftover is NodeState.DEAD
+        held = {node for node in injection.targets if dead and keeper(view, node, injection)}
 
         async def undo(node: str) -> None:
-            if not others[node]:
+            if node not in held:
                 await self.undo(view.backend, node, injection)
 
         errors = await _for_each(injection.targets, undo)
@@ -93,7 +94,7 @@ class ProcessFault:
         wrong = [
             errors.get(node, f"{node} is {state}")
             for node, state in states.items()
-            if node in errors or (state is self.leftover and not others[node])
+            if node in errors or (state is self.leftover and node not in held)
         ]
         return _measured(injection, states, wrong)
 
