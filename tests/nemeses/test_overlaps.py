@@ -142,3 +142,67 @@ def test_a_pause_over_a_stall_and_a_kill_over_a_partition():
         assert NodeState.DEAD not in before["states"]
 
     in_world(body)
+
+
+def test_a_node_that_ends_late_over_a_healed_fault_is_started_at_the_end():
+    async def body(view: WorldView) -> None:
+        full = await inject(view, "disk-full", {"targets": "leader"})
+        (node,) = full.targets
+        disk = view.backend.world.nodes[node].disk
+        for _ in range(1_000):
+            if disk._error is not None:
+                break
+            await asyncio.sleep(0.001)
+        assert await view.backend.state(node) is NodeState.RUNNING
+        assert (await heal(view, full)).verified
+        await asyncio.sleep(5)
+        assert await view.backend.state(node) is NodeState.DEAD
+        assert [death.node for death in view.backend.unexpected_deaths()] == [node]
+        (swept,) = await heal_all(view)
+        assert (swept.fault, swept.targets, swept.verified) == ("sweep", (node,), True)
+        assert await view.backend.state(node) is NodeState.RUNNING
+
+    in_world(body)
+
+
+def test_disks_are_healed_before_the_nodes_that_start_on_them():
+    async def body(view: WorldView) -> None:
+        await inject(view, "disk-full", {"targets": "node:n1"})
+        await inject(view, "kill", {"targets": "node:n1"})
+        healed = await heal_all(view)
+        assert [(one.fault, one.verified) for one in healed] == [
+            ("disk-full", True),
+            ("kill", True),
+        ]
+        assert await view.backend.state("n1") is NodeState.RUNNING
+
+    in_world(body)
+
+
+def test_a_node_that_is_paused_as_it_stops_goes_on_at_the_heal_of_the_pause():
+    async def body(view: WorldView) -> None:
+        stopping = asyncio.ensure_future(inject(view, "stop", {"targets": "leader"}))
+        await asyncio.sleep(0)
+        (node,) = view.active[0].targets
+        paused = await inject(view, "pause", {"targets": f"node:{node}"})
+        assert paused.verified
+        assert (await heal(view, paused)).verified
+        assert await view.backend.state(node) is NodeState.RUNNING
+        assert (await stopping).verified
+        assert await view.backend.state(node) is NodeState.DEAD
+        assert all(one.verified for one in await heal_all(view))
+
+    in_world(body)
+
+
+def test_the_sweep_starts_no_voter_on_an_empty_disk():
+    async def body(view: WorldView) -> None:
+        await heal(view, await inject(view, "voters", {"change": "upgrade"}))
+        wiped = await inject(view, "disk-wipe", {"targets": "node:n1"})
+        assert wiped.verified
+        before = view.backend.incarnation("n1")
+        healed = await heal_all(view)
+        assert [one.fault for one in healed] == ["disk-wipe"], "there was nothing to sweep up"
+        assert view.backend.incarnation("n1") == before + 1
+
+    in_world(body)
