@@ -5,7 +5,7 @@ loaded by the option `--mutant` alone and named in the node's trace, in the verd
 report: `python -m cluster.mutants ID --config FILE` runs a faulty node as `python -m cluster.node`
 runs a correct one, which knows nothing of mutants. The ids and what each breaks follow the
 literature's and Kafka's own bugs; `E..`, `R..` name known cases, `W..` are mutants that believe
-wall clocks, `V..` bugs that this node once had.
+wall clocks, `V..` bugs that this node once had, `I..` break one invariant on almost any run.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from contextlib import contextmanager
 
-from cluster.mutants import brokers, catalogue, clocks, disks, snapshots, voters
+from cluster.mutants import brokers, catalogue, clocks, disks, invariants, snapshots, voters
 from cluster.mutants.mutations import Mutant, Patch
 from cluster.names import unknown
 
@@ -52,7 +52,7 @@ def applied(mutant_id: str) -> Iterator[Mutant]:
             setattr(patch.owner, patch.name, value)
 
 
-_MODULES = (catalogue, snapshots, voters, brokers, disks, clocks)
+_MODULES = (catalogue, snapshots, voters, brokers, disks, clocks, invariants)
 
 MUTANTS: dict[str, Mutant] = {
     mutant.id: mutant

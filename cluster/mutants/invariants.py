@@ -1,0 +1,163 @@
+"""The mutants that break an invariant of the quorum on almost any run (see `cluster.mutants`).
+
+Other mutants break the same ones, but seldom, or where no trace shows it: these are for the proof
+that the invariants find them in stored runs of real nodes (`benchmarks.stored_invariants`).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import replace
+
+from cluster.mutants.mutations import Mutant, Patch
+from cluster.node.controller.controller import QuorumController
+from cluster.node.errors import ErrorCode
+from cluster.node.kraft.control_state import LogHistory
+from cluster.node.kraft.core import RaftCore
+from cluster.node.kraft.election import EpochElection
+from cluster.node.kraft.inbound import InboundRequests
+from cluster.node.kraft.messages import VoteRequest
+from cluster.node.kraft.quorum_state import QuorumState
+from cluster.node.kraft.replicated_log import ReplicatedLog
+from cluster.node.kraft.snapshot_store import SnapshotFile
+from cluster.node.kraft.states import Candidate, Unattached
+from cluster.node.kraft.voters import VoterSet
+from cluster.node.log.records import iter_batches, with_base_offset
+from cluster.node.log.types import OffsetAndEpoch
+
+_TWICE_EVERY = 50
+
+
+def _i01_any_answer(self: EpochElection, voter_id: int, *, granted: bool) -> None:
+    del granted
+    _RECORD(self, voter_id, granted=True)
+
+
+_RECORD = EpochElection.record
+
+
+def _i02_same_epoch(self: QuorumState, then: Callable[[], None]) -> None:
+    election = EpochElection(self.voters.ids)
+    election.record(self._config.node_id, granted=True)
+    deadline = self._clock.monotonic_ms() + self.random_election_timeout_ms()
+    epoch = max(self.epoch, 1)
+    self._durably(Candidate(epoch, deadline, election, self._config.replica_key), then)
+
+
+def _i02_valid(self: InboundRequests, request: VoteRequest) -> ErrorCode:
+    del self, request
+    return ErrorCode.none
+
+
+def _i03_from_the_start(
+    self: QuorumState, log_end: OffsetAndEpoch, then: Callable[[], None]
+) -> None:
+    del log_end
+    deadline = self._clock.monotonic_ms() + self.random_election_timeout_ms()
+    self._durably(Unattached(0, deadline), then)
+
+
+def _i04_one_too_many(self: LogHistory[object], end_offset: int) -> None:
+    while len(self._entries) > 1 and self._entries[-1][0] >= end_offset:
+        self._entries.pop()
+    if len(self._entries) > 1:
+        self._entries.pop()
+
+
+def _i05_and_another(self: VoterSet, voter_id: int) -> VoterSet:
+    left = [voter for voter in self if voter.key.id != voter_id]
+    return VoterSet(left[:-1] if len(left) > 1 else left)
+
+
+def _i06_all_that_is_appended(
+    self: ReplicatedLog, snapshot_id: OffsetAndEpoch
+) -> SnapshotFile | None:
+    appended = replace(snapshot_id, offset=self.end_offset, epoch=self.last_fetched_epoch)
+    if appended.offset <= self.start_offset or appended in self.snapshots:
+        return None
+    return self.snapshots.begin(appended)
+
+
+def _i07_at_once(self: RaftCore) -> None:
+    for context in self.listeners:
+        context.tell_leader(self.quorum.leader_and_epoch)
+
+
+def _i07_claim(self: QuorumController, epoch: int) -> None:
+    replayed = self.image.provenance
+    self.image.provenance = replace(replayed, last_contained_epoch=epoch)
+    _CLAIM(self, epoch)
+    self.image.provenance = replayed
+
+
+_CLAIM = QuorumController._claim
+
+
+def _i08_twice(self: ReplicatedLog, records: bytes, epoch: int) -> bool:
+    appended = _APPEND_AS_FOLLOWER(self, records, epoch)
+    header, batch = next(iter_batches(records))
+    if header.base_offset % _TWICE_EVERY == 0:
+        _APPEND_AS_FOLLOWER(self, with_base_offset(batch, self.end_offset), epoch)
+    return appended
+
+
+_APPEND_AS_FOLLOWER = ReplicatedLog.append_as_follower
+
+
+ALL = (
+    Mutant(
+        "I01",
+        "counts every answer to its Vote as a vote",
+        "election safety: elected-by-majority",
+        (Patch(EpochElection, "record", _i01_any_answer),),
+    ),
+    Mutant(
+        "I02",
+        "stands in the epoch of the leader that it lost, and counts every answer as a vote",
+        "election safety: one-vote, election-safety",
+        (
+            Patch(QuorumState, "to_candidate", _i02_same_epoch),
+            Patch(InboundRequests, "_invalid_vote", _i02_valid),
+            Patch(EpochElection, "record", _i01_any_answer),
+        ),
+    ),
+    Mutant(
+        "I03",
+        "restarts in epoch 0, whatever its quorum-state and its log say",
+        "election safety: monotonic-epoch",
+        (Patch(QuorumState, "initialize", _i03_from_the_start),),
+    ),
+    Mutant(
+        "I04",
+        "forgets a change of voters too many when its log is cut",
+        "election safety: committed-voters",
+        (Patch(LogHistory, "truncate_new", _i04_one_too_many),),
+    ),
+    Mutant(
+        "I05",
+        "removes another voter with the one that it is asked to remove",
+        "election safety: one-voter-change",
+        (Patch(VoterSet, "without", _i05_and_another),),
+    ),
+    Mutant(
+        "I06",
+        "names a snapshot by all that is appended, committed or not",
+        "state machine safety: snapshot-committed",
+        (Patch(ReplicatedLog, "create_new_snapshot", _i06_all_that_is_appended),),
+    ),
+    Mutant(
+        "I07",
+        "claims before the start of its epoch is replayed",
+        "linearizability: claim-after-replay",
+        (
+            Patch(RaftCore, "notify_leader", _i07_at_once),
+            Patch(QuorumController, "_claim", _i07_claim),
+        ),
+    ),
+    Mutant(
+        "I08",
+        "now and then appends a batch twice",
+        "log matching",
+        (Patch(ReplicatedLog, "append_as_follower", _i08_twice),),
+    ),
+)
