@@ -54,14 +54,15 @@ def plan(*schedule: dict[str, Any], **fields: Any) -> dict[str, Any]:
 
 
 LEADERS_GO = plan(step(2, "pause", 3, targets="leader"), step(7, "kill", 2, targets="leader"))
-LEADERS_ARE_CUT_OFF = plan(
-    step(2, "partition", 4, targets="leader"), step(8, "partition", 3, targets="leader")
-)
 ONE_LAGS = plan(step(2, "partition", 5, targets="follower"), step(6.8, "kill", 3, targets="leader"))
-VOTERS = {
-    "workload": "reconfig",
-    "workload_options": {"change_fraction": 0.2},
-    "nodes": 4,
+VOTERS_CHANGE = plan(
+    workload="reconfig", workload_options={"change_fraction": 0.2}, nodes=4, duration_s=14
+)
+VOTERS_ARE_CUT_OFF = VOTERS_CHANGE | {
+    "schedule": [
+        step(7, "partition", 3, targets="leader"),
+        step(11, "partition", 2.5, targets="leader"),
+    ]
 }
 SNAPSHOTS = {"metadata.log.max.record.bytes.between.snapshots": 4096}
 
@@ -70,17 +71,17 @@ FOUND_BY: dict[str, tuple[str, dict[str, Any] | str]] = {
     "election-safety": ("I02", LEADERS_GO),
     "one-vote": ("I02", LEADERS_GO),
     "elected-by-majority": ("I01", ONE_LAGS),
-    "one-voter-change": ("I05", LEADERS_GO | VOTERS),
-    "change-after-commit": ("M29", LEADERS_GO | VOTERS),
-    "committed-voters": ("I04", LEADERS_ARE_CUT_OFF | VOTERS),
+    "one-voter-change": ("I05", VOTERS_CHANGE),
+    "change-after-commit": ("M29", VOTERS_CHANGE),
+    "committed-voters": ("I04", VOTERS_ARE_CUT_OFF),
     "recovery": ("M40", "M40-torn-write"),
     "log-matching": ("I08", LEADERS_GO),
-    "committed-prefix": ("M21", LEADERS_ARE_CUT_OFF),
-    "committed-truncated": ("M01", ONE_LAGS),
+    "committed-prefix": ("I08", LEADERS_GO),
+    "committed-truncated": ("I01", ONE_LAGS),
     "majority-durable": ("M15", LEADERS_GO),
     "majority-counted": ("M15", LEADERS_GO),
-    "monotonic-high-watermark": ("M18", LEADERS_GO),
-    "leader-completeness": ("M01", ONE_LAGS),
+    "monotonic-high-watermark": ("I01", ONE_LAGS),
+    "leader-completeness": ("I01", ONE_LAGS),
     "durable-fetch": ("M19", LEADERS_GO),
     "snapshot-committed": ("I06", plan(*LEADERS_GO["schedule"], node_settings=SNAPSHOTS)),
     "claim-after-replay": ("I07", LEADERS_GO),

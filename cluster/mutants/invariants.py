@@ -6,8 +6,11 @@ that the invariants find them in stored runs of real nodes (`benchmarks.stored_i
 
 from __future__ import annotations
 
+import struct
 from collections.abc import Callable
 from dataclasses import replace
+
+from crc32c import crc32c
 
 from cluster.mutants.mutations import Mutant, Patch
 from cluster.node.controller.controller import QuorumController
@@ -22,10 +25,15 @@ from cluster.node.kraft.replicated_log import ReplicatedLog
 from cluster.node.kraft.snapshot_store import SnapshotFile
 from cluster.node.kraft.states import Candidate, Unattached
 from cluster.node.kraft.voters import VoterSet
-from cluster.node.log.records import iter_batches, with_base_offset
+from cluster.node.log.records import iter_batches
 from cluster.node.log.types import OffsetAndEpoch
 
-_TWICE_EVERY = 50
+_MAX_TIMESTAMP_POSITION = 35
+_TIMESTAMP = struct.Struct(">q")
+_CHECKSUM_POSITION = 17
+_CHECKSUM = struct.Struct(">I")
+_CHECKED_FROM = 21
+"""Of a record batch (KIP-98): its last timestamp, its CRC-32C, and what that covers."""
 
 
 def _i01_any_answer(self: EpochElection, voter_id: int, *, granted: bool) -> None:
@@ -69,13 +77,9 @@ def _i05_and_another(self: VoterSet, voter_id: int) -> VoterSet:
     return VoterSet(left[:-1] if len(left) > 1 else left)
 
 
-def _i06_all_that_is_appended(
-    self: ReplicatedLog, snapshot_id: OffsetAndEpoch
-) -> SnapshotFile | None:
-    appended = replace(snapshot_id, offset=self.end_offset, epoch=self.last_fetched_epoch)
-    if appended.offset <= self.start_offset or appended in self.snapshots:
-        return None
-    return self.snapshots.begin(appended)
+def _i06_one_too_many(self: ReplicatedLog, snapshot_id: OffsetAndEpoch) -> SnapshotFile | None:
+    beyond = replace(snapshot_id, offset=snapshot_id.offset + 1)
+    return None if beyond in self.snapshots else self.snapshots.begin(beyond)
 
 
 def _i07_at_once(self: RaftCore) -> None:
@@ -93,12 +97,17 @@ def _i07_claim(self: QuorumController, epoch: int) -> None:
 _CLAIM = QuorumController._claim
 
 
-def _i08_twice(self: ReplicatedLog, records: bytes, epoch: int) -> bool:
-    appended = _APPEND_AS_FOLLOWER(self, records, epoch)
-    header, batch = next(iter_batches(records))
-    if header.base_offset % _TWICE_EVERY == 0:
-        _APPEND_AS_FOLLOWER(self, with_base_offset(batch, self.end_offset), epoch)
-    return appended
+def _i08_own_time(self: ReplicatedLog, records: bytes, epoch: int) -> bool:
+    stamped = b"".join(_stamped(bytes(batch)) for _, batch in iter_batches(records))
+    return _APPEND_AS_FOLLOWER(self, stamped, epoch)
+
+
+def _stamped(batch: bytes) -> bytes:
+    (before_ms,) = _TIMESTAMP.unpack_from(batch, _MAX_TIMESTAMP_POSITION)
+    changed = bytearray(batch)
+    _TIMESTAMP.pack_into(changed, _MAX_TIMESTAMP_POSITION, before_ms + 1)
+    _CHECKSUM.pack_into(changed, _CHECKSUM_POSITION, crc32c(bytes(changed[_CHECKED_FROM:])))
+    return bytes(changed)
 
 
 _APPEND_AS_FOLLOWER = ReplicatedLog.append_as_follower
@@ -141,9 +150,9 @@ ALL = (
     ),
     Mutant(
         "I06",
-        "names a snapshot by all that is appended, committed or not",
+        "names a snapshot by one offset more than it holds",
         "state machine safety: snapshot-committed",
-        (Patch(ReplicatedLog, "create_new_snapshot", _i06_all_that_is_appended),),
+        (Patch(ReplicatedLog, "create_new_snapshot", _i06_one_too_many),),
     ),
     Mutant(
         "I07",
@@ -156,8 +165,8 @@ ALL = (
     ),
     Mutant(
         "I08",
-        "now and then appends a batch twice",
-        "log matching",
-        (Patch(ReplicatedLog, "append_as_follower", _i08_twice),),
+        "stamps the batches of its leader with its own time",
+        "log matching: log-matching, committed-prefix",
+        (Patch(ReplicatedLog, "append_as_follower", _i08_own_time),),
     ),
 )
