@@ -35,12 +35,23 @@ own is enough; `cause`, the events that allowed one come before it. No invariant
 of two events of different nodes came first. stored: whether what nodes leave behind is enough, or
 the bytes on a disk must be seen at that very moment.
 
+Of brokers and partitions, on the metadata images that a simulated world shows of its nodes (no trace
+holds these):
+
+| name | says |
+|---|---|
+| valid-brokers | ISR, ELR, leaders and fencing fit each other |
+| image-agreement | images at one offset hold the same brokers and partitions |
+| broker-view | what a broker was published is what its image holds |
+| broker-epoch | a broker's epoch grows with each incarnation, and with nothing else |
+| partition-epochs | leader and partition epochs never decrease, and a change of leader is one of both |
+
 | file | what |
 |---|---|
 | `sight.py` | what is known of nodes: events, and what can be seen beside them |
 | `quorum.py`, `electorate.py` | what all share: copies of logs, votes, voters, commits |
 | `fold.py` | what an invariant is |
-| `elections.py`, `voters.py`, `logs.py`, `commits.py`, `snapshots.py` | the invariants |
+| `elections.py`, `voters.py`, `logs.py`, `commits.py`, `snapshots.py`, `brokers.py` | the invariants |
 | `registry.py` | all of them |
 | `watcher.py` | feeds events to them, one by one |
 | `merge.py`, `stored.py` | one order of stored traces; the check of a stored run |

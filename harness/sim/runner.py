@@ -25,7 +25,6 @@ from checkers.verdict import Status, worst
 from cluster import mutants
 from cluster.backends.base import BackendError
 from cluster.backends.sim import loop as virtual
-from cluster.backends.sim.broker_monitor import BrokerMonitor
 from cluster.backends.sim.process import Process
 from cluster.backends.sim.scheduler import BusyLoopError, Scheduler
 from cluster.backends.sim.sim_backend import SimBackend
@@ -40,6 +39,7 @@ from harness.sim.clients import HANDS, SimClient, SimClients
 from harness.sim.driver import Act, Driver
 from harness.sim.effects import Effects
 from harness.sim.findings import SimResult, Violation, generalised, of_check
+from harness.sim.image_sight import ImageWatch
 from harness.sim.kinds import FAULTS
 from harness.sim.scenario import Scenario
 from harness.sim.sight import watch
@@ -219,10 +219,9 @@ class _Run:
         world = self._backend.world
         self._violations: list[Violation] = []
         self._stop: asyncio.Event | None = None
-        watch(world, lambda seen: self._broken(Violation(seen.property, seen.explanation)))
-        self._broker_monitor = BrokerMonitor(
-            world, lambda name, told, _node: self._broken(Violation(name, told))
-        )
+        broken = self._broken
+        watcher = watch(world, lambda seen: broken(Violation(seen.property, seen.explanation)))
+        ImageWatch(world, watcher)
         self._watch = Watch(world)
         self._recorder = Recorder(journal, lambda: self._scheduler.now_ms / 1000.0, WORLD_CLOCK)
         self._effects = Effects(world, self._watch)

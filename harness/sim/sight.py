@@ -11,6 +11,8 @@ from collections.abc import Callable
 
 from crc32c import crc32c
 
+from checkers.invariants.brokers import BROKER_INVARIANTS
+from checkers.invariants.registry import INVARIANTS
 from checkers.invariants.sight import Batch, Election
 from checkers.invariants.watcher import Violation, Watcher
 from cluster.backends.sim.hooks import TraceFields
@@ -31,7 +33,7 @@ _READ_BYTES = 1 << 30
 
 def watch(world: SimWorld, on_violation: Callable[[Violation], None] | None = None) -> Watcher:
     """Follow a world; `on_violation` is called in the midst of an event: it may note, not act."""
-    watcher = Watcher(WorldSight(world), on_violation)
+    watcher = Watcher(WorldSight(world), on_violation, (*INVARIANTS, *BROKER_INVARIANTS))
     take = watcher.take
 
     def observe(process: Process, event: str, fields: TraceFields) -> None:

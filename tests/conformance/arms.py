@@ -11,7 +11,6 @@ from cluster.backends.base import Backend
 from cluster.backends.docker.docker_backend import DockerBackend
 from cluster.backends.local import LocalBackend
 from cluster.backends.sim import loop
-from cluster.backends.sim.broker_monitor import BrokerMonitor
 from cluster.backends.sim.scheduler import Scheduler
 from cluster.backends.sim.settings import SimSettings
 from cluster.backends.sim.sim_backend import SimBackend
@@ -25,8 +24,8 @@ from cluster.client.admin_client import (
 from cluster.node.ports import Clock
 from cluster.node.runtime.clock import LoopClock
 from cluster.systems.kraft import KraftSystem
+from harness.sim.image_sight import ImageWatch
 from harness.sim.sight import watch
-from tests.sim.quorums import noted
 
 KEY = "kraftprobe.register.1"
 ELECTION_S = 15.0
@@ -156,7 +155,7 @@ class SimArm:
             nodes, 1, folder.name, settings=self._settings, run_folder=folder, scheduler=scheduler
         )
         monitor = watch(backend.world)
-        BrokerMonitor(backend.world, noted(monitor))
+        ImageWatch(backend.world, monitor)
         return backend, monitor, scheduler
 
     def run(self, body: Body, folder: Path, nodes: int = 3) -> None:

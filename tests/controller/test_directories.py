@@ -4,9 +4,14 @@ import uuid
 
 import pytest
 
+from checkers.invariants.brokers import faults
 from cluster.node.controller.broker_lifecycle import BrokerControlState
-from cluster.node.controller.invariants import broken_invariants
-from cluster.node.controller.registrations import LOST_DIRECTORY, MIGRATING_DIRECTORY
+from cluster.node.controller.feature_levels import is_elr_enabled
+from cluster.node.controller.registrations import (
+    LOST_DIRECTORY,
+    MIGRATING_DIRECTORY,
+    partitions,
+)
 from cluster.node.controller.state import UNASSIGNED_DIRECTORY
 from cluster.node.errors import ErrorCode
 from cluster.node.protocol.messages import (
@@ -15,6 +20,7 @@ from cluster.node.protocol.messages import (
     ReassignableTopic,
     milliseconds,
 )
+from harness.sim.image_sight import partitions_of
 from tests.controller.brokers import ELR, Brokers, assign, heartbeat
 from tests.controller.fakes import metadata
 
@@ -39,7 +45,9 @@ def assigned(cluster, broker, directory, topic, index=0):
 
 
 def sound(cluster):
-    return list(broken_invariants(cluster.state)) == []
+    found = partitions_of(cluster.state, dict(partitions(cluster.state)))
+    has_elr = is_elr_enabled(cluster.state)
+    return [fault for one in found.values() for fault in faults(one, has_elr=has_elr)] == []
 
 
 def test_a_replica_of_a_broker_with_several_directories_is_unassigned_until_it_tells():

@@ -5,10 +5,8 @@ from __future__ import annotations
 import asyncio
 from dataclasses import dataclass, field
 
-from checkers.invariants.fold import Broken
 from cluster.backends.base import NodeState
 from cluster.backends.sim import loop
-from cluster.backends.sim.broker_monitor import BrokerMonitor
 from cluster.backends.sim.scheduler import Scheduler
 from cluster.backends.sim.settings import SimSettings
 from cluster.backends.sim.sim_backend import SimBackend
@@ -19,12 +17,8 @@ from cluster.node.kraft.leader_state import Leader
 from harness.campaign import Run, conduct
 from harness.plan import from_document
 from harness.recorder import Recorder
+from harness.sim.image_sight import ImageWatch
 from harness.sim.sight import watch
-
-
-def noted(watcher):
-    """What keeps a broker monitor's violations beside those of the quorum's invariants."""
-    return lambda name, explanation, node: watcher.violated(name, Broken(explanation), node)
 
 
 class Quorum:
@@ -92,7 +86,7 @@ def campaign(seed=1, nodes=3, settings=None, monitor=True, **plan):
     backend = SimBackend(nodes, seed, "test", settings=settings, scheduler=scheduler)
     watching = watch(backend.world) if monitor else None
     if watching is not None:
-        BrokerMonitor(backend.world, noted(watching))
+        ImageWatch(backend.world, watching)
     journal = Journal()
 
     async def work():

@@ -5,16 +5,16 @@ import dataclasses
 import pytest
 
 from cluster.backends.base import NodeState
-from cluster.backends.sim.broker_monitor import BrokerMonitor
 from cluster.node.controller import broker_lifecycle, periodic
 from cluster.node.controller.records.broker import BrokerRegistrationChangeRecord
 from cluster.node.controller.registrations import registered_brokers
 from cluster.node.protocol.messages import CreatableReplicaAssignment
 from cluster.systems.kraft import REGISTRATION
 from harness.sim.draw import draw
+from harness.sim.image_sight import ImageWatch
 from harness.sim.runner import run_scenario
 from tests.controller.fakes import creatable, create
-from tests.sim.quorums import Quorum, campaign, noted
+from tests.sim.quorums import Quorum, campaign
 
 SETTINGS = {
     "broker.session.timeout.ms": 1_000,
@@ -31,7 +31,7 @@ def brokers(quorum, name):
 
 def test_a_killed_broker_is_fenced_and_comes_back_as_a_new_incarnation():
     quorum = Quorum(3, run_node_settings=SETTINGS)
-    monitor = BrokerMonitor(quorum.world, noted(quorum.monitor))
+    images = ImageWatch(quorum.world, quorum.monitor)
     leader = quorum.elect()
     everybody = {1: False, 2: False, 3: False}
     assert quorum.scheduler.run_until(lambda: brokers(quorum, leader) == everybody, 10_000)
@@ -49,7 +49,7 @@ def test_a_killed_broker_is_fenced_and_comes_back_as_a_new_incarnation():
     assert after.epoch > before.epoch
     assert after.incarnation_id != before.incarnation_id
     assert quorum.monitor.violations == []
-    assert monitor.images_checked > 10
+    assert images.images_checked > 10
 
 
 @pytest.mark.parametrize("registers", [True, False])
@@ -71,7 +71,7 @@ def test_a_node_that_is_asked_to_stop_twice_stops_once_and_tells_both(registers)
 
 def test_a_broker_with_a_new_disk_tells_its_directory_and_leads_again():
     quorum = Quorum(3, run_node_settings=SETTINGS)
-    monitor = BrokerMonitor(quorum.world, noted(quorum.monitor))
+    images = ImageWatch(quorum.world, quorum.monitor)
     leader = quorum.elect()
     everybody = {1: False, 2: False, 3: False}
     assert quorum.scheduler.run_until(lambda: brokers(quorum, leader) == everybody, 10_000)
@@ -102,7 +102,7 @@ def test_a_broker_with_a_new_disk_tells_its_directory_and_leads_again():
     told = [line for line in quorum.world.nodes[wiped].trace if line[2] == "assign-replicas"]
     assert [line[3] for line in told] == [{"partitions": 1}]
     assert quorum.monitor.violations == []
-    assert monitor.images_checked > 10
+    assert images.images_checked > 10
 
 
 def test_a_dead_broker_is_fenced_after_a_failover():
@@ -143,17 +143,17 @@ def test_a_controller_that_fences_a_broker_and_leaves_it_in_sync_is_found(monkey
 
 def test_images_that_differ_and_epochs_that_do_not_grow_are_found():
     quorum = Quorum(3, run_node_settings=SETTINGS)
-    told = []
-    monitor = BrokerMonitor(quorum.world, lambda name, *_: told.append(name))
+    images = ImageWatch(quorum.world, quorum.monitor)
     leader = quorum.elect()
     assert quorum.scheduler.run_until(lambda: len(brokers(quorum, leader)) == 3, 10_000)
-    assert told == []
+    assert quorum.monitor.violations == []
     state = quorum.node(leader).controller.image.state
     one = state.brokers.get(1)
     state.brokers.put(1, dataclasses.replace(one, epoch=one.epoch - 1))
     quorum.run(2_000)
-    assert {"image-agreement", "broker-epoch"} <= set(told)
-    assert monitor.images_checked > 3
+    found = {violation.property for violation in quorum.monitor.violations}
+    assert {"image-agreement", "broker-epoch"} <= found
+    assert images.images_checked > 3
 
 
 def registering(seeds):

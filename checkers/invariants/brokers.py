@@ -1,0 +1,243 @@
+"""Invariants of brokers and partitions, over the metadata images of nodes.
+
+They read one event, `image`: a node's committed metadata at an offset, as a simulated world shows
+it (`harness/sim/image_sight.py`); its field `image` is an `Image`. No trace has it, so stored runs
+are not judged by these.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Hashable, Iterator, Mapping
+from dataclasses import dataclass
+
+from checkers.invariants.fold import Broken, Invariant, Order
+from checkers.invariants.quorum import Quorum
+from checkers.invariants.sight import NO_NODE, Fields
+
+_UNSTORED = "no trace holds a node's metadata image"
+_REMEMBERED_MAX = 5_000
+"""Offsets whose content is remembered, the newest; nodes do not lag behind by more for long."""
+
+
+@dataclass(frozen=True, slots=True)
+class Partition:
+    """One partition, and what the image says of its brokers."""
+
+    name: str
+    """As `topic-index`."""
+    topic_exists: bool
+    leader: int
+    """-1: none."""
+    replicas: tuple[int, ...]
+    isr: tuple[int, ...]
+    elr: tuple[int, ...]
+    leader_epoch: int
+    partition_epoch: int
+    is_recovering: bool
+    """Its leader was elected uncleanly and has not taken up its log yet."""
+    isr_min: int
+    active: frozenset[int]
+    """Of its replicas and leader: registered, neither fenced nor shutting down."""
+    online: frozenset[int]
+    """Of these: nothing is known against the log directory of its replica."""
+
+
+@dataclass(frozen=True, slots=True)
+class Image:
+    """What is compared of a node's committed metadata."""
+
+    offset: int
+    has_elr: bool
+    """Whether eligible leader replicas are enabled (KIP-966)."""
+    brokers: Mapping[int, tuple[int, Hashable]]
+    """Epoch and incarnation by id."""
+    changed: Mapping[Hashable, Partition]
+    """Partitions that are not what they were when this node's image was looked at before."""
+    affected: Mapping[Hashable, Partition]
+    """Those, and the ones whose topic, configuration or brokers are not what they were."""
+    content: Hashable
+    """Equal for two images that hold the same brokers and partitions."""
+    view_difference: str | None
+    """What the node's broker was published that its image does not hold; None: nothing."""
+
+
+class _OfImages(Invariant):
+    needs = "the metadata images of nodes"
+    unstored = _UNSTORED
+
+
+class ValidBrokers(_OfImages):
+    """What holds of brokers and partitions in every committed state.
+
+    After ValidControllerState and ValidControllerIsrAndElr of KIP-966's specification, and Kafka's
+    rules for the last member of an ISR.
+    """
+
+    name = "valid-brokers"
+    says = "ISR, ELR, leaders and fencing fit each other"
+    source = "KIP-966's TLA+ specification"
+    order = Order.NONE
+
+    def on_image(self, node: str, fields: Fields) -> Broken | None:
+        """Judge the partitions that changed, or whose brokers did."""
+        image: Image = fields["image"]
+        for partition in image.affected.values():
+            for reason in faults(partition, has_elr=image.has_elr):
+                return Broken(f"{node} at offset {image.offset}: {reason}")
+        return None
+
+
+class ImageAgreement(_OfImages):
+    """An image is the replay of a prefix of the log, whichever node's it is."""
+
+    name = "image-agreement"
+    says = "images at one offset hold the same brokers and partitions"
+    source = "KIP-630: a snapshot is the replay of a prefix of the log"
+    order = Order.NONE
+
+    def __init__(self, quorum: Quorum) -> None:
+        super().__init__(quorum)
+        self._contents: dict[int, tuple[str, Hashable]] = {}
+        """By offset: the node whose image was seen there first, and what it held."""
+
+    def on_image(self, node: str, fields: Fields) -> Broken | None:
+        """Compare with the first image at this offset."""
+        image: Image = fields["image"]
+        other, known = self._contents.setdefault(image.offset, (node, image.content))
+        if len(self._contents) > _REMEMBERED_MAX:
+            del self._contents[next(iter(self._contents))]
+        if known == image.content:
+            return None
+        told = f"images of {other} and {node} differ at offset {image.offset}"
+        return Broken(told, (other, node))
+
+
+class BrokerView(_OfImages):
+    """A broker acts on what it was published, which must be what its image holds."""
+
+    name = "broker-view"
+    says = "what a broker was published is what its image holds"
+    source = "Kafka's MetadataPublisher"
+    order = Order.NONE
+
+    def on_image(self, node: str, fields: Fields) -> Broken | None:
+        """Judge the view, where it was compared."""
+        image: Image = fields["image"]
+        if image.view_difference is None:
+            return None
+        return Broken(f"{node} at offset {image.offset}: {image.view_difference}")
+
+
+class _OfNewestImages(_OfImages):
+    """Follows the newest image that any node has."""
+
+    def __init__(self, quorum: Quorum) -> None:
+        super().__init__(quorum)
+        self._offset = -1
+
+    def on_image(self, node: str, fields: Fields) -> Broken | None:
+        """Judge an image that is newer than all before."""
+        del node
+        image: Image = fields["image"]
+        if image.offset <= self._offset:
+            return None
+        self._offset = image.offset
+        return self._advance(image)
+
+    def _advance(self, image: Image) -> Broken | None:
+        raise NotImplementedError
+
+
+class BrokerEpoch(_OfNewestImages):
+    """A broker's epoch grows with each incarnation, and with nothing else."""
+
+    name = "broker-epoch"
+    says = "a broker's epoch grows with each incarnation, and with nothing else"
+    source = "KIP-631"
+
+    def __init__(self, quorum: Quorum) -> None:
+        super().__init__(quorum)
+        self._known: dict[int, tuple[int, Hashable]] = {}
+
+    def _advance(self, image: Image) -> Broken | None:
+        broken = None
+        for broker, (epoch, incarnation) in image.brokers.items():
+            before, known = self._known.get(broker, (-1, incarnation))
+            if epoch < before or (known != incarnation and epoch == before):
+                broken = f"broker {broker} went from epoch {before} to {epoch} by {image.offset}"
+        self._known.update(image.brokers)
+        return None if broken is None else Broken(broken)
+
+
+class PartitionEpochs(_OfNewestImages):
+    """Leader and partition epochs never decrease; a new leader epoch is a new partition epoch."""
+
+    name = "partition-epochs"
+    says = "leader and partition epochs never decrease, and a change of leader is one of both"
+    source = "KIP-841"
+
+    def __init__(self, quorum: Quorum) -> None:
+        super().__init__(quorum)
+        self._known: dict[Hashable, tuple[int, int]] = {}
+
+    def _advance(self, image: Image) -> Broken | None:
+        broken = None
+        for key, partition in image.changed.items():
+            before = self._known.get(key, (-1, -1))
+            after = partition.leader_epoch, partition.partition_epoch
+            again = after[0] > before[0] and after[1] == before[1]
+            if after[0] < before[0] or after[1] < before[1] or again:
+                broken = (
+                    f"{partition.name} went from leader epoch {before[0]}, partition epoch "
+                    f"{before[1]} to {after[0]}, {after[1]} by offset {image.offset}"
+                )
+            self._known[key] = after
+        return None if broken is None else Broken(broken)
+
+
+BROKER_INVARIANTS: tuple[type[Invariant], ...] = (
+    ValidBrokers,
+    ImageAgreement,
+    BrokerView,
+    BrokerEpoch,
+    PartitionEpochs,
+)
+
+
+def faults(partition: Partition, *, has_elr: bool) -> Iterator[str]:
+    """Say what is wrong with a partition, one sentence each; nothing where all is right."""
+    if not partition.topic_exists:
+        yield f"{partition.name} is of no topic"
+        return
+    for reason in _faults(partition, has_elr=has_elr):
+        yield (
+            f"{partition.name} {reason}: leader {partition.leader}, replicas "
+            f"{_ids(partition.replicas)}, ISR {_ids(partition.isr)}, ELR {_ids(partition.elr)}"
+        )
+
+
+def _faults(one: Partition, *, has_elr: bool) -> Iterator[str]:
+    isr, elr, replicas = set(one.isr), set(one.elr), set(one.replicas)
+    led = one.leader != NO_NODE
+    if len(isr) != len(one.isr) or not isr <= replicas or not elr <= replicas:
+        yield "has members in sync that are not its replicas, or twice"
+    if isr & elr:
+        yield "has a member of the ISR in the ELR"
+    if one.elr and len(isr) >= min(one.isr_min, len(replicas)):
+        yield "keeps an ELR although its ISR is large enough"
+    if led and (one.leader not in isr or one.leader not in one.active):
+        yield "is led by a broker that is not in sync, or not alive"
+    if one.leader in replicas and one.leader not in one.online:
+        yield "is led from a log directory that is offline"
+    alive = isr <= one.active
+    last_one = not has_elr and len(isr) == 1 and not led
+    if not alive and not last_one:
+        yield "has a fenced broker in its ISR"
+    if isr and alive and isr & replicas <= one.online and not led:
+        yield "has no leader although brokers in sync are alive"
+    if one.is_recovering and led and len(isr) != 1:
+        yield "is recovering, and more than its leader is in sync"
+
+
+def _ids(brokers: tuple[int, ...]) -> str:
+    return ", ".join(map(str, brokers)) or "none"

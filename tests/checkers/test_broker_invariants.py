@@ -1,0 +1,101 @@
+"""Each invariant of brokers is broken by hand-made images, and not by their correct neighbours."""
+
+from dataclasses import replace
+
+import pytest
+
+import checkers.invariants
+from checkers.invariants.brokers import BROKER_INVARIANTS, Image, Partition, faults
+from checkers.invariants.watcher import Watcher
+
+LED = Partition(
+    name="t-0",
+    topic_exists=True,
+    leader=1,
+    replicas=(1, 2, 3),
+    isr=(1, 2),
+    elr=(),
+    leader_epoch=4,
+    partition_epoch=7,
+    is_recovering=False,
+    isr_min=1,
+    active=frozenset({1, 2, 3}),
+    online=frozenset({1, 2, 3}),
+)
+
+
+def image(offset, partition=LED, *, broker=(5, "a"), content="same", view=None):
+    partitions = {"t-0": partition}
+    return Image(offset, False, {1: broker}, partitions, partitions, content, view)
+
+
+CASES = {
+    "valid-brokers": (
+        [("n1", image(1, replace(LED, leader=3)))],
+        [("n1", image(1, replace(LED, leader=2)))],
+    ),
+    "image-agreement": (
+        [("n1", image(1)), ("n2", image(1, content="other"))],
+        [("n1", image(1)), ("n2", image(2, content="other"))],
+    ),
+    "broker-view": ([("n1", image(1, view="it lacks t-0"))], [("n1", image(1))]),
+    "broker-epoch": (
+        [("n1", image(1)), ("n1", image(2, broker=(5, "b")))],
+        [("n1", image(1)), ("n1", image(2, broker=(6, "b")))],
+    ),
+    "partition-epochs": (
+        [("n1", image(1)), ("n1", image(2, replace(LED, leader_epoch=5)))],
+        [("n1", image(1)), ("n1", image(2, replace(LED, leader_epoch=5, partition_epoch=8)))],
+    ),
+}
+
+
+def broken(images):
+    watcher = Watcher(among=BROKER_INVARIANTS)
+    for node, shown in images:
+        watcher.take(node, "image", {"image": shown})
+    return {violation.property for violation in watcher.violations}
+
+
+@pytest.mark.parametrize("name", CASES)
+def test_what_breaks_an_invariant_is_reported_and_its_neighbour_is_not(name):
+    violated, correct = CASES[name]
+    assert broken(violated) == {name}
+    assert broken(correct) == set()
+
+
+def test_an_older_image_of_another_node_says_nothing_of_epochs():
+    newer = image(2, replace(LED, leader_epoch=5, partition_epoch=8), broker=(6, "b"))
+    assert broken([("n1", newer), ("n2", image(1))]) == set()
+
+
+@pytest.mark.parametrize(
+    ("changed", "reason"),
+    [
+        ({"isr": (1, 2, 2)}, "has members in sync that are not its replicas, or twice"),
+        ({"isr": (1, 2, 4), "active": frozenset({1, 2, 3, 4})}, "has members in sync that are not"),
+        ({"elr": (2,), "isr_min": 3}, "has a member of the ISR in the ELR"),
+        ({"elr": (3,), "isr_min": 2}, "keeps an ELR although its ISR is large enough"),
+        ({"leader": 3}, "is led by a broker that is not in sync, or not alive"),
+        ({"online": frozenset({2, 3})}, "is led from a log directory that is offline"),
+        ({"active": frozenset({1, 3})}, "has a fenced broker in its ISR"),
+        ({"leader": -1}, "has no leader although brokers in sync are alive"),
+        ({"is_recovering": True}, "is recovering, and more than its leader is in sync"),
+        ({"topic_exists": False}, "is of no topic"),
+    ],
+)
+def test_every_fault_of_a_partition_is_named(changed, reason):
+    (fault,) = faults(replace(LED, **changed), has_elr=True)
+    assert f"t-0 {reason}" in fault
+
+
+def test_without_elr_the_last_member_of_an_isr_may_be_fenced_and_lead_nothing():
+    last = replace(LED, leader=-1, isr=(1,), active=frozenset({2, 3}))
+    assert list(faults(last, has_elr=False)) == []
+    assert len(list(faults(last, has_elr=True))) == 1
+
+
+def test_every_invariant_of_brokers_has_a_case_and_stands_in_the_table():
+    names = [invariant.name for invariant in BROKER_INVARIANTS]
+    assert sorted(names) == sorted(CASES)
+    assert [name for name in names if f"| {name} |" not in str(checkers.invariants.__doc__)] == []
