@@ -42,6 +42,19 @@ def test_a_link_fault_bites_in_its_direction_only_and_heals(with_hosts_view, nam
     with_hosts_view(body)
 
 
+def test_everything_may_be_lost(with_hosts_view):
+    async def body(view) -> None:
+        injected = await inject(view, "loss", {"targets": "leader", "percent": 100})
+        assert injected.verified, injected.detail
+        assert injected.detail["measured"]["n2->n1"]["lost"] == 1.0
+        cut = await inject(view, "partition", {"shape": "links", "links": "n1>n3"})
+        assert cut.verified, cut.detail
+        assert (await heal(view, cut)).verified
+        assert (await heal(view, injected)).verified
+
+    with_hosts_view(body)
+
+
 def test_a_fault_that_ends_by_itself_is_told_at_its_heal(with_hosts_view):
     async def body(view) -> None:
         injected = await inject(view, "delay", {"targets": "leader", "delay_ms": 80})
