@@ -112,7 +112,7 @@ def _shows_presence(operation: Operation) -> bool:
 
 
 def _shows_gone(operation: Operation, topic_id: Any) -> bool:
-    """Tell whether the topic cannot have outlived this operation, if it was there before."""
+    """Return whether the topic cannot have outlived this operation, if it was there before."""
     if operation.type is EventType.FAIL:
         return operation.f == "delete" and operation.error in (UNKNOWN_TOPIC, UNKNOWN_ID)
     if operation.type is not EventType.OK:

@@ -165,7 +165,7 @@ class RunStore:
         return self.node_path(node) / "evidence"
 
     def has_log(self, node: str) -> bool:
-        """Tell whether a node's decoded log is stored."""
+        """Return whether a node's decoded log is stored."""
         return (self.evidence_path(node) / evidence_files.LOG_FILE).exists()
 
     def journal_writer(self) -> JournalWriter:

@@ -55,12 +55,12 @@ class Frame:
 
     @property
     def is_whole(self) -> bool:
-        """Tell whether the announced size is that of the frame: then it has to be reacted to."""
+        """Return whether the announced size is that of the frame: then it has to be reacted to."""
         return len(self.data) >= 4 and int.from_bytes(self.data[:4], "big") == len(self.data) - 4
 
     @property
     def may_be_parked(self) -> bool:
-        """Tell whether the node may take its time: a Fetch waits for records."""
+        """Return whether the node may take its time: a Fetch waits for records."""
         return self.data[4:6] == struct.pack(">h", ApiKey.FETCH)
 
 

@@ -92,7 +92,7 @@ class Target:
                     await asyncio.sleep(0.05)
 
     async def answers(self, listener: ListenerType) -> bool:
-        """Tell whether a sound request on a new connection is answered."""
+        """Return whether a sound request on a new connection is answered."""
         with contextlib.suppress(OSError, asyncio.IncompleteReadError):
             async with Connection(self.ports[listener]) as connection:
                 return await connection.reacts(_PROBE, HANG_S) == "answered"

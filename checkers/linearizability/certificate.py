@@ -95,7 +95,7 @@ def _open_ended(operation: Operation, from_ns: int, horizon_ns: int) -> Operatio
 
 
 def impossible(operations: Sequence[Operation], model: Model, states: Sequence[State]) -> bool:
-    """Tell whether no order exists; RefusedError when there is too much to try."""
+    """Return whether no order exists; RefusedError when there is too much to try."""
     events = [(o.invoke_ns, 0, o.index, o) for o in operations]
     events += [(o.complete_ns, 1, o.index, o) for o in operations if o.type is not EventType.INFO]
     effects = {o.index: model.same_effect(o) for o in operations if o.type is EventType.INFO}

@@ -40,7 +40,7 @@ def integers(columns: Columns, codes: NDArray[Any]) -> Int64s | None:
 
 
 def _plain(values: list[Any]) -> bool:
-    """Tell whether all are whole numbers, none of them huge (sums must not overflow)."""
+    """Return whether all are whole numbers, none of them huge (sums must not overflow)."""
     return not values or (set(map(type, values)) == {int} and max(map(abs, values)) < 1 << 53)
 
 

@@ -97,7 +97,7 @@ def _unique(
 
 
 def unique_keys_of_one(encoded: Encoded, value_count: int) -> bool:
-    """Tell whether `chains` may judge a history of one key."""
+    """Return whether `chains` may judge a history of one key."""
     assert len(encoded.bounds) == 2, "operations of several keys"
     return bool(unique_keys(encoded, value_count)[0])
 

@@ -94,7 +94,7 @@ class Encoded:
 
 
 def encodable(model: Model) -> bool:
-    """Tell whether histories of this model become integers; a subclass may mean anything."""
+    """Return whether histories of this model become integers; a subclass may mean anything."""
     return type(model) in (Register, CasRegister, KeyValue)
 
 

@@ -83,7 +83,7 @@ class _Configuration:
     placed: _Placed | None = field(default=None, compare=False)
 
     def dominates(self, other: _Configuration) -> bool:
-        """Tell whether it can do whatever the other can."""
+        """Return whether it can do whatever the other can."""
         return (
             self.state == other.state
             and self.owed <= other.owed
@@ -96,7 +96,7 @@ class _Configuration:
 
 
 def applicable(model: Model) -> bool:
-    """Tell whether the model is a register, with compare-and-set or without."""
+    """Return whether the model is a register, with compare-and-set or without."""
     return type(model) in (Register, CasRegister)
 
 
@@ -188,7 +188,7 @@ class _Frontier:
         return replace(c, owed=c.owed | {i})
 
     def _met(self, i: int, state: Hashable) -> bool:
-        """Tell whether the operation may stand here and change nothing."""
+        """Return whether the operation may stand here and change nothing."""
         return self.model.step(state, self.operations[i]) == (True, state)
 
     def _returned(self, frontier: list[_Configuration], i: int, event: int) -> list[_Configuration]:

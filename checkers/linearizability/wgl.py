@@ -276,7 +276,7 @@ class _Search:
         )
 
     def _counts_within(self, operation: Operation, horizon_ns: int) -> bool:
-        """Tell whether an operation belongs to the prefix that ends at `horizon_ns`."""
+        """Return whether an operation belongs to the prefix that ends at `horizon_ns`."""
         completed = operation.complete_ns <= horizon_ns
         begun = operation.invoke_ns <= horizon_ns
         return completed or (begun and self.model.has_effect(operation))

@@ -49,7 +49,7 @@ class _StoppedError(Exception):
 
 
 def fails(operations: Sequence[Operation], model: Model, window: Window, budget: Budget) -> bool:
-    """Tell whether the search proves that the window has no order."""
+    """Return whether the search proves that the window has no order."""
     try:
         taken, states = restrict(operations, model, window)
     except RefusedError:

@@ -57,7 +57,7 @@ class Model:
         return None
 
     def equal(self, left: State, right: State) -> bool:
-        """Tell whether two states are the same one; an override must be an equivalence."""
+        """Return whether two states are the same one; an override must be an equivalence."""
         return left == right
 
     def partition(self, operations: Sequence[Operation]) -> list[list[Operation]]:
@@ -78,7 +78,7 @@ class Model:
         return None
 
     def has_effect(self, operation: Operation) -> bool:
-        """Tell whether the operation, if it happened, may change the state."""
+        """Return whether the operation, if it happened, may change the state."""
         del operation
         return True
 

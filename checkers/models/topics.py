@@ -108,7 +108,7 @@ class Topics(Model):
         return list(dict.fromkeys(states))
 
     def describe_state(self, state: State) -> str:
-        """Tell whether the topic is there, with its id."""
+        """Return whether the topic is there, with its id."""
         assert isinstance(state, _State)
         if not state.present:
             return "absent"

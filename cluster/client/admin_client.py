@@ -70,7 +70,7 @@ _GRACE_MS: Final = 1000.0
 """How long after its time-out a network may still report one, before the client gives up on it."""
 
 _WRONG_ANSWER_MAX: Final = 300
-"""Characters that are told of one."""
+"""Characters of a wrong answer in its message."""
 T = TypeVar("T")
 
 _DEFINITE_FAILURES: Final = frozenset({Failure.NOT_SENT, Failure.UNSUPPORTED_VERSION})
@@ -112,7 +112,7 @@ class Client:
 
     `node_id` of an endpoint is the node's own id: reads of topics compare it with the controller
     that the node names. One client serves one asyncio loop; it holds no state besides its network,
-    whose life is the caller's business.
+    which the caller opens and closes.
     """
 
     def __init__(
@@ -180,9 +180,9 @@ class Client:
             raise self._wrong(endpoint, message, what) from error
 
     def _wrong(self, endpoint: Endpoint, message: object, what: str) -> CallFailed:
-        told = f"answer to {type(message).__name__}: {what}"[:_WRONG_ANSWER_MAX]
-        self._on_wrong_answer(endpoint, told)
-        return CallFailed(Failure.WRONG_ANSWER, told)
+        described = f"answer to {type(message).__name__}: {what}"[:_WRONG_ANSWER_MAX]
+        self._on_wrong_answer(endpoint, described)
+        return CallFailed(Failure.WRONG_ANSWER, described)
 
     async def attempt(
         self,
@@ -205,7 +205,9 @@ class Client:
         return await self.ask(
             endpoint,
             request,
-            lambda told: {key.api_key: (key.min_version, key.max_version) for key in told.api_keys},
+            lambda answer: {
+                key.api_key: (key.min_version, key.max_version) for key in answer.api_keys
+            },
             timeout_ms,
         )
 
@@ -333,8 +335,8 @@ class Client:
         )
 
         def read(response: Any) -> Outcome:
-            told = _only(response.responses, resource_type=resource[0], resource_name=resource[1])
-            return _judge(told.error_code) or Outcome("ok", value)
+            result = _only(response.responses, resource_type=resource[0], resource_name=resource[1])
+            return _judge(result.error_code) or Outcome("ok", value)
 
         return await self.attempt(endpoint, request, read, timeout_ms)
 
@@ -349,9 +351,9 @@ class Client:
         """Read one config; the value is a string, or None when it is not set."""
 
         def read(response: Any) -> Outcome:
-            told = _only(response.results, resource_type=resource[0], resource_name=resource[1])
-            failed = _judge(told.error_code)
-            return failed or Outcome("ok", {c.name: c.value for c in told.configs}.get(name))
+            result = _only(response.results, resource_type=resource[0], resource_name=resource[1])
+            failed = _judge(result.error_code)
+            return failed or Outcome("ok", {c.name: c.value for c in result.configs}.get(name))
 
         return await self.attempt(endpoint, _question(resource, name), read, timeout_ms)
 
@@ -377,7 +379,7 @@ class Client:
 
         Returns `{"topics": {name: {"id", "partitions"}}, "configs": {"topic:a" or "broker:":
         {name: value}}}`, with resources that have no configs left out. Kafka's protocol does not
-        tell up to which offset an image has replayed, and the two requests are not one snapshot:
+        say up to which offset an image has replayed, and the two requests are not one snapshot:
         the caller waits until nothing changes any more (DescribeQuorum at the leader shows all
         voters at its high watermark) and reads until two results in a row are equal.
 
@@ -446,9 +448,9 @@ def _only(results: Sequence[Any], **asked: object) -> Any:
         raise WrongAnswerError(f"{len(results)} results for one question")
     result = results[0]
     for field, value in asked.items() if result.error_code is ErrorCode.none else ():
-        told = getattr(result, field)
-        if told != value:
-            raise WrongAnswerError(f"{field} is {told!r}, asked was {value!r}")
+        answered = getattr(result, field)
+        if answered != value:
+            raise WrongAnswerError(f"{field} is {answered!r}, asked was {value!r}")
     return result
 
 

@@ -92,7 +92,7 @@ class BrokerClient:
             rack=None,
             log_dirs=(broker.directory_id,),
         )
-        return await self._attempt(endpoint, request, lambda told: told.broker_epoch)
+        return await self._attempt(endpoint, request, lambda answer: answer.broker_epoch)
 
     async def heartbeat(
         self,
@@ -115,10 +115,10 @@ class BrokerClient:
         return await self._attempt(
             endpoint,
             request,
-            lambda told: {
-                "caught_up": told.is_caught_up,
-                "fenced": told.is_fenced,
-                "shut_down": told.should_shut_down,
+            lambda answer: {
+                "caught_up": answer.is_caught_up,
+                "fenced": answer.is_fenced,
+                "shut_down": answer.should_shut_down,
             },
         )
 
@@ -130,11 +130,11 @@ class BrokerClient:
             broker_id=BrokerId(broker.broker_id), broker_epoch=i64(epoch)
         )
         return await self._attempt(
-            endpoint, request, lambda told: [told.producer_id_start, told.producer_id_len]
+            endpoint, request, lambda answer: [answer.producer_id_start, answer.producer_id_len]
         )
 
     async def is_alive(self, endpoint: Endpoint, broker_id: int) -> Outcome:
-        """Ask whether clients are told of a broker, on a CLIENT listener.
+        """Ask whether clients see a broker, on a CLIENT listener.
 
         As in `Client.describe_topic` only the answer of the active controller counts, which names
         itself; any other is a `fail` with `not_controller`.
@@ -149,7 +149,8 @@ class BrokerClient:
             if response.error_code is ErrorCode.none and response.controller_id != endpoint.node_id:
                 return Outcome("fail", error=ErrorCode.not_controller.name)
             return _outcome(
-                response, lambda told: any(one.node_id == broker_id for one in told.brokers)
+                response,
+                lambda answer: any(broker.node_id == broker_id for broker in answer.brokers),
             )
 
         return await self._client.attempt(endpoint, request, read, self._timeout_ms)

@@ -3,7 +3,7 @@
 An operation that ends in `fail` certainly had no effect and never will; everything that is not
 certain is `info`. A code is definite only when a controller decides it before it could have
 appended anything. NOT_CONTROLLER is one: this repository's controller gives it only to a request
-that it has not appended, and answers UNKNOWN_SERVER_ERROR to a write whose fate it lost with its
+that it has not appended, and answers UNKNOWN_SERVER_ERROR to an appended write when it loses its
 leadership. (Apache Kafka also gives NOT_CONTROLLER to appended writes when it renounces.)
 
 Codes that no API of the controller answers are in neither set's spirit; they count as indefinite,
@@ -42,7 +42,7 @@ DEFINITE_ERRORS = frozenset(
         ErrorCode.unsupported_version,
         ErrorCode.operation_not_attempted,
         ErrorCode.throttling_quota_exceeded,
-        # Refused for who asks.
+        # Refused for the principal that asks.
         ErrorCode.topic_authorization_failed,
         ErrorCode.cluster_authorization_failed,
         ErrorCode.security_disabled,

@@ -80,7 +80,7 @@ class Node:
         self._on_fatal = on_fatal
         self._trace = seams.trace
         self._stopping: list[Callable[[], None]] = []
-        """Who asked for the shutdown that is under way, or over."""
+        """The callers that asked for the shutdown that is under way, or over."""
         self._stopped = False
         log = Log.open(
             seams.disk,
@@ -228,11 +228,11 @@ class Node:
             self.handle(listener, request.message, answer, origin)
 
     def features(self) -> Features:
-        """Tell what ApiVersions says of features on this node's listeners."""
+        """Return the features that ApiVersions reports on this node's listeners."""
         return features_of(self.controller.image, self.raft.kraft_version)
 
     def scram_credential(self, mechanism: str, user: str) -> ScramCredential | None:
-        """Tell what the committed metadata that this node has keep of a user's password."""
+        """Return a user's credential in the committed metadata that this node has."""
         return credential_of(self.controller.image.state, mechanism, user)
 
     def signalled(self, what: NodeSignal) -> None:
@@ -291,7 +291,7 @@ class Node:
 
 
 def raft_config(config: NodeConfig, directory_id: uuid.UUID) -> RaftConfig:
-    """Return what raft is told of a node's configuration."""
+    """Return raft's part of a node's configuration."""
     return RaftConfig(
         node_id=config.node_id,
         directory_id=directory_id,
@@ -325,7 +325,9 @@ def registration_config(config: NodeConfig) -> ControllerRegistrationConfig:
     return ControllerRegistrationConfig(
         controller_id=config.node_id,
         listeners=_registered_listeners(config, controller=True),
-        features=tuple((one.name, one.min_level, one.max_level) for one in SUPPORTED),
+        features=tuple(
+            (feature.name, feature.min_level, feature.max_level) for feature in SUPPORTED
+        ),
     )
 
 
@@ -336,7 +338,9 @@ def lifecycle_config(config: NodeConfig, directory_id: uuid.UUID) -> LifecycleCo
         cluster_id=config.cluster_id,
         listeners=_registered_listeners(config, controller=False),
         log_dirs=(directory_id,),
-        features=tuple((one.name, one.min_level, one.max_level) for one in SUPPORTED),
+        features=tuple(
+            (feature.name, feature.min_level, feature.max_level) for feature in SUPPORTED
+        ),
         heartbeat_interval_ms=config.broker_heartbeat_interval_ms,
         session_timeout_ms=config.broker_session_timeout_ms,
         initial_registration_timeout_ms=config.initial_broker_registration_timeout_ms,
@@ -347,14 +351,14 @@ def _registered_listeners(
     config: NodeConfig, *, controller: bool
 ) -> tuple[tuple[str, str, int, int], ...]:
     return tuple(
-        (one.name, one.host, one.port, config.security[one.name].protocol.value)
-        for one in config.advertised_listeners
-        if (one.name in config.controller_listener_names) is controller
+        (listener.name, listener.host, listener.port, config.security[listener.name].protocol.value)
+        for listener in config.advertised_listeners
+        if (listener.name in config.controller_listener_names) is controller
     )
 
 
 def cluster_info(config: NodeConfig, raft: RaftClient) -> ClusterInfo:
-    """Return what clients are told of the cluster.
+    """Return the description of the cluster that clients get.
 
     Where nodes register themselves, brokers are those that did. Else a node knows of the others'
     client listeners only what `kraftprobe.brokers` says; without it, it names itself.

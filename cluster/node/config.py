@@ -2,9 +2,9 @@
 
     key=value           blank lines and lines that begin with # or ! are skipped
 
-Whatever is wrong with the file is told in one line that names file and key: an unknown key (with
-the nearest known one), a key given twice, a missing key, a value that does not parse or does not
-fit the others. Nothing is guessed.
+Whatever is wrong with the file is reported in one line with the file and the key: an unknown key
+(with the nearest known key), a key given twice, a missing key, a value that does not parse or does
+not fit the others. Nothing is guessed.
 """
 
 from __future__ import annotations
@@ -48,7 +48,7 @@ class ListenerAddress:
 
 @valueclass
 class NodeConfig:
-    """What one node is told at its start. Field names are the keys with `_` for `.`."""
+    """The settings of one node. Field names are the keys with `_` for `.`."""
 
     process_roles: frozenset[str]
     node_id: int
@@ -58,9 +58,9 @@ class NodeConfig:
     """Equal to `listeners` when not given."""
     controller_listener_names: tuple[str, ...]
     controller_quorum_voters: tuple[Endpoint, ...]
-    """The static voters by node id; empty when the log tells them (KIP-853)."""
+    """The static voters by node id; empty when the log holds them (KIP-853)."""
     controller_quorum_bootstrap_servers: tuple[Endpoint, ...]
-    """Whom to ask who leads; they are called -2, -3, ... as their ids are not known."""
+    """Where to ask for the leader. Their ids are not known, so they are called -2, -3, ..."""
     controller_quorum_auto_join_enable: bool
     metadata_log_dir: Path
     metadata_log_segment_bytes: int

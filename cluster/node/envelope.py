@@ -1,6 +1,6 @@
 """Envelope: a client's request on its way from a broker to the active controller (KIP-590).
 
-The broker says for whom it asks, and from which address; the controller answers with the wrapped
+The broker names the principal that asks, and its address; the controller answers with the wrapped
 response, or with an error of the envelope itself, in which case the request was not carried out:
 
     NOT_CONTROLLER                    as the wrapped response would have said (EnvelopeUtils)
@@ -76,7 +76,7 @@ class _DefaultPrincipalData(Message):
 
 
 class EnvelopeError(Exception):
-    """An envelope whose request is not carried out, and the code that says so."""
+    """The request in an envelope is not carried out; `error` is the code that says so."""
 
     def __init__(self, error: ErrorCode, message: str) -> None:
         super().__init__(message)
@@ -108,7 +108,7 @@ def unseal_response(message: Any, response: EnvelopeResponse) -> Any:
 
 
 def unseal(envelope: EnvelopeRequest) -> tuple[Request, Origin]:
-    """Return the request in an envelope, and whose it is. Raises EnvelopeError."""
+    """Return the request in an envelope, and its origin. Raises EnvelopeError."""
     principal = _principal(envelope.request_principal)
     if len(envelope.client_host_address) not in {4, 16}:
         raise EnvelopeError(ErrorCode.invalid_request, "no address of the client")
@@ -130,7 +130,7 @@ def answer_to(request: Request, reply: Callable[[object], None]) -> Callable[[An
     """Return what takes the answer to a request out of an envelope, and replies with another."""
 
     def on_answer(message: Any) -> None:
-        if _tells(message, ErrorCode.not_controller):
+        if _contains(message, ErrorCode.not_controller):
             reply(refusal(ErrorCode.not_controller))
             return
         try:
@@ -174,12 +174,14 @@ def _packed(address: str) -> bytes:
         return ipaddress.IPv4Address(0).packed
 
 
-def _tells(value: Any, error: ErrorCode) -> bool:
-    """Tell whether an error code is anywhere in a response (AbstractResponse.errorCounts)."""
+def _contains(value: Any, error: ErrorCode) -> bool:
+    """Return whether an error code is anywhere in a response (AbstractResponse.errorCounts)."""
     if isinstance(value, ErrorCode):
         return value is error
     if isinstance(value, tuple):
-        return any(_tells(one, error) for one in value)
+        return any(_contains(item, error) for item in value)
     if dataclasses.is_dataclass(value):
-        return any(_tells(getattr(value, field.name), error) for field in dataclasses.fields(value))
+        return any(
+            _contains(getattr(value, field.name), error) for field in dataclasses.fields(value)
+        )
     return False

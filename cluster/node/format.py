@@ -1,6 +1,6 @@
 """`python -m cluster.node.format --config FILE ...`: prepare a folder as kafka-storage does.
 
-Only a quorum whose voters are in the log from the start (KIP-853) needs it; else a node formats its
+Only a quorum with its voters in the log from the start (KIP-853) needs it; else a node formats its
 folder by itself. Exit codes: 0 formatted, 2 it cannot be, with one line on stderr.
 """
 

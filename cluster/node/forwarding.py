@@ -4,10 +4,10 @@ A broker wraps them in an Envelope and sends them on (ForwardingManager, KIP-590
 rely on it, because they may ask any broker. Only that listener forwards: a harness that talks to
 controller listeners learns from NOT_CONTROLLER that nothing was appended.
 
-What becomes of a request whose forwarding failed is told as far as it is known: never sent is
+What becomes of a request after a failed forwarding is reported as far as it is known: never sent is
 NOT_CONTROLLER, sent without an answer is REQUEST_TIMED_OUT. An Envelope that the controller refuses
 is UNKNOWN_SERVER_ERROR, as in Kafka: whatever is wrong with it is not the client's fault. Kafka
-waits for another controller after NOT_CONTROLLER; here the client is told.
+waits for another controller after NOT_CONTROLLER; here the client gets the error.
 """
 
 from __future__ import annotations
@@ -82,7 +82,7 @@ _ERROR_RESPONSES: Final[dict[type[Any], Callable[[Any, ErrorCode, str | None], A
 
 
 def is_for_controller(message: object) -> bool:
-    """Tell whether only the active controller can answer a request."""
+    """Return whether only the active controller can answer a request."""
     return type(message) in _ERROR_RESPONSES
 
 
@@ -114,15 +114,15 @@ def _unsealed(message: Any, leader: Endpoint, response: Any) -> object:
     if isinstance(response, Failure):
         unsent = response in _NOT_SENT
         error = ErrorCode.not_controller if unsent else ErrorCode.request_timed_out
-        told = response.value
+        detail = response.value
     else:
         try:
             return unseal_response(message, response)
         except EnvelopeError as refused:
             known = refused.error is ErrorCode.not_controller
             error = refused.error if known else ErrorCode.unknown_server_error
-            told = f"{refused} ({refused.error.name})"
+            detail = f"{refused} ({refused.error.name})"
         except MalformedError as malformed:
-            error, told = ErrorCode.unknown_server_error, str(malformed)
-    text = f"forwarding to node {leader.node_id}: {told}"
+            error, detail = ErrorCode.unknown_server_error, str(malformed)
+    text = f"forwarding to node {leader.node_id}: {detail}"
     return _ERROR_RESPONSES[type(message)](message, error, text)

@@ -37,7 +37,7 @@ class Upgrader(Protocol):
 
 
 def is_kraft_version_update(message: object) -> bool:
-    """Tell whether a request updates that feature, among others or not."""
+    """Return whether a request updates that feature, among others or not."""
     return isinstance(message, UpdateFeaturesRequest) and any(
         update.feature == KRAFT_VERSION for update in message.feature_updates
     )
@@ -47,8 +47,8 @@ def update_kraft_version(
     raft: Upgrader, update_others: UpdateOthers, request: UpdateFeaturesRequest, reply: Reply
 ) -> None:
     """Let raft finalize the level that was asked for and the controller the rest, and answer."""
-    own = [one for one in request.feature_updates if one.feature == KRAFT_VERSION]
-    rest = tuple(one for one in request.feature_updates if one.feature != KRAFT_VERSION)
+    own = [update for update in request.feature_updates if update.feature == KRAFT_VERSION]
+    rest = tuple(update for update in request.feature_updates if update.feature != KRAFT_VERSION)
     others = dataclasses.replace(request, feature_updates=rest)
     level, validate_only = int(own[0].max_version_level), bool(request.validate_only)
     if len(own) > 1:
@@ -74,9 +74,9 @@ def update_kraft_version(
         if response.error_code is ErrorCode.none:
             reply(response)
             return
-        told = f"{KRAFT_VERSION} is {level} now, the other features were not updated: "
-        told += f"{response.error_code.name} {response.error_message or ''}".strip()
-        reply(_response(ErrorCode.unknown_server_error, told))
+        message = f"{KRAFT_VERSION} is {level} now, the other features were not updated: "
+        message += f"{response.error_code.name} {response.error_message or ''}".strip()
+        reply(_response(ErrorCode.unknown_server_error, message))
 
     if rest:
         update_others(dataclasses.replace(others, validate_only=True), checked)

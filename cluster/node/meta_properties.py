@@ -74,7 +74,7 @@ def check_is_empty(disk: Disk, besides: frozenset[str] = frozenset()) -> None:
 
 
 def random_uuid(random: Random) -> uuid.UUID:
-    """Return a version 4 uuid whose text does not begin with a dash, as `Uuid.randomUuid` does."""
+    """Return a version 4 uuid without a leading dash in its text, as `Uuid.randomUuid` does."""
     while True:
         value = uuid.UUID(int=random.getrandbits(128), version=4)
         if not uuid_to_text(value).startswith("-"):

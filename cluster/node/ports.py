@@ -57,7 +57,7 @@ class Random(Protocol):
 
 
 Completion = Callable[[OSError | None], None]
-"""Told None when everything it stands for is durable, else the error; see `Disk`."""
+"""Called with None when everything it stands for is durable, else the error; see `Disk`."""
 
 
 class Disk(Protocol):
@@ -114,7 +114,7 @@ class Disk(Protocol):
 
 
 class Failure(enum.Enum):
-    """Why a request has no response, told by what it says about the request's fate."""
+    """Why a request has no response, by what that says about the request's fate."""
 
     NOT_SENT = "not-sent"
     """No byte of it left: connection refused, name unknown. It certainly had no effect."""
@@ -130,7 +130,7 @@ class Failure(enum.Enum):
 
 @valueclass(order=True)
 class Endpoint:
-    """Where a node listens. Bootstrap servers whose id is unknown have ids -2, -3, ..."""
+    """Where a node listens. Bootstrap servers of unknown id have ids -2, -3, ..."""
 
     node_id: int
     host: str

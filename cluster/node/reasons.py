@@ -9,7 +9,7 @@ from pathlib import PurePath
 def reason_of(error: BaseException) -> str:
     """Return one line: type and message; where it was raised when it has none.
 
-    A bare assertion would otherwise leave nothing to tell one broken invariant from another.
+    A bare assertion would otherwise not distinguish one broken invariant from another.
     """
     text = str(error)
     if text or error.__traceback__ is None:

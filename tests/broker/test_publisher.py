@@ -1,4 +1,4 @@
-"""What a broker is told to do: always what its image says, by changes or as a whole."""
+"""What a broker has to do: always what its image says, by changes or as a whole."""
 
 import uuid
 
@@ -131,7 +131,7 @@ def test_the_first_publication_is_told_once():
 
 def test_it_knows_who_leads_the_quorum():
     broker = Broker()
-    broker.loader.tell_leader(LeaderAndEpoch(3, 9))
+    broker.loader.notify_leader(LeaderAndEpoch(3, 9))
     assert broker.publisher.controller == LeaderAndEpoch(3, 9)
 
 

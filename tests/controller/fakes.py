@@ -116,7 +116,7 @@ class FakeRaft:
         return self.log[self.committed - 1].last_offset + 1 if self.committed else None
 
     @property
-    def told_high_watermark(self):
+    def reported_high_watermark(self):
         return self.high_watermark
 
     @property

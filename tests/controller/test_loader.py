@@ -201,7 +201,7 @@ def test_a_record_that_does_not_fit_stops_a_load_and_changes_nothing():
 
 def test_publishers_learn_who_leads():
     loading = Loading()
-    loading.loader.tell_leader(LeaderAndEpoch(2, 5))
+    loading.loader.notify_leader(LeaderAndEpoch(2, 5))
     assert loading.publisher.leaders == [LeaderAndEpoch(2, 5)]
 
 

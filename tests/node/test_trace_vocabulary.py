@@ -158,7 +158,7 @@ def put_the_voters_into_the_log(quorum):
         if asked(quorum, request).error_code == 0:
             return
         quorum.run(500)
-    raise AssertionError("the voters have not told of themselves")
+    raise AssertionError("the voters have not described themselves")
 
 
 def test_every_documented_event_is_emitted_by_a_scripted_run(monkeypatch):

@@ -18,7 +18,7 @@ STATE, NODE, IDLE, MASKS = 0, 1, 2, 3
 
 @jit
 def dominates(one, other, words):
-    """Tell whether whatever `other` can still do, `one` can (same state)."""
+    """Return whether whatever `other` can still do, `one` can (same state)."""
     for j in range(MASKS, MASKS + 2 * words):
         if one[j] & ~other[j] != 0:
             return False

@@ -185,5 +185,5 @@ _WARM: set[str] = set()
 
 
 def is_warm(algorithm: str) -> bool:
-    """Tell whether a search is compiled in this process."""
+    """Return whether a search is compiled in this process."""
     return algorithm in _WARM

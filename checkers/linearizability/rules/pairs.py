@@ -44,7 +44,7 @@ class Contents:
     """Indeterminate removals."""
 
     def stands(self, items: Iterable[Item]) -> bool:
-        """Tell whether a contradiction among these holds whatever the unknown removals did."""
+        """Return whether a contradiction among these holds whatever the unknown removals did."""
         return not self.unknown or all(item.out is not None for item in items)
 
     def failed(self, kind: str, what: str, window: Iterable[Operation | None]) -> Outcome:

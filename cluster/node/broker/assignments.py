@@ -1,4 +1,4 @@
-"""AssignmentsManager: a broker tells the controller where its replicas are (KIP-858).
+"""AssignmentsManager: a broker reports the log directories of its replicas (KIP-858).
 
 A node has one log directory, so every replica is in it. The controller knows that of replicas that
 it placed after the broker had registered. It does not where a topic is older than the broker's
@@ -41,7 +41,7 @@ PartitionKey = tuple[uuid.UUID, int]
 
 @valueclass
 class AssignmentsConfig:
-    """Whose replicas, in which directory, and how long a request may take."""
+    """The broker, its directory, and how long a request may take."""
 
     broker_id: int
     directory_id: uuid.UUID
@@ -49,7 +49,7 @@ class AssignmentsConfig:
 
 
 class AssignmentsManager:
-    """Sends what the metadata do not know. Tell it of partitions, and when to stop."""
+    """Reports the directories that the metadata lack; it is given partitions, and is stopped."""
 
     def __init__(
         self,

@@ -6,7 +6,7 @@
 One request is under way at a time; an answer that comes after its time-out is ignored. Whatever
 fails is tried again, later each time, up to the heartbeat interval: NOT_CONTROLLER and silence
 alike, because the channel finds the leader anew for every request. An incarnation registers once;
-a broker whose epoch the controller does not know any more stays fenced until it is restarted.
+a broker stays fenced once the controller no longer knows its epoch, until it is restarted.
 """
 
 from __future__ import annotations
@@ -34,7 +34,8 @@ RETRY_BACKOFF_MS: Final = 100.0
 NOT_REGISTERED_EPOCH: Final = -1
 
 Channel = Callable[[object, float, Callable[[Any], None]], None]
-"""(request, time-out in ms, told the response or a Failure): to the active controller."""
+"""(request, time-out in ms, callback): asks the active controller; the callback gets its response
+or a Failure."""
 
 
 class BrokerState(enum.Enum):
@@ -53,7 +54,7 @@ class RegistrationTimeoutError(Exception):
 
 @valueclass
 class LifecycleConfig:
-    """Who the broker is, and Kafka's properties of the same names."""
+    """The broker's identity, and Kafka's properties of the same names."""
 
     broker_id: int
     cluster_id: str

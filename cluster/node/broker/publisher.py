@@ -1,6 +1,6 @@
 """BrokerMetadataPublisher: what committed metadata ask of this node's broker.
 
-It keeps what the replica manager of a Kafka broker is told: the partitions that the broker leads
+It keeps what the replica manager of a Kafka broker is given: the partitions that the broker leads
 and those that it follows; and how the broker is registered. It is driven by deltas, so that a
 change costs what changed; a whole image is taken up by the index of the broker's partitions.
 """
@@ -41,7 +41,7 @@ class BrokerMetadataPublisher:
         self.on_first: Callable[[], None] | None = None
         """Called once, when the first image is taken up (firstPublishFuture)."""
         self.on_changes: Callable[[LocalReplicaChanges], None] | None = None
-        """Told what each publication changes about this broker's partitions."""
+        """Called with what each publication changes about this broker's partitions."""
         self._is_first = True
 
     def on_metadata_update(
@@ -81,13 +81,14 @@ class BrokerMetadataPublisher:
             self.followers[key] = partition
 
     def differences(self, state: MetadataState) -> str | None:
-        """Say how this view contradicts a state, whose partitions are all looked at; None: not."""
+        """Return how this view contradicts a state, None when it does not; reads all partitions."""
         held = {
-            key: one
+            key: partition
             for key in state.partitions.keys()  # noqa: SIM118 - a StateMap is no dict
-            if (one := state.partitions.get(key)) is not None and self.broker_id in one.replicas
+            if (partition := state.partitions.get(key)) is not None
+            and self.broker_id in partition.replicas
         }
-        leads = {key for key, one in held.items() if one.leader == self.broker_id}
+        leads = {key for key, partition in held.items() if partition.leader == self.broker_id}
         if {**self.leaders, **self.followers} != held or set(self.leaders) != leads:
             return (
                 f"it believes to lead {_named(self.leaders)} and to follow "

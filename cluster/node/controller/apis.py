@@ -9,13 +9,13 @@
   image, on the client listener only.
 - Metadata: on the controller listener a confirmed read, or NOT_CONTROLLER; on the client listener a
   confirmed read that names this node as the controller, or else this node's image.
-- DescribeCluster: every node tells the controllers on the controller listener, the brokers on the
+- DescribeCluster: every node names the controllers on the controller listener, the brokers on the
   client listener.
 - UpdateFeatures, UnregisterBroker, and what brokers and controllers ask of the active controller
   (`broker_apis`): by the active controller.
 
 A node's image may be stale. A Metadata answer that names its own sender as the controller is not:
-it was confirmed. Answers from an image never name their sender, so a client can tell them apart.
+it was confirmed. Answers from an image never name their sender, so a client can distinguish them.
 """
 
 from __future__ import annotations
@@ -109,7 +109,7 @@ class ControllerApis:
         }
 
     def handles(self, message: object) -> bool:
-        """Tell whether a request is one of ours."""
+        """Return whether a request is one of ours."""
         return type(message) in self._handlers
 
     def handle(self, listener: str, message: object, reply: Reply) -> None:
@@ -236,9 +236,9 @@ class ControllerApis:
         return describe_metadata(request, state, self._cluster, listener, controller_id)
 
     def _controller_to_name(self, listener: str) -> int:
-        """Return whom clients shall take for the controller: never this node, if it is one.
+        """Return the node that clients shall take for the controller: not this node, if it has that role.
 
-        The leader that this node knows, if clients are told of it; else another live broker, which
+        The leader that this node knows, if clients can see it; else another live broker, which
         forwards. A broker that is alone names itself, which no controller does without a
         confirmation.
         """
@@ -250,17 +250,17 @@ class ControllerApis:
         return self._live(listener, self._controller.image.state, leader_id, never)
 
     def _live(self, listener: str, state: MetadataState, wanted: int, never: int = NO_NODE) -> int:
-        """Return the broker `wanted` if clients are told of it, else any other but `never`.
+        """Return the broker `wanted` if clients can see it, else any other but `never`.
 
-        As in Kafka none when there is none (-1): clients that were told of a controller whose
-        address they are not told keep it, and ask for it for ever.
+        As in Kafka none when there is none (-1): clients that got a controller's id without its
+        address keep it, and ask for it for ever.
         """
         endpoints = client_endpoints(state, self._cluster, listener)
-        told = [endpoint.node_id for endpoint, _ in endpoints if endpoint.node_id != never]
-        if wanted in told:
+        visible = [endpoint.node_id for endpoint, _ in endpoints if endpoint.node_id != never]
+        if wanted in visible:
             return wanted
-        others = [broker for broker in told if broker != self._raft.node_id]
-        return self._random.choice(others or told) if told else NO_NODE
+        others = [broker for broker in visible if broker != self._raft.node_id]
+        return self._random.choice(others or visible) if visible else NO_NODE
 
     def _describe_cluster(
         self, listener: str, request: DescribeClusterRequest, reply: Reply

@@ -76,7 +76,7 @@ class Appender:
         finish: Callable[[int, int], None],
         fail: Callable[[Exception], None],
     ) -> None:
-        """Append a result in as few batches as it may have, then tell; see `append_in_parts`."""
+        """Append a result in as few batches as it may have; see `append_in_parts`."""
         if not result.is_atomic:
             self.append_in_parts(epoch, result.records, finish, fail)
             return

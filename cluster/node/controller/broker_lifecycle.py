@@ -52,7 +52,7 @@ class BrokerControlState(enum.Enum):
 
     @property
     def is_fenced(self) -> bool:
-        """Whether clients are not told of the broker."""
+        """Whether clients do not see the broker."""
         return self in {BrokerControlState.FENCED, BrokerControlState.SHUTDOWN_NOW}
 
 
@@ -66,7 +66,9 @@ def broker_heartbeat(
     broker = checked_epoch(state, request.broker_id, request.broker_epoch)
     heartbeats.touch(broker.id, broker.epoch, request.current_metadata_offset)
     current = control_state(broker)
-    offline = frozenset(one for one in request.offline_log_dirs if one in broker.log_dirs)
+    offline = frozenset(
+        directory for directory in request.offline_log_dirs if directory in broker.log_dirs
+    )
     if offline and offline == frozenset(broker.log_dirs):
         request = dataclasses.replace(request, want_fence=True)
     following = next_control_state(
@@ -112,7 +114,7 @@ def _offline_records(
 
     `leaves_isrs`: the broker is taken out of every ISR anyway.
     """
-    left = tuple(one for one in broker.log_dirs if one not in offline)
+    left = tuple(directory for directory in broker.log_dirs if directory not in offline)
     if not offline or not left:
         return
     if not leaves_isrs:

@@ -2,7 +2,7 @@
 
 A broker's epoch is the offset of the record that registered its incarnation, so it grows with every
 new one. A new incarnation begins fenced, in no ISR. The same incarnation may register again, with
-the epoch it has, to change what it told.
+the epoch it has, to change what it reported.
 """
 
 from __future__ import annotations
@@ -95,7 +95,9 @@ def register_broker(
             clean = request.previous_broker_epoch == stored_epoch
             yield from broker_restarted(state, request.broker_id, clean=clean)
         else:
-            gone = frozenset(one for one in kept.log_dirs if one not in directories)
+            gone = frozenset(
+                directory for directory in kept.log_dirs if directory not in directories
+            )
             yield from directories_offline(state, kept, gone)
         yield registration
 
@@ -149,7 +151,7 @@ def _checked_directories(
         message = "Duplicate directory ID in request"
     else:
         for other in registered_brokers(state):
-            shared = [one for one in directories if one in other.log_dirs]
+            shared = [directory for directory in directories if directory in other.log_dirs]
             if other.id != request.broker_id and shared:
                 message = f"Broker {other.id} is already registered with directory {shared[0]}"
                 break
@@ -161,9 +163,12 @@ def _checked_directories(
 def _endpoints(listeners: Iterable[Any]) -> tuple[RecordEndpoint, ...]:
     endpoints = tuple(
         RecordEndpoint(
-            name=one.name, host=one.host, port=one.port, security_protocol=one.security_protocol
+            name=listener.name,
+            host=listener.host,
+            port=listener.port,
+            security_protocol=listener.security_protocol,
         )
-        for one in listeners
+        for listener in listeners
     )
     names = [endpoint.name for endpoint in endpoints]
     if "" in names or len(set(names)) != len(names):
@@ -175,26 +180,26 @@ def _endpoints(listeners: Iterable[Any]) -> tuple[RecordEndpoint, ...]:
 def _features(features: Iterable[Any]) -> tuple[RecordFeature, ...]:
     return tuple(
         RecordFeature(
-            name=one.name,
-            min_supported_version=one.min_supported_version,
-            max_supported_version=one.max_supported_version,
+            name=feature.name,
+            min_supported_version=feature.min_supported_version,
+            max_supported_version=feature.max_supported_version,
         )
-        for one in features
+        for feature in features
     )
 
 
-def _check_features(who: str, features: tuple[RecordFeature, ...], state: MetadataState) -> None:
-    """Refuse who does not support what is in force. Raises RequestError, UNSUPPORTED_VERSION."""
+def _check_features(role: str, features: tuple[RecordFeature, ...], state: MetadataState) -> None:
+    """Refuse a node without the features in force. Raises RequestError, UNSUPPORTED_VERSION."""
     supported = {feature.name: feature for feature in features}
     finalized = list(state.features.keys())
     for name in dict.fromkeys([METADATA_VERSION, *finalized]):
         level = state.features.get(name) or 0
         found = supported.get(name)
         if found is None:
-            message = f"Unable to register because {who} does not support {name}"
+            message = f"Unable to register because {role} does not support {name}"
         elif level and not found.min_supported_version <= level <= found.max_supported_version:
             message = (
-                f"Unable to register because {who} does not support finalized version {level} of "
+                f"Unable to register because {role} does not support finalized version {level} of "
                 f"{name}: it supports {found.min_supported_version} to "
                 f"{found.max_supported_version}"
             )

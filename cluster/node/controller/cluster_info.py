@@ -22,7 +22,7 @@ class ClusterInfo:
     controllers: tuple[Endpoint, ...] = ()
     """Every configured voter, at its controller listener."""
     voters: Callable[[], tuple[Endpoint, ...]] | None = None
-    """The voters in force, where raft is there to tell them."""
+    """The voters in force, where raft is there to name them."""
     controller_listener: str = "CONTROLLER"
     num_partitions: int = 1
     """num.partitions"""

@@ -50,7 +50,7 @@ class ConfigError(Exception):
 def incremental_alter_configs(
     request: IncrementalAlterConfigsRequest, state: MetadataState, cluster: ClusterInfo
 ) -> ControllerResult[IncrementalAlterConfigsResponse]:
-    """Return the records of every resource whose changes are all legal, and the results."""
+    """Return the records of every resource with legal changes only, and the results."""
     items: dict[ConfigResource, list[AlterConfigsResource]] = {}
     for item in request.resources:
         items.setdefault(ConfigResource(item.resource_type, item.resource_name), []).append(item)

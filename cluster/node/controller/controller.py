@@ -69,7 +69,7 @@ class QuorumController:
         self, raft: Raft, clock: Clock, trace: Trace, settings: ControllerSettings | None = None
     ) -> None:
         self.image = MetadataImage()
-        self.loader = MetadataLoader(self.image, clock, lambda: raft.told_high_watermark)
+        self.loader = MetadataLoader(self.image, clock, lambda: raft.reported_high_watermark)
         self.speculative = SpeculativeState(self.image)
         self.cur_claim_epoch = NOT_ACTIVE
         self._raft = raft
@@ -104,11 +104,11 @@ class QuorumController:
         return self.cur_claim_epoch != NOT_ACTIVE
 
     def is_committed(self, last_offset: int) -> bool:
-        """Tell whether everything up to and including `last_offset` is committed and replayed."""
+        """Return whether everything up to and including `last_offset` is committed and replayed."""
         return last_offset <= self.image.offset
 
     def must_confirm(self) -> bool:
-        """Tell whether a read needs a majority's word before it is answered."""
+        """Return whether a read needs a majority's word before it is answered."""
         return True
 
     def newest_state(self) -> MetadataState:
@@ -126,14 +126,14 @@ class QuorumController:
         self._queue.append(lambda: self._on_load_snapshot(snapshot, done))
 
     def handle_leader_change(self, leader: LeaderAndEpoch) -> None:
-        """Claim or renounce. Raises IllegalStateError when told to claim before the replay."""
+        """Claim or renounce. Raises IllegalStateError on a claim before the replay."""
         self._queue.append(lambda: self._on_leader_change(leader))
 
     def _on_commit(self, batches: Sequence[CommittedBatch]) -> None:
         for batch in batches:
             if self.is_active and batch.epoch != self.cur_claim_epoch:
                 # Another leader's batch: what we await at these offsets is not what was committed,
-                # whether or not we were told already that leadership is lost.
+                # whether or not the loss of leadership was reported already.
                 self._renounce()
             self.loader.apply(batch)
         self.speculative.drop_through(self.image.stable_offset)
@@ -155,7 +155,7 @@ class QuorumController:
 
     def _on_load_snapshot(self, snapshot: Snapshot, done: Callable[[], None]) -> None:
         if self.is_active:
-            raise IllegalStateError(f"told to load {snapshot.id} while this node may append")
+            raise IllegalStateError(f"{snapshot.id} is to be loaded while this node may append")
 
         def loaded() -> None:
             assert not self.is_active, "a claim before a snapshot was loaded"
@@ -167,7 +167,7 @@ class QuorumController:
         self.loader.load(snapshot, self._queue.append, loaded)
 
     def _on_leader_change(self, leader: LeaderAndEpoch) -> None:
-        self.loader.tell_leader(leader)
+        self.loader.notify_leader(leader)
         self._claim_or_renounce(leader)
 
     def _claim_or_renounce(self, leader: LeaderAndEpoch) -> None:
@@ -307,7 +307,7 @@ class QuorumController:
             self._resign()
 
     def _append_internal_event(self, generate: Generate, done: Callable[[int], None]) -> None:
-        """Append records that nobody asked for, in an event of its own; tell how many."""
+        """Append records that nobody asked for, in an event of its own; `done` gets how many."""
         self._queue.append(lambda: self._write_unasked(generate, done))
 
     def _write_unasked(self, generate: Generate, done: Callable[[int], None]) -> None:
@@ -337,7 +337,7 @@ class QuorumController:
         return True
 
     def _complete_deferred(self) -> None:
-        """Answer everything whose offset is committed, in the order of the offsets."""
+        """Answer all writes below the committed offset, in the order of the offsets."""
         while self._deferred and self.is_committed(self._deferred[0].last_offset):
             write = self._deferred.popleft()
             if write.pending.answered:
@@ -401,7 +401,7 @@ class QuorumController:
         else:
             self._complete_reads()
 
-    def _on_confirmation(self, read: WaitingRead, confirmed: bool) -> None:  # noqa: FBT001  # as told by raft
+    def _on_confirmation(self, read: WaitingRead, confirmed: bool) -> None:  # noqa: FBT001  # raft's callback
         if read.pending.answered:
             return
         if confirmed:
@@ -411,7 +411,7 @@ class QuorumController:
             read.pending.fail(ErrorCode.not_controller, NOT_CONTROLLER_MESSAGE)
 
     def _complete_reads(self) -> None:
-        """Answer the reads that are confirmed and whose offset is replayed; drop answered ones."""
+        """Answer confirmed reads once their offset is replayed; drop those answered already."""
         waiting, self._reads = self._reads, []
         for read in waiting:
             if read.pending.answered:

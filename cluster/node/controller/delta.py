@@ -29,7 +29,7 @@ from cluster.values import valueclass
 
 @valueclass
 class MetadataDelta:
-    """Changes, map by map. To be read by publishers while they are told of it, not later."""
+    """Changes, map by map. Publishers read it during their notification, not later."""
 
     topics: MapDelta[uuid.UUID, TopicImage]
     partitions: MapDelta[PartitionKey, PartitionRegistration]
@@ -42,7 +42,7 @@ class MetadataDelta:
 
 
 class DeltaReading:
-    """Tells what changes in a committed state, map by map."""
+    """Collects what changes in a committed state, map by map."""
 
     def __init__(self, state: MetadataState) -> None:
         self._maps: list[CommittedMap[Any, Any]] = []

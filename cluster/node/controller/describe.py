@@ -137,7 +137,7 @@ def describe_metadata(
 ) -> MetadataResponse:
     """Return the brokers and the topics asked for by name or id, all when `topics` is null.
 
-    Brokers are told with their address on `listener`, those that are fenced not at all.
+    Brokers are described by their address on `listener`; fenced brokers are left out.
     Nothing is created, whatever `allow_auto_topic_creation` says.
     """
     if request.topics is None:

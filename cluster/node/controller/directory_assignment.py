@@ -1,6 +1,6 @@
-"""AssignReplicasToDirs: a broker tells in which of its log directories replicas are (KIP-858).
+"""AssignReplicasToDirs: a broker reports the log directories of its replicas (KIP-858).
 
-Elections depend on it: a replica whose directory is offline does not lead. Every partition has an
+Elections depend on it: a replica in an offline directory does not lead. Every partition has an
 outcome of its own, in the request's order of directories, topics and partitions. An assignment to a
 directory that the broker did not register, or reported offline, is taken too: the replica leaves
 the ISR with it.

@@ -2,7 +2,7 @@
 
 PREFERRED gives leadership back to the first replica, if that is in sync and alive. UNCLEAN gives a
 partition without a leader any replica that is alive, in sync or not, whatever the topic's
-configuration says: who asks for it accepts that records are lost.
+configuration says: the caller accepts that records are lost.
 """
 
 from __future__ import annotations
@@ -49,36 +49,36 @@ def elect_leaders(
     records: list[MetadataRecord] = []
     outcomes: dict[str, dict[int, ApiError]] = {}
     for topic, index in _asked(request, state):
-        told = outcomes.setdefault(topic, {})
-        if index in told:
+        results = outcomes.setdefault(topic, {})
+        if index in results:
             continue  # asked about twice: once is enough
         record, outcome = _elect(topic, index, election, state)
         if record is not None:
             records.append(record)
         if request.topic_partitions is None and outcome.error is ErrorCode.election_not_needed:
             continue
-        told[index] = outcome
+        results[index] = outcome
     return ControllerResult(
         records=tuple(records),
         response=ElectLeadersResponse(
             throttle_time=NO_THROTTLE,
             error_code=ErrorCode.none,
             replica_election_results=tuple(
-                ElectLeadersTopicResult(topic=TopicName(topic), partition_result=_results(told))
-                for topic, told in outcomes.items()
-                if told
+                ElectLeadersTopicResult(topic=TopicName(topic), partition_result=_results(results))
+                for topic, results in outcomes.items()
+                if results
             ),
         ),
         is_atomic=False,
     )
 
 
-def _results(told: dict[int, ApiError]) -> tuple[ElectLeadersPartitionResult, ...]:
+def _results(results: dict[int, ApiError]) -> tuple[ElectLeadersPartitionResult, ...]:
     return tuple(
         ElectLeadersPartitionResult(
             partition_id=i32(index), error_code=outcome.error, error_message=outcome.message
         )
-        for index, outcome in told.items()
+        for index, outcome in results.items()
     )
 
 

@@ -16,10 +16,10 @@ from typing import Protocol
 
 
 class EventTimes(Protocol):
-    """Who measures events: EventQueueTimeMs and EventQueueProcessingTimeMs in Kafka."""
+    """What measures events: EventQueueTimeMs and EventQueueProcessingTimeMs in Kafka."""
 
     def now_ms(self) -> float:
-        """Tell the time, on a clock that never goes back."""
+        """Return the time, on a clock that never goes back."""
 
     def event_started(self, queue_ms: float) -> None:
         """Learn how long an event waited for its turn."""
@@ -40,7 +40,7 @@ class EventQueue:
         self.failure: BaseException | None = None
         """What an event raised. The node must stop; nothing runs any more."""
         self.times: EventTimes | None = None
-        """Told of every event that comes from now on; None costs nothing."""
+        """Notified of every event that comes from now on; None costs nothing."""
 
     @property
     def is_idle(self) -> bool:
@@ -55,7 +55,7 @@ class EventQueue:
     def append(self, event: Callable[[], None]) -> None:
         """Run an event now, or after those that are before it.
 
-        What an event raises is fatal: it reaches the caller whose event started the queue, and
+        What an event raises is fatal: it reaches the caller that started the queue, and
         every later one.
         """
         self._check()

@@ -32,7 +32,7 @@ SUPPORTED: Final = (
 
 
 def features_of(image: MetadataImage, kraft_version: int = 0) -> Features:
-    """Return what clients are told; finalized is what the committed metadata and raft say.
+    """Return the features that clients see; finalized is what the committed metadata and raft say.
 
     As in Kafka a `kraft.version` of 0 is not named among the finalized features.
     """

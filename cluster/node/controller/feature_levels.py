@@ -1,4 +1,4 @@
-"""Features of the cluster whose level steers the controller."""
+"""Features of the cluster that steer the controller by their level."""
 
 from __future__ import annotations
 
@@ -13,5 +13,5 @@ ELIGIBLE_LEADER_REPLICAS_MAX = 1
 
 
 def is_elr_enabled(state: MetadataState) -> bool:
-    """Tell whether partitions keep eligible leader replicas."""
+    """Return whether partitions keep eligible leader replicas."""
     return (state.features.get(ELIGIBLE_LEADER_REPLICAS) or 0) >= ELIGIBLE_LEADER_REPLICAS_MAX

@@ -72,7 +72,7 @@ class BrokerHeartbeatManager:
             self._contacts_ms[broker_id, epoch] = self._clock.monotonic_ms()
 
     def has_valid_session(self, broker_id: int, epoch: int) -> bool:
-        """Tell whether a broker was heard of in this epoch within the session timeout."""
+        """Return whether a broker was heard of in this epoch within the session timeout."""
         contact_ms = self._contacts_ms.get((broker_id, epoch))
         if contact_ms is None:
             return False
@@ -101,7 +101,7 @@ class BrokerHeartbeatManager:
         self._shutdown_offsets[broker_id] = max(known, offset)
 
     def may_shut_down(self, broker_id: int, state: MetadataState) -> bool:
-        """Tell whether every active broker has heard that this one leads nothing any more.
+        """Return whether every active broker has heard that this one leads nothing any more.
 
         What this controller did not see begin ended before it became active.
         """

@@ -81,7 +81,7 @@ class ImageReading:
         self._count = 0
 
     def read(self, records: int) -> bool:
-        """Take so many more records; tells whether that was the rest. Raises ReplayError."""
+        """Take so many more records; return whether that was the rest. Raises ReplayError."""
         taken = 0
         try:
             for value in islice(self._values, records):

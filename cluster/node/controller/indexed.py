@@ -1,6 +1,6 @@
-"""Maps that also know, for each mark, which keys' values bear it: no search through all of them.
+"""Maps that also know, for each mark, the keys of the values that bear it, without a search.
 
-A *mark* is whatever a function tells of a value: of a partition, the brokers that hold it (Kafka's
+A *mark* is whatever a function finds in a value: of a partition, the brokers that hold it (Kafka's
 BrokersToIsrs and BrokersToElrs), or that it has no leader. The index belongs to the committed map
 and is kept by its writes, so that it is right after every replay. The overlay has none of its own:
 it looks through the committed map's, and at the few values that are not committed. A revert has
@@ -29,7 +29,7 @@ class MarkedMap(StateMap[K, V], Protocol[K, V]):
     """A map that finds keys by the marks of their values."""
 
     def marked(self, mark: Hashable) -> list[K]:
-        """Return the keys whose values bear a mark: O(those, and what is not committed)."""
+        """Return the keys of the values with a mark: O(those, and what is not committed)."""
 
 
 class IndexedMap(CommittedMap[K, V]):
@@ -63,7 +63,7 @@ class IndexedMap(CommittedMap[K, V]):
         super().remove(key)
 
     def marked(self, mark: Hashable) -> list[K]:
-        """Return the keys whose values bear a mark."""
+        """Return the keys of the values with a mark."""
         if self._index is None:
             self._index = {}
             for key, value in self._entries.items():
@@ -114,7 +114,7 @@ class IndexedTimelineMap(TimelineMap[K, V]):
         self._marked = base
 
     def marked(self, mark: Hashable) -> list[K]:
-        """Return the keys whose newest values bear a mark: committed ones first."""
+        """Return the keys of the newest values with a mark: committed values first."""
         marks_of, entries = self._marked.marks_of, self._entries
         found = []
         committed = dict.fromkeys(self._marked.marked(mark))

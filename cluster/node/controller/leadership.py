@@ -68,7 +68,9 @@ def builder(
         topic_id=topic.id,
         index=key[1],
         partition=partition,
-        is_acceptable=lambda one: is_acceptable(one) and has_online_replica(state, partition, one),
+        is_acceptable=lambda replica: (
+            is_acceptable(replica) and has_online_replica(state, partition, replica)
+        ),
         min_isr=min_insync_replicas(state, topic.name),
         elr_enabled=is_elr_enabled(state),
         directory_of=lambda replica: default_directory(state, replica),
@@ -77,7 +79,7 @@ def builder(
 
 
 def is_unclean_election_enabled(state: MetadataState, topic: str) -> bool:
-    """Tell whether a topic may get a leader that is not in sync without anybody asking for it."""
+    """Return whether a topic may get a leader that is not in sync without anybody asking for it."""
     return _topic_config(state, topic, UNCLEAN_LEADER_ELECTION) == "true"
 
 
@@ -127,12 +129,12 @@ def leader_and_isr_updates(
 
 def _in_sync(state: MetadataState, broker_id: int) -> Partitions:
     held = partitions_marked(state, broker_id)
-    return ((key, one) for key, one in held if broker_id in one.isr)
+    return ((key, found) for key, found in held if broker_id in found.isr)
 
 
 def _in_sync_or_eligible(state: MetadataState, broker_id: int) -> Partitions:
     held = partitions_marked(state, broker_id)
-    return ((key, one) for key, one in held if broker_id in (*one.isr, *one.elr))
+    return ((key, found) for key, found in held if broker_id in (*found.isr, *found.elr))
 
 
 def broker_fenced(state: MetadataState, broker: BrokerRegistration) -> Iterator[MetadataRecord]:
@@ -153,7 +155,7 @@ def broker_shutting_down(
 ) -> Iterator[MetadataRecord]:
     """Begin or go on with a controlled shutdown: it leads nothing and is in sync nowhere.
 
-    But for the ISR whose last member it is (without ELR): that partition has no leader from now on.
+    But for an ISR with no other member (without ELR): that partition has no leader from now on.
     """
     if not broker.in_controlled_shutdown:
         yield BrokerRegistrationChangeRecord(
@@ -201,7 +203,7 @@ def replica_assigned(
         partition,
         lambda _replica: True,
         directories=moved.directories,
-        isr=tuple(one for one in partition.isr if online or one != broker.id),
+        isr=tuple(replica for replica in partition.isr if online or replica != broker.id),
     )
     return dataclasses.replace(change, is_acceptable=is_acceptable).build()
 
@@ -210,8 +212,8 @@ def _with_directory(
     partition: PartitionRegistration, broker_id: int, directory: uuid.UUID
 ) -> tuple[uuid.UUID, ...]:
     return tuple(
-        directory if one == broker_id else replica_directory(partition, one)
-        for one in partition.replicas
+        directory if replica == broker_id else replica_directory(partition, replica)
+        for replica in partition.replicas
     )
 
 
@@ -220,9 +222,9 @@ def directories_offline(
 ) -> Iterator[MetadataRecord]:
     """Take a broker out of the ISRs of what it holds in directories that went offline (KIP-858)."""
     held = (
-        (key, one)
-        for key, one in _in_sync(state, broker.id)
-        if replica_directory(one, broker.id) in offline
+        (key, found)
+        for key, found in _in_sync(state, broker.id)
+        if replica_directory(found, broker.id) in offline
     )
     return leader_and_isr_updates(state, held, remove=broker.id)
 
@@ -239,9 +241,9 @@ def broker_unregistered(
 def preferred_elections(state: MetadataState) -> list[MetadataRecord]:
     """Give leadership back to first replicas that may lead (auto.leader.rebalance.enable)."""
     imbalanced = (
-        (key, one)
-        for key, one in partitions_marked(state, IMBALANCED)
-        if one.replicas[0] in one.isr and is_active(state, one.replicas[0])
+        (key, found)
+        for key, found in partitions_marked(state, IMBALANCED)
+        if found.replicas[0] in found.isr and is_active(state, found.replicas[0])
     )
     return _elect(state, imbalanced, {"election": Election.PREFERRED})
 

@@ -1,10 +1,10 @@
-"""MetadataLoader: committed batches and snapshots become the image, and publishers are told.
+"""MetadataLoader: committed batches and snapshots become the image, and publishers are notified.
 
 Every node has one, whatever its roles. Its rules are Kafka's:
 
-- Nothing is published before the image has reached the high watermark that a leader told once: a
+- Nothing is published before the image has reached the high watermark that a leader reported: a
   broker that starts would else act on what was true long ago.
-- The first publication, and each that follows a snapshot, is told as a whole image with its
+- The first publication, and each that follows a snapshot, is of the whole image with its
   SnapshotManifest; others as the changes of some batches, with their LogDeltaManifest.
 - While a metadata transaction is open nothing is published (KIP-868); its end publishes it whole.
 
@@ -28,14 +28,14 @@ from cluster.values import valueclass
 
 @valueclass
 class SnapshotManifest:
-    """The image is told as a whole: a snapshot was loaded, or it is the first publication."""
+    """The whole image is published: a snapshot was loaded, or it is the first publication."""
 
     provenance: MetadataProvenance
 
 
 @valueclass
 class LogDeltaManifest:
-    """The image is told by its changes."""
+    """The changes of the image are published."""
 
     provenance: MetadataProvenance
     batches: int
@@ -46,31 +46,31 @@ LoaderManifest = SnapshotManifest | LogDeltaManifest
 
 
 class MetadataPublisher(Protocol):
-    """Somebody on this node who acts on committed metadata (MetadataPublisher). May not fail."""
+    """What acts on committed metadata on this node (MetadataPublisher). May not fail."""
 
     def on_metadata_update(
         self, delta: MetadataDelta, image: MetadataImage, manifest: LoaderManifest
     ) -> None:
-        """Take up an image and what changed in it since the one told before."""
+        """Take up an image and what changed in it since the last publication."""
 
     def on_controller_change(self, leader: LeaderAndEpoch) -> None:
-        """Learn who leads the quorum."""
+        """Take up the quorum's leader."""
 
 
 class MetadataLoader:
     """Feeds one image and publishes it. Used within events of the controller's queue only."""
 
     def __init__(
-        self, image: MetadataImage, clock: Clock, told_high_watermark: Callable[[], int | None]
+        self, image: MetadataImage, clock: Clock, reported_high_watermark: Callable[[], int | None]
     ) -> None:
-        """`told_high_watermark`: the newest one that a leader told; None before any did."""
+        """`reported_high_watermark`: the newest that a leader reported; None before any did."""
         self.image = image
         self.is_published = False
         """Whether anything was."""
         self.has_caught_up = False
         """Whether the image has once been as new as the quorum's."""
         self._clock = clock
-        self._told_high_watermark = told_high_watermark
+        self._reported_high_watermark = reported_high_watermark
         self._changes = DeltaReading(image.state)
         self._publishers: list[MetadataPublisher] = []
         self._batches = 0
@@ -79,7 +79,7 @@ class MetadataLoader:
         """The next publication is of the whole image."""
 
     def install(self, publisher: MetadataPublisher) -> None:
-        """Add somebody to be told of all publications; call it before anything is replayed."""
+        """Add a publisher, before anything is replayed: it is to get all publications."""
         assert not self.is_published, "a publisher that misses the first image"
         self._publishers.append(publisher)
 
@@ -116,7 +116,7 @@ class MetadataLoader:
         self.maybe_publish()
 
     def maybe_publish(self) -> None:
-        """Tell the publishers, if there is news and nothing forbids it."""
+        """Notify the publishers, if there is news and nothing forbids it."""
         provenance = self.image.provenance
         if self._must_catch_up() or not self._publishers or self.image.in_transaction:
             return
@@ -133,14 +133,14 @@ class MetadataLoader:
         for publisher in self._publishers:
             publisher.on_metadata_update(delta, self.image, manifest)
 
-    def tell_leader(self, leader: LeaderAndEpoch) -> None:
-        """Tell the publishers who leads the quorum."""
+    def notify_leader(self, leader: LeaderAndEpoch) -> None:
+        """Notify the publishers of the quorum's leader."""
         for publisher in self._publishers:
             publisher.on_controller_change(leader)
 
     def _must_catch_up(self) -> bool:
         if not self.has_caught_up:
-            high_watermark = self._told_high_watermark()
+            high_watermark = self._reported_high_watermark()
             self.has_caught_up = (
                 high_watermark is not None and self.image.offset >= high_watermark - 1
             )

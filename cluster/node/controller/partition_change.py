@@ -9,8 +9,8 @@ may have lost records: the ISR becomes the leader alone, and it is RECOVERING.
 Without anybody to lead the leader is -1; without ELR the last member stays in the ISR then, because
 it alone has everything that was acknowledged. With ELR it moves to the ELR and the ISR is empty.
 
-ELR: while the ISR is smaller than min.insync.replicas nothing can be acknowledged, so who left it
-since still has everything: ELR = (ELR + old ISR) - new ISR - those that shut down uncleanly. As
+ELR: while the ISR is smaller than min.insync.replicas nothing can be acknowledged, so the replicas
+that left it since still have all: ELR = (ELR + old ISR) - new ISR - those shut down uncleanly. As
 soon as the ISR is large enough, the ELR is empty.
 
 Every change counts the partition epoch, every change that names a leader the leader epoch; `replay`
@@ -79,7 +79,7 @@ class PartitionChangeBuilder:
     adding: tuple[int, ...] | None = None
     removing: tuple[int, ...] | None = None
     directories: tuple[uuid.UUID, ...] | None = None
-    """Where the present replicas are, as their brokers told; None: as it is known."""
+    """Where the present replicas are, as their brokers reported; None: as it is known."""
     directory_of: Callable[[int], uuid.UUID] = lambda _replica: UNASSIGNED_DIRECTORY
     """Where a broker puts a replica that it did not have."""
 
@@ -153,7 +153,7 @@ class PartitionChangeBuilder:
         return NO_LEADER, False
 
     def _unclean_candidates(self, target: _Target, elr: tuple[int, ...]) -> tuple[int, ...]:
-        """Return who may lead although records may be lost, if alive (KAFKA-19522), best first."""
+        """Return the replicas of an unclean election, if alive (KAFKA-19522), best first."""
         last_known = self.partition.last_known_elr
         nobody_in_sync = self.elr_enabled and not target.isr and not elr
         if not (nobody_in_sync and len(last_known) == 1 and last_known[0] in target.replicas):
@@ -182,7 +182,7 @@ class PartitionChangeBuilder:
         if len(known) != len(old.replicas):
             return None
         by_replica = dict(zip(old.replicas, known, strict=True))
-        found = tuple(by_replica.get(one) or self.directory_of(one) for one in replicas)
+        found = tuple(by_replica.get(replica) or self.directory_of(replica) for replica in replicas)
         return _changed(old.directories, found)
 
 

@@ -22,7 +22,7 @@ ELECTION_INTERVAL_MS: Final = 300_000.0
 
 Generate = Callable[[MetadataState], Iterable[MetadataRecord]]
 Append = Callable[[Generate, Callable[[int], None]], None]
-"""(records of a state, told how many were appended) -> one event; neither when not active."""
+"""(records of a state, callback with their number) -> one event; neither when not active."""
 
 
 @valueclass

@@ -26,8 +26,8 @@ class Raft(Protocol):
         """The offset below which everything is committed; None when not known."""
 
     @property
-    def told_high_watermark(self) -> int | None:
-        """The newest high watermark that a leader told, this node if it leads; None before."""
+    def reported_high_watermark(self) -> int | None:
+        """The newest high watermark that a leader reported, this node if it leads; None before."""
 
     @property
     def next_append_offset(self) -> int | None:
@@ -51,4 +51,4 @@ class Raft(Protocol):
         """Begin a snapshot of all below an offset; None when there is no need of it."""
 
     def confirm_leadership(self, done: Callable[[bool], None]) -> None:
-        """Tell whether a majority confirmed this leadership by a round trip from now on."""
+        """Report whether a majority confirmed this leadership by a round trip from now on."""

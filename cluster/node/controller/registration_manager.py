@@ -1,8 +1,8 @@
-"""ControllerRegistrationManager: tells the active controller where this one listens (KIP-919).
+"""ControllerRegistrationManager: registers this controller's listeners (KIP-919).
 
 A controller is registered once the committed image says so for this incarnation. Until then it asks
 again, later each time. What fails is tried again whatever the reason: a controller that cannot
-register (another cluster, features that it lacks) still votes, and clients are told of it from
+register (another cluster, features that it lacks) still votes, and clients learn of it from
 `controller.quorum.voters`.
 """
 
@@ -30,12 +30,13 @@ RETRY_BACKOFF_MAX_MS: Final = 10_000.0
 REQUEST_TIMEOUT_MS: Final = 5_000.0
 
 Channel = Callable[[object, float, Callable[[Any], None]], None]
-"""(request, time-out in ms, told the response or a Failure): to the active controller."""
+"""(request, time-out in ms, callback): asks the active controller; the callback gets its response
+or a Failure."""
 
 
 @valueclass
 class ControllerRegistrationConfig:
-    """Who the controller is."""
+    """The controller's identity."""
 
     controller_id: int
     listeners: tuple[tuple[str, str, int, int], ...]

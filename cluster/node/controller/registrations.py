@@ -23,15 +23,15 @@ from cluster.node.errors import ErrorCode
 from cluster.node.ports import Endpoint
 
 LOST_DIRECTORY = uuid.UUID(int=1)
-"""DirectoryId.LOST: a replica whose directory is gone, its broker does not say which it was."""
+"""DirectoryId.LOST: a replica in a directory that is gone; its broker does not say which it was."""
 MIGRATING_DIRECTORY = uuid.UUID(int=2)
-"""DirectoryId.MIGRATING: a replica on a broker that never told its directories."""
+"""DirectoryId.MIGRATING: a replica on a broker that never reported its directories."""
 RESERVED_DIRECTORIES = 100
 """DirectoryId.RESERVED: the ids below are not a directory's."""
 
 
 def is_static(state: MetadataState) -> bool:
-    """Tell whether the configured brokers count, because none is registered."""
+    """Return whether the configured brokers count, because none is registered."""
     return next(iter(state.brokers.keys()), None) is None
 
 
@@ -49,20 +49,20 @@ def broker_ids(state: MetadataState, cluster: ClusterInfo) -> tuple[int, ...]:
 
 
 def is_active(state: MetadataState, broker_id: int) -> bool:
-    """Tell whether a broker may lead and be in sync: registered, unfenced, not shutting down."""
+    """Return whether a broker may lead and be in sync: registered, unfenced, not shutting down."""
     broker = state.brokers.get(broker_id)
     return broker is not None and not broker.fenced and not broker.in_controlled_shutdown
 
 
 def is_acceptable(state: MetadataState, broker_id: int) -> bool:
-    """Tell whether a broker may lead: an active one, or any of a static cluster."""
+    """Return whether a broker may lead: an active one, or any of a static cluster."""
     return is_static(state) or is_active(state, broker_id)
 
 
 def is_online_directory(broker: BrokerRegistration, directory: uuid.UUID) -> bool:
-    """Tell whether a replica in this directory of a broker can be used (DirectoryId.isOnline).
+    """Return whether a replica in this directory of a broker can be used (DirectoryId.isOnline).
 
-    What nobody knows counts as online: a replica that is not assigned yet, a broker that never told
+    What is unknown counts as online: a replica not assigned yet, a broker that never reported
     its directories (KAFKA-16162).
     """
     if directory in (UNASSIGNED_DIRECTORY, MIGRATING_DIRECTORY):
@@ -73,7 +73,7 @@ def is_online_directory(broker: BrokerRegistration, directory: uuid.UUID) -> boo
 
 
 def replica_directory(partition: PartitionRegistration, broker_id: int) -> uuid.UUID:
-    """Return where a broker holds its replica, MIGRATING when the partition does not tell."""
+    """Return where a broker holds its replica, MIGRATING when the partition does not say."""
     if len(partition.directories) != len(partition.replicas):
         return MIGRATING_DIRECTORY
     return partition.directories[partition.replicas.index(broker_id)]
@@ -82,7 +82,7 @@ def replica_directory(partition: PartitionRegistration, broker_id: int) -> uuid.
 def has_online_replica(
     state: MetadataState, partition: PartitionRegistration, broker_id: int
 ) -> bool:
-    """Tell whether nothing is known against the directory of a broker's replica (KIP-858)."""
+    """Return whether nothing is known against the directory of a broker's replica (KIP-858)."""
     broker = state.brokers.get(broker_id)
     if broker is None or broker_id not in partition.replicas:
         return True
@@ -90,7 +90,7 @@ def has_online_replica(
 
 
 def is_offline(state: MetadataState, partition: PartitionRegistration, broker_id: int) -> bool:
-    """Tell whether clients are told that a replica on this broker cannot be reached."""
+    """Return whether clients learn that a replica on this broker cannot be reached."""
     if is_static(state):
         return False
     broker = state.brokers.get(broker_id)
@@ -112,7 +112,7 @@ def checked_epoch(state: MetadataState, broker_id: int, epoch: int) -> BrokerReg
 
 
 def default_directory(state: MetadataState, broker_id: int) -> uuid.UUID:
-    """Return where a broker's new replica goes: its only directory, or it will tell."""
+    """Return where a broker's new replica goes: its only directory, or one that it will report."""
     broker = state.brokers.get(broker_id)
     if broker is None or len(broker.log_dirs) > 1:
         return UNASSIGNED_DIRECTORY
@@ -138,8 +138,8 @@ def partitions_marked(
 
 
 def has_leaderships(state: MetadataState, broker_id: int) -> bool:
-    """Tell whether a broker leads any partition."""
-    return any(one.leader == broker_id for _, one in partitions_marked(state, broker_id))
+    """Return whether a broker leads any partition."""
+    return any(held.leader == broker_id for _, held in partitions_marked(state, broker_id))
 
 
 def client_endpoints(
@@ -162,7 +162,7 @@ def client_endpoints(
 def controller_endpoints(state: MetadataState, cluster: ClusterInfo) -> tuple[Endpoint, ...]:
     """Return where controllers are reached: as they registered, else as the voters are configured.
 
-    A controller that registered with no listener of the right name is told as configured, too.
+    A controller that registered with no listener of the right name is described as configured, too.
     """
     found = {endpoint.node_id: endpoint for endpoint in cluster.live_controllers}
     for controller_id in sorted(state.controllers.keys()):

@@ -46,7 +46,7 @@ NO_ERROR = ApiError(ErrorCode.none)
 
 
 RecordOrMaker = MetadataRecord | Callable[[int], MetadataRecord]
-"""A record; or what makes one that must tell its own offset."""
+"""A record; or what makes one from its own offset."""
 
 
 @valueclass
@@ -63,9 +63,9 @@ class ControllerResult(Generic[R_co]):
     """Whether the records must be one batch; else many of them become several, each in a turn of
     the node's task: then they are drawn as they are appended, and each part sees the one before."""
     appended: Callable[[int], None] | None = None
-    """Told the last offset once the records are appended, before they are committed."""
+    """Called with the last offset once the records are appended, before they are committed."""
     response_at: Callable[[int], R_co] | None = None
-    """Takes the place of `response` where that tells of the last offset."""
+    """Takes the place of `response` where that holds the last offset."""
 
 
 class ErrorResponse(Protocol[R_co]):

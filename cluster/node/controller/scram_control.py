@@ -1,9 +1,9 @@
 """SCRAM credentials in the metadata: AlterUserScramCredentials and its description (KIP-554).
 
 As in ScramControlManager every user has one outcome, and may be named once in a request, whatever
-the mechanism: a user of whom anything is wrong keeps all credentials as they were. The client sends
-a salted password; what is kept are the two keys that follow from it (RFC 5802), which do not help
-whoever steals them to log in.
+the mechanism: one error leaves all credentials of its user as they were. The client sends a salted
+password; what is kept are the two keys that follow from it (RFC 5802), which, once stolen, do not
+serve to log in.
 """
 
 from __future__ import annotations
@@ -50,7 +50,7 @@ _TWICE: Final = "A user credential cannot be altered twice in the same request"
 def alter_user_scram_credentials(
     request: AlterUserScramCredentialsRequest, state: MetadataState
 ) -> ControllerResult[AlterUserScramCredentialsResponse]:
-    """Return the records of all users of whom nothing is wrong, as one batch."""
+    """Return the records of all users without an error, as one batch."""
     asked: list[_Alteration] = [*request.deletions, *request.upsertions]
     names = [item.name for item in asked]
     records: list[MetadataRecord] = []
@@ -138,7 +138,7 @@ def alter_scram_error(
 def describe_user_scram_credentials(
     request: DescribeUserScramCredentialsRequest, state: MetadataState
 ) -> DescribeUserScramCredentialsResponse:
-    """Tell which mechanisms the users asked for have, of all users when none is named.
+    """Return which mechanisms the users asked for have, of all users when none is named.
 
     A user without any is RESOURCE_NOT_FOUND, one that is named twice DUPLICATE_RESOURCE.
     """

@@ -23,7 +23,7 @@ from cluster.node.controller.timeline import AppendOffset, CommittedMap, StateMa
 from cluster.values import valueclass
 
 UNASSIGNED_DIRECTORY = uuid.UUID(int=0)
-"""DirectoryId.UNASSIGNED: the broker has not told which of its directories holds the replica."""
+"""DirectoryId.UNASSIGNED: the broker has not reported which directory holds the replica."""
 
 
 class ReplayError(Exception):

@@ -71,7 +71,7 @@ class MapDelta(Generic[K, V]):
         return self._after.get(key)
 
     def keys(self) -> Iterator[K]:
-        """Yield the keys whose value differs. O(all) after a replacement, else O(written)."""
+        """Yield the keys of differing values. O(all) after a replacement, else O(written)."""
         if self._replaced is None:
             candidates: Iterable[K] = self._recorded
         else:
@@ -82,7 +82,7 @@ class MapDelta(Generic[K, V]):
 
 
 class CommittedMap(Generic[K, V]):
-    """A plain map: the committed moment. It tells what changed in it, once asked to."""
+    """A plain map: the committed moment. It records what changed in it, once asked to."""
 
     __slots__ = ("_before", "_entries", "_nothing", "_replaced")
 
@@ -155,10 +155,10 @@ class CommittedMap(Generic[K, V]):
 def take_deltas(maps: Sequence[CommittedMap[Any, Any]]) -> list[MapDelta[Any, Any]]:
     """Take the delta of each: most did not change, and are passed by."""
     return [
-        one._nothing
-        if one._nothing is not None and not one._before and one._replaced is None
-        else one.take_delta()
-        for one in maps
+        changed._nothing
+        if changed._nothing is not None and not changed._before and changed._replaced is None
+        else changed.take_delta()
+        for changed in maps
     ]
 
 

@@ -27,6 +27,6 @@ def invalid_name_reason(name: str) -> str | None:
 def similar_name(name: str) -> str:
     """Return the name as metrics would show it: '.' and '_' are one character there.
 
-    Two topics whose similar names are equal collide; only one of them may exist.
+    Two topics with equal similar names collide; only one of them may exist.
     """
     return name.replace(".", "_")

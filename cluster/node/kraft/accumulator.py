@@ -75,7 +75,7 @@ class BatchAccumulator:
     def append(self, epoch: int, values: Sequence[bytes], now_ms: float, wall_ms: int) -> int:
         """Add one atomic group of records; returns the offset of the last.
 
-        It does not go out before `allow_drain`: who replays it meanwhile may find that it must not.
+        It does not go out before `allow_drain`: a replay meanwhile may find that it must not.
         Raises NotLeaderError for an older epoch, ValueError for a newer one or for no records,
         BatchTooLargeError, BufferFullError. When it raises nothing was added.
         """

@@ -1,9 +1,9 @@
-"""What a leader tells and asks the other voters: BeginQuorumEpoch.
+"""What a leader announces to the other voters and asks them: BeginQuorumEpoch.
 
 It reminds voters that do not fetch from it that it leads (KIP-595, KIP-853). And it finds out
-whether it still leads, for linearizable reads: who answers in the leader's epoch had not left it,
-so a majority of answers to what was sent after a read arrived proves that no later leader had been
-elected when it did. This second use is ours; Kafka's controllers have no such reads.
+whether it still leads, for linearizable reads: a voter that answers in the leader's epoch had not
+left it, so a majority of answers to what was sent after a read arrived proves that no later leader
+had been elected when it did. This second use is ours; Kafka's controllers have no such reads.
 """
 
 from __future__ import annotations
@@ -52,8 +52,8 @@ class BeginQuorumEpochs:
     def _check_leadership(self, leader: Leader, now_ms: float) -> float:
         """Ask as many voters as the latest read still needs; returns when more may be due.
 
-        Those that fetched last are asked first. Who has not answered within the retry back-off is
-        counted on no longer, and another is asked as well.
+        Those that fetched last are asked first. A voter that has not answered within the retry
+        back-off is counted on no longer, and another is asked as well.
         """
         core, latest_read = self._core, self._core.latest_read
         patience_ms = core.config.retry_backoff_ms

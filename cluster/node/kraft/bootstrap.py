@@ -1,4 +1,4 @@
-"""The bootstrap checkpoint 0-0: the first voters of a quorum whose voters are in the log (KIP-853).
+"""The bootstrap checkpoint 0-0: the first voters of a quorum with voters in the log (KIP-853).
 
 Written when a folder is formatted, never replicated: the first leader copies what it says into the
 log. Source: Formatter.writeDynamicQuorumSnapshot.
@@ -50,6 +50,6 @@ def write_bootstrap(
 
 
 def is_leftover(disk: Disk, directory: str) -> bool:
-    """Tell whether a folder holds nothing but what an interrupted `write_bootstrap` left there."""
+    """Return whether a folder holds nothing but what a cut-off `write_bootstrap` left."""
     ours = {snapshot_name(BOOTSTRAP_ID), snapshot_name(BOOTSTRAP_ID, PART_SUFFIX)}
     return ours.issuperset(disk.list_directory(directory))

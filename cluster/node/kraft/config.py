@@ -1,4 +1,4 @@
-"""What a raft client is told at its start: who it is, and `controller.quorum.*` settings."""
+"""A raft client's settings: its identity, and `controller.quorum.*`."""
 
 from __future__ import annotations
 
@@ -29,13 +29,13 @@ class RaftConfig:
     directory_id: uuid.UUID
     cluster_id: str
     voters: VoterSet
-    """The static voters of `controller.quorum.voters`; empty when the log alone tells them."""
+    """The static voters of `controller.quorum.voters`; empty when the log alone holds them."""
     local_listeners: tuple[VoterListener, ...] = ()
     """This replica's controller listeners, as it wants others to know them."""
     listener_name: str = DEFAULT_LISTENER
     """By which of its listeners another controller is reached."""
     bootstrap_servers: tuple[Endpoint, ...] = ()
-    """`controller.quorum.bootstrap.servers`: whom to ask who leads; their ids are -2, -3, ..."""
+    """`controller.quorum.bootstrap.servers`: asked for the leader; their ids are -2, -3, ..."""
     can_become_voter: bool = True
     """Whether it has the controller role."""
     auto_join: bool = False

@@ -2,7 +2,7 @@
 
 A VotersRecord is in force from the moment it is in the log, committed or not (KIP-853; Raft's
 single-server changes): so this is read to the log end, goes back with it when it is truncated, and
-is carried by the snapshots that replace its beginning. While no record tells of voters, those of
+is carried by the snapshots that replace its beginning. While no record holds voters, those of
 `controller.quorum.voters` are in force.
 
 The log calls `appended`, `truncated` and `load` itself: what is here can never lag behind it.
@@ -21,13 +21,13 @@ from cluster.node.log.records import BatchHeader, CorruptBatchError, decode_reco
 from cluster.node.log.snapshot import Snapshot
 
 STATIC_OFFSET = -1
-"""The offset of what no record of the log tells: the configuration, or a bootstrap checkpoint."""
+"""The offset of what no record of the log holds: the configuration, or a bootstrap checkpoint."""
 
 T = TypeVar("T")
 
 
 class LogHistory(Generic[T]):
-    """Values by the offset of the record that told them, ascending (TreeMapLogHistory)."""
+    """Values by the offset of the record that holds them, ascending (TreeMapLogHistory)."""
 
     __slots__ = ("_entries",)
 
@@ -48,7 +48,7 @@ class LogHistory(Generic[T]):
         return self._entries[-1] if self._entries else None
 
     def at(self, offset: int) -> T | None:
-        """The newest value that was told at or below an offset."""
+        """The newest value at or below an offset."""
         for known, value in reversed(self._entries):
             if known <= offset:
                 return value
@@ -99,7 +99,7 @@ class ControlState:
         """The kraft.version, likewise."""
         return self._versions.at(offset) or 0
 
-    # -- what the log tells ----------------------------------------------------------------------
+    # -- what the log holds ----------------------------------------------------------------------
 
     def appended(self, batches: Iterable[tuple[BatchHeader, bytes]]) -> None:
         """Take up batches that are now at the end of the log.
@@ -130,7 +130,7 @@ class ControlState:
         self._versions.truncate_old(start_offset)
 
     def load(self, snapshot: Snapshot | None) -> None:
-        """Begin anew from what a snapshot tells, or from the configuration alone."""
+        """Begin anew from what a snapshot holds, or from the configuration alone."""
         self._voters.clear()
         self._versions.clear()
         if snapshot is not None:
@@ -139,7 +139,7 @@ class ControlState:
         self._refresh()
 
     def _take(self, offset: int, message: ControlMessage | None) -> bool:
-        """Note one control record; whether it told anything."""
+        """Note one control record; whether it holds anything."""
         match message:
             case Voters():
                 try:

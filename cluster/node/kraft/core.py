@@ -27,7 +27,7 @@ from cluster.node.log.control import ControlMessage, KRaftVersion, LeaderChange,
 from cluster.node.ports import Clock, Endpoint, Network, Random, Trace
 
 Reader = tuple[int, Callable[[bool], None]]
-"""A read that waits for a leadership check: its number, and whom to tell."""
+"""A read that waits for a leadership check: its number and its callback."""
 
 
 def nothing() -> None:
@@ -54,7 +54,7 @@ class PendingChange:
         """Its VotersRecord is on its way to the log: it may be committed whatever is answered."""
 
     def finish(self, error: ErrorCode, message: str | None) -> None:
-        """Answer who asked, once."""
+        """Answer the caller, once."""
         if self._core.pending_change is self:
             self._core.pending_change = None
         finish, self._finish = self._finish, None
@@ -97,8 +97,8 @@ class RaftCore:
         self.readers: list[Reader] = []
         self.latest_read = 0
         self.shutting_down = False
-        self.told_high_watermark: int | None = None
-        """The newest that a leader told; this replica's log may not reach it yet."""
+        self.reported_high_watermark: int | None = None
+        """The newest that a leader reported; this replica's log may not reach it yet."""
         self.is_installing_snapshot = False
         """A downloaded snapshot is being renamed; then the log is dropped for it."""
 
@@ -115,7 +115,7 @@ class RaftCore:
         return self.log.control.voters
 
     def endpoint_of(self, node_id: int) -> Endpoint | None:
-        """Where another controller listens, as the voters in force or the configuration tell."""
+        """Where another controller listens, as the voters in force or the configuration say."""
         return self.voters.endpoint(node_id) or self.config.voters.endpoint(node_id)
 
     @property
@@ -207,7 +207,7 @@ class RaftCore:
         return messages
 
     def become_resigned(self) -> None:
-        """Give up leading, and tell the voters."""
+        """Give up leading, and notify the voters."""
 
         def move(done: Then) -> None:
             self.quorum.to_resigned()
@@ -273,7 +273,7 @@ class RaftCore:
         assert epoch >= quorum.epoch
         if epoch == quorum.epoch and not self._has_consistent_leader(leader_id):
             raise IllegalStateError(
-                f"told that {leader_id} leads epoch {epoch}, in which {quorum.leader_id} does"
+                f"{leader_id} claims to lead epoch {epoch}, in which {quorum.leader_id} does"
             )
         where = endpoint or self.endpoint_of(leader_id)
         if leader_id == self.config.node_id and not quorum.is_voter:
@@ -316,7 +316,7 @@ class RaftCore:
             self.leader_high_watermark_moved(leader)
 
     def leader_high_watermark_moved(self, leader: Leader) -> None:
-        """Tell replicas that wait, appends that wait, and the state machines."""
+        """Notify waiting replicas, waiting appends and the state machines."""
         offset = leader.high_watermark
         assert offset is not None
         self.trace(
@@ -329,15 +329,15 @@ class RaftCore:
         self.hear_high_watermark(offset)
         self.log.update_high_watermark(offset)
         if not leader.is_voter and self.log.control.voters_offset < offset:
-            # Its own removal is committed: by the new voters, who go on without it.
+            # Its own removal is committed: by the new voters, which go on without it.
             leader.resign_requested = True
         self.fetch_purgatory.reach_all()
         self.append_purgatory.reach(offset)
         self.feed_listeners()
 
     def hear_high_watermark(self, offset: int) -> None:
-        """Note what a leader tells; the high watermarks of one quorum only grow."""
-        self.told_high_watermark = max(offset, self.told_high_watermark or 0)
+        """Note what a leader reports; the high watermarks of one quorum only grow."""
+        self.reported_high_watermark = max(offset, self.reported_high_watermark or 0)
 
     def follower_high_watermark_moved(self, offset: int) -> None:
         """Take over the leader's high watermark as far as this log reaches."""
@@ -362,7 +362,7 @@ class RaftCore:
             kraft_version=control.kraft_version,
             voters={str(v.key.id): str(v.key.directory_id) for v in voters},
         )
-        self.requests.bootstrap = self._whom_to_ask()
+        self.requests.bootstrap = self._bootstrap_endpoints()
         if is_first:
             return
         # What is on its way was meant for a voter, or counted as one's answer, of the old set.
@@ -373,8 +373,8 @@ class RaftCore:
         elif leader.update_voters(voters, self.clock.monotonic_ms()):
             self.leader_high_watermark_moved(leader)
 
-    def _whom_to_ask(self) -> tuple[Endpoint, ...]:
-        """Who may know the leader: the voters, those configured, and the bootstrap servers."""
+    def _bootstrap_endpoints(self) -> tuple[Endpoint, ...]:
+        """What may know the leader: the voters, those configured, and the bootstrap servers."""
         me, own = self.config.node_id, self.config.local_endpoint
         known = {v.endpoint.node_id: v.endpoint for v in self.config.voters}
         known |= {v.endpoint.node_id: v.endpoint for v in self.voters}
@@ -399,7 +399,7 @@ class RaftCore:
         self.feed_listeners()
 
     def trace_snapshot(self, file: SnapshotFile, origin: str) -> None:
-        """Tell of a snapshot that is durable now.
+        """Trace a snapshot that is durable now.
 
         At once, not in its turn: it is listed from now on, and could be cleaned away before that.
         """
@@ -424,9 +424,9 @@ class RaftCore:
         self.clock.call_later(0, lambda: self.submit(lambda: self.feed_listeners(in_turn=True)))
 
     def notify_leader(self) -> None:
-        """Tell state machines who leads; of this node itself only past the epoch's start."""
+        """Notify state machines of the leader; of this node itself only past the epoch's start."""
         leader = self.leader
         current = self.quorum.leader_and_epoch
         for context in self.listeners:
             if leader is None or context.next_offset > leader.epoch_start_offset:
-                context.tell_leader(current)
+                context.notify_leader(current)

@@ -8,7 +8,7 @@ from cluster.node.kraft.types import IllegalStateError
 
 
 class EpochElection:
-    """Who granted, who rejected, who has yet to answer.
+    """The voters that granted, that rejected, and that have yet to answer.
 
     Won when a majority of the voters granted; lost when those that granted and those that may
     still grant are fewer than a majority.

@@ -89,7 +89,7 @@ class InboundRequests:
             reply(self._vote_response(error, granted=False))
             return
         if request.replica_epoch > quorum.epoch:
-            # Even a PreVote tells of a later epoch; this replica has no business in its old one.
+            # Even a PreVote proves a later epoch; this replica has no business in its old one.
             core.become_unattached(request.replica_epoch, lambda: self._vote(request, reply))
             return
         if not self._is_addressed(request.voter_id, request.voter_directory_id):
@@ -209,7 +209,7 @@ class InboundRequests:
     def _epoch_error(self, leader_id: int, epoch: int) -> ErrorCode:
         if epoch < self._core.quorum.epoch:
             return ErrorCode.fenced_leader_epoch
-        # Nobody can tell this replica that it leads: a wrong peer, not a broken quorum.
+        # No peer can declare this replica the leader: a wrong peer, not a broken quorum.
         wrong = leader_id < 0 or leader_id == self._core.config.node_id or epoch >= MAX_EPOCH
         return ErrorCode.invalid_request if wrong else ErrorCode.none
 
@@ -271,7 +271,7 @@ class InboundRequests:
         return self._read_for(leader, request, validity, position)
 
     def _validate(self, request: FetchRequest) -> tuple[Validity, OffsetAndEpoch]:
-        """Whether the log goes on from where a replica's ends; who has nothing gets a snapshot."""
+        """Whether the log goes on from where a replica's ends; an empty replica gets a snapshot."""
         latest = self._core.log.latest_snapshot_id
         if request.fetch_offset == 0 and latest is not None:
             return Validity.SNAPSHOT, latest

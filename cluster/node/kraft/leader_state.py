@@ -20,14 +20,14 @@ OBSERVER_SESSION_TIMEOUT_MS = 300_000
 """An observer that has not fetched for this long is forgotten (LeaderState.java)."""
 
 CAUGHT_UP_WINDOW_MS = 3_600_000
-"""Who is to become a voter must have fetched within this time (LeaderState.java)."""
+"""A replica that is to become a voter must have fetched within this time (LeaderState.java)."""
 
 NEVER_FETCHED_MS = -NEVER_MS
 
 
 @dataclass(slots=True)
 class ReplicaState:
-    """Progress of one replica as its fetches tell it. Times are the leader's monotonic ms."""
+    """Progress of one replica as its fetches show it. Times are the leader's monotonic ms."""
 
     key: ReplicaKey
     end_offset: int | None = None
@@ -42,7 +42,7 @@ class ReplicaState:
     asked_read: int = 0
     """The latest read that the last BeginQuorumEpoch to this voter may confirm."""
     confirmed_read: int = 0
-    """The latest read whose leadership check this voter answered; see `RaftClient`."""
+    """The latest read with a leadership check that this voter answered; see `RaftClient`."""
 
 
 @dataclass(slots=True)
@@ -77,7 +77,7 @@ class Leader:
     last_change_offset: int = -1
     """The last VotersRecord that this leader gave to its accumulator."""
     updated_voters: dict[int, Voter] = field(default_factory=dict)
-    """Under kraft.version 0: what voters told of themselves, for the upgrade (UpdateRaftVoter)."""
+    """Under kraft.version 0: voters as they describe themselves (UpdateRaftVoter)."""
     voted_key: ClassVar[ReplicaKey | None] = None
 
     def __post_init__(self) -> None:
@@ -87,7 +87,7 @@ class Leader:
         self.check_quorum_deadline_ms = self._next_check_quorum_deadline(self.now_ms)
 
     def can_grant_vote(self, candidate: ReplicaKey, *, log_ok: bool, pre_vote: bool) -> bool:  # noqa: ARG002  (one signature for all states)
-        """Never: who leads does not help to depose itself."""
+        """Never: a leader does not help to depose itself."""
         return False
 
     def _take_up_voters(self) -> None:
@@ -101,9 +101,9 @@ class Leader:
     def update_voters(self, voters: VoterSet, now_ms: float) -> bool:
         """Lead another voter set from now on. Returns whether the high watermark moved.
 
-        Who stays, or was an observer, keeps its progress: it is the same replica (LeaderState.
-        updateVoterAndObserverStates). The high watermark never goes back, and advances only by
-        what a majority of the new set holds.
+        A replica that stays, or was an observer, keeps its progress: it is the same replica
+        (LeaderState.updateVoterAndObserverStates). The high watermark never goes back, and
+        advances only by what a majority of the new set holds.
         """
         before, self.voters = self.replicas, voters
         self.replicas = {voter.key.id: self._state_in(voter.key, before) for voter in voters}
@@ -197,7 +197,7 @@ class Leader:
         return self.observers[key]
 
     def live_observers(self, now_ms: float) -> tuple[ReplicaState, ...]:
-        """Observers whose session is not over; the others are forgotten when a new one comes.
+        """Observers with a session that is not over; the others are forgotten when a new one comes.
 
         Changes nothing, as it is asked between events, too (`RaftClient.handle`).
         """
@@ -238,7 +238,7 @@ class Leader:
         return offset > self.epoch_start_offset
 
     def replica_offsets(self) -> dict[str, int]:
-        """End offsets by voter id, for the trace; -1 for who was not heard of."""
+        """End offsets by voter id, for the trace; -1 for a voter not heard of."""
         return {
             str(id_): -1 if state.end_offset is None else state.end_offset
             for id_, state in self.replicas.items()
@@ -248,7 +248,7 @@ class Leader:
 
     def _next_check_quorum_deadline(self, now_ms: float) -> float:
         if self.voters.is_only_voter(self.local):
-            return NEVER_MS  # KAFKA-16144: who is alone has its majority always
+            return NEVER_MS  # KAFKA-16144: a single voter has its majority always
         return now_ms + self.check_quorum_timeout_ms
 
     def count_alive(self, key: ReplicaKey, now_ms: float) -> None:

@@ -34,7 +34,7 @@ class ListenerContext:
         self._feed_later = feed_later
         self.next_offset = next_offset
         """Everything below was given."""
-        self._told: LeaderAndEpoch | None = None
+        self._notified: LeaderAndEpoch | None = None
         self._feeding = False
         self._waiting = False
         """The next slice has a turn of its own; nothing is given before that."""
@@ -43,7 +43,7 @@ class ListenerContext:
 
     def feed(self, log: ReplicatedLog, *, in_turn: bool = False) -> None:
         """Give what is below the high watermark and was not given yet, or a first slice of it."""
-        assert not self._feeding, "a listener caused another commit while it was told of one"
+        assert not self._feeding, "a listener caused another commit while it was given one"
         if self._loading or (self._waiting and not in_turn):
             return
         self._feeding = True
@@ -80,7 +80,7 @@ class ListenerContext:
         return sum(batch.size_bytes for batch in batches)
 
     def _load_snapshot(self, log: ReplicatedLog) -> None:
-        """Give the latest snapshot to who has nothing, or lacks what the log does not hold."""
+        """Give the latest snapshot to a listener that lacks what the log does not hold."""
         latest = log.latest_snapshot_id
         if latest is None or not self.next_offset < latest.offset <= log.high_watermark:
             assert self.next_offset >= log.start_offset, "no snapshot for what the log lacks"
@@ -98,8 +98,8 @@ class ListenerContext:
             self._waiting = True
             self._feed_later()
 
-    def tell_leader(self, leader: LeaderAndEpoch) -> None:
-        """Tell who leads, if that is news."""
-        if leader is not self._told and leader != self._told:
-            self._told = leader
+    def notify_leader(self, leader: LeaderAndEpoch) -> None:
+        """Notify the listener of the leader, if that is news."""
+        if leader is not self._notified and leader != self._notified:
+            self._notified = leader
             self._listener.handle_leader_change(leader)

@@ -3,7 +3,7 @@
 Kafka's messages nest one metadata partition in arrays of topics and partitions; there is only one,
 so the core's messages hold its fields directly. `cluster.node.protocol` maps them to and from
 Kafka's schemas, refuses requests for other topics with INVALID_REQUEST (42), and turns a response
-whose top-level error is set into one with `top_level_error`.
+with a top-level error into one with `top_level_error`.
 
 -1 stands for "none" in leader and replica ids, as on the wire. Directory ids are `uuid.UUID`, and
 `NO_DIRECTORY` (all zero bits) stands for "not known" (KIP-853).
@@ -38,7 +38,7 @@ class VoteRequest:
     replica_id: int
     replica_directory_id: uuid.UUID
     voter_id: int
-    """Whom the sender means to ask; -1 when not told (v0)."""
+    """The voter that the sender means to ask; -1 when not named (v0)."""
     voter_directory_id: uuid.UUID
     last_offset_epoch: int
     last_offset: int
@@ -59,7 +59,7 @@ class VoteResponse:
 
 @valueclass
 class BeginQuorumEpochRequest:
-    """BeginQuorumEpoch (53): a leader tells a voter that it leads, and where it listens."""
+    """BeginQuorumEpoch (53): a leader announces itself and its listener to a voter."""
 
     cluster_id: str | None
     voter_id: int
@@ -90,7 +90,7 @@ class ReplicaKey:
 
 @valueclass
 class EndQuorumEpochRequest:
-    """EndQuorumEpoch (54): a resigned leader tells voters, best successor first."""
+    """EndQuorumEpoch (54): a resigned leader notifies voters, best successor first."""
 
     cluster_id: str | None
     leader_id: int
@@ -123,7 +123,7 @@ class FetchRequest:
     max_wait_ms: int
     max_bytes: int
     high_watermark: int = MAX_OFFSET
-    """The replica's own high watermark (v18); MAX_OFFSET when it does not tell."""
+    """The replica's own high watermark (v18); MAX_OFFSET when it does not say."""
 
 
 @valueclass

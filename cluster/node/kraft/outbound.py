@@ -187,7 +187,7 @@ class OutboundRequests:
         self._send(voter, request, BeginQuorumEpochResponse, answered)
 
     def send_end_quorum_epoch(self, state: Resigned, now_ms: float) -> float:
-        """Tell voters that have not heard of the resignation; returns when to try again."""
+        """Notify voters that have not acknowledged the resignation; returns when to try again."""
         core = self._core
         again_ms = state.election_deadline_ms
         for voter_id in tuple(state.unacknowledged):
@@ -200,7 +200,7 @@ class OutboundRequests:
         core = self._core
         endpoint = core.voters.endpoint(voter_id)
         if endpoint is None:
-            state.unacknowledged.pop(voter_id)  # no voter any more, as a loaded snapshot told
+            state.unacknowledged.pop(voter_id)  # no voter any more, as a loaded snapshot says
             return
 
         def answered(_: EndQuorumEpochResponse) -> None:
@@ -272,7 +272,7 @@ class OutboundRequests:
         )
 
     def fetch_from_bootstrap(self, now_ms: float) -> float:
-        """Ask any voter, to learn who leads; returns when to try again."""
+        """Ask any voter, to learn the leader; returns when to try again."""
         core = self._core
         if not self.may_fetch() or self._is_log_about_to_change():
             return NEVER_MS  # the completion of the fsync polls again

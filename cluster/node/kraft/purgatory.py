@@ -44,14 +44,14 @@ class ThresholdPurgatory:
         return len(self._waiters)
 
     def wait(self, threshold: int, deadline_ms: float, done: Done) -> None:
-        """Call `done` once a value of at least `threshold` is told, or the deadline passes."""
+        """Call `done` once a value of at least `threshold` is reached, or the deadline passes."""
         self._waiters[self._next] = _Waiter(threshold, deadline_ms, done)
         if deadline_ms < math.inf:
             heapq.heappush(self._deadlines, (deadline_ms, self._next))
         self._next += 1
 
     def reach(self, value: int) -> None:
-        """Complete everything whose threshold is at most `value`."""
+        """Complete everything with a threshold of at most `value`."""
         if self._waiters:
             due = [i for i, w in self._waiters.items() if w.threshold <= value]
             self._finish(due, Outcome.REACHED)
@@ -61,7 +61,7 @@ class ThresholdPurgatory:
         self._finish(list(self._waiters), Outcome.REACHED)
 
     def lose_all(self) -> None:
-        """Tell everything that the leadership is over."""
+        """Complete everything as lost: the leadership is over."""
         self._finish(list(self._waiters), Outcome.LOST)
 
     def expire(self, now_ms: float) -> None:

@@ -52,7 +52,7 @@ class QuorumState:
     ) -> None:
         """`resume` runs a continuation as part of the event that began the move.
 
-        `control` tells the voters that are in force, at any time.
+        `control` holds the voters that are in force, at any time.
         """
         self._control = control
         self._resume = resume
@@ -71,10 +71,10 @@ class QuorumState:
         self.leader: Leader | None = state if isinstance(state, Leader) else None
         """The state, while this replica leads."""
         self.is_settled = isinstance(state, Leader | Follower)
-        """Whether this node leads its epoch, or follows who does: no response of it moves it."""
+        """Whether this node leads its epoch, or follows its leader: no response moves it."""
         leader_id = NO_NODE if isinstance(state, Resigned) else state.leader_id
         self.leader_and_epoch = LeaderAndEpoch(leader_id, state.epoch)
-        """Leader and epoch as listeners are told. Who resigned is no leader."""
+        """Leader and epoch for the listeners. A replica that resigned is no leader."""
 
     # -- what it is ------------------------------------------------------------------------------
 
@@ -85,7 +85,7 @@ class QuorumState:
 
     @property
     def is_voter(self) -> bool:
-        """Whether this replica is one of the voters, as far as its log tells."""
+        """Whether this replica is one of the voters, as far as its log says."""
         return self.voters.is_voter(self._config.replica_key)
 
     @property
@@ -129,7 +129,7 @@ class QuorumState:
         leader = self.voters.endpoint(persisted.leader_id)
         if persisted.epoch < log_end.epoch:
             # The file was lost or is older than the log: records of that epoch prove that it began,
-            # but not whom this replica voted for in it, and it may have led it.
+            # but not its vote in it, and it may have led it.
             state = Unattached(log_end.epoch, deadline)
         elif persisted.leader_id == me.id:
             state = self._resigned(persisted.epoch, ())
@@ -140,7 +140,7 @@ class QuorumState:
             and self._names_me(voted)
         ):
             # Without a known leader only: a candidate that then followed another keeps its vote in
-            # the file, and must not stand again in an epoch whose leader it knows.
+            # the file, and must not stand again in an epoch with a leader that it knows.
             election = EpochElection(self.voters.ids)
             election.record(me.id, granted=True)
             state = Candidate(persisted.epoch, deadline, election, me)
@@ -165,7 +165,9 @@ class QuorumState:
         """Follow nobody in a higher epoch, or in the same after a pre-election was not won."""
         state = self.state
         if leader_id == self._config.node_id:
-            raise IllegalStateError(f"told to lead epoch {epoch}, which this replica does not lead")
+            raise IllegalStateError(
+                f"a message makes this replica the leader of epoch {epoch}, which it does not lead"
+            )
         voted: ReplicaKey | None = None
         if epoch == state.epoch:
             if not isinstance(state, Prospective):
@@ -284,7 +286,7 @@ class QuorumState:
     def _resigned(self, epoch: int, successors: tuple[ReplicaKey, ...]) -> Resigned:
         me = self._config.node_id
         others = {id_: None for id_ in self.voters.ids if id_ != me}
-        # Also who is no voter any more leaves the epoch that it led.
+        # Also a replica that is no voter any more leaves the epoch that it led.
         deadline = self._clock.monotonic_ms() + self._random_timeout_ms()
         endpoint = self._config.local_endpoint
         return Resigned(epoch, me, deadline, others, successors, endpoint)
@@ -292,7 +294,7 @@ class QuorumState:
     def take_up_voters(self) -> None:
         """The voter set changed: let the current state fit the new one.
 
-        Only who follows or leads changes its log, but a snapshot that was being installed may
+        Only a follower or a leader changes its log, but a snapshot that was being installed may
         arrive in the midst of an election: that one is counted anew, among the new voters.
         """
         state = self.state

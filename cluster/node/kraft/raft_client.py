@@ -155,7 +155,7 @@ class RaftClient:
 
     @property
     def log(self) -> ReplicatedLog:
-        """Its log, for who looks on; only the client itself may change it."""
+        """Its log, to be looked at; only the client itself may change it."""
         return self._core.log
 
     @property
@@ -165,7 +165,7 @@ class RaftClient:
 
     @property
     def leader_and_epoch(self) -> LeaderAndEpoch:
-        """Who leads, as far as this replica knows."""
+        """The leader, as far as this replica knows."""
         return self._quorum.leader_and_epoch
 
     @property
@@ -180,9 +180,9 @@ class RaftClient:
         return None if leader is None else len(leader.live_observers(self._clock.monotonic_ms()))
 
     @property
-    def told_high_watermark(self) -> int | None:
-        """The newest one that a leader told, beyond this replica's log end too; None before."""
-        return self._core.told_high_watermark
+    def reported_high_watermark(self) -> int | None:
+        """The newest that a leader reported, beyond this replica's log end too; None before."""
+        return self._core.reported_high_watermark
 
     def leader_endpoint(self) -> Endpoint | None:
         """Controller listener of the known leader."""
@@ -205,11 +205,11 @@ class RaftClient:
             return None
 
         control = self._control_at(snapshot_id.offset - 1)
-        told = partial(self._core.trace_snapshot, origin="created")
-        return SnapshotWriter(file, last_contained_log_timestamp_ms, control, told)
+        on_durable = partial(self._core.trace_snapshot, origin="created")
+        return SnapshotWriter(file, last_contained_log_timestamp_ms, control, on_durable)
 
     def _control_at(self, offset: int) -> tuple[ControlMessage, ...]:
-        """What a snapshot tells of the voters that were in force at an offset (KIP-853)."""
+        """What a snapshot records of the voters that were in force at an offset (KIP-853)."""
         control = self._core.log.control
         version = control.kraft_version_at(offset)
         if version < 1:
@@ -265,12 +265,12 @@ class RaftClient:
 
     @property
     def voters_offset(self) -> int:
-        """The offset of the record that tells the voters in force; -1 when none in the log does."""
+        """The offset of the record with the voters in force; -1 when none in the log does."""
         return self._core.log.control.voters_offset
 
     @property
     def voters(self) -> VoterSet:
-        """The voters in force, as far as this replica's log tells."""
+        """The voters in force, as far as this replica's log says."""
         return self._core.voters
 
     @property
@@ -281,7 +281,7 @@ class RaftClient:
     def upgrade_kraft_version(
         self, level: int, done: Callable[[ErrorCode, str | None], None], *, validate_only: bool
     ) -> None:
-        """Raise kraft.version; `done` is told the error, or none once it is committed."""
+        """Raise kraft.version; `done` gets the error, or none once it is committed."""
         self._submit(lambda: self._voters.upgrade(level, done, validate_only=validate_only))
 
     def confirm_leadership(self, done: Callable[[bool], None]) -> None:
@@ -309,7 +309,7 @@ class RaftClient:
         """Handle a request of another replica; `reply` gets its response, now or later.
 
         A description is answered at once, also while a change of epoch or vote waits for a slow
-        disk. So it must change nothing: an event whose continuation waits relies on what it saw.
+        disk. So it must change nothing: an event with a waiting continuation relies on what it saw.
         """
         if isinstance(request, DescribeQuorumRequest) and not self._running:
             self._inbound.handle(request, reply)
@@ -324,7 +324,7 @@ class RaftClient:
             self._run()
 
     def _resume(self, continuation: Callable[[], None]) -> None:
-        """Go on with the event whose change of state is now persisted, before any other."""
+        """Go on with the event, its change of state now persisted, before any other."""
         assert not self._running, "a disk completion from within an event"
         self._events.appendleft(continuation)
         self._run()

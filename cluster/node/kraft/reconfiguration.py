@@ -97,8 +97,8 @@ class Reconfiguration:
     def upgrade(self, level: int, finish: Finish, *, validate_only: bool) -> None:
         """Finalize a `kraft.version`: from 1 on the voters are in the log (KIP-1022).
 
-        Its record and the first VotersRecord go to the log in one batch. It needs what the voters
-        told of themselves by UpdateRaftVoter: a set without their directories would not be safe.
+        Its record and the first VotersRecord go to the log in one batch. It needs the voters'
+        descriptions by UpdateRaftVoter: a set without their directories would not be safe.
         """
         self._guarded(lambda: self._upgrade(level, finish, validate_only=validate_only), finish)
 
@@ -131,11 +131,11 @@ class Reconfiguration:
             _ASK_VERSIONS,
             min(core.config.request_timeout_ms, max(request.timeout_ms, 1)),
             lambda response: core.submit(
-                lambda: self._versions_told(request, leader, pending, voter, response)
+                lambda: self._on_versions(request, leader, pending, voter, response)
             ),
         )
 
-    def _versions_told(
+    def _on_versions(
         self,
         request: AddVoterRequest,
         leader: Leader,
@@ -143,7 +143,7 @@ class Reconfiguration:
         voter: Voter,
         response: object,
     ) -> None:
-        """Go on with an addition once the new voter told what it supports."""
+        """Go on with an addition once the new voter reported what it supports."""
         core = self._core
         if core.leader is not leader or core.pending_change is not pending or pending.is_appended:
             return  # answered already, or a repeated response
@@ -160,8 +160,8 @@ class Reconfiguration:
 
     def _check_new_voter(self, leader: Leader, key: ReplicaKey, response: object) -> None:
         if isinstance(response, Failure):
-            told = f"The new voter does not answer ApiVersions: {response.value}."
-            raise Refusal(_TRY_LATER, told)
+            message = f"The new voter does not answer ApiVersions: {response.value}."
+            raise Refusal(_TRY_LATER, message)
         if getattr(response, "error_code", None) is not _NONE:
             raise Refusal(_TRY_LATER, "The new voter answers ApiVersions with an error.")
         lowest, highest = _kraft_versions(response)
@@ -214,8 +214,8 @@ class Reconfiguration:
         lowest, highest = request.min_kraft_version, request.max_kraft_version
         version = core.log.control.kraft_version
         if not 0 <= lowest <= highest or not lowest <= version <= highest:
-            told = f"kraft.version is {version}, the voter supports {lowest} to {highest}."
-            raise Refusal(ErrorCode.invalid_request, told)
+            message = f"kraft.version is {version}, the voter supports {lowest} to {highest}."
+            raise Refusal(ErrorCode.invalid_request, message)
         voter = Voter(key, endpoint, lowest, highest, request.listeners)
         if version == 0:
             self._note(leader, voter)
@@ -230,7 +230,7 @@ class Reconfiguration:
         finish(_NONE, None)
 
     def _note(self, leader: Leader, voter: Voter) -> None:
-        """Keep what a voter told of itself for the upgrade of kraft.version."""
+        """Keep what a voter reported of itself for the upgrade of kraft.version."""
         self._check_no_pending()
         if leader.high_watermark is None:
             raise Refusal(_TRY_LATER, "The leader has not committed a record of its epoch yet.")
@@ -253,34 +253,36 @@ class Reconfiguration:
         leader = self._leader(core.quorum.epoch)
         current = core.log.control.kraft_version
         if not MIN_KRAFT_VERSION <= level <= MAX_KRAFT_VERSION or level < current:
-            told = f"kraft.version is {current} and can go up to {MAX_KRAFT_VERSION} only."
-            raise Refusal(ErrorCode.invalid_update_version, told)
+            message = f"kraft.version is {current} and can go up to {MAX_KRAFT_VERSION} only."
+            raise Refusal(ErrorCode.invalid_update_version, message)
         if level == current:
             finish(_NONE, None)
             return
         self._check_may_begin(leader)
-        voters = self._told_voters(leader, level)
+        voters = self._reported_voters(leader, level)
         if validate_only:
             finish(_NONE, None)
             return
         pending = self._begin(leader, core.config.request_timeout_ms, finish)
         self._append(leader, pending, voters, KRaftVersion(level))
 
-    def _told_voters(self, leader: Leader, level: int) -> VoterSet:
-        """The static voters as they told of themselves."""
-        core, told = self._core, dict(leader.updated_voters)
+    def _reported_voters(self, leader: Leader, level: int) -> VoterSet:
+        """The static voters as they described themselves."""
+        core, reported = self._core, dict(leader.updated_voters)
         own = core.config.local_endpoint
         if leader.is_voter and own is not None:
-            told[leader.leader_id] = Voter(
+            reported[leader.leader_id] = Voter(
                 core.config.replica_key, own, listeners=core.config.local_listeners
             )
-        missing = [id_ for id_ in core.voters.ids if id_ not in told]
-        unable = [id_ for id_ in core.voters.ids if id_ in told and not told[id_].supports(level)]
+        missing = [id_ for id_ in core.voters.ids if id_ not in reported]
+        unable = [
+            id_ for id_ in core.voters.ids if id_ in reported and not reported[id_].supports(level)
+        ]
         if missing or unable:
             ids = ", ".join(map(str, missing or unable))
-            reason = "have not told of themselves yet" if missing else f"do not support {level}"
+            reason = "have not described themselves yet" if missing else f"do not support {level}"
             raise Refusal(ErrorCode.invalid_update_version, f"kraft.version: voters {ids} {reason}")
-        return VoterSet(told[id_] for id_ in core.voters.ids)
+        return VoterSet(reported[id_] for id_ in core.voters.ids)
 
     # -- what all changes share ------------------------------------------------------------------
 
@@ -304,7 +306,7 @@ class Reconfiguration:
         name = self._core.config.listener_name
         endpoint = select_endpoint(key.id, listeners, name)
         names = {listener.name for listener in listeners}
-        valid = all(one.host and 0 < one.port < 65536 for one in listeners)
+        valid = all(listener.host and 0 < listener.port < 65536 for listener in listeners)
         if endpoint is None or not valid or len(names) != len(listeners):
             raise Refusal(
                 ErrorCode.invalid_request, f"Listeners must be valid and one be named {name}."
@@ -373,7 +375,7 @@ class Reconfiguration:
 
 
 def _kraft_versions(response: object) -> tuple[int, int]:
-    """The range of kraft.version that an ApiVersions response tells; (0, 0) when it does not."""
+    """The range of kraft.version that an ApiVersions response reports; (0, 0) when it does not."""
     for feature in getattr(response, "supported_features", ()):
         if feature.name == KRAFT_VERSION_FEATURE:
             return int(feature.min_version), int(feature.max_version)

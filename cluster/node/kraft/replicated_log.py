@@ -40,7 +40,7 @@ class ReplicatedLog:
     ) -> None:
         """Make log and snapshots fit each other. Raises CorruptSnapshotError, OSError.
 
-        `control` is made to tell what is in force at the log's end, and kept so.
+        `control` is brought to what is in force at the log's end, and kept so.
         """
         self._log = log
         self.snapshots = snapshots
@@ -72,7 +72,7 @@ class ReplicatedLog:
                 reason = "the log begins here, but no snapshot holds what came before"
                 raise CorruptSnapshotError(self._log.directory, 0, start, reason)
             return
-        self.snapshots.read(latest)  # a damaged one is to be told now, not when it is needed
+        self.snapshots.read(latest)  # a damaged one is to be reported now, not when it is needed
         if not self.truncate_to_latest_snapshot(0.0) and start > 0:
             self._log.delete_before(earliest.offset)
         # Only what is committed is ever in a snapshot.
@@ -121,8 +121,8 @@ class ReplicatedLog:
     def append_as_follower(self, records: bytes, epoch: int) -> bool:
         """Append fetched batches up to the first of an epoch above `epoch`; CRCs are checked.
 
-        A response that was read while leadership changed may hold batches of a newer epoch, whose
-        leader this replica does not know yet (KAFKA-18723). Returns whether anything was appended.
+        A response that was read while leadership changed may hold batches of a newer epoch, with a
+        leader unknown to this replica yet (KAFKA-18723). Returns whether anything was appended.
         Raises CorruptBatchError; then nothing was appended.
         """
         accepted: list[tuple[BatchHeader, bytes]] = []
@@ -184,7 +184,7 @@ class ReplicatedLog:
         """
         if diverging.offset < self.high_watermark:
             raise IllegalStateError(
-                f"told that the log diverges from {diverging.offset} on, below the high watermark "
+                f"the log would diverge from {diverging.offset} on, below the high watermark "
                 f"{self.high_watermark}"
             )
         if diverging.epoch == 0:
@@ -195,7 +195,7 @@ class ReplicatedLog:
             offset = min(local.offset, diverging.offset) if same else local.offset
         if offset < self.high_watermark:
             raise IllegalStateError(
-                f"told to truncate to {offset}, below the high watermark {self.high_watermark}"
+                f"a truncation to {offset}, below the high watermark {self.high_watermark}"
             )
         self._log.truncate_to(offset)
         self.control.truncated(offset)

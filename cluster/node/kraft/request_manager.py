@@ -38,7 +38,7 @@ class RequestManager:
         random: Random,
     ) -> None:
         self.bootstrap = bootstrap
-        """Whom to ask who leads."""
+        """The nodes to ask for the leader."""
         self._retry_backoff_ms = retry_backoff_ms
         self._request_timeout_ms = request_timeout_ms
         self._random = random

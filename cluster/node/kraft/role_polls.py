@@ -107,7 +107,7 @@ class RolePolls:
 
     def _poll_candidate(self, state: Candidate, now_ms: float) -> float:
         if not self._core.quorum.is_voter:
-            # The snapshot that was being loaded tells that others elect the leader now.
+            # The snapshot that was being loaded shows that others elect the leader now.
             self._core.become_unattached(state.epoch + 1, nothing)
             return now_ms
         if now_ms >= state.election_deadline_ms:

@@ -41,7 +41,7 @@ class SnapshotFetch:
         """
         core = self._core
         if min(snapshot_id.offset, snapshot_id.epoch) < 0 or snapshot_id.epoch > state.epoch:
-            raise IllegalStateError(f"told to load the snapshot {snapshot_id}")
+            raise IllegalStateError(f"the leader names an impossible snapshot {snapshot_id}")
         loading = state.fetching_snapshot
         if loading is not None:
             assert not loading.frozen, "no Fetch is in flight while a snapshot gets its name"

@@ -112,7 +112,7 @@ class SnapshotStore:
         self._disk.remove(self._path(snapshot_id, SUFFIX))
 
     def remove_deleted(self, now_ms: float) -> None:
-        """Remove the files whose delay is over."""
+        """Remove the files past their delay."""
         while self._deleted and self._deleted[0][0] <= now_ms:
             self._disk.remove(self._deleted.pop(0)[1])
 

@@ -20,7 +20,7 @@ class SnapshotWriter:
         control: Sequence[ControlMessage],
         on_durable: Callable[[SnapshotFile], None],
     ) -> None:
-        """`control` is what follows the SnapshotHeader, `on_durable` is told of the end."""
+        """`control` is what follows the SnapshotHeader, `on_durable` is called at the end."""
         self._file = file
         self._on_durable = on_durable
         self._encoder = SnapshotEncoder(file.id, last_contained_log_timestamp_ms)

@@ -24,7 +24,7 @@ NEVER_MS = math.inf
 
 @dataclass(slots=True)
 class Unattached:
-    """Knows its epoch but follows nobody; waits to be told of a leader, or to ask for votes."""
+    """Knows its epoch but follows nobody; waits to hear of a leader, or to ask for votes."""
 
     name: ClassVar[str] = "Unattached"
     epoch: int
@@ -96,13 +96,13 @@ class Follower:
     """The leader of this epoch took this replica's UpdateRaftVoter."""
 
     def can_grant_vote(self, candidate: ReplicaKey, *, log_ok: bool, pre_vote: bool) -> bool:  # noqa: ARG002  (one signature for all states)
-        """Who hears from its leader grants nothing, else a disturbed server would depose it."""
+        """Grant nothing once the leader is heard from, else a disturbed server would depose it."""
         return pre_vote and not self.has_fetched_from_leader and log_ok
 
 
 @dataclass(slots=True)
 class Resigned:
-    """Led this epoch and gave it up, or restarted as its leader; tells the voters.
+    """Led this epoch and gave it up, or restarted as its leader; notifies the voters.
 
     It must neither vote in nor follow its own epoch again (KAFKA-10661), so it leaves it for the
     next one when its timer ends.

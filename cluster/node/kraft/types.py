@@ -1,4 +1,4 @@
-"""What the raft client and its listeners tell each other."""
+"""What the raft client and its listeners pass to each other."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ class IllegalStateError(AssertionError):
 
 @valueclass
 class LeaderAndEpoch:
-    """Who leads the quorum in an epoch; -1 when nobody is known to."""
+    """The leader of the quorum in an epoch; -1 when none is known."""
 
     leader_id: int = NO_NODE
     epoch: int = 0

@@ -51,7 +51,7 @@ class RemoveVoterResponse:
 
 @valueclass
 class UpdateVoterRequest:
-    """UpdateRaftVoter (82): a voter tells its leader where it listens and what it supports."""
+    """UpdateRaftVoter (82): a voter reports to its leader where it listens and what it supports."""
 
     cluster_id: str | None
     current_leader_epoch: int

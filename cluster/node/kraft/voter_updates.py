@@ -1,8 +1,8 @@
 """What a follower does so that the voter set describes it rightly (KIP-853, KAFKA-19078).
 
-A voter whose listeners or range of kraft.version are not those of the set tells its leader by
-UpdateRaftVoter. Under kraft.version 0 every voter tells them once an epoch: the leader keeps them
-for the upgrade. An observer with the controller role asks to become a voter when
+A voter with other listeners or another range of kraft.version than the set has for it reports them
+to its leader by UpdateRaftVoter. Under kraft.version 0 every voter does once an epoch: the leader
+keeps them for the upgrade. An observer with the controller role asks to become a voter when
 `controller.quorum.auto.join.enable` says so; if the set names it with another directory, it first
 asks that this one, which is lost, be removed.
 

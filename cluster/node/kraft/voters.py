@@ -1,4 +1,4 @@
-"""The set of voters: who they are, where they listen, which kraft.version each can work with."""
+"""The set of voters: their identity, where they listen, which kraft.version each can work with."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from cluster.node.ports import Endpoint
 from cluster.values import valueclass
 
 DEFAULT_LISTENER = "CONTROLLER"
-"""The name of controllers' listeners by Kafka's custom, for voters that do not tell it."""
+"""The name of controllers' listeners by Kafka's custom, for voters that do not name it."""
 
 MIN_KRAFT_VERSION = 0
 MAX_KRAFT_VERSION = 1
@@ -20,7 +20,7 @@ MAX_KRAFT_VERSION = 1
 
 @valueclass
 class Voter:
-    """A voter: who it is, and its controller listener."""
+    """A voter: its identity, and its controller listener."""
 
     key: ReplicaKey
     endpoint: Endpoint
@@ -71,7 +71,7 @@ class VoterSet:
 
     @classmethod
     def from_record(cls, record: control.Voters, listener_name: str) -> VoterSet:
-        """The set that a VotersRecord tells; raises ValueError for one that cannot be meant."""
+        """The set that a VotersRecord holds; raises ValueError for one that cannot be meant."""
         found = []
         for voter in record.voters:
             if not voter.listeners:
@@ -92,7 +92,7 @@ class VoterSet:
         return cls(found)
 
     def to_record(self) -> control.Voters:
-        """The VotersRecord that tells this set."""
+        """The VotersRecord of this set."""
         return control.Voters(
             tuple(
                 control.Voter(
@@ -134,12 +134,12 @@ class VoterSet:
         return self._voters.get(voter_id)
 
     def endpoint(self, voter_id: int) -> Endpoint | None:
-        """Where a voter listens; None for who is not one."""
+        """Where a voter listens; None for another id."""
         voter = self._voters.get(voter_id)
         return None if voter is None else voter.endpoint
 
     def key(self, voter_id: int) -> ReplicaKey | None:
-        """A voter's identity; None for who is not one."""
+        """A voter's identity; None for another id."""
         voter = self._voters.get(voter_id)
         return None if voter is None else voter.key
 

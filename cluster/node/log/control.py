@@ -1,4 +1,4 @@
-"""Control records of a raft log: what the quorum tells itself between the metadata records.
+"""Control records of a raft log: what the quorum records of itself between the metadata records.
 
 Key: int16 version, int16 type. Value: one of Kafka's generated messages, encoded by kio, which
 begins with its own int16 version. Sources: `ControlRecordType.java`, KIP-595 (LeaderChange),
@@ -47,7 +47,7 @@ class ControlRecordType(enum.IntEnum):
 
 @valueclass
 class LeaderChange:
-    """First record of an epoch: who leads, the voters, and who of them granted the vote.
+    """First record of an epoch: the leader, the voters, and which of them granted the vote.
 
     `directory_ids`, when present, gives the directory of each voter by id; the record is then
     written in version 1 (kraft.version 1), else in version 0.

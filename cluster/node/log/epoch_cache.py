@@ -1,7 +1,7 @@
 """The leader-epoch cache: at which offset each epoch's records begin.
 
 It answers the question behind every truncation (KIP-101, KIP-595): "up to where may my log agree
-with that of somebody whose last record is of epoch e?" Entries are strictly increasing in epoch
+with a log that ends in epoch e?" Entries are strictly increasing in epoch
 and in start offset. Epoch 0 is an epoch like any other (KAFKA-10432).
 
 File `leader-epoch-checkpoint`, as Kafka writes it: a line `0` (version), a line with the number of

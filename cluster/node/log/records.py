@@ -145,7 +145,7 @@ def with_epoch(batch: bytes, epoch: int) -> bytes:
 
 
 def batch_size_bytes(data: bytes | memoryview, position: int = 0) -> int | None:
-    """Size of the batch that begins at `position` as its prefix tells; None in a cut-off prefix.
+    """Size of the batch that begins at `position` by its prefix; None in a cut-off prefix.
 
     Raises CorruptBatchError when the length cannot be that of a batch.
     """
@@ -230,7 +230,7 @@ def split_batches(data: bytes) -> Iterator[tuple[BatchHeader, bytes]]:
 
 
 def decode_records(batch: bytes) -> list[Record]:
-    """Decode the records of exactly one batch whose CRC was checked before.
+    """Decode the records of exactly one batch, its CRC checked before.
 
     Raises CorruptBatchError when the records do not fill the batch exactly.
     """

@@ -4,8 +4,8 @@ Every batch of every segment is read and verified: magic, length, CRC, offsets w
 epochs that never decrease. What is found wrong is either
 
 - a *torn tail*: bytes at the end of the last segment, at or above the recovery point, with no
-  intact batch after them. They were being written when the node died, nobody was told that they
-  were durable, and they are cut off; or
+  intact batch after them. They were being written when the node died, their durability was never
+  reported, and they are cut off; or
 - *corruption*: everything else. A node that dropped such records would vote and acknowledge as if
   it had never had them, so it must not start (`CorruptLogError`).
 
@@ -54,12 +54,12 @@ class Recovered:
     start_offset: int
     end_offset: int
     recovery_point: int
-    """As the file told, 0 without one."""
+    """As the file says, 0 without one."""
     epoch_file: bytes
     """Content found, empty without one."""
     truncated_bytes: int = 0
     control: list[tuple[BatchHeader, bytes]] = field(default_factory=list)
-    """The control batches, oldest first: who is to act by them need not read the log again."""
+    """The control batches, oldest first: they need not be read from the log again."""
 
 
 def recover(disk: Disk, directory: str) -> Recovered:
@@ -171,20 +171,20 @@ def _check_epoch_file(directory: str, found: Recovered) -> None:
     atomically, so a crash never leaves one, and the log itself is whole.
     """
     try:
-        told = LeaderEpochCache.decode(found.epoch_file)
+        written = LeaderEpochCache.decode(found.epoch_file)
     except ValueError:
         return
     path = f"{directory}/{EPOCH_FILE}"
-    first = told.entries[0].start_offset if told.entries else found.start_offset
+    first = written.entries[0].start_offset if written.entries else found.start_offset
     if first < min(found.start_offset, found.recovery_point):
         reason = f"log begins here, but records from {first} on were durable"
         raise CorruptLogError(found.segments[0].path, 0, found.start_offset, reason)
-    told.truncate_from_start(found.start_offset)
+    written.truncate_from_start(found.start_offset)
     batches = LeaderEpochCache(found.epochs.entries)
     if any(segment.base_offset == first for segment in found.segments[1:]):
         # The segments before this one were about to be deleted: the file forgets them first.
         batches.truncate_from_start(first)
-    expected = _below(told, found.recovery_point)
+    expected = _below(written, found.recovery_point)
     actual = _below(batches, found.recovery_point)
     if expected == actual:
         return

@@ -93,7 +93,7 @@ SERVED: Final[Mapping[ApiKey, VersionRange]] = {
     ApiKey.FETCH_SNAPSHOT: VersionRange(0, 1),
     ApiKey.DESCRIBE_CLUSTER: VersionRange(0, 2),
     ApiKey.ALTER_PARTITION: VersionRange(2, 3),
-    ApiKey.UPDATE_FEATURES: VersionRange(2, 2),  # before, a response told each feature's own error
+    ApiKey.UPDATE_FEATURES: VersionRange(2, 2),  # before, a response held each feature's own error
     ApiKey.ENVELOPE: VersionRange(0, 0),
     ApiKey.BROKER_REGISTRATION: VersionRange(0, 4),
     ApiKey.BROKER_HEARTBEAT: VersionRange(0, 2),
@@ -109,7 +109,7 @@ SERVED: Final[Mapping[ApiKey, VersionRange]] = {
 
 SPOKEN: Final[Mapping[ApiKey, VersionRange]] = {
     **SERVED,
-    ApiKey.FETCH: VersionRange(17, 18),  # below 17 a replica cannot tell its directory id
+    ApiKey.FETCH: VersionRange(17, 18),  # below 17 a replica cannot name its directory id
 }
 """What a node or client of ours sends."""
 

@@ -58,7 +58,7 @@ MAX_RESPONSE_ELEMENTS: Final = 1_000_000
 """How many array elements and tagged fields a message may hold, all its arrays together.
 
 Kafka has no such limit, but 100 MiB of them would keep a node from everything else for minutes.
-It makes at most 10,000 partitions with one request; a response tells of 100,000 with all replicas.
+It makes at most 10,000 partitions with one request; a response describes 100,000 with all replicas.
 """
 
 _READ_ERRORS: Final = (

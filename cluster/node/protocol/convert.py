@@ -3,8 +3,8 @@
 Kafka's schemas grow by adding and dropping fields, so two versions of a message are trees of the
 same shape with some fields missing. `convert` copies what both have, gives the target's defaults
 to what the source lacks, and drops what the target lacks. The few places where a version *renamed*
-something, or gave null another meaning, are in `_rule`; the few fields whose loss would
-change what a request asks for are in `_MUST_SURVIVE`.
+something, or gave null another meaning, are in `_rule`; the few fields that a request cannot lose
+without a change of what it asks for are in `_MUST_SURVIVE`.
 
 Converters are compiled once for each pair of classes. Between equal classes conversion is
 validation only: kio reads a null array where the schema allows none, which Kafka refuses.
@@ -87,7 +87,7 @@ def _ids_of_members(partition: Any) -> Any:
 
 
 def _rule(root: str, source: type[Any], target: type[Any], name: str) -> Converter | None:
-    """Return how to find a target's field where its own name does not tell it."""
+    """Return how to find a target's field where its own name does not say it."""
     has = source.__dataclass_fields__
     match root, target.__name__, name:
         case "MetadataRequest", "MetadataRequest", "topics" if source.__version__ == 0:

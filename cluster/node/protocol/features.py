@@ -1,4 +1,4 @@
-"""Versioned features of a node and of its cluster, as ApiVersions tells them (KIP-584)."""
+"""Versioned features of a node and of its cluster, as ApiVersions reports them (KIP-584)."""
 
 from __future__ import annotations
 

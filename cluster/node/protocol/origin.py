@@ -1,4 +1,4 @@
-"""Who asks: the principal and the address behind a request, as a listener learned them."""
+"""The origin of a request: its principal and its address, as a listener learned them."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ class Origin:
 
     principal_type: str = "User"
     principal_name: str = "ANONYMOUS"
-    """Whom SASL proved; ANONYMOUS where nobody asks, with TLS alone too."""
+    """The user that SASL proved; ANONYMOUS where no proof is asked for, with TLS alone too."""
     address: str = ""
     """IPv4 or IPv6, empty where there is none."""
     client_id: str = ""

@@ -31,13 +31,17 @@ _update_response = schema(ApiKey.UPDATE_RAFT_VOTER, "response")
 
 
 def _write_listeners(entity: Any, listeners: tuple[VoterListener, ...]) -> tuple[Any, ...]:
-    return tuple(entity(name=one.name, host=one.host, port=one.port) for one in listeners)
+    return tuple(
+        entity(name=listener.name, host=listener.host, port=listener.port) for listener in listeners
+    )
 
 
 def _read_listeners(listeners: Any) -> tuple[VoterListener, ...]:
     if listeners is None:
         raise ConversionError("the array of listeners is null")
-    return tuple(VoterListener(one.name, one.host, one.port) for one in listeners)
+    return tuple(
+        VoterListener(listener.name, listener.host, listener.port) for listener in listeners
+    )
 
 
 def _write_add_request(m: AddVoterRequest) -> Any:

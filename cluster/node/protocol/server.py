@@ -65,7 +65,7 @@ class RequestHandler(Protocol):
 
 @valueclass
 class ListenerService:
-    """One listener of a node: its name, what it serves, and who answers."""
+    """One listener of a node: its name, what it serves, and what answers."""
 
     name: str
     type: ListenerType

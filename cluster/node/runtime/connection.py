@@ -1,4 +1,4 @@
-"""One client connection: asks for versions, proves who it is where it must, carries frames."""
+"""One client connection: asks for versions, authenticates where it must, carries frames."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ _SETUP_CORRELATION_ID: Final = 0
 
 
 class ConnectionOwner(Protocol):
-    """Who is told what happens on a connection."""
+    """What is notified of a connection's events."""
 
     def connection_made(self, connection: PeerConnection) -> None:
         """Take a connection that just opened."""
@@ -52,7 +52,7 @@ class ConnectionOwner(Protocol):
 
 
 class PeerConnection(asyncio.Protocol):
-    """Tells its owner of responses and of its end, in the loop's callbacks."""
+    """Notifies its owner of responses and of its end, in the loop's callbacks."""
 
     def __init__(
         self,
@@ -101,7 +101,7 @@ class PeerConnection(asyncio.Protocol):
         self._ask_versions()
 
     def data_received(self, data: bytes) -> None:
-        """Give each whole frame to whom it belongs."""
+        """Give each whole frame to its owner."""
         try:
             for frame in self._splitter.feed(data):
                 if self._transport is None:
@@ -118,7 +118,7 @@ class PeerConnection(asyncio.Protocol):
             self._end()
 
     def connection_lost(self, exc: Exception | None) -> None:
-        """Tell the owner, unless it was the one who aborted."""
+        """Notify the owner, unless it aborted itself."""
         del exc
         if self._transport is not None:
             self._transport = None

@@ -5,7 +5,7 @@ completions come back through the loop.
 
 Appended bytes stay in the memory of this process until a sync of their file is due; then they are
 written and synced together. So `kill -9` loses exactly the appends that were not synced, as a
-power loss would, and a campaign of kills already tells whether a node acknowledged too early.
+power loss would, and a campaign of kills already shows whether a node acknowledged too early.
 Everything else (whole-file writes, truncations, renames, removals) reaches the kernel at once, in
 order: a kill keeps it, only a power loss may lose it. The price is memory for what nobody syncs.
 
@@ -148,7 +148,7 @@ class FileDisk:
         try:
             self._loop.call_soon_threadsafe(self._complete, done, writer.error)
         except RuntimeError:
-            return  # the loop is closed: nobody is left to be told
+            return  # the loop is closed: nothing is left to be notified
 
     def _complete(self, done: Completion, error: OSError | None) -> None:
         if not self._abandoned:

@@ -31,7 +31,7 @@ class ServerLimits:
 
 
 class Quota:
-    """Who has a place on one listener. Not more than the limits, in all and for each address."""
+    """The places on one listener. Not more than the limits, in all and for each address."""
 
     __slots__ = ("_by_address", "_count", "_limits", "refused")
 

@@ -19,10 +19,10 @@ class Served(RequestHandler, Protocol):
     """A node, as its listeners need it."""
 
     def features(self) -> Features:
-        """Tell what ApiVersions says of features."""
+        """Return the features that ApiVersions reports."""
 
     def scram_credential(self, mechanism: str, user: str) -> ScramCredential | None:
-        """Tell what the metadata keep of a user's password."""
+        """Return a user's credential in the metadata."""
 
 
 def server_limits(config: NodeConfig) -> ServerLimits:

@@ -139,7 +139,7 @@ class NodeMetrics:
         yield _gauge(_RAFT, "current_epoch", "Epoch of the quorum", leader.epoch)
         own_vote = trace.state in {"Candidate", "Leader"}
         vote = raft.node_id if own_vote else trace.voted_id
-        yield _gauge(_RAFT, "current_vote", "Whom this epoch's vote went to, -1: nobody", vote)
+        yield _gauge(_RAFT, "current_vote", "Voter that got this epoch's vote, -1: none", vote)
         high_watermark = raft.high_watermark
         yield _gauge(
             _RAFT,
@@ -151,8 +151,8 @@ class NodeMetrics:
         yield _gauge(_RAFT, "log_end_epoch", "Epoch of the last record", raft.log.end.epoch)
         yield _gauge(_RAFT, "number_of_voters", "Voters in force", len(voters))
         observers = raft.observer_count
-        told = _NO_NODE if observers is None else observers
-        yield _gauge(_RAFT, "number_of_observers", "Observers, -1: does not lead", told)
+        count = _NO_NODE if observers is None else observers
+        yield _gauge(_RAFT, "number_of_observers", "Observers, -1: does not lead", count)
         unknown = sum(1 for voter in voters if voters.endpoint(voter.key.id) is None)
         yield _gauge(
             _RAFT, "number_unknown_voter_connections", "Voters without an address", unknown

@@ -9,7 +9,7 @@ What a failure says about a request's fate is decided here, and histories rest o
 - `DISCONNECTED`: it was handed over and the connection ended, whoever ended it.
 - `WRONG_ANSWER`: it was handed over, and what came could not be read. Answers come in order, so
   what cannot even be placed answers the oldest request. The connection is closed.
-- `UNSUPPORTED_VERSION`: the peer told on connecting that it serves no version that we speak.
+- `UNSUPPORTED_VERSION`: on connecting the peer named no version that we speak.
 
 A destination is connected to when a request wants it. After a failed or lost connection the next
 attempt waits, from 50 ms doubling to 500 ms (Kafka's `reconnect.backoff.ms` and `.max.ms`);
@@ -81,7 +81,7 @@ class TcpNetwork:
 
     `routes` replaces the address of a node by its id, which is how a proxy stands in a link.
     `connect` dials where this process has no route of its own.
-    `security` is the same for all destinations. A peer that does not prove who it is, or does not
+    `security` is the same for all destinations. A peer that fails to authenticate, or does not
     believe us, was NOT_SENT whatever waited.
     """
 
@@ -241,7 +241,7 @@ class _Peer:
         call.finish(reply)
 
     def negotiated(self, versions: Mapping[int, VersionRange]) -> None:
-        """Begin to send: the peer told what it serves."""
+        """Begin to send: the peer named what it serves."""
         self._cancel_setup()
         self._versions = versions
         self._state = _State.READY

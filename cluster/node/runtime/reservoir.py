@@ -31,7 +31,9 @@ class Reservoir:
         ordered = sorted(self.values)
         if not ordered:
             return (math.nan,) * len(QUANTILES)
-        return tuple(ordered[min(int(one * len(ordered)), len(ordered) - 1)] for one in QUANTILES)
+        return tuple(
+            ordered[min(int(share * len(ordered)), len(ordered) - 1)] for share in QUANTILES
+        )
 
     def maximum(self) -> float:
         """Return the largest of the newest; NaN without any."""

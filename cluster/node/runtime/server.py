@@ -7,10 +7,11 @@ its response is sent; what a peer pipelines waits in its own buffer. Bounds (`Se
 - reading stops while a request waits behind one that is served, and while the peer does not take
   its responses;
 - all connections together hold at most `max_buffered_bytes` of requests that are not yet served
-  and responses that are not yet taken; when there is more, whoever holds most is hung up on;
+  and responses that are not yet taken; when there is more, the connection that holds most is
+  closed;
 - each listener has so many places, and so many for one address;
 - those without a whole request for `max_idle_ms` are closed, however they trickle;
-- those that have not proved who they are after `handshake_timeout_ms` are closed.
+- those not authenticated after `handshake_timeout_ms` are closed.
 """
 
 from __future__ import annotations
@@ -33,7 +34,7 @@ _SWEEPS_PER_IDLE_TIME: Final = 10
 
 @valueclass
 class Binding:
-    """A listener, the address that it is bound to, and what it asks of those who connect."""
+    """A listener, the address that it is bound to, and what it asks of its clients."""
 
     service: ListenerService
     host: str
@@ -56,7 +57,7 @@ class TcpServer:
         self.buffered_bytes = 0
         """What all connections hold now; each keeps its own share current."""
         self.authentication_failures = 0
-        """Connections that ended before they had proved who they are."""
+        """Connections that ended before they were authenticated."""
         self._loop = asyncio.get_running_loop()
         self._servers: list[asyncio.Server] = []
         self._quotas: list[Quota] = []

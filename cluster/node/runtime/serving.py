@@ -22,7 +22,7 @@ class Session(Protocol):
 
     @property
     def authenticated(self) -> bool:
-        """Whether the peer has proved who it is, where it must."""
+        """Whether the peer is authenticated, where it must be."""
 
     @property
     def over(self) -> bool:
@@ -204,7 +204,7 @@ class ServedConnection(asyncio.Protocol):
         self._server.make_room()
 
     def recount(self) -> None:
-        """Tell the server what this connection holds now."""
+        """Report to the server what this connection holds now."""
         if self._aborted:
             return
         held = self._splitter.pending_bytes + sum(map(len, self._requests))

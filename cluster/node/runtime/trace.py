@@ -72,7 +72,7 @@ class JsonLinesTrace:
 def clock_name() -> str:
     """Name the monotonic clock that traces are written by: equal where times are comparable.
 
-    One kernel since its boot, and the time namespace. Empty where neither can be told.
+    One kernel since its boot, and the time namespace. Empty where neither is known.
     """
     try:
         boot = Path("/proc/sys/kernel/random/boot_id").read_text(encoding="ascii").strip()

@@ -1,1 +1,1 @@
-"""TLS and SASL: what a listener asks of those who connect, and how a node connects itself."""
+"""TLS and SASL: what a listener asks of its clients, and how a node connects itself."""

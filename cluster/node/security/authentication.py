@@ -1,4 +1,4 @@
-"""A connection to a SASL listener: first it proves who it is, then it is served.
+"""A connection to a SASL listener: first authenticated, then served.
 
 States are those of Kafka's SaslServerAuthenticator: ApiVersions is answered, then SaslHandshake
 (version 1, KIP-43) names a mechanism, then SaslAuthenticate (KIP-152) carries the mechanism's
@@ -106,7 +106,7 @@ class SaslSession:
         respond: Callable[[bytes | None], None],
         origin: Origin = ANONYMOUS,
     ) -> None:
-        """Serve one request, once there is a proof as that of the user who gave it.
+        """Serve one request, as the user's once there is a proof.
 
         Raises MalformedError for what may not be asked yet.
         """

@@ -39,9 +39,9 @@ class JaasLine:
     module: str
     """The login module's class name, without its package."""
     own: Credentials | None
-    """As whom the node itself connects: `username` and `password`."""
+    """The user that the node itself connects as: `username` and `password`."""
     users: Mapping[str, str] = field(repr=False)
-    """Who may connect: `user_NAME="password"`."""
+    """The users that may connect: `user_NAME="password"`."""
 
 
 def parse_jaas(text: str) -> JaasLine:

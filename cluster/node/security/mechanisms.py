@@ -25,14 +25,14 @@ ScramCredential = tuple[bytes, bytes, bytes, int]
 
 
 class SaslError(Exception):
-    """The other side did not prove who it is, or sent what no mechanism sends."""
+    """The other side failed to authenticate, or sent what no mechanism sends."""
 
 
 class ServerExchange(Protocol):
     """One client's attempt."""
 
     user: str | None
-    """Who it is, once it has proved it."""
+    """The user's name, once it is proved."""
 
     def answer(self, token: bytes) -> bytes:
         """Take the client's next token and return the server's. Raises SaslError."""

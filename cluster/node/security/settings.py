@@ -79,7 +79,7 @@ class TlsSettings:
     """None beside a chain in a file: the file holds both."""
     key_password: str | None = field(repr=False)
     trusted: Pem | None
-    """None: those whom the operating system trusts."""
+    """None: what the operating system trusts."""
     client_auth: ClientAuth
     protocols: tuple[str, ...]
     """Of "TLSv1.2" and "TLSv1.3"."""
@@ -88,7 +88,7 @@ class TlsSettings:
 
 @dataclass(frozen=True, slots=True)
 class SaslSettings:
-    """Who may connect to one listener, and as whom this node connects to its peers'."""
+    """The users of one listener, and the user as which this node connects to its peers'."""
 
     mechanisms: tuple[str, ...]
     users: Mapping[str, Mapping[str, str]] = field(repr=False)

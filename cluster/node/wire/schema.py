@@ -8,7 +8,7 @@ from typing import Any
 
 
 def is_optional(annotation: Any) -> bool:
-    """Tell whether a field may be null."""
+    """Return whether a field may be null."""
     return isinstance(annotation, types.UnionType) and types.NoneType in annotation.__args__
 
 
@@ -21,7 +21,7 @@ def without_none(annotation: Any) -> Any:
 
 
 def is_array(annotation: Any) -> bool:
-    """Tell whether a field is an array, null or not."""
+    """Return whether a field is an array, null or not."""
     return typing.get_origin(without_none(annotation)) is tuple
 
 

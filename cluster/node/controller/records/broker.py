@@ -130,7 +130,7 @@ class BrokerRegistrationChangeRecord(MetadataRecord):
 
 @valueclass(kw_only=True)
 class RegisterControllerRecord(MetadataRecord):
-    """A controller told its listeners and features (KIP-919)."""
+    """A controller reported its listeners and features (KIP-919)."""
 
     api_key: ClassVar[int] = 27
 

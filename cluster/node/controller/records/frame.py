@@ -102,7 +102,7 @@ def _encode(record: MetadataRecord, version: int) -> bytes:
 def decode_record(value: bytes) -> tuple[MetadataRecord, int]:
     """Return the record in a value, and its version. Raises MetadataRecordError.
 
-    Records are immutable, so who decodes the same bytes again may get the same record.
+    Records are immutable, so the same bytes may give the same record.
     """
     return _decoded(value)
 
@@ -133,7 +133,7 @@ _decoded = lru_cache(maxsize=RECORDS_REMEMBERED)(_decode)
 
 
 def remember_records(count: int) -> None:
-    """Keep so many records, encoded and decoded, for who asks again.
+    """Keep so many records, encoded and decoded, to be returned again.
 
     For a process with many nodes: they replay one log, each again at every start, and write the
     same images. A node by itself decodes and encodes most records once.
@@ -146,7 +146,7 @@ def remember_records(count: int) -> None:
 def record_to_json(record: MetadataRecord) -> dict[str, Any]:
     """Return a record's fields under Kafka's JSON names (camelCase), uuids as canonical strings.
 
-    Bytes, which are keys of users only, are told by their length alone.
+    Bytes, which are keys of users only, are given by their length alone.
     """
     converted: dict[str, Any] = _to_json(record)
     return converted

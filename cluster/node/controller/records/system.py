@@ -24,7 +24,7 @@ from cluster.values import valueclass
 class FeatureLevelRecord(MetadataRecord):
     """The finalized level of a feature; 0 means that it is not supported.
 
-    The metadata begin with the one of `metadata.version`, whose version never advances beyond 0.
+    The metadata begin with that of `metadata.version`; its version never advances beyond 0.
     """
 
     api_key: ClassVar[int] = 12
@@ -77,4 +77,4 @@ class AbortTransactionRecord(MetadataRecord):
 
 
 TRANSACTION_MARKERS = (BeginTransactionRecord, EndTransactionRecord, AbortTransactionRecord)
-"""What tells where a metadata transaction (KIP-868) begins and ends, and changes nothing itself."""
+"""They mark the ends of a metadata transaction (KIP-868), and change nothing themselves."""
