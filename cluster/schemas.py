@@ -1,6 +1,6 @@
 """What documents may hold: types that pydantic checks, and its errors as one plain line.
 
-A document's type is an ordinary value class whose annotations say what each field may be, so that
+A document's type is an ordinary value class; its annotations say what each field may be, so that
 whoever makes values in code pays nothing for it. `Schema` reads such a value from a table:
 
     SETTINGS = Schema(Settings, SettingsError)

@@ -21,7 +21,7 @@ def valueclass(*, kw_only: bool = False, order: bool = False) -> Callable[[type[
 def valueclass(
     cls: type[T] | None = None, *, kw_only: bool = False, order: bool = False
 ) -> type[T] | Callable[[type[T]], type[T]]:
-    """Make a class a dataclass with slots, equality and a hash, whose instances do not change.
+    """Make a class a dataclass of unchanging instances with slots, equality and a hash.
 
     mypy proves that they do not. A dataclass that also refuses it while it runs sets each field of
     a new instance by a call, which is most of what an instance costs, and a node makes some for

@@ -24,7 +24,7 @@ class Arrivals:
     at_ms: tuple[float, ...]
     """When each arrived, after the first."""
     round_trips_ms: tuple[float, ...]
-    """Of the packets whose answers came back."""
+    """Of the packets that were answered."""
 
     @property
     def lost(self) -> float:
@@ -53,7 +53,7 @@ class Arrivals:
 
 
 def probes_for(expected: LinkShape) -> int:
-    """Tell how many packets show what is expected, however rare."""
+    """Return how many packets show what is expected, however rare."""
     shares = (expected.loss, expected.duplicate, expected.reorder)
     rarest = min((share for share in shares if share), default=1.0)
     return int(min(_PROBES_MAX, max(PROBES, _EXPECTED_EVENTS / rarest)))

@@ -140,11 +140,11 @@ class Backend(Protocol):
         """
 
     async def join_anew(self, node: str) -> None:
-        """Let a dead node whose disk is empty start, from now on, as a replica of no voter set.
+        """Let a dead node with an empty disk start, from now on, as a replica of no voter set.
 
-        It is told whom to ask (`controller.quorum.bootstrap.servers`) and no voters, as an operator
-        must: by its old configuration it would take itself for a voter that it is not. Raises
-        BackendError when it is not dead.
+        It is given bootstrap servers (`controller.quorum.bootstrap.servers`) and no voters, as an
+        operator must: by its old configuration it would take itself for a voter that it is not.
+        Raises BackendError when it is not dead.
         """
 
     async def terminate(self, node: str) -> None:

@@ -2,8 +2,8 @@
 
 Processes are ended here; `abandoned_mounts` lists the mounts. What nodes lean on goes after them
 (`kraftprobe cleanup` keeps the order): first the nodes, killed and not asked, then containers, then
-mounts, and then the processes behind those. A node whose disk went first would see it fail, and its
-last lines would read as a crash.
+mounts, and then the processes behind those. A node that lost its disk first would see it fail, and
+its last lines would read as a crash.
 
 A process belongs to a run if it carries the run's label in its environment, or if the run
 recorded its pid and start time. It is a leftover when the harness that started it is dead; while
@@ -89,12 +89,17 @@ def find_leftovers(runs: Path | None = None, run_id: str | None = None) -> list[
         for process in _recorded_nodes(processes, run_id):
             supports = ":" in process.role
             left(process.run_id, process.identity, supports=supports, contained=False)
-    for one in _labelled_processes():
-        if runs is not None and one.run_id not in here and not one.run_id.startswith(TRIAL):
+    for seen in _labelled_processes():
+        if runs is not None and seen.run_id not in here and not seen.run_id.startswith(TRIAL):
             continue
-        if one.run_id == run_id or (run_id is None and _is_dead(one.harness)):
-            left(one.run_id, one.identity, supports=one.supports, contained=one.contained)
-    return sorted(found.values(), key=lambda one: (one.supports, one.run_id, one.identity.pid))
+        if seen.run_id == run_id or (run_id is None and _is_dead(seen.harness)):
+            left(
+                seen.run_id,
+                seen.identity,
+                supports=seen.supports,
+                contained=seen.contained,
+            )
+    return sorted(found.values(), key=lambda kept: (kept.supports, kept.run_id, kept.identity.pid))
 
 
 def abandoned_mounts(runs: Path | None = None, run_id: str | None = None) -> list[Mount]:
@@ -112,7 +117,7 @@ def abandoned_mounts(runs: Path | None = None, run_id: str | None = None) -> lis
 
 
 def clean(leftovers: Iterable[Leftover]) -> list[Leftover]:
-    """Kill them and wait until they are gone, nodes before what they lean on; returns who is not.
+    """Kill them and wait until they are gone, nodes before what they lean on; returns the rest.
 
     A node that is killed while its disk stalls stays until the disk goes, but acts no more. Each is
     looked at once more before it is signalled, so that a pid that has meanwhile become another
@@ -120,7 +125,7 @@ def clean(leftovers: Iterable[Leftover]) -> list[Leftover]:
     """
     asked = list(leftovers)
     for supports in (False, True):
-        some = [one for one in asked if one.supports is supports]
+        some = [leftover for leftover in asked if leftover.supports is supports]
         for leftover in some:
             with contextlib.suppress(OSError):
                 _kill(leftover.identity)
@@ -131,7 +136,7 @@ def clean(leftovers: Iterable[Leftover]) -> list[Leftover]:
 
 
 def _alive(leftovers: Iterable[Leftover]) -> list[Leftover]:
-    return [one for one in leftovers if not _is_dead(one.identity)]
+    return [leftover for leftover in leftovers if not _is_dead(leftover.identity)]
 
 
 def _run_folders(runs: Path) -> list[Path]:
@@ -156,7 +161,7 @@ def _is_dead(identity: ProcessIdentity) -> bool:
 
 
 def _labelled_processes() -> Iterator[_Labelled]:
-    """Yield all live processes with labels whose environment we may read."""
+    """Yield all live processes with labels in an environment that we may read."""
     if sys.platform != "linux":
         return
     own_namespace = str(pid_namespace())
@@ -188,8 +193,8 @@ def _command(pid: int) -> str:
         words = (_PROC / str(pid) / "cmdline").read_bytes().split(b"\0")
     except OSError:
         return ""
-    told = b" ".join(words).decode(errors="replace").partition("\n")[0].strip()
-    return told if len(told) <= _COMMAND_MAX else f"{told[:_COMMAND_MAX]}..."
+    command = b" ".join(words).decode(errors="replace").partition("\n")[0].strip()
+    return command if len(command) <= _COMMAND_MAX else f"{command[:_COMMAND_MAX]}..."
 
 
 def _kill(identity: ProcessIdentity) -> None:

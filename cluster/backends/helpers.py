@@ -23,9 +23,8 @@ _POLL_S = 0.02
 class Helpers:
     """One process of a program in every host that wants one.
 
-    `program` is a module that runs as a script of the standard library alone and reads what it is
-    told from the environment variable `variable`: its address, port and token, and what `told`
-    adds. It answers one line of JSON with one, over TCP.
+    `program` is a module that runs as a script of the standard library alone and reads its settings
+    from the environment variable `variable`: its address, port and token, and what `settings` adds.
     """
 
     def __init__(
@@ -38,7 +37,7 @@ class Helpers:
         port: Callable[[HostPorts], int],
         *,
         ping: Mapping[str, Any],
-        told: Mapping[str, Any] | None = None,
+        settings: Mapping[str, Any] | None = None,
         privileged: bool = False,
     ) -> None:
         self._provider = provider
@@ -49,13 +48,13 @@ class Helpers:
         self._variable = variable
         self._port_of = port
         self._ping = dict(ping)
-        self._told = dict(told or {})
+        self._settings = dict(settings or {})
         self._privileged = privileged
         self._token = secrets.token_hex(16)
         self._running: dict[str, StartedProcess] = {}
 
     def port(self, node: str) -> int:
-        """Tell where the node's helper listens."""
+        """Return the port of the node's helper."""
         return self._port_of(self._provider.ports(node))
 
     async def ensure(self, node: str) -> bool:
@@ -65,9 +64,9 @@ class Helpers:
         script = f"{self._name}.py"
         await self._provider.put(node, {script: self._source})
         host = self._hosts[node]
-        told = {"address": host.address, "port": self.port(node), "token": self._token}
+        settings = {"address": host.address, "port": self.port(node), "token": self._token}
         environment = {
-            self._variable: json.dumps({**told, **self._told}),
+            self._variable: json.dumps({**settings, **self._settings}),
             **labels(self._run_id, support=True),
         }
         command = (self._provider.interpreter, "-I", "-S", script)

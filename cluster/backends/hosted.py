@@ -1,4 +1,4 @@
-"""Backends whose nodes live in hosts of their own: everything that does not depend on whose.
+"""Backends with a host for each node: everything that does not depend on the provider of hosts.
 
 See `cluster.backends.hosts` for what a provider brings. `netns`, `docker` and `ssh` are this class
 with another provider.
@@ -138,7 +138,7 @@ class HostedBackend(ProcessBackend):
         """Apply again what is in force in a node's host, which was lost and came back.
 
         The start of a node does this by itself; a fault that loses hosts calls it at once, since
-        a host whose node is dead has links, too.
+        a host with a dead node has links, too.
         """
         for prepare in self.before_start:
             await prepare(node)
@@ -210,7 +210,9 @@ class HostedBackend(ProcessBackend):
             client=self.endpoint(node, "CLIENT"),
             controller=self.endpoint(node, "CONTROLLER"),
             voters=() if node in self._joining else controllers,
-            bootstrap=tuple(one for one in controllers if one.node_id != int(node[1:])),
+            bootstrap=tuple(
+                controller for controller in controllers if controller.node_id != int(node[1:])
+            ),
             brokers=tuple(self.endpoint(broker, "CLIENT") for broker in self.nodes),
             routes=(),
         )

@@ -41,7 +41,7 @@ NODE_OUTPUT = "stdout.log"
 
 
 class StartedProcess(Protocol):
-    """One process that a provider started. Who asked what of it is not its business.
+    """One process that a provider started. It does not record what was asked of it.
 
     See `cluster.backends.lifecycle.Incarnation` for that.
     """

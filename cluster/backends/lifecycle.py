@@ -185,7 +185,9 @@ class ProcessBackend:
                     await surroundings.release()
             finally:
                 await self._release()
-        ends = [one.ended for started in self._incarnations.values() for one in started]
+        ends = [
+            incarnation.ended for started in self._incarnations.values() for incarnation in started
+        ]
         if ends:
             await asyncio.wait(ends, timeout=_KILL_TIMEOUT_S)
 
@@ -262,7 +264,7 @@ class ProcessBackend:
         return len(self._incarnations[node]) - 1
 
     def expect_kill(self, node: str) -> None:
-        """Tell that the node's process is about to be ended by other means than `kill`.
+        """Note that the node's process is about to be ended by other means than `kill`.
 
         A host that is stopped or loses its power takes its node along: no unexpected death.
         """
@@ -272,10 +274,10 @@ class ProcessBackend:
     def unexpected_deaths(self) -> tuple[Death, ...]:
         """See `Backend.unexpected_deaths`."""
         ended = [
-            (one, Death(node, number, one.exit_code, one.last_output))
+            (incarnation, Death(node, number, incarnation.exit_code, incarnation.last_output))
             for node, started in self._incarnations.items()
-            for number, one in enumerate(started)
-            if one.ended_unasked and one.exit_code is not None
+            for number, incarnation in enumerate(started)
+            if incarnation.ended_unasked and incarnation.exit_code is not None
         ]
         return tuple(death for _, death in sorted(ended, key=lambda pair: pair[0].ended_s))
 
@@ -294,7 +296,7 @@ class ProcessBackend:
     # -- parts -----------------------------------------------------------------------------------
 
     def _make_run_folder(self) -> None:
-        """Make the folders and record who runs this. Raises OSError."""
+        """Make the folders and record the harness's process. Raises OSError."""
         for node in self.nodes:
             self.node_folder(node).mkdir(parents=True, exist_ok=True)
         harness = RecordedProcess(self.run_id, "harness", own_identity())
@@ -308,12 +310,18 @@ class ProcessBackend:
         return [started[-1] for started in self._incarnations.values() if started]
 
     async def _ask_all_to_end(self) -> None:
-        alive = [one for one in self._latest() if await one.state() is not NodeState.DEAD]
+        alive = [
+            incarnation
+            for incarnation in self._latest()
+            if await incarnation.state() is not NodeState.DEAD
+        ]
         for incarnation in alive:
             await incarnation.send(signal.SIGTERM)
             await incarnation.send(signal.SIGCONT)
         if alive:
-            await asyncio.wait([one.ended for one in alive], timeout=self.system.stop_timeout_s)
+            await asyncio.wait(
+                [incarnation.ended for incarnation in alive], timeout=self.system.stop_timeout_s
+            )
 
     def _kill_all(self) -> None:
         """SIGKILL what lives, without the event loop: it may be cancelled."""

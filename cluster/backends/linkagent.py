@@ -1,6 +1,6 @@
 """A small program beside every node that sends and counts probe packets, for measuring links.
 
-Run as a script in a node's host (standard library only), told by the environment variable
+Run as a script in a node's host (standard library only), configured by the environment variable
 KRAFTPROBE_LINK_AGENT, a JSON object:
 
     {"address": own address, "port": n, "token": secret}
@@ -15,7 +15,7 @@ agents over UDP on the same port. Requests, all with the token:
 - {"do": "seen", "probe": id, "wait_ms": w}: what has arrived of a probe: {"seen": [[sequence,
   microseconds after the first], ...]} in the order of arrival, as soon as there is any, at the
   latest after w.
-- {"do": "open"}: bind a fresh UDP port, as one who dials has; answers {"port": n}; closed after
+- {"do": "open"}: bind a fresh UDP port, as a dialler has; answers {"port": n}; closed after
   10 s.
 
 Every datagram that arrives is noted and answered at once with its own first bytes, so that a probe
@@ -128,7 +128,7 @@ class Agent:
 
     async def _do(self, request: dict[str, Any], reader: asyncio.StreamReader) -> object:
         if request["do"] == "seen":
-            return await self._tell_seen(int(request["probe"]), float(request["wait_ms"]))
+            return await self._answer_seen(int(request["probe"]), float(request["wait_ms"]))
         if request["do"] == "open":
             transport = await self._bind(0)
             asyncio.get_running_loop().call_later(_OPEN_S, transport.close)
@@ -140,7 +140,7 @@ class Agent:
             task.cancel()
         return await sending
 
-    async def _tell_seen(self, probe: int, wait_ms: float) -> object:
+    async def _answer_seen(self, probe: int, wait_ms: float) -> object:
         with contextlib.suppress(TimeoutError):
             async with asyncio.timeout(wait_ms / 1000):
                 while probe not in self._seen:
@@ -172,10 +172,10 @@ class Agent:
 
 def main() -> None:
     """Serve as the environment says."""
-    told = json.loads(os.environ["KRAFTPROBE_LINK_AGENT"])
+    settings = json.loads(os.environ["KRAFTPROBE_LINK_AGENT"])
 
     async def run() -> None:
-        await Agent(told["address"], told["port"], told["token"]).serve()
+        await Agent(settings["address"], settings["port"], settings["token"]).serve()
 
     asyncio.run(run())
 

@@ -1,7 +1,7 @@
 """Measures directed links between hosts by probe packets of the link agents.
 
 A probe is a handful of datagrams from the source's host to the target's, with the address and the
-interface that the nodes' own packets have. What arrives is told by the target's agent over the
+interface that the nodes' own packets have. What arrives is reported by the target's agent over the
 harness's own path, so each direction is measured by itself.
 """
 
@@ -99,7 +99,7 @@ class LinkProber:
 
         Enough packets are sent that a rare event shows, and waited for as long as a delay needs.
         """
-        travel_ms = sum(2 * (one.delay_ms + one.jitter_ms) for one in (expected, back))
+        travel_ms = sum(2 * (shape.delay_ms + shape.jitter_ms) for shape in (expected, back))
         linger_ms = _LINGER_MS + travel_ms
         if expected.rate_kbit_s is not None:
             bits = (_LARGE_BYTES + _HEADERS_BYTES) * 8

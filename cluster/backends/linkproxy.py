@@ -6,8 +6,8 @@ says to b on connections that a dialled and on connections that b dialled.
 
 What a cut is like, beside a cut of the wire:
 
-- Bytes are held, not lost, and flow after the restore, as TCP would retransmit them. A request of
-  a caller who has long given up may so arrive late; with real TCP it may, too.
+- Bytes are held, not lost, and flow after the restore, as TCP would retransmit them. A request that
+  its caller has long given up may so arrive late; with real TCP it may, too.
 - A connection that is new during the cut is accepted by this machine's kernel, but b hears of it
   only after the restore; if a has closed it by then, never.
 - The news that one end closed or reset a connection is information too: it travels the same
@@ -185,7 +185,7 @@ class _Listener:
         self.connections: dict[int, Connection] = {}
         """By the dialler's port."""
         self.exempt_ports: set[int] = set()
-        """Diallers whose forward bytes pass whatever the gate says; see `LinkProxies.measure`."""
+        """Diallers whose forward bytes pass a shut gate; see `LinkProxies.measure`."""
         self._socket = socket.socket(socket.AF_INET, socket.SOCK_STREAM)
         self._socket.bind((HOST, 0))
         self._socket.listen(_BACKLOG)
@@ -248,11 +248,11 @@ class LinkProxies:
         for listener in self._listeners.values():
             listener.close()
         for gate in self._gates.values():
-            gate.open()  # lets go of sockets whose close was held
+            gate.open()  # lets go of sockets not closed until now
         self._listeners.clear()
 
     def port(self, source: str, target: str) -> int:
-        """Tell where `source` dials `target` on this machine."""
+        """Return the port at which `source` dials `target` on this machine."""
         return self._listeners[source, target].port
 
     def cut(self, links: Iterable[Link]) -> None:
@@ -266,7 +266,7 @@ class LinkProxies:
             gate.open()
 
     def links_cut(self) -> frozenset[Link]:
-        """Name the links whose gates are shut."""
+        """Name the links with shut gates."""
         return frozenset(link for link, gate in self._gates.items() if gate.shut)
 
     @property
@@ -301,7 +301,7 @@ class LinkProxies:
         Once as the source dialling the target: its ping must reach the target, which shows by
         the answer arriving at the proxy, let through or not. And once as the target dialling the
         source: the answer must come back. There the ping goes the other way, over the opposite
-        link, whose gate it is exempt from.
+        link, past its gate.
         """
         source, target = link
         by_source, by_target = await asyncio.gather(

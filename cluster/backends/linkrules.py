@@ -33,7 +33,7 @@ def table_name(run_id: str) -> str:
 
 
 class LinkRules:
-    """What is cut, as the packet filters of all hosts are told. `install` first."""
+    """What is cut, as the packet filters of all hosts have it. `install` first."""
 
     def __init__(self, hosts: Mapping[str, Host], run_id: str) -> None:
         self._hosts = dict(hosts)
@@ -67,7 +67,7 @@ class LinkRules:
         await self._each_target(new, self._add)
 
     async def restore(self, links: Iterable[Link]) -> None:
-        """Let these links pass again. Those that could not be told stay cut."""
+        """Let these links pass again. Those on unreachable hosts stay cut."""
         await self._each_target(sorted(self._cut.intersection(links)), self._remove)
 
     def links_cut(self) -> frozenset[Link]:
@@ -82,7 +82,7 @@ class LinkRules:
         command = ("nft", "-j", "list", "set", "inet", self._table, "passed")
         listed = await self._hosts[target].run(command)
         if listed.exit_code != 0:
-            return None  # the rules were lost: the probes tell what passes
+            return None  # the rules were lost: the probes show what passes
         return _counted(listed.stdout, self._hosts[source].address)
 
     async def remove(self) -> None:
@@ -168,8 +168,8 @@ class LinkRules:
         except HostAwayError:
             return  # nothing reaches it, and `ensure` writes the table when it returns
         if done.exit_code != 0:
-            told = done.stderr.decode(errors="replace").strip().splitlines() or ["no message"]
-            raise BackendError(f"{node}: nft refused: {told[0]}")
+            lines = done.stderr.decode(errors="replace").strip().splitlines() or ["no message"]
+            raise BackendError(f"{node}: nft refused: {lines[0]}")
 
 
 def _counted(listing: bytes, address: str) -> int | None:
@@ -180,5 +180,5 @@ def _counted(listing: bytes, address: str) -> int | None:
                 if element["elem"]["val"] == address:
                     return int(element["elem"]["counter"]["bytes"])
     except (ValueError, TypeError, KeyError) as error:
-        raise BackendError(f"nft tells a counter in an unknown form: {error!r}") from error
+        raise BackendError(f"nft gives a counter in an unknown form: {error!r}") from error
     return None

@@ -1,6 +1,6 @@
 """A small program in a node's host that delays, reorders, repeats and throttles its packets.
 
-Run as a script (standard library only) with CAP_NET_ADMIN, told by the environment variable
+Run as a script (standard library only) with CAP_NET_ADMIN, configured by the environment variable
 KRAFTPROBE_LINK_SHAPER, a JSON object:
 
     {"address": own address, "port": n, "token": secret, "queue": n, "mark": n}
@@ -197,8 +197,8 @@ class Shaper:
             return
         for number, at in enumerate(departures):
             self._order += 1
-            one = packet if number == 0 else -1
-            heapq.heappush(self._waiting, (at, self._order, one, address, payload))
+            packet_id = packet if number == 0 else -1
+            heapq.heappush(self._waiting, (at, self._order, packet_id, address, payload))
 
     def _let_go(self, entry: tuple[float, int, int, str, bytes]) -> None:
         _, _, packet, address, payload = entry
@@ -219,16 +219,16 @@ def _destination(payload: bytes) -> str:
 
 def main() -> None:
     """Serve until killed."""
-    told = json.loads(os.environ["KRAFTPROBE_LINK_SHAPER"])
-    version_6 = ":" in told["address"]
-    shaper = Shaper(told["queue"], told["mark"], version_6=version_6)
+    settings = json.loads(os.environ["KRAFTPROBE_LINK_SHAPER"])
+    version_6 = ":" in settings["address"]
+    shaper = Shaper(settings["queue"], settings["mark"], version_6=version_6)
     family = socket.AF_INET6 if version_6 else socket.AF_INET
-    with socket.create_server((told["address"], told["port"]), family=family) as server:
+    with socket.create_server((settings["address"], settings["port"]), family=family) as server:
         while True:
             wait_s = shaper.work()
             ready, _, _ = select.select([shaper.queue.socket, server], [], [], wait_s)
             if server in ready:
-                answer(server, shaper, told["token"])
+                answer(server, shaper, settings["token"])
 
 
 def answer(server: socket.socket, shaper: Shaper, token: str) -> None:

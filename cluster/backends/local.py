@@ -105,7 +105,7 @@ class LocalBackend(ProcessBackend):
         return await self._proxies.measure(link, self.system.ping, timeout_s)
 
     def route(self, source: str, target: str) -> Endpoint:
-        """Tell where `source` dials the controller listener of `target`."""
+        """Return where `source` dials the controller listener of `target`."""
         return Endpoint(int(target[1:]), HOST, self._proxies.port(source, target))
 
     def abilities(self) -> Abilities:

@@ -51,15 +51,15 @@ class LocalShaping:
         for link, shape in links.items():
             self._shapes[link] = shape
             self._proxies.slow_down(link, shape.delay_ms, shape.jitter_ms)
-        self._shapes = {link: one for link, one in self._shapes.items() if one != PERFECT}
+        self._shapes = {link: shape for link, shape in self._shapes.items() if shape != PERFECT}
 
     def shaped(self) -> Mapping[Link, LinkShape]:
         """See `Shaping.shaped`."""
         return dict(self._shapes)
 
     async def measure(self, link: Link) -> ShapeMeasure:
-        """See `Shaping.measure`. Needs both nodes running, for it is they who answer."""
-        shapes = (self._shapes.get(one, PERFECT) for one in (link, link[::-1]))
+        """See `Shaping.measure`. Needs both nodes running: they answer."""
+        shapes = (self._shapes.get(way, PERFECT) for way in (link, link[::-1]))
         travel_ms = sum(shape.delay_ms + shape.jitter_ms for shape in shapes)
         timeout_s = _TIMEOUT_S + 2 * travel_ms / 1000
         trips = [await self._round_trip_ms(link, timeout_s) for _ in range(_PROBES)]

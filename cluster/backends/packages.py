@@ -29,7 +29,7 @@ def install(*packages: str) -> str:
 
     Where no known manager is found, Debian's: the names say what to look for.
     """
-    manager = next((one for one in _MANAGERS if shutil.which(one) is not None), "apt")
+    manager = next((manager for manager in _MANAGERS if shutil.which(manager) is not None), "apt")
     names = (_NAMES.get(manager, {}).get(package, package) for package in packages)
     sudo = "" if os.geteuid() == 0 else "sudo "
     return f"{sudo}{_MANAGERS[manager]} {' '.join(dict.fromkeys(names))}"

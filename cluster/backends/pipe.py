@@ -50,7 +50,7 @@ class Gate:
         self._members: dict[Gated, None] = {}
 
     def join(self, member: Gated) -> None:
-        """Tell this member from now on when the gate opens or shuts."""
+        """Notify this member from now on when the gate opens or shuts."""
         self._members[member] = None
 
     def leave(self, member: Gated) -> None:

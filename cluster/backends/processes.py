@@ -93,7 +93,7 @@ def identify(pid: int) -> ProcessIdentity | None:
 
 
 def state_of(identity: ProcessIdentity) -> NodeState:
-    """Tell what the kernel says of this very process."""
+    """Return what the kernel says of this very process."""
     seen = inspect_process(identity.pid)
     if seen is None or seen[1] != identity.started or seen[0] in _DEAD_STATES:
         return NodeState.DEAD
@@ -234,7 +234,7 @@ class LocalProcess:
 
     def _signal(self, number: signal.Signals) -> None:
         if self._process.returncode is None:
-            with contextlib.suppress(ProcessLookupError):  # gone; the watcher will tell how
+            with contextlib.suppress(ProcessLookupError):  # gone; the watcher will report how
                 os.kill(self._process.pid, number)
 
 

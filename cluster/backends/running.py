@@ -1,4 +1,4 @@
-"""What hosts whose files are on this machine share: short commands, and files of a node."""
+"""What hosts with files on this machine share: short commands, and files of a node."""
 
 from __future__ import annotations
 

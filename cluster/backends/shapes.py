@@ -27,10 +27,10 @@ _SHARES = (("loss", "lost"), ("duplicate", "duplicated"), ("reorder", "overtakin
 
 def combine(shapes: Iterable[LinkShape]) -> LinkShape:
     """Lay shapes over one another: of every part the worst one holds."""
-    told = list(shapes)
-    rates = [shape.rate_kbit_s for shape in told if shape.rate_kbit_s is not None]
+    laid = list(shapes)
+    rates = [shape.rate_kbit_s for shape in laid if shape.rate_kbit_s is not None]
     worst = {
-        part.name: max((getattr(shape, part.name) for shape in told), default=0.0)
+        part.name: max((getattr(shape, part.name) for shape in laid), default=0.0)
         for part in fields(LinkShape)
         if part.name != "rate_kbit_s"
     }

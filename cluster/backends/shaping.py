@@ -53,7 +53,7 @@ class HostShaping:
         self._shapes: dict[Link, LinkShape] = {}
         self._locks = {node: asyncio.Lock() for node in hosts}
         self._queued: set[str] = set()
-        """Nodes whose hosts have rules that queue, or may have."""
+        """Nodes with hosts that have rules that queue, or may have."""
         self._shapers = Helpers(
             provider,
             hosts,
@@ -62,7 +62,7 @@ class HostShaping:
             "KRAFTPROBE_LINK_SHAPER",
             lambda ports: ports.link_shaper,
             ping={"links": {}},
-            told={"queue": self._queue, "mark": _MARK},
+            settings={"queue": self._queue, "mark": _MARK},
             privileged=True,
         )
 
@@ -98,7 +98,7 @@ class HostShaping:
         for result in results:
             if isinstance(result, BaseException):
                 raise result
-        self._shapes = {link: one for link, one in self._shapes.items() if one != PERFECT}
+        self._shapes = {link: shape for link, shape in self._shapes.items() if shape != PERFECT}
 
     def shaped(self) -> Mapping[Link, LinkShape]:
         """See `Shaping.shaped`."""
@@ -207,8 +207,8 @@ class HostShaping:
         command = ("env", lock, "sh", "-s")
         done = await self._hosts[node].run(command, stdin="\n".join(lines).encode())
         if done.exit_code != 0:
-            told = _first_line(done.stderr)
-            raise BackendError(f"{node}: packets cannot be queued (NFQUEUE): {told}")
+            reason = _first_line(done.stderr)
+            raise BackendError(f"{node}: packets cannot be queued (NFQUEUE): {reason}")
 
 
 def _needs_shaper(shape: LinkShape) -> bool:

@@ -32,7 +32,7 @@ def trial_folder() -> Iterator[Path]:
 
 
 def abandoned_trials() -> list[Path]:
-    """List the folders of trials whose harness is dead."""
+    """List the folders of trials with a dead harness."""
     found = []
     for folder in sorted(Path(tempfile.gettempdir()).glob("kraftprobe-trial-*")):
         named = _NAME.fullmatch(folder.name)

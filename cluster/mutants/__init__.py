@@ -56,6 +56,8 @@ _MODULES = (catalogue, snapshots, voters, brokers, disks, clocks, invariants)
 
 MUTANTS: dict[str, Mutant] = {
     mutant.id: mutant
-    for mutant in sorted((one for module in _MODULES for one in module.ALL), key=lambda m: m.id)
+    for mutant in sorted(
+        (mutant for module in _MODULES for mutant in module.ALL), key=lambda m: m.id
+    )
 }
 """By id, in order."""

@@ -1,4 +1,4 @@
-"""A mutant that believes wall clocks: as long as they tell the time, it is a correct node.
+"""A mutant that believes wall clocks: as long as they are right, it is a correct node.
 
 A leader lease is a known way to save the question that a linearizable read asks of a majority:
 whoever has fetched within a time-out will elect nobody else for the rest of it. It is sound by a

@@ -29,7 +29,7 @@ ALL = (
     Mutant(
         "M26",
         "names a snapshot by the last offset that it contains (KAFKA-14618, KAFKA-14619)",
-        "state machine safety: who loads it replays a record twice, or can never go on",
+        "state machine safety: a replica that loads it replays a record twice, or can never go on",
         (Patch(ReplicatedLog, "create_new_snapshot", _m26_inclusive_id),),
     ),
     Mutant(

@@ -53,7 +53,7 @@ class Authority:
 
     @property
     def certificate(self) -> str:
-        """Its own certificate as PEM: whom to trust."""
+        """Its own certificate as PEM, to be trusted."""
         return self._certificate.public_bytes(Encoding.PEM).decode()
 
     def key_store(self, name: str, hosts: Iterable[str]) -> str:

@@ -1,7 +1,7 @@
 """What is installed and started: the contract of every system under test.
 
 A system knows how one node is configured, started and asked for a sign of life. It knows nothing
-of where the node runs: a backend places it, tells the system about the place (`Placement`), writes
+of where the node runs: a backend places it, describes the place to the system (`Placement`), writes
 the files that the system renders, and runs the command that the system names.
 """
 
@@ -39,7 +39,7 @@ class Placement:
     routes: tuple[Endpoint, ...]
     """Where it must dial each peer instead of at the peer's own address; empty: nowhere else."""
     bootstrap: tuple[Endpoint, ...] = ()
-    """Whom it asks who leads when there are no `voters`: it joins a quorum as an observer."""
+    """What it asks for the leader when there are no `voters`: it joins a quorum as an observer."""
 
 
 class System(Protocol):
@@ -66,7 +66,7 @@ class System(Protocol):
         """Give the variables to set beside those that the node inherits."""
 
     def data_folder(self, folder: PurePath) -> PurePath:
-        """Locate the metadata folder of a node whose folder this is."""
+        """Locate the metadata folder of a node in this folder."""
 
     def log_folder(self, folder: PurePath) -> PurePath:
         """Locate the folder with the metadata log's segments and the quorum-state file."""

@@ -32,7 +32,7 @@ class IdleSystem:
     def command(self, node: Placement) -> tuple[str, ...]:
         """Listen at both endpoints."""
         listeners = (node.client, node.controller)
-        addresses = (part for one in listeners for part in (one.host, str(one.port)))
+        addresses = (part for listener in listeners for part in (listener.host, str(listener.port)))
         return (node.interpreter, "-I", "-S", "-c", _PROGRAM, *addresses)
 
     def environment(self, node: Placement) -> Mapping[str, str]:  # noqa: ARG002  (contract)

@@ -82,7 +82,7 @@ class RunSecurity:
         self._passwords = {name: secrets.token_hex(16) for name in (_NODE, _HARNESS)}
 
     def files(self, node: Placement) -> dict[str, str]:
-        """Render a node's key store and whom it trusts."""
+        """Render a node's key store and trust store."""
         if self._authority is None:
             return {}
         hosts = (node.client.host, node.controller.host)
@@ -128,7 +128,7 @@ class RunSecurity:
         return ClientSecurity(tls, mechanism, Credentials(_HARNESS, self._passwords[_HARNESS]))
 
     def ping(self, plain: bytes) -> bytes:
-        """Return what a node answers at once, before it knows who asks.
+        """Return what a node answers at once, before any authentication.
 
         With TLS that is the beginning of a handshake, which may be said again and again.
         """

@@ -30,30 +30,30 @@ _FRAME_HEAD_BYTES = 8
 _STDOUT = 1
 _GRACE_S = 5.0
 """How much longer than a command may take its answer is waited for."""
-_TOLD_CHARACTERS = 300
+_LINE_MAX = 300
 
 
 class _NotAnAnswerError(Exception):
     """A line came that the agent did not write."""
 
 
-def _is_answer(told: Any) -> bool:
+def _is_answer(answer: Any) -> bool:
     """Whether it is as `hostagent` writes it."""
-    if not isinstance(told, dict) or type(told.get("id")) is not int:
+    if not isinstance(answer, dict) or type(answer.get("id")) is not int:
         return False
-    return "error" in told or {"exit_code", "stdout", "stderr"} <= told.keys()
+    return "error" in answer or {"exit_code", "stdout", "stderr"} <= answer.keys()
 
 
 def _last_line(data: bytes) -> str:
-    """Its last line that says anything, fit to be told in one line."""
+    """Its last line that says anything, cut to `_LINE_MAX` characters."""
     lines = [line.strip() for line in data.decode(errors="replace").splitlines() if line.strip()]
-    return lines[-1][:_TOLD_CHARACTERS] if lines else ""
+    return lines[-1][:_LINE_MAX] if lines else ""
 
 
 class Channel:
     """One container's. Opened when it is first used, and again after the container was away.
 
-    `user`: as whom commands run there, `<uid>:<gid>`.
+    `user`: the user of commands there, `<uid>:<gid>`.
     """
 
     def __init__(
@@ -85,15 +85,15 @@ class Channel:
             writer.write(json.dumps(request).encode() + b"\n")
             async with asyncio.timeout(timeout_s + _GRACE_S):
                 await writer.drain()
-                told = await answer
+                answered = await answer
         except (OSError, TimeoutError) as error:
             raise BackendError(f"{self._name}: its container does not answer: {error}") from error
         finally:
             self._waiting.pop(number, None)
-        if "error" in told:
-            raise BackendError(f"{self._name}: {told['error']}")
-        stdout, stderr = base64.b64decode(told["stdout"]), base64.b64decode(told["stderr"])
-        return Completed(int(told["exit_code"]), stdout, stderr)
+        if "error" in answered:
+            raise BackendError(f"{self._name}: {answered['error']}")
+        stdout, stderr = base64.b64decode(answered["stdout"]), base64.b64decode(answered["stderr"])
+        return Completed(int(answered["exit_code"]), stdout, stderr)
 
     async def close(self) -> None:
         """Hang up; the agent ends by that. Idempotent."""
@@ -145,11 +145,11 @@ class Channel:
             self._hang_up(str(error))
         except (OSError, asyncio.IncompleteReadError):
             # What the engine says when it could not run the agent need not end in a newline.
-            told = _last_line(complaint) or _last_line(pending)
-            self._hang_up(told or "the connection ended")
+            reason = _last_line(complaint) or _last_line(pending)
+            self._hang_up(reason or "the connection ended")
 
     def _answered(self, line: bytes) -> None:
-        """Hand an answer to who waits for it.
+        """Hand an answer to its request.
 
         Any other line makes the whole stream untrustworthy: the engine, too, writes here, when it
         cannot run the agent.

@@ -33,7 +33,7 @@ CLOCK_LIBRARY = PurePath(rootfs.SITE) / "libfaketime/vendor/libfaketime/src/libf
 class DockerBackend(HostedBackend):
     """See `cluster.backends.base.Backend`.
 
-    `needs`: as of `cluster.backends.machine.equip`. `say` is told of images that are built.
+    `needs`: as of `cluster.backends.machine.equip`. `say` reports images that are built.
     """
 
     def __init__(
@@ -61,7 +61,7 @@ class DockerBackend(HostedBackend):
         outside = self._outside()
         self._disks = FuseDisks(
             outside,
-            {node: system.data_folder(one.folder) for node, one in outside.items()},
+            {node: system.data_folder(machine.folder) for node, machine in outside.items()},
             run_id,
             self.kill,
             self.state,

@@ -163,19 +163,19 @@ def failed(error: BaseException) -> BackendError:
 
 def reason(error: BaseException) -> str:
     """Say in one line what the engine refused, and what to do where that is known."""
-    told = str(error)
+    message = str(error)
     if isinstance(error, APIError) and error.explanation:
-        told = str(error.explanation)
-    told = " ".join(told.split())[:_REASON_MAX] or type(error).__name__
-    if "no space left on device" in told.lower():
-        return f"docker: {told}; make room: docker system prune, or move the engine's data-root"
-    if "docker-init" in told:
-        return f"docker: {told}; the engine lacks its init: {install('tini')}"
+        message = str(error.explanation)
+    message = " ".join(message.split())[:_REASON_MAX] or type(error).__name__
+    if "no space left on device" in message.lower():
+        return f"docker: {message}; make room: docker system prune, or move the engine's data-root"
+    if "docker-init" in message:
+        return f"docker: {message}; the engine lacks its init: {install('tini')}"
     if isinstance(error, Timeout):
         return f"the docker engine did not answer within {_TIMEOUT_S} s"
     if isinstance(error, RequestsConnectionError):
         return f"the docker engine is gone: {_socket_path()} does not answer; {_START}"
-    return f"docker: {told}"
+    return f"docker: {message}"
 
 
 def _unreachable(error: BaseException) -> str:
@@ -194,8 +194,8 @@ def _unreachable(error: BaseException) -> str:
             f"nobody answers at the docker engine's socket ({_socket_path()}): {_START}, or use "
             "--backend netns"
         )
-    told = " ".join(str(error).split())
-    return f"the docker engine cannot be reached: {told[:_REASON_MAX]}"
+    message = " ".join(str(error).split())
+    return f"the docker engine cannot be reached: {message[:_REASON_MAX]}"
 
 
 def _numbers(version: str) -> tuple[int, ...]:

@@ -56,7 +56,7 @@ def run(request: dict[str, Any]) -> dict[str, Any]:
 
 
 def answer(request: dict[str, Any]) -> None:
-    """Run one command and tell."""
+    """Run one command and write its answer."""
     line = json.dumps({"id": request["id"], **run(request)}) + "\n"
     with _writing:
         sys.stdout.write(line)

@@ -142,8 +142,8 @@ def _build(client: docker.DockerClient, base: str, tag: str, wanted: str) -> Non
     ):
         lines.append(str(step.get("stream") or step.get("error") or "").strip())
         if "error" in step:
-            told = " ".join(" ".join(line for line in lines[-4:] if line).split())
-            raise BackendError(reason(RuntimeError(f"no image can be built on {base}: {told}")))
+            output = " ".join(" ".join(line for line in lines[-4:] if line).split())
+            raise BackendError(reason(RuntimeError(f"no image can be built on {base}: {output}")))
 
 
 def _context(files: Mapping[str, bytes]) -> io.BytesIO:
@@ -158,7 +158,7 @@ def _context(files: Mapping[str, bytes]) -> io.BytesIO:
 
 
 def _requirements_text() -> str:
-    return "".join(f"{name}=={one.version}\n" for name, one in requirements().items())
+    return "".join(f"{name}=={package.version}\n" for name, package in requirements().items())
 
 
 def _tag(base: str, wanted: str) -> str:

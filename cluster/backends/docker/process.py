@@ -1,7 +1,7 @@
 """A process that an exec started in a container, watched from outside of it.
 
 The engine runs on this machine, so a container's processes are processes here, under other
-numbers: what the kernel says of one is read in /proc, its end is told by a pidfd, and the engine is
+numbers: what the kernel says of one is read in /proc, its end shows on a pidfd, and the engine is
 asked only for the exit code. Signals go straight to it where this user may send them (root), else
 through the container.
 """
@@ -75,8 +75,8 @@ class ExecProcess:
         except PermissionError:
             done = await self._host.run(("kill", f"-{int(number)}", str(self.inner_pid)))
             if done.exit_code != 0 and self.state_now() is not NodeState.DEAD:
-                told = done.stderr.decode(errors="replace").strip()
-                raise BackendError(f"{self._host.node} cannot be signalled: {told}") from None
+                reason = done.stderr.decode(errors="replace").strip()
+                raise BackendError(f"{self._host.node} cannot be signalled: {reason}") from None
 
     async def wait(self) -> int:
         """Wait for its end."""
@@ -118,11 +118,11 @@ class ExecProcess:
         deadline = time.monotonic() + _CODE_TIMEOUT_S
         while time.monotonic() < deadline:
             try:
-                told = await in_thread(self._inspect)
+                state = await in_thread(self._inspect)
             except BackendError:
                 return _LOST
-            if not told["Running"] and told["ExitCode"] is not None:
-                code = int(told["ExitCode"])
+            if not state["Running"] and state["ExitCode"] is not None:
+                code = int(state["ExitCode"])
                 return code if code <= _SIGNALLED else _SIGNALLED - code
             await asyncio.sleep(_CODE_POLL_S)
         return _LOST

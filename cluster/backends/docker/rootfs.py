@@ -3,7 +3,7 @@
 For machines that reach no registry. Holds the interpreter with its standard library, the node's
 dependencies, the tools that hosts need, whatever of shared objects all of these load (as `ldd` says
 it), and the few files of /etc without which names do not resolve. Everything lies where it lies on
-this machine, so nothing has to be told where it is; the dependencies go to one folder.
+this machine, so no path has to be configured; the dependencies go to one folder.
 
 On one Debian 12: 80 MB and 2 s (docs/backends.md).
 """
@@ -122,11 +122,11 @@ class _Tree:
         for folder, names, files in os.walk(source):
             names[:] = sorted(name for name in names if not _NOT_NEEDED.fullmatch(name))
             for name in sorted(files):
-                one = Path(folder, name)
-                if one.exists():
-                    self.file(one, top / one.relative_to(source))
-                    if ".so" in one.suffixes:
-                        yield one
+                found = Path(folder, name)
+                if found.exists():
+                    self.file(found, top / found.relative_to(source))
+                    if ".so" in found.suffixes:
+                        yield found
 
     def close(self) -> bytes:
         self._tar.close()

@@ -44,7 +44,7 @@ def _clockwork() -> str:
 
 
 def variables(library_path: PurePath, file: PurePath) -> dict[str, str]:
-    """Environment of a program whose wall clock a file governs."""
+    """Environment of a program with a wall clock that a file governs."""
     return {
         "LD_PRELOAD": str(library_path),
         "FAKETIME_TIMESTAMP_FILE": str(file),
@@ -70,7 +70,7 @@ class FakedClocks:
         self._prepared: set[str] = set()
         self._helpers: dict[str, int] = {}
         self._moving: dict[str, tuple[ClockSetting, float]] = {}
-        """What the helpers were told, and when (time.monotonic)."""
+        """What the helpers were given, and when (time.monotonic)."""
         self._locks = {node: asyncio.Lock() for node in hosts}
         self._probed: Probe | None = None
 

@@ -83,7 +83,7 @@ class FuseDisks:
         """See `Surroundings.relax`."""
         for node in sorted(self._mounted):
             with contextlib.suppress(BackendError):  # a filesystem that is gone stalls nobody
-                await self._tell(node, {"verb": "clear"})
+                await self._request(node, {"verb": "clear"})
 
     async def release(self) -> None:
         """See `Surroundings.release`."""
@@ -92,7 +92,7 @@ class FuseDisks:
                 with contextlib.suppress(BackendError):  # what stays is found by its label
                     await self._unmount(self._hosts[node], self._folders[node])
         except asyncio.CancelledError:
-            for mount in [one for one in mounts() if one.run_id == self._run_id]:
+            for mount in [mount for mount in mounts() if mount.run_id == self._run_id]:
                 unmount(mount)
             raise
         self._mounted.clear()
@@ -123,8 +123,8 @@ class FuseDisks:
     async def _checked(self, host: Machine, command: list[str]) -> None:
         done = await host.run(command, timeout_s=_MOUNT_TIMEOUT_S)
         if done.exit_code != 0:
-            told = done.stderr.decode(errors="replace").strip().splitlines()
-            raise BackendError(f"{host.node}: {told[-1] if told else command}")
+            lines = done.stderr.decode(errors="replace").strip().splitlines()
+            raise BackendError(f"{host.node}: {lines[-1] if lines else command}")
 
     # -- Disks -----------------------------------------------------------------------------------
 
@@ -158,11 +158,11 @@ class FuseDisks:
         """See `Disks.set`."""
         assert fault is not DiskFault.TORN_WRITE, "that is a way to lose power"
         request = {"verb": "set", "fault": fault, "parameters": dict(parameters)}
-        await self._tell(node, request)
+        await self._request(node, request)
 
     async def clear(self, node: str, fault: DiskFault) -> None:
         """See `Disks.clear`."""
-        await self._tell(node, {"verb": "clear", "fault": fault})
+        await self._request(node, {"verb": "clear", "fault": fault})
 
     async def measure(self, node: str, timeout_s: float = 0.5) -> DiskMeasure:
         """See `Disks.measure`."""
@@ -170,8 +170,8 @@ class FuseDisks:
 
     async def hits(self, node: str) -> Mapping[DiskFault, int]:
         """See `Disks.hits`."""
-        told = await self._tell(node, {"verb": "status"})
-        return {DiskFault(name): n for name, n in told["hits"].items() if name != HOLD}
+        status = await self._request(node, {"verb": "status"})
+        return {DiskFault(name): n for name, n in status["hits"].items() if name != HOLD}
 
     async def power_loss(
         self, node: str, *, held_ms: float = 0.0, torn: bool = False
@@ -180,20 +180,20 @@ class FuseDisks:
         host, folder = self._hosts[node], self._folders[node]
         await run_program(host, disks.soil_canary, str(folder))
         canary_bytes = len(b"lost")
-        await self._tell(node, {"verb": "set", "fault": HOLD})
+        await self._request(node, {"verb": "set", "fault": HOLD})
         try:
             loop = asyncio.get_running_loop()
             deadline_s = loop.time() + max(CATCH_S, held_ms / 1000)
             while loop.time() < deadline_s:
-                told = await self._tell(node, {"verb": "status"})
-                if told["dirty_bytes"] > canary_bytes:
+                status = await self._request(node, {"verb": "status"})
+                if status["dirty_bytes"] > canary_bytes:
                     break
                 await asyncio.sleep(_POLL_S)
             await asyncio.sleep(held_ms / 1000)
             await self._kill(node)
-            lost = await self._tell(node, {"verb": "power-loss", "torn": torn})
+            lost = await self._request(node, {"verb": "power-loss", "torn": torn})
         finally:
-            await self._tell(node, {"verb": "clear", "fault": HOLD})
+            await self._request(node, {"verb": "clear", "fault": HOLD})
         found = await run_program(host, disks.read_canary, str(folder))
         if found != "kept":
             raise BackendError(f"{node}: the power loss left {found!r} of a canary")
@@ -240,7 +240,7 @@ class FuseDisks:
         folder = self._folders[node]
         return self._hosts[node], str(folder), str(folder.parent / f".{folder.name}-saved")
 
-    async def _tell(self, node: str, request: Mapping[str, Any]) -> dict[str, Any]:
+    async def _request(self, node: str, request: Mapping[str, Any]) -> dict[str, Any]:
         if node not in self._mounted:
             raise BackendError(f"{node} was not started on a disk that can fail")
         async with self._locks[node]:
@@ -250,26 +250,26 @@ class FuseDisks:
         self, host: Machine, folder: PurePath, request: Mapping[str, Any]
     ) -> dict[str, Any]:
         state = str(state_folder(folder))
-        told: dict[str, Any] = await run_program(host, disks.ask, state, dict(request))
-        if "error" in told:
-            raise BackendError(f"{host.node}: the filesystem: {told['error']}")
-        return told
+        answer: dict[str, Any] = await run_program(host, disks.ask, state, dict(request))
+        if "error" in answer:
+            raise BackendError(f"{host.node}: the filesystem: {answer['error']}")
+        return answer
 
     async def _measured(self, host: Machine, folder: PurePath, timeout_s: float) -> DiskMeasure:
-        # `timeout` of coreutils ends it, and what it had written until then is told.
+        # `timeout` of coreutils ends it, and what it had written until then counts.
         command = ["timeout", "-s", "KILL", f"{timeout_s + 0.5:.3f}", host.interpreter]
         command += ["-I", "-S", "-c", source_of(disks.measure)]
         asked = json.dumps([[str(folder)], {}]).encode()
         done = await host.run(command, stdin=asked, timeout_s=timeout_s + 10)
         lines = done.stdout.decode().splitlines()
-        told = json.loads(lines[-1]) if lines else {}
+        measured = json.loads(lines[-1]) if lines else {}
         limit_ms = timeout_s * 1000
-        times = (told.get("write_ms"), told.get("fsync_ms"))
+        times = (measured.get("write_ms"), measured.get("fsync_ms"))
         write_ms, fsync_ms = (None if ms is None or ms > limit_ms else float(ms) for ms in times)
-        return DiskMeasure(write_ms, fsync_ms, told.get("error"))
+        return DiskMeasure(write_ms, fsync_ms, measured.get("error"))
 
 
 def fuse_remedy(reason: str) -> str:
     """Name the command that lets filesystems be mounted; empty when none is known."""
-    found = (tell() for pattern, tell in _FUSE_REMEDIES if re.search(pattern, reason))
+    found = (remedy() for pattern, remedy in _FUSE_REMEDIES if re.search(pattern, reason))
     return next(found, "")

@@ -37,7 +37,7 @@ def equip(
     clocks = FakedClocks(machines, clock_library())
     disks = FuseDisks(
         mounted,
-        {node: backend.system.data_folder(one.folder) for node, one in mounted.items()},
+        {node: backend.system.data_folder(machine.folder) for node, machine in mounted.items()},
         backend.run_id,
         backend.kill,
         backend.state,
@@ -53,6 +53,6 @@ def equip(
         limits=ProcessLimits(machines),
         requests=NodeSignals(
             machines,
-            {node: backend.system.log_folder(one.folder) for node, one in machines.items()},
+            {node: backend.system.log_folder(machine.folder) for node, machine in machines.items()},
         ),
     )

@@ -13,7 +13,7 @@ LIMITS = {"descriptors": "RLIMIT_NOFILE", "file-size": "RLIMIT_FSIZE"}
 """Names that plans use -> the kernel's."""
 
 INFINITE = -1
-"""RLIM_INFINITY, as Python tells it."""
+"""RLIM_INFINITY, as Python gives it."""
 
 
 class ProcessLimits:

@@ -38,7 +38,7 @@ class Mount:
 
 
 def mount_label(run_id: str, harness: ProcessIdentity, node: str) -> str:
-    """Name a mount so that it is known whose it is."""
+    """Name a mount after its run, harness and node."""
     assert "#" not in run_id, "a run's name has no number sign"
     return f"kraftprobe#{run_id}#{harness.pid}:{harness.started}#{node}"
 

@@ -29,16 +29,16 @@ PROC = Path("/proc")
 
 def hold(libc: ctypes.CDLL, keeper: int) -> int:
     """Make a network namespace; returns the pid of the child that holds it open."""
-    ready, told = os.pipe()
+    ready, made_pipe = os.pipe()
     child = os.fork()
     if child == 0:
         libc.prctl(PR_SET_PDEATHSIG, signal.SIGKILL)
         made = libc.unshare(CLONE_NEWNET) == 0 and os.getppid() == keeper
-        os.write(told, b"1" if made else b"0")
+        os.write(made_pipe, b"1" if made else b"0")
         while made:
             signal.pause()
         os._exit(1)
-    os.close(told)
+    os.close(made_pipe)
     made = os.read(ready, 1) == b"1"
     os.close(ready)
     return child if made else -1
@@ -66,8 +66,8 @@ def serve(control: socket.socket) -> None:
                 holders.append(hold(libc, os.getpid()))
                 control.sendall(b"%d\n" % holders[-1])
             elif line == b"socket\n":
-                with socket.socket(socket.AF_INET, socket.SOCK_STREAM) as one:
-                    socket.send_fds(control, [b"s"], [one.fileno()])
+                with socket.socket(socket.AF_INET, socket.SOCK_STREAM) as opened:
+                    socket.send_fds(control, [b"s"], [opened.fileno()])
     while inhabited([pid for pid in holders if pid > 0]):
         time.sleep(POLL_S)
 

@@ -254,10 +254,10 @@ class NetnsProvider:
         command = (*inside, "ip", "-batch", "-")
         done = await run_command(command, environment, batch.encode(), _KEEPER_TIMEOUT_S)
         if done.exit_code != 0:
-            told = _first_line(done)
-            if "not permitted" in told:  # AppArmor grants a user namespace, and nothing inside
-                raise BackendError(refusal(told))
-            raise BackendError(f"namespaces cannot be connected: {told}")
+            reason = _first_line(done)
+            if "not permitted" in reason:  # AppArmor grants a user namespace, and nothing inside
+                raise BackendError(refusal(reason))
+            raise BackendError(f"namespaces cannot be connected: {reason}")
 
     async def _ask(self, line: bytes) -> bytes:
         loop = asyncio.get_running_loop()
@@ -270,8 +270,8 @@ class NetnsProvider:
             except (OSError, TimeoutError):
                 answer = b""
         if not answer:
-            told = tail_of(self._output())
-            raise BackendError(refusal(told[-1] if told else "the keeper of them is gone"))
+            lines = tail_of(self._output())
+            raise BackendError(refusal(lines[-1] if lines else "the keeper of them is gone"))
         return answer
 
     async def _socket(self) -> socket.socket:
@@ -302,29 +302,29 @@ def _network_of(pid: int) -> str:
     return str(Path("/proc", str(pid), "ns/net").readlink())
 
 
-async def _readable(one: socket.socket) -> None:
+async def _readable(channel: socket.socket) -> None:
     loop = asyncio.get_running_loop()
     ready: asyncio.Future[None] = loop.create_future()
 
-    def told() -> None:
-        loop.remove_reader(one)
+    def on_ready() -> None:
+        loop.remove_reader(channel)
         ready.set_result(None)
 
-    loop.add_reader(one, told)
+    loop.add_reader(channel, on_ready)
     try:
         await ready
     finally:
-        loop.remove_reader(one)
+        loop.remove_reader(channel)
 
 
-def refusal(told: str) -> str:
+def refusal(reason: str) -> str:
     """Say in one line that this machine lets its users make no namespaces, and what would help."""
     remedies = []
     for switch, (forbids, allows) in _SWITCHES.items():
         with contextlib.suppress(OSError):
             if (_SYSCTL / switch.replace(".", "/")).read_text().strip() == forbids:
                 remedies.append(f"; as root: sysctl -w {switch}={allows}")
-    line = f"this machine does not let this user make namespaces: {told}"
+    line = f"this machine does not let this user make namespaces: {reason}"
     return line + "".join(remedies)
 
 

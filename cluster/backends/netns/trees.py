@@ -26,7 +26,7 @@ def unpack(packed: bytes, destination: Path) -> None:
             if hasattr(tarfile, "data_filter"):
                 archive.extractall(destination, filter="data")
             else:  # Python before 3.11.4
-                archive.extractall(destination, [_plain(one) for one in archive])  # noqa: S202
+                archive.extractall(destination, [_plain(member) for member in archive])  # noqa: S202
     except (tarfile.TarError, OSError) as error:
         raise BackendError(f"{destination}: cannot be unpacked: {error}") from error
 

@@ -45,7 +45,7 @@ MESSAGE_BYTES_MAX = 1 << 30
 THROW_AWAY = ("trial-", "kraftprobe-")
 """Begin the ids of runs that only tried something and have no evidence."""
 Asked = dict[str, Any]
-Told = tuple[dict[str, Any], bytes]
+Answer = tuple[dict[str, Any], bytes]
 """An answer's object and payload."""
 
 
@@ -109,32 +109,32 @@ class Agent:
     def take(self, request: Asked, payload: bytes, writer: asyncio.StreamWriter) -> None:
         """Do what is asked, unless it was asked before, and answer when it is done."""
         number = request["id"]
-        for old in [one for one in self.answers if one <= request["seen"]]:
+        for old in [number for number in self.answers if number <= request["seen"]]:
             if self.answers[old].done():
                 del self.answers[old]
         if number not in self.answers:
             self.answers[number] = asyncio.ensure_future(self.answer(request, payload))
 
-        def tell(done: asyncio.Task[bytes]) -> None:
+        def send(done: asyncio.Task[bytes]) -> None:
             if not done.cancelled() and not writer.is_closing():
                 writer.write(done.result())
 
-        self.answers[number].add_done_callback(tell)
+        self.answers[number].add_done_callback(send)
 
     async def answer(self, request: Asked, payload: bytes) -> bytes:
         """Render the answer to one request."""
         try:
-            told, data = await getattr(self, f"do_{request['do']}")(request, payload)
+            answer, data = await getattr(self, f"do_{request['do']}")(request, payload)
         except Exception as error:  # noqa: BLE001  (whatever it meets is the answer)
-            told, data = {"error": " ".join(str(error).split()) or type(error).__name__}, b""
-        told["id"] = request["id"]
-        text = json.dumps(told).encode()
+            answer, data = {"error": " ".join(str(error).split()) or type(error).__name__}, b""
+        answer["id"] = request["id"]
+        text = json.dumps(answer).encode()
         message: bytes = LENGTHS.pack(len(text), len(data)) + text + data
         return message
 
     # -- requests --------------------------------------------------------------------------------
 
-    async def do_run(self, request: Asked, payload: bytes) -> Told:
+    async def do_run(self, request: Asked, payload: bytes) -> Answer:
         """Run a command to its end: {command, limit_s}, its input as payload."""
         process = await asyncio.create_subprocess_exec(
             *request["command"],
@@ -156,7 +156,7 @@ class Agent:
                 await process.wait()
         return {"exit_code": process.returncode, "split": len(stdout)}, stdout + stderr
 
-    async def do_put(self, request: Asked, payload: bytes) -> Told:
+    async def do_put(self, request: Asked, payload: bytes) -> Answer:
         """Write a file: {path, mode}."""
         path = self.inside(request["path"])
         os.makedirs(os.path.dirname(path), exist_ok=True)
@@ -165,14 +165,14 @@ class Agent:
         os.chmod(path, request.get("mode", 0o644))
         return {}, b""
 
-    async def do_start(self, request: Asked, payload: bytes) -> Told:
+    async def do_start(self, request: Asked, payload: bytes) -> Answer:
         """Start a process: {command, environment, folder, output}."""
         del payload
         folder = self.inside(request["folder"])
         os.makedirs(folder, exist_ok=True)
         output = os.path.join(folder, request["output"])
         os.makedirs(os.path.dirname(output), exist_ok=True)
-        # This host's label of who looks after a process is the daemon's; see __init__.
+        # On this host the daemon's label marks what looks after a process; see __init__.
         ours = (HARNESS_LABEL, NAMESPACE_LABEL)
         asked = {n: v for n, v in request["environment"].items() if n not in ours}
         with open(output, "ab") as file:
@@ -189,7 +189,7 @@ class Agent:
         seen = started(process.pid)
         return {"pid": process.pid, "started": seen[1] if seen else None}, b""
 
-    async def do_state(self, request: Asked, payload: bytes) -> Told:
+    async def do_state(self, request: Asked, payload: bytes) -> Answer:
         """Ask the kernel about a process: {pid}."""
         del payload
         process = self.processes[request["pid"]]
@@ -198,7 +198,7 @@ class Agent:
         state = "dead" if dead else "paused" if seen is not None and seen[0] in "Tt" else "running"
         return {"state": state, "exit_code": process.returncode}, b""
 
-    async def do_signal(self, request: Asked, payload: bytes) -> Told:
+    async def do_signal(self, request: Asked, payload: bytes) -> Answer:
         """Signal a process that lives: {pid, number}."""
         del payload
         process = self.processes[request["pid"]]
@@ -207,19 +207,19 @@ class Agent:
                 os.kill(process.pid, request["number"])
         return {}, b""
 
-    async def do_wait(self, request: Asked, payload: bytes) -> Told:
+    async def do_wait(self, request: Asked, payload: bytes) -> Answer:
         """Wait for the end of a process: {pid}."""
         del payload
         return {"exit_code": await self.processes[request["pid"]].wait()}, b""
 
-    async def do_read(self, request: Asked, payload: bytes) -> Told:
+    async def do_read(self, request: Asked, payload: bytes) -> Answer:
         """Read the end of a file: {path, last_bytes}."""
         del payload
         with open(self.inside(request["path"]), "rb") as file:
             file.seek(max(0, os.fstat(file.fileno()).st_size - request["last_bytes"]))
             return {}, file.read()
 
-    async def do_pack(self, request: Asked, payload: bytes) -> Told:
+    async def do_pack(self, request: Asked, payload: bytes) -> Answer:
         """Pack a folder: {path}."""
         del payload
         return {}, await asyncio.get_running_loop().run_in_executor(
@@ -383,7 +383,7 @@ def mounts_below(folder: str) -> list[str]:
 
 
 def thaw(folder: str) -> None:
-    """Thaw the filesystems below the folder; never one whose device is the root's."""
+    """Thaw the filesystems below the folder; never one on the root's device."""
     root = os.stat("/").st_dev
     for point in mounts_below(folder):
         with contextlib.suppress(OSError):
@@ -392,7 +392,7 @@ def thaw(folder: str) -> None:
 
 
 def loops_below(folder: str) -> list[str]:
-    """Loop devices whose file is in the folder."""
+    """Loop devices with a file in the folder."""
     whole = os.path.realpath(folder) + "/"
     found = []
     for name in os.listdir("/sys/block") if os.path.isdir("/sys/block") else ():

@@ -23,7 +23,7 @@ _KEYS_LOCK = threading.Lock()
 """Held while a known_hosts file is read or written: hosts are connected to in parallel."""
 
 logging.getLogger("paramiko").addHandler(logging.NullHandler())
-logging.getLogger("paramiko").propagate = False  # what goes wrong is told in our one line
+logging.getLogger("paramiko").propagate = False  # what goes wrong is reported in our one line
 
 
 class NotConnectedError(BackendError):
@@ -62,7 +62,7 @@ class _Ask(paramiko.MissingHostKeyPolicy):
 
 def connect(entry: HostEntry, inventory: Inventory, node: str) -> paramiko.SSHClient:
     """Connect and authenticate. Raises NotConnectedError."""
-    who = f"host {node} ({entry.where})"
+    host = f"host {node} ({entry.where})"
     client = paramiko.SSHClient()
     client.set_missing_host_key_policy(_Ask(inventory))
     try:
@@ -88,39 +88,39 @@ def connect(entry: HostEntry, inventory: Inventory, node: str) -> paramiko.SSHCl
         transport.set_keepalive(_KEEPALIVE_S)
     except Exception as error:
         client.close()
-        raise _explained(error, who, entry, inventory) from error
+        raise _explained(error, host, entry, inventory) from error
     return client
 
 
 def _explained(
-    error: Exception, who: str, entry: HostEntry, inventory: Inventory
+    error: Exception, host: str, entry: HostEntry, inventory: Inventory
 ) -> NotConnectedError:
-    told = " ".join(str(error).split()) or type(error).__name__
+    reason = " ".join(str(error).split()) or type(error).__name__
     if isinstance(error, _UnknownKey):
         return NotConnectedError(
-            f"{who}: its key ({told}) is not in {inventory.known_hosts}; compare it, then: "
+            f"{host}: its key ({reason}) is not in {inventory.known_hosts}; compare it, then: "
             f"ssh-keyscan -p {entry.port} {entry.address} >> {inventory.known_hosts}",
             final=True,
         )
     if isinstance(error, paramiko.BadHostKeyException):
         return NotConnectedError(
-            f"{who}: its key is not the one in {inventory.known_hosts}: another host, or an attack",
+            f"{host}: its key is not that in {inventory.known_hosts}: another host, or an attack",
             final=True,
         )
     if isinstance(error, paramiko.PasswordRequiredException):
-        told = f"the key {entry.key} has a pass phrase: load it into an agent and name no key"
-        return NotConnectedError(f"{who}: {told}", final=True)
+        reason = f"the key {entry.key} has a pass phrase: load it into an agent and name no key"
+        return NotConnectedError(f"{host}: {reason}", final=True)
     if isinstance(error, paramiko.AuthenticationException):
         with_what = "the agent's and ~/.ssh's keys" if entry.key is None else entry.key
-        told = f"it does not let {entry.user} in with {with_what}"
-        return NotConnectedError(f"{who}: {told}", final=True)
+        reason = f"it does not let {entry.user} in with {with_what}"
+        return NotConnectedError(f"{host}: {reason}", final=True)
     if isinstance(error, FileNotFoundError):
-        return NotConnectedError(f"{who}: {error.filename}: no such file", final=True)
+        return NotConnectedError(f"{host}: {error.filename}: no such file", final=True)
     if isinstance(error, socket.gaierror):
-        return NotConnectedError(f"{who}: there is no such address: {told}", final=True)
+        return NotConnectedError(f"{host}: there is no such address: {reason}", final=True)
     if isinstance(error, TimeoutError):
-        told = f"no answer within {CONNECT_TIMEOUT_S:g} s"
-    return NotConnectedError(f"{who} cannot be reached: {told}", final=False)
+        reason = f"no answer within {CONNECT_TIMEOUT_S:g} s"
+    return NotConnectedError(f"{host} cannot be reached: {reason}", final=False)
 
 
 def execute(
@@ -142,7 +142,7 @@ def execute(
 
 
 def open_channel(client: paramiko.SSHClient, command: str) -> paramiko.Channel:
-    """Start a shell's line whose streams stay open. Raises SSHException, OSError, EOFError."""
+    """Start a shell's line; its streams stay open. Raises SSHException, OSError, EOFError."""
     transport = client.get_transport()
     if transport is None or not transport.is_active():
         raise EOFError("the connection is lost")

@@ -15,7 +15,7 @@
 |---|---|---|
 | `address` | name or address that ssh connects to | required |
 | `port` | of sshd | 22 |
-| `user` | who logs in | who runs Kraftprobe |
+| `user` | user that logs in | user that runs Kraftprobe |
 | `key` | private key file; without one the agent's keys and ~/.ssh are tried | none |
 | `peer_address` | IP address at which hosts and harness reach its nodes | `address`, looked up |
 | `sudo` | run everything there as root through `sudo -n` | false |
@@ -50,7 +50,7 @@ def _beside(text: str, info: ValidationInfo[Path]) -> str:
     """Resolve a path of an inventory: relative ones beside it, in the folder of the context."""
     try:
         return str(info.context / Path(text).expanduser())
-    except RuntimeError as error:  # ~name of somebody whom this machine does not know
+    except RuntimeError as error:  # ~name of a user unknown to this machine
         raise ValueError(f"{text!r}: this machine has no such home") from error
 
 

@@ -1,7 +1,7 @@
 """Hosts on which a killed harness left something: found by what its run folder says, and cleaned.
 
-A host cleans itself when no harness has spoken to it for `Inventory.grace_s`; this is for those who
-do not want to wait, and for hosts whose agent died, too.
+A host cleans itself when no harness has spoken to it for `Inventory.grace_s`; this is for users
+that do not want to wait, and for hosts with a dead agent, too.
 """
 
 from __future__ import annotations
@@ -28,14 +28,14 @@ class AbandonedHost:
 
 
 def abandoned_hosts(runs: Path, run_id: str | None = None) -> Iterator[AbandonedHost]:
-    """List the hosts of runs below `runs` whose harness is dead, or of this run whoever lives.
+    """List the hosts of runs below `runs` with a dead harness, or of this run in any case.
 
     Raises BackendError when a stored inventory is damaged.
     """
     for stored in sorted({*runs.glob(HOSTS_FILE), *runs.glob(f"*/*/{HOSTS_FILE}")}):
         folder = stored.parent.absolute()
         recorded = list(read_recorded(folder))
-        harnesses = [one.identity for one in recorded if one.role == "harness"]
+        harnesses = [process.identity for process in recorded if process.role == "harness"]
         orphaned = all(state_of(identity) is NodeState.DEAD for identity in harnesses)
         if folder.name == run_id or (run_id is None and orphaned):
             inventory = Inventory.from_json(stored.read_text(encoding="utf-8"))

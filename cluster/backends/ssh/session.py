@@ -56,7 +56,7 @@ class Session:
         self, node: str, entry: HostEntry, inventory: Inventory, relay: Sequence[str]
     ) -> None:
         self.node = node
-        self.who = f"host {node} ({entry.where})"
+        self.host = f"host {node} ({entry.where})"
         self.ended: Future[None] = Future()
         """Done when the session was closed."""
         self.reconnects = 0
@@ -88,21 +88,21 @@ class Session:
             async with asyncio.timeout(timeout_s):
                 return await asyncio.wrap_future(future)
         except TimeoutError:
-            raise BackendError(f"{self.who} does not answer within {timeout_s:g} s") from None
+            raise BackendError(f"{self.host} does not answer within {timeout_s:g} s") from None
 
     def call_now(self, do: str, *, timeout_s: float, **fields: Any) -> Answer:
         """Ask the agent without an event loop. Raises BackendError."""
         try:
             return self._submit(do, b"", fields).result(timeout_s)
         except TimeoutError:
-            raise BackendError(f"{self.who} does not answer within {timeout_s:g} s") from None
+            raise BackendError(f"{self.host} does not answer within {timeout_s:g} s") from None
 
     def close(self) -> None:
         """End the connection; what waits fails. Idempotent."""
         self._closed = True
         if not self.ended.done():
             self.ended.set_result(None)
-        self._fail(BackendError(f"{self.who}: the connection was closed"))
+        self._fail(BackendError(f"{self.host}: the connection was closed"))
         self._writing.put(None)
         if self._client is not None:
             self._client.close()
@@ -181,7 +181,7 @@ class Session:
                 return
             if time.monotonic() + pause_s > deadline_s:
                 raise BackendError(
-                    f"{self.who}: the connection was lost and did not come back within "
+                    f"{self.host}: the connection was lost and did not come back within "
                     f"{self._inventory.reconnect_s:g} s: {reason}"
                 )
             time.sleep(pause_s)

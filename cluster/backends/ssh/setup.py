@@ -18,7 +18,9 @@ PREFLIGHT = Path(preflight.__file__).read_text(encoding="utf-8")
 UNPACK = Path(unpack.__file__).read_text(encoding="utf-8")
 
 
-def check_host(client: paramiko.SSHClient, entry: HostEntry, who: str, peer: str) -> dict[str, Any]:
+def check_host(
+    client: paramiko.SSHClient, entry: HostEntry, host: str, peer: str
+) -> dict[str, Any]:
     """Look at a host: {"bundle": is it there, "interface": name or None, "controller", "machine"}.
 
     "controller" is the harness's address as seen there; "machine" is what no other network has.
@@ -27,23 +29,23 @@ def check_host(client: paramiko.SSHClient, entry: HostEntry, who: str, peer: str
     code = str(Path(entry.workdir, "bundles", bundle.digest()))
     sudo = ("sudo", "-n", "--") if entry.sudo else ()
     asked = (*sudo, *shlex.split(entry.python), "-I", "-S", "-c", PREFLIGHT, "look", code, peer)
-    # sshd tells where the harness comes from; sudo would not hand the variable on.
+    # sshd says where the harness comes from; sudo would not hand the variable on.
     done = execute(client, f'{shlex.join(asked)} "$SSH_CONNECTION"')
     if done.exit_code != 0:
-        told = done.stderr.decode(errors="replace").strip().splitlines()
-        reason = told[-1] if told else "its python does not run"
-        raise BackendError(f"{who}: {reason}{_sudo_remedy(entry, reason)}")
+        lines = done.stderr.decode(errors="replace").strip().splitlines()
+        reason = lines[-1] if lines else "its python does not run"
+        raise BackendError(f"{host}: {reason}{_sudo_remedy(entry, reason)}")
     found: dict[str, Any] = json.loads(done.stdout)
     wanted = list(bundle.requirement())
     if found["runs"] != wanted:
         raise BackendError(
-            f"{who}: {entry.python} is Python {' '.join(found['runs'])}; nodes need "
+            f"{host}: {entry.python} is Python {' '.join(found['runs'])}; nodes need "
             f"{' '.join(wanted)}, as the harness has: name another `python`"
         )
     if not found["nft"]:
-        raise BackendError(f"{who}: nft not found; there: apt install nftables")
+        raise BackendError(f"{host}: nft not found; there: apt install nftables")
     if not found["controller"]:
-        raise BackendError(f"{who}: sshd does not tell where the harness comes from")
+        raise BackendError(f"{host}: sshd does not say where the harness comes from")
     return found
 
 

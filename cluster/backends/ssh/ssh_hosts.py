@@ -67,8 +67,8 @@ class SshHost:
         self, command: Sequence[str], *, stdin: bytes = b"", timeout_s: float = 10.0
     ) -> Completed:
         """Run it there, as root where the inventory says `sudo`."""
-        told = " ".join(command).encode() + b" " + stdin
-        if PurePath(command[0]).name in _FILTERS and _names(told, self.controller):
+        words = " ".join(command).encode() + b" " + stdin
+        if PurePath(command[0]).name in _FILTERS and _names(words, self.controller):
             raise BackendError(f"{self.node}: refused to filter the harness's own address")
         answer = await self.session.call("run", stdin, command=list(command), limit_s=timeout_s)
         split = int(answer.fields["split"])
@@ -207,7 +207,7 @@ class SshProvider:
         environment: Mapping[str, str],
         output: str,
         *,
-        privileged: bool = False,  # noqa: ARG002  (all there run as whom the inventory says)
+        privileged: bool = False,  # noqa: ARG002  (all there run as the inventory's user)
     ) -> SshProcess:
         """See `HostProvider.start`."""
         folder = f"nodes/{node}"
@@ -277,13 +277,13 @@ class SshProvider:
             raise
 
     def _set_up(self, node: str, entry: HostEntry, client: paramiko.SSHClient) -> SshHost:
-        who = f"host {node} ({entry.where})"
-        peer = _peer_address(entry, who)
-        found = check_host(client, entry, who, peer)
+        label = f"host {node} ({entry.where})"
+        peer = _peer_address(entry, label)
+        found = check_host(client, entry, label, peer)
         self._refuse_shared(node, found["machine"])
         code = PurePosixPath(entry.workdir, "bundles", bundle.digest())
         if not found["bundle"]:
-            _checked(client, _python(entry, "-c", UNPACK, str(code)), who, bundle.archive())
+            _checked(client, _python(entry, "-c", UNPACK, str(code)), label, bundle.archive())
         folder = self._folder(entry)
         path = shlex.quote(str(folder / "code"))
         wrapper = f'#!/bin/sh\nPYTHONPATH={path} exec {entry.python} "$@"\n'
@@ -292,7 +292,7 @@ class SshProvider:
         _checked(
             client,
             _python(entry, "-c", PREFLIGHT, "make", *place),
-            who,
+            label,
             json.dumps(files).encode(),
         )
         relay = _python(entry, str(folder / "agent.py"), "relay", str(folder))
@@ -309,7 +309,7 @@ class SshProvider:
             other = self._machines.setdefault(tuple(machine), node)
         if other != node:
             first, second = sorted((other, node))
-            named = [f"{one} ({self._entries[one].where})" for one in (first, second)]
+            named = [f"{name} ({self._entries[name].where})" for name in (first, second)]
             raise BackendError(
                 f"hosts {named[0]} and {named[1]} are one machine: every node needs one of its own"
             )
@@ -355,34 +355,34 @@ def end_run(entry: HostEntry, inventory: Inventory, node: str, run_id: str) -> N
         client.close()
 
 
-def _names(told: bytes, address: str) -> bool:
+def _names(words: bytes, address: str) -> bool:
     """Whether a command names this very address."""
     inside = rb"[0-9a-fA-F.:]"
     pattern = rb"(?<!" + inside + rb")" + re.escape(address.encode()) + rb"(?!" + inside + rb")"
-    return re.search(pattern, told) is not None
+    return re.search(pattern, words) is not None
 
 
 def _python(entry: HostEntry, *words: str) -> tuple[str, ...]:
-    """Run the host's interpreter, standard library only, as whom the inventory says."""
+    """Run the host's interpreter, standard library only, as the inventory's user."""
     sudo = ("sudo", "-n", "--") if entry.sudo else ()
     return (*sudo, *shlex.split(entry.python), "-I", "-S", *words)
 
 
 def _checked(
-    client: paramiko.SSHClient, command: Sequence[str], who: str, stdin: bytes = b""
+    client: paramiko.SSHClient, command: Sequence[str], label: str, stdin: bytes = b""
 ) -> Completed:
     done = execute(client, shlex.join(command), stdin)
     if done.exit_code != 0:
-        told = done.stderr.decode(errors="replace").strip().splitlines()
-        raise BackendError(f"{who}: {told[-1] if told else f'exit code {done.exit_code}'}")
+        lines = done.stderr.decode(errors="replace").strip().splitlines()
+        raise BackendError(f"{label}: {lines[-1] if lines else f'exit code {done.exit_code}'}")
     return done
 
 
-def _peer_address(entry: HostEntry, who: str) -> str:
+def _peer_address(entry: HostEntry, label: str) -> str:
     """Return the IP address of the host among its peers. Raises BackendError."""
     asked = entry.peer_address or entry.address
     try:
         found = socket.getaddrinfo(asked, None, type=socket.SOCK_STREAM)[0][4][0]
         return str(ipaddress.ip_address(found))
     except (OSError, ValueError) as error:
-        raise BackendError(f"{who}: {asked} is no address: {error}") from error
+        raise BackendError(f"{label}: {asked} is no address: {error}") from error

@@ -9,7 +9,7 @@ import tempfile
 
 
 def main(target: str) -> None:
-    """Unpack beside and rename: who finds the folder finds all of it."""
+    """Unpack beside and rename: a folder that is found is complete."""
     os.makedirs(os.path.dirname(target), mode=0o700, exist_ok=True)
     place = tempfile.mkdtemp(dir=os.path.dirname(target))
     with tarfile.open(fileobj=io.BytesIO(sys.stdin.buffer.read())) as archive:

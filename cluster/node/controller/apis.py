@@ -236,7 +236,7 @@ class ControllerApis:
         return describe_metadata(request, state, self._cluster, listener, controller_id)
 
     def _controller_to_name(self, listener: str) -> int:
-        """Return the node that clients shall take for the controller: not this node, if it has that role.
+        """Return the node to name as the controller: never this node where it is a controller.
 
         The leader that this node knows, if clients can see it; else another live broker, which
         forwards. A broker that is alone names itself, which no controller does without a

@@ -1,6 +1,6 @@
 """`python -m cluster.backends.machine.faultfs FOLDER STATE LABEL`: mount over FOLDER, and obey.
 
-It mounts over the folder itself, whose own files stay where they are below the mount: after the
+It mounts over the folder itself; its own files stay where they are below the mount: after the
 unmount everything is in its place. STATE is a folder beside it, on the same device, for the control
 socket, the graveyard and the log. LABEL is what the mount is called in the kernel's table.
 
@@ -45,7 +45,7 @@ class _Control:
             with connection, connection.makefile("rwb") as stream:
                 try:
                     answer = self._obey(json.loads(stream.readline(_LINE_MAX)))
-                except Exception as error:  # noqa: BLE001  (told to who asked)
+                except Exception as error:  # noqa: BLE001  (reported to the caller)
                     answer = {"error": f"{type(error).__name__}: {error}"}
                 try:
                     stream.write(json.dumps(answer).encode() + b"\n")
@@ -74,7 +74,7 @@ class _Control:
 
 
 def _serve(folder: str, state: str, label: str, ready: int) -> None:
-    """Be the server; tells `ready` once the mount stands."""
+    """Be the server; write to `ready` once the mount stands."""
     import mfusepy  # noqa: PLC0415  (only where it serves: it loads libfuse)
 
     from cluster.backends.machine.faultfs.filesystem import FaultFilesystem  # noqa: PLC0415

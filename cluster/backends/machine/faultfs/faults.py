@@ -58,8 +58,8 @@ class Faults:
     def clear(self, name: str | None = None) -> None:
         """End one fault, or all."""
         with self._changed:
-            for one in [name] if name else list(self._active):
-                self._active.pop(one, None)
+            for fault in [name] if name else list(self._active):
+                self._active.pop(fault, None)
             self._changed.notify_all()
 
     def end(self) -> None:
@@ -68,7 +68,7 @@ class Faults:
         self._ended = True
 
     def hits(self) -> dict[str, int]:
-        """Tell how many calls each active fault has hit."""
+        """Return how many calls each active fault has hit."""
         with self._changed:
             return {name: active.hits for name, active in sorted(self._active.items())}
 

@@ -1,11 +1,11 @@
-"""The FUSE side: every call goes through the gate, is told to the bookkeeping, and passed on.
+"""The FUSE side: every call goes through the gate, is booked, and passed on.
 
-Reads are never held: a node whose disk stalls must go on answering. Nor are changes of names,
+Reads are never held: a node with a stalled disk must go on answering. Nor are changes of names,
 which would hold the kernel's lock of the folder. Kernel caches of attributes and names are off and
 reads are direct, since a power loss changes files behind the kernel's back; a program that maps
 files into memory for writing cannot run on it.
 """
-# ruff: noqa: D102 - what each call means is told by fuse(4) and its name
+# ruff: noqa: D102 - fuse(4) and its name say what each call means
 
 from __future__ import annotations
 
@@ -38,8 +38,8 @@ class FaultFilesystem(mfusepy.Operations):  # type: ignore[misc]  # the package 
 
     def getattr(self, path: str, fh: int | None = None) -> dict[str, Any]:
         stat = os.fstat(fh) if fh is not None else os.lstat(self._below(path))
-        told = {name: getattr(stat, name) for name in _STAT}
-        return told | {f"st_{name}": getattr(stat, f"st_{name}_ns") for name in _TIMES}
+        stats = {name: getattr(stat, name) for name in _STAT}
+        return stats | {f"st_{name}": getattr(stat, f"st_{name}_ns") for name in _TIMES}
 
     def readdir(self, path: str, fh: int) -> list[str]:  # noqa: ARG002
         names = sorted(os.listdir(self._below(path)))  # noqa: PTH208  (names)

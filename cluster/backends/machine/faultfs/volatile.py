@@ -49,7 +49,7 @@ class Lost:
     files: int
     """With changed content, or that vanished or came back."""
     torn_path: str = ""
-    """File whose last write survived by half."""
+    """File with a last write that survived by half."""
 
 
 @dataclass(slots=True)
@@ -62,7 +62,7 @@ class _Folder:
 class Volatile:
     """Bookkeeping over the folder `root` (any path or a name relative to the working folder).
 
-    Not thread-safe: the caller holds a lock around each call together with the change it tells of.
+    Not thread-safe: the caller holds a lock around each call together with the change it announces.
     """
 
     def __init__(self, root: str, graveyard: str) -> None:
@@ -78,7 +78,7 @@ class Volatile:
         """Bytes that were written and not fsynced."""
         return sum(undo.new_bytes for undos in self._files.values() for undo in undos)
 
-    # -- told before a change --------------------------------------------------------------------
+    # -- called before a change ------------------------------------------------------------------
 
     def will_write(self, descriptor: int, offset: int, size: int) -> None:
         """A write of so many bytes comes."""
@@ -101,7 +101,7 @@ class Volatile:
             with contextlib.suppress(FileNotFoundError):
                 self._bury(self._below(path))
 
-    # -- told after an fsync ---------------------------------------------------------------------
+    # -- called after an fsync -------------------------------------------------------------------
 
     def synced(self, descriptor: int) -> None:
         """A file's content is durable."""

@@ -12,7 +12,7 @@ _CANARY = ".kraftprobe-canary"
 
 
 def ask(state: str, request: "dict[str, Any]") -> Any:
-    """Send one request to the filesystem whose state folder this is; its answer."""
+    """Send one request to the filesystem of this state folder; return its answer."""
     os.chdir(state)  # the path of a socket is short
     with socket.socket(socket.AF_UNIX) as connection:
         connection.settimeout(5)
