@@ -12,15 +12,15 @@ One JSON object a line, only ever appended to:
 
 `plan.json` is `recorded` before anything starts. When the nodes are down and their logs decoded,
 the harness records the journal and every file of every node, and then that the run `ended`: it
-writes nothing but `judged` behind that. A run whose harness was killed has no such line; what
+writes nothing but `judged` behind that. A run of a killed harness has no such line; what
 `check` finds in it later is `found`, which vouches for nothing before that moment. Each judgement
 appends its `certificates.jsonl` and `results.json` as `judged`; the last of these counts.
 
 What the chain proves: no file, and no line but the last, can be changed, added or removed unless
 every later line is written anew, and the judgement, which holds the head of what it judged, too.
-It has no key: somebody who rewrites the chain and everything that follows from it is not found by
-it. Copy the head that a judgement prints to where that somebody cannot write, or judge again from
-the journal (`gate --judge-again`), which finds all but a forged journal and forged logs.
+It has no key: it does not find that the chain and everything that follows from it were rewritten.
+Copy the head that a judgement prints to where a forger cannot write, or judge again from the
+journal (`gate --judge-again`), which finds all but a forged journal and forged logs.
 """
 
 from __future__ import annotations

@@ -5,8 +5,8 @@ The formats are those of `checkers.evidence` and docs/evidence.md, every line se
 is the pipeline's.
 
 Reading never raises. What is missing stays missing, and what cannot be read is left out as a
-whole and told as a problem: a check that needs it then says UNKNOWN. Leaving out only the bad line
-would let a check judge evidence with a hole in it.
+whole and reported as a problem: a check that needs it then says UNKNOWN. Leaving out only the bad
+line would let a check judge evidence with a hole in it.
 """
 
 from __future__ import annotations

@@ -70,7 +70,7 @@ def fault_spans(events: Sequence[Event]) -> list[FaultSpan]:
 
 
 def reigns(events: Sequence[Event], end_ns: int) -> list[Reign]:
-    """Return who was observed to lead, and when; a change ends the reign before it."""
+    """Return the leaders that were observed, and when; a change ends the reign before it."""
     found: list[Reign] = []
     current: tuple[str, int, int] | None = None
     for event in events:

@@ -75,7 +75,7 @@ def read_bounded(path: Path, bytes_max: int) -> bytes:
 
 
 def parse_json(text: str) -> Any:
-    """Parse JSON whose numbers are finite. Raises ValueError, RecursionError."""
+    """Parse JSON of finite numbers only. Raises ValueError, RecursionError."""
     return json.loads(text, parse_constant=_finite, parse_float=_finite)
 
 

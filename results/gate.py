@@ -311,8 +311,8 @@ def _wrong_checks(plan: Mapping[str, Any], results: RunResults) -> str | None:
 
 def _contradiction(check: CheckResult) -> str | None:
     if check.anomalies:
-        told = check.anomalies[0].get("explanation", "an anomaly")
-        return f"that holds an anomaly: {one_line(str(told))}"
+        explanation = check.anomalies[0].get("explanation", "an anomaly")
+        return f"that holds an anomaly: {one_line(str(explanation))}"
     if check.certificate and "window" in check.certificate:
         return "that holds a violating window"
     counts = check.statistics.get("by_status")

@@ -12,8 +12,8 @@ disturb the disks of the nodes beside it. Closing does fsync.
 
 A reader drops a torn last line and says how many bytes that were. An invocation is journaled
 before it is sent, so the torn line of an invocation is an operation that never began, and that of
-a completion is an operation whose result nobody saw. Anything else that is wrong with the file
-means that it is not ours or was changed, and is refused: a reader that skips what it does not
+a completion is an operation with a result that nobody saw. Anything else that is wrong with the
+file means that it is not ours or was changed, and is refused: a reader that skips what it does not
 understand would call a damaged history right.
 """
 

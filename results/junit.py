@@ -104,12 +104,12 @@ def _add_case(suite: ET.Element, check: CheckResult, class_name: str, time_s: fl
         return
     tag = "failure" if check.status is Status.FAIL else "error"
     attributes = {"type": str(check.status), "message": _clean(f"{check.status}: {check.summary}")}
-    told = ET.SubElement(case, tag, attributes)
+    element = ET.SubElement(case, tag, attributes)
     lines = [
         f"{anomaly.get('kind', 'anomaly')}: {anomaly.get('explanation', '')}"
         for anomaly in check.anomalies
     ]
-    told.text = _clean("\n".join(lines) or check.summary)
+    element.text = _clean("\n".join(lines) or check.summary)
 
 
 def _add_skipped(suite: ET.Element, fault: str, row: object, class_name: str) -> None:

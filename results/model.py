@@ -169,7 +169,7 @@ def check_from_json(fields: dict[str, Any]) -> CheckResult:
     values = dict(fields)
     values["status"] = Status(values["status"])
     anomalies = values.get("anomalies", [])
-    if not isinstance(anomalies, list) or not all(isinstance(one, dict) for one in anomalies):
+    if not isinstance(anomalies, list) or not all(isinstance(item, dict) for item in anomalies):
         raise TypeError("anomalies are objects")
     values["anomalies"] = tuple(anomalies)
     check = CheckResult(**values)

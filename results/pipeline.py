@@ -163,8 +163,10 @@ def _columns(path: Path, *, independent: bool) -> Columns:
     try:
         return load_columns(path, independent=independent)
     except HistoryError as error:
-        told = str(error)
-        raise HistoryError(told if told.startswith(str(path)) else f"{path}: {told}") from error
+        message = str(error)
+        raise HistoryError(
+            message if message.startswith(str(path)) else f"{path}: {message}"
+        ) from error
 
 
 def _judge_columns(

@@ -1,8 +1,8 @@
 """The report of one run: a single HTML file that needs nothing from anywhere.
 
 The verdict, the checks and the violating windows are plain HTML and inline SVG, readable without
-scripts. The chart over time is plotly's, whose library is inlined once. A content security policy
-forbids every request, so that opening a report that came with a bug tells nobody anything.
+scripts. The chart over time is plotly's; the library is inlined once. A content security policy
+forbids every request, so that opening a report that came with a bug sends nothing to anybody.
 
 All that comes from a run is untrusted: names, values and errors may hold anything that a client or
 a broken node made up. Jinja2 escapes them in HTML; in the chart's JSON the characters that could
@@ -159,23 +159,23 @@ def _count(number: int, noun: str) -> str:
 
 def _warnings(results: RunResults, events: Sequence[Event]) -> list[str]:
     """Say what a reader has to know before believing the verdict."""
-    told = []
+    warnings = []
     dropped = results.statistics.get("dropped_bytes", 0)
     if dropped:
-        told.append(f"The journal ends in a torn line, of which {dropped} bytes were dropped.")
+        warnings.append(f"The journal ends in a torn line, of which {dropped} bytes were dropped.")
     if "final-reads" not in {name for name, _ in phases(events)}:
-        told.append("The run was cut short: it never came to its final reads.")
-    return told
+        warnings.append("The run was cut short: it never came to its final reads.")
+    return warnings
 
 
 def _skipped(results: RunResults) -> list[tuple[str, str, str]]:
     """Return fault, reason and remedy of what was left out as impossible."""
     rows = results.plan.get("skipped") or []
-    told = [row if isinstance(row, dict) else {} for row in rows] if isinstance(rows, list) else []
-    told += [{}] * (len(results.skipped) - len(told))
+    found = [row if isinstance(row, dict) else {} for row in rows] if isinstance(rows, list) else []
+    found += [{}] * (len(results.skipped) - len(found))
     return [
         (fault, str(row.get("reason", "")), str(row.get("remedy", "")))
-        for fault, row in zip(results.skipped, told, strict=True)
+        for fault, row in zip(results.skipped, found, strict=True)
     ]
 
 
@@ -188,12 +188,12 @@ def _facts(
 ) -> list[tuple[str, str]]:
     counts = results.statistics.get("by_type", {})
     words = {"ok": "ok", "fail": "failed", "info": "indeterminate"}
-    told = " · ".join(f"{counts.get(kind, 0):,} {word}" for kind, word in words.items())
+    outcomes = " · ".join(f"{counts.get(kind, 0):,} {word}" for kind, word in words.items())
     bit = sum(span.verified for span in spans)
     changes = max(0, len({reign.epoch for reign in reigns(events, duration_ns)}) - 1)
     return [
         ("operations", f"{results.statistics.get('operations', 0):,}"),
-        ("outcomes", told),
+        ("outcomes", outcomes),
         ("faults that took effect", f"{bit} of {len(spans)}"),
         ("leader changes", str(changes)),
         ("duration", f"{duration_ns / 1e9:.0f} s"),

@@ -12,8 +12,8 @@ The JVM is started, and connected to, here rather than by PySpark, for three rea
 A session belongs to the main thread, and no node runs beside it: the JVM would share the machine
 with what is being measured, and SparkContext sets two variables of its own in `os.environ`.
 
-It dies with its parent in every case: its standard input is a pipe whose other end only the parent
-holds, and PySpark's gateway ends when that pipe is closed, be it by `close`, by the end of the
+It dies with its parent in every case: its standard input is a pipe that only the parent holds open,
+and PySpark's gateway ends when that pipe is closed, be it by `close`, by the end of the
 interpreter or by SIGKILL. Its Python workers hang on the JVM in the same way.
 """
 
@@ -131,10 +131,10 @@ class Spark:
             self.close()
             raise
         except Exception as error:
-            # Py4J's errors ask the JVM what they are, which may be gone: its log tells more.
-            told = _last_logged(folder / _OUTPUT) or first_line(error)
+            # Py4J's errors ask the JVM what they are, which may be gone: its log says more.
+            reason = _last_logged(folder / _OUTPUT) or first_line(error)
             self.close()
-            raise SparkError(f"Spark did not start with master {self.master}: {told}") from error
+            raise SparkError(f"Spark did not start with master {self.master}: {reason}") from error
         except BaseException:
             self.close()
             raise
@@ -142,7 +142,7 @@ class Spark:
         return SparkHandle(session, jvm, self.master, time.monotonic() - began)
 
     def last_words(self) -> str:
-        """Tell that the JVM is dead, and of its last error; nothing if it lives."""
+        """Say that the JVM is dead, and its last error; nothing if it lives."""
         if self._folder is None or self._process is None:
             return ""
         try:
@@ -353,7 +353,7 @@ def _remove_stale(root: Path) -> None:
 
 
 def _ship_packages(context: Any, folder: Path) -> None:
-    """Give remote workers the packages whose functions they are to call."""
+    """Give remote workers the packages of the functions that they are to call."""
     import checkers  # noqa: PLC0415
     import results  # noqa: PLC0415
 

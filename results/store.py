@@ -112,8 +112,8 @@ class RunStore:
     def recording(self, inputs: Mapping[str, str]) -> Recording:
         """Compare files that a judgement reads with what was recorded.
 
-        `inputs`: see `input_digests`. In a run whose harness did not record it to its end, files
-        that nobody recorded are so now, as found.
+        `inputs`: see `input_digests`. In a run that was not recorded to its end,
+        files without a record are recorded now, as found.
         """
         try:
             with self.locked():

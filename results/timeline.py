@@ -40,7 +40,7 @@ class Bar:
     anchor: str
     """`start`, or `end` where the label would leave the picture and stands before the bar."""
     title: str
-    """What a pointer that rests on it is told."""
+    """The text under a pointer that rests on it."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -61,12 +61,12 @@ class Timeline:
 def operation_text(operation: Mapping[str, Any]) -> str:
     """Say in a few words what an operation did: `write "a"`, `read -> "b"`."""
     words = str(operation.get("f"))
-    asked, told = operation.get("input"), operation.get("output")
+    asked, got = operation.get("input"), operation.get("output")
     if asked is not None:
         words += f" {_short(asked)}"
     kind = operation.get("type")
     if kind == "ok":
-        return words if asked is not None and told in (None, asked) else f"{words} → {_short(told)}"
+        return words if asked is not None and got in (None, asked) else f"{words} → {_short(got)}"
     error = operation.get("error")
     return f"{words}: {kind}" + (f" ({error})" if error else "")
 

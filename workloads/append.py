@@ -6,7 +6,7 @@ the whole list anew; two of them that do not see each other lose an element. Rea
 controller listener, where only the active controller answers, and only after it confirmed its
 leadership. So every key is a linearizable list.
 
-Every element is unique in the run (`w<worker>.<count>`), which makes every read tell the order of
+Every element is unique in the run (`w<worker>.<count>`), so that every read shows the order of
 all appends before it: the check is near-linear (Kingsbury and Alvaro, Elle, 2020). Each append
 writes the whole list into the log, so long runs want more keys.
 """

@@ -8,8 +8,8 @@ that sessions end and incarnations come and go, every worker turns to the next g
 a new incarnation now and then, and now and then speaks for the one before.
 
 A heartbeat says that the broker has all metadata, or that it has none; one that has none must not
-unfence a fenced broker. A read asks the active controller's CLIENT listener whether clients are
-told of the broker. What a client may see is the model `broker` (`checkers.models.brokers`).
+unfence a fenced broker. A read asks the active controller's CLIENT listener whether clients see the
+broker. What a client may see is the model `broker` (`checkers.models.brokers`).
 """
 
 from __future__ import annotations
@@ -104,7 +104,7 @@ def _said(random: Random, broker: str, incarnation: str) -> Op:
 
 
 class BrokersClient:
-    """One process's client, which knows the epochs that it was told."""
+    """One process's client, which keeps the epochs that it was given."""
 
     def __init__(self, context: ClientContext) -> None:
         self._context = context

@@ -1,8 +1,8 @@
 """Workload `set`: create topics with unique names, then see which of them every node has.
 
-The simplest durability test: a name whose creation was acknowledged must be in the final state of
-every node, one whose creation failed must not, one that nobody knows may. Nothing is deleted, so
-the image grows for as long as the run lasts.
+The simplest durability test: a name with an acknowledged creation must be in the final state of
+every node, one with a failed creation must not, any other may. Nothing is deleted, so the image
+grows for as long as the run lasts.
 """
 
 from __future__ import annotations

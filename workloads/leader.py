@@ -1,4 +1,4 @@
-"""Whom a client asks when it wants the active controller.
+"""The node that a client asks when it wants the active controller.
 
 A guess, shared by the workers of a run that follow the leader. It only steers which node is asked;
 nothing that a client concludes from an answer rests on it.
@@ -14,7 +14,7 @@ class LeaderTracker:
 
     Beliefs come from the quorum's own descriptions (`learn`); a node that refused or did not
     answer is left for the next in order (`suspect`), so that clients find a leader by themselves
-    where nobody tells them.
+    where nothing names it.
     """
 
     def __init__(self, nodes: Sequence[str]) -> None:

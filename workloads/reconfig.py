@@ -2,7 +2,7 @@
 
 What `register` does, and beside it `change-voters`, which some workers do now and then: the one
 voter that is missing is added, or else one is removed, in turn; two are always left. Which change
-it was, is told by the completion: {"change": "remove", "voter": 2}. The first change finds the
+it was, is in the completion: {"change": "remove", "voter": 2}. The first change finds the
 voters configured and finalizes kraft.version 1 instead; it ends in `fail`, as it changed no voter.
 
 An answer to a change comes when the new set is committed. Every register must be linearizable
@@ -136,21 +136,21 @@ class ReconfigClient:
         return replace(outcome, value=value)
 
     def _next(
-        self, told: DescribeQuorumResponse
+        self, quorum: DescribeQuorumResponse
     ) -> tuple[AddVoterRequest | RemoveVoterRequest | str, dict[str, Any]]:
-        """Add who is a node of the cluster and no voter, else remove the next in turn.
+        """Add a node of the cluster that is no voter, else remove the next voter in turn.
 
         Instead of a request why there is none.
         """
-        if told.error is not ErrorCode.none:
-            return told.error.name, {}
-        for observer in told.observers:
-            if not any(voter.replica_id == observer.replica_id for voter in told.voters):
+        if quorum.error is not ErrorCode.none:
+            return quorum.error.name, {}
+        for observer in quorum.observers:
+            if not any(voter.replica_id == observer.replica_id for voter in quorum.voters):
                 return self._addition(observer)
-        if len(told.voters) <= LEAST_VOTERS:
+        if len(quorum.voters) <= LEAST_VOTERS:
             return "no-change-possible", {}
         # In turn: the committed offset goes on, whoever asks.
-        voter = told.voters[max(told.high_watermark, 0) % len(told.voters)]
+        voter = quorum.voters[max(quorum.high_watermark, 0) % len(quorum.voters)]
         value = {"change": "remove", "voter": voter.replica_id}
         return RemoveVoterRequest(None, voter.replica_id, voter.directory_id), value
 

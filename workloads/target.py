@@ -1,7 +1,7 @@
 """Which node a client asks: the one that it is pinned to, or the one believed to lead.
 
 Both kinds are needed. Followers of the leader make the load and notice a new leader quickly.
-A pinned client goes on asking a leader that was cut off or deposed, and that is who sees a stale
+A pinned client goes on asking a leader that was cut off or deposed, and so sees a stale
 read or an acknowledgement that must not be.
 """
 

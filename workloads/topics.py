@@ -2,7 +2,7 @@
 
 Create and delete go to the active controller's CONTROLLER listener; describe is Metadata on the
 CLIENT listener, where the active controller names itself as controller and has confirmed its
-leadership; an answer of another node may be stale and counts as `fail`, which tells nothing.
+leadership; an answer of another node may be stale and counts as `fail`, which proves nothing.
 
 Names are few, so that creations and deletions of one name meet. Every creation gets an id of its
 own from the controller, so a describe names the one creation that it saw. The number of

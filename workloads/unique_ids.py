@@ -3,7 +3,7 @@
 Every worker is a fake broker, which registers with the active controller and asks it for one block
 after another. No id may be given twice, and a block given later lies above every block given
 before, because each allocation is one record of the metadata log (KIP-730). Blocks may be lost on
-the way to who asked for them, so gaps are allowed.
+the way to the worker, so gaps are allowed.
 
 A worker's broker has the same incarnation for the whole run: registering again is harmless, and
 gives the epoch that it has. It never sends a heartbeat and so stays fenced; ids are given to it all
