@@ -3,8 +3,8 @@
 A client that gets a *wrong answer* (bytes that are no such response, no result or several for one
 question, an ok about something else than was asked, values that cannot be) goes on: the operation
 ends in `info`, with an error that begins with `wrong-answer`. What the harness asks for itself
-(who leads, the final reads) is journaled as an event `wrong-answer` of the nemesis, with `node` and
-`explanation`.
+(the leader, the final reads) is journaled as an event `wrong-answer` of the nemesis, with `node`
+and `explanation`.
 
 Any of them: UNKNOWN. A node that answers so has broken the protocol, if the client is right; but
 that the client is right has no second witness, as an order of operations or a log has, and a newer
@@ -38,7 +38,9 @@ def check(run: RunInput, options: Mapping[str, Any], cancelled: Cancelled = neve
         Status.UNKNOWN if wrong else Status.PASS,
         summary,
         operations=len(run.operations),
-        anomalies=tuple({"kind": WRONG_ANSWER, "explanation": told} for told in wrong[:_KEPT_MAX]),
+        anomalies=tuple(
+            {"kind": WRONG_ANSWER, "explanation": explanation} for explanation in wrong[:_KEPT_MAX]
+        ),
         statistics={"wrong_answers": len(wrong)},
     )
 

@@ -1,4 +1,4 @@
-"""The face for somebody who has only a history file."""
+"""The face for users with only a history file."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ def check(
     The history is split by `model.partition` and each part judged by itself, within the limits
     (which hold for each part). One part gives its own result with its certificate; several are
     merged (`checkers.registry.merge`). `algorithm` (`linearizability.dispatch.ALGORITHMS`)
-    overrides the choice; `independent` is for Jepsen histories whose values are [key value] tuples.
+    overrides the choice; `independent` is for Jepsen histories of [key value] tuples.
 
     Raises HistoryError for a file or history that is not well formed, or has operations that the
     model does not know, and ValueError for an unknown model or algorithm or a senseless limit.

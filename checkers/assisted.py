@@ -4,20 +4,20 @@ A client that met a time-out does not know whether its write took effect. The me
 a written value that is unique in the run is in a committed ConfigRecord, at an offset, or in no log
 at all; a topic that a create made has its TopicRecord. `resolve` uses that, and only that:
 
-- An indeterminate operation whose record is committed (below a high watermark that was announced
+- An indeterminate operation with a committed record (below a high watermark that was announced
   with a majority's final logs behind it) took effect: it becomes `ok` with an open end (it may
   take effect until the end of time) and the record's offset.
-- One whose value is in no log of any node never took effect: it becomes `fail`. Only where every
+- One with a value in no log of any node never took effect: it becomes `fail`. Only where every
   node's whole log is there (from offset 0, since a snapshot may hold what a log has lost), every
   record in it could be decoded, and every acknowledged write is in some log: else these logs do not
-  tell everything.
+  hold everything.
 - Everything else stays as it is.
 
 Soundness: an indeterminate operation may take effect or not, so every order of the resolved history
 is one of the history as it came. Resolving therefore never makes a wrong history right; it turns
 UNKNOWN into a verdict, or PASS into FAIL where the logs contradict the only explanation. Offsets of
 acknowledged writes are not touched. What it cannot see: values that are not unique, and operations
-whose effect leaves no record (a SET of the value that is there, on a topic).
+without a record of their effect (a SET of the value that is there, on a topic).
 
 The nodes are trusted about their logs here and nowhere else; `log-agreement` judges whether the
 logs agree. The option `evidence: false` of `linearizable` turns all this off.

@@ -75,8 +75,8 @@ def check(run: RunInput, options: Mapping[str, Any], cancelled: Cancelled = neve
                 return CheckResult(NAME, Status.UNKNOWN, "cancelled", algorithm=workload)
             found = rule(key, by_key.get(key, []), final.get(key))
             if found is not None:
-                told = f"{node}: {found['explanation']}"
-                anomalies.append({**found, "node": node, "key": key, "explanation": told})
+                explanation = f"{node}: {found['explanation']}"
+                anomalies.append({**found, "node": node, "key": key, "explanation": explanation})
     anomalies += _disagreements(evidence, state_of)
     lacking = frozenset[str]() if run.extent.closed else _NOT_OF_A_PREFIX[workload]
     doubts = [anomaly for anomaly in anomalies if anomaly["kind"] in lacking]
@@ -124,12 +124,17 @@ def _disagreements(
         for key in sorted({*state, *other_state}):
             here, there = state.get(key), other_state.get(key)
             if here != there:
-                told = (
+                explanation = (
                     f"{key!r} is {_shown(there)} on {other} and {_shown(here)} on {node}, both "
                     f"read at committed offset {read.high_watermark}"
                 )
                 found.append(
-                    {"kind": "divergent", "explanation": told, "key": key, "nodes": [other, node]}
+                    {
+                        "kind": "divergent",
+                        "explanation": explanation,
+                        "key": key,
+                        "nodes": [other, node],
+                    }
                 )
     return found
 

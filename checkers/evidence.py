@@ -94,7 +94,7 @@ class Evidence:
     traces: Mapping[str, Sequence[TraceEvent]]
     final_reads: Mapping[str, FinalRead]
     lost: frozenset[str] = frozenset()
-    """Nodes whose files a fault damaged for good: of them only the trace is asked for."""
+    """Nodes with files that a fault damaged for good: of them only the trace is asked for."""
     run_clock: RunClock | None = None
     """None where the journal does not say: then no trace event can be placed in the run."""
 
@@ -157,6 +157,6 @@ def lost_nodes(events: Sequence[Event]) -> frozenset[str]:
     lost: set[str] = set()
     for note in events:
         if note.process == NEMESIS and note.f == FINAL_READS and isinstance(note.value, dict):
-            told = note.value.get("lost")
-            lost.update(map(str, told) if isinstance(told, list) else ())
+            nodes = note.value.get("lost")
+            lost.update(map(str, nodes) if isinstance(nodes, list) else ())
     return frozenset(lost)

@@ -17,7 +17,7 @@ _NOT_JOURNALED = "the part of the run that the journal lacks"
 def without(evidence: Evidence, what: str, kept: Mapping[str, Sized]) -> list[str]:
     """Name the nodes of which a piece of evidence is missing or empty: `n2 (trace)`.
 
-    A node whose files were damaged for good has left its trace at least.
+    A node with files damaged for good has left its trace at least.
     """
     asked = evidence.nodes if what == "trace" else evidence.survivors
     return [f"{node} ({what})" for node in asked if not kept.get(node)]
@@ -51,7 +51,7 @@ def evidence_result(
     elif missing:
         status, summary = Status.UNKNOWN, f"evidence is missing or malformed: {', '.join(missing)}"
     elif not exercised:
-        status, summary = Status.UNDER_EXERCISED, "the evidence tells of no leader and no commit"
+        status, summary = Status.UNDER_EXERCISED, "the evidence shows no leader and no commit"
     else:
         status, summary = Status.PASS, good
     return CheckResult(

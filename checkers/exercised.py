@@ -114,12 +114,16 @@ def options_of(plan: Mapping[str, Any], own: Mapping[str, Any] | None = None) ->
         "faults": list(planned),
         "leader_changes": int(can_depose(plan)),
     }
-    faults = (fault for one in (least, *given) for fault in one.get("faults", []))
+    faults = (fault for expected in (least, *given) for fault in expected.get("faults", []))
     options: dict[str, Any] = {
         "expectations": {
-            "min_operations": max(one.get("min_operations", 0) for one in (least, *given)),
+            "min_operations": max(
+                expected.get("min_operations", 0) for expected in (least, *given)
+            ),
             "faults": list(dict.fromkeys(faults)),
-            "leader_changes": max(one.get("leader_changes", 0) for one in (least, *given)),
+            "leader_changes": max(
+                expected.get("leader_changes", 0) for expected in (least, *given)
+            ),
         }
     }
     if skipped:
@@ -179,8 +183,8 @@ def check(run: RunInput, options: Mapping[str, Any], cancelled: Cancelled = neve
     anomalies = shortfalls(tried)
     skipped = tried["skipped"]
     if skipped and options.get("nothing_left"):
-        told = f"every fault that was asked for was skipped: {', '.join(skipped)}"
-        anomalies.append({"kind": "nothing-left", "explanation": told})
+        explanation = f"every fault that was asked for was skipped: {', '.join(skipped)}"
+        anomalies.append({"kind": "nothing-left", "explanation": explanation})
     return CheckResult(
         NAME,
         Status.UNDER_EXERCISED if anomalies else Status.PASS,
@@ -220,20 +224,20 @@ def shortfalls(tried: Mapping[str, Any]) -> list[dict[str, Any]]:
     """Return an anomaly for each thing that was tried too little, by this check's `statistics`."""
     found: list[dict[str, Any]] = []
     needed = tried["needed"]
-    for key, kind, told in (
+    for key, kind, text in (
         ("ok", "too-few-operations", "{} operations were ok"),
         ("reads", "too-few-reads", "{} reads were ok"),
         ("writes", "too-few-writes", "{} writes were ok"),
         ("leader_changes", "too-few-leader-changes", "the leader changed {} times"),
     ):
         if tried[key] < needed[key]:
-            explanation = f"{told.format(tried[key])}, {needed[key]} were expected"
+            explanation = f"{text.format(tried[key])}, {needed[key]} were expected"
             found.append({"kind": kind, "explanation": explanation})
     for fault in tried["faults_planned"]:
         if not tried["faults_verified"].get(fault):
             times = tried["faults_tried"].get(fault, 0)
-            told = f"the fault {fault!r} never bit: injected {times} times, verified never"
-            found.append({"kind": "fault-did-not-bite", "explanation": told, "fault": fault})
+            explanation = f"the fault {fault!r} never bit: injected {times} times, verified never"
+            found.append({"kind": "fault-did-not-bite", "explanation": explanation, "fault": fault})
     return found
 
 
@@ -262,12 +266,12 @@ def total(many: Iterable[Mapping[str, Any]]) -> dict[str, Any]:
 
 def _summary(tried: Mapping[str, Any]) -> str:
     faults = ", ".join(f"{fault} {count}" for fault, count in tried["faults_verified"].items())
-    told = (
+    summary = (
         f"{tried['ok']} operations ok ({tried['reads']} reads, {tried['writes']} writes), "
         f"faults that bit: {faults or 'none'}, {tried['leader_changes']} leader changes"
     )
     skipped = ", ".join(tried["skipped"])
-    return f"{told}; SKIPPED as impossible there: {skipped}" if skipped else told
+    return f"{summary}; SKIPPED as impossible there: {skipped}" if skipped else summary
 
 
 def _injections(events: Sequence[Event]) -> tuple[Counter[str], Counter[str]]:

@@ -19,11 +19,11 @@ or the file was cut, is the journal of a *prefix* of the run. What that allows:
 - *Logs* count below the highest high watermark that was announced by then; the quorum-state file,
   which nodes replace in place, not at all. That the final logs lack what was committed, or a voter
   change that was answered, is no finding: a fault that was not healed may have taken it.
-- *Nodes whose storage failed* may have been hit by a fault, or by a full disk that they share with
+- *Nodes with failed storage* may have been hit by a fault, or by a full disk that they share with
   the harness, that the journal did not come to say. An invariant that broke stays FAIL.
 
 What a check cannot accuse for one of these reasons is a *doubt*: it makes the check UNKNOWN, and is
-shown. And a run whose journal does not come to the final reads never passes.
+shown. And a run with a journal that ends before the final reads never passes.
 """
 
 from __future__ import annotations

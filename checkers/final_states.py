@@ -23,12 +23,14 @@ def set_anomaly(key: str, operations: Sequence[Operation], final: Any) -> Anomal
     acknowledged = [add for add in adds if add.type is EventType.OK]
     if final is None:
         if acknowledged:
-            return _anomaly("lost", f"{_told(acknowledged[0])}, but it is not there", acknowledged)
+            return _anomaly(
+                "lost", f"{_described(acknowledged[0])}, but it is not there", acknowledged
+            )
         return None
     possible = [add for add in adds if add.type is not EventType.FAIL]
     if not possible:
-        told = "every attempt to add it definitely failed" if adds else "nobody added it"
-        return _anomaly("phantom", f"{key!r} is there, though {told}", adds)
+        explanation = "every attempt to add it definitely failed" if adds else "nobody added it"
+        return _anomaly("phantom", f"{key!r} is there, though {explanation}", adds)
     return _wrong_partitions(key, possible, final)
 
 
@@ -40,26 +42,26 @@ def register_anomaly(key: str, operations: Sequence[Operation], final: Any) -> A
     if final is None:
         if settled:
             last = max(settled, key=lambda write: write.invoke_ns)
-            return _anomaly("lost", f"{_told(last)}, but {key!r} has no value", [last])
+            return _anomaly("lost", f"{_described(last)}, but {key!r} has no value", [last])
         return None
     same = [write for write in writes if freeze(write.input) == freeze(final)]
     possible = [write for write in same if write.type is not EventType.FAIL]
     if not possible:
-        told = "whose write definitely failed" if same else "which nobody wrote"
-        return _anomaly("phantom", f"{key!r} has the value {final!r}, {told}", same)
+        explanation = "and its write definitely failed" if same else "which nobody wrote"
+        return _anomaly("phantom", f"{key!r} has the value {final!r}, {explanation}", same)
     latest_ns = max(done[write.index] for write in possible)
     after = [write for write in settled if write.invoke_ns > latest_ns]
     if not after:
         return None
     lost = max(after, key=lambda write: write.invoke_ns)
-    told = f"{_told(lost)}, but {key!r} has the older value {final!r}"
-    return _anomaly("lost", told, [*possible, lost])
+    explanation = f"{_described(lost)}, but {key!r} has the older value {final!r}"
+    return _anomaly("lost", explanation, [*possible, lost])
 
 
 def _done_ns(writes: Sequence[Operation], operations: Sequence[Operation]) -> dict[int, int]:
     """When each write had certainly taken effect: completed, or its value was read.
 
-    Reads tell only where no other write has the same value.
+    Reads prove it only where no other write has the same value.
     """
     times = Counter(freeze(write.input) for write in writes)
     read_ns: dict[Hashable, int] = {}
@@ -82,17 +84,17 @@ def topic_anomaly(key: str, operations: Sequence[Operation], final: Any) -> Anom
     creates = [o for o in operations if o.f == "create" and o.type is not EventType.FAIL]
     topic_id = final.get("id")
     known = [o for o in creates if o.type is EventType.OK and _id(o.output) == topic_id]
-    untold = [o for o in creates if o.type is EventType.INFO or _id(o.output) is None]
-    if not known and not untold:
-        told = f"{key!r} is there with id {topic_id}, which no create can have made"
-        return _anomaly("phantom", told, creates)
+    unknown = [o for o in creates if o.type is EventType.INFO or _id(o.output) is None]
+    if not known and not unknown:
+        explanation = f"{key!r} is there with id {topic_id}, which no create can have made"
+        return _anomaly("phantom", explanation, creates)
     seen = [o for o in operations if _is_describe(o) and _id(o.output) == topic_id]
     done_ns = min((o.complete_ns for o in [*known, *seen]), default=INFINITY_NS)
     after = [o for o in operations if o.invoke_ns > done_ns and _shows_gone(o, topic_id)]
     if after:
-        told = f"{key!r} is there with id {topic_id}, though {_told(after[0])}"
-        return _anomaly("lost-deletion", told, [*known, *seen[:1], after[0]])
-    return _wrong_partitions(key, known or untold, final)
+        explanation = f"{key!r} is there with id {topic_id}, though {_described(after[0])}"
+        return _anomaly("lost-deletion", explanation, [*known, *seen[:1], after[0]])
+    return _wrong_partitions(key, known or unknown, final)
 
 
 def _gone_without_deletion(key: str, operations: Sequence[Operation]) -> Anomaly | None:
@@ -101,8 +103,10 @@ def _gone_without_deletion(key: str, operations: Sequence[Operation]) -> Anomaly
     shown = [o for o in operations if _shows_presence(o) and o.invoke_ns > last_delete_ns]
     if not shown:
         return None
-    told = f"{_told(shown[0])} and no deletion can have followed, but {key!r} is not there"
-    return _anomaly("lost", told, shown[:1])
+    explanation = (
+        f"{_described(shown[0])} and no deletion can have followed, but {key!r} is not there"
+    )
+    return _anomaly("lost", explanation, shown[:1])
 
 
 def _shows_presence(operation: Operation) -> bool:
@@ -123,7 +127,7 @@ def _shows_gone(operation: Operation, topic_id: Any) -> bool:
 
 
 def _is_describe(operation: Operation) -> bool:
-    """Tell a describe that saw the topic."""
+    """Return whether it is a describe that saw the topic."""
     return (
         operation.f == "describe"
         and operation.type is EventType.OK
@@ -141,23 +145,25 @@ def _wrong_partitions(key: str, creates: Sequence[Operation], final: Any) -> Ano
     asked = {_partitions(create.input) for create in creates}
     if there is None or None in asked or there in asked:
         return None
-    told = f"{key!r} has {there} partitions, not the {sorted(asked, key=str)} that it was made with"
-    return _anomaly("wrong-partitions", told, creates)
+    explanation = (
+        f"{key!r} has {there} partitions, not the {sorted(asked, key=str)} that it was made with"
+    )
+    return _anomaly("wrong-partitions", explanation, creates)
 
 
 def _partitions(value: Any) -> Any:
     return value.get("partitions") if isinstance(value, dict) else None
 
 
-def _told(operation: Operation) -> str:
-    """Tell who acknowledged what, and when."""
-    who = operation.node or "the system"
+def _described(operation: Operation) -> str:
+    """Describe an operation, and when which node acknowledged it."""
+    node = operation.node or "the system"
     if operation.complete_ns == INFINITY_NS:
         when = f"invoked at {seconds(operation.invoke_ns)}, and its effect was read"
     elif operation.type is EventType.FAIL:
-        when = f"refused by {who} at {seconds(operation.complete_ns)} as {operation.error}"
+        when = f"refused by {node} at {seconds(operation.complete_ns)} as {operation.error}"
     else:
-        when = f"acknowledged by {who} at {seconds(operation.complete_ns)}"
+        when = f"acknowledged by {node} at {seconds(operation.complete_ns)}"
     argument = "" if operation.input is None else f" {operation.input!r}"
     name = f" of {operation.key!r}" if operation.key is not None else ""
     return f"operation {operation.index} ({operation.f}{argument}{name}) was {when}"

@@ -15,8 +15,8 @@ nemesis add what they are slow by.
 
 Traces carry monotonic times, which are comparable where their `start` names the same clock: one
 kernel's. A voter without a whole trace, or with another clock, counts as heard of; where it takes
-voters whose traces had ended by then to find a leader alone, that is a doubt. Complexity: O(events
-log events).
+voters with traces that had ended by then to find a leader alone, that is a doubt. Complexity:
+O(events log events).
 """
 
 from __future__ import annotations
@@ -38,7 +38,7 @@ THROTTLED_MS = 5_000.0
 _APPENDS_MIN = 3
 
 Contacts = Mapping[tuple[str, int, int], Sequence[int]]
-"""(voter, id of who was asked, epoch) -> when it sent a Fetch, ascending."""
+"""(voter, id of the asked node, epoch) -> when it sent a Fetch, ascending."""
 
 
 @dataclass(slots=True)
@@ -54,7 +54,7 @@ class _Term:
 
 @dataclass(frozen=True, slots=True)
 class _Clock:
-    """What a `start` tells that the rule needs."""
+    """What the rule needs of a `start`."""
 
     name: str
     timeout_ms: float
@@ -63,10 +63,10 @@ class _Clock:
 def leaders_without_quorum(
     evidence: Evidence, incomplete: Collection[str], events: Sequence[Event]
 ) -> tuple[list[Anomaly], list[Anomaly]]:
-    """Find, once an epoch, who led it alone for too long: (surely, in doubt).
+    """Find, once an epoch, a leader that led alone for too long: (surely, in doubt).
 
-    In doubt where voters whose traces had ended may have fetched on. `incomplete`: nodes whose
-    traces lack lines; `events`: the run's, for what the nemesis did.
+    In doubt where voters with ended traces may have fetched on. `incomplete`: nodes with traces
+    that lack lines; `events`: the run's, for what the nemesis did.
     """
     contacts, unclear = _contacts(evidence)
     clocks = {
@@ -109,7 +109,7 @@ def _of_node(
     own_id = -1
     voters: tuple[str, ...] = ()
     term: _Term | None = None
-    told: set[int] = set()
+    reported: set[int] = set()
     for event in trace:
         fields = event.fields
         if event.event == "start":
@@ -120,7 +120,7 @@ def _of_node(
             leads = fields["leader_id"] == own_id and fields.get("state") == "Leader"
             term = _Term(int(fields["epoch"]), event.time_ns) if leads else None
         elif event.event == "append" and fields.get("role") == "leader":
-            if clock is None or term is None or term.epoch in told:
+            if clock is None or term is None or term.epoch in reported:
                 continue
             same = frozenset({clock.name})
             unknown = {voter for voter in voters if clocks.get(voter) != same}
@@ -133,7 +133,7 @@ def _of_node(
             term.first_ns = event.time_ns if term.first_ns is None else term.first_ns
             term.appends += 1
             if event.time_ns - term.first_ns > limit_ns and term.appends >= _APPENDS_MIN:
-                told.add(term.epoch)
+                reported.add(term.epoch)
                 found.append(_alone(evidence, event, term.epoch, heard_ns))
     return found
 
@@ -163,7 +163,7 @@ def _heard_ns(
 
 
 def _contacts(evidence: Evidence) -> tuple[Contacts, set[str]]:
-    """Return them, and the nodes whose traces do not tell of all of theirs."""
+    """Return them, and the nodes with traces that lack some of theirs."""
     found: defaultdict[tuple[str, int, int], list[int]] = defaultdict(list)
     unclear: set[str] = set()
     for node, trace in evidence.traces.items():
@@ -178,9 +178,9 @@ def _contacts(evidence: Evidence) -> tuple[Contacts, set[str]]:
 
 
 def _clocks(trace: Sequence[TraceEvent]) -> frozenset[str]:
-    """Name every clock that a node's incarnations had; an unnamed one is told as empty."""
+    """Name every clock that a node's incarnations had; an unnamed one is empty."""
     starts = [_clock(event) for event in trace if event.event == "start"]
-    return frozenset("" if one is None else one.name for one in starts)
+    return frozenset("" if clock is None else clock.name for clock in starts)
 
 
 def _clock(start: TraceEvent) -> _Clock | None:
@@ -208,8 +208,13 @@ def _late_ms(events: Sequence[Event]) -> float:
 
 def _alone(evidence: Evidence, event: TraceEvent, epoch: int, heard_ns: int) -> Anomaly:
     age_s = (event.time_ns - heard_ns) / 1e9
-    told = (
+    explanation = (
         f"{event.node} still led epoch {epoch} at {evidence.when(event)}, and appended, "
         f"{age_s:.1f} s after a majority of the voters had last fetched from it"
     )
-    return {"kind": "led-alone", "explanation": told, "epoch": epoch, **evidence.place(event)}
+    return {
+        "kind": "led-alone",
+        "explanation": explanation,
+        "epoch": epoch,
+        **evidence.place(event),
+    }

@@ -1,4 +1,4 @@
-"""What a monitor inside the run saw: violations that the journal itself tells of.
+"""What a monitor inside the run saw: violations that the journal itself reports.
 
 A simulated world is watched at every event, which no check of what is left afterwards can match.
 What was seen is journaled as an event `violation` of the nemesis, with `property`, `explanation`
@@ -25,10 +25,10 @@ def check(run: RunInput, options: Mapping[str, Any], cancelled: Cancelled = neve
     anomalies = []
     for event in run.events:
         if event.process == NEMESIS and event.f == VIOLATION and isinstance(event.value, dict):
-            told = {key: event.value.get(key) for key in ("property", "explanation", "causes")}
-            told["explanation"] = f"{told['explanation']}, at {seconds(event.time_ns)}"
-            place = {"kind": str(told["property"]), "at_ns": event.time_ns}
-            anomalies.append({**place, **told})
+            fields = {key: event.value.get(key) for key in ("property", "explanation", "causes")}
+            fields["explanation"] = f"{fields['explanation']}, at {seconds(event.time_ns)}"
+            place = {"kind": str(fields["property"]), "at_ns": event.time_ns}
+            anomalies.append({**place, **fields})
     summary = "nothing was violated while it ran"
     if anomalies:
         summary = f"{anomalies[0]['property']}: {anomalies[0]['explanation']}"

@@ -20,11 +20,11 @@ def disks(trace: Sequence[TraceEvent]) -> Iterator[list[TraceEvent]]:
     directory = None
     for event in trace:
         if event.event == "start":
-            told = event.fields.get("directory_id")
-            if told != directory:
+            directory_id = event.fields.get("directory_id")
+            if directory_id != directory:
                 yield events
                 events = []
-            directory = told
+            directory = directory_id
         events.append(event)
     yield events
 

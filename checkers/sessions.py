@@ -18,9 +18,9 @@ behind another.) All four together are sequential consistency (Lamport 1979) of 
 versions topologically, and within a version the write before its reads, each process in its order;
 impossible only if a session reads a version before it writes it itself (`read-before-write`).
 
-Where the server tells offsets of writes, these order the versions too, and each guarantee must hold
-of that order. Sequential consistency is not local: keys that are each in order may still not be
-together. A session is a process, or, with `per_node`, what a process did at one node.
+Where the server returns offsets of writes, these order the versions too, and each guarantee must
+hold of that order. Sequential consistency is not local: keys that are each in order may still not
+be together. A session is a process, or, with `per_node`, what a process did at one node.
 
 Indeterminate operations: a write that was read happened; one that was not, and a read, demand
 nothing. Complexity: O(n log n) with all four, else O(n^2) for each session. FAIL names the broken
@@ -87,8 +87,8 @@ def check_key(
     versions = _versions(known)
     if versions is None or cancelled():
         why = "a value was written twice, or there are other functions than read and write"
-        told = "cancelled" if versions is not None else why
-        return CheckResult(NAME, Status.UNKNOWN, told, key=key, operations=len(operations))
+        reason = "cancelled" if versions is not None else why
+        return CheckResult(NAME, Status.UNKNOWN, reason, key=key, operations=len(operations))
     wrong = _phantom(known, versions)
     edges = list(_by_offsets(versions))
     per_node = bool(options.get("per_node"))
@@ -147,8 +147,10 @@ def _sessions(operations: Sequence[Operation], *, per_node: bool) -> list[list[O
 def _phantom(operations: Sequence[Operation], versions: _Versions) -> dict[str, Any] | None:
     for operation in operations:
         if operation.type is EventType.OK and versions.of(operation) is None:
-            told = f"operation {operation.index} read {operation.output!r}, which nobody wrote"
-            return _anomaly("phantom-read", told, [operation])
+            explanation = (
+                f"operation {operation.index} read {operation.output!r}, which nobody wrote"
+            )
+            return _anomaly("phantom-read", explanation, [operation])
     return None
 
 
@@ -162,8 +164,10 @@ def _read_before_own_write(
             read.setdefault(version, operation)
         elif version in read:
             first = read[version]
-            told = f"operation {first.index} read {operation.input!r} before its process wrote it"
-            return _anomaly("read-before-write", told, [first, operation])
+            explanation = (
+                f"operation {first.index} read {operation.input!r} before its process wrote it"
+            )
+            return _anomaly("read-before-write", explanation, [first, operation])
     return None
 
 
@@ -179,7 +183,7 @@ def _demands(
     for operation in session:
         version = versions.of(operation)
         if version is None:
-            continue  # A phantom, which is told by itself.
+            continue  # A phantom, which is reported by itself.
         for f, earlier in before.items():
             own = _BY_FUNCTIONS[f, f]
             for other, source in earlier[-1:] if own in asked else earlier:
@@ -193,8 +197,8 @@ def _demands(
 
 def _by_offsets(versions: _Versions) -> Iterator[Edge]:
     """Order versions by the offsets of their writes."""
-    told = [(o.offset, n) for n, o in versions.writes.items() if o.offset is not None]
-    for (_, before), (_, after) in pairwise(sorted(told)):
+    offsets = [(o.offset, n) for n, o in versions.writes.items() if o.offset is not None]
+    for (_, before), (_, after) in pairwise(sorted(offsets)):
         pair = f"{versions.writes[before].index} {versions.writes[after].index}"
         yield Edge(before, after, "offsets", pair)
 
@@ -216,10 +220,10 @@ def _cycle(edges: Sequence[Edge], versions: _Versions) -> dict[str, Any] | None:
                     best = [edge, *back]
             if best is not None and len(best) == 2:
                 break
-    return None if best is None else _told(best, versions)
+    return None if best is None else _cycle_anomaly(best, versions)
 
 
-def _told(cycle: Sequence[Edge], versions: _Versions) -> dict[str, Any]:
+def _cycle_anomaly(cycle: Sequence[Edge], versions: _Versions) -> dict[str, Any]:
     values = list(versions.numbers)
     kinds = list(dict.fromkeys(edge.kind for edge in cycle if edge.kind in GUARANTEES))
     demands = []

@@ -1,7 +1,7 @@
 """Sort out evidence that is not what `docs/evidence.md` says, before any rule reads it.
 
 A trace line, a quorum-state file or a LeaderChange record that lacks a field, or has one of another
-type, cannot be judged. It is left out and told in a sentence; the check that needed it ends in
+type, cannot be judged. It is left out and described in a sentence; the check that needed it ends in
 UNKNOWN at best, and what the rest shows still counts. Nothing is accused by leaving something out:
 every rule compares things that are there.
 """
@@ -16,7 +16,7 @@ from checkers.evidence import Evidence, LogRecord, TraceEvent
 
 LEADER_CHANGE = "control:LEADER_CHANGE"
 VOTERS = "control:KRAFT_VOTERS"
-TOLD_MAX = 3
+SENTENCES_MAX = 3
 """Sentences for each node; the rest is counted."""
 
 
@@ -65,7 +65,7 @@ _QUORUM_STATE = ("leaderId", "leaderEpoch", "votedId")
 
 
 def incomplete(before: Evidence, after: Evidence) -> frozenset[str]:
-    """Name the nodes whose traces lost lines in `well_formed`.
+    """Name the nodes with traces that lost lines in `well_formed`.
 
     A rule that accuses by what is *not* there must leave them out.
     """
@@ -98,9 +98,9 @@ def _trace(node: str, trace: Sequence[TraceEvent], problems: list[str]) -> list[
             kept.append(event)
         else:
             bad.append(f"{node} (line {number} of its trace: {event.event!r} {wrong})")
-    problems += bad[:TOLD_MAX]
-    if len(bad) > TOLD_MAX:
-        problems.append(f"{node} ({len(bad) - TOLD_MAX} more malformed lines in its trace)")
+    problems += bad[:SENTENCES_MAX]
+    if len(bad) > SENTENCES_MAX:
+        problems.append(f"{node} ({len(bad) - SENTENCES_MAX} more malformed lines in its trace)")
     return kept
 
 
@@ -117,7 +117,7 @@ def _wrong_field(event: TraceEvent) -> str | None:
 
 
 def _log(node: str, log: Sequence[LogRecord], problems: list[str]) -> Sequence[LogRecord]:
-    """Records stay, as their offsets and checksums count; what names no leader or voter is told."""
+    """Keep records for their offsets and checksums; report those without leader or voters."""
     kept = []
     for record in log:
         odd = ""

@@ -13,13 +13,13 @@
 | `strict-serializable` (default) | these, also in real time |
 
 What contradicts every one of them (garbage, internal, duplicate, incompatible or cyclic versions)
-is always forbidden. Other anomalies that were seen are told in the statistics.
+is always forbidden. Other anomalies that were seen are counted in the statistics.
 
-What it cannot see: predicates (phantoms in Adya's sense); versions that nobody read and whose order
-is not known (above all of registers); anomalies among transactions that all ended in `info`; more
-than one cycle in a component for each name; what snapshot isolation forbids beyond G-single. It
-refuses (UNKNOWN) where an element was written twice. PASS: no such cycle follows from what was
-read, not that the history is serializable.
+What it cannot see: predicates (phantoms in Adya's sense); versions that nobody read and of which
+the order is not known (above all of registers); anomalies among transactions that all ended in
+`info`; more than one cycle in a component for each name; what snapshot isolation forbids beyond
+G-single. It refuses (UNKNOWN) where an element was written twice. PASS: no such cycle follows from
+what was read, not that the history is serializable.
 
 Complexity: O(n c + edges) for n transactions of c clients, plus a breadth-first search for each
 edge of a component until a cycle is found.
@@ -73,21 +73,26 @@ def check(run: RunInput, options: Mapping[str, Any], cancelled: Cancelled = neve
     history = transactions(run.operations, writer)
     try:
         if model == "list-append":
-            told = list_append.infer(history)
+            inferred = list_append.infer(history)
         else:
             by_key = bool(options.get("linearizable_keys"))
-            told = rw_register.infer(history, linearizable_keys=by_key)
+            inferred = rw_register.infer(history, linearizable_keys=by_key)
     except NotUniqueError as error:
         summary = f"nothing can be inferred: {error}"
         return CheckResult(NAME, Status.UNKNOWN, summary, algorithm=model)
-    order = [*process_edges(told.transactions), *realtime_edges(told.transactions)]
-    found = [*told.anomalies, *cycles([*told.edges, *order], told.transactions, cancelled)]
+    order = [*process_edges(inferred.transactions), *realtime_edges(inferred.transactions)]
+    found = [
+        *inferred.anomalies,
+        *cycles([*inferred.edges, *order], inferred.transactions, cancelled),
+    ]
     forbidden = (*_ALWAYS, *FORBIDDEN[consistency])
     wrong = [anomaly for anomaly in found if anomaly["kind"] in forbidden]
     counts = Counter(str(anomaly["kind"]) for anomaly in found)
     committed = sum(t.type is EventType.OK for t in history)
     status = Status.PASS
-    summary = f"{committed} transactions, {len(told.edges)} dependencies, none breaks {consistency}"
+    summary = (
+        f"{committed} transactions, {len(inferred.edges)} dependencies, none breaks {consistency}"
+    )
     if wrong:
         status = Status.FAIL
         kinds = ", ".join(sorted({str(anomaly["kind"]) for anomaly in wrong}))
@@ -103,5 +108,8 @@ def check(run: RunInput, options: Mapping[str, Any], cancelled: Cancelled = neve
         algorithm=model,
         operations=len(history),
         anomalies=tuple(wrong[:ANOMALIES_MAX]),
-        statistics={"anomalies_by_kind": dict(sorted(counts.items())), "edges": len(told.edges)},
+        statistics={
+            "anomalies_by_kind": dict(sorted(counts.items())),
+            "edges": len(inferred.edges),
+        },
     )

@@ -1,14 +1,14 @@
 """Dependencies of list-append transactions (Kingsbury and Alvaro, "Elle", VLDB 2020).
 
 Every element is appended once to its key, so a read shows the whole history of the list: which
-transactions wrote it, in which order. Of two committed reads of a key one is a prefix of the other;
-the longest gives the version order. What no read shows was appended after that: a committed append
-that the longest read lacks follows everything in it.
+transactions wrote it, in which order. Of two committed reads of a key one is a prefix of the
+other; the longest gives the version order. What no read shows was appended after that: a committed
+append that the longest read lacks follows everything in it.
 
-Anomalies without a cycle: `garbage` (an element that nobody appended), `G1a` (one of an aborted
-transaction), `G1b` (a read that ends with an element after which its transaction appended another),
-`duplicate` (an element twice in a read), `internal` (a transaction that contradicts itself),
-`incompatible-order`.
+Anomalies without a cycle: `garbage` (an element that nobody appended), `G1a` (an element of an
+aborted transaction), `G1b` (a read that ends with an element after which its transaction appended
+another), `duplicate` (an element twice in a read), `internal` (a transaction that contradicts
+itself), `incompatible-order`.
 """
 
 from __future__ import annotations
@@ -52,12 +52,12 @@ def infer(history: Sequence[Transaction]) -> Dependencies:
     lists: dict[Key, _List] = {}
     for transaction in history:
         for step in transaction.writes(WRITER):
-            one = lists.setdefault(step.key, _List())
-            if one.writers.setdefault(step.value, transaction) is not transaction:
+            key_list = lists.setdefault(step.key, _List())
+            if key_list.writers.setdefault(step.value, transaction) is not transaction:
                 raise NotUniqueError(f"{step.value!r} was appended twice to {step.key!r}")
-            if one.last_of.get(transaction.index) == step.value:
+            if key_list.last_of.get(transaction.index) == step.value:
                 raise NotUniqueError(f"{step.value!r} was appended twice to {step.key!r}")
-            one.last_of[transaction.index] = step.value
+            key_list.last_of[transaction.index] = step.value
     committed = {t.index: t for t in history if t.type is EventType.OK}
     anomalies: list[Anomaly] = []
     for transaction in committed.values():
@@ -66,14 +66,14 @@ def infer(history: Sequence[Transaction]) -> Dependencies:
             lists.setdefault(step.key, _List()).reads.append((transaction, step.value))
     edges: list[Edge] = []
     transactions = dict(committed)
-    for key, one in lists.items():
-        anomalies += _bad_reads(key, one)
-        order, incompatible = _version_order(key, one)
+    for key, key_list in lists.items():
+        anomalies += _bad_reads(key, key_list)
+        order, incompatible = _version_order(key, key_list)
         anomalies += incompatible
         transactions.update(
-            {one.writers[e].index: one.writers[e] for e in order if e in one.writers}
+            {key_list.writers[e].index: key_list.writers[e] for e in order if e in key_list.writers}
         )
-        edges += _edges(key, one, order)
+        edges += _edges(key, key_list, order)
     known = set(transactions)
     edges = [e for e in edges if e.source in known and e.target in known]
     return Dependencies(edges, anomalies, transactions)
@@ -92,10 +92,10 @@ def _internal(transaction: Transaction) -> Iterator[Anomaly]:
         expected = None if before is None else before + own
         wrong = step.value != expected if expected is not None else _tail(step, len(own)) != own
         if wrong:
-            told = (
+            explanation = (
                 f"{name(transaction)} read {list(step.value)} of {step.key!r} after its own steps"
             )
-            yield anomaly("internal", told, transaction)
+            yield anomaly("internal", explanation, transaction)
         seen[step.key] = step.value[: len(step.value) - len(own)]
 
 
@@ -104,62 +104,66 @@ def _tail(step: Step, length: int) -> Version:
     return version[len(version) - length :] if length else ()
 
 
-def _bad_reads(key: Key, one: _List) -> Iterator[Anomaly]:
-    for reader, version in one.reads:
+def _bad_reads(key: Key, key_list: _List) -> Iterator[Anomaly]:
+    for reader, version in key_list.reads:
         if len(set(version)) < len(version):
-            told = f"{name(reader)} read an element of {key!r} twice: {list(version)}"
-            yield anomaly("duplicate", told, reader)
+            explanation = f"{name(reader)} read an element of {key!r} twice: {list(version)}"
+            yield anomaly("duplicate", explanation, reader)
         for element in version:
-            writer = one.writers.get(element)
+            writer = key_list.writers.get(element)
             if writer is None:
-                told = f"{name(reader)} read {element!r} of {key!r}, which nobody appended"
-                yield anomaly("garbage", told, reader)
+                explanation = f"{name(reader)} read {element!r} of {key!r}, which nobody appended"
+                yield anomaly("garbage", explanation, reader)
             elif writer.type is EventType.FAIL:
-                told = f"{name(reader)} read {element!r} of {key!r}, which {name(writer)} appended "
-                yield anomaly("G1a", told + "and which aborted", reader, writer)
+                explanation = (
+                    f"{name(reader)} read {element!r} of {key!r}, which {name(writer)} appended "
+                )
+                yield anomaly("G1a", explanation + "and which aborted", reader, writer)
         last = version[-1] if version else None
-        writer = one.writers.get(last) if version else None
-        if writer is not None and writer is not reader and one.last_of[writer.index] != last:
-            told = f"{name(reader)} read {key!r} up to {last!r}, in the middle of {name(writer)}"
-            yield anomaly("G1b", told, reader, writer)
+        writer = key_list.writers.get(last) if version else None
+        if writer is not None and writer is not reader and key_list.last_of[writer.index] != last:
+            explanation = (
+                f"{name(reader)} read {key!r} up to {last!r}, in the middle of {name(writer)}"
+            )
+            yield anomaly("G1b", explanation, reader, writer)
 
 
-def _version_order(key: Key, one: _List) -> tuple[Version, list[Anomaly]]:
-    """Return the longest read; any read that is no prefix of a longer one is an anomaly."""
-    ordered = sorted(one.reads, key=lambda read: len(read[1]))
+def _version_order(key: Key, key_list: _List) -> tuple[Version, list[Anomaly]]:
+    """Return the longest read; any read that is no prefix of a longer read is an anomaly."""
+    ordered = sorted(key_list.reads, key=lambda read: len(read[1]))
     found = []
     for (reader, shorter), (other, longer) in pairwise(ordered):
         if longer[: len(shorter)] != shorter:
-            told = (
+            explanation = (
                 f"{name(reader)} read {list(shorter)} of {key!r} and {name(other)} {list(longer)}: "
                 f"neither is a prefix of the other"
             )
-            found.append(anomaly("incompatible-order", told, reader, other))
+            found.append(anomaly("incompatible-order", explanation, reader, other))
     return (ordered[-1][1] if ordered and not found else ()), found
 
 
-def _edges(key: Key, one: _List, order: Version) -> Iterator[Edge]:
-    writers = [one.writers.get(element) for element in order]
+def _edges(key: Key, key_list: _List, order: Version) -> Iterator[Edge]:
+    writers = [key_list.writers.get(element) for element in order]
     if None in writers:
         return
     place = {element: i for i, element in enumerate(order)}
     unread = [
         (element, writer)
-        for element, writer in one.writers.items()
+        for element, writer in key_list.writers.items()
         if element not in place and writer.type is EventType.OK
     ]
-    following = [[(e, one.writers[e])] for e in order] + [unread]
+    following = [[(e, key_list.writers[e])] for e in order] + [unread]
     for i, element in enumerate(order):
         for later, writer in following[i + 1]:
             why = f"appended {element!r} to {key!r} before the next one appended {later!r}"
-            yield from _edge(one.writers[element], writer, "ww", why)
-    for reader, version in one.reads:
+            yield from _edge(key_list.writers[element], writer, "ww", why)
+    for reader, version in key_list.reads:
         if version[:] != order[: len(version)]:
             continue
         if version:
             last = version[-1]
             why = f"appended {last!r} to {key!r}, which the next one read"
-            yield from _edge(one.writers[last], reader, "wr", why)
+            yield from _edge(key_list.writers[last], reader, "wr", why)
         for later, writer in following[len(version)]:
             why = f"read {key!r} without {later!r}, which the next one appended"
             yield from _edge(reader, writer, "rw", why)

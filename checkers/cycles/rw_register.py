@@ -2,7 +2,7 @@
 
 A read names the write that it saw. The order of versions is only partly known: the initial value
 (null) precedes all, and what a transaction read precedes what it then wrote to the same key. With
-`linearizable_keys`, a write whose transaction completed before another's was invoked precedes it
+`linearizable_keys`, a write of a transaction that completed before another's began precedes it
 too; that may only be asked of systems that promise it for single keys.
 
 Anomalies without a cycle: `garbage`, `G1a`, `G1b` (a value that its transaction overwrote),
@@ -48,34 +48,34 @@ def infer(history: Sequence[Transaction], *, linearizable_keys: bool = False) ->
     registers: dict[Key, _Register] = {}
     for transaction in history:
         for step in transaction.writes(WRITER):
-            one = registers.setdefault(step.key, _Register())
-            if step.value is INITIAL or step.value in one.writers:
+            register = registers.setdefault(step.key, _Register())
+            if step.value is INITIAL or step.value in register.writers:
                 raise NotUniqueError(f"{step.value!r} was written twice to {step.key!r}")
-            one.writers[step.value] = transaction
-            one.last_of[transaction.index] = step.value
+            register.writers[step.value] = transaction
+            register.last_of[transaction.index] = step.value
     committed = {t.index: t for t in history if t.type is EventType.OK}
     anomalies: list[Anomaly] = []
     for transaction in committed.values():
         anomalies += _internal(transaction)
         for step in transaction.external_reads(WRITER):
-            one = registers.setdefault(step.key, _Register())
-            one.readers.setdefault(step.value, []).append(transaction)
-            own = one.last_of.get(transaction.index)
+            register = registers.setdefault(step.key, _Register())
+            register.readers.setdefault(step.value, []).append(transaction)
+            own = register.last_of.get(transaction.index)
             if own is not None and step.value is not INITIAL:
-                one.after.setdefault(step.value, []).append(own)
+                register.after.setdefault(step.value, []).append(own)
     edges: list[Edge] = []
     transactions = dict(committed)
-    for key, one in registers.items():
-        read = {v: one.writers[v] for v in one.readers if v in one.writers}
+    for key, register in registers.items():
+        read = {v: register.writers[v] for v in register.readers if v in register.writers}
         transactions.update({t.index: t for t in read.values() if t.type is not EventType.FAIL})
-        anomalies += _bad_reads(key, one)
+        anomalies += _bad_reads(key, register)
         if linearizable_keys:
-            _add_real_time(one, transactions)
-        if _cyclic(one):
-            told = f"what was read and then written puts versions of {key!r} into a circle"
-            anomalies.append(anomaly("cyclic-versions", told, *one.writers.values()))
+            _add_real_time(register, transactions)
+        if _cyclic(register):
+            explanation = f"what was read and then written puts versions of {key!r} into a circle"
+            anomalies.append(anomaly("cyclic-versions", explanation, *register.writers.values()))
         else:
-            edges += _edges(key, one, transactions)
+            edges += _edges(key, register, transactions)
     known = set(transactions)
     edges = [e for e in edges if e.source in known and e.target in known]
     return Dependencies(edges, anomalies, transactions)
@@ -85,70 +85,78 @@ def _internal(transaction: Transaction) -> Iterator[Anomaly]:
     seen: dict[Key, Hashable] = {}
     for step in transaction.steps:
         if step.f == "r" and seen.get(step.key, step.value) != step.value:
-            told = (
+            explanation = (
                 f"{name(transaction)} read {step.value!r} of {step.key!r}, though its own steps "
                 f"before say {seen[step.key]!r}"
             )
-            yield anomaly("internal", told, transaction)
+            yield anomaly("internal", explanation, transaction)
         seen[step.key] = step.value
 
 
-def _bad_reads(key: Key, one: _Register) -> Iterator[Anomaly]:
-    for value, readers in one.readers.items():
-        writer = one.writers.get(value)
+def _bad_reads(key: Key, register: _Register) -> Iterator[Anomaly]:
+    for value, readers in register.readers.items():
+        writer = register.writers.get(value)
         reader = readers[0]
         if value is INITIAL:
             continue
         if writer is None:
-            told = f"{name(reader)} read {value!r} of {key!r}, which nobody wrote"
-            yield anomaly("garbage", told, reader)
+            explanation = f"{name(reader)} read {value!r} of {key!r}, which nobody wrote"
+            yield anomaly("garbage", explanation, reader)
         elif writer.type is EventType.FAIL:
-            told = f"{name(reader)} read {value!r} of {key!r}, which {name(writer)} wrote "
-            yield anomaly("G1a", told + "and which aborted", reader, writer)
-        elif one.last_of[writer.index] != value:
+            explanation = f"{name(reader)} read {value!r} of {key!r}, which {name(writer)} wrote "
+            yield anomaly("G1a", explanation + "and which aborted", reader, writer)
+        elif register.last_of[writer.index] != value:
             others = [r for r in readers if r is not writer]
             if others:
-                told = f"{name(others[0])} read {value!r} of {key!r}, which {name(writer)} itself "
-                yield anomaly("G1b", told + "overwrote", others[0], writer)
+                explanation = (
+                    f"{name(others[0])} read {value!r} of {key!r}, which {name(writer)} itself "
+                )
+                yield anomaly("G1b", explanation + "overwrote", others[0], writer)
 
 
-def _add_real_time(one: _Register, transactions: dict[int, Transaction]) -> None:
-    """Order writes of one key whose transactions do not overlap; neighbours are enough."""
-    final = [one.writers[v] for v in one.last_of.values() if one.writers[v].index in transactions]
+def _add_real_time(register: _Register, transactions: dict[int, Transaction]) -> None:
+    """Order writes of a key by transactions that do not overlap; neighbours are enough."""
+    final = [
+        register.writers[v]
+        for v in register.last_of.values()
+        if register.writers[v].index in transactions
+    ]
     for edge in realtime_edges({t.index: t for t in final}):
-        one.after.setdefault(one.last_of[edge.source], []).append(one.last_of[edge.target])
+        register.after.setdefault(register.last_of[edge.source], []).append(
+            register.last_of[edge.target]
+        )
 
 
-def _cyclic(one: _Register) -> bool:
-    numbers = {value: i for i, value in enumerate(one.writers)}
+def _cyclic(register: _Register) -> bool:
+    numbers = {value: i for i, value in enumerate(register.writers)}
     following: dict[int, list[int]] = {}
-    for value, later in one.after.items():
+    for value, later in register.after.items():
         if value in numbers:
             following[numbers[value]] = [numbers[v] for v in later]
     return any(len(group) > 1 for group in components(following)) or any(
-        value in later for value, later in one.after.items()
+        value in later for value, later in register.after.items()
     )
 
 
-def _edges(key: Key, one: _Register, known: dict[int, Transaction]) -> Iterator[Edge]:
-    preceded = {v for later in one.after.values() for v in later}
-    roots = [v for v in one.writers if v not in preceded]
-    for value, readers in one.readers.items():
-        writer = one.writers.get(value)
+def _edges(key: Key, register: _Register, known: dict[int, Transaction]) -> Iterator[Edge]:
+    preceded = {v for later in register.after.values() for v in later}
+    roots = [v for v in register.writers if v not in preceded]
+    for value, readers in register.readers.items():
+        writer = register.writers.get(value)
         for reader in readers:
-            if writer is not None and one.last_of[writer.index] == value:
+            if writer is not None and register.last_of[writer.index] == value:
                 why = f"wrote {value!r} to {key!r}, which the next one read"
                 yield from _edge(writer, reader, "wr", why)
-            for later in roots if value is INITIAL else one.after.get(value, ()):
-                if one.writers[later].index in known:
+            for later in roots if value is INITIAL else register.after.get(value, ()):
+                if register.writers[later].index in known:
                     why = f"read {value!r} of {key!r}, which the next one replaced by {later!r}"
-                    yield from _edge(reader, one.writers[later], "rw", why)
-    for value, later_ones in one.after.items():
-        writer = one.writers.get(value)
+                    yield from _edge(reader, register.writers[later], "rw", why)
+    for value, later_ones in register.after.items():
+        writer = register.writers.get(value)
         for later in later_ones if writer is not None else ():
             assert writer is not None
             why = f"wrote {value!r} to {key!r}, which the next one replaced by {later!r}"
-            yield from _edge(writer, one.writers[later], "ww", why)
+            yield from _edge(writer, register.writers[later], "ww", why)
 
 
 def _edge(source: Transaction, target: Transaction, kind: str, why: str) -> Iterator[Edge]:

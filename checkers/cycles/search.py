@@ -78,7 +78,7 @@ def cycles(
                 place = (kind, frozenset(edge.source for edge in cycle))
                 if place not in seen:
                     seen.add(place)
-                    yield _told(kind, cycle, transactions)
+                    yield _anomaly(kind, cycle, transactions)
 
 
 def _in_components(edges: Sequence[Edge], wanted: str) -> Iterator[list[Edge]]:
@@ -131,7 +131,7 @@ def _name(cycle: Sequence[Edge]) -> str:
     return base + suffix
 
 
-def _told(kind: str, cycle: Sequence[Edge], transactions: Mapping[int, Transaction]) -> Anomaly:
+def _anomaly(kind: str, cycle: Sequence[Edge], transactions: Mapping[int, Transaction]) -> Anomaly:
     sentences = [
         f"{name(transactions[edge.source])} "
         f"{edge.why.replace(NEXT, name(transactions[edge.target]))} [{edge.kind}]"

@@ -77,7 +77,7 @@ Anomaly = dict[str, Any]
 
 @dataclass(frozen=True, slots=True)
 class Dependencies:
-    """What reads and writes tell of the order of transactions."""
+    """What reads and writes show of the order of transactions."""
 
     edges: Sequence[Edge]
     anomalies: Sequence[Anomaly]
@@ -92,10 +92,10 @@ def transactions(operations: Sequence[Operation], writer: str) -> list[Transacti
 
 
 def _steps(operation: Operation, writer: str) -> Iterator[Step]:
-    told = operation.output if operation.type is EventType.OK else operation.input
-    if not isinstance(told, list | tuple):
-        raise HistoryError(f"operation {operation.index}: a transaction is a list, not {told!r}")
-    for step in told:
+    steps = operation.output if operation.type is EventType.OK else operation.input
+    if not isinstance(steps, list | tuple):
+        raise HistoryError(f"operation {operation.index}: a transaction is a list, not {steps!r}")
+    for step in steps:
         if not isinstance(step, list | tuple) or len(step) != 3 or step[0] not in ("r", writer):
             raise HistoryError(
                 f'operation {operation.index}: {step!r} is neither ["r", key, value] nor '

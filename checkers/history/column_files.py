@@ -200,8 +200,8 @@ def _event_rest(table: pa.Table, begins: Int64s, ends: Int64s, index: Int64s) ->
         begin, end = int(begins[row]), int(ends[row])
         if end < 0:
             return node[begin].as_py(), None, None, None
-        told = node[end].as_py() or node[begin].as_py()
-        return told, offset[end].as_py(), epoch[end].as_py(), int(index[end])
+        answering = node[end].as_py() or node[begin].as_py()
+        return answering, offset[end].as_py(), epoch[end].as_py(), int(index[end])
 
     return lookup
 
@@ -331,9 +331,9 @@ def _from_operation_table(table: pa.Table) -> Columns:
     kind, kinds = _coded(table, "type")
     known = Table([None])
     given, texts = _coded(table, "input")
-    told, more = _coded(table, "output")
+    output, more = _coded(table, "output")
     translate, pairs = _translated((_loaded(text, table) for text in [*texts, *more]), known)
-    given, told = translate[given], translate[len(texts) + told] if more else given
+    given, output = translate[given], translate[len(texts) + output] if more else given
     f, functions = _coded(table, "f")
     key, keys = _coded(table, "key")
     error, errors = _coded(table, "error")
@@ -343,7 +343,7 @@ def _from_operation_table(table: pa.Table) -> Columns:
         raise _NotPlainError("an unknown type")
     if len(functions) > FUNCTIONS_MAX:
         raise _NotPlainError(f"more than {FUNCTIONS_MAX} functions")
-    told_columns = [table.column(name) for name in ("node", "offset", "epoch", "end_index")]
+    rest = [table.column(name) for name in ("node", "offset", "epoch", "end_index")]
     apart = np.array([n == "cas" for n in functions] or [False])[f] & (pairs[given, 0] >= 0)
     return check_columns(
         Columns(
@@ -354,7 +354,7 @@ def _from_operation_table(table: pa.Table) -> Columns:
             key=key.astype(np.int32),
             input=np.where(apart, pairs[given, 1], given).astype(np.int32),
             expected=np.where(apart, pairs[given, 0], NO_PAIR).astype(np.int32),
-            output=told.astype(np.int32),
+            output=output.astype(np.int32),
             error=error.astype(np.int32),
             invoke_ns=_numbers(table, "invoke_ns"),
             complete_ns=_numbers(table, "complete_ns"),
@@ -363,6 +363,6 @@ def _from_operation_table(table: pa.Table) -> Columns:
             values=known.items,
             errors=tuple(errors),
             names=tuple(name for name in loaded if isinstance(name, str)),
-            rest=Rest(lambda row: tuple(c[row].as_py() for c in told_columns), np.arange(len(f))),
+            rest=Rest(lambda row: tuple(c[row].as_py() for c in rest), np.arange(len(f))),
         )
     )

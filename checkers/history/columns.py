@@ -32,7 +32,7 @@ KINDS = (EventType.OK, EventType.FAIL, EventType.INFO)
 """What the codes of the column `type` mean."""
 OK, FAIL, INFO = 0, 1, 2
 FUNCTIONS_MAX = 2**15 - 1
-"""What the column `f` tells apart."""
+"""How many functions the column `f` can hold."""
 NO_PAIR = -1
 """`expected` of an operation that is no cas of a pair."""
 
@@ -162,7 +162,7 @@ class Columns:
         given = self.values[int(self.input[row])]
         if self.expected[row] != NO_PAIR:
             given = [self.values[int(self.expected[row])], given]
-        told = {} if self.rest is None else self.rest.fields(row)
+        rest = {} if self.rest is None else self.rest.fields(row)
         return Operation(
             index=int(self.index[row]),
             process=process if process >= 0 else self.names[-1 - process],
@@ -174,7 +174,7 @@ class Columns:
             invoke_ns=int(self.invoke_ns[row]),
             complete_ns=int(self.complete_ns[row]),
             error=self.errors[self.error[row]],
-            **told,
+            **rest,
         )
 
     def operations(self) -> list[Operation]:
@@ -237,7 +237,7 @@ def from_operations(operations: Sequence[Operation]) -> Columns:
         name: np.ascontiguousarray(rows[:, i].astype(types[i])) for i, name in enumerate(_ARRAYS)
     }
     return Columns(
-        **arrays,  # type: ignore[arg-type]  # each array has its own type, told in `types`
+        **arrays,  # type: ignore[arg-type]  # each array has its own type, given in `types`
         functions=tuple(functions.items) or ("",),
         keys=tuple(keys.items) or (None,),
         values=values.items,

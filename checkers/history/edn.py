@@ -1,7 +1,7 @@
 """A strict reader and writer for the part of EDN that Jepsen's histories use.
 
 EDN (github.com/edn-format/edn) is Clojure's data notation. Read are nil, booleans, integers,
-decimals and ratios as floats (where a float tells them from their like), strings, characters,
+decimals and ratios as floats (where a float distinguishes them), strings, characters,
 keywords, symbols, lists, vectors, maps, sets, comments, `#_` discards, and the tags that Jepsen
 prints around plain data. Any other tag is an error: nothing is ever evaluated or constructed by
 name.
@@ -192,7 +192,7 @@ class _Reader:
 def _number(text: str) -> int | float | None:
     """Return the number that an atom is, None where it is none.
 
-    Raises ValueError where it cannot be held, or could not be told from another number.
+    Raises ValueError where it cannot be held, or could not be distinguished from another number.
     """
     if _INTEGER.fullmatch(text):
         return _whole(text.rstrip("N"))

@@ -1,11 +1,11 @@
-"""Lines that show when they were changed: JSON objects whose last field is their own checksum.
+"""Lines that show when they were changed: JSON objects that end in their own checksum.
 
     {"index":0,"time_ns":5,...,"crc":1234567890}
 
 `crc` is the CRC-32 (that of zlib, RFC 1952) of all bytes of the line before `,"crc":`. JSON alone
-cannot tell a flipped bit from a value: `16` and `17` are both offsets, and a journal, a trace or a
-decoded log with one such bit would accuse, or acquit, a node of what never happened. A line that
-was changed is refused, whatever it says.
+cannot distinguish a flipped bit from a value: `16` and `17` are both offsets, and a journal, a
+trace or a decoded log with one such bit would accuse, or acquit, a node of what never happened. A
+line that was changed is refused, whatever it says.
 
 A line without `crc` is taken as it is: histories come from elsewhere, too. A flipped bit cannot
 make one of a sealed line without breaking the name `crc` itself, which leaves all else intact.

@@ -9,7 +9,7 @@ from typing import Any
 def freeze(value: Any) -> Hashable:
     """Return a JSON value as a hashable one; different JSON values stay different.
 
-    Booleans are told from the integers that Python holds equal to them.
+    Booleans are distinguished from the integers that Python holds equal to them.
     """
     if value is None or type(value) is str or type(value) is int:
         return value

@@ -36,7 +36,7 @@ def certificate_lines(results: Iterable[CheckResult]) -> Iterator[str]:
 def verify_lines(lines: Iterable[str], operations: Sequence[Operation], model: Model) -> list[str]:
     """Verify stored certificates against the history: one line for each that is refused.
 
-    A key without a line is told too, and a verdict other than PASS or FAIL: it proves nothing.
+    A key without a line is reported too, and a verdict other than PASS or FAIL: it proves nothing.
     """
     by_key: dict[str | None, list[Operation]] = {}
     for operation in operations:
@@ -45,15 +45,15 @@ def verify_lines(lines: Iterable[str], operations: Sequence[Operation], model: M
     seen: set[str | None] = set()
     for number, line in enumerate(lines, 1):
         try:
-            told = json.loads(line)
-            if told["check"] != "linearizable":
+            stored = json.loads(line)
+            if stored["check"] != "linearizable":
                 continue
-            key, status = told["key"], Status(told["status"])
-            proof = dict(told["certificate"] or {})
+            key, status = stored["key"], Status(stored["status"])
+            proof = dict(stored["certificate"] or {})
             seen.add(key)
             verify(by_key.get(key, []), model, status, proof)
         except RefusedError as refusal:
-            problems.append(f"line {number}, key {told['key']!r}: {refusal}")
+            problems.append(f"line {number}, key {stored['key']!r}: {refusal}")
         except (KeyError, TypeError, ValueError) as error:
             problems.append(f"line {number}: no certificate ({type(error).__name__})")
     missing = [key for key in by_key if key not in seen]

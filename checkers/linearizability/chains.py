@@ -14,7 +14,7 @@ exactly when
 - within a chain no operation of a later cluster precedes one of an earlier cluster, and
 - no two chains conflict.
 
-Indeterminate operations are exact: one whose value was read, or was compared with by a
+Indeterminate operations are exact: one with a value that was read, or was compared with by a
 compare-and-set that took effect, took effect itself; any other is left out, unless it can help a
 refused one.
 

@@ -1,7 +1,7 @@
 """Unique values in NumPy: clusters, chains of clusters, and where they conflict.
 
 What `linearizability.zones` does with objects for one key is done here with arrays, for all keys of
-a history at once, and for compare-and-set as well (`linearizability.chains` tells the theory). Keys
+a history at once, and for compare-and-set as well (`linearizability.chains` gives the theory). Keys
 are laid one after another in time: what belongs to different keys then never conflicts, and a key
 is judged exactly as if it were alone.
 """
@@ -41,7 +41,7 @@ class Judged:
     encoded: Encoded
     wrong: dict[int, Found] = field(default_factory=dict)
     undecided: set[int] = field(default_factory=set)
-    """Keys whose refused compare-and-sets this order does not explain; another one might."""
+    """Keys of refused compare-and-sets that this order does not explain; another one might."""
     clusters: int = 0
     forward: int = 0
     longest: int = 1
@@ -51,7 +51,7 @@ class Judged:
 
 
 def unique_keys(encoded: Encoded, value_count: int) -> Bools:
-    """Tell for each key whether every value is made at most once, and the initial one never."""
+    """Return for each key whether every value is made at most once, and the initial one never."""
     keys = len(encoded.bounds) - 1
     makers = np.flatnonzero((encoded.code == WRITE) | (encoded.code == CAS))
     made = encoded.b[makers]
@@ -211,7 +211,7 @@ class Chains:
     """Clusters linked by compare-and-sets that took effect."""
 
     used: NDArray[np.intp]
-    """Clusters whose value ever was there."""
+    """Clusters with a value that ever was there."""
     root: Int64s | None
     """Of each cluster: the first one of its chain; None when each is its own."""
     depth: Int64s
@@ -219,7 +219,7 @@ class Chains:
     """Of each root: of the whole chain; of other clusters meaningless."""
     s: Int64s
     successor: Int64s
-    """Of each cluster: one whose cas follows it, -1: none."""
+    """Of each cluster: one with a cas that follows it, -1: none."""
 
     def witnesses(self, layout: Layout, cluster: int) -> list[int]:
         """Return the operations that make f and s of a cluster, and show that it took effect."""
@@ -229,8 +229,8 @@ class Chains:
 def conflicts(f: Int64s, s: Int64s) -> NDArray[np.int64]:
     """Return pairs of groups that must each come before the other, at least one for each key.
 
-    The same theorem as in `linearizability.zones`: f is the earliest completion of a group whose
-    operations stand together in any order, s the latest invocation.
+    The same theorem as in `linearizability.zones`: f is the earliest completion of a group of
+    operations that stand together in any order, s the latest invocation.
     """
     is_forward = f < s
     forward = np.flatnonzero(is_forward)
@@ -240,7 +240,7 @@ def conflicts(f: Int64s, s: Int64s) -> NDArray[np.int64]:
     backward = np.flatnonzero(~is_forward)
     if len(forward) == 0 or len(backward) == 0:
         return np.stack([forward[overlap], forward[overlap + 1]], axis=1)
-    # Of overlapping forward zones only the one found above is told; the others are disjoint, so
+    # Of overlapping forward zones only the one found above is reported; the others are disjoint, so
     # only the last that starts before can contain a backward one.
     at = np.searchsorted(starts, s[backward]) - 1
     inside = (at >= 0) & (f[backward] < ends[np.maximum(at, 0)])

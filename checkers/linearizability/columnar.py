@@ -90,7 +90,7 @@ def judge_columns(
 
 
 def _shares(columns: Columns, threads: int) -> list[slice | NDArray[np.intp]]:
-    """Return the rows of about as many operations for each processor, none of whose keys is split.
+    """Return the rows of about as many operations for each processor; no key is split.
 
     In order of keys. NumPy and the kernels leave the interpreter's lock alone meanwhile.
     """
@@ -156,7 +156,7 @@ def _passed(
     operations: int | None = None,
     explored: int | None = None,
 ) -> CheckResult:
-    """Tell of one key that the order, rows of the columns, was accepted."""
+    """Return a key's result: the order, rows of the columns, was accepted."""
     count = len(columns) if operations is None else operations
     return CheckResult(
         linearizable.NAME,
@@ -190,7 +190,7 @@ class _Columns:
         """Why the orders are not accepted; everything is judged singly then."""
 
     def unique(self) -> None:
-        """Judge the keys whose values are unique."""
+        """Judge the keys of unique values."""
         if not isinstance(self.model, Register):
             return
         count = len(self.columns.values)
@@ -227,14 +227,14 @@ class _Columns:
         warm(kernels, "wgl")
         part = self.encoded.select(np.array(left)) if len(left) < self.keys else self.encoded
         order = np.empty(len(part.code), np.int64)
-        told = np.empty((len(left), 3), np.int64)
+        outcomes = np.empty((len(left), 3), np.int64)
         table = kernels.wgl.table_of(part.viable)
 
         def search(low: int, high: int) -> None:
             kernels.wgl.run_keys(
                 part.bounds[low : high + 1],
                 *(part.code, part.a, part.b, part.info, part.invoke_ns, part.complete_ns),
-                *(table, part.initial, _STEPS_EACH, _BATCH_BYTES_MAX, order, told[low:high]),
+                *(table, part.initial, _STEPS_EACH, _BATCH_BYTES_MAX, order, outcomes[low:high]),
             )
 
         threads = max(1, min(self.threads, len(left), len(order) // _SEARCH_MIN))
@@ -246,11 +246,11 @@ class _Columns:
                 others = pool.map(search, cuts[1:-1], cuts[2:])
                 search(*cuts[:2])
                 list(others)
-        found = told[:, 0] == FOUND
+        found = outcomes[:, 0] == FOUND
         self.orders.append(part.rows[order[order >= 0]])
         for k in np.flatnonzero(found).tolist():
             self.algorithm[left[k]] = "wgl"
-            self.explored[left[k]] = int(told[k, 2])
+            self.explored[left[k]] = int(outcomes[k, 2])
 
     def results(self, limits: dict[str, Any]) -> Iterator[CheckResult]:
         """Judge what is not proved, and give every key its result."""

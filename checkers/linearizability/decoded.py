@@ -77,7 +77,7 @@ def _shown(columns: Columns, into: str, reading: Sequence[str], *, records: bool
     is_read = np.isin(columns.f, [columns.function(f) for f in reading])
     reads = np.flatnonzero(is_read & (columns.type == OK))
     lists = [columns.values[code] for code in columns.output[reads].tolist()]
-    if not all(type(told) in (list, tuple) for told in lists):
+    if not all(type(element) in (list, tuple) for element in lists):
         return None
     bounds = np.zeros(len(lists) + 1, np.int64)
     np.cumsum(np.fromiter(map(len, lists), np.int64, len(lists)), out=bounds[1:])
@@ -140,24 +140,24 @@ def amounts(columns: Columns, adds: Rows) -> Int64s | None:
     adding = columns.f[adds] == columns.function("add")
     if not np.all(adding | (columns.f[adds] == columns.function("increment"))):
         return None
-    told = integers(columns, columns.input[adds[adding]])
-    if told is None or np.any(told < 0):
+    amounts_read = integers(columns, columns.input[adds[adding]])
+    if amounts_read is None or np.any(amounts_read < 0):
         return None
-    added[adding] = told
+    added[adding] = amounts_read
     return added
 
 
-def offsets_told(columns: Columns, appends: Rows) -> Int64s | None:
-    """Return the offset that each append was told, NONE: none; None unless all are offsets.
+def append_offsets(columns: Columns, appends: Rows) -> Int64s | None:
+    """Return the offset that each append returned, NONE: none; None unless all are offsets.
 
     The field `offset` of an operation, where it has one, else its output.
     """
     found = np.full(len(appends), NONE, np.int64)
     answered = columns.output[appends] != 0
-    told = integers(columns, columns.output[appends[answered]])
-    if told is None or np.any(told < 0):
+    offsets = integers(columns, columns.output[appends[answered]])
+    if offsets is None or np.any(offsets < 0):
         return None
-    found[answered] = told
+    found[answered] = offsets
     if columns.rest is not None:
         fields = [columns.rest.fields(row)["offset"] for row in appends.tolist()]
         if not _plain([offset for offset in fields if offset is not None]):
@@ -173,8 +173,8 @@ def starts(columns: Columns, reads: Rows) -> Int64s | None:
     """Return the offset from which each read of a log began; None unless all are offsets."""
     found = np.zeros(len(reads), np.int64)
     given = columns.input[reads] != 0
-    told = integers(columns, columns.input[reads[given]])
-    if told is None or np.any(told < 0):
+    begins = integers(columns, columns.input[reads[given]])
+    if begins is None or np.any(begins < 0):
         return None
-    found[given] = told
+    found[given] = begins
     return found

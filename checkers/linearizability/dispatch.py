@@ -1,10 +1,10 @@
-"""Which algorithm judges: the cheapest sound one whose assumptions hold.
+"""Which algorithm judges: the cheapest sound one with assumptions that hold.
 
 | history | algorithm |
 |---|---|
 | a register, every value written once | `zones` |
 | a register with compare-and-set, every value made once | `chains` |
-| a model with a rule of its own whose assumptions hold | that rule (`linearizability.rules`) |
+| a model with a rule of its own, if its assumptions hold | that rule (`linearizability.rules`) |
 | any other register, with compare-and-set or without | `frontier` and `wgl` in turns |
 | everything else | `wgl` |
 
@@ -114,13 +114,13 @@ def judged_outcome(
     if len(encoded.bounds) > 2:
         mine = mine[(mine >= low) & (mine < high)]
     indexes = tuple(columns.index[encoded.rows[mine]].tolist())
-    told = f"{judged.clusters} clusters, {judged.forward} forward, none in conflict"
+    explanation = f"{judged.clusters} clusters, {judged.forward} forward, none in conflict"
     if judged.longest > 1:
-        told += f"; chains of up to {judged.longest}"
-    return Outcome(Status.PASS, told, linearization=indexes, explored=judged.clusters)
+        explanation += f"; chains of up to {judged.longest}"
+    return Outcome(Status.PASS, explanation, linearization=indexes, explored=judged.clusters)
 
 
-_TOLD = {
+_EXPLANATIONS = {
     "phantom-read": "a value was read that nobody wrote",
     "phantom-cas": "a compare-and-set succeeded on a value that nobody wrote",
     "read-before-write": "a value was read before anybody began to write it",
@@ -137,10 +137,10 @@ def _wrong_outcome(
 ) -> Outcome:
     found = judged.wrong[key]
     shown = set(columns.index[judged.encoded.rows[list(found.rows)]].tolist())
-    told = f"{_TOLD[found.kind]}: operations {', '.join(map(str, sorted(shown)))}"
+    explanation = f"{_EXPLANATIONS[found.kind]}: operations {', '.join(map(str, sorted(shown)))}"
     if found.times_ns:
         f, s, other_f, other_s = map(seconds, found.times_ns)
-        told += f" (one by {f} and at {s} or later, the other by {other_f} and at {other_s})"
+        explanation += f" (one by {f} and at {s} or later, the other by {other_f} and at {other_s})"
     groups = {model.group(o) for o in kept if o.index in shown and model.has_effect(o)}
     groups |= {model.group(o) for o in kept if o.index in shown} - {None}
     inside = [
@@ -148,7 +148,7 @@ def _wrong_outcome(
         for o in kept
         if o.index in shown or (model.has_effect(o) and model.group(o) in groups | {None})
     ]
-    return Outcome(Status.FAIL, told, kind=found.kind, window=Window(tuple(inside)))
+    return Outcome(Status.FAIL, explanation, kind=found.kind, window=Window(tuple(inside)))
 
 
 def search(
@@ -198,12 +198,12 @@ def raced_outcome(
     if raced.status is Status.PASS:
         assert raced.order is not None
         order = tuple(index[encoded.rows[raced.order]].tolist())
-        told = f"{len(order)} of {len(kept)} operations placed in order"
-        return Outcome(Status.PASS, told, linearization=order, explored=raced.explored)
+        explanation = f"{len(order)} of {len(kept)} operations placed in order"
+        return Outcome(Status.PASS, explanation, linearization=order, explored=raced.explored)
     horizon_ns = int(encoded.complete_ns[raced.blocked]) if raced.blocked >= 0 else None
     if raced.status is Status.UNKNOWN:
-        told = f"{raced.exceeded} met after {raced.explored} configurations"
-        return Outcome(Status.UNKNOWN, told, proved_ns=horizon_ns, explored=raced.explored)
+        explanation = f"{raced.exceeded} met after {raced.explored} configurations"
+        return Outcome(Status.UNKNOWN, explanation, proved_ns=horizon_ns, explored=raced.explored)
     assert horizon_ns is not None, "a search fails at a completion"
     at = int(index[encoded.rows[raced.blocked]])
     blocked = next(o for o in kept if o.index == at)

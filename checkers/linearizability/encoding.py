@@ -155,9 +155,9 @@ def _codes(columns: Columns, model: Model) -> Int8s:
     code[columns.type == FAIL] = -1
     code[(columns.type == INFO) & (code == READ)] = -1
     if CAS in names.values():
-        told = [error is None or error in CAS_REFUSED for error in columns.errors]
+        observed = [error is None or error in CAS_REFUSED for error in columns.errors]
         refused = (columns.type == FAIL) & (columns.f == columns.function("cas"))
-        code[refused & np.array(told, np.bool_)[columns.error]] = NOT
+        code[refused & np.array(observed, np.bool_)[columns.error]] = NOT
     wrong = code == -2
     if CAS in names.values():
         wrong |= ((code == CAS) | (code == NOT)) & (columns.expected == NO_PAIR)

@@ -168,8 +168,8 @@ class _Frontier:
             self._open.remove(i)
             if not frontier:
                 if self.truncated:
-                    told = f"width limit of {self.width_max} configurations"
-                    return self.outcome(Status.UNKNOWN, told)
+                    explanation = f"width limit of {self.width_max} configurations"
+                    return self.outcome(Status.UNKNOWN, explanation)
                 return self.outcome(Status.FAIL, self._explain(i))
         order = self._woven(frontier[0].placed)
         placed = f"{len(order)} of {len(self.given)} operations placed in order"

@@ -1,6 +1,6 @@
 """Linearizability of one key (Herlihy and Wing 1990), by the cheapest sound algorithm.
 
-`linearizability.dispatch` tells which that is. The option `algorithm` overrides the choice; one
+`linearizability.dispatch` says which that is. The option `algorithm` overrides the choice; one
 that does not apply is UNKNOWN. Every PASS and FAIL goes through `linearizability.certificate`; a
 refused certificate is a broken checker, and makes the verdict UNKNOWN, loudly.
 """
@@ -28,7 +28,7 @@ MEMORY_LIMIT_MB = 1024.0
 SHRINK_TIME_S = 5.0
 """Most that making a window small may take; the verdict stands before."""
 _SHRUNK = ("chains", "frontier", "wgl")
-"""Algorithms whose windows are not small by themselves."""
+"""Algorithms with windows that are not small by themselves."""
 WINDOW_SHOWN_MAX = 60
 """Operations of a window that an anomaly shows; the certificate names all."""
 
@@ -89,7 +89,7 @@ def finish(
     outcome: Outcome,
     budget: Budget,
 ) -> CheckResult:
-    """Make a window small, have the proof verified, and tell the result.
+    """Make a window small, have the proof verified, and return the result.
 
     `model` was prepared for `operations`, those of one key.
     """
@@ -107,11 +107,13 @@ def _verified(operations: Sequence[Operation], model: Model, outcome: Outcome) -
             assert outcome.window is not None
             certificate.verify_window(operations, model, outcome.window)
     except certificate.RefusedError as refusal:
-        told = (
+        explanation = (
             f"CERTIFICATE REFUSED: the algorithm says {outcome.status.value} "
             f"({outcome.explanation}), but its proof is not accepted: {refusal}"
         )
-        return replace(outcome, status=Status.UNKNOWN, kind="certificate-refused", explanation=told)
+        return replace(
+            outcome, status=Status.UNKNOWN, kind="certificate-refused", explanation=explanation
+        )
     return outcome
 
 

@@ -6,7 +6,7 @@ indeterminate ones. Which it will be cannot be known beforehand. So both get tur
 the one before: the time is at most a small multiple of what the better one alone takes. The
 frontier begins narrow, which can only find orders, and is tried wider when it dies out.
 
-Turns are counted in steps, never in seconds: who wins does not depend on the machine. Between
+Turns are counted in steps, never in seconds: the winner does not depend on the machine. Between
 chunks of some milliseconds the budget is looked at: time, memory, cancellation.
 """
 
@@ -46,7 +46,7 @@ _TURN_FACTOR, _STUCK_FACTOR = 4, 2
 
 @dataclass(frozen=True, slots=True)
 class Raced:
-    """Who won, or how far they came."""
+    """The winner, or how far they came."""
 
     status: Status
     algorithm: str
@@ -82,15 +82,15 @@ def race(
                 budget.pause(partial(warm, kernels, runner.name))
                 status = runner.turn(budget, budget.memory_limit_bytes // len(everyone))
                 if status == FOUND:
-                    return _told(Status.PASS, runner, everyone)
+                    return _raced(Status.PASS, runner, everyone)
                 if status == NONE:
-                    return _told(Status.FAIL, runner, everyone)
+                    return _raced(Status.FAIL, runner, everyone)
                 if status == MEMORY:
                     runners.remove(runner)
     except BudgetExceededError as error:
         exceeded = str(error)
     furthest = max(everyone, key=_Runner.reached)
-    return _told(Status.UNKNOWN, furthest, everyone, exceeded)
+    return _raced(Status.UNKNOWN, furthest, everyone, exceeded)
 
 
 def _frontier(
@@ -146,7 +146,7 @@ class _Runner:
         return status
 
 
-def _told(
+def _raced(
     status: Status, winner: _Runner, everyone: Sequence[_Runner], exceeded: str | None = None
 ) -> Raced:
     run = winner.run

@@ -4,7 +4,7 @@ Knows the columns and what the functions of registers and of strings that are ap
 none of the algorithms. The orders of all keys stand one behind another; rows are in order of
 invocation. Checked for each key: every operation that must be placed is, once, and none that must
 not; nothing stands behind an operation that was invoked after it had completed; every read and
-compare-and-set meets the value that it tells. O(n).
+compare-and-set meets the value that it returned. O(n).
 """
 
 from __future__ import annotations

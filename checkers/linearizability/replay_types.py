@@ -14,7 +14,7 @@ import numpy as np
 
 from checkers.history.columns import FAIL, INFO, OK, Bools, Columns, Int64s
 from checkers.linearizability.certificate import RefusedError
-from checkers.linearizability.decoded import Shown, amounts, integers, offsets_told, shown, starts
+from checkers.linearizability.decoded import Shown, amounts, append_offsets, integers, shown, starts
 from checkers.linearizability.replay import verify_times
 from checkers.models.queues import EMPTY_ERRORS
 
@@ -74,18 +74,18 @@ def verify_counter(columns: Columns, order: Int64s) -> None:
     _verify_placed(columns, order, ("read", "add", "increment"), nothing, ~reading)
     adds = np.flatnonzero(~reading & (columns.type != FAIL))
     added, read = amounts(columns, adds), reading[order]
-    told = integers(columns, columns.output[order[read]])
-    if added is None or told is None or float(added.sum(dtype=np.float64)) >= _SUM_MAX:
+    total = integers(columns, columns.output[order[read]])
+    if added is None or total is None or float(added.sum(dtype=np.float64)) >= _SUM_MAX:
         raise RefusedError("the numbers are not plain")
     amount = np.zeros(len(columns), np.int64)
     amount[adds] = added
     met = np.ones(len(order), np.bool_)
-    met[read] = np.cumsum(amount[order])[read] == told
+    met[read] = np.cumsum(amount[order])[read] == total
     _verify_met(columns, order, met)
 
 
 def verify_ids(columns: Columns, order: Int64s) -> None:
-    """No identifier is told twice."""
+    """No identifier is returned twice."""
     nothing = np.zeros(len(columns), np.bool_)
     _verify_placed(columns, order, ("generate",), nothing, nothing)
     given = columns.output[order]
@@ -96,74 +96,74 @@ def verify_ids(columns: Columns, order: Int64s) -> None:
 
 def verify_list(columns: Columns, order: Int64s) -> None:
     """Every read returns what was appended before it, in order."""
-    told, position, number = _collected(columns, order, "append", ("read",))
-    sizes, which = np.diff(told.bounds), number[told.made[told.source]]
-    inside = np.arange(len(which)) - np.repeat(told.bounds[:-1], sizes)
+    seen, position, number = _collected(columns, order, "append", ("read",))
+    sizes, which = np.diff(seen.bounds), number[seen.made[seen.source]]
+    inside = np.arange(len(which)) - np.repeat(seen.bounds[:-1], sizes)
     met = np.ones(len(order), np.bool_)
-    met[position[told.reads]] = sizes == number[told.reads]
-    reader = np.repeat(position[told.reads], sizes)
+    met[position[seen.reads]] = sizes == number[seen.reads]
+    reader = np.repeat(position[seen.reads], sizes)
     met[reader[which != inside]] = False
     _verify_met(columns, order, met)
 
 
 def verify_set(columns: Columns, order: Int64s) -> None:
     """Every read returns what was added before it, each element once."""
-    told, position, number = _collected(columns, order, "add", ("read",))
-    sizes, at = np.diff(told.bounds), position[told.made[told.source]]
+    seen, position, number = _collected(columns, order, "add", ("read",))
+    sizes, at = np.diff(seen.bounds), position[seen.made[seen.source]]
     met = np.ones(len(order), np.bool_)
-    met[position[told.reads]] = sizes == number[told.reads]
-    reader = np.repeat(position[told.reads], sizes)
+    met[position[seen.reads]] = sizes == number[seen.reads]
+    reader = np.repeat(position[seen.reads], sizes)
     met[reader[(at < 0) | (at > reader)]] = False
     _verify_met(columns, order, met)
-    if _repeats(told):
+    if _repeats(seen):
         raise RefusedError("a read shows an element twice")
 
 
-def _repeats(told: Shown) -> bool:
-    sizes = np.diff(told.bounds)
-    last = np.empty(len(told.made), np.int64)
+def _repeats(seen: Shown) -> bool:
+    sizes = np.diff(seen.bounds)
+    last = np.empty(len(seen.made), np.int64)
     for read in np.flatnonzero(sizes > _LONG_READ).tolist():
-        elements = told.source[told.bounds[read] : told.bounds[read + 1]]
+        elements = seen.source[seen.bounds[read] : seen.bounds[read + 1]]
         last[elements] = np.arange(len(elements))
         if not np.array_equal(last[elements], np.arange(len(elements))):
             return True
     short = np.repeat(sizes <= _LONG_READ, sizes)
     reader = np.repeat(np.arange(len(sizes)), sizes)[short]
-    pairs = np.sort(reader * len(told.made) + told.source[short])
+    pairs = np.sort(reader * len(seen.made) + seen.source[short])
     return bool(np.any(pairs[1:] == pairs[:-1]))
 
 
 def verify_log(columns: Columns, order: Int64s) -> None:
     """Offsets grow; every read shows all records from its beginning to its last, or to the end."""
-    told, position, number = _collected(columns, order, "append", ("read", "read-all"), log=True)
-    offset, begin = offsets_told(columns, told.made), starts(columns, told.reads)
+    seen, position, number = _collected(columns, order, "append", ("read", "read-all"), log=True)
+    offset, begin = append_offsets(columns, seen.made), starts(columns, seen.reads)
     if offset is None or begin is None:
         raise RefusedError("the offsets are not plain")
-    fresh = offset < 0  # nobody told it: then reads did
+    fresh = offset < 0  # no append returned it: then reads show it
     known = offset.copy()
-    known[told.source] = np.where(fresh[told.source], told.offset, known[told.source])
-    placed = position[told.made] >= 0
+    known[seen.source] = np.where(fresh[seen.source], seen.offset, known[seen.source])
+    placed = position[seen.made] >= 0
     if np.any(known[placed] < 0):
         raise RefusedError("an append of nobody knows where")
-    by_number = np.argsort(position[told.made][placed], kind="stable")
+    by_number = np.argsort(position[seen.made][placed], kind="stable")
     offsets = known[placed][by_number]
     if np.any(offsets[1:] <= offsets[:-1]):
         raise RefusedError("offsets do not grow")
-    sizes = np.diff(told.bounds)
-    at, reader = position[told.made[told.source]], np.repeat(position[told.reads], sizes)
+    sizes = np.diff(seen.bounds)
+    at, reader = position[seen.made[seen.source]], np.repeat(position[seen.reads], sizes)
     met = np.ones(len(order), np.bool_)
-    met[reader[(at < 0) | (at > reader) | (known[told.source] != told.offset)]] = False
+    met[reader[(at < 0) | (at > reader) | (known[seen.source] != seen.offset)]] = False
     low = np.repeat(begin, sizes)
-    met[reader[told.offset < low]] = False
-    again = (told.offset[1:] <= told.offset[:-1]) & (reader[1:] == reader[:-1])
+    met[reader[seen.offset < low]] = False
+    again = (seen.offset[1:] <= seen.offset[:-1]) & (reader[1:] == reader[:-1])
     met[reader[1:][again]] = False
-    there = number[told.reads]
+    there = number[seen.reads]
     last = begin - 1
-    last[sizes > 0] = told.offset[told.bounds[1:][sizes > 0] - 1]
+    last[sizes > 0] = seen.offset[seen.bounds[1:][sizes > 0] - 1]
     end = np.minimum(np.searchsorted(offsets, last, side="right"), there)
-    end = np.where(columns.f[told.reads] == columns.function("read-all"), there, end)
+    end = np.where(columns.f[seen.reads] == columns.function("read-all"), there, end)
     first = np.minimum(np.searchsorted(offsets, begin, side="left"), there)
-    met[position[told.reads]] &= np.maximum(end - first, 0) == sizes
+    met[position[seen.reads]] &= np.maximum(end - first, 0) == sizes
     _verify_met(columns, order, met)
 
 
@@ -177,17 +177,17 @@ def _collected(
     inserting = columns.f == columns.function(into)
     nothing = np.zeros(len(columns), np.bool_)
     _verify_placed(columns, order, (into, *reading), nothing, inserting)
-    told = shown(columns, into, *reading, records=log)
-    if told is None:
+    seen = shown(columns, into, *reading, records=log)
+    if seen is None:
         raise RefusedError("the values are not plain")
-    if np.any(told.source < 0):
+    if np.any(seen.source < 0):
         raise RefusedError("a read shows what nobody inserted")
     position = np.full(len(columns), -1, np.int64)
     position[order] = np.arange(len(order))
     number = np.full(len(columns), -1, np.int64)
     goes_in = inserting[order]
     number[order] = np.cumsum(goes_in) - goes_in
-    return told, position, number
+    return seen, position, number
 
 
 def _verify_placed(

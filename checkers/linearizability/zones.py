@@ -6,7 +6,7 @@ first. Let f be its earliest completion and s its latest invocation. An operatio
 precedes one of cluster B in real time exactly when f(A) < s(B), so A must come before B. The
 history is linearizable exactly when
 
-- every value read was written (or is the initial one, whose write precedes everything),
+- every value read was written (or is the initial one, written before everything),
 - no read completes before its write is invoked, and
 - no two clusters must each come before the other: f(A) < s(B) and f(B) < s(A).
 
@@ -16,7 +16,7 @@ f < s the zone [f, s] is forward, else backward, [s, f]; no two forward zones ov
 backward zone lies inside a forward one.
 
 Indeterminate writes are exact: one that was read took effect, and its completion is not the
-earliest of its cluster; one that nobody read is left out, since a register's reads cannot tell.
+earliest of its cluster; one that nobody read is left out, since nothing shows its effect.
 Times are compared strictly, since intervals are closed.
 
 The order of a right history: clusters by min(f, s), backward ones first where equal; in each the
@@ -130,15 +130,15 @@ def _wrong_inside(cluster: _Cluster, model: Register) -> Outcome | None:
         if cluster.value == model.initial or not cluster.reads:
             return None
         read = cluster.reads[0]
-        told = f"operation {read.index} of process {read.process} read {read.output!r}"
-        return _fail("phantom-read", f"{told}, which nobody wrote", [read.index])
+        description = f"operation {read.index} of process {read.process} read {read.output!r}"
+        return _fail("phantom-read", f"{description}, which nobody wrote", [read.index])
     for read in cluster.reads:
         if read.complete_ns < cluster.write.invoke_ns:
-            told = (
+            explanation = (
                 f"operation {read.index} of process {read.process} read {read.output!r} and "
                 f"completed before operation {cluster.write.index} began to write it"
             )
-            return _fail("read-before-write", told, [read.index, cluster.write.index])
+            return _fail("read-before-write", explanation, [read.index, cluster.write.index])
     return None
 
 
@@ -159,12 +159,12 @@ def _conflict(zones: Sequence[_Zone]) -> tuple[_Zone, _Zone] | None:
 
 def _wrong_between(left: _Zone, right: _Zone) -> Outcome:
     window = sorted({*left.cluster.extremes(), *right.cluster.extremes()})
-    told = (
+    explanation = (
         f"the value {left.cluster.value!r} was in place by {seconds(left.f)} and at "
         f"{seconds(left.s)} or later, the value {right.cluster.value!r} by {seconds(right.f)} and "
         f"at {seconds(right.s)} or later: each must come before the other"
     )
-    return _fail("stale-read", told, window)
+    return _fail("stale-read", explanation, window)
 
 
 def _fail(kind: str, explanation: str, window: Sequence[int]) -> Outcome:

@@ -3,8 +3,8 @@
 The shape is Porcupine's: `init`, `step`, `equal`, `partition`, and descriptions for people. Three
 hooks say what a checker may do with an operation before it searches:
 
-- `observation`: how a `fail` is read. It had no effect, but it may have told something: a refused
-  compare-and-set saw another value. By default it told nothing and is dropped.
+- `observation`: how a `fail` is read. It had no effect, but it may have shown something: a refused
+  compare-and-set saw another value. By default it showed nothing and is dropped.
 - `has_effect`: whether the operation can change the state. An operation without effect may be
   left out of a history, and what then fails, fails with it as well; an indeterminate one
   constrains nothing.
@@ -46,7 +46,7 @@ class Model:
     def replay(self, operations: Iterable[Operation]) -> Operation | None:
         """Return the first operation that is illegal when done one after another; None: all legal.
 
-        Says what `step` says. Models whose states grow override it with one state that changes,
+        Says what `step` says. Models of growing states override it with one state that changes,
         since copying a long list for each element would be quadratic.
         """
         state = self.init()
@@ -117,8 +117,8 @@ class Model:
 
     def describe_operation(self, operation: Operation) -> str:
         """Describe for a person: `write 3 -> ok`."""
-        told = operation.type.value if operation.error is None else operation.error
-        result = operation.output if operation.type is EventType.OK else told
+        ending = operation.type.value if operation.error is None else operation.error
+        result = operation.output if operation.type is EventType.OK else ending
         return f"{operation.f} {operation.input!r} -> {result!r}"
 
     def describe_state(self, state: State) -> str:

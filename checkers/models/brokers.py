@@ -7,7 +7,7 @@
   `{"epoch": e, "fenced": whether it is now}`: only the registered incarnation's is taken. `fence`
   asks to be fenced, and is. A heartbeat unfences, except a fenced broker that is behind its own
   registration.
-- `read`, output `{"alive": whether clients are told of it}`: registered and not fenced.
+- `read`, output `{"alive": whether clients see it}`: registered and not fenced.
 
 A broker that is silent for its session time-out is fenced by the controller, at a moment that no
 client sees. So an unfenced broker may be fenced at any later time: the state after a heartbeat is
@@ -90,7 +90,7 @@ class Broker(Model):
 def _registered(state: _Registration, operation: Operation) -> _Registration | None:
     incarnation = _incarnation(operation)
     if incarnation != state.incarnation:
-        # Who replaces an incarnation of unknown epoch is above what that one was above.
+        # What replaces an incarnation of unknown epoch is above what that was above.
         state = _Registration(incarnation, state.epoch, is_exact=False)
     return state.with_epoch(_output(operation, "epoch", int))
 
@@ -136,11 +136,11 @@ def _incarnation(operation: Operation) -> str:
 
 
 def _output(operation: Operation, name: str, of: type) -> Any:
-    """Return what an answer told; None when there was none."""
+    """Return a field of an answer; None when there was none."""
     if operation.type is not EventType.OK:
         return None
     output = operation.output
-    told = output.get(name) if isinstance(output, dict) else None
-    if type(told) is not of:
-        raise HistoryError(f"operation {operation.index}: {output!r} tells no {name}")
-    return told
+    field = output.get(name) if isinstance(output, dict) else None
+    if type(field) is not of:
+        raise HistoryError(f"operation {operation.index}: {output!r} has no {name}")
+    return field

@@ -45,7 +45,7 @@ class KeyValue(Model):
         """List what later gets show to have been there, and one string that they do not extend.
 
         A string that no get of the window extends is like any other such: nothing that is got
-        tells them apart. One that some get extends ends where some text ends, or is the initial.
+        distinguishes them. One that some get extends ends where some text ends, or is the initial.
         """
         got = {
             o.output
@@ -138,6 +138,6 @@ def read_list(operation: Operation) -> list[Any]:
 
 
 def without_elements(operation: Operation, left_out: Container[Hashable]) -> Operation:
-    """Return a read without the elements whose groups `("element", value)` are left out."""
+    """Return a read without the elements of groups `("element", value)` that are left out."""
     kept = [e for e in read_list(operation) if ("element", freeze(e)) not in left_out]
     return replace(operation, output=kept)

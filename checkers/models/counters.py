@@ -4,7 +4,7 @@
 - `unique-ids`: `generate` returns an identifier that no other `generate` returns.
 - `producer-ids`: `allocate` returns a block `[first id, length]` above all blocks before it, as
   Kafka's ProducerIdControlManager does (KIP-730). Gaps are allowed: a block may have been allocated
-  to somebody who never heard of it.
+  to a broker that never heard of it.
 """
 
 from __future__ import annotations
@@ -91,7 +91,7 @@ class UniqueIds(Model):
         return None
 
     def has_effect(self, operation: Operation) -> bool:
-        """Tell those that told their identifier; any other one can be anybody's."""
+        """Return whether it returned an identifier; else it may have any."""
         return operation.output is not None
 
     def group(self, operation: Operation) -> Hashable | None:
@@ -123,24 +123,24 @@ class ProducerIds(Model):
         return first >= state, first + length
 
     def block(self, operation: Operation) -> tuple[int, int]:
-        """Return (first id, length). Raises HistoryError when the completion does not tell them."""
-        told = operation.output
-        if isinstance(told, dict):
-            told = [told.get("first"), told.get("length")]
+        """Return (first id, length). Raises HistoryError when the completion lacks them."""
+        block = operation.output
+        if isinstance(block, dict):
+            block = [block.get("first"), block.get("length")]
         if (
-            not isinstance(told, list | tuple)
-            or len(told) != 2
-            or not all(type(n) is int for n in told)
-            or told[0] < 0
-            or told[1] < 1
+            not isinstance(block, list | tuple)
+            or len(block) != 2
+            or not all(type(n) is int for n in block)
+            or block[0] < 0
+            or block[1] < 1
         ):
             raise HistoryError(
-                f"operation {operation.index}: a block is [first id, length], not {told!r}"
+                f"operation {operation.index}: a block is [first id, length], not {block!r}"
             )
-        return told[0], told[1]
+        return block[0], block[1]
 
     def has_effect(self, operation: Operation) -> bool:
-        """Tell those that told their block; gaps are allowed, so the others constrain nothing."""
+        """Return whether it returned a block; gaps are allowed, so the others constrain nothing."""
         return operation.output is not None
 
     def same_effect(self, operation: Operation) -> Hashable:

@@ -122,18 +122,18 @@ class Log(Model):
         return None
 
     def offset(self, operation: Operation) -> int | None:
-        """Return where an append put its record, as it was told or as a read showed."""
-        told = operation.output if operation.type is not EventType.FAIL else None
-        if told is None or operation.offset is not None:
-            told = operation.offset
-        if told is None:
+        """Return where an append put its record, as it returned or as a read showed."""
+        offset = operation.output if operation.type is not EventType.FAIL else None
+        if offset is None or operation.offset is not None:
+            offset = operation.offset
+        if offset is None:
             return self._seen.get(freeze(operation.input))
-        if type(told) is not int or told < 0:
-            raise HistoryError(f"operation {operation.index}: {told!r} is no offset")
-        return told
+        if type(offset) is not int or offset < 0:
+            raise HistoryError(f"operation {operation.index}: {offset!r} is no offset")
+        return offset
 
     def has_effect(self, operation: Operation) -> bool:
-        """Tell appends whose offset somebody learned; of the others nothing can be seen."""
+        """Return whether it is an append of known offset; of the others nothing can be seen."""
         return operation.f == "append" and self.offset(operation) is not None
 
     def same_effect(self, operation: Operation) -> Hashable:

@@ -2,7 +2,7 @@
 
 - `queue`: `enqueue v`, and `dequeue`, which returns the oldest value, or None when it is empty.
 - `stack`: `push v`, and `pop`, which returns the newest value, or None when it is empty.
-- `mutex`: `acquire` and `release`, by whomever (as in Knossos; a holder whose process ended in
+- `mutex`: `acquire` and `release`, by any process (as in Knossos; a holder that ended in
   `info` could not be followed otherwise).
 
 A `dequeue` or `pop` that failed with `empty` or `exhausted` saw an empty one. An indeterminate one
@@ -37,7 +37,7 @@ class _Container(Model):
         return ()
 
     def step(self, state: State, operation: Operation) -> tuple[bool, State]:
-        """Put a value in, or take out the one whose turn it is."""
+        """Put a value in, or take out the value in turn."""
         assert isinstance(state, tuple)
         if operation.f == self.into:
             return True, (*state, freeze(operation.input))

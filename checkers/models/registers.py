@@ -65,7 +65,7 @@ class CasRegister(Register):
     """A register with `cas [from, to]`, which sets `to` where the value is `from`.
 
     A `cas` that failed because of the value is an observation: at some moment within it the value
-    was not `from`. A failed cas that names any other error tells nothing.
+    was not `from`. A failed cas that names any other error shows nothing.
     """
 
     name = "cas-register"
@@ -87,7 +87,7 @@ class CasRegister(Register):
         return operation if operation.f == "cas" and refused else None
 
     def has_effect(self, operation: Operation) -> bool:
-        """Tell writes and compare-and-sets that were not refused."""
+        """Return whether it is a write or compare-and-set that was not refused."""
         return operation.f != "read" and operation.type is not EventType.FAIL
 
     def prepare(self, operations: Sequence[Operation]) -> CasRegister:

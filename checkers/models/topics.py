@@ -1,17 +1,17 @@
 """The life of one topic name: created, described, deleted, created again under a new id.
 
 The state is (topic, used): topic is None while the name is free, else (id, partitions), each None
-as long as nobody knows it; `used` holds the ids of topics whose create did not tell its id and
-that a later describe showed.
+as long as nobody knows it; `used` holds the ids of topics of a create that did not return the id
+and that a later describe showed.
 
 - `create` (input: None, a number of partitions, or {"partitions": n}) is legal while the name is
   free. The completion may carry the id, as a string or as {"id": ...}.
-  An indeterminate create is bound by the id that it tells, if any.
+  An indeterminate create is bound by the id that it carries, if any.
 - `create` failed with `topic_already_exists`: the name was taken.
 - `delete` is legal while the name is taken; failed with `unknown_topic_or_partition`: it was free.
 - `describe` returns None while the name is free, else {"id": ..., "partitions": n}. Its id must be
-  that of the create that made the topic. Where that create did not tell (it is indeterminate), the
-  first describe tells it, and it must be no other topic's id, before or after: ids are random
+  that of the create that made the topic. Where that create has none (it is indeterminate), the
+  first describe gives it, and it must be no other topic's id, before or after: ids are random
   UUIDs, so two topics never share one.
 """
 
@@ -41,7 +41,7 @@ class _State:
 
 
 class Topics(Model):
-    """One topic name; `prepare` tells it which id belongs to which create."""
+    """One topic name; `prepare` finds which id belongs to which create."""
 
     name = "topics"
 
@@ -54,7 +54,7 @@ class Topics(Model):
         owners: dict[str, int] = {}
         for operation in operations:
             if operation.f == "create" and operation.type is EventType.OK:
-                topic_id = _told(operation.output)[0]
+                topic_id = _shown(operation.output)[0]
                 if topic_id is not None:
                     owners.setdefault(topic_id, operation.index)
         return Topics(owners)
@@ -86,14 +86,14 @@ class Topics(Model):
         return operation if operation.error in seen.get(operation.f, ()) else None
 
     def has_effect(self, operation: Operation) -> bool:
-        """Tell creates and deletes that were not refused."""
+        """Return whether it is a create or delete that was not refused."""
         return operation.f != "describe" and operation.type is not EventType.FAIL
 
     def same_effect(self, operation: Operation) -> Hashable:
-        """Name the function and, of a create, its partitions and its id if that is told."""
+        """Name the function and, of a create, its partitions and its id if that is known."""
         if operation.f != "create":
             return operation.f
-        return (operation.f, _asked(operation.input), _told(operation.output))
+        return (operation.f, _asked(operation.input), _shown(operation.output))
 
     def reachable(self, operations: Sequence[Operation]) -> list[State]:
         """List the free name and the topic of every create.
@@ -115,7 +115,7 @@ class Topics(Model):
         return f"present, id {state.id or 'not known'}, partitions {state.partitions or '?'}"
 
     def _create(self, state: _State, operation: Operation) -> tuple[bool, State]:
-        topic_id, partitions = _told(operation.output)
+        topic_id, partitions = _shown(operation.output)
         if topic_id is not None:
             taken = topic_id in state.used or self._owners.get(topic_id) != operation.index
             if taken:
@@ -130,7 +130,7 @@ class Topics(Model):
             return not state.present, state
         if not state.present:
             return False, state
-        topic_id, partitions = _told(operation.output)
+        topic_id, partitions = _shown(operation.output)
         if None not in (partitions, state.partitions) and partitions != state.partitions:
             return False, state
         known = state.id if topic_id is None else topic_id
@@ -152,14 +152,14 @@ def _asked(value: Any) -> int | None:
     return value if isinstance(value, int) and value > 0 else None
 
 
-def _told(value: Any) -> tuple[str | None, int | None]:
-    """Return (id, partitions) as far as a completion tells them."""
+def _shown(value: Any) -> tuple[str | None, int | None]:
+    """Return (id, partitions) as far as a completion has them."""
     if value is None or isinstance(value, int):
         return None, None
     if isinstance(value, str):
         return value, None
     if not isinstance(value, dict):
-        raise HistoryError(f"a topic is told by its id or as an object, not as {freeze(value)!r}")
+        raise HistoryError(f"a topic is given by its id or as an object, not as {freeze(value)!r}")
     topic_id, partitions = value.get("id"), value.get("partitions")
     return (
         topic_id if isinstance(topic_id, str) else None,

@@ -17,13 +17,13 @@ STATE, NODE, IDLE, MASKS = 0, 1, 2, 3
 
 
 @jit
-def dominates(one, other, words):
-    """Return whether whatever `other` can still do, `one` can (same state)."""
+def dominates(row, other, words):
+    """Return whether whatever `other` can still do, `row` can (same state)."""
     for j in range(MASKS, MASKS + 2 * words):
-        if one[j] & ~other[j] != 0:
+        if row[j] & ~other[j] != 0:
             return False
-    for j in range(MASKS + 2 * words, len(one)):  # noqa: SIM110  (Numba compiles loops)
-        if one[j] > other[j]:
+    for j in range(MASKS + 2 * words, len(row)):  # noqa: SIM110  (Numba compiles loops)
+        if row[j] > other[j]:
             return False
     return True
 

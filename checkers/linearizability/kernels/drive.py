@@ -1,4 +1,4 @@
-"""The compiled searches as objects that go on for so many steps and then tell where they are."""
+"""The compiled searches as objects that go on for so many steps and then report where they are."""
 
 from __future__ import annotations
 
@@ -101,7 +101,7 @@ class WglRun:
         return order
 
     def blocked(self) -> int:
-        """Return the operation whose return no order reached so far."""
+        """Return the operation that no order has completed so far."""
         return self._blocked
 
 
@@ -159,7 +159,7 @@ class FrontierRun:
         return order
 
     def blocked(self) -> int:
-        """Return the operation whose return no configuration outlived, or that comes next."""
+        """Return the operation at the return of which no configuration was left, or the next."""
         entries, event = self._fixed[10], int(self._control[self._kernel.EVENT])
         count = len(self._encoded.code)
         later = entries[event:]

@@ -43,10 +43,10 @@ def replay(
                 return MISSING, row
     for place in range(len(order)):
         row = order[place]
-        kind, told = f[row], type_[row]
-        refused = told == _FAIL and kind == cas and refusals[error[row]]
-        must = judged[key[row]] and (refused or (told == _OK and kind in (read, write, cas)))
-        if not must and not (told == _INFO and kind in (write, cas)):
+        kind, outcome = f[row], type_[row]
+        refused = outcome == _FAIL and kind == cas and refusals[error[row]]
+        must = judged[key[row]] and (refused or (outcome == _OK and kind in (read, write, cas)))
+        if not must and not (outcome == _INFO and kind in (write, cas)):
             return UNREAL, row
         if key[row] != at:
             at = np.int64(key[row])

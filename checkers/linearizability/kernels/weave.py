@@ -44,8 +44,8 @@ def weave(code, a, b, info, fixed, placed, events, initial):
     """Return the whole order: the placements, and between them what they met on the way.
 
     Gap g lies after placement g (gap 0 before the first); it is open from the event of placement g
-    to that of the next. An open read goes to the first gap whose state meets it, a write to the
-    first one before another write, or in which its value is there anyway. Empty when some
+    to that of the next. An open read goes to the first gap with a state that meets it, a write to
+    the first one before another write, or in which its value is there anyway. Empty when some
     operation has no gap, which would be a fault of the frontier.
     """
     call, ret = fixed[0], fixed[1]

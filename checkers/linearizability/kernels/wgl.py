@@ -260,11 +260,11 @@ def run(code, a, b, info, viable, search, memo, steps, bytes_max):
 
 @jit
 def run_keys(
-    bounds, code, a, b, info, invoke, complete, viable, initial, steps_each, bytes_max, order, told
+    bounds, code, a, b, info, invoke, complete, viable, initial, steps_each, bytes_max, order, out
 ):
     """Search many keys, each for a few steps for each operation; for what is easy.
 
-    Key k holds the rows `bounds[k]:bounds[k + 1]`. `told[k]` gets (status, operations placed,
+    Key k holds the rows `bounds[k]:bounds[k + 1]`. `out[k]` gets (status, operations placed,
     configurations entered); the placed rows go to `order` from `bounds[k]` on, -1 behind them.
     """
     for k in range(len(bounds) - 1):
@@ -291,7 +291,7 @@ def run_keys(
             bytes_max,
         )
         depth = search[9][DEPTH]
-        told[k, 0], told[k, 1], told[k, 2] = status, depth, search[9][EXPLORED]
+        out[k, 0], out[k, 1], out[k, 2] = status, depth, search[9][EXPLORED]
         placed = depth if status == FOUND else 0
         for j in range(placed):
             order[low + j] = low + search[8][j, 0]

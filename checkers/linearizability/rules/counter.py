@@ -30,13 +30,13 @@ from checkers.history import EventType, Operation
 from checkers.history.values import freeze
 from checkers.linearizability.certificate import restrict
 from checkers.linearizability.outcome import Outcome, Window
-from checkers.linearizability.rules.ladder import failed, inversion, inverted, passed, told
+from checkers.linearizability.rules.ladder import failed, inversion, inverted, named, passed
 from checkers.models.base import Model
 from checkers.models.counters import Counter
 
 
 def judge(operations: Sequence[Operation], model: Model) -> Outcome | None:
-    """Judge a counter whose additions have one amount; None otherwise."""
+    """Judge a counter with additions of one amount; None otherwise."""
     if type(model) is not Counter:
         return None
     amounts = {model.amount(o) for o in operations if o.f != "read"} - {0}
@@ -57,7 +57,7 @@ def _judge(operations: Sequence[Operation], base: int, amount: int, model: Count
     for read in reads:
         value = freeze(read.output)
         if not isinstance(value, int) or (value - base) % amount:
-            what = f"{told(read)} returned {value!r}: every addition is {amount}"
+            what = f"{named(read)} returned {value!r}: every addition is {amount}"
             return failed("fractional", what, operations)
     reads.sort(key=lambda o: (o.output, o.invoke_ns, o.index))
     pair = inversion(reads)
@@ -108,7 +108,7 @@ def _places(
 def _wrong(kind: str, read: Operation, counted: int) -> Outcome:
     limit = {"too-high": "at most", "too-low": "more than"}.get(kind, "not exactly")
     shown = counted if kind != "unreachable" else read.output
-    what = f"{told(read)} returned {read.output}, though {limit} {shown} can have been added then"
+    what = f"{named(read)} returned {read.output}, though {limit} {shown} can have been added then"
     return failed(kind, what, [])
 
 

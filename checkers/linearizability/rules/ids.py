@@ -1,7 +1,7 @@
 """Unique identifiers, and blocks of producer ids: compare neighbours.
 
-`unique-ids`. A history is linearizable exactly when no identifier was told twice: any order that
-respects real time is legal then. O(n log n) for the order.
+`unique-ids`. A history is linearizable exactly when no identifier was returned twice: any order
+that respects real time is legal then. O(n log n) for the order.
 
 `producer-ids`. Every block lies above all before it, so the order of the first ids is forced; the
 history is linearizable exactly when neighbouring blocks do not overlap and that order respects real
@@ -19,7 +19,7 @@ from itertools import pairwise
 from checkers.history import EventType, Operation
 from checkers.history.values import freeze
 from checkers.linearizability.outcome import Outcome
-from checkers.linearizability.rules.ladder import climb, failed, inversion, passed, told
+from checkers.linearizability.rules.ladder import climb, failed, inversion, named, passed
 from checkers.models.base import Model
 from checkers.models.counters import ProducerIds, UniqueIds
 
@@ -33,7 +33,7 @@ def judge_unique(operations: Sequence[Operation], model: Model) -> Outcome | Non
     for operation in known:
         other = first.setdefault(freeze(operation.output), operation)
         if other is not operation:
-            what = f"{told(other)} and {told(operation)} were both given {operation.output!r}"
+            what = f"{named(other)} and {named(operation)} were both given {operation.output!r}"
             return failed("repeated", what, [other, operation])
     return passed(climb([known]), f"{len(known)} identifiers, all different")
 
@@ -49,14 +49,14 @@ def judge_blocks(operations: Sequence[Operation], model: Model) -> Outcome | Non
     for below, above in pairwise(order):
         first_id, length = model.block(below)
         if model.block(above)[0] < first_id + length:
-            what = f"{told(below)} was given {below.output!r}, {told(above)} {above.output!r}"
+            what = f"{named(below)} was given {below.output!r}, {named(above)} {above.output!r}"
             return failed("overlapping-blocks", what, [below, above])
     pair = inversion(order)
     if pair is None:
         return passed(order, f"{len(order)} blocks, disjoint and growing in real time")
     lower, higher = pair
     what = (
-        f"{told(higher)} had been given {higher.output!r} before {told(lower)} was invoked, which "
-        f"was given the lower {lower.output!r}"
+        f"{named(higher)} had been given {higher.output!r} before {named(lower)} was invoked, "
+        f"which was given the lower {lower.output!r}"
     )
     return failed("ids-went-back", what, pair)

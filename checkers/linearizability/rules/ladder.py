@@ -66,7 +66,7 @@ def failed(kind: str, explanation: str, window: Iterable[Operation | None]) -> O
     return Outcome(Status.FAIL, explanation, kind=kind, window=Window(tuple(indexes)))
 
 
-def told(operation: Operation) -> str:
+def named(operation: Operation) -> str:
     """Name an operation for a person: `operation 7 (read of process 3)`."""
     return f"operation {operation.index} ({operation.f} of process {operation.process})"
 
@@ -74,6 +74,6 @@ def told(operation: Operation) -> str:
 def inverted(first: Operation, second: Operation) -> str:
     """Say what an inversion is."""
     return (
-        f"{told(second)} completed before {told(first)} was invoked, but what was read puts it "
+        f"{named(second)} completed before {named(first)} was invoked, but what was read puts it "
         f"after"
     )

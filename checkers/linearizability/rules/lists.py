@@ -1,11 +1,12 @@
-"""list-append: reads tell the order of the elements, so nothing is left to search.
+"""list-append: reads show the order of the elements, so nothing is left to search.
 
-For lists whose elements are appended once each. In a linearization every read returns the elements
-appended before it in their order, so of two reads one is a prefix of the other and the longest one
-tells the order of all that was ever read (Kingsbury and Alvaro, Elle, 2020, on traceability).
-An element that no read holds was appended after all reads, or, when its append is indeterminate,
-need not have been appended at all. So the rungs (`linearizability.rules.ladder`) are: reads of
-length 0, the first element, reads of length 1, the second, ..., and at the top what nobody read.
+For lists of elements that are appended once each. In a linearization every read returns the
+elements appended before it in their order, so of two reads one is a prefix of the other and the
+longest one shows the order of all that was ever read (Kingsbury and Alvaro, Elle, 2020, on
+traceability). An element that no read holds was appended after all reads, or, when its append is
+indeterminate, need not have been appended at all. So the rungs (`linearizability.rules.ladder`)
+are: reads of length 0, the first element, reads of length 1, the second, ..., and at the top what
+nobody read.
 
 FAIL: `phantom` (nobody appended the element), `repeated` (an element twice in a read),
 `incompatible-order` (two reads, neither a prefix of the other), `real-time` (an inversion). Each
@@ -29,8 +30,8 @@ from checkers.linearizability.rules.ladder import (
     inserted_once,
     inversion,
     inverted,
+    named,
     passed,
-    told,
 )
 from checkers.models.base import Model
 from checkers.models.collections import read_list
@@ -40,7 +41,7 @@ Appends = dict[Hashable, Operation]
 
 
 def judge(operations: Sequence[Operation], model: Model) -> Outcome | None:
-    """Judge a list whose appended elements are unique; None otherwise."""
+    """Judge a list of unique appended elements; None otherwise."""
     appends = inserted_once(operations, "append")
     if type(model) is not ListAppend or appends is None:
         return None
@@ -63,15 +64,15 @@ def judge(operations: Sequence[Operation], model: Model) -> Outcome | None:
     wrong_pair = inversion(order)
     if wrong_pair is None:
         return passed(
-            order, f"{len(order_read)} elements in the order that {len(reads)} reads tell"
+            order, f"{len(order_read)} elements in the order that {len(reads)} reads show"
         )
     first, second = wrong_pair
-    telling = dict.fromkeys(_telling(operation) for operation in wrong_pair)
-    window = [*wrong_pair, longest, *(appends[e] for e in telling if e in appends)]
+    placing = dict.fromkeys(_placing(operation) for operation in wrong_pair)
+    window = [*wrong_pair, longest, *(appends[e] for e in placing if e in appends)]
     return failed("real-time", inverted(first, second), window)
 
 
-def _telling(operation: Operation) -> Hashable:
+def _placing(operation: Operation) -> Hashable:
     """Return the element that places an operation: its own, or the last one read."""
     if operation.f == "append":
         return freeze(operation.input)
@@ -87,10 +88,10 @@ def _wrong_inside(
         seen = set()
         for element in elements:
             if element not in appends:
-                what = f"{told(read)} shows {element!r}, which nobody appended"
+                what = f"{named(read)} shows {element!r}, which nobody appended"
                 return failed("phantom", what, [read])
             if element in seen:
-                what = f"{told(read)} shows {element!r} twice, which was appended once"
+                what = f"{named(read)} shows {element!r} twice, which was appended once"
                 return failed("repeated", what, [read, appends[element]])
             seen.add(element)
     return None
@@ -105,8 +106,8 @@ def _incompatible(
             continue
         left, right = next((a, b) for a, b in zip(some, more, strict=False) if a != b)
         what = (
-            f"{told(shorter)} shows {left!r} where {told(longer)} shows {right!r}, so neither is a "
-            f"prefix of the other"
+            f"{named(shorter)} shows {left!r} where {named(longer)} shows {right!r}, so neither is "
+            f"a prefix of the other"
         )
         return failed("incompatible-order", what, [shorter, longer, appends[left], appends[right]])
     return None

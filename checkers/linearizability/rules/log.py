@@ -1,6 +1,6 @@
 """An append-only log with offsets: sort by offset, then compare with real time. NumPy throughout.
 
-The offset of a record is what its append was told, or what reads showed. Offsets order the records,
+The offset of a record is what its append returned, or what reads showed. Offsets order the records,
 so in a linearization they must agree with everybody and with real time:
 
 - an offset holds one value, a value stands at one offset, and nobody reads what nobody appended;
@@ -14,9 +14,9 @@ record; what it shows does not change any more, so later is as good. Indetermina
 nobody saw constrain nothing, since offsets may have gaps.
 
 FAIL: `phantom`, `duplicate-offset`, `moved`, `reordered-read`, `lost-record`, `read-before-append`,
-`real-time`. Refused: a value appended twice, an acknowledged append that tells no offset and that
-no read shows. Complexity: O(n log n) for n operations and records read; 10^7 records take seconds
-(`judge_columns`).
+`real-time`. Refused: a value appended twice, an acknowledged append that returned no offset and
+that no read shows. Complexity: O(n log n) for n operations and records read; 10^7 records take
+seconds (`judge_columns`).
 """
 
 from __future__ import annotations
@@ -38,7 +38,7 @@ from checkers.verdict import Status
 
 Ints = npt.NDArray[np.int64]
 UNKNOWN = -1
-"""An offset that nobody was told."""
+"""An offset that nothing showed."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -46,7 +46,7 @@ class LogColumns:
     """A history of one log as columns; row numbers identify operations."""
 
     offset: Ints
-    """Of each append: what it was told, or `UNKNOWN`. The value of append i is the number i."""
+    """Of each append: what it returned, or `UNKNOWN`. The value of append i is the number i."""
     append_invoke: Ints
     append_complete: Ints
     """`INFINITY_NS` for indeterminate ones."""
@@ -242,7 +242,7 @@ def _order(
 
 
 def judge(operations: Sequence[Operation], model: Model) -> Outcome | None:
-    """Judge a log whose values are unique; None otherwise."""
+    """Judge a log of unique values; None otherwise."""
     if type(model) is not Log or any(o.f not in ("append", "read", "read-all") for o in operations):
         return None
     appends = [o for o in operations if o.f == "append"]
@@ -276,13 +276,13 @@ def _columns(
     for i, operation in enumerate(appends):
         if row.setdefault(freeze(operation.input), i) != i:
             return None
-    told = [
+    offsets = [
         model.offset(o) if o.output is not None or o.offset is not None else None for o in appends
     ]
     shown = [records(read) for read in reads]
-    flat = [record for one in shown for record in one]
+    flat = [record for records in shown for record in records]
     return LogColumns(
-        offset=_ints(UNKNOWN if offset is None else offset for offset in told),
+        offset=_ints(UNKNOWN if offset is None else offset for offset in offsets),
         append_invoke=_ints(o.invoke_ns for o in appends),
         append_complete=_ints(o.complete_ns for o in appends),
         read_from=_ints(start(o) for o in reads),
@@ -290,7 +290,7 @@ def _columns(
         read_complete=_ints(o.complete_ns for o in reads),
         read_all=np.array([o.f == "read-all" for o in reads], dtype=np.bool_),
         first_record=np.concatenate(
-            [[0], np.cumsum([len(one) for one in shown], dtype=np.int64)]
+            [[0], np.cumsum([len(records) for records in shown], dtype=np.int64)]
         ).astype(np.int64),
         shown_offset=_ints(offset for offset, _ in flat),
         shown_value=_ints(row.get(value, UNKNOWN) for _, value in flat),

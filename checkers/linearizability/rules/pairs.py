@@ -1,6 +1,6 @@
 """What the rules for queues and stacks have in common: values with the interval they were inside.
 
-Both want every value inserted once. A value whose insertion is indeterminate and that nobody took
+Both want every value inserted once. A value of an indeterminate insertion that nobody took
 out is left out, as is an indeterminate removal: where the history is right without it, it is right.
 Where it is wrong without it, an indeterminate removal could explain only a value that stayed for
 ever, so a contradiction that needs no such value stands; otherwise the rule claims nothing.
@@ -14,7 +14,7 @@ from dataclasses import dataclass
 from checkers.history import INFINITY_NS, EventType, Operation
 from checkers.history.values import freeze
 from checkers.linearizability.outcome import Outcome
-from checkers.linearizability.rules.ladder import failed, told
+from checkers.linearizability.rules.ladder import failed, named
 
 
 @dataclass(slots=True, eq=False)
@@ -63,7 +63,7 @@ def contents(operations: Sequence[Operation], into: str, out_of: str) -> Content
             value = freeze(operation.input)
             if value is None or inserted.setdefault(value, operation) is not operation:
                 return None
-        elif operation.f != out_of or _told_late(operation):
+        elif operation.f != out_of or _is_unsure(operation):
             return None
         elif operation.output is None:
             unknown = operation.type is EventType.INFO
@@ -80,8 +80,8 @@ def contents(operations: Sequence[Operation], into: str, out_of: str) -> Content
     return found
 
 
-def _told_late(operation: Operation) -> bool:
-    """Tell a removal that was cut out of its history: it may have happened or not."""
+def _is_unsure(operation: Operation) -> bool:
+    """Return whether it is a removal cut out of its history: it may have happened or not."""
     return operation.type is EventType.INFO and operation.output is not None
 
 
@@ -107,16 +107,16 @@ def _wrong_value(
 ) -> Outcome | None:
     if repeated is not None:
         first = removed[freeze(repeated.output)]
-        what = f"{told(first)} and {told(repeated)} both returned {repeated.output!r}"
+        what = f"{named(first)} and {named(repeated)} both returned {repeated.output!r}"
         insertion = inserted.get(freeze(repeated.output))
         return found.failed("repeated", what, [first, repeated, insertion])
     for value, removal in removed.items():
         insertion = inserted.get(value)
         if insertion is None:
-            what = f"{told(removal)} returned {value!r}, which nobody put in"
+            what = f"{named(removal)} returned {value!r}, which nobody put in"
             return found.failed("phantom", what, [removal])
         if removal.complete_ns < insertion.invoke_ns:
-            what = f"{told(removal)} returned {value!r} before {told(insertion)} began"
+            what = f"{named(removal)} returned {value!r} before {named(insertion)} began"
             return found.failed("phantom", what, [removal, insertion])
     return None
 

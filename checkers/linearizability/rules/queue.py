@@ -13,11 +13,11 @@ Proof, which is also the algorithm. Narrow intervals first: an enqueue took effe
 dequeue completed, a dequeue after its enqueue began. For each empty dequeue choose a moment when
 no value is surely inside (4) and treat it as a value that goes in and out at that moment. Say x
 before y when enq(x) ends before enq(y) begins or deq(x) ends before deq(y) begins. Take repeatedly
-the value that nothing left must precede: if there is none, the value whose enqueue ends first and
-the one whose dequeue ends first are a pair as in 3. Otherwise this is the order of the queue: give
-every enqueue the latest beginning of the enqueues up to it (or the last empty moment), every
-dequeue the latest of the beginnings up to it; no value precedes one that it must follow, so these
-times lie within the intervals, and sorted by them the history is a legal queue. O(n log n).
+the value that nothing left must precede: if there is none, the value of the enqueue that ends first
+and that of the dequeue that ends first are a pair as in 3. Otherwise this is the order of the
+queue: give every enqueue the latest beginning of the enqueues up to it (or the last empty moment),
+every dequeue the latest of the beginnings up to it; no value precedes one that it must follow, so
+these times lie within the intervals, and sorted by them the history is a legal queue. O(n log n).
 
 Refused: a value enqueued twice; a contradiction that an indeterminate dequeue could explain.
 """
@@ -29,14 +29,14 @@ from collections.abc import Sequence
 
 from checkers.history import INFINITY_NS, Operation
 from checkers.linearizability.outcome import Outcome
-from checkers.linearizability.rules.ladder import passed, told
+from checkers.linearizability.rules.ladder import named, passed
 from checkers.linearizability.rules.pairs import Contents, Item, chain_over, contents, covers
 from checkers.models.base import Model
 from checkers.models.queues import Queue
 
 
 def judge(operations: Sequence[Operation], model: Model) -> Outcome | None:
-    """Judge a queue whose values are unique; None otherwise."""
+    """Judge a queue of unique values; None otherwise."""
     if type(model) is not Queue:
         return None
     found = contents(operations, model.into, model.out_of)
@@ -78,7 +78,7 @@ def empty_moments(found: Contents) -> list[tuple[int, Operation]] | Outcome | No
             chain = chain_over(operation.invoke_ns, operation.complete_ns, covered[place][2])
             if not found.stands(chain):
                 return None
-            what = f"{told(operation)} found nothing, though all the time something was inside: "
+            what = f"{named(operation)} found nothing, though all the time something was inside: "
             what += ", ".join(repr(item.value) for item in chain[:5])
             inside = [o for item in chain for o in (item.into, item.out)]
             return found.failed("not-empty", what, [operation, *inside])

@@ -1,6 +1,6 @@
 """A set that only grows: reads are ordered by inclusion.
 
-For sets whose elements are added once each. In a linearization every read returns what was added
+For sets of elements that are added once each. In a linearization every read returns what was added
 before it, so of two reads one includes the other. Elements that the same reads show may have been
 added in any order, but between the largest read without them and the smallest one with them; what
 no read shows was added after all reads, or, when its add is indeterminate, perhaps never. So the
@@ -29,8 +29,8 @@ from checkers.linearizability.rules.ladder import (
     inserted_once,
     inversion,
     inverted,
+    named,
     passed,
-    told,
 )
 from checkers.models.base import Model
 from checkers.models.collections import GrowingSet, read_list
@@ -40,7 +40,7 @@ Read = tuple[Operation, frozenset[Hashable]]
 
 
 def judge(operations: Sequence[Operation], model: Model) -> Outcome | None:
-    """Judge a set whose elements are added once each; None otherwise."""
+    """Judge a set of elements added once each; None otherwise."""
     adds = inserted_once(operations, "add")
     if type(model) is not GrowingSet or adds is None:
         return None
@@ -75,8 +75,8 @@ def _ordered(reads: Sequence[Read], adds: Adds) -> Outcome:
     first, second = pair
     between = [_between(first, second, reads)]
     kind = "lost" if (first.f, second.f) == ("read", "add") else "real-time"
-    telling = [_telling(operation, first) for operation in pair]
-    window = [*pair, *between, *(adds[e] for e in telling if e in adds)]
+    placing = [_placing(operation, first) for operation in pair]
+    window = [*pair, *between, *(adds[e] for e in placing if e in adds)]
     return failed(kind, inverted(first, second), window)
 
 
@@ -88,7 +88,7 @@ def _between(first: Operation, second: Operation, reads: Sequence[Read]) -> Oper
     return next(read for read, shown in reads if before in shown and after not in shown)
 
 
-def _telling(operation: Operation, first: Operation) -> Hashable:
+def _placing(operation: Operation, first: Operation) -> Hashable:
     """Return the element that places an operation: its own, or one that only it has of two."""
     if operation.f == "add":
         return freeze(operation.input)
@@ -103,10 +103,10 @@ def _wrong_inside(read: Operation, elements: Sequence[Hashable], adds: Adds) -> 
     seen = set()
     for element in elements:
         if element not in adds:
-            what = f"{told(read)} shows {element!r}, which nobody added"
+            what = f"{named(read)} shows {element!r}, which nobody added"
             return failed("phantom", what, [read])
         if element in seen:
-            what = f"{told(read)} shows {element!r} twice"
+            what = f"{named(read)} shows {element!r} twice"
             return failed("repeated", what, [read, adds[element]])
         seen.add(element)
     return None
@@ -120,8 +120,8 @@ def _incomparable(reads: Sequence[Read], adds: Adds) -> Outcome | None:
         only = next(e for e in map(freeze, read_list(smaller)) if e not in more)
         other = next((e for e in map(freeze, read_list(larger)) if e not in some), only)
         what = (
-            f"{told(smaller)} shows {only!r} but not {other!r}, {told(larger)} shows {other!r} but "
-            f"not {only!r}"
+            f"{named(smaller)} shows {only!r} but not {other!r}, {named(larger)} shows {other!r} "
+            f"but not {only!r}"
         )
         return failed("incomparable", what, [smaller, larger, adds[only], adds[other]])
     return None

@@ -40,7 +40,7 @@ _SHRINK_MAX = 400
 
 
 def judge(operations: Sequence[Operation], model: Model) -> Outcome | None:
-    """Judge a stack whose values are unique; None otherwise."""
+    """Judge a stack of unique values; None otherwise."""
     if type(model) is not Stack:
         return None
     found = contents(operations, model.into, model.out_of)

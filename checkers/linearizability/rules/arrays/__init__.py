@@ -1,6 +1,6 @@
 """The rules of `linearizability.rules` for histories in columns: from a million operations on.
 
-Each looks for an order, rows of the columns, by the theory that the plain rule's file tells, or
+Each looks for an order, rows of the columns, by the theory in the plain rule's file, or
 says None. An order is not believed but verified (`linearizability.replay_types`), so a mistake here
 can only cost time: whatever finds no order that is accepted goes to the plain rule, which finds
 what is wrong, shows it and has it verified. That is also what these are tested against.

@@ -15,45 +15,45 @@ from checkers.linearizability.rules.arrays.pairs import sorted_order
 
 def arrange_list(columns: Columns) -> Int64s | None:
     """Put appends in the order of the longest read. O(n log n + total length of all reads)."""
-    told = shown(columns, "append", "read")
-    if told is None:
+    seen = shown(columns, "append", "read")
+    if seen is None:
         return None
-    sizes = np.diff(told.bounds)
-    place = np.full(len(told.made), -1, np.int64)
+    sizes = np.diff(seen.bounds)
+    place = np.full(len(seen.made), -1, np.int64)
     length = 0
     if len(sizes):
         longest = int(np.argmax(sizes))
         length = int(sizes[longest])
-        read = told.source[told.bounds[longest] : told.bounds[longest + 1]]
+        read = seen.source[seen.bounds[longest] : seen.bounds[longest + 1]]
         if np.any(read < 0):
             return None
         place[read] = np.arange(length)
     at = np.where(place < 0, -1, 2 * place + 1)
-    return _climb(columns, told.made, at, told.reads, 2 * sizes, 2 * length + 2)
+    return _climb(columns, seen.made, at, seen.reads, 2 * sizes, 2 * length + 2)
 
 
 def arrange_set(columns: Columns) -> Int64s | None:
     """Put adds before the smallest read that shows them. O(n log n + total size of all reads)."""
-    told = shown(columns, "add", "read")
-    if told is None or np.any(told.source < 0):
+    seen = shown(columns, "add", "read")
+    if seen is None or np.any(seen.source < 0):
         return None
-    sizes = np.diff(told.bounds)
+    sizes = np.diff(seen.bounds)
     by_size = np.argsort(sizes, kind="stable")
     rung = np.empty(len(sizes), np.int64)
     ordered = sizes[by_size]
     steps = np.concatenate([[0], ordered[1:] != ordered[:-1]])[: len(ordered)]
     rung[by_size] = np.cumsum(steps)
-    first = np.full(len(told.made), -1, np.int64)
+    first = np.full(len(seen.made), -1, np.int64)
     # From the largest to the smallest, so that the smallest is written last.
     for read in by_size[::-1].tolist() if len(sizes) <= _FEW_READS else ():
-        first[told.source[told.bounds[read] : told.bounds[read + 1]]] = rung[read]
+        first[seen.source[seen.bounds[read] : seen.bounds[read + 1]]] = rung[read]
     if len(sizes) > _FEW_READS:
         of_element = np.repeat(rung, sizes)
         downwards = np.argsort(-of_element, kind="stable")
-        first[told.source[downwards]] = of_element[downwards]
+        first[seen.source[downwards]] = of_element[downwards]
     top = 2 * len(sizes) + 2
     return _climb(
-        columns, told.made, np.where(first < 0, -1, 2 * first), told.reads, 2 * rung + 1, top
+        columns, seen.made, np.where(first < 0, -1, 2 * first), seen.reads, 2 * rung + 1, top
     )
 
 

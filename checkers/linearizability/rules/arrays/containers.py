@@ -11,7 +11,7 @@ from checkers.linearizability.rules.arrays.pairs import Values, sorted_order, va
 
 
 def arrange_queue(columns: Columns) -> Int64s | None:
-    """Find an order of a queue whose values are unique. O(n log n)."""
+    """Find an order of a queue of unique values. O(n log n)."""
     kernels = load()
     values = None if kernels is None else values_of(columns, "enqueue", "dequeue")
     if kernels is None or values is None:
@@ -50,7 +50,7 @@ def _in_time(kernels: Kernels, values: Values, order: Int64s) -> Int64s:
 
 
 def arrange_stack(columns: Columns) -> Int64s | None:
-    """Find an order of a stack whose values are unique. O(n log n + n c), c clients at a time."""
+    """Find an order of a stack of unique values. O(n log n + n c), c clients at a time."""
     kernels = load()
     values = None if kernels is None else values_of(columns, "push", "pop")
     if kernels is None or values is None:

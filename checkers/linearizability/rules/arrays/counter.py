@@ -15,14 +15,14 @@ def arrange(columns: Columns) -> Int64s | None:
     reading = columns.f == columns.function("read")
     reads = np.flatnonzero(reading & (columns.type == OK))
     adds = np.flatnonzero(~reading & (columns.type != FAIL))
-    added, told = amounts(columns, adds), integers(columns, columns.output[reads])
-    if kernels is None or added is None or told is None:
+    added, totals = amounts(columns, adds), integers(columns, columns.output[reads])
+    if kernels is None or added is None or totals is None:
         return None
     amount = int(added[0]) if len(added) else 1
-    if amount <= 0 or np.any(added != amount) or np.any(told % amount):
+    if amount <= 0 or np.any(added != amount) or np.any(totals % amount):
         return None
-    by_value = np.argsort(told, kind="stable")  # rows are in order of invocation
-    reads, wanted = reads[by_value], told[by_value] // amount
+    by_value = np.argsort(totals, kind="stable")  # rows are in order of invocation
+    reads, wanted = reads[by_value], totals[by_value] // amount
     begin, end = columns.invoke_ns, columns.complete_ns
     if not len(reads):
         return np.asarray(adds[columns.type[adds] == OK], np.int64)

@@ -8,5 +8,5 @@ from checkers.history.columns import OK, Columns, Int64s
 
 
 def arrange(columns: Columns) -> Int64s | None:
-    """Return what was told an identifier, in order of invocation. O(n)."""
+    """Return the operations that got an identifier, in order of invocation. O(n)."""
     return np.flatnonzero(columns.type == OK)

@@ -90,7 +90,7 @@ def _owners(columns: Columns, made: Rows, taken: Rows) -> Int64s | None:
     codes, wanted = columns.input[made].astype(np.int64), columns.output[taken].astype(np.int64)
     size = len(columns.values)
     if np.any(codes == 0):
-        return None  # None went in: nothing tells it from an empty container
+        return None  # None went in: nothing distinguishes it from an empty container
     if size > 4 * len(columns) + 1024:  # a small part of a large history
         known, both = np.unique(np.concatenate([codes, wanted]), return_inverse=True)
         size, codes, wanted = len(known), both[: len(made)], both[len(made) :]
