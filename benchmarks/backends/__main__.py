@@ -74,9 +74,9 @@ class Peer:
             stdout=asyncio.subprocess.DEVNULL,
             stderr=asyncio.subprocess.PIPE,
         )
-        _, told = await process.communicate()
+        _, stderr = await process.communicate()
         if process.returncode:
-            raise RuntimeError(f"{command}: {told.decode()}")
+            raise RuntimeError(f"{command}: {stderr.decode()}")
 
     async def isolate(self, node: str) -> None:
         others = [other for other in self._backend.nodes if other != node]

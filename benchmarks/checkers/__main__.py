@@ -44,12 +44,12 @@ def main() -> None:
 
 def _report(options: argparse.Namespace, folder: Path) -> None:
     binary = None if options.without_peer or options.growth else peer.build(folder)
-    told = "without Porcupine"
+    compared = "without Porcupine"
     if binary is not None:
-        told = (
+        compared = (
             f"Porcupine {peer.version(folder)}, limits {options.limit:g} s, {options.memory:g} GB"
         )
-    print(f"CPython {platform.python_version()}, {os.cpu_count()} cores, {told}")
+    print(f"CPython {platform.python_version()}, {os.cpu_count()} cores, {compared}")
     print(f"load average at the start: {peer.load_average():.1f}\n")
     if not options.only and not options.growth:
         _corpus(folder, binary)
@@ -66,7 +66,7 @@ def _report(options: argparse.Namespace, folder: Path) -> None:
     }
     growth = {} if options.only else _growth(folder, options, powers=3 if options.quick else 4)
     print("\n| wanted | measured | met |\n|---|---|---|")
-    print("\n".join(targets.told(rows, growth)))
+    print("\n".join(targets.lines(rows, growth)))
     print(f"\nload average at the end: {peer.load_average():.1f}")
 
 
@@ -100,11 +100,11 @@ def _judged(columns: Columns | LogColumns, model: str, folder: Path, limit_s: fl
 
 def _row(shape: Shape, folder: Path, binary: Path | None, options: argparse.Namespace) -> dict:
     columns = generate(shape)
-    told = _judged(columns, shape.model, folder, options.limit)
-    wall, cpu = median(told["times_ms"]), median(told["cpu_ms"])
-    known = told["verdict"] in ("PASS", "FAIL")
-    line = f"| {shape.name} | {told['verdict']} | {wall:.1f} | {cpu:.1f} "
-    line += f"| {told['peak_mb']} | {', '.join(told['algorithms'])} |"
+    judged = _judged(columns, shape.model, folder, options.limit)
+    wall, cpu = median(judged["times_ms"]), median(judged["cpu_ms"])
+    known = judged["verdict"] in ("PASS", "FAIL")
+    line = f"| {shape.name} | {judged['verdict']} | {wall:.1f} | {cpu:.1f} "
+    line += f"| {judged['peak_mb']} | {', '.join(judged['algorithms'])} |"
     ratio = None
     if binary is not None:
         peer.export(columns, folder / "history.txt")
@@ -113,13 +113,13 @@ def _row(shape: Shape, folder: Path, binary: Path | None, options: argparse.Name
             ratio = run.cpu_ms / cpu if known else None
             line += f" {run.verdict} | {run.time_ms:.1f} | {run.cpu_ms:.1f} | {run.peak_mb} |"
             line += f" {run.time_ms / wall:.1f} | {ratio:.1f} |" if known else " | |"
-            line += " DISAGREE" if known and run.verdict != told["verdict"] else ""
+            line += " DISAGREE" if known and run.verdict != judged["verdict"] else ""
         else:
             line += f" {run.verdict} | | | {run.peak_mb or ''} |"
             late = run.verdict == "?" and known
             line += f" > {1e3 * options.limit / wall:.0f} | |" if late else " | |"
     print(line, flush=True)
-    return {"known": known, "cpu": cpu, "peak_mb": told["peak_mb"], "ratio": ratio}
+    return {"known": known, "cpu": cpu, "peak_mb": judged["peak_mb"], "ratio": ratio}
 
 
 def _growth(
@@ -133,13 +133,13 @@ def _growth(
         times = []
         for shape in shapes[:powers]:
             made = generate(shape) if isinstance(shape, Shape) else generate_typed(shape)
-            told = _judged(made, shape.model, folder, options.limit)
-            assert told["verdict"] == "PASS", told
-            assert len(told["algorithms"]) == 1, told
-            times.append(median(told["cpu_ms"]))
+            judged = _judged(made, shape.model, folder, options.limit)
+            assert judged["verdict"] == "PASS", judged
+            assert len(judged["algorithms"]) == 1, judged
+            times.append(median(judged["cpu_ms"]))
         slope = _slope([math.log10(s.operations) for s in shapes[:powers]], times)
         shown = " | ".join(f"{t:.1f} ms" for t in times)
-        print(f"| {name} ({told['algorithms'][0]}) | {shown} | {slope:.2f} |", flush=True)
+        print(f"| {name} ({judged['algorithms'][0]}) | {shown} | {slope:.2f} |", flush=True)
         found[name] = times, slope
     return found
 

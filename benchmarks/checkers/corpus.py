@@ -26,9 +26,9 @@ def histories(folder: Path) -> list[tuple[str, str, bool, Columns]]:
         archive.extractall(folder, filter="data")
     expected = json.loads((folder / "expected.json").read_text())
     return [
-        (name, MODELS[told["model"]], told["valid"], columns_of(folder / told["file"]))
-        for name, told in sorted(expected.items())
-        if told["valid"] is not None
+        (name, MODELS[known["model"]], known["valid"], columns_of(folder / known["file"]))
+        for name, known in sorted(expected.items())
+        if known["valid"] is not None
     ]
 
 

@@ -38,9 +38,9 @@ class Shape:
     @property
     def name(self) -> str:
         size = self.operations
-        told = f"{size // 10**6}M" if size >= 10**6 else f"{size // 1000}k"
+        size_name = f"{size // 10**6}M" if size >= 10**6 else f"{size // 1000}k"
         values = "u" if self.values is None else f"d{self.values}"
-        parts = [self.kind, f"c{self.clients}", told]
+        parts = [self.kind, f"c{self.clients}", size_name]
         parts += [values if self.keys == 1 else f"{values}k{self.keys}"]
         parts += [f"i{self.indeterminate}"] if self.indeterminate else []
         return "_".join(parts + ["bad"] * self.bad)
@@ -181,23 +181,23 @@ def _strings(shape, rng):
     lost = info & (rng.random(n) < 0.5)
     process = _processes(client, info, shape.clients).tolist()
     states = {}
-    told = [""] * n
+    values = [""] * n
     for i in np.argsort(point, kind="stable").tolist():
         state = states.get(key[i], "")
-        told[i] = state if f[i] == "get" else f"x {process[i]} {i} y"
+        values[i] = state if f[i] == "get" else f"x {process[i]} {i} y"
         if f[i] != "get" and not lost[i]:
-            states[key[i]] = told[i] if f[i] == "put" else state + told[i]
+            states[key[i]] = values[i] if f[i] == "put" else state + values[i]
     if shape.bad:
-        i = next(i for i in range(int(0.9 * n), n) if f[i] == "get" and told[i].count("y") > 2)
-        told[i] = told[i][: told[i].rindex("x")] + "x 0 0 y"
+        i = next(i for i in range(int(0.9 * n), n) if f[i] == "get" and values[i].count("y") > 2)
+        values[i] = values[i][: values[i].rindex("x")] + "x 0 0 y"
     operations = [
         Operation(
             index=2 * i,
             process=process[i],
             f=f[i],
             key=f"k{key[i]}",
-            input=None if f[i] == "get" else told[i],
-            output=told[i] if f[i] == "get" else None,
+            input=None if f[i] == "get" else values[i],
+            output=values[i] if f[i] == "get" else None,
             type=EventType.INFO if info[i] else EventType.OK,
             invoke_ns=int(begin[i]),
             complete_ns=INFINITY_NS if info[i] else int(end[i]),

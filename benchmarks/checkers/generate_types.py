@@ -41,8 +41,8 @@ class Typed:
     @property
     def name(self) -> str:
         size = self.operations
-        told = f"{size // 10**6}M" if size >= 10**6 else f"{size // 1000}k"
-        return f"{self.model}_c{self.clients}_{told}"
+        size_name = f"{size // 10**6}M" if size >= 10**6 else f"{size // 1000}k"
+        return f"{self.model}_c{self.clients}_{size_name}"
 
 
 def generate_typed(shape: Typed) -> Columns | LogColumns:

@@ -75,7 +75,7 @@ def main() -> None:
         cpu.append(1e3 * (time.process_time() - cpu_begun))
     statuses = Counter(result.status.value for result in results)
     worst = next(s for s in ("FAIL", "UNKNOWN", "PASS") if statuses[s])
-    told = {
+    report = {
         "verdict": worst if worst != "UNKNOWN" else "?",
         "times_ms": times,
         "cpu_ms": cpu,
@@ -85,7 +85,7 @@ def main() -> None:
         "algorithms": sorted({result.algorithm or "-" for result in results}),
         "summary": next(r.summary for r in results if r.status.value == worst),
     }
-    print(json.dumps(told))
+    print(json.dumps(report))
 
 
 if __name__ == "__main__":

@@ -52,7 +52,7 @@ def build(folder: Path) -> Path | None:
 
 
 def version(folder: Path) -> str:
-    """Tell which version was fetched."""
+    """Return the version that was fetched."""
     lines = (folder / "go.mod").read_text().splitlines()
     required = [line.split() for line in lines if MODULE in line]
     return next((word for words in required for word in words if word[:1] == "v"), "?")
@@ -111,11 +111,11 @@ def judge(binary: Path, history: Path, time_limit_s: float, memory_limit_gb: flo
         return Run("?", None, None, None)
     if process.returncode:
         return Run("OOM", None, None, None)
-    told = json.loads(out)
-    verdict = {"Ok": "PASS", "Illegal": "FAIL"}.get(told["verdict"], "?")
+    answer = json.loads(out)
+    verdict = {"Ok": "PASS", "Illegal": "FAIL"}.get(answer["verdict"], "?")
     known = verdict != "?"
-    wall, cpu = (median(told[name]) if known else None for name in ("times_ms", "cpu_ms"))
-    return Run(verdict, wall, cpu, told["peak_mb"])
+    wall, cpu = (median(answer[name]) if known else None for name in ("times_ms", "cpu_ms"))
+    return Run(verdict, wall, cpu, answer["peak_mb"])
 
 
 def load_average() -> float:

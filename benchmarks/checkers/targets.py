@@ -23,7 +23,7 @@ LOG_MS = 5_000
 """For 10^7 operations on a log."""
 
 
-def told(rows: dict[str, dict], growth: dict[str, tuple[list[float], float]]) -> list[str]:
+def lines(rows: dict[str, dict], growth: dict[str, tuple[list[float], float]]) -> list[str]:
     """Return lines: what was wanted, what was measured. Rows that were not run are left out."""
     lines = []
     for shape, limit in WANTED_MS:

@@ -95,10 +95,10 @@ async def losses(place: Place, rounds: int) -> None:
         begun = time.perf_counter()
         await place.disks.power_loss(NODE)
         lost_ms.append((time.perf_counter() - begun) * 1e3)
-        left = {one.name for one in place.data.iterdir()}
+        left = {file.name for file in place.data.iterdir()}
         exact += path.read_bytes() == b"synced" * (number + 1) and f"unnamed{number}" not in left
-    told = f"exactly the un-fsynced tail and name gone in {exact} of {rounds}"
-    print(f"| power loss | {told}, median {sorted(lost_ms)[rounds // 2]:.0f} ms |")
+    result = f"exactly the un-fsynced tail and name gone in {exact} of {rounds}"
+    print(f"| power loss | {result}, median {sorted(lost_ms)[rounds // 2]:.0f} ms |")
 
 
 async def cost(place: Place, folder: Path) -> None:

@@ -1,4 +1,4 @@
-"""Runs to try the gate on, and the hands of somebody who wants it open."""
+"""Runs to try the gate on, and the hands of a forger."""
 
 from __future__ import annotations
 

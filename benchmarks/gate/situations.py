@@ -338,7 +338,7 @@ SITUATIONS = (
     Situation("the same run twice", twice, 0, "counted once)"),
     Situation("a run and its copy", copied, 0, "gate open: 1 of 1 run passes"),
     Situation("a link to a run", linked, 0, "gate open: 1 of 1 run passes"),
-    Situation("a run whose folder was renamed", renamed, 0, "synthetic/released: PASS"),
+    Situation("a run in a renamed folder", renamed, 0, "synthetic/released: PASS"),
     Situation(
         "a run judged three times", tampered("good", lambda s: [judge(s), judge(s)]), 0, "PASS"
     ),

@@ -37,10 +37,10 @@ def main() -> None:
     print(f"  loading it          {found.load_s:7.2f} s")
     print(f"  fencing one broker  {found.fence_s:7.2f} s", flush=True)
     if not arguments.no_quorum:
-        tell_quorum(topics, arguments.rounds)
+        report_quorum(topics, arguments.rounds)
 
 
-def tell_quorum(topics: int, rounds: int) -> None:
+def report_quorum(topics: int, rounds: int) -> None:
     folder = Path(tempfile.mkdtemp(prefix="kraftprobe-benchmark-"))
     try:
         found = asyncio.run(catch_up.measure(folder, topics, rounds))
@@ -62,12 +62,12 @@ def tell_quorum(topics: int, rounds: int) -> None:
         ("processor_s", "processor time for that"),
         ("longest_answer_s", "longest wait for Metadata"),
     ):
-        by_log = middle([getattr(one, name) for one in found.by_log])
-        by_snapshot = middle([getattr(one, name) for one in found.by_snapshot])
+        by_log = middle([getattr(measured, name) for measured in found.by_log])
+        by_snapshot = middle([getattr(measured, name) for measured in found.by_snapshot])
         print(f"    {what:28} {by_log:6.2f} s     {by_snapshot:6.2f} s")
     for name, what in (("caught_up_s", "time"), ("processor_s", "processor time")):
-        log_s = middle([getattr(one, name) for one in found.by_log])
-        snapshot_s = middle([getattr(one, name) for one in found.by_snapshot])
+        log_s = middle([getattr(measured, name) for measured in found.by_log])
+        snapshot_s = middle([getattr(measured, name) for measured in found.by_snapshot])
         print(f"    by snapshot it takes {snapshot_s / log_s:.2f} of the {what} by log")
     print(
         f"  all three register as brokers and are unfenced {found.registered_s:.2f} s after their "

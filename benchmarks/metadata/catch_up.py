@@ -19,12 +19,12 @@ from cluster.systems.kraft import REGISTRATION
 
 @dataclass(frozen=True)
 class CatchUp:
-    """One return of an empty follower. Seconds since its process told its start."""
+    """One return of an empty follower. Seconds since its process traced its start."""
 
     held_s: float
     """Until its log (or its snapshot) held all."""
     caught_up_s: float
-    """Until its image held the last topic, so that it tells clients of it."""
+    """Until its image held the last topic, so that clients see it."""
     processor_s: float
     """Processor time of its process until then."""
     longest_answer_s: float
@@ -75,7 +75,7 @@ async def measure(folder: Path, topics: int, rounds: int) -> QuorumFigures:
 
 
 def progress(what: object) -> None:
-    """Tell how far it is: all of it takes minutes, on a busy machine many."""
+    """Report how far it is: all of it takes minutes, on a busy machine many."""
     sys.stderr.write(f"{what}\n")
 
 

@@ -149,7 +149,7 @@ class Quorum:
         text = (self.backend.node_folder(node) / "trace.jsonl").read_text()
         lines = (line for line in text.splitlines(keepends=True) if f'"{event}"' in line)
         found = [json.loads(line) for line in lines if line.endswith("\n")]
-        return [one for one in found if one["e"] == event]
+        return [line for line in found if line["e"] == event]
 
     def last(self, node: str, event: str) -> dict[str, Any] | None:
         found = self.events(node, event)

@@ -1,8 +1,9 @@
 """`python -m benchmarks.mutants [--backend B] [--runs 10] [--true] [PLAN ...]`: what finds what.
 
 Runs the plans of `harness/campaigns/mutants`, each with the mutant that its name begins with (with
---true: with the true node) and with another seed each time, and tells how many were found, by which
-check, and how long it took from the first start of a node to the verdict. Plans are paths or names.
+--true: with the true node) and with another seed each time, and prints how many were found, by
+which check, and how long it took from the first start of a node to the verdict. Plans are paths or
+names.
 """
 
 from __future__ import annotations
@@ -61,8 +62,8 @@ def main(plans, backend, runs, is_true, first_seed, folder):
                 took.append(seconds)
                 failed = [c for c in results.checks if c.status is Status.FAIL]
                 by.update(c.checker for c in failed)
-                told = failed or [c for c in results.checks if c.status is not Status.PASS]
-                for check in told:
+                shown = failed or [c for c in results.checks if c.status is not Status.PASS]
+                for check in shown:
                     why = f"{check.status.value} {check.checker}: {check.summary[:200]}"
                     click.echo(f"    seed {seed} {why}")
                 if folder is not None:

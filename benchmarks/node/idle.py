@@ -40,7 +40,7 @@ def trace_event_us(folder: Path) -> float:
 
 
 def pids(backend: LocalBackend) -> dict[str, int]:
-    """By node; the trace's last start tells."""
+    """By node, from the trace's last start."""
     found = {}
     for node in backend.nodes:
         folder = str(backend.node_folder(node))

@@ -49,10 +49,10 @@ class Peer:
         return json.loads(line)
 
     def _ask(self, address: str, **command: object) -> dict[str, object]:
-        self._tell(address, **command)
+        self._send(address, **command)
         return self._read(address)
 
-    def _tell(self, address: str, **command: object) -> None:
+    def _send(self, address: str, **command: object) -> None:
         stdin = self._processes[address].stdin
         stdin.write(json.dumps(command) + "\n")
         stdin.flush()
@@ -79,7 +79,7 @@ class Peer:
         process.send_signal(signal.SIGKILL)
         process.wait()
         for address in others:
-            self._tell(address, do="insist")
+            self._send(address, do="insist")
         acknowledged = min(float(self._read(address)["at_s"]) for address in others)
         self._start(leader)
         time.sleep(1.5)

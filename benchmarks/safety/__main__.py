@@ -10,7 +10,7 @@ round left the machine as it was and none failed.
 
 As root it first moves into network, mount and process namespaces of its own, so that all there is
 its own and the comparison is strict, not only of what carries a label. It stays outside with
-`--shared`, without root, and for backend docker, whose engine is there.
+`--shared`, without root, and for backend docker, with its engine there.
 """
 
 from __future__ import annotations
@@ -70,10 +70,10 @@ def main() -> int:
             difference += [] if run is None else _bereft(run)
             verdicts[verdict.partition(":")[0]] += 1
             clean += not difference
-            told = "as before" if not difference else "DIFFERENT: " + "; ".join(difference)
+            state = "as before" if not difference else "DIFFERENT: " + "; ".join(difference)
             print(
                 f"{number:3d}  killed after {moment_s:5.1f} s ({phase}), "
-                f"{cleaned} things cleaned: {told}; check: {verdict}",
+                f"{cleaned} things cleaned: {state}; check: {verdict}",
                 flush=True,
             )
     print(f"{asked.backend}, {asked.campaign}: the machine was as before {clean} of {asked.rounds}")
@@ -169,8 +169,8 @@ def _difference(folder: Path, ours: Ours, before: set[str], *, alone: bool) -> l
     while True:
         now = snapshot(folder, ours, alone=alone)
         if now == before or time.monotonic() > deadline:
-            return [f"+ {one}" for one in sorted(now - before)] + [
-                f"- {one}" for one in sorted(before - now)
+            return [f"+ {thing}" for thing in sorted(now - before)] + [
+                f"- {thing}" for thing in sorted(before - now)
             ]
         time.sleep(0.25)
 

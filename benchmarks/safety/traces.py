@@ -28,7 +28,7 @@ _PROC = Path("/proc")
 
 @dataclass(slots=True)
 class Ours:
-    """By what things on a machine that others use, too, are told to be ours."""
+    """What marks things as ours on a machine that others use, too."""
 
     harnesses: set[str] = field(default_factory=set)
     """Pids of the harnesses so far."""
@@ -37,7 +37,9 @@ class Ours:
 
     def note_bridges(self) -> None:
         """Note the networks that there are now."""
-        self.bridges.update(f"br-{one[:12]}" for one in _things(self.harnesses, networks=True))
+        self.bridges.update(
+            f"br-{harness[:12]}" for harness in _things(self.harnesses, networks=True)
+        )
 
 
 def snapshot(folder: Path, ours: Ours, *, alone: bool) -> set[str]:
@@ -46,7 +48,7 @@ def snapshot(folder: Path, ours: Ours, *, alone: bool) -> set[str]:
         *(line for line in _rules() if alone or _is_ours(line, ours)),
         *_mounts(folder, alone=alone),
         *_loops(folder),
-        *(f"engine: {one}" for one in _things(ours.harnesses, networks=False)),
+        *(f"engine: {thing}" for thing in _things(ours.harnesses, networks=False)),
         *(_processes() if alone else _labelled(ours.harnesses)),
         *(_namespaces() if alone else ()),
     }
@@ -61,8 +63,8 @@ def _rules() -> Iterator[str]:
     commands = (["nft", "list", "ruleset"], ["iptables-save"], ["ip6tables-save"])
     for command in (*commands, ["tc", "qdisc", "show"]):
         with contextlib.suppress(FileNotFoundError):
-            told = subprocess.run(command, capture_output=True, text=True, check=False).stdout
-            for line in told.splitlines():
+            listed = subprocess.run(command, capture_output=True, text=True, check=False).stdout
+            for line in listed.splitlines():
                 if not line.startswith("#"):
                     yield f"rule: {command[0]}: {_COUNTERS.sub('', line).strip()}"
 
@@ -81,9 +83,9 @@ def _mounts(folder: Path, *, alone: bool) -> Iterator[str]:
 def _loops(folder: Path) -> Iterator[str]:
     for backing in Path("/sys/block").glob("loop*/loop/backing_file"):
         with contextlib.suppress(OSError):
-            told = backing.read_text().strip()
-            if told.startswith(str(folder)):
-                yield f"loop device: {told}"
+            file = backing.read_text().strip()
+            if file.startswith(str(folder)):
+                yield f"loop device: {file}"
 
 
 def _is_ours(rule: str, ours: Ours) -> bool:

@@ -1,7 +1,7 @@
 """Seeds that the swarm needs to find each seeded bug: `python -m benchmarks.sim.mutants M01 M02`.
 
 For each mutant several disjoint ranges of seeds are run from their beginning until the first seed
-that fails; the median over the ranges is what is told. `--bound` is where a range gives up.
+that fails; the median over the ranges is what is reported. `--bound` is where a range gives up.
 `--shrink DIR` cuts the first failure of each down and writes it there, as `tests/sim/regressions`
 holds them.
 """

@@ -4,8 +4,8 @@ Values are drawn to get far: names from a small pool, so that requests meet what
 ids, epochs and offsets near those of the node that is asked, and at the ends of their types.
 
 Vote, BeginQuorumEpoch and EndQuorumEpoch come from another cluster by default. Peers of the same
-one are believed: who lies that somebody else leads the epoch stops the node, which takes the quorum
-for broken, and whoever names the last epoch of all leaves none for the next election.
+cluster are believed: the lie that another node leads the epoch stops the node, which takes the
+quorum for broken, and the last epoch of all leaves none for the next election.
 """
 
 from __future__ import annotations

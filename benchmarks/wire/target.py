@@ -23,7 +23,7 @@ START_S = 30.0
 HANG_S = 20.0
 """A whole frame that is not a Fetch must be answered, or its connection closed, within this."""
 PARKED_S = 0.02
-"""How long a Fetch, or a frame whose size lies, may keep a connection."""
+"""How long a Fetch, or a frame of a false size, may keep a connection."""
 _PROBE = struct.pack(">ihhih", 10, ApiKey.API_VERSIONS, 0, 4711, -1)
 _PROBE_ANSWER = struct.pack(">ih", 4711, 0)
 
@@ -35,9 +35,9 @@ class HangError(Exception):
 def _free_ports(count: int) -> list[int]:
     with contextlib.ExitStack() as stack:
         sockets = [stack.enter_context(socket.socket()) for _ in range(count)]
-        for one in sockets:
-            one.bind(("127.0.0.1", 0))
-        return [one.getsockname()[1] for one in sockets]
+        for opened in sockets:
+            opened.bind(("127.0.0.1", 0))
+        return [opened.getsockname()[1] for opened in sockets]
 
 
 class Target:
@@ -88,7 +88,7 @@ class Target:
         """Wait for both listeners. Raises TimeoutError."""
         async with asyncio.timeout(START_S):
             for listener in ListenerType:
-                while not await self.answers(listener):  # noqa: ASYNC110 - it tells nobody
+                while not await self.answers(listener):  # noqa: ASYNC110 - it has no event
                     await asyncio.sleep(0.05)
 
     async def answers(self, listener: ListenerType) -> bool:
