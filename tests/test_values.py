@@ -15,12 +15,12 @@ class Plain:
     x: int
 
 @valueclass(kw_only=True, order=True)
-class Told:
+class Ordered:
     x: int = 0
     y: int
 
-plain, told = Plain(1), Told(y=2)
-assert told < Told(y=3)
+plain, ordered = Plain(1), Ordered(y=2)
+assert ordered < Ordered(y=3)
 """
 
 

@@ -13,7 +13,7 @@ from cluster.backends.docker.docker_backend import DockerBackend
 
 
 class CarriedSystem(FakeSystem):
-    """The fake node, whose program is put beside its configuration: a container sees no tests."""
+    """The fake node; its program is put beside its configuration: a container sees no tests."""
 
     def files(self, node):
         return {**super().files(node), PROGRAM.name: PROGRAM.read_text()}

@@ -33,7 +33,7 @@ def serve(connection, buffer, selector):
     buffer += data
     for frame in frames(buffer):
         if frame.startswith(b"exit"):
-            sys.stderr.write("told to exit\n")
+            sys.stderr.write("asked to exit\n")
             sys.exit(int(frame[4:]))
         connection.sendall(len(frame).to_bytes(4, "big") + frame)
 

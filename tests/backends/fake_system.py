@@ -1,4 +1,4 @@
-"""A system whose node is a small echo program, so that backends are tested without the real one."""
+"""A system with a small echo program as its node, so that backends are tested without the real one."""
 
 from __future__ import annotations
 

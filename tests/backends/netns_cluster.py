@@ -33,8 +33,8 @@ async def main() -> None:
         }
     finally:
         await backend.down()
-    told = {name: asdict(measure) for name, measure in measures.items()}
-    sys.stdout.write(json.dumps({"privileged": may_make_namespaces(), **told}))
+    measured = {name: asdict(measure) for name, measure in measures.items()}
+    sys.stdout.write(json.dumps({"privileged": may_make_namespaces(), **measured}))
 
 
 asyncio.run(main())

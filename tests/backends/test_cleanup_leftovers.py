@@ -1,4 +1,4 @@
-"""What a harness leaves behind when it is killed with -9, and who cleans it up."""
+"""What a harness leaves behind when it is killed with -9, and what cleans it up."""
 
 from __future__ import annotations
 
@@ -143,7 +143,7 @@ def test_a_recorded_process_is_found_without_its_labels(tmp_path: Path):
         assert one.wait() == -9
 
 
-def test_a_run_folder_whose_harness_is_unknown_is_touched_only_by_name(
+def test_a_run_folder_of_an_unknown_harness_is_touched_only_by_name(
     sleeper: subprocess.Popen[bytes], tmp_path: Path
 ):
     record_process(tmp_path, RecordedProcess("r1", "n1", identify(sleeper.pid)))

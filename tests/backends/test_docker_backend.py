@@ -88,8 +88,8 @@ def test_nodes_live_die_pause_and_stop_as_anywhere(with_containers):
         inner = await backend.hosts["n1"].pid()
         assert before is not None
         assert inner is not None
-        told = await backend.hosts["n1"].run(("cat", f"/proc/{inner}/cmdline"))
-        assert b"fake_node.py" in told.stdout
+        done = await backend.hosts["n1"].run(("cat", f"/proc/{inner}/cmdline"))
+        assert b"fake_node.py" in done.stdout
         await backend.kill("n1")
         assert await backend.state("n1") is NodeState.DEAD
         assert await backend.hosts["n1"].pid() is None
@@ -104,12 +104,12 @@ def test_nodes_live_die_pause_and_stop_as_anywhere(with_containers):
         assert backend.unexpected_deaths() == ()
         await ask(backend, "n2", b"exit7")
         await eventually(backend.unexpected_deaths)
-        assert backend.unexpected_deaths() == (Death("n2", 0, 7, ("told to exit",)),)
+        assert backend.unexpected_deaths() == (Death("n2", 0, 7, ("asked to exit",)),)
 
     with_containers(body)
 
 
-def test_the_exit_code_of_a_signal_from_outside_is_told_as_waitpid_does(with_containers):
+def test_the_exit_code_of_a_signal_from_outside_is_reported_as_waitpid_does(with_containers):
     async def body(backend: HostedBackend) -> None:
         inner = await backend.hosts["n1"].pid()
         assert (await backend.hosts["n1"].run(("kill", "-9", str(inner)))).exit_code == 0
@@ -335,8 +335,8 @@ def test_what_a_killed_harness_left_is_found_and_removed_and_a_living_run_is_not
             left = find_things(client, tmp_path)
             kinds = [(thing.run_id, thing.kind) for thing in left]
             assert kinds == [(run_id, "container")] * 2 + [(run_id, "network")]
-            told = await asyncio.to_thread(clean_up, tmp_path)
-            assert told.count(f"removing container kraftprobe-{run_id}-n") == 2
+            output = await asyncio.to_thread(clean_up, tmp_path)
+            assert output.count(f"removing container kraftprobe-{run_id}-n") == 2
             assert find_things(client, tmp_path) == []
             assert [one for one in mounts() if one.run_id == run_id] == []
             assert find_leftovers(tmp_path) == []

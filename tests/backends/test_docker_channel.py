@@ -19,8 +19,8 @@ def frame(stream, data):
 
 
 def answer(request, stdout=b"done"):
-    told = {"id": request["id"], "exit_code": 0, "stderr": ""}
-    return json.dumps({**told, "stdout": base64.b64encode(stdout).decode()}).encode() + b"\n"
+    fields = {"id": request["id"], "exit_code": 0, "stderr": ""}
+    return json.dumps({**fields, "stdout": base64.b64encode(stdout).decode()}).encode() + b"\n"
 
 
 class Engine:
@@ -85,7 +85,7 @@ def good(request):
 
 
 @pytest.mark.parametrize(
-    ("written", "told"),
+    ("written", "shown"),
     [
         (OCI + b"\r\n", OCI.decode()),
         (b"a warning\n", "a warning"),
@@ -102,19 +102,19 @@ def good(request):
     ids=range(11),
 )
 def test_a_line_that_is_no_answer_is_one_clear_error_and_the_next_command_connects_anew(
-    written, told
+    written, shown
 ):
     outcomes, connections = run_twice(lambda _: [(STDOUT, written)], good)
-    assert outcomes == [f"n1: its container does not answer: not an answer: {told}", b"done"]
+    assert outcomes == [f"n1: its container does not answer: not an answer: {shown}", b"done"]
     assert connections == 2
 
 
-def test_what_an_engine_says_without_a_newline_is_told_when_it_hangs_up():
+def test_what_an_engine_says_without_a_newline_is_reported_when_it_hangs_up():
     outcomes, _ = run_twice(lambda _: [(STDOUT, OCI), None], good)
     assert outcomes == [f"n1: its container does not answer: {OCI.decode()}", b"done"]
 
 
-def test_what_the_agent_complained_of_last_is_told_when_it_dies():
+def test_the_last_complaint_of_the_agent_is_reported_when_it_dies():
     complaint = b"Traceback (most recent call last):\n  File ...\nMemoryError\n"
     outcomes, _ = run_twice(lambda _: [(STDERR, complaint), None], good)
     assert outcomes == ["n1: its container does not answer: MemoryError", b"done"]

@@ -87,8 +87,8 @@ def test_an_engine_that_hangs_is_noticed(quick: Path, monkeypatch: pytest.Monkey
     with socket.socket(socket.AF_UNIX) as silent:
         silent.bind(str(quick))
         silent.listen(8)
-        told = asyncio.run(asyncio.wait_for(engine.until_gone(), 30))
-    assert told == f"{quick}: no answer for 0.2 s"
+        gone = asyncio.run(asyncio.wait_for(engine.until_gone(), 30))
+    assert gone == f"{quick}: no answer for 0.2 s"
 
 
 def test_a_call_that_the_engine_does_not_live_through_names_it(quick: Path):
@@ -119,7 +119,7 @@ def test_a_rootless_engine_is_refused():
 
 
 @pytest.mark.parametrize(
-    ("version", "told"),
+    ("version", "message"),
     [
         ({"Version": "20.10.24", "ApiVersion": "1.41", "Os": "linux"}, ""),
         ({"Version": "29.0", "ApiVersion": "1.52", "Os": "linux"}, ""),
@@ -127,9 +127,9 @@ def test_a_rootless_engine_is_refused():
         ({"Version": "20.10.24", "ApiVersion": "1.41", "Os": "windows"}, "Linux containers"),
     ],
 )
-def test_an_engine_is_judged_by_its_version(version: dict[str, str], told: str):
-    assert told in engine.unfit(version)
-    assert bool(engine.unfit(version)) == bool(told)
+def test_an_engine_is_judged_by_its_version(version: dict[str, str], message: str):
+    assert message in engine.unfit(version)
+    assert bool(engine.unfit(version)) == bool(message)
 
 
 def test_a_full_disk_is_one_line_with_what_to_do():

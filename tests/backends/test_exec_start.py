@@ -8,23 +8,23 @@ import pytest
 from cluster.backends.docker import process
 
 
-def test_a_start_is_told_once_the_program_runs(tmp_path, monkeypatch):
+def test_a_start_is_reported_once_the_program_runs(tmp_path, monkeypatch):
     monkeypatch.setattr(process, "_PROC", tmp_path)
     comm = tmp_path / "7" / "comm"
     comm.parent.mkdir()
     comm.write_text("runc:[2:INIT]\n")
-    told = threading.Event()
+    reported = threading.Event()
 
     def wait():
         process.wait_executed(7)
-        told.set()
+        reported.set()
 
     waiting = threading.Thread(target=wait)
     waiting.start()
-    assert not told.wait(0.1)
+    assert not reported.wait(0.1)
     comm.write_text("sh\n")
     waiting.join(10)
-    assert told.is_set()
+    assert reported.is_set()
 
 
 @pytest.fixture
@@ -36,7 +36,7 @@ def waits(monkeypatch):
     return slept
 
 
-def test_who_is_gone_is_not_waited_for(tmp_path, monkeypatch, waits):
+def test_a_process_that_is_gone_is_not_waited_for(tmp_path, monkeypatch, waits):
     monkeypatch.setattr(process, "_PROC", tmp_path)
     process.wait_executed(7)
     assert waits == []

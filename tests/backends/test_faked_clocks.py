@@ -1,4 +1,4 @@
-"""What a program sees whose wall clock is faked, beside the clock itself."""
+"""What a program with a faked wall clock sees, beside the clock itself."""
 
 import os
 import subprocess
@@ -34,7 +34,7 @@ def test_a_wait_on_the_monotonic_clock_lasts_as_long_as_asked(tmp_path, offset_s
     program = f"REAL = {file.stat().st_mtime}\n{_WAIT}"
     environment = {**os.environ, **variables(library(), file)}
     command = [sys.executable, "-I", "-S", "-c", program]
-    told = subprocess.run(command, env=environment, check=True, capture_output=True, text=True)
-    due, off_s = told.stdout.split()
+    done = subprocess.run(command, env=environment, check=True, capture_output=True, text=True)
+    due, off_s = done.stdout.split()
     assert due == "True"
     assert abs(int(off_s) - offset_s) < 300

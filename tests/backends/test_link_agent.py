@@ -45,7 +45,7 @@ def test_an_agent_waits_for_the_port_of_one_that_is_being_killed():
     asyncio.run(body())
 
 
-def test_a_port_that_stays_taken_is_told(monkeypatch: pytest.MonkeyPatch):
+def test_a_port_that_stays_taken_is_reported(monkeypatch: pytest.MonkeyPatch):
     monkeypatch.setattr(linkagent, "_TAKEN_S", 0.1)
     with taken_port() as held:
         agent = linkagent.Agent("127.0.0.1", held.getsockname()[1], "secret")

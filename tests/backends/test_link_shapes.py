@@ -16,14 +16,14 @@ CLEAN = ShapeMeasure(
 )
 
 
-def seen(**told: float) -> ShapeMeasure:
+def seen(**measured: float) -> ShapeMeasure:
     known = {name: getattr(CLEAN, name) for name in CLEAN.__slots__}
-    return ShapeMeasure(**(known | told))
+    return ShapeMeasure(**(known | measured))
 
 
-def wire(**told: float | None) -> Wire:
+def wire(**shape: float | None) -> Wire:
     perfect = {"delay_ms": 0.0, "jitter_ms": 0.0, "reorder": 0.0, "duplicate": 0.0}
-    return Wire({**perfect, "rate_kbit_s": None, **told})
+    return Wire({**perfect, "rate_kbit_s": None, **shape})
 
 
 def test_of_every_part_the_worst_shape_holds():

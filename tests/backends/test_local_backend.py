@@ -124,12 +124,12 @@ def test_a_node_that_ends_by_itself_is_reported_with_its_last_words(with_cluster
         await eventually(backend.unexpected_deaths)
         await backend.kill("n2")
         await backend.start("n2")
-        assert backend.unexpected_deaths() == (Death("n2", 0, 7, ("told to exit",)),)
+        assert backend.unexpected_deaths() == (Death("n2", 0, 7, ("asked to exit",)),)
 
     with_cluster(body)
 
 
-def test_deaths_are_told_oldest_first_so_that_news_is_at_the_end(with_cluster):
+def test_deaths_are_listed_oldest_first_so_that_news_is_at_the_end(with_cluster):
     async def body(backend: LocalBackend) -> None:
         for dead, node in enumerate(("n3", "n1", "n2"), start=1):
             await ask(backend.endpoint(node), b"exit1")

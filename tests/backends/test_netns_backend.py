@@ -64,11 +64,13 @@ def nodes_of(folder: Path) -> list[int]:
 def machine_network() -> str:
     """Everything of the machine's own network that a run could disturb."""
     commands = (["ip", "-o", "link"], ["ip", "-o", "address"], ["nft", "list", "tables"])
-    told = [
+    listings = [
         subprocess.run(command, capture_output=True, text=True, check=False).stdout
         for command in commands
     ]
-    ours = [line for text in told for line in text.splitlines() if "kp" in line or "kraft" in line]
+    ours = [
+        line for text in listings for line in text.splitlines() if "kp" in line or "kraft" in line
+    ]
     return "\n".join(ours)
 
 
@@ -93,7 +95,7 @@ def test_nodes_live_die_pause_and_stop_as_anywhere(with_hosts):
         assert backend.unexpected_deaths() == ()
         await ask(backend, "n2", b"exit7")
         await eventually(backend.unexpected_deaths)
-        assert backend.unexpected_deaths() == (Death("n2", 0, 7, ("told to exit",)),)
+        assert backend.unexpected_deaths() == (Death("n2", 0, 7, ("asked to exit",)),)
 
     with_hosts(body)
 
@@ -257,16 +259,16 @@ def test_it_works_for_a_user_without_any_privilege(everybodys: Path):
         command, capture_output=True, text=True, env=environment, check=False, cwd=everybodys
     )
     assert done.returncode == 0, done.stderr
-    told = json.loads(done.stdout)
-    assert told["privileged"] is False
-    assert told["cut"] == {"by_source": False, "by_target": False, "bytes_since_cut": 0}
-    assert told["back"] == {"by_source": True, "by_target": True, "bytes_since_cut": None}
+    report = json.loads(done.stdout)
+    assert report["privileged"] is False
+    assert report["cut"] == {"by_source": False, "by_target": False, "bytes_since_cut": 0}
+    assert report["back"] == {"by_source": True, "by_target": True, "bytes_since_cut": None}
 
 
 def interpreter_for_everybody(as_nobody: list[str]) -> str:
     """Find a Python of this version that everybody may run."""
     wanted = f"{sys.version_info[0]}.{sys.version_info[1]}"
-    # setpriv may start what its user may not: only the started one can tell.
+    # setpriv may start what its user may not: only the started one can say.
     question = "import os, sys; os.access(sys.executable, os.X_OK) or sys.exit(1); "
     question += "print('%d.%d' % sys.version_info[:2])"
     for candidate in (os.path.realpath(sys.executable), f"/usr/bin/python{wanted}"):
@@ -284,8 +286,8 @@ def test_a_machine_that_forbids_namespaces_is_one_clear_line_with_the_remedy(
     (tmp_path / "kernel").mkdir()
     (tmp_path / "kernel/apparmor_restrict_unprivileged_userns").write_text("1\n")
     monkeypatch.setattr(netns, "_SYSCTL", tmp_path)
-    told = netns.refusal("unshare: unshare failed: Operation not permitted")
-    assert told == (
+    message = netns.refusal("unshare: unshare failed: Operation not permitted")
+    assert message == (
         "this machine does not let this user make namespaces: "
         "unshare: unshare failed: Operation not permitted; "
         "as root: sysctl -w kernel.apparmor_restrict_unprivileged_userns=0"

@@ -43,6 +43,6 @@ def test_root_needs_no_sudo(monkeypatch: pytest.MonkeyPatch):
     ],
 )
 def test_a_filesystem_that_does_not_mount_names_its_remedy(reason: str, remedy: str):
-    told = fuse_remedy(reason)
-    assert told.endswith(remedy)
-    assert bool(told) == bool(remedy)
+    command = fuse_remedy(reason)
+    assert command.endswith(remedy)
+    assert bool(command) == bool(remedy)

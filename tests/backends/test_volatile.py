@@ -101,7 +101,7 @@ def test_a_truncation_is_undone(disk):
     assert disk.files() == {"log": b"0123456789"}
 
 
-def test_a_file_whose_name_was_not_synced_vanishes_with_all_it_held(disk):
+def test_a_file_of_an_unsynced_name_vanishes_with_all_it_held(disk):
     disk.append("new", b"content")
     disk.sync("new")
     assert disk.volatile.power_loss().files == 1

@@ -1,4 +1,4 @@
-"""A broker tells a real controller where its replicas are, through a channel that can break."""
+"""A broker reports to a real controller where its replicas are, through a channel that can break."""
 
 import random
 import uuid
@@ -76,7 +76,7 @@ def partitions_of(request):
     return sum(len(topic.partitions) for topic in request.directories[0].topics)
 
 
-def test_what_the_metadata_do_not_know_is_told_in_one_request():
+def test_what_the_metadata_do_not_know_is_reported_in_one_request():
     life = Assigning()
     life.topics("a", "b", partitions=2)
     life.clock.advance(99)
@@ -98,7 +98,7 @@ def test_other_brokers_replicas_are_their_own_affair():
     assert life.sent == []
 
 
-def test_what_is_right_already_is_not_told():
+def test_what_is_right_already_is_not_reported():
     life = Assigning()
     life.topics("a")
     life.clock.advance(200)
@@ -125,7 +125,7 @@ def test_an_assignment_that_fails_is_tried_again_later_each_time(broken):
     assert life.directories("a") == [(MINE,)]
 
 
-def test_nothing_is_told_before_the_broker_is_registered():
+def test_nothing_is_reported_before_the_broker_is_registered():
     life = Assigning()
     life.epoch = NOT_REGISTERED_EPOCH
     life.topics("a")

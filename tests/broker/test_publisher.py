@@ -77,7 +77,7 @@ class Broker:
         return set(self.publisher.leaders), set(self.publisher.followers)
 
 
-def test_it_leads_and_follows_what_it_is_told_to():
+def test_it_leads_and_follows_what_the_metadata_say():
     broker = Broker(partition(0), partition(1, leader=2), partition(2, replicas=(2, 3), leader=2))
     assert broker.view == ({(T, 0)}, {(T, 1)})
     assert broker.changes[0].elected_leaders == ((T, 0),)
@@ -123,13 +123,13 @@ def test_it_knows_its_own_registration():
     assert broker.publisher.registration is None
 
 
-def test_the_first_publication_is_told_once():
+def test_the_first_publication_is_notified_once():
     broker = Broker()
     broker.commit(partition(0))
     assert broker.firsts == 1
 
 
-def test_it_knows_who_leads_the_quorum():
+def test_it_knows_the_leader_of_the_quorum():
     broker = Broker()
     broker.loader.notify_leader(LeaderAndEpoch(3, 9))
     assert broker.publisher.controller == LeaderAndEpoch(3, 9)
@@ -159,12 +159,12 @@ def test_a_view_that_is_wrong_is_found_out():
     broker = Broker(partition(0), registered(1))
     assert broker.publisher.differences(broker.image.state) is None
     lost = broker.publisher.leaders.pop((T, 0))
-    told = broker.publisher.differences(broker.image.state)
-    assert told == f"it believes to lead none and to follow none, it leads {T}-0 of {T}-0"
+    difference = broker.publisher.differences(broker.image.state)
+    assert difference == f"it believes to lead none and to follow none, it leads {T}-0 of {T}-0"
     broker.publisher.followers[T, 0] = lost
     assert "to follow" in broker.publisher.differences(broker.image.state)
     broker.publisher.followers.clear()
     broker.publisher.leaders[T, 0] = lost
     broker.publisher.registration = None
-    told = broker.publisher.differences(broker.image.state)
-    assert told == "it believes to be not registered, it is registered with epoch 5, fenced"
+    difference = broker.publisher.differences(broker.image.state)
+    assert difference == "it believes to be not registered, it is registered with epoch 5, fenced"

@@ -23,8 +23,8 @@ def is_linearizable(operations: Iterable[Operation], kind: str) -> bool:
 
 
 def _choices(operations: list[Operation], kind: str) -> Iterator[list[Operation]]:
-    """What took place: all `ok`, telling failures, and any subset of the indeterminate."""
-    must = [o for o in operations if o.type is EventType.OK or _telling(o, kind)]
+    """What took place: all `ok`, failures that show something, and any subset of the indeterminate."""
+    must = [o for o in operations if o.type is EventType.OK or _shows(o, kind)]
     may = [o for o in operations if o.type is EventType.INFO and o.f not in READS]
     subsets = chain.from_iterable(combinations(may, n) for n in range(len(may) + 1))
     for subset in subsets:
@@ -34,15 +34,15 @@ def _choices(operations: list[Operation], kind: str) -> Iterator[list[Operation]
 READS = {"read", "read-all", "get", "describe"}
 
 
-def _telling(operation: Operation, kind: str) -> bool:
+def _shows(operation: Operation, kind: str) -> bool:
     if operation.type is not EventType.FAIL:
         return False
-    told = (operation.f, operation.error)
+    ending = (operation.f, operation.error)
     if kind in ("queue", "stack"):
         return operation.error == "empty"
     if kind == "cas-register":
-        return told == ("cas", None)
-    return kind == "topics" and told in {
+        return ending == ("cas", None)
+    return kind == "topics" and ending in {
         ("create", "topic_already_exists"),
         ("delete", "unknown_topic_or_partition"),
     }
@@ -111,19 +111,19 @@ def _config(operations: list[Operation]) -> Iterator[tuple[Any, Step]]:
 
 
 def _topics(operations: list[Operation]) -> Iterator[tuple[Any, Step]]:
-    """Choose beforehand which id each create got that did not tell: ids are all different."""
+    """Choose beforehand which id each create without an answer got: ids are all different."""
     creates = [o for o in operations if o.f == "create" and o.type is not EventType.FAIL]
-    told = {o.index: o.output["id"] for o in creates if o.type is EventType.OK and o.output}
-    if len(set(told.values())) < len(told):
+    known = {o.index: o.output["id"] for o in creates if o.type is EventType.OK and o.output}
+    if len(set(known.values())) < len(known):
         return
-    untold = [o.index for o in creates if o.index not in told]
+    unknown = [o.index for o in creates if o.index not in known]
     shown = {o.output["id"] for o in operations if o.f == "describe" and o.output}
-    free = sorted(shown - set(told.values()))
-    for ids in product([None, *free], repeat=len(untold)):
+    free = sorted(shown - set(known.values()))
+    for ids in product([None, *free], repeat=len(unknown)):
         named = [i for i in ids if i is not None]
         if len(set(named)) == len(named):
-            owner = told | {
-                index: i or f"unseen-{index}" for index, i in zip(untold, ids, strict=True)
+            owner = known | {
+                index: i or f"unseen-{index}" for index, i in zip(unknown, ids, strict=True)
             }
             yield None, _topic_step(owner)
 

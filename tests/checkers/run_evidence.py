@@ -118,7 +118,7 @@ def final_reads(**states: Any) -> dict[str, FinalRead]:
     """Final reads by node, each {"topics": ...} or {"configs": ...}."""
     return {
         node: FinalRead(
-            node, told.get("high_watermark", 6), told.get("topics", {}), told.get("configs", {})
+            node, read.get("high_watermark", 6), read.get("topics", {}), read.get("configs", {})
         )
-        for node, told in states.items()
+        for node, read in states.items()
     }

@@ -153,7 +153,7 @@ def _overlooks_what_is_missing_in_columns(patch):
 
 
 def _lets_a_read_repeat_an_element(patch):
-    patch.setattr(replay_types, "_repeats", lambda told: False)
+    patch.setattr(replay_types, "_repeats", lambda _seen: False)
 
 
 def _takes_a_stack_for_a_queue(patch):
@@ -216,13 +216,13 @@ def test_long_histories_are_judged_in_columns_and_spoiled_ones_by_objects(name):
         operations.append(op(2 * i, into, (10 * i, 10 * i + 12), input=f"v{i}"))
         operations.append(op(2 * i + 1, out_of, (10 * i + 5, 10 * i + 14), output=f"v{i}"))
     operations.append(op(900, out_of, (5_000, 5_001), error="empty", type=FAIL))
-    (told,) = judge_columns(from_operations(operations), model_named(name))
-    assert (told.status, told.algorithm) == (Status.PASS, algorithm)
-    assert "801 of 801 operations placed" in told.summary
-    verify_order(operations, model_named(name), told.certificate["linearization"])
+    (result,) = judge_columns(from_operations(operations), model_named(name))
+    assert (result.status, result.algorithm) == (Status.PASS, algorithm)
+    assert "801 of 801 operations placed" in result.summary
+    verify_order(operations, model_named(name), result.certificate["linearization"])
     operations.append(op(901, out_of, (5_000, 5_001), output="v9"))
-    (told,) = judge_columns(from_operations(operations), model_named(name))
-    assert (told.status, told.anomalies[0]["kind"]) == (Status.FAIL, "repeated")
+    (result,) = judge_columns(from_operations(operations), model_named(name))
+    assert (result.status, result.anomalies[0]["kind"]) == (Status.FAIL, "repeated")
 
 
 def test_an_order_that_a_verifier_refuses_is_never_a_verdict(monkeypatch):
@@ -239,7 +239,7 @@ def test_an_order_that_a_verifier_refuses_is_never_a_verdict(monkeypatch):
 
 
 @pytest.mark.parametrize("shown", [[1, True], [1, 1.0], ["1"], [[1]], [None]])
-def test_elements_that_only_look_alike_are_told_apart(shown):
+def test_elements_that_only_look_alike_are_distinguished(shown):
     operations = [op(i, "add", (i, i), input=i) for i in range(300)]
     operations.append(op(300, "read", (400, 401), output=[*range(2, 300), 0, *shown]))
     (result,) = judge_columns(from_operations(operations), model_named("set"))

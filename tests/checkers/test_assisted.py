@@ -21,7 +21,7 @@ PREFIX = "kraftprobe.register."
 
 
 def logs_of(values, committed=None, begin=0):
-    """Evidence of three nodes whose logs hold these (key, value) pairs."""
+    """Evidence of three nodes with these (key, value) pairs in their logs."""
     committed = begin + len(values) if committed is None else committed
     logs = {
         node: [
@@ -104,7 +104,7 @@ def test_a_switch_turns_it_off():
     assert run_check(off, late).status is Status.PASS
 
 
-def told(operations, rnd):
+def evidence_of(operations, rnd):
     """Evidence about a history: what took effect is chosen at random, as a liar would."""
     writes = [o for o in operations if o.f == "write" and o.type is not FAIL]
     shares = {OK: 0.95, INFO: 0.5}
@@ -119,7 +119,7 @@ def test_no_evidence_whatever_turns_a_wrong_history_right():
         rnd = Random(case)
         operations = history(rnd)
         before = is_linearizable(operations, "register")
-        resolved = resolve(operations, told(operations, rnd)).operations
+        resolved = resolve(operations, evidence_of(operations, rnd)).operations
         after = is_linearizable(resolved, "register")
         assert before or not after, operations
         status = judge(resolved, model_named("register")).status
@@ -151,6 +151,6 @@ def test_no_evidence_whatever_turns_a_wrong_history_of_the_corpus_right(folder):
         operations = [
             replace(o, key="k") for o in pair(load_history(folder / expected()[name]["file"]))
         ]
-        resolved = resolve(operations, told(operations, Random(name))).operations
+        resolved = resolve(operations, evidence_of(operations, Random(name))).operations
         result = judge(resolved, model_named("cas-register"), time_limit_s=20)
         assert result.status is Status.FAIL, name

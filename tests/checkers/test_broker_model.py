@@ -26,16 +26,24 @@ def operation(index, f, input_=None, output=None, kind=EventType.OK, at=None):
     )
 
 
-def register(who, epoch):
-    return ("register", {"incarnation": who}, {"epoch": epoch})
+def register(incarnation, epoch):
+    return ("register", {"incarnation": incarnation}, {"epoch": epoch})
 
 
-def heartbeat(who, epoch, fenced, behind=False):
-    return ("heartbeat", {"incarnation": who, "behind": behind}, {"epoch": epoch, "fenced": fenced})
+def heartbeat(incarnation, epoch, fenced, behind=False):
+    return (
+        "heartbeat",
+        {"incarnation": incarnation, "behind": behind},
+        {"epoch": epoch, "fenced": fenced},
+    )
 
 
-def fence(who, epoch, fenced=True):
-    return ("fence", {"incarnation": who, "behind": False}, {"epoch": epoch, "fenced": fenced})
+def fence(incarnation, epoch, fenced=True):
+    return (
+        "fence",
+        {"incarnation": incarnation, "behind": False},
+        {"epoch": epoch, "fenced": fenced},
+    )
 
 
 def read(alive):
@@ -106,8 +114,8 @@ def test_a_lost_registration_leaves_an_epoch_to_be_learnt_once():
     lost = operation(0, "register", {"incarnation": "a"}, None, EventType.INFO)
     _, state = model.step(model.init(), lost)
     for epoch, legal in ((7, True), (-1, False)):
-        told = operation(1, *register("a", epoch))
-        assert model.step(state, told)[0] is legal
+        registered = operation(1, *register("a", epoch))
+        assert model.step(state, registered)[0] is legal
     _, known = model.step(state, operation(1, *register("a", 7)))
     assert not model.step(known, operation(2, *register("a", 8)))[0]
 
@@ -144,23 +152,23 @@ class Registry:
         self.clock += draw.randrange(1, 4)
         if draw.random() < 0.2:
             self.fenced = True  # the session ended
-        who = draw.choice("abc")
+        incarnation = draw.choice("abc")
         f = draw.choice(("register", "heartbeat", "fence", "read"))
         if f == "read":
             return read(alive=not self.fenced)
         if f == "register":
-            if who != self.incarnation:
-                self.incarnation, self.epoch, self.fenced = who, self.clock, True
-            return register(who, self.epoch)
-        if who != self.incarnation:
+            if incarnation != self.incarnation:
+                self.incarnation, self.epoch, self.fenced = incarnation, self.clock, True
+            return register(incarnation, self.epoch)
+        if incarnation != self.incarnation:
             return None  # refused: shows nothing
         behind = draw.random() < 0.5
         if f == "fence":
             self.fenced = True
-            return fence(who, self.epoch)
+            return fence(incarnation, self.epoch)
         if not behind:
             self.fenced = False
-        return heartbeat(who, self.epoch, self.fenced, behind)
+        return heartbeat(incarnation, self.epoch, self.fenced, behind)
 
 
 @pytest.mark.parametrize("seed", range(30))

@@ -28,10 +28,10 @@ def lines(operations, model="register"):
 
 
 def test_every_key_has_a_line_and_every_line_is_accepted():
-    told = lines([*BAD, *GOOD])
-    assert [json.loads(line)["key"] for line in told] == ["a", "b", "c"]
-    assert [json.loads(line)["status"] for line in told] == ["PASS", "PASS", "FAIL"]
-    assert verify_lines(told, [*BAD, *GOOD], REGISTER) == []
+    stored = lines([*BAD, *GOOD])
+    assert [json.loads(line)["key"] for line in stored] == ["a", "b", "c"]
+    assert [json.loads(line)["status"] for line in stored] == ["PASS", "PASS", "FAIL"]
+    assert verify_lines(stored, [*BAD, *GOOD], REGISTER) == []
 
 
 @pytest.mark.parametrize(
@@ -48,24 +48,24 @@ def test_every_key_has_a_line_and_every_line_is_accepted():
     ],
 )
 def test_a_changed_certificate_is_refused(line, change):
-    told = lines([*GOOD, *BAD])
-    changed = json.loads(told[line]) | {"certificate": change}
-    told[line] = json.dumps(changed)
-    problems = verify_lines(told, [*GOOD, *BAD], REGISTER)
+    stored = lines([*GOOD, *BAD])
+    changed = json.loads(stored[line]) | {"certificate": change}
+    stored[line] = json.dumps(changed)
+    problems = verify_lines(stored, [*GOOD, *BAD], REGISTER)
     assert len(problems) == 1
     assert problems[0].startswith(f"line {line + 1}")
 
 
 def test_a_turned_verdict_is_refused():
-    told = [line.replace("PASS", "FAIL") for line in lines(GOOD)]
-    assert len(verify_lines(told, GOOD, REGISTER)) == 2
+    stored = [line.replace("PASS", "FAIL") for line in lines(GOOD)]
+    assert len(verify_lines(stored, GOOD, REGISTER)) == 2
 
 
-def test_a_key_without_a_certificate_is_told():
+def test_a_key_without_a_certificate_is_reported():
     assert verify_lines(lines(GOOD)[:1], GOOD, REGISTER) == ["key 'b': there is no certificate"]
 
 
-def test_what_is_no_certificate_is_told_in_one_line():
+def test_what_is_no_certificate_is_reported_in_one_line():
     problems = verify_lines(["{", "[]", '{"check": "linearizable"}'], [], REGISTER)
     assert len(problems) == 3
 
@@ -94,7 +94,7 @@ def test_the_example_of_the_readme_passes_and_stores_its_proof(tmp_path):
 
 
 @pytest.mark.parametrize(
-    ("arguments", "told"),
+    ("arguments", "message"),
     [
         (["--model", "cas-regster"], "did you mean 'cas-register'?"),
         (["--algorithm", "guess"], "unknown algorithm 'guess'"),
@@ -103,10 +103,10 @@ def test_the_example_of_the_readme_passes_and_stores_its_proof(tmp_path):
         (["--model", "transactions-kv"], "unknown model 'kv'"),
     ],
 )
-def test_a_senseless_option_is_one_line(arguments, told):
+def test_a_senseless_option_is_one_line(arguments, message):
     result = CliRunner().invoke(main, ["check", str(EXAMPLE), *arguments])
     assert result.exit_code == 2
-    assert told in result.output
+    assert message in result.output
     assert len(result.output.splitlines()) == 1
 
 

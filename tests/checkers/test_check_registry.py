@@ -54,7 +54,7 @@ def test_the_names_and_scopes_are_those_of_the_plan():
         (CheckSpec("statistics", {"bucket_ms": 0}), "must be above 0"),
     ],
 )
-def test_what_a_plan_gets_wrong_is_told_in_one_line(spec, message):
+def test_what_a_plan_gets_wrong_is_reported_in_one_line(spec, message):
     with pytest.raises(CheckError, match=message) as error:
         find_check(spec)
     assert "\n" not in str(error.value)

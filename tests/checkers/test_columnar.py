@@ -76,7 +76,7 @@ HISTORY = [
 
 
 @pytest.mark.parametrize(
-    ("order", "told"),
+    ("order", "refusal"),
     [
         ([0, 1, 2, 3, 5, 6], None),
         ([0, 1, 2, 3, 4, 5, 6], None),
@@ -91,15 +91,15 @@ HISTORY = [
     ],
 )
 @pytest.mark.parametrize("compiled", [False, True])
-def test_orders_are_verified_in_columns(order, told, compiled):
+def test_orders_are_verified_in_columns(order, refusal, compiled):
     kernels = load() if compiled else None
     columns = from_operations(HISTORY)
     row_of = {int(index): row for row, index in enumerate(columns.index)}
     rows = np.array([row_of[index] for index in order])
-    if told is None:
+    if refusal is None:
         verify_orders(columns, model_named("cas-register"), rows, kernels=kernels)
     else:
-        with pytest.raises(RefusedError, match=told):
+        with pytest.raises(RefusedError, match=refusal):
             verify_orders(columns, model_named("cas-register"), rows, kernels=kernels)
 
 

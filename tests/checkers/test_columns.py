@@ -75,7 +75,7 @@ def test_a_table_of_integers_takes_no_room():
 
 
 @pytest.mark.parametrize(
-    ("operations", "told"),
+    ("operations", "message"),
     [
         ([write(0, 1, -5, 1)], "operation 0: process 0, write begins before the run"),
         ([write(0, 1, 5, 4)], "completes before it is invoked"),
@@ -86,8 +86,8 @@ def test_a_table_of_integers_takes_no_room():
         ([write(0, 1, 0, None), read(1, 1, 4, 6, process=0)], "operation 1: .* had ended in info"),
     ],
 )
-def test_columns_that_are_no_history_are_refused(operations, told):
-    with pytest.raises(HistoryError, match=told):
+def test_columns_that_are_no_history_are_refused(operations, message):
+    with pytest.raises(HistoryError, match=message):
         check_columns(from_operations(operations))
     touching = [write(0, 1, 0, 5), read(1, 1, 5, 6, process=0), write(2, 1, 0, 9)]
     assert len(check_columns(from_operations(touching))) == 3
@@ -139,7 +139,7 @@ def test_a_journal_read_into_columns_is_what_pairing_makes_of_it(kind, tmp_path)
 
 
 @pytest.mark.parametrize(
-    ("lines", "told"),
+    ("lines", "message"),
     [
         ('{"index":0,"time_ns":1,"process":1,"type":"ok","f":"read"}\n', "without an invocation"),
         ('{"index":0,"time_ns":1,"process":1,"type":"begin","f":"read"}\n', "type is 'begin'"),
@@ -172,10 +172,10 @@ def test_a_journal_read_into_columns_is_what_pairing_makes_of_it(kind, tmp_path)
         ),
     ],
 )
-def test_a_damaged_journal_is_told_as_by_the_plain_reader(lines, told, tmp_path):
+def test_a_damaged_journal_is_reported_as_by_the_plain_reader(lines, message, tmp_path):
     path = tmp_path / "history.jsonl"
     path.write_text(lines)
-    with pytest.raises(HistoryError, match=told):
+    with pytest.raises(HistoryError, match=message):
         load_columns(path)
 
 

@@ -27,7 +27,7 @@ def expected() -> dict[str, dict]:
     return json.loads(members()["expected.json"])
 
 
-JUDGED = sorted(name for name, told in expected().items() if told["valid"] is not None)
+JUDGED = sorted(name for name, known in expected().items() if known["valid"] is not None)
 
 
 @pytest.fixture(scope="module")
@@ -47,14 +47,14 @@ def test_the_corpus_is_whole():
 
 @pytest.mark.parametrize("name", JUDGED)
 def test_the_verdict_is_the_known_one(name, folder):
-    told = expected()[name]
-    operations = pair(load_history(folder / told["file"]))
-    assert len(operations) == told["ops"]
-    model = model_named(MODELS[told["model"]])
+    known = expected()[name]
+    operations = pair(load_history(folder / known["file"]))
+    assert len(operations) == known["ops"]
+    model = model_named(MODELS[known["model"]])
     results = [(part, judge(part, model)) for part in model.partition(operations)]
     statuses = {result.status for _, result in results}
     assert statuses <= {Status.PASS, Status.FAIL}
-    assert (statuses == {Status.PASS}) == told["valid"]
+    assert (statuses == {Status.PASS}) == known["valid"]
     for part, result in results:
         assert verify(part, model, result) is None
         if result.status is Status.FAIL:

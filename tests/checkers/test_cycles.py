@@ -117,7 +117,7 @@ def test_a_lost_update_is_a_cycle():
     assert judged(update, "rw-register")[1] & {"G2", "G-single"}
 
 
-def test_linearizable_keys_tell_more():
+def test_linearizable_keys_show_more():
     stale = [
         txn(0, [w("x", 1)], 0, 1),
         txn(1, [w("x", 2), w("y", 1)], 2, 3),

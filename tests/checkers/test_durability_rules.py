@@ -48,12 +48,12 @@ def test_an_acknowledged_element_must_be_on_every_node():
     assert judged("set", operations, topics("a")) == (Status.FAIL, ["lost"])
 
 
-def test_a_lost_element_is_named_with_who_acknowledged_it_and_when():
+def test_a_lost_element_is_named_with_its_node_and_time_of_acknowledgement():
     run = good_run(operations=[add(0, "a")], final_reads=final_reads(n1={}, n2={}, n3={}))
     result = run_check(CheckSpec("durability", {"workload": "set"}), run)
-    told = result.anomalies[0]["explanation"]
-    assert "n1: operation 0 (add" in told
-    assert "acknowledged by n1 at 0.000000001 s" in told
+    explanation = result.anomalies[0]["explanation"]
+    assert "n1: operation 0 (add" in explanation
+    assert "acknowledged by n1 at 0.000000001 s" in explanation
 
 
 def test_an_element_that_failed_or_was_never_added_is_a_phantom():
@@ -74,7 +74,7 @@ def test_an_indeterminate_element_may_be_there_or_not_but_on_all_nodes_alike():
     assert judged("set", operations, later, topics("a"), topics("a")) == PASSED
 
 
-def test_a_topic_with_a_part_of_its_partitions_is_told():
+def test_a_topic_with_a_part_of_its_partitions_is_reported():
     found = judged("set", [add(0, "a")], topics("a", partitions=1))
     assert found == (Status.FAIL, ["wrong-partitions"])
 
@@ -116,9 +116,9 @@ def test_a_write_that_failed_is_a_phantom_when_it_is_there():
 
 
 def create(index, begin, end, topic_id=None, **fields):
-    told = None if topic_id is None else {"id": topic_id, "partitions": 2}
+    output = None if topic_id is None else {"id": topic_id, "partitions": 2}
     return op(
-        index, "create", (begin, end), key="t", input={"partitions": 2}, output=told, **fields
+        index, "create", (begin, end), key="t", input={"partitions": 2}, output=output, **fields
     )
 
 
@@ -127,8 +127,8 @@ def delete(index, begin, end, **fields):
 
 
 def describe(index, begin, end, topic_id):
-    told = None if topic_id is None else {"id": topic_id, "partitions": 2}
-    return op(index, "describe", (begin, end), key="t", output=told)
+    output = None if topic_id is None else {"id": topic_id, "partitions": 2}
+    return op(index, "describe", (begin, end), key="t", output=output)
 
 
 def final(topic_id):

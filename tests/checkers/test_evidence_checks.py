@@ -107,12 +107,12 @@ ODD_LINES = [
 
 
 @pytest.mark.parametrize("name", ["log-agreement", "invariants"])
-@pytest.mark.parametrize(("event", "fields", "told"), ODD_LINES)
-def test_an_odd_trace_line_is_told_and_never_passes(name, event, fields, told):
+@pytest.mark.parametrize(("event", "fields", "message"), ODD_LINES)
+def test_an_odd_trace_line_is_reported_and_never_passes(name, event, fields, message):
     result = run_check(CheckSpec(name), with_trace("n2", (event, fields)))
     assert result.status is Status.UNKNOWN
     assert "n2 (line" in result.summary
-    assert told in result.summary
+    assert message in result.summary
 
 
 def test_an_odd_trace_line_does_not_hide_what_the_rest_shows():
@@ -126,7 +126,7 @@ def test_many_odd_lines_are_counted():
     assert "7 more malformed lines" in run_check(CheckSpec("invariants"), run).summary
 
 
-def test_an_odd_quorum_state_or_leader_change_is_told():
+def test_an_odd_quorum_state_or_leader_change_is_reported():
     states = dict(good_run().evidence.quorum_states) | {"n2": {"leaderId": "n1"}}
     result = run_check(CheckSpec("invariants"), good_run(quorum_states=states))
     assert result.status is Status.UNKNOWN
@@ -158,7 +158,7 @@ def test_a_node_may_end_when_a_fault_took_its_disk():
     [
         {"reason": "OSError: x", "may_end_node": False},
         {"reason": "OSError: x", "targets": ("n1",)},
-        {"reason": "AssertionError: told to truncate below the high watermark"},
+        {"reason": "AssertionError: a truncation below the high watermark"},
     ],
 )
 def test_no_other_death_is_excused(how):
@@ -166,9 +166,9 @@ def test_no_other_death_is_excused(how):
 
 
 def with_lost(*lost):
-    """A run whose n3 left a trace only, and what the nemesis says of who is lost."""
-    told = {"read": ["n1", "n2"], "missing": {}, "sentinel": "s", "lost": list(lost)}
-    events = [Event(0, 0, NEMESIS, EventType.INFO, "final-reads", None, told)]
+    """A run with no more of n3 than its trace, and what the nemesis says of lost nodes."""
+    note = {"read": ["n1", "n2"], "missing": {}, "sentinel": "s", "lost": list(lost)}
+    events = [Event(0, 0, NEMESIS, EventType.INFO, "final-reads", None, note)]
     whole = good_run().evidence
     kept = {
         part: {node: of for node, of in getattr(whole, part).items() if node != "n3"}
@@ -197,10 +197,10 @@ def test_what_was_committed_must_survive_on_a_majority_also_when_a_node_is_lost(
 
 
 @pytest.mark.parametrize("lost", [None, 3, "n3", {"n3": 1}])
-def test_an_odd_note_on_who_is_lost_excuses_nobody(lost):
+def test_an_odd_note_on_lost_nodes_excuses_nobody(lost):
     assert lost_nodes([Event(0, 0, NEMESIS, EventType.INFO, "final-reads", None, lost)]) == set()
-    told = {"lost": lost}
-    assert lost_nodes([Event(0, 0, NEMESIS, EventType.INFO, "final-reads", None, told)]) == set()
+    note = {"lost": lost}
+    assert lost_nodes([Event(0, 0, NEMESIS, EventType.INFO, "final-reads", None, note)]) == set()
     of_a_client = Event(0, 0, 1, EventType.INFO, "final-reads", None, {"lost": ["n3"]})
     assert lost_nodes([of_a_client]) == set()
 
@@ -221,9 +221,11 @@ def test_a_cancelled_check_is_unknown():
 def test_what_is_committed_is_kept_by_a_majority_of_the_voters_in_force(voters, expected):
     short = {node: good_log(node)[:4] for node in ("n2", "n3")}
     states = {node: {"leaderId": 1, "leaderEpoch": 1, "votedId": 1} for node in NODES}
-    told = ("voters", {"offset": 2, "kraft_version": 1, "voters": voters})
+    changed = ("voters", {"offset": 2, "kraft_version": 1, "voters": voters})
     traces = {
-        node: [replace(e, fields=told[1]) if e.event == "voters" else e for e in good_trace(node)]
+        node: [
+            replace(e, fields=changed[1]) if e.event == "voters" else e for e in good_trace(node)
+        ]
         for node in NODES
     }
     logs = {"n1": good_log("n1"), **short}

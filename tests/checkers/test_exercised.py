@@ -56,8 +56,8 @@ def test_a_run_that_met_its_expectations_is_exercised():
     expectations = {"min_operations": 60, "faults": ["kill"], "leader_changes": 1}
     result = judged(run_of(30, 30, *TYPICAL), expectations=expectations)
     assert (result.status, result.anomalies) == (Status.PASS, ())
-    told = "60 operations ok (30 reads, 30 writes), faults that bit: kill 1, 1 leader changes"
-    assert result.summary == told
+    summary = "60 operations ok (30 reads, 30 writes), faults that bit: kill 1, 1 leader changes"
+    assert result.summary == summary
 
 
 @pytest.mark.parametrize(
@@ -124,12 +124,12 @@ def test_a_run_is_without_faults_where_none_bit(faults):
     [({}, Status.PASS), ({"ended_early": ["nothing is lost"]}, Status.UNDER_EXERCISED)],
 )
 def test_a_fault_that_had_ended_when_it_was_healed_did_not_bite(detail, status):
-    told = {"verified": True, "entry": 0}
+    fields = {"verified": True, "entry": 0}
     run = run_of(
         30,
         30,
-        nemesis("loss", {"phase": "inject", **told}),
-        nemesis("loss", {"phase": "heal", **told, "detail": detail}),
+        nemesis("loss", {"phase": "inject", **fields}),
+        nemesis("loss", {"phase": "heal", **fields, "detail": detail}),
     )
     assert judged(run, expectations={"faults": ["loss"]}).status is status
 

@@ -122,6 +122,6 @@ def test_a_foreign_or_truncated_file_is_refused_in_one_line(tmp_path, content, m
     assert "\n" not in str(refusal.value)
 
 
-def test_a_missing_file_is_told(tmp_path):
+def test_a_missing_file_is_reported(tmp_path):
     with pytest.raises(HistoryError, match="cannot be read: No such file"):
         load_history(tmp_path / "nowhere")

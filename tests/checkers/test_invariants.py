@@ -246,7 +246,7 @@ def test_what_needs_a_disk_says_so_and_nothing_else_does():
 
 
 def test_a_wiped_voter_counts_with_what_it_had_fsynced_before():
-    """It may have reported that to the leader, whose voters are those of before."""
+    """It may have reported that to the leader, which has the voters of before."""
     before = [*QUORUM, append("n1", 0, 4), flush("n1", 5), append("n2", 0, 4), flush("n2", 5)]
     assert broken([*before, start("n2", "new"), hw("n1", 5, replicas=ALL_HAVE)]) == set()
 

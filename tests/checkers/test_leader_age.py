@@ -1,4 +1,4 @@
-"""Check quorum as traces tell it: silent where somebody may have followed, loud where nobody could."""
+"""Check quorum as traces show it: silent where a voter may have followed, loud where nobody could."""
 
 from __future__ import annotations
 
@@ -19,9 +19,9 @@ END_S = 30.0
 
 
 def start(node: str, **fields: Any) -> tuple[float, str, dict[str, Any]]:
-    told = {"node_id": int(node[1:]), "directory_id": "d"}
-    told |= {"clock": "boot", "check_quorum_timeout_ms": TIMEOUT_MS}
-    return 0.0, "start", told | fields
+    settings = {"node_id": int(node[1:]), "directory_id": "d"}
+    settings |= {"clock": "boot", "check_quorum_timeout_ms": TIMEOUT_MS}
+    return 0.0, "start", settings | fields
 
 
 def state(at_s: float, node: str, leader: int, epoch: int = 1) -> tuple[float, str, dict[str, Any]]:
@@ -31,18 +31,18 @@ def state(at_s: float, node: str, leader: int, epoch: int = 1) -> tuple[float, s
 
 
 def vote(at_s: float, *, granted: bool) -> tuple[float, str, dict[str, Any]]:
-    told = {"epoch": 1, "candidate_id": 1, "pre_vote": False, "granted": granted}
-    return at_s, "vote", told
+    fields = {"epoch": 1, "candidate_id": 1, "pre_vote": False, "granted": granted}
+    return at_s, "vote", fields
 
 
-def events(node: str, *told: tuple[float, str, dict[str, Any]]) -> list[TraceEvent]:
-    in_order = sorted(told, key=lambda event: event[0])
+def events(node: str, *happened: tuple[float, str, dict[str, Any]]) -> list[TraceEvent]:
+    in_order = sorted(happened, key=lambda event: event[0])
     return [TraceEvent(node, 0, int(at * 1e9), name, fields) for at, name, fields in in_order]
 
 
 def voters(*ids: int) -> tuple[float, str, dict[str, Any]]:
-    told = {str(voter): "d" for voter in ids}
-    return 0.1, "voters", {"offset": -1, "kraft_version": 0, "voters": told}
+    directories = {str(voter): "d" for voter in ids}
+    return 0.1, "voters", {"offset": -1, "kraft_version": 0, "voters": directories}
 
 
 def leader(
@@ -65,9 +65,9 @@ def leader(
 
 def follower(node: str, *, until_s: float, asked: int = 1, epoch: int = 1, **fields: Any):
     """Votes for n1, fetches three times a second, and is heard of at the very end."""
-    told = {"epoch": epoch, "asked_id": asked, "leader_id": asked}
-    told |= {"offset": 6, "durable_end_offset": 6}
-    fetches = [(0.95 + n / 3, "fetch", told) for n in range(int((until_s - 0.95) * 3))]
+    fetch = {"epoch": epoch, "asked_id": asked, "leader_id": asked}
+    fetch |= {"offset": 6, "durable_end_offset": 6}
+    fetches = [(0.95 + n / 3, "fetch", fetch) for n in range(int((until_s - 0.95) * 3))]
     votes = (vote(0.85, granted=True), vote(END_S, granted=False))
     return events(node, start(node, **fields), state(0.9, node, asked, epoch), *votes, *fetches)
 
@@ -94,14 +94,14 @@ def lonely(until_s: float, **fields: Any) -> RunInput:
     )
 
 
-def test_who_leads_on_alone_is_told():
+def test_a_leader_that_leads_on_alone_is_reported():
     result = run_check(CheckSpec("invariants"), lonely(10))
     assert result.status is Status.FAIL
     (anomaly,) = result.anomalies
     assert (anomaly["kind"], anomaly["node"]) == ("led-alone", "n1")
 
 
-def test_who_leads_on_while_the_others_are_not_heard_of_any_more_is_in_doubt():
+def test_a_leader_that_leads_on_while_the_others_are_not_heard_of_any_more_is_in_doubt():
     """Their traces may have been cut off: they may have fetched on."""
     run = lonely(10)
     assert run.evidence is not None
@@ -115,7 +115,7 @@ def test_who_leads_on_while_the_others_are_not_heard_of_any_more_is_in_doubt():
     assert "what the traces of n2, n3 lack may explain that n1 still led" in result.summary
 
 
-def test_who_stops_in_time_passes():
+def test_a_leader_that_stops_in_time_passes():
     assert found(lonely(ALONE_FROM_S + 2 * (TIMEOUT_MS / 1000 + 1))) == set()
 
 
@@ -131,26 +131,26 @@ def test_a_minority_that_follows_is_not_enough():
     assert found(five) == {"led-alone"}
 
 
-@pytest.mark.parametrize("whom", [{"asked": 3}, {"epoch": 2}])
-def test_who_asks_another_or_in_another_epoch_does_not_follow(whom):
-    gone = (follower("n2", until_s=12, **whom), follower("n3", until_s=2))
+@pytest.mark.parametrize("fetches", [{"asked": 3}, {"epoch": 2}])
+def test_a_voter_that_asks_another_or_in_another_epoch_does_not_follow(fetches):
+    gone = (follower("n2", until_s=12, **fetches), follower("n3", until_s=2))
     assert "led-alone" in found(run_of(leader(appends_until_s=10), *gone))
 
 
 @pytest.mark.parametrize(
-    "told",
+    "fields",
     [{"clock": "another"}, {"clock": ""}, {"clock": None}, {"check_quorum_timeout_ms": None}],
 )
-def test_clocks_that_cannot_be_compared_accuse_nobody(told):
-    assert found(lonely(10, **told)) == set()
+def test_clocks_that_cannot_be_compared_accuse_nobody(fields):
+    assert found(lonely(10, **fields)) == set()
 
 
-def test_a_leader_whose_clock_is_not_named_is_not_judged():
+def test_a_leader_of_an_unnamed_clock_is_not_judged():
     run = run_of(leader(appends_until_s=10, clock=""), follower("n2", until_s=3))
     assert found(run) == set()
 
 
-def test_a_fetch_line_that_does_not_tell_whom_accuses_nobody():
+def test_a_fetch_line_without_the_asked_node_accuses_nobody():
     odd = follower("n2", until_s=2)
     odd += events("n2", (2.5, "fetch", {"offset": 6, "durable_end_offset": 6}))
     run = run_of(leader(appends_until_s=10), odd, follower("n3", until_s=2))

@@ -78,8 +78,8 @@ model = model_named("cas-register")
 judge(explosion(), model, algorithm=sys.argv[1], memory_limit_mb=1)
 peak_mb = lambda: resource.getrusage(resource.RUSAGE_SELF).ru_maxrss // 1024
 before = peak_mb()
-told = judge(explosion(), model, algorithm=sys.argv[1], memory_limit_mb=48, time_limit_s=3)
-print(json.dumps([before, peak_mb(), told.status, told.summary]))
+result = judge(explosion(), model, algorithm=sys.argv[1], memory_limit_mb=48, time_limit_s=3)
+print(json.dumps([before, peak_mb(), result.status, result.summary]))
 """
 
 
@@ -118,11 +118,11 @@ for seed in range(150):
         name = kind.removeprefix("unique-")
         truth = "PASS" if is_linearizable(operations, name) else "FAIL"
         assert judge(operations, model_named(name)).status == truth
-        (told,) = judge_columns(from_operations(operations), model_named(name))
-        assert told.status == truth
+        (result,) = judge_columns(from_operations(operations), model_named(name))
+        assert result.status == truth
 for seed in range(5):
-    told = judge(crowd(Random(seed), 60, 6, 3), model_named("cas-register"))
-    assert told.status in ("PASS", "FAIL") and told.algorithm in ("wgl", "frontier")
+    result = judge(crowd(Random(seed), 60, 6, 3), model_named("cas-register"))
+    assert result.status in ("PASS", "FAIL") and result.algorithm in ("wgl", "frontier")
 print("fine")
 """
 

@@ -107,16 +107,16 @@ def explosive(clients=40):
 
 
 @pytest.mark.parametrize(
-    ("limits", "told"),
+    ("limits", "message"),
     [
         ({"time_limit_s": 0.05}, "time limit of 0.05 s"),
         ({"memory_limit_mb": 1, "time_limit_s": 60}, "memory limit of 1 MB"),
     ],
 )
-def test_a_search_that_explodes_ends_in_unknown_at_its_bound(limits, told):
+def test_a_search_that_explodes_ends_in_unknown_at_its_bound(limits, message):
     result = judge(explosive(), Register(), algorithm="wgl", **limits)
     assert result.status is Status.UNKNOWN
-    assert told in result.summary
+    assert message in result.summary
     assert result.certificate is None
 
 
@@ -277,7 +277,7 @@ def test_a_nondeterministic_model_may_be_in_any_of_its_states():
 
 
 class Folded(Model):
-    """A register that does not tell upper from lower case."""
+    """A register that does not distinguish upper from lower case."""
 
     name = "folded"
 
@@ -299,7 +299,7 @@ def test_a_model_may_say_which_states_are_equal():
     assert judge([*operations, read(3, "b", 12, 13)], Folded()).status is Status.FAIL
 
 
-def test_operations_that_a_model_does_not_know_are_told():
+def test_operations_that_a_model_does_not_know_are_reported():
     with pytest.raises(HistoryError, match="has no function 'pop'"):
         check([op(0, "pop", (0, 1))], "register")
 

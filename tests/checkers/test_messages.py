@@ -135,7 +135,7 @@ def test_every_incarnation_has_the_clock_of_its_own_start():
     assert [evidence.run_ns(event) for event in trace] == [6, None]
 
 
-def test_two_leaders_are_named_with_who_says_so():
+def test_two_leaders_are_named_with_the_nodes_that_say_so():
     run = with_trace("n2", state(1, leader=2))
     (anomaly,) = run_check(CheckSpec("invariants"), run).anomalies
     assert anomaly["explanation"] == (
@@ -150,8 +150,10 @@ def test_a_final_state_is_shown_by_its_fields():
     }
     run = good_run(final_reads=reads)
     result = run_check(CheckSpec("durability", {"workload": "topics"}), run)
-    (told,) = [a["explanation"] for a in result.anomalies if a["kind"] == "divergent"]
-    assert told.startswith("'t' is id a, partitions 1 on n1 and id b, partitions 1 on n3, both ")
+    (explanation,) = [a["explanation"] for a in result.anomalies if a["kind"] == "divergent"]
+    assert explanation.startswith(
+        "'t' is id a, partitions 1 on n1 and id b, partitions 1 on n3, both "
+    )
 
 
 def test_a_high_watermark_is_shown_with_where_the_replicas_were():

@@ -29,12 +29,12 @@ def test_the_other_examples_run(tmp_path, monkeypatch, capsys):
             f'{{"index":{i},"time_ns":{i},"process":0,"type":"{kind}","f":"{f}","value":{value}}}\n'
         )
     (tmp_path / "history.jsonl").write_text(journal)
-    told = {}
+    examples = {}
     for block in BLOCKS[1:]:
         names = {"operations": []}
         exec(block, names)
-        told |= names
+        examples |= names
     assert len(BLOCKS) == 4
     wrong = [op(0, "increment", (0, 1)), op(1, "read", (2, 3), output=0)]
-    assert told["check"](wrong, told["Counter"]()).status is Status.FAIL
+    assert examples["check"](wrong, examples["Counter"]()).status is Status.FAIL
     assert "None PASS zones" in capsys.readouterr().out

@@ -13,10 +13,10 @@ FLUSHED = ("flush", {"end_offset": 6})
 
 
 def back(end_offset: int, directory: str = "d2"):
-    told = {"start_offset": 0, "end_offset": end_offset, "last_epoch": 1, "truncated_bytes": 0}
+    recovered = {"start_offset": 0, "end_offset": end_offset, "last_epoch": 1, "truncated_bytes": 0}
     return (
         ("start", {"node_id": 2, "mutant": None, "directory_id": directory}, 1),
-        ("recovered", told, 1),
+        ("recovered", recovered, 1),
     )
 
 
@@ -80,9 +80,9 @@ def test_a_torn_write_excuses_neither_loss_nor_death():
 
 
 def again(end_offset: int, last_epoch: int, directory: str = "d2"):
-    told = {"start_offset": 0, "end_offset": end_offset, "last_epoch": last_epoch}
+    fields = {"start_offset": 0, "end_offset": end_offset, "last_epoch": last_epoch}
     started = {"node_id": 2, "mutant": None, "directory_id": directory}
-    return (("start", started, 1), ("recovered", {**told, "truncated_bytes": 0}, 1))
+    return (("start", started, 1), ("recovered", {**fields, "truncated_bytes": 0}, 1))
 
 
 def written(base_offset: int, epoch: int):

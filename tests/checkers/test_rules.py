@@ -99,10 +99,10 @@ def test_offsets_pass_only_what_is_right_and_most_of_it(kind):
         kept = relevant(operations, model)
         truth = wgl.search(kept, model, Budget())
         places = {index: place for place, index in enumerate(truth.linearization)}
-        if rnd.random() < 0.2:  # a server that tells nonsense
+        if rnd.random() < 0.2:  # a server that returns nonsense
             places = {index: rnd.randint(0, 9) for index in places}
-        told = [replace(o, offset=places.get(o.index)) for o in operations]
-        outcome = OFFSETS(relevant(told, model), model)
+        returned = [replace(o, offset=places.get(o.index)) for o in operations]
+        outcome = OFFSETS(relevant(returned, model), model)
         if outcome is not None:
             prove(outcome, operations, model, True)
             assert truth.status is Status.PASS
@@ -191,10 +191,10 @@ def test_each_fault_of_a_log_has_its_name(kind, change):
 
 
 def test_an_append_that_nobody_placed_leaves_the_rule_without_verdict():
-    told = columns(10)
-    unplaced = replace(told, offset=put(told.offset, 4, -1), **shown(told, 0))
+    records = columns(10)
+    unplaced = replace(records, offset=put(records.offset, 4, -1), **shown(records, 0))
     assert judge_columns(unplaced) is None
-    lost = replace(unplaced, append_complete=put(told.append_complete, 4, INFINITY_NS))
+    lost = replace(unplaced, append_complete=put(records.append_complete, 4, INFINITY_NS))
     assert judge_columns(lost).kind is None
 
 
@@ -208,22 +208,22 @@ def swap(array, left, right):
     return put(put(array, left, array[right]), right, array[left])
 
 
-def shown(told, count):
-    """A reader who gets the first records only, and does not claim that these are all."""
+def shown(records, count):
+    """A reader that gets the first records only, and does not claim that these are all."""
     return {
-        "shown_offset": told.shown_offset[:count],
-        "shown_value": told.shown_value[:count],
+        "shown_offset": records.shown_offset[:count],
+        "shown_value": records.shown_value[:count],
         "first_record": np.array([0, count], dtype=np.int64),
         "read_all": np.zeros(1, dtype=np.bool_),
     }
 
 
-def shorten(told, place):
+def shorten(records, place):
     return replace(
-        told,
-        shown_offset=np.delete(told.shown_offset, place),
-        shown_value=np.delete(told.shown_value, place),
-        first_record=told.first_record - np.array([0, 1]),
+        records,
+        shown_offset=np.delete(records.shown_offset, place),
+        shown_value=np.delete(records.shown_value, place),
+        first_record=records.first_record - np.array([0, 1]),
     )
 
 

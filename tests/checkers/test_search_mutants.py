@@ -78,8 +78,8 @@ def _narrow() -> Iterator[str]:
         operations = crowd(Random(seed), 25, 5, 3)
         model = model_named("cas-register")
         encoded = encoding.encode(from_operations(operations), model)
-        told = race.race(load(), encoded, [encoded.initial], Budget(), ["frontier"]).status
-        if told is not frontier.search(relevant(operations, model), model, Budget()).status:
+        status = race.race(load(), encoded, [encoded.initial], Budget(), ["frontier"]).status
+        if status is not frontier.search(relevant(operations, model), model, Budget()).status:
             yield f"race {seed}"
 
 
@@ -227,8 +227,8 @@ def test_the_battery_notices(name, monkeypatch):
     assert complaint is not None, "this fault would have gone unnoticed"
 
 
-def test_every_fault_is_told_in_the_docs():
+def test_every_fault_is_described_in_the_docs():
     faults = [*MUTANTS, *test_mutants.MUTANTS]
     faults += [fault.__name__.strip("_") for fault in test_arrays.FAULTS]
-    told = re.findall(r"^  - `(\w+)`", DOCS.read_text(), re.MULTILINE)
-    assert sorted(told) == sorted(faults)
+    listed = re.findall(r"^  - `(\w+)`", DOCS.read_text(), re.MULTILINE)
+    assert sorted(listed) == sorted(faults)

@@ -17,8 +17,8 @@ def script(*processes):
     for process, steps in enumerate(processes):
         for f, value in steps:
             at = len(operations)
-            told = {"input": value} if f == "write" else {"output": value}
-            operations.append(op(at, f, (10 * at, 10 * at + 5), process=process, **told))
+            value_of = {"input": value} if f == "write" else {"output": value}
+            operations.append(op(at, f, (10 * at, 10 * at + 5), process=process, **value_of))
     return operations
 
 
@@ -36,9 +36,9 @@ def status(operations, **options):
     ],
 )
 def test_each_guarantee_is_broken_by_its_own_history(guarantee, steps):
-    told = {1: 10, 2: 20, 3: 30, 4: 25}
+    offsets = {1: 10, 2: 20, 3: 30, 4: 25}
     if guarantee == "writes-follow-reads":
-        told[3] = 15
+        offsets[3] = 15
     history = script([("write", 1)], [("write", 2)], steps)
     history = [
         op(
@@ -48,7 +48,7 @@ def test_each_guarantee_is_broken_by_its_own_history(guarantee, steps):
             process=o.process,
             input=o.input,
             output=o.output,
-            offset=told.get(o.input) if o.f == "write" else None,
+            offset=offsets.get(o.input) if o.f == "write" else None,
         )
         for o in history
     ]

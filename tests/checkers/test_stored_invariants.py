@@ -33,7 +33,7 @@ def judged(run):
 
 
 def stamped(run, order):
-    """The same run, all of whose nodes read one clock, which showed the events in this order."""
+    """The same run with one clock for all nodes, which showed the events in this order."""
     times = {id(event): time_ns for time_ns, event in enumerate(order)}
     traces = {
         node: [

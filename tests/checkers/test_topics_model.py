@@ -1,4 +1,4 @@
-"""Ids tell which create a describe saw; no id may come back under another topic."""
+"""Ids show which create a describe saw; no id may come back under another topic."""
 
 import pytest
 
@@ -11,8 +11,8 @@ from tests.checkers.oracle import is_linearizable
 
 
 def create(index, begin, end, topic_id=None):
-    told = None if topic_id is None else {"id": topic_id}
-    return op(index, "create", (begin, end), input={"partitions": 1}, output=told)
+    output = None if topic_id is None else {"id": topic_id}
+    return op(index, "create", (begin, end), input={"partitions": 1}, output=output)
 
 
 def delete(index, begin, end):
@@ -20,8 +20,8 @@ def delete(index, begin, end):
 
 
 def describe(index, begin, end, topic_id):
-    told = None if topic_id is None else {"id": topic_id, "partitions": 1}
-    return op(index, "describe", (begin, end), output=told)
+    output = None if topic_id is None else {"id": topic_id, "partitions": 1}
+    return op(index, "describe", (begin, end), output=output)
 
 
 CASES = {
@@ -41,7 +41,7 @@ CASES = {
         False,
         [create(0, 0, None), describe(1, 2, 3, "x"), describe(2, 4, 5, "y")],
     ),
-    "an acknowledged create did not tell its id": (
+    "an acknowledged create did not return its id": (
         True,
         [create(0, 0, 1), describe(1, 2, 3, "x"), delete(2, 4, 5), describe(3, 6, 7, None)],
     ),
@@ -55,7 +55,7 @@ CASES = {
             describe(4, 7, 8, "x"),
         ],
     ),
-    "a told id comes back with an indeterminate create": (
+    "a returned id comes back with an indeterminate create": (
         False,
         [create(0, 0, 1, "x"), delete(1, 2, 3), create(2, 4, None), describe(3, 5, 6, "x")],
     ),
@@ -86,6 +86,6 @@ def test_a_wrong_number_of_partitions_is_seen():
 
 
 @pytest.mark.parametrize("error", ["not_controller", "unknown_server_error", None])
-def test_a_refusal_for_another_reason_tells_nothing(error):
+def test_a_refusal_for_another_reason_shows_nothing(error):
     refused = op(0, "create", (0, 1), input=None, type=EventType.FAIL, error=error)
     assert judge([refused], Topics()).status is Status.PASS

@@ -192,7 +192,7 @@ def test_a_number_of_any_size_is_only_a_value_of_a_register(tmp_path, value, suf
     assert check(path, "register").status is Status.FAIL
 
 
-def test_decimals_and_ratios_are_values_where_a_float_tells_them_apart(tmp_path):
+def test_decimals_and_ratios_are_values_where_a_float_distinguishes_them(tmp_path):
     for value in ("1.5M", "0.1M", "1/3", "-7/2", "123N"):
         assert check(history(tmp_path, value, "edn"), "register").status is Status.PASS
     assert list(read_all("1/3 2/6 0.1M 5N")) == [1 / 3, 1 / 3, 0.1, 5]

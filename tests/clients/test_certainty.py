@@ -299,9 +299,9 @@ def test_an_answer_without_sense_is_never_an_exception(operation, reply):
     ],
 )
 def test_an_answer_about_something_else_is_a_wrong_one(operation, reply, what):
-    type_, told = wrong_answer(reply, EVERYTHING[operation])
+    type_, message = wrong_answer(reply, EVERYTHING[operation])
     assert type_ == "info"
-    assert told.endswith(what)
+    assert message.endswith(what)
 
 
 def test_a_final_read_of_a_resource_that_nobody_knows_is_a_wrong_answer():

@@ -16,7 +16,7 @@ pytestmark = pytest.mark.cluster
 
 
 class Session:
-    """A client, where everybody is, and who leads."""
+    """A client, where everybody is, and the leader."""
 
     def __init__(self, nodes, client):
         self.client = client
@@ -30,7 +30,7 @@ class Session:
         while time.monotonic() < deadline:
             for node, endpoint in self.controllers.items():
                 quorum = await self.client.describe_quorum(endpoint)
-                # Who has just been elected is not active before its LeaderChange is committed.
+                # A leader that has just been elected is not active before its LeaderChange is committed.
                 leads = quorum.error is quorum.top_level_error is ErrorCode.none
                 if leads and quorum.high_watermark > 0:
                     return node, node % 3 + 1
@@ -140,7 +140,7 @@ def test_final_reads_of_all_nodes_are_equal_once_the_quorum_is_quiet(nodes):
     with_client(nodes, body)
 
 
-def test_each_listener_tells_what_it_serves(nodes):
+def test_each_listener_reports_what_it_serves(nodes):
     async def body(s, _, other):
         for endpoint, type_ in (
             (s.clients[other], ListenerType.BROKER),

@@ -1,4 +1,4 @@
-"""A quorum whose voters are in its log (KIP-853), over TCP: others' clients, and APIs 80 to 82."""
+"""A quorum with voters in its log (KIP-853), over TCP: others' clients, and APIs 80 to 82."""
 
 import time
 import uuid
@@ -53,11 +53,11 @@ class DynamicNodes(Nodes):
     """Voters 1 to 3, formatted with a bootstrap checkpoint, and one that may join."""
 
     def properties(self, node):
-        told = super().properties(node)
-        del told["controller.quorum.voters"]
+        properties = super().properties(node)
+        del properties["controller.quorum.voters"]
         ports = self.controller_ports
         others = [f"127.0.0.1:{ports[i]}" for i in VOTERS if i != node]
-        return {**told, "controller.quorum.bootstrap.servers": ",".join(others)}
+        return {**properties, "controller.quorum.bootstrap.servers": ",".join(others)}
 
     def start(self, node):
         folder = self.node_folder(node)
@@ -113,7 +113,9 @@ def test_kafka_python_describes_a_dynamic_quorum_whichever_broker_is_asked(quoru
     for port in quorum.client_ports.values():
         partition, nodes = eventually(
             lambda port=port: described(port),
-            lambda told: told[0]["leader_id"] in VOTERS and JOINER in ids(told[0]["observers"]),
+            lambda quorums: (
+                quorums[0]["leader_id"] in VOTERS and JOINER in ids(quorums[0]["observers"])
+            ),
         )
         directories = {
             voter["replica_id"]: uuid.UUID(str(voter["replica_directory_id"]))
@@ -121,8 +123,8 @@ def test_kafka_python_describes_a_dynamic_quorum_whichever_broker_is_asked(quoru
         }
         assert directories == VOTERS
         assert partition["high_watermark"] > 0
-        told = {node["node_id"]: node["listeners"][0]["port"] for node in nodes}
-        assert told == {i: quorum.controller_ports[i] for i in VOTERS}
+        ports = {node["node_id"]: node["listeners"][0]["port"] for node in nodes}
+        assert ports == {i: quorum.controller_ports[i] for i in VOTERS}
 
 
 def until_done(ports, make, key, version):
@@ -130,12 +132,12 @@ def until_done(ports, make, key, version):
     deadline = time.monotonic() + PATIENCE_S
     while True:
         for port in ports:
-            told = errors(
+            found = errors(
                 decoded(ask(port, write_request(make(), version, 9, "test")), key, version)
             )
-            if not told & BUSY:
-                return told
-        assert time.monotonic() < deadline, told
+            if not found & BUSY:
+                return found
+        assert time.monotonic() < deadline, found
         time.sleep(0.1)
 
 
@@ -165,7 +167,7 @@ def test_a_voter_is_added_updated_and_removed_in_each_version(quorum, listener, 
         version,
     )
     assert added <= {ErrorCode.duplicate_voter}  # of an earlier attempt that timed out
-    assert eventually(voters, lambda told: JOINER in told) == [1, 2, 3, JOINER]
+    assert eventually(voters, lambda now: JOINER in now) == [1, 2, 3, JOINER]
 
     def update():
         epoch = described(quorum.client_ports[1])[0]["leader_epoch"]
@@ -179,7 +181,7 @@ def test_a_voter_is_added_updated_and_removed_in_each_version(quorum, listener, 
         0,
     )
     assert removed <= {ErrorCode.voter_not_found}
-    assert eventually(voters, lambda told: JOINER not in told) == [1, 2, 3]
+    assert eventually(voters, lambda now: JOINER not in now) == [1, 2, 3]
 
 
 def test_kraft_version_is_finalized_together_with_other_features(tmp_path):
@@ -196,8 +198,8 @@ def test_kraft_version_is_finalized_together_with_other_features(tmp_path):
     with Nodes(tmp_path, 1) as nodes:
         port = nodes.client_ports[1]
         nodes.wait_until_registered()
-        told = until_done([port], lambda: request, ApiKey.UPDATE_FEATURES, 2)
-        assert told == set()
+        found = until_done([port], lambda: request, ApiKey.UPDATE_FEATURES, 2)
+        assert found == set()
 
         def finalized():
             client = KafkaAdminClient(bootstrap_servers=nodes.bootstrap)

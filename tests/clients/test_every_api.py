@@ -291,15 +291,15 @@ def test_an_api_is_answered_in_its_lowest_and_highest_version(nodes, listener, k
     while True:
         for port in ports.values():
             answer = decoded(ask(port, frame), key, version)
-            told = errors(answer)
-            if not told & ELSEWHERE:
+            found = errors(answer)
+            if not found & ELSEWHERE:
                 break
-        if not told & ELSEWHERE or time.monotonic() > deadline:
+        if not found & ELSEWHERE or time.monotonic() > deadline:
             break
         time.sleep(0.1)
     expected = EXPECTED.get(key, set())
     if (key, version) == (ApiKey.FETCH, 4):
-        expected = {ErrorCode.invalid_request}  # it cannot tell the epochs that a replica must
+        expected = {ErrorCode.invalid_request}  # it cannot name the epochs that a replica must
     if (listener, key, version) == (ListenerType.CONTROLLER, ApiKey.DESCRIBE_CLUSTER, 0):
         expected = {ErrorCode.mismatched_endpoint_type}  # version 0 can only ask for brokers
-    assert told == expected, answer
+    assert found == expected, answer

@@ -111,7 +111,7 @@ def test_the_metadata_quorum_is_described_whichever_broker_is_asked(nodes):
         assert listeners == nodes.controller_ports
 
 
-def test_supported_and_finalized_features_are_told(admin):
+def test_supported_and_finalized_features_are_reported(admin):
     eventually(lambda: "finalized" in admin.describe_features()["metadata.version"], expected=True)
     features = admin.describe_features()
     assert features["kraft.version"]["supported"] == (0, 1)

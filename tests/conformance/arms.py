@@ -72,7 +72,7 @@ class Cluster:
         return await self.client.read_config(endpoint, CLUSTER_RESOURCE, KEY)
 
     async def write_somewhere(self, value: str, but: str | None = None) -> str:
-        """Write until it is acknowledged; returns by whom."""
+        """Write until it is acknowledged; returns the node."""
 
         async def acknowledged() -> str | None:
             for node in self.backend.nodes:

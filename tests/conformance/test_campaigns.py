@@ -61,9 +61,9 @@ def passes(arm, workload, tmp_path):
         assert evidence.collect(store, KraftSystem(), plan.node_names) == []
 
     results = judge(store)
-    told = {check.checker: (check.status, check.summary) for check in results.checks}
-    assert results.status is Status.PASS, told
-    assert {"log-agreement", "invariants", "exercised"} <= set(told)
+    found = {check.checker: (check.status, check.summary) for check in results.checks}
+    assert results.status is Status.PASS, found
+    assert {"log-agreement", "invariants", "exercised"} <= set(found)
     traces_are_placed_in_the_run(store, plan)
 
 

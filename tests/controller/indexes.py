@@ -16,11 +16,11 @@ def searched(state):
 def check_index(state, *others):
     """The index knows of every mark what a search through all partitions finds, and no more.
 
-    `others`: states whose marks must be gone here, if no partition bears them.
+    `others`: states with marks that must be gone here, if no partition bears them.
     """
     found = searched(state)
     marks = {mark for one in (state, *others) for mark in searched(one)}
     for mark in marks | {1, 2, 3, "leaderless", "imbalanced", "reassigning"}:
-        told = state.partitions.marked(mark)
-        assert len(set(told)) == len(told)
-        assert set(told) == found.get(mark, set()), mark
+        marked = state.partitions.marked(mark)
+        assert len(set(marked)) == len(marked)
+        assert set(marked) == found.get(mark, set()), mark

@@ -143,7 +143,7 @@ def elr_cluster():
     return cluster, topic
 
 
-def test_who_leaves_an_isr_below_the_minimum_is_eligible():
+def test_a_replica_that_leaves_an_isr_below_the_minimum_is_eligible():
     cluster, topic = elr_cluster()
     cluster.alter(topic, (1, 2))
     assert cluster.partition(topic).elr == ()

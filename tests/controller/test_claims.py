@@ -83,7 +83,7 @@ def test_claims_and_renounces_are_traced_with_epoch_and_committed_offset():
     assert node.traced("renounce") == [{"epoch": 1, "offset": 3}]
 
 
-def test_being_told_the_same_leadership_twice_changes_nothing():
+def test_a_second_notice_of_the_same_leadership_changes_nothing():
     node = active()
     replies = node.send(create("a"))
     node.controller.handle_leader_change(LeaderAndEpoch(1, 1))
@@ -212,7 +212,7 @@ def test_an_unexpected_exception_ends_the_claim():
     assert node.raft.resigned == [1]
 
 
-def test_a_write_that_is_not_committed_in_time_is_told_so_once():
+def test_a_write_that_is_not_committed_in_time_is_answered_so_once():
     node = active()
     replies = node.send(create("a", timeout_ms=100))
     node.clock.advance(99)

@@ -147,7 +147,7 @@ def test_a_topics_value_that_stays_costs_no_record_but_a_brokers_does():
         assert node.raft.end_offset - before == records
 
 
-def test_describe_tells_the_source_and_only_the_wanted_names():
+def test_describe_names_the_source_and_only_the_wanted_names():
     node = active()
     node.call(alter("a", "1"))
     node.call(alter("b", "2"))
@@ -180,7 +180,7 @@ def cluster(endpoint_type):
     )
 
 
-def test_describe_cluster_tells_brokers_or_controllers_by_listener():
+def test_describe_cluster_names_brokers_or_controllers_by_listener():
     node = Node()
     node.raft.leader_id = 2
     (reply,) = node.send(cluster(1), CLIENT)

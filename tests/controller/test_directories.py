@@ -50,7 +50,7 @@ def sound(cluster):
     return [fault for one in found.values() for fault in faults(one, has_elr=has_elr)] == []
 
 
-def test_a_replica_of_a_broker_with_several_directories_is_unassigned_until_it_tells():
+def test_a_replica_of_a_broker_with_several_directories_is_unassigned_until_it_reports():
     cluster = cluster_of(2)
     topic = cluster.topic(1, 2)
     only = cluster.state.brokers.get(2).log_dirs[0]
@@ -141,13 +141,13 @@ def test_a_replica_assigned_to_an_offline_directory_leaves_the_isr():
     assert sound(cluster)
 
 
-def test_clients_are_told_that_a_replica_in_an_offline_directory_is_offline():
+def test_clients_see_that_a_replica_in_an_offline_directory_is_offline():
     cluster = cluster_of(2)
     topic = cluster.topic(1, 2)
     assigned(cluster, 1, A, topic)
     cluster.beat(1, offline_log_dirs=(A,))
-    (told,) = cluster.node.call(metadata("t"), "CLIENT").topics
-    assert told.partitions[0].offline_replicas == (1,)
+    (topic,) = cluster.node.call(metadata("t"), "CLIENT").topics
+    assert topic.partitions[0].offline_replicas == (1,)
 
 
 def test_a_broker_without_any_directory_is_fenced_and_stays_so():
@@ -193,7 +193,7 @@ def test_an_incarnation_that_registers_fewer_directories_leaves_what_it_led_in_t
     assert sound(cluster)
 
 
-def test_a_broker_with_a_new_disk_leads_again_only_once_it_has_told_its_directory():
+def test_a_broker_with_a_new_disk_leads_again_only_once_it_has_reported_its_directory():
     cluster = cluster_of(2)
     topic = cluster.topic(2)
     cluster.advance(11_000, 1)
@@ -220,7 +220,7 @@ def test_replicas_that_change_places_take_their_directories_along():
     assert (partition.replicas, partition.directories) == ((2, 1), (second, first))
 
 
-def test_a_replica_whose_partition_tells_no_directories_counts_as_online():
+def test_a_replica_of_a_partition_without_directories_counts_as_online():
     cluster = Brokers()
     cluster.register(1, log_dirs=(A, B))
     cluster.beat(1)

@@ -52,7 +52,7 @@ def test_a_preferred_election_gives_leadership_back():
     assert cluster.partition(topic_id) == after
 
 
-def test_asked_about_all_only_what_was_done_or_refused_is_told():
+def test_asked_about_all_only_what_was_done_or_refused_is_answered():
     cluster, topic_id = away_from_its_first_replica()
     cluster.topic(2, name="led-by-its-first")
     assert outcomes(cluster.node.call(elect(PREFERRED))) == {("t", 0): ErrorCode.none}
@@ -71,7 +71,7 @@ def test_a_first_replica_that_is_not_alive_or_not_in_sync_is_not_elected():
     assert cluster.partition(topic_id).leader == 2
 
 
-def test_an_unclean_election_takes_who_is_alive_and_marks_the_partition_recovering():
+def test_an_unclean_election_takes_a_live_replica_and_marks_the_partition_recovering():
     cluster = Brokers(1, 2)
     topic_id = cluster.topic(1, 2)
     cluster.beat(2, fence=True)
@@ -93,7 +93,7 @@ def test_an_unclean_election_is_not_needed_where_somebody_leads():
 
 
 @pytest.mark.parametrize("asked", [("none", 0), ("t", 1)])
-def test_what_does_not_exist_is_told(asked):
+def test_what_does_not_exist_is_reported(asked):
     cluster = Brokers(1)
     cluster.topic(1)
     reply = cluster.node.call(elect(PREFERRED, asked))

@@ -13,7 +13,7 @@ HERE = Endpoint(1, "h", 1)
 
 
 class Direct:
-    """A network whose only node is a controller that commits and confirms at once."""
+    """A network with one node, a controller that commits and confirms at once."""
 
     def __init__(self, node):
         self.node, self.failure = node, None

@@ -154,14 +154,14 @@ def partition(**fields):
         (partition(removing_replicas=(2,)), {1, 2, REASSIGNING}),
     ],
 )
-def test_a_partition_is_found_by_who_holds_it_and_by_what_is_wrong_with_it(one, marks):
+def test_a_partition_is_found_by_its_brokers_and_by_what_is_wrong_with_it(one, marks):
     found = partition_marks(one)
     assert len(found) == len(set(found))
     assert set(found) == marks
 
 
 class Watched:
-    """A state's partitions, which tell whether anybody walks through all of them."""
+    """A state's partitions, which count walks through all of them."""
 
     def __init__(self, inner):
         self._inner = inner
@@ -178,7 +178,7 @@ class Watched:
         return self._inner.marked(mark)
 
 
-def test_who_comes_or_goes_costs_a_look_at_its_own_partitions_only():
+def test_a_broker_that_comes_or_goes_costs_a_look_at_its_own_partitions_only():
     cluster = Brokers(1, 2, 3)
     own = cluster.topic(1, 2, name="own")
     others = cluster.topic(2, 3, name="others")

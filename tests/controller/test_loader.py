@@ -69,12 +69,12 @@ class Publisher:
 
 
 class Loading:
-    """A loader with one publisher; `told` is the high watermark of the leader."""
+    """A loader with one publisher; `reported` is the high watermark of the leader."""
 
-    def __init__(self, told=None):
-        self.told = told
+    def __init__(self, reported=None):
+        self.reported = reported
         self.clock = FakeClock()
-        self.loader = MetadataLoader(MetadataImage(), self.clock, lambda: self.told)
+        self.loader = MetadataLoader(MetadataImage(), self.clock, lambda: self.reported)
         self.publisher = Publisher()
         self.loader.install(self.publisher)
         self.loaded = 0
@@ -97,29 +97,29 @@ class Loading:
         return [type(manifest) for manifest in self.publisher.manifests]
 
 
-def test_nothing_is_published_before_a_leader_told_how_far_the_quorum_is():
+def test_nothing_is_published_before_a_leader_reported_how_far_the_quorum_is():
     loading = Loading()
     loading.commit([topic(0)])
     assert loading.kinds == []
-    loading.told = 1
+    loading.reported = 1
     loading.commit()
     assert loading.kinds == [SnapshotManifest]
 
 
 def test_nothing_is_published_before_the_image_is_that_far():
-    loading = Loading(told=3)
+    loading = Loading(reported=3)
     loading.commit([topic(0)])
     loading.commit([topic(1)])
     assert (loading.kinds, loading.loader.is_published) == ([], False)
     loading.commit([topic(2)])
     assert len(loading.publisher.deltas[0]) == 3, "all at once"
-    loading.told = 10
+    loading.reported = 10
     loading.commit([config("v")])
     assert loading.kinds == [SnapshotManifest, LogDeltaManifest], "that was asked for once only"
 
 
-def test_a_publication_tells_its_batches_and_what_they_changed():
-    loading = Loading(told=0)
+def test_a_publication_names_its_batches_and_what_they_changed():
+    loading = Loading(reported=0)
     loading.commit([topic(0), topic(1)])
     loading.commit([RemoveTopicRecord(topic_id=topic(0).topic_id)], [topic(2)])
     manifest = loading.publisher.manifests[1]
@@ -133,7 +133,7 @@ def test_a_publication_tells_its_batches_and_what_they_changed():
 
 
 def test_no_news_is_not_published():
-    loading = Loading(told=0)
+    loading = Loading(reported=0)
     loading.commit([topic(0)])
     loading.commit()
     assert len(loading.kinds) == 1
@@ -141,7 +141,7 @@ def test_no_news_is_not_published():
 
 @pytest.mark.parametrize(("end", "topics"), [(END, 2), (AbortTransactionRecord(reason=None), 0)])
 def test_a_transaction_is_published_whole_when_it_ends(end, topics):
-    loading = Loading(told=0)
+    loading = Loading(reported=0)
     loading.commit([config("v")])
     loading.commit([config("w"), BEGIN, topic(0)])
     loading.commit([topic(1)])
@@ -151,8 +151,8 @@ def test_a_transaction_is_published_whole_when_it_ends(end, topics):
     assert len(loading.publisher.deltas[1]) == topics
 
 
-def test_a_snapshot_is_told_as_a_whole_image_with_what_it_changed():
-    loading = Loading(told=0)
+def test_a_snapshot_is_published_as_a_whole_image_with_what_it_changed():
+    loading = Loading(reported=0)
     loading.commit([topic(0), topic(1)])
     loading.load(snapshot_of(topic(1), topic(2)))
     assert loading.kinds == [SnapshotManifest, SnapshotManifest]
@@ -165,7 +165,7 @@ def test_a_snapshot_is_told_as_a_whole_image_with_what_it_changed():
 
 
 def test_a_snapshot_below_the_high_watermark_is_not_published_yet():
-    loading = Loading(told=102)
+    loading = Loading(reported=102)
     loading.load(snapshot_of(topic(0)))
     assert loading.kinds == []
     loading.commit([topic(1)], [topic(2)])
@@ -173,7 +173,7 @@ def test_a_snapshot_below_the_high_watermark_is_not_published_yet():
 
 
 def test_a_long_snapshot_is_loaded_in_turns_and_seen_only_when_it_is_whole():
-    loading = Loading(told=0)
+    loading = Loading(reported=0)
     loading.commit([config("old")])
     topics = [topic(n) for n in range(3 * RECORDS_PER_SLICE)]
     loading.load(snapshot_of(*topics))
@@ -191,7 +191,7 @@ def test_a_long_snapshot_is_loaded_in_turns_and_seen_only_when_it_is_whole():
 
 
 def test_a_record_that_does_not_fit_stops_a_load_and_changes_nothing():
-    loading = Loading(told=0)
+    loading = Loading(reported=0)
     loading.commit([topic(7)])
     with pytest.raises(ReplayError, match="metadata record 1 of the snapshot"):
         loading.load(snapshot_of(topic(0), RemoveTopicRecord(topic_id=IDS[1])))
@@ -199,14 +199,14 @@ def test_a_record_that_does_not_fit_stops_a_load_and_changes_nothing():
     assert loading.loaded == 0
 
 
-def test_publishers_learn_who_leads():
+def test_publishers_learn_the_leader():
     loading = Loading()
     loading.loader.notify_leader(LeaderAndEpoch(2, 5))
     assert loading.publisher.leaders == [LeaderAndEpoch(2, 5)]
 
 
 def test_a_publisher_cannot_come_too_late():
-    loading = Loading(told=0)
+    loading = Loading(reported=0)
     loading.commit([topic(0)])
     with pytest.raises(AssertionError, match="misses the first image"):
         loading.loader.install(Publisher())
@@ -232,10 +232,10 @@ def test_a_delta_is_the_difference_of_the_states_before_and_after(steps):
         if step == "take":
             after, delta = copied(image.state), changes.take()
             for name in MAPS:
-                one = getattr(delta, name)
-                told = {key: (one.before(key), one.after(key)) for key in one.keys()}  # noqa: SIM118
+                part = getattr(delta, name)
+                found = {key: (part.before(key), part.after(key)) for key in part.keys()}  # noqa: SIM118
                 both = {**before[name], **after[name]}
-                assert told == {
+                assert found == {
                     key: (before[name].get(key), after[name].get(key))
                     for key in both
                     if before[name].get(key) != after[name].get(key)

@@ -69,7 +69,7 @@ def test_a_read_waits_until_the_high_watermark_of_its_arrival_is_replayed():
     assert value_of(replies[0]) == {"k": "1"}
 
 
-def test_a_read_whose_confirmation_fails_is_refused():
+def test_a_read_of_a_failed_confirmation_is_refused():
     node = active()
     replies = node.send(describe())
     node.raft.confirm(answer=False)
@@ -111,7 +111,7 @@ def test_a_node_that_is_not_active_refuses_reads_on_the_controller_listener():
 
 
 def test_a_patched_rule_answers_without_confirmation():
-    """The seam that a mutant uses works, and the trace tells on it."""
+    """The seam that a mutant uses works, and the trace shows it."""
     node = active()
     node.call(alter("k", "1"))
     node.controller.must_confirm = lambda: False
@@ -120,7 +120,7 @@ def test_a_patched_rule_answers_without_confirmation():
     assert node.traced("read")[-1]["confirmed"] is False
 
 
-def test_that_a_topic_exists_already_is_told_only_when_committed_and_confirmed():
+def test_that_a_topic_exists_already_is_answered_only_when_committed_and_confirmed():
     node = active()
     node.send(create("a"))
     replies = node.send(create("a"))
@@ -130,7 +130,7 @@ def test_that_a_topic_exists_already_is_told_only_when_committed_and_confirmed()
     assert replies[0].topics[0].error_code == ErrorCode.topic_already_exists
 
 
-def test_that_a_topic_is_unknown_is_not_told_by_a_leader_that_lost():
+def test_that_a_topic_is_unknown_is_not_answered_by_a_leader_that_lost():
     node = active()
     replies = node.send(delete("a"))
     node.raft.commit()
@@ -193,8 +193,8 @@ def describe_cluster():
 REGISTERED = ClusterInfo("fake-cluster", brokers=(), registration=True)
 
 
-def test_a_controller_whose_own_broker_is_not_told_names_one_that_is():
-    """A client that was told of broker 1, but not where it is, asks for it for ever."""
+def test_a_controller_of_an_unseen_broker_names_one_that_is_seen():
+    """A client that knows of broker 1, but not where it is, asks for it for ever."""
     brokers = Brokers(cluster=REGISTERED)
     assert brokers.node.call(metadata(), CLIENT).controller_id == -1
     assert brokers.node.call(describe_cluster(), CLIENT).controller_id == -1

@@ -107,7 +107,7 @@ def test_a_new_target_replaces_one_that_is_under_way():
     )
 
 
-def test_asking_for_the_same_again_does_not_take_who_is_being_added_for_one_who_is_there():
+def test_asking_for_the_same_again_does_not_take_a_replica_being_added_for_one_that_is_there():
     world = World(1, 2, 3)
     world.ask((1, 3))
     under_way = world.now
@@ -171,7 +171,7 @@ def test_the_replication_factor_changes_only_when_that_is_allowed():
 
 
 @pytest.mark.parametrize(("topic", "index"), [("none", 0), ("t", 1)])
-def test_what_does_not_exist_is_told(topic, index):
+def test_what_does_not_exist_is_reported(topic, index):
     world = World(1, 2)
     error = ErrorCode.unknown_topic_or_partition
     assert world.ask((1, 2), topic, index) == error

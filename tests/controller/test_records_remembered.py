@@ -40,7 +40,7 @@ def test_what_is_kept_is_what_is_written_and_read():
 
 
 @pytest.mark.usefixtures("_kept")
-def test_versions_are_kept_apart_and_errors_are_told_each_time():
+def test_versions_are_kept_apart_and_errors_are_reported_each_time():
     assert encode_record(partition(0), 0) != encode_record(partition(0), 2)
     for _ in range(2):
         with pytest.raises(MetadataRecordError, match="has no version 99"):

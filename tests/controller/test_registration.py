@@ -177,11 +177,11 @@ def test_controllers_register(changes, error):
     assert (found is not None) == (error == ErrorCode.none)
 
 
-def test_clients_are_told_of_registered_brokers_that_are_not_fenced():
+def test_clients_see_registered_brokers_that_are_not_fenced():
     cluster = Brokers(7)
     cluster.register(8)
-    (told,) = cluster.node.call(metadata("x"), CLIENT).brokers
-    assert (told.node_id, told.host, told.port) == (7, "b7", 9007)
+    (broker,) = cluster.node.call(metadata("x"), CLIENT).brokers
+    assert (broker.node_id, broker.host, broker.port) == (7, "b7", 9007)
     (described,) = cluster.node.send(describe_cluster(fenced=False), CLIENT)
     assert [(b.broker_id, b.is_fenced) for b in described.brokers] == [(7, False)]
     (described,) = cluster.node.send(describe_cluster(fenced=True), CLIENT)

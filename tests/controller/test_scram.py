@@ -98,7 +98,7 @@ def test_the_salted_password_itself_is_not_kept():
         (delete("x"), ErrorCode.resource_not_found),
     ],
 )
-def test_what_is_wrong_is_told_and_changes_nothing(item, error):
+def test_what_is_wrong_is_reported_and_changes_nothing(item, error):
     node = active()
     before = len(node.raft.log)
     assert outcomes(node, item) == {item.name: error}
@@ -127,7 +127,7 @@ def test_all_users_of_a_request_are_one_batch():
     assert [len(batch.records) for batch in node.raft.log[before:]] == [3]
 
 
-def test_who_is_asked_for_is_described():
+def test_the_users_asked_for_are_described():
     node = active()
     outcomes(node, upsert("a", mechanism=SHA_512, iterations=5000))
     outcomes(node, upsert("a", mechanism=SHA_256, iterations=4096), upsert("b"))

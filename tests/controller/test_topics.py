@@ -55,7 +55,7 @@ def names_of(node):
     return [topic.name for topic in node.call(metadata(everything=True), CLIENT).topics]
 
 
-def test_a_topic_has_the_id_partitions_and_configs_that_its_creation_told():
+def test_a_topic_has_the_id_partitions_and_configs_that_its_creation_returned():
     node = active()
     (result,) = node.call(create(creatable("a", 4, 3, configs={"x": "1"}))).topics
     assert (result.num_partitions, result.replication_factor) == (4, 3)
@@ -217,7 +217,7 @@ def state(name=None, topic_id=None):
     return DeleteTopicState(name=name, topic_id=topic_id)
 
 
-def test_what_cannot_be_deleted_is_told():
+def test_what_cannot_be_deleted_is_reported():
     node = active()
     (a,) = node.call(create("a")).topics
     unknown = uuid.UUID(int=5)

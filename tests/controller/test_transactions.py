@@ -126,11 +126,11 @@ def test_a_bootstrap_that_was_cut_short_is_aborted_and_begun_anew(monkeypatch):
     assert node.call(alter("k0", "w")).responses[0].error_code == 0
 
 
-def test_who_loses_its_office_within_a_bootstrap_leaves_it_to_the_next(monkeypatch):
+def test_a_controller_that_loses_its_office_within_a_bootstrap_leaves_it_to_the_next(monkeypatch):
     larger_bootstrap(monkeypatch)
     node = Node()
     node.raft.elect()
-    node.raft.leader_id = 2  # raft knows, the controller is about to be told
+    node.raft.leader_id = 2  # raft knows, the controller is about to learn it
     node.clock.advance(1)
     assert node.raft.resigned == [1]
     assert not node.controller.is_active

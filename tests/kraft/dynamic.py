@@ -1,4 +1,4 @@
-"""Quorums whose voters are in the log, for tests of reconfiguration (KIP-853)."""
+"""Quorums with voters in the log, for tests of reconfiguration (KIP-853)."""
 
 from cluster.node.errors import ErrorCode
 from cluster.node.kraft.messages import ReplicaKey
@@ -21,7 +21,7 @@ def dynamic_world(count=3, observers=0, **settings):
 
 
 def upgrade(world):
-    """Ask until the voters have told of themselves."""
+    """Ask until the voters have described themselves."""
     for _ in range(20):
         leader = world.elect()
         answer = []

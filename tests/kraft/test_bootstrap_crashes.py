@@ -51,7 +51,7 @@ def format_(disk, steps, voters=VOTERS, seed=1):
     return done
 
 
-def told(disk):
+def version_and_voters(disk):
     version, voters = parse_snapshot("x", BOOTSTRAP_ID, disk.read(CHECKPOINT)).control
     return version.kraft_version, VoterSet.from_record(voters, "CONTROLLER").ids
 
@@ -74,7 +74,7 @@ def test_a_folder_that_is_formatted_has_its_first_voters_whenever_the_power_fail
         else:
             unformatted += 1
             assert format_(disk, steps) == [OWN], f"operation {operation}: not formatted anew"
-        assert told(disk) == (1, (1, 2)), f"operation {operation}"
+        assert version_and_voters(disk) == (1, (1, 2)), f"operation {operation}"
         found = []
         load_or_format(disk, "c", 1, random.Random(9), found.append)
         assert found == [OWN]
@@ -104,7 +104,7 @@ def test_what_an_interruption_left_is_no_observers_folder():
         format_(disk, steps, voters=None)
     other = voter_set(ReplicaKey(1, OWN))
     assert format_(disk, steps, other) == [OWN]
-    assert told(disk) == (1, (1,))
+    assert version_and_voters(disk) == (1, (1,))
 
 
 class PowerLostError(Exception):

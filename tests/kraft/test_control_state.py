@@ -13,27 +13,27 @@ STEPS = st.lists(
 
 @given(STEPS)
 def test_what_was_forgotten_is_never_missed(steps):
-    """Against a history that forgets nothing, for a log whose beginning is behind a snapshot."""
+    """Against a history that forgets nothing, for a log that begins behind a snapshot."""
     history: LogHistory[int] = LogHistory()
-    told: list[tuple[int, int]] = []
+    entries: list[tuple[int, int]] = []
     start = end = 0
     for number, (what, size) in enumerate(steps):
         if what == "record":
             history.add(end, number)
-            told.append((end, number))
+            entries.append((end, number))
             end += 1
         elif what == "other":
             end += size
         elif what == "truncate":
             end = max(start, end - size)
             history.truncate_new(end)
-            told = [one for one in told if one[0] < end]
+            entries = [entry for entry in entries if entry[0] < end]
         else:
             start = min(end, start + size)
             history.truncate_old(start)
-        assert history.last() == (told[-1] if told else None)
+        assert history.last() == (entries[-1] if entries else None)
         for offset in range(start - 1, end):
-            before = [value for known, value in told if known <= offset]
+            before = [value for known, value in entries if known <= offset]
             assert history.at(offset) == (before[-1] if before else None)
 
 

@@ -22,7 +22,7 @@ def test_it_is_won_by_a_majority_and_lost_without_hope_of_one(count):
         assert election.unrecorded == tuple(i for i, a in enumerate(answers) if a is None)
 
 
-def test_who_is_no_voter_has_no_vote():
+def test_a_replica_that_is_no_voter_has_no_vote():
     with pytest.raises(IllegalStateError):
         EpochElection((1, 2, 3)).record(4, granted=True)
 

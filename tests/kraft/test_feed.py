@@ -93,7 +93,7 @@ def test_a_commit_between_two_turns_neither_skips_the_wait_nor_asks_for_another(
 
 
 class SlowLoader(Listener):
-    """Says when the test tells it to that a snapshot is loaded."""
+    """Says that a snapshot is loaded when the test wants it."""
 
     done = None
 

@@ -1,4 +1,4 @@
-"""Who grants a vote: the whole table of canGrantVote, for every state."""
+"""Which states grant a vote: the whole table of canGrantVote, for every state."""
 
 import uuid
 

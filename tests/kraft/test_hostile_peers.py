@@ -34,7 +34,7 @@ def vote(epoch: int, voter_id: int) -> VoteRequest:
 
 
 @pytest.mark.parametrize("later", [1, 1000])
-def test_nobody_can_tell_a_replica_that_it_leads(later: int):
+def test_no_peer_can_make_a_replica_lead(later: int):
     world = World().start()
     node = world.elect()
     epoch = node.state.epoch

@@ -41,7 +41,7 @@ def test_waiters_expire_once_and_are_forgotten():
     assert (len(purgatory), purgatory.next_deadline_ms()) == (0, math.inf)
 
 
-def test_deadlines_of_who_no_longer_waits_are_forgotten():
+def test_deadlines_of_waiters_that_are_gone_are_forgotten():
     purgatory, _ = waiting(("a", 1, 50.0), ("b", 9, 70.0))
     purgatory.reach(1)
     assert purgatory.next_deadline_ms() == 70.0
@@ -53,7 +53,7 @@ def test_all_end_when_leadership_does():
     assert ended == [("a", Outcome.LOST), ("b", Outcome.LOST)]
 
 
-def test_who_waits_again_while_it_is_told_waits():
+def test_a_waiter_that_waits_again_while_it_is_called_waits():
     purgatory, again = ThresholdPurgatory(), []
     purgatory.wait(1, math.inf, lambda _: purgatory.wait(1, math.inf, again.append))
     purgatory.reach_all()

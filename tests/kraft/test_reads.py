@@ -84,7 +84,7 @@ def test_as_many_as_are_needed_are_asked_first_and_the_others_after_the_back_off
     assert len(begins(world)) == count - 1
 
 
-def test_who_fetched_last_is_asked_first():
+def test_the_voter_that_fetched_last_is_asked_first():
     world, leader = led()
     for _ in range(8):
         expected = fetched_last(leader)
@@ -97,7 +97,7 @@ def test_who_fetched_last_is_asked_first():
         world.settle(333)
 
 
-def test_who_cannot_be_reached_is_not_waited_for():
+def test_a_voter_that_cannot_be_reached_is_not_waited_for():
     world, leader = led()
     first = fetched_last(leader)
     world.nodes[first].crash()
@@ -106,7 +106,7 @@ def test_who_cannot_be_reached_is_not_waited_for():
     assert answers == [True], "its refusal, not the back-off, has the other one asked"
 
 
-def test_who_does_not_answer_in_time_is_counted_on_no_longer():
+def test_a_voter_that_does_not_answer_in_time_is_counted_on_no_longer():
     world, leader = led()
     world.network.isolate(fetched_last(leader), world.ids)
     answers = ask(leader)
@@ -182,7 +182,7 @@ def test_a_deposed_leader_that_does_not_know_it_is_not_confirmed():
     assert answers == [False]
 
 
-def test_who_does_not_lead_says_so_at_once():
+def test_a_replica_that_does_not_lead_says_so_at_once():
     world, leader = led()
     other = next(node for node in world.nodes.values() if node is not leader)
     answers = ask(other)

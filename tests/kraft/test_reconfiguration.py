@@ -244,7 +244,7 @@ def test_one_voter_becomes_two_and_one_again():
     world.commit(world.nodes[2], "alone")
 
 
-def test_a_voter_that_moved_tells_its_leader_and_the_set_follows():
+def test_a_voter_that_moved_notifies_its_leader_and_the_set_follows():
     world, leader = dynamic_world()
     follower = next(n for n in world.voter_nodes if n is not leader)
     moved = (VoterListener("CONTROLLER", "n", 9000 + follower.node_id), VoterListener("B", "n", 1))

@@ -240,7 +240,7 @@ def test_fetch_from_another_cluster_is_refused_at_the_top():
     assert (answer.top_level_error, answer.records) == (V.inconsistent_cluster_id, b"")
 
 
-def test_who_does_not_lead_names_the_leader():
+def test_a_replica_that_does_not_lead_names_the_leader():
     world, leader = led()
     follower = next(n for n in world.nodes.values() if n is not leader)
     answer = ask(world, follower, fetch(leader.state.epoch, replica=9))
@@ -340,7 +340,7 @@ def test_the_leader_describes_the_quorum():
     assert all(v.last_caught_up_timestamp_ms > 0 for v in answer.voters)
 
 
-def test_who_does_not_lead_describes_nothing():
+def test_a_replica_that_does_not_lead_describes_nothing():
     world, leader = led()
     follower = next(n for n in world.nodes.values() if n is not leader)
     answer = ask(world, follower, DescribeQuorumRequest())

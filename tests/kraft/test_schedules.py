@@ -1,7 +1,7 @@
 """The schedules that expose the seeded protocol bugs (M01 to M25).
 
 Each runs twice: the core must come through it with every invariant of the monitor intact, and the
-core with the bug in it must not, which proves that the schedule would tell.
+core with the bug in it must not, which proves that the schedule would find it.
 """
 
 import dataclasses

@@ -152,7 +152,7 @@ def test_pieces_make_the_snapshot():
         ({"current_leader_epoch": 99}, ErrorCode.unknown_leader_epoch),
     ],
 )
-def test_wrong_requests_are_told_what_is_wrong(changes, error):
+def test_wrong_requests_are_answered_with_what_is_wrong(changes, error):
     world, leader, _ = quorum()
     snapshot(world, leader)
     assert ask(leader, **changes).error is error
@@ -216,7 +216,7 @@ def test_a_download_goes_on_where_it_was_cut():
     assert min(resumed) >= 60, "it began again"
 
 
-def test_who_is_told_again_to_load_goes_on_and_another_snapshot_takes_its_place():
+def test_a_replica_that_is_asked_again_to_load_goes_on_and_another_snapshot_takes_its_place():
     world, leader, (follower, _) = quorum(fetch_snapshot_max_bytes=60)
     world.network.isolate(follower.node_id, world.ids)
     world.keep_still(follower)
@@ -238,7 +238,7 @@ def test_who_is_told_again_to_load_goes_on_and_another_snapshot_takes_its_place(
     assert [n for n in follower.disk.list_directory(DIRECTORY) if n.endswith(".part")] == []
 
 
-def test_another_leader_continues_to_serve_who_was_loading():
+def test_another_leader_continues_to_serve_a_replica_that_was_loading():
     world, leader, (follower, other) = quorum(fetch_snapshot_max_bytes=3)
     world.network.isolate(follower.node_id, world.ids)
     world.commit(leader, "unseen")
@@ -472,7 +472,7 @@ def load_what_another_made():
     return agrees(world, follower, leader)
 
 
-def test_an_id_that_includes_the_last_record_stops_who_loads_it():
+def test_an_id_that_includes_the_last_record_stops_a_replica_that_loads_it():
     assert load_what_another_made()
     with mutants.applied("M26"), pytest.raises(AssertionError):
         assert load_what_another_made()

@@ -14,7 +14,7 @@ from tests.kraft.world import DIRECTORY, World
 
 
 def lone_voter():
-    """Node 3 of three, whose peers are the test; it never stands by itself."""
+    """Node 3 of three; its peers are the test; it never stands by itself."""
     world = World(election_timeout_ms=1_000_000)
     node = world.nodes[3]
     node.start()

@@ -40,7 +40,7 @@ def versions_of(lowest, highest):
 
 
 class Listener:
-    """A state machine that remembers what it was told."""
+    """A state machine that remembers what it was given."""
 
     def __init__(self):
         self.values: list[tuple[int, bytes]] = []
@@ -249,7 +249,7 @@ class World:
         self.settings = settings
         self.segment_bytes = segment_bytes
         self.dynamic = False
-        """Nodes tell where they listen, as voters in the log need (KIP-853)."""
+        """Nodes report where they listen, as voters in the log need (KIP-853)."""
         self.fatal_is_error = True
         self.observe = None
         self.network = SimNetwork(

@@ -162,7 +162,7 @@ def test_a_damaged_batch_before_an_intact_one_stops_the_node_even_above_the_reco
 
 
 def test_a_damaged_last_batch_above_the_recovery_point_is_cut_off():
-    """Nobody was told that it was durable, so it may be a write that was torn."""
+    """Its durability was never reported, so it may be a write that was torn."""
     logs = stored(segment_bytes=1 << 20)
     lower_recovery_point(logs, 9)
     size = len(batch(0))

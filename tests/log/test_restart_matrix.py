@@ -23,7 +23,7 @@ KEEPS = pytest.mark.parametrize("keep", ["nothing", "any", "everything"])
 def crash_everywhere(keep, attempt):
     """Call `attempt(operation, stop_on)` with a crash one operation later each time; count them.
 
-    `stop_on(disk)` arms the crash and returns what tells whether it came.
+    `stop_on(disk)` arms the crash and returns what says whether it came.
     """
     operation, stopped = 0, True
     while stopped:

@@ -102,8 +102,8 @@ def test_a_missing_key_is_named(key):
 
 
 def test_without_static_voters_somebody_must_be_known_to_ask():
-    told = error(controller__quorum__voters=None)
-    assert told == (
+    message = error(controller__quorum__voters=None)
+    assert message == (
         "server.properties: neither controller.quorum.bootstrap.servers nor "
         "controller.quorum.voters is given"
     )
@@ -116,14 +116,14 @@ def test_without_static_voters_somebody_must_be_known_to_ask():
     )
 
 
-def test_an_unknown_key_is_told_with_the_nearest():
+def test_an_unknown_key_is_reported_with_the_nearest():
     message = error(controller__quorum__election__timeout="1")
     assert "line 8: unknown key 'controller.quorum.election.timeout'" in message
     assert "did you mean 'controller.quorum.election.timeout.ms'?" in message
 
 
 @pytest.mark.parametrize(
-    ("key", "value", "told"),
+    ("key", "value", "expected"),
     [
         ("node.id", "one", "expected a whole number, at least 0, not 'one'"),
         ("node.id", "-1", "not '-1'"),
@@ -148,14 +148,14 @@ def test_an_unknown_key_is_told_with_the_nearest():
         ("metadata.log.dir", "", "must not be empty"),
     ],
 )
-def test_a_bad_value_is_told_with_its_key(key, value, told):
+def test_a_bad_value_is_reported_with_its_key(key, value, expected):
     message = error(**{key.replace(".", "__"): value})
     assert message.startswith(f"server.properties: {key}: ")
-    assert told in message
+    assert expected in message
 
 
 @pytest.mark.parametrize(
-    ("changes", "told"),
+    ("changes", "expected"),
     [
         ({"controller__listener__names": "CONTROL"}, "did you mean 'CONTROLLER'?"),
         ({"advertised__listeners": "OTHER://h:1"}, "unknown listener 'OTHER'"),
@@ -169,17 +169,20 @@ def test_a_bad_value_is_told_with_its_key(key, value, told):
         ({**BROKER_ONLY, "listeners": "CONTROLLER://h:1"}, "CONTROLLER must not be among them"),
     ],
 )
-def test_values_that_contradict_each_other_are_told(changes, told):
-    assert told in error(**changes)
+def test_values_that_contradict_each_other_are_reported(changes, expected):
+    assert expected in error(**changes)
 
 
-def test_a_key_given_twice_and_a_line_without_a_value_are_told():
-    for extra, told in (("node.id=3", "node.id is given twice"), ("node.id", "expected key=value")):
-        with pytest.raises(ConfigError, match=f"^f: line 8: .*{told}"):
+def test_a_key_given_twice_and_a_line_without_a_value_are_reported():
+    for extra, expected in (
+        ("node.id=3", "node.id is given twice"),
+        ("node.id", "expected key=value"),
+    ):
+        with pytest.raises(ConfigError, match=f"^f: line 8: .*{expected}"):
             parse_config(text() + extra, "f")
 
 
-def test_a_file_that_cannot_be_read_is_told(tmp_path):
+def test_a_file_that_cannot_be_read_is_reported(tmp_path):
     with pytest.raises(ConfigError, match="none: No such file"):
         load_config(tmp_path / "none")
     with pytest.raises(ConfigError, match="Is a directory"):
@@ -189,13 +192,13 @@ def test_a_file_that_cannot_be_read_is_told(tmp_path):
         load_config(tmp_path / "binary")
 
 
-def test_the_broker_role_has_kafkas_defaults_and_registers_unless_told_not_to():
+def test_the_broker_role_has_kafkas_defaults_and_registers_unless_configured_not_to():
     config = parse_config(text(), "f")
     assert config.broker_heartbeat_interval_ms == 2_000
     assert config.broker_session_timeout_ms == 9_000
     assert config.initial_broker_registration_timeout_ms == 60_000
     assert config.kraftprobe_registration is True
-    told = parse_config(text(**{"kraftprobe.registration": "false"}), "f")
-    assert told.kraftprobe_registration is False
+    config = parse_config(text(**{"kraftprobe.registration": "false"}), "f")
+    assert config.kraftprobe_registration is False
     with pytest.raises(ConfigError, match=r"kraftprobe.registration: expected true or false"):
         parse_config(text(**{"kraftprobe.registration": "yes"}), "f")

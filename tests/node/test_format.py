@@ -27,16 +27,16 @@ CONTROLLERS = ",".join(f"{i}@h{i}:9093:{IDS[i - 1]}" for i in (1, 2, 3))
 
 def formatted(tmp_path, *options, static=False):
     config = tmp_path / "server.properties"
-    whom = "voters=2@h2:9093" if static else "bootstrap.servers=h2:9093"
+    setting = "voters=2@h2:9093" if static else "bootstrap.servers=h2:9093"
     config.write_text(
         "process.roles=controller\nnode.id=2\ncluster.id=c\nlisteners=CONTROLLER://h2:9093\n"
-        f"controller.listener.names=CONTROLLER\ncontroller.quorum.{whom}\n"
+        f"controller.listener.names=CONTROLLER\ncontroller.quorum.{setting}\n"
         f"metadata.log.dir={tmp_path / 'data'}\n"
     )
     return CliRunner().invoke(main, ["--config", str(config), *options]), config
 
 
-def told(tmp_path):
+def version_and_voters(tmp_path):
     data = (tmp_path / "data" / CHECKPOINT).read_bytes()
     version, voters = parse_snapshot("x", BOOTSTRAP_ID, data).control
     return version.kraft_version, VoterSet.from_record(voters, "CONTROLLER")
@@ -46,7 +46,7 @@ def test_a_folder_is_formatted_with_the_first_voters(tmp_path):
     done, config = formatted(tmp_path, "--initial-controllers", CONTROLLERS)
     assert done.exit_code == 0, done.output
     assert IDS[1] in done.output
-    version, voters = told(tmp_path)
+    version, voters = version_and_voters(tmp_path)
     assert (version, voters.ids) == (1, (1, 2, 3))
     assert voters.endpoint(3) == Endpoint(3, "h3", 9093)
 
@@ -62,10 +62,10 @@ def test_a_folder_is_formatted_with_the_first_voters(tmp_path):
 
 def test_a_standalone_voter_is_alone(tmp_path):
     assert formatted(tmp_path, "--standalone")[0].exit_code == 0
-    assert told(tmp_path)[1].ids == (2,)
+    assert version_and_voters(tmp_path)[1].ids == (2,)
 
 
-def test_who_joins_has_no_checkpoint(tmp_path):
+def test_a_node_that_joins_has_no_checkpoint(tmp_path):
     assert formatted(tmp_path, "--no-initial-controllers")[0].exit_code == 0
     assert (tmp_path / "data" / "meta.properties").exists()
     assert not (tmp_path / "data" / CHECKPOINT).exists()
@@ -82,7 +82,7 @@ def test_who_joins_has_no_checkpoint(tmp_path):
         (("--standalone",), True, "static voters need no format"),
     ],
 )
-def test_what_cannot_be_is_told_in_one_line(tmp_path, options, static, message):
+def test_what_cannot_be_is_reported_in_one_line(tmp_path, options, static, message):
     done, _ = formatted(tmp_path, *options, static=static)
     assert done.exit_code == 2
     assert message in done.output

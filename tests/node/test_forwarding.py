@@ -56,8 +56,8 @@ def test_the_leaders_answer_is_the_answer():
 
 def test_a_controller_that_leads_no_more_is_the_envelopes_error_and_the_clients():
     answer = create_topics_error(CREATE, ErrorCode.not_controller, None)
-    (told,) = forwarded(CREATE, answer)[1]
-    assert [topic.error_code for topic in told.topics] == [ErrorCode.not_controller]
+    (topic,) = forwarded(CREATE, answer)[1]
+    assert [topic.error_code for topic in topic.topics] == [ErrorCode.not_controller]
 
 
 @pytest.mark.parametrize(
@@ -66,9 +66,9 @@ def test_a_controller_that_leads_no_more_is_the_envelopes_error_and_the_clients(
 def test_what_is_wrong_with_the_envelope_is_not_the_clients_fault(error):
     network, answers = forwarded(CREATE)
     network.on_reply(refusal(error))
-    ((told,),) = [answer.topics for answer in answers]
-    assert told.error_code is ErrorCode.unknown_server_error
-    assert error.name in told.error_message
+    ((topic,),) = [answer.topics for answer in answers]
+    assert topic.error_code is ErrorCode.unknown_server_error
+    assert error.name in topic.error_message
 
 
 def test_an_answer_that_cannot_be_read_leaves_the_outcome_open():

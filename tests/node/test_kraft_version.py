@@ -48,7 +48,7 @@ def level_of(node, name=ELR):
     return node.controller.image.state.features.get(name) or 0
 
 
-def test_who_updates_kraft_version_is_known_by_it():
+def test_a_request_that_updates_kraft_version_is_known_by_it():
     assert is_kraft_version_update(updating((ELR, 1), ("kraft.version", 1)))
     assert not is_kraft_version_update(updating((ELR, 1)))
     assert not is_kraft_version_update(object())
@@ -101,7 +101,7 @@ def test_validation_alone_changes_nothing():
 
 
 def test_half_of_it_is_no_refusal():
-    """The controller lost its office between the two: kraft.version is up, and that is told."""
+    """The controller lost its office between the two: kraft.version is up, and that is reported."""
     node, raft = active(), Raft()
 
     def others(request, then):

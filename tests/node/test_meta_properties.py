@@ -83,7 +83,7 @@ def test_the_identity_is_whole_and_durable_before_it_is_used():
     ]
 
 
-def test_a_disk_that_fails_is_told():
+def test_a_disk_that_fails_is_reported():
     error = OSError("no")
     assert load(MemoryDisk(error=error)) is error
 
@@ -98,13 +98,13 @@ def test_a_folder_with_a_log_but_no_identity_is_refused():
 
 
 @pytest.mark.parametrize(
-    ("cluster_id", "node_id", "told"),
+    ("cluster_id", "node_id", "message"),
     [("d", 1, "cluster.id is 'c', the configuration says 'd'"), ("c", 2, "node.id is '1'")],
 )
-def test_anothers_folder_is_refused(cluster_id, node_id, told):
+def test_anothers_folder_is_refused(cluster_id, node_id, message):
     disk = MemoryDisk()
     load(disk)
-    with pytest.raises(MetaPropertiesError, match=told):
+    with pytest.raises(MetaPropertiesError, match=message):
         load(disk, cluster_id, node_id)
 
 

@@ -10,13 +10,13 @@ def raised(error):
         return caught
 
 
-def test_an_error_with_a_message_is_told_by_it():
+def test_an_error_with_a_message_is_reported_by_it():
     assert reason_of(raised(ValueError("too large"))) == "ValueError: too large"
 
 
-def test_a_bare_assertion_is_told_by_its_place():
-    told = reason_of(raised(AssertionError()))
-    assert told.startswith("AssertionError: in raised (test_reasons.py:")
+def test_a_bare_assertion_is_reported_by_its_place():
+    reason = reason_of(raised(AssertionError()))
+    assert reason.startswith("AssertionError: in raised (test_reasons.py:")
 
 
 def test_what_was_never_raised_has_no_place():

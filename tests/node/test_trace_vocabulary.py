@@ -1,4 +1,4 @@
-"""docs/evidence.md and the trace agree: every event and every field, told and emitted."""
+"""docs/evidence.md and the trace agree: every event and every field, described and emitted."""
 
 import ast
 import dataclasses
@@ -22,7 +22,7 @@ from tests.sim.quorums import Quorum
 ROOT = Path(__file__).resolve().parents[2]
 WORD = re.compile(r"`([a-z][a-z_-]*)`")
 ONLY_OF_PROCESSES = {"clock", "check_quorum_timeout_ms"}
-"""What `start` tells of a real process alone."""
+"""What `start` says of a real process alone."""
 ENDS_OF_PROCESSES = {"stop-timeout"}
 """Only a process can be asked to end while its disk hangs."""
 SETTINGS = {
@@ -54,7 +54,7 @@ def documented():
 
 @cache
 def in_source():
-    """Event -> names of the fields that any call tells, from the source."""
+    """Event -> names of the fields that any call traces, from the source."""
     found = defaultdict(set)
     for path in sorted((ROOT / "cluster").rglob("*.py")):
         for node in ast.walk(ast.parse(path.read_text())):
@@ -133,7 +133,7 @@ def lose_an_uncommitted_tail(quorum):
 
 
 def replace_a_disk(quorum):
-    """A broker comes back without its log: it fetches a snapshot, and tells its directory."""
+    """A broker comes back without its log: it fetches a snapshot, and reports its directory."""
     leader = quorum.elect()
     wiped = next(name for name in quorum.world.names if name != leader)
     number = int(wiped[1:])

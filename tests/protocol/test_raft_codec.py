@@ -59,7 +59,7 @@ def endpoints_of(leader_id):
 
 
 def with_endpoint(cls, **fields):
-    """Messages whose endpoint is that of their leader, as the wire cannot tell another."""
+    """Messages with the endpoint of their leader, as the wire has no other."""
     return positive.flatmap(
         lambda leader: st.builds(
             cls, leader_id=st.just(leader), leader_endpoint=endpoints_of(leader), **fields

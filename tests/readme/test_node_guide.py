@@ -66,14 +66,16 @@ def test_the_guide_does_what_it_says(tmp_path: Path):
         pytest.fail(f"it hangs after:\n{output}\n{errors}")
     assert shell.returncode == 0, output + errors
     assert "Traceback" not in errors
-    for told in (
+    for expected in (
         "voters [1, 2, 3]",
         "observers [4, 5, 6]",
         'topic "orders" with 3 partitions',
         "isrs: 4,5\n",
         '"RegisterBrokerRecord"',
     ):
-        assert told in re.sub(r"isrs: 5,4", "isrs: 4,5", output), f"{told}: {output}{errors}"
+        assert expected in re.sub(r"isrs: 5,4", "isrs: 4,5", output), (
+            f"{expected}: {output}{errors}"
+        )
     assert not any(_alive(pid) for pid in tmp_path.glob("*.pid")), "all have ended"
 
 

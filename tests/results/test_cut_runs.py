@@ -1,4 +1,4 @@
-"""Runs whose files were cut or changed: a good one never FAILs, a bad one never passes."""
+"""Runs with files that were cut or changed: a good one never FAILs, a bad one never passes."""
 
 import json
 import shutil
@@ -125,15 +125,15 @@ def test_a_cut_journal_is_unknown(good, place, at_a_line):
     how = cut_at_a_line if at_a_line else cut
     results = judged(good, how("history.jsonl", 0.97 * place))
     assert status_of(results) is Status.UNKNOWN
-    (told,) = [check.summary for check in results.checks if check.checker == "journal"]
-    assert "journal ends at" in told or "the journal is empty" in told
+    (summary,) = [check.summary for check in results.checks if check.checker == "journal"]
+    assert "journal ends at" in summary or "the journal is empty" in summary
 
 
 def test_an_empty_journal_is_unknown_in_one_line(good):
     results = judged(good, cut("history.jsonl", 0.0))
     assert status_of(results) is Status.UNKNOWN
-    (told,) = [check.summary for check in results.checks if check.checker == "journal"]
-    assert told == "the journal is empty, so nothing is known of the run"
+    (summary,) = [check.summary for check in results.checks if check.checker == "journal"]
+    assert summary == "the journal is empty, so nothing is known of the run"
 
 
 def test_a_stale_read_before_the_cut_is_still_a_violation(tmp_path):
@@ -184,7 +184,7 @@ def killed(fatal_s, reason, end_s=3.0, clock=CLOCK):
     return change
 
 
-BROKEN = "AssertionError: told to truncate below the high watermark"
+BROKEN = "AssertionError: a truncation below the high watermark"
 TAKEN = "OSError: [Errno 107] Transport endpoint is not connected"
 
 
@@ -211,8 +211,10 @@ def test_a_trace_by_another_clock_is_left_out_and_named(good):
     results = judged(good, killed(2.9, BROKEN, clock="another kernel"))
     assert status_of(results) is Status.UNKNOWN
     (files,) = [check for check in results.checks if check.checker == "evidence-files"]
-    told = [anomaly["explanation"] for anomaly in files.anomalies]
-    assert any("n2: its trace cannot be placed in time" in problem for problem in told), told
+    explanations = [anomaly["explanation"] for anomaly in files.anomalies]
+    assert any("n2: its trace cannot be placed in time" in problem for problem in explanations), (
+        explanations
+    )
 
 
 def journal(*notes):
@@ -228,7 +230,7 @@ def test_the_extent_of_a_journal():
     reads = (FINAL_READS, EventType.OK, {"read": []})
     stop = ("phase", EventType.OK, {"name": "stop"})
     collected = ("evidence", EventType.OK, {"problems": []})
-    told = [
+    explanations = [
         (extent.closed, extent.finished, extent.outlived)
         for extent in (
             extent_of(journal()),
@@ -240,7 +242,7 @@ def test_the_extent_of_a_journal():
             extent_of(journal(start, reads, stop, collected)),
         )
     ]
-    assert told == [
+    assert explanations == [
         (False, False, True),
         (False, False, True),
         (True, False, True),
@@ -257,5 +259,5 @@ def test_a_fault_that_was_begun_is_pending_until_it_was_verified():
     undone = ("disk-error", EventType.OK, {"phase": "heal", "entry": 0})
     heal = ("disk-error", EventType.INVOKE, {"phase": "heal", "entry": 0})
     steps = [begin, failed, undone, failed, heal, undone]  # the second attempt follows the first
-    told = [extent_of(journal(*steps[: n + 1])).pending for n in range(len(steps))]
-    assert told == [True, False, True, False, False, False]
+    pending = [extent_of(journal(*steps[: n + 1])).pending for n in range(len(steps))]
+    assert pending == [True, False, True, False, False, False]

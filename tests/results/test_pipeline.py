@@ -220,7 +220,7 @@ def test_a_lone_file_of_another_model_is_refused(tmp_path):
         judge_file(store.journal_path, [spec])
 
 
-def test_certificates_that_cannot_be_written_are_told_by_their_name(tmp_path):
+def test_certificates_that_cannot_be_written_are_reported_by_their_name(tmp_path):
     store = make_run(tmp_path, duration_s=6)
     with pytest.raises(OSError, match=r"nowhere/proof'$"):
         judge_file(store.journal_path, [REGISTER], certificates=tmp_path / "nowhere" / "proof")

@@ -57,7 +57,7 @@ def opened(browser, store, **options):
 
 
 def eventually(page, condition):
-    """Wait until it holds. (Playwright's own wait evaluates in the page, whose policy forbids it.)"""
+    """Wait until it holds. (Playwright's own wait evaluates in the page, and its policy forbids it.)"""
     for _ in range(100):
         if page.evaluate(condition):
             return

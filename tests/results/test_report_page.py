@@ -308,8 +308,8 @@ def test_faults_leaders_and_phases_are_read_from_the_journal(tmp_path):
     ]
     assert [(r.node, r.epoch) for r in reigns(events, 10**12)] == [("n1", 1), ("n2", 2), ("n3", 4)]
     assert reigns(events, 10**12)[-1].end_ns == 10**12
-    told = [name for name, _ in phases(events)]
-    assert told == ["start", "faults", "heal", "final-reads", "stop", "evidence"]
+    names = [name for name, _ in phases(events)]
+    assert names == ["start", "faults", "heal", "final-reads", "stop", "evidence"]
 
 
 def test_a_fault_that_was_never_healed_stays_open_and_one_that_did_not_bite_says_why():
@@ -431,7 +431,7 @@ def test_what_is_no_operation_is_not_drawn(window):
         ),
     ],
 )
-def test_an_operation_is_told_in_a_few_words(fields, expected):
+def test_an_operation_is_described_in_a_few_words(fields, expected):
     assert operation_text({"type": "ok", **fields}) == expected
 
 

@@ -70,7 +70,7 @@ def test_a_node_that_the_plan_asked_for_is_named_even_if_it_left_nothing(tmp_pat
     assert (*NODES, "n4", "n5") == store.evidence(plan).evidence.nodes
 
 
-def test_unreadable_evidence_is_left_out_as_a_whole_and_told(tmp_path):
+def test_unreadable_evidence_is_left_out_as_a_whole_and_reported(tmp_path):
     store = make_run(tmp_path, duration_s=6)
     for name in ("log.jsonl", "state.jsonl", "quorum-state.json"):
         path = store.evidence_path("n2") / name

@@ -1,4 +1,4 @@
-"""PLAN BACKEND MUTANT FOLDER SEED: one run, judged without Spark; tells the outcome as JSON.
+"""PLAN BACKEND MUTANT FOLDER SEED: one run, judged without Spark; prints the outcome as JSON.
 
 MUTANT is `none` for the true node.
 """
@@ -31,7 +31,7 @@ def run_once(path: Path, backend: str, mutant: str | None, folder: Path, seed: i
     return judge(store)
 
 
-def told(results: RunResults) -> dict[str, object]:
+def outcome_of(results: RunResults) -> dict[str, object]:
     """Render the verdict, and what each check that does not pass says."""
     return {
         "status": results.status.value,
@@ -46,7 +46,7 @@ def told(results: RunResults) -> dict[str, object]:
 def main(path: str, backend: str, mutant: str, folder: str, seed: str) -> None:
     chosen = None if mutant == "none" else mutant
     results = run_once(Path(path), backend, chosen, Path(folder), int(seed))
-    sys.stdout.write(json.dumps(told(results)) + "\n")
+    sys.stdout.write(json.dumps(outcome_of(results)) + "\n")
 
 
 if __name__ == "__main__":

@@ -1,6 +1,6 @@
 """Real faults on real backends find seeded bugs; the true node comes through the same plans.
 
-The plans are those of `harness/campaigns/mutants`; docs/mutants-by-faults.md tells how often each of
+The plans are those of `harness/campaigns/mutants`; docs/mutants-by-faults.md says how often each of
 them finds its mutant. Runs on real nodes mostly wait, so some go at once.
 """
 
@@ -15,7 +15,7 @@ from concurrent.futures import Future, ThreadPoolExecutor
 from pathlib import Path
 
 import pytest
-from one_run import run_once, told
+from one_run import outcome_of, run_once
 
 import harness.campaigns
 from checkers.verdict import Status
@@ -128,13 +128,13 @@ def test_too_little_load_does_not_pass_for_a_verdict(plan: str):
 def test_a_simulated_fault_finds_the_mutant(plan: str, tmp_path: Path):
     results = run_once(PLANS[plan], "sim", mutant_of(plan), tmp_path, 7)
     failed = {check.checker for check in results.checks if check.status is Status.FAIL}
-    assert failed >= SIMULATED[plan], told(results)
+    assert failed >= SIMULATED[plan], outcome_of(results)
 
 
 @pytest.mark.parametrize("plan", PLANS)
 def test_the_true_node_comes_through_the_same_plan(plan: str, tmp_path: Path):
     results = run_once(PLANS[plan], "sim", None, tmp_path, 7)
-    assert results.status is Status.PASS, told(results)
+    assert results.status is Status.PASS, outcome_of(results)
 
 
 def test_without_its_fault_the_mutant_of_clocks_is_a_correct_node(tmp_path: Path):
@@ -145,4 +145,4 @@ def test_without_its_fault_the_mutant_of_clocks_is_a_correct_node(tmp_path: Path
     plan.write_text(text.replace(jump, ""))
     results = run_once(plan, "sim", "W01", tmp_path / "runs", 7)
     linearizable = next(c for c in results.checks if c.checker == "linearizable")
-    assert linearizable.status is Status.PASS, told(results)
+    assert linearizable.status is Status.PASS, outcome_of(results)

@@ -31,7 +31,7 @@ class Peer:
     async def request(self):
         return read_request(await self.frame(), LISTENER_APIS[ListenerType.CONTROLLER])
 
-    async def tell_versions(self, type_: ListenerType = ListenerType.CONTROLLER) -> None:
+    async def name_versions(self, type_: ListenerType = ListenerType.CONTROLLER) -> None:
         frame = await self.frame()
         ListenerService("X", type_, None).serve(frame, self.writer.write)
 

@@ -176,7 +176,7 @@ def test_the_first_error_stays_and_nothing_is_applied_after_it(tmp_path, monkeyp
     run(tmp_path, body)
 
 
-def test_an_error_of_a_queued_change_is_told_by_the_next_sync(tmp_path):
+def test_an_error_of_a_queued_change_is_reported_by_the_next_sync(tmp_path):
     async def body(disk: FileDisk) -> None:
         disk.append("f", b"a")
         disk.rename("missing", "target")
@@ -307,7 +307,7 @@ LOG_CHILD = """
 """
 
 
-def test_a_log_whose_process_is_killed_again_and_again_keeps_all_it_called_durable(tmp_path):
+def test_a_log_that_is_killed_again_and_again_keeps_all_it_called_durable(tmp_path):
     said = 0
     for lines in (30, 1, 55, 80):
         child = subprocess.Popen(

@@ -73,7 +73,7 @@ class LiveNode:
         self.ports = dict(zip(services, ports, strict=True))
         self.node.start()
         await self.server.serve()
-        while not self.node.controller.is_active:  # noqa: ASYNC110 - it tells nobody when it is
+        while not self.node.controller.is_active:  # noqa: ASYNC110 - it has no event
             await asyncio.sleep(0.01)
 
     def close(self) -> None:

@@ -216,7 +216,7 @@ def scrape(port):
 
 
 @pytest.mark.cluster
-def test_a_node_tells_its_metrics(tmp_path):
+def test_a_node_serves_its_metrics(tmp_path):
     (port,) = free_ports(1)
     settings = {"kraftprobe.metrics.listener": f"127.0.0.1:{port}"}
     with Nodes(tmp_path, 1, **settings) as nodes:

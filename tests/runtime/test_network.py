@@ -42,7 +42,7 @@ async def ask(network, endpoint, timeout_ms=5000, message=QUESTION):
 
 def answers(value=17):
     async def behaviour(p: Peer):
-        await p.tell_versions()
+        await p.name_versions()
         while True:
             request = await p.request()
             p.writer.write(
@@ -68,7 +68,7 @@ def test_a_request_gets_its_answer():
 
 def test_requests_to_one_destination_share_a_connection_and_keep_their_order():
     async def count(p: Peer):
-        await p.tell_versions()
+        await p.name_versions()
         for position in range(20):
             request = await p.request()
             p.writer.write(
@@ -113,7 +113,7 @@ def test_an_unknown_host_is_not_sent():
     asyncio.run(body())
 
 
-def test_a_peer_that_hangs_up_before_it_tells_its_versions_was_sent_nothing():
+def test_a_peer_that_hangs_up_before_it_names_its_versions_was_sent_nothing():
     async def hang_up(p: Peer):
         await p.frame()
 
@@ -124,7 +124,7 @@ def test_a_peer_that_hangs_up_before_it_tells_its_versions_was_sent_nothing():
     asyncio.run(body())
 
 
-def test_a_peer_that_never_tells_its_versions_was_sent_nothing():
+def test_a_peer_that_never_names_its_versions_was_sent_nothing():
     async def body():
         async with peer(silence) as (endpoint, connections), a_network() as network:
             assert await ask(network, endpoint, 100) is Failure.NOT_SENT
@@ -138,7 +138,7 @@ def test_a_peer_that_never_tells_its_versions_was_sent_nothing():
 
 def test_a_peer_that_hangs_up_on_a_request_is_disconnected():
     async def hang_up(p: Peer):
-        await p.tell_versions()
+        await p.name_versions()
         await p.frame()
 
     async def body():
@@ -150,7 +150,7 @@ def test_a_peer_that_hangs_up_on_a_request_is_disconnected():
 
 def test_silence_is_timed_out_and_ends_the_connection_for_all():
     async def mute(p: Peer):
-        await p.tell_versions()
+        await p.name_versions()
         await silence(p)
 
     async def body():
@@ -166,7 +166,7 @@ def test_silence_is_timed_out_and_ends_the_connection_for_all():
 
 def test_a_late_answer_is_not_taken_for_another_requests():
     async def late(p: Peer):
-        await p.tell_versions()
+        await p.name_versions()
         request = await p.request()
         await asyncio.sleep(1.2)
         p.writer.write(write_response(request, dataclasses.replace(ANSWER, high_watermark=-7)))
@@ -191,7 +191,7 @@ def test_a_late_answer_is_not_taken_for_another_requests():
 
 def test_an_answer_with_a_foreign_correlation_id_is_a_wrong_answer():
     async def confuse(p: Peer):
-        await p.tell_versions()
+        await p.name_versions()
         request = dataclasses.replace(await p.request(), correlation_id=4711)
         p.writer.write(write_response(request, ANSWER))
         await silence(p)
@@ -208,7 +208,7 @@ def test_an_answer_with_a_foreign_correlation_id_is_a_wrong_answer():
 )
 def test_garbage_for_an_answer_is_a_wrong_answer(garbage):
     async def babble(p: Peer):
-        await p.tell_versions()
+        await p.name_versions()
         await p.frame()
         p.writer.write(garbage)
         await silence(p)
@@ -222,7 +222,7 @@ def test_garbage_for_an_answer_is_a_wrong_answer(garbage):
 
 def test_only_the_oldest_of_several_requests_got_the_garbage():
     async def babble(p: Peer):
-        await p.tell_versions()
+        await p.name_versions()
         await p.frame()
         await p.frame()
         p.writer.write(b"\xff\xff\xff\xff")
@@ -238,7 +238,7 @@ def test_only_the_oldest_of_several_requests_got_the_garbage():
 
 def test_an_api_that_the_peer_does_not_serve_is_an_unsupported_version():
     async def broker(p: Peer):
-        await p.tell_versions(ListenerType.BROKER)
+        await p.name_versions(ListenerType.BROKER)
         await silence(p)
 
     vote = VoteRequest("c", 1, 1, NO_DIRECTORY, 2, NO_DIRECTORY, 0, 0, pre_vote=False)
@@ -290,7 +290,7 @@ def test_a_peer_that_knows_only_old_api_versions_is_asked_again_in_version_0():
 
 def test_after_a_disconnect_the_next_request_reconnects():
     async def once(p: Peer):
-        await p.tell_versions()
+        await p.name_versions()
         request = await p.request()
         p.writer.write(write_response(request, ANSWER))
         await p.writer.drain()
@@ -309,7 +309,7 @@ def test_after_a_disconnect_the_next_request_reconnects():
 
 def test_what_waits_behind_a_full_socket_was_not_sent():
     async def deaf(p: Peer):
-        await p.tell_versions()
+        await p.name_versions()
         p.writer.transport.pause_reading()
         await silence(p)
 
@@ -341,9 +341,9 @@ def test_the_queue_for_one_destination_is_bounded(monkeypatch):
     asyncio.run(body())
 
 
-def test_closing_tells_every_caller():
+def test_closing_answers_every_caller():
     async def mute(p: Peer):
-        await p.tell_versions()
+        await p.name_versions()
         await p.frame()
         await silence(p)
 

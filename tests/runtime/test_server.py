@@ -214,7 +214,7 @@ def test_what_cannot_be_read_is_hung_up_on_and_others_are_served(data):
 
 
 @pytest.mark.parametrize("key", [ApiKey.VOTE, ApiKey.FETCH, ApiKey.FETCH_SNAPSHOT])
-def test_a_broker_listener_hides_what_controllers_tell_each_other(key):
+def test_a_broker_listener_hides_the_requests_of_controllers(key):
     async def body():
         async with a_server(Echo(), ListenerType.BROKER) as (_, port), a_caller(port) as caller:
             caller.writer.write(b"\0\0\0\x0a" + struct.pack(">hhih", key, 1, 1, -1))
@@ -229,7 +229,7 @@ def test_a_broker_listener_serves_metadata_and_a_controller_listener_does_not():
 
 
 @pytest.mark.parametrize("version", [0, 1, 2, 3, 4])
-def test_api_versions_tells_what_the_listener_serves(version):
+def test_api_versions_names_what_the_listener_serves(version):
     async def body():
         async with a_server(Echo(), ListenerType.BROKER) as (_, port), a_caller(port) as caller:
             caller.send(1, VERSIONS, version)
@@ -356,7 +356,9 @@ def test_a_peer_that_announces_much_and_sends_little_costs_what_it_sent():
 
 
 @pytest.mark.parametrize("greedy_comes_first", [True, False])
-def test_who_holds_most_is_hung_up_on_when_all_together_hold_too_much(greedy_comes_first):
+def test_the_connection_that_holds_most_is_closed_when_all_together_hold_too_much(
+    greedy_comes_first,
+):
     async def body():
         limits = {"max_frame_bytes": 10_000, "max_buffered_bytes": 15_000}
         async with (

@@ -83,7 +83,7 @@ class Connection:
 
 @pytest.mark.parametrize("mechanism", MECHANISMS)
 @pytest.mark.parametrize("user", USERS)
-def test_who_knows_the_password_is_served(mechanism, user):
+def test_a_client_that_knows_the_password_is_served(mechanism, user):
     connection = Connection()
     connection.versions()
     assert connection.authenticate(mechanism, user, USERS[user]) is ErrorCode.none
@@ -112,7 +112,7 @@ def test_what_the_metadata_keep_of_a_user_counts_more_than_the_configuration():
     assert outcome("alice", "wonderland") is ErrorCode.none
 
 
-def test_the_node_is_told_who_asks():
+def test_the_node_learns_the_principal():
     connection = Connection()
     connection.authenticate("SCRAM-SHA-512", "alice", "wonderland")
     connection.quorum()
@@ -123,7 +123,7 @@ def test_the_node_is_told_who_asks():
 @pytest.mark.parametrize(
     ("user", "password"), [("alice", "wonderlan"), ("alice", "töpfer"), ("nobody", "x")]
 )
-def test_who_does_not_is_told_so_and_hung_up_on(mechanism, user, password):
+def test_a_client_that_does_not_is_refused_and_hung_up_on(mechanism, user, password):
     connection = Connection()
     error = connection.authenticate(mechanism, user, password)
     assert error is ErrorCode.sasl_authentication_failed

@@ -71,7 +71,7 @@ def secured(**table):
         ({"protocol": "SASL_SSL", "mechanism": "SCRAM"}, "unknown mechanism 'SCRAM'"),
     ],
 )
-def test_what_is_wrong_with_security_is_told(table, message):
+def test_what_is_wrong_with_security_is_reported(table, message):
     with pytest.raises(SecurityError) as caught:
         SECURITY.read(table)
     assert message in str(caught.value)
@@ -176,13 +176,13 @@ def test_a_secured_campaign_passes(tmp_path):
     with store.journal_writer() as journal:
         asyncio.run(work(journal))
     results = judge(store)
-    told = {check.checker: (check.status, check.summary) for check in results.checks}
-    assert results.status is Status.PASS, told
-    assert {"log-agreement", "invariants", "exercised", "linearizable"} <= set(told)
+    found = {check.checker: (check.status, check.summary) for check in results.checks}
+    assert results.status is Status.PASS, found
+    assert {"log-agreement", "invariants", "exercised", "linearizable"} <= set(found)
 
 
 @pytest.mark.cluster
-def test_who_has_no_keys_or_those_of_another_run_is_kept_out(tmp_path):
+def test_a_client_with_no_keys_or_those_of_another_run_is_kept_out(tmp_path):
     """Nor does a harness of another run believe the nodes."""
     system = KraftSystem(security=secured(protocol="SASL_SSL"))
     other = KraftSystem(security=secured(protocol="SASL_SSL"))

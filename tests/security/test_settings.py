@@ -32,7 +32,7 @@ def error(settings):
     return message.removeprefix("f: ")
 
 
-def test_listeners_are_plaintext_unless_told_otherwise():
+def test_listeners_are_plaintext_unless_configured_otherwise():
     plain = ListenerSecurity(SecurityProtocol.PLAINTEXT)
     assert parsed({}) == {"CLIENT": plain, "CONTROLLER": plain}
 
@@ -76,7 +76,7 @@ def test_inline_certificates_have_their_line_ends_escaped():
     )
 
 
-def test_sasl_knows_its_users_and_as_whom_it_connects():
+def test_sasl_knows_its_users_and_its_own():
     sasl = parsed(SASL)["CONTROLLER"].sasl
     assert sasl.mechanisms == ("PLAIN", "SCRAM-SHA-512")
     assert sasl.users == {"PLAIN": {"alice": "w", "node": "n"}, "SCRAM-SHA-512": {}}
@@ -113,7 +113,7 @@ def test_passwords_are_not_shown():
         ),
     ],
 )
-def test_what_is_wrong_with_tls_is_told_with_its_key(change, message):
+def test_what_is_wrong_with_tls_is_reported_with_its_key(change, message):
     assert error({**TLS, **change}).startswith(message)
 
 
@@ -141,7 +141,7 @@ JAAS = "listener.name.controller.plain.sasl.jaas.config"
         ({"sasl.server.max.receive.size": "0"}, "sasl.server.max.receive.size: expected"),
     ],
 )
-def test_what_is_wrong_with_sasl_is_told_with_its_key(change, message):
+def test_what_is_wrong_with_sasl_is_reported_with_its_key(change, message):
     assert error({**SASL, **change}).startswith(message)
 
 

@@ -1,4 +1,4 @@
-"""kafka-python and librdkafka against quorums of three whose listeners are all secured."""
+"""kafka-python and librdkafka against quorums of three with secured listeners only."""
 
 import contextlib
 import gc
@@ -80,8 +80,8 @@ def quorum(request, tmp_path_factory):
     authority = Authority(folder / "ca")
     settings = secured(protocol, authority, mechanism or "PLAIN")
     with Nodes(folder, **PATIENT, **settings) as nodes:
-        # kafka-python keeps the brokers that it was first told for five minutes, and asks none that
-        # it is told of as controller later (UnknownBrokerIdError).
+        # kafka-python keeps the brokers that it saw first for five minutes, and asks none that it
+        # sees as controller later (UnknownBrokerIdError).
         nodes.wait_until_registered()
         yield Quorum(nodes, protocol, mechanism, authority)
     with warnings.catch_warnings():  # kafka-python leaves sockets that it gave up to the collector
@@ -96,7 +96,7 @@ def admin(quorum):
     while True:  # until the leader is the active controller, too
         with contextlib.suppress(RuntimeError, KafkaError):
             topic = NewTopic("first", num_partitions=1, replication_factor=1)
-            with contextlib.suppress(TopicAlreadyExistsError):  # of a request whose answer was lost
+            with contextlib.suppress(TopicAlreadyExistsError):  # of a request with a lost answer
                 assert client.create_topics([topic])["topics"][0]["error_code"] == 0
             break
         assert time.monotonic() < deadline, "no active controller"
@@ -106,7 +106,7 @@ def admin(quorum):
 
 
 def test_kafka_python_creates_a_topic(admin):
-    """There is a leader, so peers prove to each other who they are, too."""
+    """There is a leader, so peers authenticate to each other, too."""
     created = admin.create_topics([NewTopic("secured", num_partitions=1, replication_factor=1)])
     assert created["topics"][0]["error_code"] == 0
     quorum = admin.describe_metadata_quorum()
@@ -170,10 +170,11 @@ def test_a_user_that_librdkafka_creates_logs_in_until_kafka_python_deletes_it(qu
             assert quorum.librdkafka("builder", user="bob").list_topics(timeout=5)
             break
         assert time.monotonic() < deadline
-    told = client.describe_user_scram_credentials(["bob"])["bob"].result(TIMEOUT_S)
-    assert [(one.mechanism, one.iterations) for one in told.scram_credential_infos] == [
-        (mechanism, 4096)
-    ]
+    described = client.describe_user_scram_credentials(["bob"])["bob"].result(TIMEOUT_S)
+    assert [
+        (credential.mechanism, credential.iterations)
+        for credential in described.scram_credential_infos
+    ] == [(mechanism, 4096)]
     described = admin.describe_user_scram_credentials()
     assert described["bob"]["credential_infos"] == [
         {"mechanism": ScramMechanism.SCRAM_SHA_512, "iterations": 4096}

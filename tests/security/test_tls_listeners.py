@@ -132,7 +132,7 @@ def test_a_certificate_for_another_host_was_not_sent_unless_names_do_not_matter(
     run(body)
 
 
-def test_a_proxy_in_the_link_does_not_change_whose_certificate_is_expected(authority):
+def test_a_proxy_in_the_link_does_not_change_the_expected_certificate(authority):
     security = security_of("SSL", authority)
 
     async def body():
@@ -242,7 +242,7 @@ def test_a_peer_that_stops_mid_handshake_is_hung_up_on_and_stalls_nobody(authori
     run(body)
 
 
-def test_a_peer_that_never_proves_who_it_is_is_hung_up_on(authority):
+def test_a_peer_that_never_authenticates_is_hung_up_on(authority):
     security = security_of("SASL_PLAINTEXT", authority)
 
     async def body():
@@ -255,7 +255,7 @@ def test_a_peer_that_never_proves_who_it_is_is_hung_up_on(authority):
     run(body)
 
 
-def test_a_peer_that_proved_who_it_is_may_take_its_time(authority):
+def test_a_peer_that_authenticated_may_take_its_time(authority):
     security = security_of("SASL_SSL", authority)
 
     async def body():

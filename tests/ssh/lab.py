@@ -38,7 +38,7 @@ def which(tool):
 
 
 class Lab:
-    """Hosts n1, n2, ... whose sshd listen on port 22."""
+    """Hosts n1, n2, ... with an sshd on port 22."""
 
     def __init__(self, folder, count):
         self.folder = folder
@@ -86,7 +86,7 @@ class Lab:
         self._wait_for_port(node)
 
     def cut_connections(self, node):
-        """End every ssh connection to a host, whose sshd goes on listening."""
+        """End every ssh connection to a host; its sshd goes on listening."""
         pids = subprocess.run(
             ("ps", "-o", "pid=", "--ppid", str(self.sshds[node].pid)),
             capture_output=True,
@@ -98,7 +98,9 @@ class Lab:
         return len(pids)
 
     def stop_sshd(self, node):
-        os.kill(self.sshds[node].pid, signal.SIGSTOP)  # or it takes up who connects again at once
+        os.kill(
+            self.sshds[node].pid, signal.SIGSTOP
+        )  # or it takes up a client that connects again at once
         self.cut_connections(node)
         self.sshds[node].kill()
         self.sshds[node].wait()
@@ -173,14 +175,14 @@ class Lab:
 def without_empty(rules):
     """Rules without the built-in chains that iptables leaves empty, and which let everything pass.
 
-    It makes them at its first use and keeps them; nobody could tell ours from the host's own.
+    It makes them at its first use and keeps them; ours do not differ from the host's own.
     """
     chain = r"\tchain [A-Z]+ \{\n\t\ttype \w+ hook \w+ priority \w+; policy accept;\n\t\}\n"
     return re.sub(rf"table ip mangle \{{\n(?:{chain}\n?)+\}}\n", "", rules)
 
 
 def labelled_processes(folder):
-    """Live processes with a run's label whose working folder lies in the folder."""
+    """Live processes with a run's label with a working folder in the folder."""
     found = []
     for entry in Path("/proc").iterdir():
         try:

@@ -27,8 +27,8 @@ def scenario(lab, name, inventory=None, *, inside=None):
 
 
 def output(process):
-    told, _ = process.communicate(timeout=60)
-    return told.splitlines()
+    output, _ = process.communicate(timeout=60)
+    return output.splitlines()
 
 
 def test_a_lost_connection_comes_back_and_nothing_is_done_twice(lab):
@@ -140,16 +140,16 @@ def test_a_missing_key_file_is_refused(lab):
     assert "/no/such/key" in line
 
 
-def test_a_host_that_nobody_answers_for_is_told(lab):
+def test_a_host_that_nobody_answers_for_is_reported(lab):
     line = refusal(lab, lab.inventory("nobody.toml", port=2222))
     assert "n1 (root@10.0.0.1:2222) cannot be reached: " in line
 
 
-def test_another_python_is_told(lab):
+def test_another_python_is_reported(lab):
     line = refusal(lab, lab.inventory("python.toml", python="/no/such/python"))
     assert "/no/such/python" in line
 
 
-def test_too_few_hosts_are_told(lab):
+def test_too_few_hosts_are_reported(lab):
     line = refusal(lab, lab.inventory("few.toml", nodes=("n1", "n2")))
     assert "the inventory names 2 hosts, and 3 are needed" in line

@@ -24,7 +24,7 @@ def test_defaults_are_every_hosts_and_a_host_may_differ(tmp_path):
     assert second.key == str(tmp_path / "keys/b")
 
 
-def test_unknown_host_keys_are_not_accepted_unless_told(tmp_path):
+def test_unknown_host_keys_are_not_accepted_unless_configured(tmp_path):
     assert not inventory(tmp_path, GOOD).accept_new_host_keys
     assert inventory(tmp_path, "accept_new_host_keys = true\n" + GOOD).accept_new_host_keys
 

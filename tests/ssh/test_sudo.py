@@ -21,7 +21,7 @@ def _sudo():
 
 
 @pytest.mark.spark
-def test_a_campaign_runs_as_a_user_who_may_use_sudo(lab):
+def test_a_campaign_runs_as_a_user_that_may_use_sudo(lab):
     with user_of_hosts(lab, ALLOWED) as changes:
         process = start(lab, "sudo", lab.inventory("by_sudo.toml", **changes))
         stdout, stderr = process.communicate(timeout=150)
@@ -31,7 +31,7 @@ def test_a_campaign_runs_as_a_user_who_may_use_sudo(lab):
         assert lab.traces() == []
 
 
-def test_a_user_without_the_right_is_told_how_to_get_it(lab):
+def test_a_user_without_the_right_gets_the_way_to_it(lab):
     with user_of_hosts(lab, "") as changes:
         line = refusal(lab, lab.inventory("no_right.toml", **changes))
     assert f"({USER}@10.0.0.1:2200): sudo: a password is required" in line

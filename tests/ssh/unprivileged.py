@@ -1,4 +1,4 @@
-"""A user without privilege on the laboratory's hosts, who may or may not use sudo there.
+"""A user without privilege on the laboratory's hosts, with or without sudo there.
 
 The user exists for one more sshd a host alone, on port 2200: in a mount namespace of its own the files
 that name users and what sudo lets them do are covered by copies. The machine's own are never touched.
@@ -58,7 +58,7 @@ def _start(lab, node, rule):
     folder = lab.folder / node / "unprivileged"
     _write_etc(folder / "etc", rule)
     config = folder / "sshd_config"
-    # sshd reads a user's keys as that user, who cannot look into the lab's folder; a command can.
+    # sshd reads a user's keys as that user, which cannot look into the lab's folder; a command can.
     config.write_text(
         f"Port {PORT}\nListenAddress {lab.hosts[node].address}\n"
         f"HostKey {lab.folder / node}/host_key\nAuthorizedKeysFile none\n"

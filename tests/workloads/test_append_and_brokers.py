@@ -78,10 +78,10 @@ def verdict(name, **plan):
     parts = model.partition([one for one in pair(events) if one.process != "nemesis"])
     assert len(parts) == 8
     assert all(len(part) > 40 for part in parts), "every key was used"
-    told = [dispatch(part, model.prepare(part), None, Budget())[1].status for part in parts]
-    if Status.FAIL in told:
+    statuses = [dispatch(part, model.prepare(part), None, Budget())[1].status for part in parts]
+    if Status.FAIL in statuses:
         return Status.FAIL
-    return Status.PASS if set(told) == {Status.PASS} else Status.UNKNOWN
+    return Status.PASS if set(statuses) == {Status.PASS} else Status.UNKNOWN
 
 
 @pytest.mark.parametrize(("name", "mutant"), [("append", "M42"), ("brokers", "M41")])

@@ -77,7 +77,7 @@ def test_an_answered_change_that_the_log_does_not_hold_is_lost():
     assert judged(log, *done) == (Status.FAIL, ["change-lost"])
 
 
-def test_a_change_whose_fate_is_open_is_owed_by_nobody():
+def test_a_change_of_unknown_fate_is_owed_by_nobody():
     log = sets((1, 2, 3), (1, 2))
     done = (changed("remove", 3), changed("add", 3, EventType.INFO))
     assert judged(log, *done) == (Status.PASS, [])

@@ -21,7 +21,7 @@ def ops(name, worker=0, seed=1, role=Role.MIXED, count=400, **options):
 
 
 class FakeClient:
-    """Records each call and answers with what it was told to."""
+    """Records each call and answers with what the test set."""
 
     def __init__(self, *outcomes):
         self.calls = []
@@ -88,7 +88,7 @@ def test_elements_of_sets_are_unique_over_all_workers():
         ("set", Role.READER, {"add"}),
     ],
 )
-def test_roles_say_who_reads_and_who_writes(name, role, expected):
+def test_roles_say_which_worker_reads_and_which_writes(name, role, expected):
     assert {op.f for op in ops(name, role=role)} == expected
 
 
@@ -107,7 +107,7 @@ def test_the_checks_of_a_workload_exist(name):
         assert find_check(spec).name == spec.name
 
 
-def test_unknown_names_are_told_with_the_nearest():
+def test_unknown_names_are_reported_with_the_nearest():
     with pytest.raises(WorkloadError, match="unknown workload 'topic'; did you mean 'topics'"):
         workload_named("topic", {})
     with pytest.raises(WorkloadError, match="did you mean 'names'"):
@@ -132,7 +132,7 @@ def test_a_describe_goes_to_the_broker_listener():
     assert (calls[0][0], calls[0][1].host) == ("describe_topic", "CLIENT")
 
 
-def test_a_created_topic_tells_its_id():
+def test_a_created_topic_returns_its_id():
     outcome = Outcome("ok", {"id": "x", "partitions": 2})
     done, _, _ = perform("topics", Op("create", "t1", {"partitions": 2}), outcome)
     assert done[0].value == {"id": "x", "partitions": 2}
