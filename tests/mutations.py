@@ -21,7 +21,7 @@ NASTY = (
 
 def mutated(*originals: bytes) -> st.SearchStrategy[bytes]:
     """Bytes of any kind, and originals in which a few places are another text, gone or doubled."""
-    return st.one_of(st.binary(max_size=200), *(_edited(one) for one in originals))
+    return st.one_of(st.binary(max_size=200), *(_edited(original) for original in originals))
 
 
 @st.composite

@@ -51,7 +51,7 @@ def harness(runs: Path, run_id: str) -> Iterator[subprocess.Popen[str]]:
 
 def nodes(runs: Path, run_id: str) -> list[ProcessIdentity]:
     recorded = read_recorded(runs / "campaign" / run_id)
-    return [one.identity for one in recorded if one.role != "harness"]
+    return [leftover.identity for leftover in recorded if leftover.role != "harness"]
 
 
 def states(identities: list[ProcessIdentity]) -> set[NodeState]:
@@ -65,7 +65,7 @@ def test_a_killed_harness_leaves_nodes_and_cleanup_ends_them(tmp_path: Path):
         left = nodes(tmp_path, "r1")
         assert states(left) == {NodeState.RUNNING, NodeState.PAUSED}
         found = find_leftovers(tmp_path)
-        assert [(one.run_id, one.identity) for one in found] == [
+        assert [(leftover.run_id, leftover.identity) for leftover in found] == [
             ("r1", identity) for identity in sorted(left, key=lambda identity: identity.pid)
         ]
         assert "fake_node.py" in found[0].command
@@ -78,10 +78,10 @@ def test_a_living_campaign_is_not_touched_unless_it_is_named(tmp_path: Path):
     with harness(tmp_path, "dead") as dead, harness(tmp_path, "alive"):
         dead.kill()
         dead.wait()
-        assert {one.run_id for one in find_leftovers(tmp_path)} == {"dead"}
+        assert {leftover.run_id for leftover in find_leftovers(tmp_path)} == {"dead"}
         assert clean(find_leftovers(tmp_path)) == []
         assert states(nodes(tmp_path, "alive")) == {NodeState.RUNNING, NodeState.PAUSED}
-        assert {one.run_id for one in find_leftovers(tmp_path, "alive")} == {"alive"}
+        assert {leftover.run_id for leftover in find_leftovers(tmp_path, "alive")} == {"alive"}
         assert clean(find_leftovers(tmp_path, "alive")) == []
         assert states(nodes(tmp_path, "alive")) == {NodeState.DEAD}
 
@@ -93,8 +93,8 @@ def test_the_labels_alone_are_enough(tmp_path: Path):
         process.wait()
         left = nodes(tmp_path, "r1")
         (tmp_path / "campaign" / "r1" / PROCESSES_FILE).unlink()
-        found = [one for one in find_leftovers() if one.run_id == "r1"]
-        assert {one.identity for one in found} == set(left)
+        found = [leftover for leftover in find_leftovers() if leftover.run_id == "r1"]
+        assert {leftover.identity for leftover in found} == set(left)
         assert clean(found) == []
 
 
@@ -116,9 +116,9 @@ def sleeper() -> Iterator[subprocess.Popen[bytes]]:
 
 
 def test_a_labelled_process_of_a_living_harness_is_none(sleeper: subprocess.Popen[bytes]):
-    assert [one for one in find_leftovers() if one.run_id == "labelled"] == []
+    assert [leftover for leftover in find_leftovers() if leftover.run_id == "labelled"] == []
     named = find_leftovers(run_id="labelled")
-    assert [one.identity.pid for one in named] == [sleeper.pid]
+    assert [leftover.identity.pid for leftover in named] == [sleeper.pid]
 
 
 def test_a_pid_that_has_become_another_process_is_safe(
@@ -134,13 +134,15 @@ def test_a_pid_that_has_become_another_process_is_safe(
 
 
 def test_a_recorded_process_is_found_without_its_labels(tmp_path: Path):
-    with subprocess.Popen([sys.executable, "-I", "-S", "-c", "import time; time.sleep(60)"]) as one:
-        identity = identify(one.pid)
+    with subprocess.Popen(
+        [sys.executable, "-I", "-S", "-c", "import time; time.sleep(60)"]
+    ) as sleeper:
+        identity = identify(sleeper.pid)
         record_process(tmp_path, RecordedProcess("r1", "harness", ProcessIdentity(2**22 + 1, "x")))
         record_process(tmp_path, RecordedProcess("r1", "n1", identity))
         assert [left.identity for left in find_leftovers(tmp_path)] == [identity]
         assert clean(find_leftovers(tmp_path)) == []
-        assert one.wait() == -9
+        assert sleeper.wait() == -9
 
 
 def test_a_run_folder_of_an_unknown_harness_is_touched_only_by_name(
@@ -148,7 +150,7 @@ def test_a_run_folder_of_an_unknown_harness_is_touched_only_by_name(
 ):
     record_process(tmp_path, RecordedProcess("r1", "n1", identify(sleeper.pid)))
     assert find_leftovers(tmp_path) == []
-    assert [one.identity.pid for one in find_leftovers(tmp_path, "r1")] == [sleeper.pid]
+    assert [leftover.identity.pid for leftover in find_leftovers(tmp_path, "r1")] == [sleeper.pid]
 
 
 def test_lines_that_are_not_whole_are_left_out(tmp_path: Path):
@@ -185,7 +187,7 @@ def killed(monkeypatch: pytest.MonkeyPatch) -> list[tuple[int, bool]]:
     kill = cleanup._kill
 
     def watched(identity: ProcessIdentity) -> None:
-        order.append((identity.pid, all(state_of(one) is NodeState.DEAD for one in seen)))
+        order.append((identity.pid, all(state_of(killed) is NodeState.DEAD for killed in seen)))
         seen.append(identity)
         kill(identity)
 
@@ -203,7 +205,7 @@ def test_a_node_is_dead_before_what_it_leans_on_is_ended(leaning, killed, tmp_pa
 def test_cleanup_takes_containers_then_mounts_then_what_serves_them_once_nodes_are_dead(
     leaning, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ):
-    node, support = (identify(one.pid) for one in leaning)
+    node, support = (identify(process.pid) for process in leaning)
     mount = Mount("leaning", ProcessIdentity(2**22 + 1, "x"), "n1", tmp_path / "data")
     order = []
 
@@ -237,7 +239,7 @@ def test_a_harness_of_another_namespace_is_not_taken_for_dead(leaning, tmp_path:
         NAMESPACE_LABEL: "1",
     }
     with subprocess.Popen(SLEEP, env=elsewhere) as other:
-        pids = {one.identity.pid for one in find_leftovers()}
+        pids = {leftover.identity.pid for leftover in find_leftovers()}
         other.kill()
     assert node.pid in pids
     assert other.pid not in pids

@@ -208,7 +208,7 @@ def test_partitions_and_the_loss_of_a_container_compose(with_containers):
 
         await inject(view, "container-kill", {"targets": "leader"})
         view.active.clear()  # as if it had been cancelled
-        assert [one.verified for one in await heal_all(view)] == [True]
+        assert [healed.verified for healed in await heal_all(view)] == [True]
         assert await ask(backend, "n2", b"hi") == b"hi"
         assert backend.unexpected_deaths() == ()
 
@@ -277,7 +277,7 @@ def test_clocks_disks_and_limits_of_a_node_in_a_container(
 
     asyncio.run(body())
     assert find_things(client, None, run_id) == []
-    assert [one for one in mounts() if one.run_id == run_id] == []
+    assert [mount for mount in mounts() if mount.run_id == run_id] == []
 
 
 def test_a_container_may_filter_packets_and_not_set_the_clock(with_containers):
@@ -338,7 +338,7 @@ def test_what_a_killed_harness_left_is_found_and_removed_and_a_living_run_is_not
             output = await asyncio.to_thread(clean_up, tmp_path)
             assert output.count(f"removing container kraftprobe-{run_id}-n") == 2
             assert find_things(client, tmp_path) == []
-            assert [one for one in mounts() if one.run_id == run_id] == []
+            assert [mount for mount in mounts() if mount.run_id == run_id] == []
             assert find_leftovers(tmp_path) == []
             assert await ask(backend, "n1", b"hi") == b"hi"
         finally:

@@ -31,8 +31,8 @@ def test_a_missing_engine_is_one_line_with_what_to_do(
 def test_a_dead_engines_socket_is_one_line_with_what_to_do(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ):
-    with socket.socket(socket.AF_UNIX) as one:
-        one.bind(f"{tmp_path}/dead.sock")
+    with socket.socket(socket.AF_UNIX) as dead:
+        dead.bind(f"{tmp_path}/dead.sock")
     monkeypatch.setenv("DOCKER_HOST", f"unix://{tmp_path}/dead.sock")
     with pytest.raises(BackendError, match=r"nobody answers .* systemctl start docker"):
         engine.connect()

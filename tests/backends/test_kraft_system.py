@@ -75,7 +75,7 @@ def test_a_mutant_is_another_program_and_not_a_property():
 def test_cluster_ids_are_kafka_uuids_that_differ_from_run_to_run():
     ids = {cluster_id_of(f"run-{number}") for number in range(500)}
     assert len(ids) == 500
-    assert all(len(one) == 22 and not one.startswith("-") for one in ids)
+    assert all(len(id_) == 22 and not id_.startswith("-") for id_ in ids)
 
 
 def test_the_ping_is_a_whole_api_versions_request():

@@ -278,7 +278,7 @@ def test_measuring_a_cut_link_leaves_no_connection_behind():
         await world.proxies.measure(A_TO_B, b"?", SILENCE_S)
         world.proxies.restore([A_TO_B])
         await eventually(
-            lambda: not any(one.connections for one in world.proxies._listeners.values())
+            lambda: not any(listener.connections for listener in world.proxies._listeners.values())
         )
 
     in_world(body)

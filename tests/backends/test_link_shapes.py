@@ -67,9 +67,9 @@ def test_what_could_not_be_measured_is_not_verified():
 
 
 def test_both_directions_of_a_delay_are_expected_in_a_round_trip():
-    one = LinkShape(delay_ms=100)
-    assert missing_effects(one, one, seen(round_trip_ms=110.0)) != []
-    assert missing_effects(one, one, seen(round_trip_ms=201.0)) == []
+    shape = LinkShape(delay_ms=100)
+    assert missing_effects(shape, shape, seen(round_trip_ms=110.0)) != []
+    assert missing_effects(shape, shape, seen(round_trip_ms=201.0)) == []
 
 
 def test_a_jittered_delay_is_judged_by_what_chance_does_to_a_median():
@@ -102,7 +102,7 @@ def test_a_wire_with_a_rate_carries_one_packet_after_the_other_and_drops_a_long_
     assert slow.departures(5.0, 1000) == [pytest.approx(5.1)], "it was free again"
     waiting = [slow.departures(5.0, 1000) for _ in range(30)]
     assert waiting[-1] == []
-    assert max(one[0] for one in waiting if one) < 7.2
+    assert max(wait[0] for wait in waiting if wait) < 7.2
 
 
 def test_a_delay_with_jitter_lets_nothing_overtake():

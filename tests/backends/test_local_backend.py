@@ -159,7 +159,9 @@ def test_a_node_that_does_not_start_is_one_clear_error_and_nothing_is_left(tmp_p
 
     asyncio.run(body())
     assert all(
-        is_gone(one.identity.pid) for one in read_recorded(tmp_path) if one.role != "harness"
+        is_gone(process.identity.pid)
+        for process in read_recorded(tmp_path)
+        if process.role != "harness"
     )
 
 
@@ -192,7 +194,9 @@ def test_down_ends_running_paused_and_deaf_nodes_and_can_be_called_again(tmp_pat
         await backend.up()
         await backend.pause("n1")
         await backend.kill("n2")
-        pids = [one.identity.pid for one in read_recorded(tmp_path) if one.role != "harness"]
+        pids = [
+            process.identity.pid for process in read_recorded(tmp_path) if process.role != "harness"
+        ]
         assert len(pids) == 3
         await backend.down()
         await backend.down()
@@ -222,14 +226,18 @@ def test_down_before_up_does_nothing(tmp_path: Path):
 def test_a_cancelled_up_leaves_nothing(tmp_path: Path):
     async def body() -> None:
         task = asyncio.create_task(LocalBackend(FakeSystem(), tmp_path, 3, "run-1").up())
-        await eventually(lambda: any(one.role != "harness" for one in read_recorded(tmp_path)))
+        await eventually(
+            lambda: any(process.role != "harness" for process in read_recorded(tmp_path))
+        )
         task.cancel()
         with pytest.raises(asyncio.CancelledError):
             await task
 
     asyncio.run(body())
     assert all(
-        is_gone(one.identity.pid) for one in read_recorded(tmp_path) if one.role != "harness"
+        is_gone(process.identity.pid)
+        for process in read_recorded(tmp_path)
+        if process.role != "harness"
     )
 
 
@@ -252,19 +260,19 @@ def test_a_cancelled_down_kills_at_once(tmp_path: Path):
 
 def test_two_clusters_at_once_do_not_meet(tmp_path: Path):
     async def body() -> None:
-        ones, others = (
+        first, others = (
             LocalBackend(FakeSystem(), tmp_path / name, 3, name) for name in ("one", "other")
         )
         try:
-            await asyncio.gather(ones.up(), others.up())
-            await ones.cut_links([("n1", "n2")])
-            await ones.kill("n3")
+            await asyncio.gather(first.up(), others.up())
+            await first.cut_links([("n1", "n2")])
+            await first.kill("n3")
             assert (await others.measure_link(("n1", "n2"))).works
             assert [await others.state(node) for node in others.nodes] == [NodeState.RUNNING] * 3
-            await ones.down()
+            await first.down()
             assert [await others.state(node) for node in others.nodes] == [NodeState.RUNNING] * 3
         finally:
-            await ones.down()
+            await first.down()
             await others.down()
 
     asyncio.run(body())

@@ -58,7 +58,7 @@ async def ask(backend: HostedBackend, node: str, payload: bytes, listener="CONTR
 
 
 def nodes_of(folder: Path) -> list[int]:
-    return [one.identity.pid for one in read_recorded(folder) if one.role != "harness"]
+    return [process.identity.pid for process in read_recorded(folder) if process.role != "harness"]
 
 
 def machine_network() -> str:
@@ -162,20 +162,20 @@ def test_nothing_shows_in_the_machines_own_network_and_nothing_is_left(tmp_path:
     before = machine_network()
 
     async def body() -> None:
-        ones = netns_backend(tmp_path / "one", 2, "run-1")
+        first = netns_backend(tmp_path / "one", 2, "run-1")
         others = netns_backend(tmp_path / "other", 2, "run-2")
         try:
-            await asyncio.gather(ones.up(), others.up())
+            await asyncio.gather(first.up(), others.up())
             assert machine_network() == before
-            await ones.cut_links([("n1", "n2")])
+            await first.cut_links([("n1", "n2")])
             assert (await others.measure_link(("n1", "n2"))).works, "two runs do not meet"
-            await ones.down()
+            await first.down()
             assert await ask(others, "n1", b"hi") == b"hi"
         finally:
-            await ones.down()
+            await first.down()
             await others.down()
         with pytest.raises(OSError, match="gone"):
-            await ones.provider.connect("10.0.0.1", 9092)
+            await first.provider.connect("10.0.0.1", 9092)
 
     asyncio.run(body())
     assert machine_network() == before

@@ -19,13 +19,13 @@ from cluster.backends.machine.disks import fuse_remedy
 def test_the_command_fits_the_distribution(
     monkeypatch: pytest.MonkeyPatch, manager: str, command: str
 ):
-    monkeypatch.setattr(packages.shutil, "which", lambda one: one if one == manager else None)
+    monkeypatch.setattr(packages.shutil, "which", lambda name: name if name == manager else None)
     monkeypatch.setattr(packages.os, "geteuid", lambda: 1000)
     assert packages.install("nftables", "iproute2", "docker.io", "nftables") == command
 
 
 def test_root_needs_no_sudo(monkeypatch: pytest.MonkeyPatch):
-    monkeypatch.setattr(packages.shutil, "which", lambda one: one if one == "apt" else None)
+    monkeypatch.setattr(packages.shutil, "which", lambda name: name if name == "apt" else None)
     monkeypatch.setattr(packages.os, "geteuid", lambda: 0)
     assert packages.install("nftables") == "apt install nftables"
 

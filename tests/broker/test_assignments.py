@@ -169,7 +169,7 @@ def test_many_assignments_go_in_several_requests():
         MAX_ASSIGNMENTS_PER_REQUEST,
         3_000 - MAX_ASSIGNMENTS_PER_REQUEST,
     ]
-    assert all(one == (MINE,) for n in range(3) for one in life.directories(f"t{n}"))
+    assert all(directory == (MINE,) for n in range(3) for directory in life.directories(f"t{n}"))
 
 
 def test_a_manager_that_was_stopped_is_silent():

@@ -32,7 +32,7 @@ def test_what_the_harness_was_answered_counts_as_well():
     value = {"node": "n3", "explanation": "answer to Y: no"}
     noted = Event(0, SECOND, NEMESIS, EventType.INFO, "wrong-answer", None, value)
     result = judged(noted, ended("wrong-answer", index=1))
-    assert [one["explanation"] for one in result.anomalies] == [
+    assert [anomaly["explanation"] for anomaly in result.anomalies] == [
         "n3 at 1.000 s: answer to Y: no",
         "n2 at 2.000 s: wrong-answer",
     ]

@@ -153,13 +153,13 @@ def test_threads_change_nothing(kind, in_order_of_keys, monkeypatch):
         if in_order_of_keys:  # one key after the other in time, too
             operations = [
                 replace(
-                    one,
-                    invoke_ns=one.invoke_ns + 10**6 * int(one.key[1:]),
-                    complete_ns=one.complete_ns
-                    if one.type is EventType.INFO
-                    else one.complete_ns + 10**6 * int(one.key[1:]),
+                    operation,
+                    invoke_ns=operation.invoke_ns + 10**6 * int(operation.key[1:]),
+                    complete_ns=operation.complete_ns
+                    if operation.type is EventType.INFO
+                    else operation.complete_ns + 10**6 * int(operation.key[1:]),
                 )
-                for one in operations
+                for operation in operations
             ]
         columns = from_operations(operations)
         alone = judge_columns(columns, model)

@@ -186,9 +186,9 @@ def world(rnd, model):
     return history
 
 
-def spoil(rnd, one, history, model):
+def spoil(rnd, transaction, history, model):
     values = [s[2] for t in history for s in t.output if s[0] != "r"]
-    for step in one.output:
+    for step in transaction.output:
         if step[0] == "r" and model == "list-append":
             step[2] = step[2][: rnd.randint(0, len(step[2]))] if rnd.random() < 0.7 else values[:2]
         elif step[0] == "r":

@@ -120,8 +120,8 @@ def test_a_leader_that_stops_in_time_passes():
 
 
 def test_one_follower_of_two_is_enough_and_none_is_needed_alone():
-    one = (follower("n2", until_s=12), follower("n3", until_s=ALONE_FROM_S))
-    assert found(run_of(leader(appends_until_s=10), *one)) == set()
+    followers = (follower("n2", until_s=12), follower("n3", until_s=ALONE_FROM_S))
+    assert found(run_of(leader(appends_until_s=10), *followers)) == set()
     assert found(run_of(leader(appends_until_s=10, ids=(1,)))) == set()
 
 

@@ -54,8 +54,8 @@ def battery() -> Iterator[str]:
                     yield f"{kind} {seed}: {result.summary}"
             if name == "kv":
                 continue
-            one = [o for o in operations if o.key == "k0"]
-            outcome = frontier.search(relevant(one, model), model, Budget())
+            of_key = [o for o in operations if o.key == "k0"]
+            outcome = frontier.search(relevant(of_key, model), model, Budget())
             if outcome.status is not truth["k0"]:
                 yield f"frontier {kind} {seed}: {outcome.explanation}"
     yield from _narrow()

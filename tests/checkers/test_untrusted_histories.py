@@ -62,9 +62,9 @@ def table(**changes: list[object]) -> pa.Table:
     return pa.table({**columns, **changes})
 
 
-def as_parquet(one: pa.Table) -> bytes:
+def as_parquet(table: pa.Table) -> bytes:
     file = io.BytesIO()
-    pq.write_table(one, file)
+    pq.write_table(table, file)
     return file.getvalue()
 
 

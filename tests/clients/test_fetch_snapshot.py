@@ -89,7 +89,7 @@ def test_a_wiped_node_fetches_its_leaders_snapshot_piece_by_piece(tmp_path):
         ][:1]
         name = f"{fetched['offset']:020d}-{fetched['epoch']:010d}.checkpoint"
         assert len(asked) >= fetched["size_bytes"] // 256
-        assert sorted({one["position"] for one in asked})[:3] == [0, 256, 512]
+        assert sorted({request["position"] for request in asked})[:3] == [0, 256, 512]
         assert of_leader[name] == snapshots(nodes, wiped)[name].read_bytes()
         held = eventually(lambda: since_last_start(nodes, wiped, "hw"))
         assert held[-1]["offset"] >= fetched["offset"]

@@ -14,7 +14,7 @@ pytestmark = pytest.mark.cluster
 
 
 @pytest.fixture
-def one(tmp_path):
+def cluster(tmp_path):
     nodes = Nodes(tmp_path, 1)
     yield nodes
     nodes.__exit__()
@@ -32,22 +32,22 @@ def events(nodes, name):
     return [e for e in nodes.trace(1) if e["e"] == name]
 
 
-def test_sigterm_ends_a_node_gracefully_and_it_comes_back_as_itself(one):
+def test_sigterm_ends_a_node_gracefully_and_it_comes_back_as_itself(cluster):
     for incarnation in (0, 1):
-        one.start(1)
-        one.wait_until_listening(1)
-        assert one.stop(1) == 0
-        starts = events(one, "start")
+        cluster.start(1)
+        cluster.wait_until_listening(1)
+        assert cluster.stop(1) == 0
+        starts = events(cluster, "start")
         assert [e["n"] for e in starts] == list(range(incarnation + 1))
     assert len({e["directory_id"] for e in starts}) == 1
-    assert one.stderr(1) == ""
+    assert cluster.stderr(1) == ""
 
 
-def test_an_empty_folder_is_formatted(one):
-    one.start(1)
-    one.wait_until_listening(1)
-    assert one.stop(1) == 0
-    data = one.node_folder(1) / "data"
+def test_an_empty_folder_is_formatted(cluster):
+    cluster.start(1)
+    cluster.wait_until_listening(1)
+    assert cluster.stop(1) == 0
+    data = cluster.node_folder(1) / "data"
     properties = dict(
         line.split("=", 1) for line in (data / "meta.properties").read_text().splitlines()
     )
@@ -58,76 +58,76 @@ def test_an_empty_folder_is_formatted(one):
     assert (data / "__cluster_metadata-0").is_dir()
 
 
-def test_a_killed_node_is_its_next_incarnation(one):
-    one.start(1)
-    one.wait_until_listening(1)
-    one.processes[1].send_signal(signal.SIGKILL)
-    one.processes[1].wait(TIMEOUT_S)
-    one.start(1)
-    one.wait_until_listening(1)
-    assert [e["n"] for e in events(one, "start")] == [0, 1]
+def test_a_killed_node_is_its_next_incarnation(cluster):
+    cluster.start(1)
+    cluster.wait_until_listening(1)
+    cluster.processes[1].send_signal(signal.SIGKILL)
+    cluster.processes[1].wait(TIMEOUT_S)
+    cluster.start(1)
+    cluster.wait_until_listening(1)
+    assert [e["n"] for e in events(cluster, "start")] == [0, 1]
 
 
-def test_a_port_that_is_taken_is_one_line_and_exit_2(one):
-    with socket.create_server(("127.0.0.1", one.controller_ports[1])):
-        one.start(1)
-        code, line = refusal(one)
+def test_a_port_that_is_taken_is_one_line_and_exit_2(cluster):
+    with socket.create_server(("127.0.0.1", cluster.controller_ports[1])):
+        cluster.start(1)
+        code, line = refusal(cluster)
     assert code == 2
-    assert str(one.controller_ports[1]) in line
+    assert str(cluster.controller_ports[1]) in line
     assert "address already in use" in line
 
 
-def test_a_folder_in_use_is_one_line_and_exit_2(one):
-    one.start(1)
-    one.wait_until_listening(1)
-    first = one.processes[1]
-    one.start(1)
-    code, line = refusal(one)
+def test_a_folder_in_use_is_one_line_and_exit_2(cluster):
+    cluster.start(1)
+    cluster.wait_until_listening(1)
+    first = cluster.processes[1]
+    cluster.start(1)
+    code, line = refusal(cluster)
     assert (code, first.poll()) == (2, None)
     assert "in use" in line
     first.kill()
     first.wait(TIMEOUT_S)
 
 
-def test_a_folder_of_another_cluster_is_one_line_and_exit_2(one):
-    one.start(1)
-    one.wait_until_listening(1)
-    one.stop(1)
-    one.settings["cluster.id"] = "another"
-    one.start(1)
-    code, line = refusal(one)
+def test_a_folder_of_another_cluster_is_one_line_and_exit_2(cluster):
+    cluster.start(1)
+    cluster.wait_until_listening(1)
+    cluster.stop(1)
+    cluster.settings["cluster.id"] = "another"
+    cluster.start(1)
+    code, line = refusal(cluster)
     assert code == 2
     assert "cluster.id is 'test-cluster', the configuration says 'another'" in line
 
 
-def test_a_folder_that_cannot_be_made_is_one_line_and_exit_2(one):
-    one.settings["metadata.log.dir"] = "/proc/nowhere"
-    one.start(1)
-    code, line = refusal(one)
+def test_a_folder_that_cannot_be_made_is_one_line_and_exit_2(cluster):
+    cluster.settings["metadata.log.dir"] = "/proc/nowhere"
+    cluster.start(1)
+    code, line = refusal(cluster)
     assert code == 2
     assert "metadata.log.dir" in line
 
 
-def test_a_foreign_folder_is_not_formatted(one):
-    data = one.node_folder(1) / "data"
+def test_a_foreign_folder_is_not_formatted(cluster):
+    data = cluster.node_folder(1) / "data"
     data.mkdir(parents=True)
     (data / "holiday.jpg").write_bytes(b"")
-    one.start(1)
-    code, line = refusal(one)
+    cluster.start(1)
+    code, line = refusal(cluster)
     assert code == 2
     assert "holiday.jpg" in line
 
 
-def test_an_unreadable_quorum_state_is_one_line_and_exit_1(one):
-    one.start(1)
-    one.wait_until_listening(1)
-    one.stop(1)
-    state = one.node_folder(1) / "data" / "__cluster_metadata-0" / "quorum-state"
+def test_an_unreadable_quorum_state_is_one_line_and_exit_1(cluster):
+    cluster.start(1)
+    cluster.wait_until_listening(1)
+    cluster.stop(1)
+    state = cluster.node_folder(1) / "data" / "__cluster_metadata-0" / "quorum-state"
     state.write_text("{")
-    one.start(1)
-    code, _ = refusal(one)
+    cluster.start(1)
+    code, _ = refusal(cluster)
     assert code == 1
-    assert [e["n"] for e in events(one, "fatal")] == [1]
+    assert [e["n"] for e in events(cluster, "fatal")] == [1]
     assert state.read_text() == "{"
 
 
@@ -147,20 +147,20 @@ def test_a_missing_configuration_is_one_line_and_exit_2(tmp_path):
     assert result.stderr == f"{tmp_path}/none: No such file or directory\n"
 
 
-def test_an_unknown_mutant_is_one_line_and_exit_2(one):
-    one.node_folder(1).mkdir()
-    config = one.node_folder(1) / "server.properties"
-    config.write_text("".join(f"{k}={v}\n" for k, v in one.properties(1).items()))
+def test_an_unknown_mutant_is_one_line_and_exit_2(cluster):
+    cluster.node_folder(1).mkdir()
+    config = cluster.node_folder(1) / "server.properties"
+    config.write_text("".join(f"{k}={v}\n" for k, v in cluster.properties(1).items()))
     result = command("M9999", "--config", str(config), program="cluster.mutants")
     assert result.returncode == 2
     assert len(result.stderr.splitlines()) == 1
     assert "M9999" in result.stderr
 
 
-def test_a_bad_key_is_one_line_and_exit_2(one):
-    one.settings["node.idd"] = 1
-    one.start(1)
-    code, line = refusal(one)
+def test_a_bad_key_is_one_line_and_exit_2(cluster):
+    cluster.settings["node.idd"] = 1
+    cluster.start(1)
+    code, line = refusal(cluster)
     assert code == 2
     assert "did you mean 'node.id'?" in line
 
@@ -203,12 +203,12 @@ cluster.node.process._quiet_collector = lambda: threading.Thread(target=ask, dae
 
 
 @pytest.mark.parametrize("cause", BREAK)
-def test_what_should_never_happen_ends_the_process_at_once_and_loudly(one, cause):
-    folder = one.node_folder(1)
+def test_what_should_never_happen_ends_the_process_at_once_and_loudly(cluster, cause):
+    folder = cluster.node_folder(1)
     folder.mkdir()
     config = folder / "server.properties"
-    config.write_text("".join(f"{k}={v}\n" for k, v in one.properties(1).items()))
-    breaking = BREAK[cause].replace("PORT", str(one.client_ports[1]))
+    config.write_text("".join(f"{k}={v}\n" for k, v in cluster.properties(1).items()))
+    breaking = BREAK[cause].replace("PORT", str(cluster.client_ports[1]))
     program = (
         f"{breaking}\nfrom cluster.node.process import main\nmain(['--config', {str(config)!r}])"
     )
@@ -222,8 +222,8 @@ def test_what_should_never_happen_ends_the_process_at_once_and_loudly(one, cause
     assert result.returncode == 1
     (line,) = result.stderr.splitlines()
     assert line.startswith("fatal: ")
-    assert len(events(one, "fatal")) == 1
-    assert one.trace(1)[-1]["e"] == "fatal"
+    assert len(events(cluster, "fatal")) == 1
+    assert cluster.trace(1)[-1]["e"] == "fatal"
 
 
 HANG = {
@@ -252,28 +252,28 @@ cluster.node.process._RAFT_SHUTDOWN_MS = 400.0
 
 
 @pytest.mark.parametrize("hung", HANG)
-def test_a_hung_disk_does_not_keep_a_node_from_ending_on_sigterm(one, hung):
-    folder, marker = one.node_folder(1), one.folder / "hung"
+def test_a_hung_disk_does_not_keep_a_node_from_ending_on_sigterm(cluster, hung):
+    folder, marker = cluster.node_folder(1), cluster.folder / "hung"
     folder.mkdir()
     config = folder / "server.properties"
-    config.write_text("".join(f"{k}={v}\n" for k, v in one.properties(1).items()))
+    config.write_text("".join(f"{k}={v}\n" for k, v in cluster.properties(1).items()))
     begin = f"from cluster.node.process import main\nmain(['--config', {str(config)!r}])"
     program = HANG[hung].replace("HUNG", repr(str(marker))) + SHORT + begin
     with (folder / "stderr").open("ab") as stderr:
-        one.processes[1] = subprocess.Popen([sys.executable, "-c", program], stderr=stderr)
-    one.wait_until_listening(1)
+        cluster.processes[1] = subprocess.Popen([sys.executable, "-c", program], stderr=stderr)
+    cluster.wait_until_listening(1)
     deadline = time.monotonic() + TIMEOUT_S
     while not marker.exists():
         assert time.monotonic() < deadline, "nothing was written"
-        one.processes[1].send_signal(signal.SIGUSR2)  # a snapshot is written and synced
+        cluster.processes[1].send_signal(signal.SIGUSR2)  # a snapshot is written and synced
         time.sleep(0.1)
-    assert one.stop(1) == 0
+    assert cluster.stop(1) == 0
     if hung == "an fsync never comes back":
-        (line,) = one.stderr(1).splitlines()
+        (line,) = cluster.stderr(1).splitlines()
         assert line.endswith(
             "writes did not end within 1.5 s of SIGTERM; what was not synced is lost"
         )
-        assert one.trace(1)[-1]["e"] == "stop-timeout"
-    one.start(1)
-    one.wait_until_listening(1)
-    assert one.stop(1) == 0
+        assert cluster.trace(1)[-1]["e"] == "stop-timeout"
+    cluster.start(1)
+    cluster.wait_until_listening(1)
+    assert cluster.stop(1) == 0

@@ -91,7 +91,7 @@ def alter_isr(broker, epoch, topic_id, isr, partition, index=0, **changes):
         "partition_index": index,
         "leader_epoch": partition.leader_epoch,
         "new_isr_with_epochs": tuple(
-            AlterPartitionBrokerState(broker_id=one, broker_epoch=its) for one, its in members
+            AlterPartitionBrokerState(broker_id=broker, broker_epoch=its) for broker, its in members
         ),
         "leader_recovery_state": partition.leader_recovery_state,
         "partition_epoch": partition.partition_epoch,

@@ -7,8 +7,8 @@ from cluster.node.controller.state import partition_marks
 def searched(state):
     """Every mark, with the partitions that bear it."""
     found = {}
-    for key, one in partitions(state):
-        for mark in partition_marks(one):
+    for key, partition in partitions(state):
+        for mark in partition_marks(partition):
             found.setdefault(mark, set()).add(key)
     return found
 
@@ -19,7 +19,7 @@ def check_index(state, *others):
     `others`: states with marks that must be gone here, if no partition bears them.
     """
     found = searched(state)
-    marks = {mark for one in (state, *others) for mark in searched(one)}
+    marks = {mark for known in (state, *others) for mark in searched(known)}
     for mark in marks | {1, 2, 3, "leaderless", "imbalanced", "reassigning"}:
         marked = state.partitions.marked(mark)
         assert len(set(marked)) == len(marked)

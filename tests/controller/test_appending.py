@@ -53,7 +53,7 @@ def test_fencing_a_broker_with_many_partitions_takes_a_turn_for_each_part():
     assert last.fenced == 1
     node.raft.commit()
     assert replies[0].is_fenced
-    assert all(one.isr == (2,) for _, one in partitions(cluster.state))
+    assert all(partition.isr == (2,) for _, partition in partitions(cluster.state))
 
 
 def test_what_comes_meanwhile_waits_and_sees_all_of_it():
@@ -83,7 +83,9 @@ def test_a_leader_that_loses_its_epoch_between_two_parts_does_not_know_what_beco
     assert not node.controller.is_active
     assert node.controller.speculative.is_empty
     node.raft.commit()
-    assert sum(one.isr == (2,) for _, one in partitions(cluster.state)) == RECORDS_PER_PART
+    assert (
+        sum(partition.isr == (2,) for _, partition in partitions(cluster.state)) == RECORDS_PER_PART
+    )
 
 
 def test_a_broker_epoch_is_the_offset_of_its_registration_whatever_raft_appends_between_parts():
@@ -93,8 +95,8 @@ def test_a_broker_epoch_is_the_offset_of_its_registration_whatever_raft_appends_
     node.raft.commit()
     other = uuid.UUID(int=99_999)
     cluster.join(1, incarnation=7)
-    for key, one in list(partitions(cluster.state)):
-        assert one.isr == (2,), key
+    for key, partition in list(partitions(cluster.state)):
+        assert partition.isr == (2,), key
     replies = node.send(register(2, incarnation_id=other))
     node.raft._add((), node.raft.epoch)  # as a VotersRecord of a change of voters is
     node.clock.advance(0)

@@ -26,35 +26,38 @@ brokers = st.sampled_from(IDS)
 
 def content(state):
     maps = {field.name: getattr(state, field.name) for field in fields(state)}
-    return {name: {key: one.get(key) for key in list(one.keys())} for name, one in maps.items()}
+    return {
+        name: {key: entries.get(key) for key in list(entries.keys())}
+        for name, entries in maps.items()
+    }
 
 
 def check_state(state):
     """Return what is wrong with a state."""
     elr_enabled = bool(state.features.get(ELR))
-    for (topic_id, index), one in partitions(state):
-        where = f"{index}: {one}"
-        assert set(one.isr) <= set(one.replicas), where
-        assert set(one.elr) <= set(one.replicas), where
-        assert not set(one.isr) & set(one.elr), where
-        assert len(set(one.isr)) == len(one.isr), where
+    for (topic_id, index), partition in partitions(state):
+        where = f"{index}: {partition}"
+        assert set(partition.isr) <= set(partition.replicas), where
+        assert set(partition.elr) <= set(partition.replicas), where
+        assert not set(partition.isr) & set(partition.elr), where
+        assert len(set(partition.isr)) == len(partition.isr), where
         topic = state.topics.get(topic_id)
-        enough = min(min_insync_replicas(state, topic.name), len(one.replicas))
-        if len(one.isr) >= enough:
-            assert one.elr == (), where
-        if one.leader != -1:
-            assert one.leader in one.isr, where
-            assert is_active(state, one.leader), where
-        alive = [is_active(state, replica) for replica in one.isr]
+        enough = min(min_insync_replicas(state, topic.name), len(partition.replicas))
+        if len(partition.isr) >= enough:
+            assert partition.elr == (), where
+        if partition.leader != -1:
+            assert partition.leader in partition.isr, where
+            assert is_active(state, partition.leader), where
+        alive = [is_active(state, replica) for replica in partition.isr]
         if elr_enabled:
             assert all(alive), where
         elif not all(alive):
             # Without ELR the last member stays, and nobody leads.
-            assert (len(one.isr), one.leader) == (1, -1), where
-        if one.isr and all(alive):
-            assert one.leader != -1, where
-        if one.leader_recovery_state == 1 and one.leader != -1:
-            assert len(one.isr) == 1, where
+            assert (len(partition.isr), partition.leader) == (1, -1), where
+        if partition.isr and all(alive):
+            assert partition.leader != -1, where
+        if partition.leader_recovery_state == 1 and partition.leader != -1:
+            assert len(partition.isr) == 1, where
 
 
 class Lives(RuleBasedStateMachine):
@@ -127,8 +130,8 @@ class Lives(RuleBasedStateMachine):
         leader = partition.leader
         if leader == -1:
             return
-        members = [(one, self.cluster.epochs[one] if exact else -1) for one, exact in isr]
-        if leader not in [one for one, _ in isr]:
+        members = [(broker, self.cluster.epochs[broker] if exact else -1) for broker, exact in isr]
+        if leader not in [broker for broker, _ in isr]:
             members.append((leader, -1))
         state = 0 if recovered else partition.leader_recovery_state
         epoch = self.cluster.state.brokers.get(leader).epoch
@@ -136,7 +139,7 @@ class Lives(RuleBasedStateMachine):
         (answer,) = self.cluster.node.call(request).topics[0].partitions
         if answer.error_code == ErrorCode.none:
             assert answer.partition_epoch == self.cluster.partition(topic).partition_epoch
-            assert set(answer.isr) == {one for one, _ in members}
+            assert set(answer.isr) == {broker for broker, _ in members}
 
     @rule(minimum=st.sampled_from(["1", "2", "3"]))
     def another_minimum(self, minimum):
@@ -178,8 +181,8 @@ class Lives(RuleBasedStateMachine):
         check_state(self.cluster.state)
         check_index(self.cluster.state)
         assert node.controller.speculative.is_empty
-        for key, one in partitions(self.cluster.state):
-            epochs = (one.leader_epoch, one.partition_epoch)
+        for key, partition in partitions(self.cluster.state):
+            epochs = (partition.leader_epoch, partition.partition_epoch)
             before = self.highest.get(key, epochs)
             assert epochs[0] >= before[0]
             assert epochs[1] >= before[1]

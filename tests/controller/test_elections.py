@@ -24,9 +24,9 @@ def elect(election_type, *asked):
 
 def outcomes(reply):
     return {
-        (topic.topic, one.partition_id): one.error_code
+        (topic.topic, result.partition_id): result.error_code
         for topic in reply.replica_election_results
-        for one in topic.partition_result
+        for result in topic.partition_result
     }
 
 

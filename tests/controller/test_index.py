@@ -126,7 +126,7 @@ def test_a_copy_finds_what_its_original_finds(sequence):
         if fits(image.state, record):
             replay(image.state, record)
     check_index(frozen_copy(image.state))
-    check_index(read_image(encode_record(one) for one in image_records(image.state)))
+    check_index(read_image(encode_record(record) for record in image_records(image.state)))
 
 
 def partition(**fields):

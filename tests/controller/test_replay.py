@@ -43,7 +43,10 @@ DIRECTORY = uuid.UUID(int=99)
 def content(state):
     """Everything in a state, for comparison."""
     maps = {field.name: getattr(state, field.name) for field in fields(state)}
-    return {name: {key: one.get(key) for key in list(one.keys())} for name, one in maps.items()}
+    return {
+        name: {key: entries.get(key) for key in list(entries.keys())}
+        for name, entries in maps.items()
+    }
 
 
 def replayed(*records):

@@ -41,8 +41,8 @@ def delete(name, mechanism=SHA_512):
 
 def altering(*items):
     return AlterUserScramCredentialsRequest(
-        deletions=tuple(one for one in items if isinstance(one, ScramCredentialDeletion)),
-        upsertions=tuple(one for one in items if isinstance(one, ScramCredentialUpsertion)),
+        deletions=tuple(item for item in items if isinstance(item, ScramCredentialDeletion)),
+        upsertions=tuple(item for item in items if isinstance(item, ScramCredentialUpsertion)),
     )
 
 

@@ -136,7 +136,7 @@ def ordered(state):
     maps["configs"] = dict(sorted(maps["configs"].items(), key=repr))
     features = maps["features"]
     maps["features"] = dict(sorted(features.items()))
-    return {name: list(one.items()) for name, one in maps.items()}
+    return {name: list(entries.items()) for name, entries in maps.items()}
 
 
 def fitting(state, drawn):

@@ -189,7 +189,7 @@ def test_power_may_fail_at_every_operation_of_a_quorums_beginning(keep, alone):
             assert voter_ids(node) == tuple(world.nodes), f"operation {operation}"
             assert node.client.voters_offset >= 0, "in the log, not in the checkpoint alone"
         values = [value.decode() for _, value in leader.listener.values]
-        assert [one for one in values if one in acknowledged] == acknowledged
+        assert [value for value in values if value in acknowledged] == acknowledged
         assert values[-1] == "after"
         operation += 1
         assert operation < 400, "it never ends"

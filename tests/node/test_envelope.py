@@ -96,7 +96,7 @@ def test_old_versions_are_answered_in_their_own():
     answer_to(request, answers.append)(
         m.CreateTopicsResponse(throttle_time=m.NO_THROTTLE, topics=())
     )
-    ((response, error),) = [(one.response_data, one.error_code) for one in answers]
+    ((response, error),) = [(answer.response_data, answer.error_code) for answer in answers]
     assert (response, error) == (struct.pack(">iii", 7, 0, 0), ErrorCode.none)
 
 
@@ -134,7 +134,7 @@ def test_a_follower_passes_a_clients_request_on_in_an_envelope(wire, monkeypatch
     replies = []
     quorum.node(follower).handle("CLIENT", alter("k", "v"), replies.append, ALICE)
     assert quorum.scheduler.run_until(lambda: replies, 10_000)
-    assert [one.error_code for one in replies[0].responses] == [ErrorCode.none]
+    assert [response.error_code for response in replies[0].responses] == [ErrorCode.none]
     assert envelopes == [(True, ALICE)]
 
 
@@ -144,7 +144,7 @@ def test_a_follower_that_gets_an_envelope_is_not_the_controller():
     follower = next(name for name in quorum.world.names if name != leader)
     replies = []
     quorum.node(follower).handle("CONTROLLER", seal(create("t"), ALICE), replies.append)
-    assert [one.error_code for one in replies] == [ErrorCode.not_controller]
+    assert [reply.error_code for reply in replies] == [ErrorCode.not_controller]
     bad = dataclasses.replace(seal(create("t"), ALICE), request_principal=None)
     quorum.node(follower).handle("CONTROLLER", bad, replies.append)
     assert replies[1].error_code is ErrorCode.principal_deserialization_failure

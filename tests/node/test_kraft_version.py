@@ -111,6 +111,6 @@ def test_half_of_it_is_no_refusal():
 
     answers = []
     update_kraft_version(raft, others, updating(("kraft.version", 1), (ELR, 1)), answers.append)
-    assert [one.error_code for one in answers] == [ErrorCode.unknown_server_error]
+    assert [answer.error_code for answer in answers] == [ErrorCode.unknown_server_error]
     assert "kraft.version is 1 now" in answers[0].error_message
     assert "not_controller" in answers[0].error_message

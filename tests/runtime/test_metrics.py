@@ -80,7 +80,7 @@ def test_a_follower_that_was_no_candidate_had_no_election():
 
 def test_percentiles_are_of_the_last_events_count_and_sum_of_all():
     values = Reservoir()
-    assert all(math.isnan(one) for one in (*values.quantiles(), values.maximum()))
+    assert all(math.isnan(value) for value in (*values.quantiles(), values.maximum()))
     for value in range(2_000):
         values.record(float(value))
     kept = range(2_000 - RESERVOIR_SIZE, 2_000)

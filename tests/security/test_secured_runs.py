@@ -97,7 +97,7 @@ def test_what_is_rendered_is_what_the_node_reads(protocol, tmp_path):
     for name, content in system.files(placement(str(tmp_path))).items():
         (tmp_path / name).write_text(content)
     config = parse_config((tmp_path / "server.properties").read_text(), "test")
-    assert {one.protocol.name for one in config.security.values()} == {protocol}
+    assert {settings.protocol.name for settings in config.security.values()} == {protocol}
     for register in (
         lifecycle_config(config, uuid.UUID(int=7)),
         registration_config(config),
@@ -208,5 +208,5 @@ def test_a_client_with_no_keys_or_those_of_another_run_is_kept_out(tmp_path):
             await backend.down()
 
     outcomes, known = asyncio.run(work())
-    assert {(one.type, one.error) for one in outcomes} == {("fail", "not-sent")}
+    assert {(outcome.type, outcome.error) for outcome in outcomes} == {("fail", "not-sent")}
     assert ApiKey.CREATE_TOPICS in known

@@ -335,8 +335,8 @@ def test_hundreds_of_connections_take_no_peers_place(authority):
                 assert await caller.correlation_id() == 3
                 writer.transport.abort()
         finally:
-            for one in crowd:
-                one.transport.abort()
+            for connection in crowd:
+                connection.transport.abort()
         await until(lambda: server.connection_count == 0)
         server.close()
 

@@ -30,8 +30,8 @@ def main():
         words = ("run", "--backend", "ssh", "--inventory", lab.inventory(), *rest)
         done = subprocess.run(lab.inside(sys.executable, "-c", PROGRAM, *words), check=False)
         left = lab.traces()
-    for one in left:
-        sys.stderr.write(f"left behind: {one}\n")
+    for trace in left:
+        sys.stderr.write(f"left behind: {trace}\n")
     return done.returncode or int(bool(left))
 
 

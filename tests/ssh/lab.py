@@ -156,11 +156,13 @@ class Lab:
             runs = self.folder / node / "work/runs"
             found += [str(path) for path in runs.iterdir()] if runs.exists() else []
         found += self.labelled()
-        return [one for one in found if one.strip().rstrip(":") not in self.nodes]
+        return [line for line in found if line.strip().rstrip(":") not in self.nodes]
 
     def labelled(self):
         """Live processes of runs in the hosts' own working folders."""
-        return [one for node in self.nodes for one in labelled_processes(self.folder / node)]
+        return [
+            process for node in self.nodes for process in labelled_processes(self.folder / node)
+        ]
 
     def _wait_for_port(self, node):
         deadline = time.monotonic() + 10

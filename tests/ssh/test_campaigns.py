@@ -95,7 +95,7 @@ def test_cleanup_restores_the_hosts_of_a_killed_harness(lab):
     run = wait_for_fault(lab, "killed", process)
     process.kill()
     process.communicate()
-    assert any("dropped" in one for one in lab.traces())
+    assert any("dropped" in trace for trace in lab.traces())
     cleanup = lab.kraftprobe("cleanup", "--runs", lab.folder / "runs")
     stdout, stderr = cleanup.communicate(timeout=60)
     assert cleanup.returncode == 0, stderr

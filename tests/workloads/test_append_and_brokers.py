@@ -75,7 +75,9 @@ def verdict(name, **plan):
     assert monitor.violations == []
     (spec,) = workload_named(name, {}).checks()
     model = model_named(spec.options["model"])
-    parts = model.partition([one for one in pair(events) if one.process != "nemesis"])
+    parts = model.partition(
+        [operation for operation in pair(events) if operation.process != "nemesis"]
+    )
     assert len(parts) == 8
     assert all(len(part) > 40 for part in parts), "every key was used"
     statuses = [dispatch(part, model.prepare(part), None, Budget())[1].status for part in parts]
