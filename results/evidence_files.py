@@ -94,8 +94,8 @@ def _cut_off(path: Path, collected_bytes: Any) -> list[str]:
     size_bytes = path.stat().st_size
     if not isinstance(collected_bytes, int) or size_bytes >= collected_bytes:
         return []
-    told = f"it has {size_bytes} bytes, and had {collected_bytes} when the run was over"
-    return [f"{path}: {told}: it was cut"]
+    sizes = f"it has {size_bytes} bytes, and had {collected_bytes} when the run was over"
+    return [f"{path}: {sizes}: it was cut"]
 
 
 def _attempt(

@@ -185,7 +185,7 @@ class _Listener:
         self.connections: dict[int, Connection] = {}
         """By the dialler's port."""
         self.exempt_ports: set[int] = set()
-        """Diallers whose forward bytes pass a shut gate; see `LinkProxies.measure`."""
+        """Diallers with forward bytes that pass a shut gate; see `LinkProxies.measure`."""
         self._socket = socket.socket(socket.AF_INET, socket.SOCK_STREAM)
         self._socket.bind((HOST, 0))
         self._socket.listen(_BACKLOG)

@@ -227,12 +227,12 @@ def _mutex(operations):
 
 def _log(operations):
     """Choose beforehand where each indeterminate append went, of all offsets that can matter."""
-    untold = [o for o in operations if o.f == "append" and o.type is INFO]
+    unplaced = [o for o in operations if o.f == "append" and o.type is INFO]
     shown = sorted(
         {r[0] for o in operations if o.f.startswith("read") and o.output for r in o.output}
     )
-    for places in product([None, *shown], repeat=len(untold)):
-        where = {o.index: place for o, place in zip(untold, places, strict=True)}
+    for places in product([None, *shown], repeat=len(unplaced)):
+        where = {o.index: place for o, place in zip(unplaced, places, strict=True)}
 
         def step(state, o, where=where):
             if o.f == "append":
