@@ -1,7 +1,7 @@
 """What documents may hold: types that pydantic checks, and its errors as one plain line.
 
 A document's type is an ordinary value class; its annotations say what each field may be, so that
-whoever makes values in code pays nothing for it. `Schema` reads such a value from a table:
+values made in code pay nothing for it. `Schema` reads such a value from a table:
 
     SETTINGS = Schema(Settings, SettingsError)
     SETTINGS.read({"port": 70000})

@@ -28,8 +28,8 @@ def valueclass(
     every message and every record: a tenth of a simulated run.
     """
 
-    def make(one: type[T]) -> type[T]:
-        return dataclass(slots=True, unsafe_hash=True, kw_only=kw_only, order=order)(one)
+    def make(plain_class: type[T]) -> type[T]:
+        return dataclass(slots=True, unsafe_hash=True, kw_only=kw_only, order=order)(plain_class)
 
     return make if cls is None else make(cls)
 

@@ -159,7 +159,7 @@ def _read_final_read(path: Path, node: str) -> FinalRead | None:
 def _read_trace(path: Path, node: str) -> list[TraceEvent]:
     """Read a trace, in which a kill or a full disk may have torn the last line of an incarnation.
 
-    Such a line is ended by whoever writes next: the next incarnation its `start`, this one its
+    Such a line is ended by the next writer: the next incarnation its `start`, this one its
     `fatal` (`cluster.node.runtime.trace`). Nobody saw what it would have reported, since a line is
     written before what it describes. Anything else that is no line of a trace is damage.
     """

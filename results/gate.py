@@ -11,7 +11,7 @@ The gate believes nothing that it can recompute or compare:
 
 Besides, these do not pass: any other verdict; a run of a mutant, for it says nothing about a
 release (nodes name their mutant in their traces); a run in which no fault bit, and one that left
-out faults as impossible where it ran, unless whoever opens the gate allows that; and no runs.
+out faults as impossible where it ran, unless the gate's options allow that; and no runs.
 """
 
 from __future__ import annotations

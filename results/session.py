@@ -334,7 +334,7 @@ def _claimed_folder(root: Path) -> tuple[Path, int]:
     while True:
         folder = Path(tempfile.mkdtemp(prefix=_FOLDER_PREFIX, dir=root))
         claim = os.open(folder / _CLAIM, os.O_RDWR | os.O_CREAT, 0o600)
-        fcntl.flock(claim, fcntl.LOCK_EX)  # waits until whoever removes the folder has done so
+        fcntl.flock(claim, fcntl.LOCK_EX)  # waits until a removal of the folder is over
         if (folder / _CLAIM).exists():
             return folder, claim
         os.close(claim)
@@ -344,7 +344,7 @@ def _remove_stale(root: Path) -> None:
     """Remove the folders that killed processes left.
 
     A live owner holds a lock in its folder, and the kernel lets go of it when the owner dies,
-    however it dies. A process id would not do: in another namespace it names somebody else.
+    however it dies. A process id would not do: in another namespace it names another process.
     """
     for claim in root.glob(f"{_FOLDER_PREFIX}*/{_CLAIM}"):
         with contextlib.suppress(OSError), claim.open("rb+") as file:  # in use, gone, or not ours

@@ -2,7 +2,7 @@
 
 An increment is CreatePartitions for the next partition with one assignment, which a controller
 refuses unless exactly one partition is added: so an acknowledged increment added one, a refused one
-none, whoever else was growing the topic. A read is the number of partitions beyond the first,
+none, whatever else was growing the topic. A read is the number of partitions beyond the first,
 described on the CLIENT listener of the active controller, which has confirmed its leadership. So
 every topic is a linearizable counter; and nothing ever lowers it.
 

@@ -6,7 +6,7 @@ it was, is in the completion: {"change": "remove", "voter": 2}. The first change
 voters configured and finalizes kraft.version 1 instead; it ends in `fail`, as it changed no voter.
 
 An answer to a change comes when the new set is committed. Every register must be linearizable
-whoever votes, and the sets must follow each other by one voter and hold every change that was
+whatever the voters, and the sets must follow each other by one voter and hold every change that was
 answered (`checkers.voter_changes`).
 """
 
@@ -149,7 +149,7 @@ class ReconfigClient:
                 return self._addition(observer)
         if len(quorum.voters) <= LEAST_VOTERS:
             return "no-change-possible", {}
-        # In turn: the committed offset goes on, whoever asks.
+        # In turn: the committed offset goes on, whichever worker asks.
         voter = quorum.voters[max(quorum.high_watermark, 0) % len(quorum.voters)]
         value = {"change": "remove", "voter": voter.replica_id}
         return RemoveVoterRequest(None, voter.replica_id, voter.directory_id), value

@@ -3,7 +3,7 @@
 A register is one config, `kraftprobe.register.<key>`, of the brokers' cluster-wide default
 resource. A write is IncrementalAlterConfigs SET, a read is DescribeConfigs; both go to the
 controller listener, where only the active controller answers, and a read only after it confirmed
-its leadership. So every key must be linearizable, whoever was asked.
+its leadership. So every key must be linearizable, whatever node was asked.
 
 Every written value is unique in the run (`w<worker>.<count>`), which makes each read name the one
 write that it saw, and the check near-linear (Gibbons and Korach 1997). Keys are few, so that

@@ -32,7 +32,7 @@ SKIPPED = {"fault": "clock-jump", "reason": "no libfaketime", "remedy": ""}
 
 @dataclass(frozen=True)
 class Situation:
-    """What somebody gives the gate, and what it must say."""
+    """What the gate is given, and what it must say."""
 
     name: str
     make: Callable[[Bench], list[Path | str]]

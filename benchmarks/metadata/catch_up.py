@@ -121,7 +121,7 @@ async def restart(quorum: Quorum) -> float:
 
 async def shorten_log(quorum: Quorum, found: QuorumFigures) -> None:
     """Two snapshots on every node: then its log begins at the second."""
-    await asyncio.sleep(2)  # whoever replays still makes none
+    await asyncio.sleep(2)  # a node that replays still makes none
     for node in quorum.nodes:
         found.snapshot_s, found.snapshot_bytes = await quorum.snapshot(node)
         await asyncio.sleep(2)  # something is committed in between

@@ -3,7 +3,7 @@
 An operation with f `txn` (or any other name) has a list of micro-operations as its value:
 `["r", key, null]`, `["append", key, element]` or `["w", key, value]`. The completion repeats them
 with what the reads returned. `ok`: committed. `fail`: aborted. `info`: committed or not; it counts
-as committed as soon as somebody read what it wrote.
+as committed as soon as another read what it wrote.
 """
 
 from __future__ import annotations

@@ -47,7 +47,7 @@ class BudgetExceededError(Exception):
 
 
 class Budget:
-    """Bounds of one check: time, memory and a token by which somebody else may end it."""
+    """Bounds of one check: time, memory and a token by which its caller may end it."""
 
     def __init__(
         self,

@@ -1,4 +1,4 @@
-"""The registration of one broker, as its clients and everybody else can see it (KIP-631).
+"""The registration of one broker, as its clients and all others can see it (KIP-631).
 
 - `register`, input `{"incarnation": i}`, output `{"epoch": e}`: a new incarnation gets an epoch
   above all before it and begins fenced; the same one again gets the epoch that it has, and stays as

@@ -82,7 +82,7 @@ class Incarnation:
         await self.process.send(number)
 
     def expect_kill(self) -> None:
-        """Note that whoever ends it by other means (a host that loses power) was asked to."""
+        """Note that it is asked to end by other means (a host that loses power)."""
         self._asked.add(signal.SIGKILL)
 
     def kill_now(self) -> None:

@@ -1,9 +1,9 @@
 """Directed link cuts by the packet filter of each node's own host (nft).
 
 Cutting (a, b) makes b's host drop every packet that comes from a's address, before it reaches any
-socket: nothing that a says arrives, whoever dialled, and what b says still does. a's kernel goes
-on sending, as into a dead wire. As acknowledgements are packets, too, a TCP connection that loses
-one direction soon stands still in both; datagrams do not.
+socket: nothing that a says arrives, whichever side dialled, and what b says still does. a's kernel
+goes on sending, as into a dead wire. As acknowledgements are packets, too, a TCP connection that
+loses one direction soon stands still in both; datagrams do not.
 
 One table a host, named by the run. Counters of the bytes that passed are kept by peer; a cut
 renews the peer's counter in the same transaction, so that whatever it shows has passed since.

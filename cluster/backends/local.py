@@ -76,7 +76,7 @@ class LocalBackend(ProcessBackend):
         return await localprobe.probe(ability)
 
     async def up(self) -> None:
-        """Start all nodes at once; once more on other ports if somebody was faster to take one."""
+        """Start all nodes at once; once more on other ports if another process took one first."""
         try:
             self._proxies.open()
             self._make_run_folder()

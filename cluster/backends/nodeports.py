@@ -4,7 +4,7 @@ A proxy's listener holds its port for the whole run. A node does not: between it
 its port is free, and the kernel may hand it to any outgoing connection, upon which the node could
 not start again; or a connection to it may even meet itself. So ports are taken from below the
 range that the kernel hands out, and on Linux a socket of ours stays bound to each: bound, not
-listening, and with SO_REUSEADDR, which keeps everybody away but a listener that sets the same
+listening, and with SO_REUSEADDR, which keeps all away but a listener that sets the same
 option, as Kafka and asyncio do.
 """
 
@@ -40,7 +40,7 @@ class NodePorts:
         raise BackendError(f"no free TCP port found on {self._host} in {_TRIES} tries")
 
     def take_this(self, port: int) -> int:
-        """Reserve this port. Raises BackendError when somebody has it."""
+        """Reserve this port. Raises BackendError when it is taken."""
         try:
             return self._bind(port)
         except (OSError, OverflowError) as error:

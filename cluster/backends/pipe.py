@@ -38,7 +38,7 @@ class Gated(Protocol):
 
 
 class Gate:
-    """Whether bytes may travel a directed link; one for all connections, whoever dialled them."""
+    """Whether bytes may travel a directed link; one for all connections, whichever side dialled."""
 
     def __init__(self, link: Link | None) -> None:
         self.link = link

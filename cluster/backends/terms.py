@@ -5,7 +5,7 @@ from __future__ import annotations
 from cluster.values import valueclass
 
 Link = tuple[str, str]
-"""(source node, target node): the bytes that travel from source to target, whoever dialled."""
+"""(source node, target node): the bytes that travel from source to target, whichever dialled."""
 
 
 class BackendError(Exception):

@@ -1,8 +1,8 @@
 """A mutant that believes wall clocks: as long as they are right, it is a correct node.
 
 A leader lease is a known way to save the question that a linearizable read asks of a majority:
-whoever has fetched within a time-out will elect nobody else for the rest of it. It is sound by a
-monotonic clock, and by a wall clock until that jumps.
+a voter that has fetched within a time-out will elect no other leader for the rest of it. It is
+sound by a monotonic clock, and by a wall clock until that jumps.
 """
 
 from __future__ import annotations

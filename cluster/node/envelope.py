@@ -9,7 +9,7 @@ response, or with an error of the envelope itself, in which case the request was
     UNSUPPORTED_VERSION               an embedded request that cannot be read
 
 Kafka asks its authorizer whether the sender has the CLUSTER_ACTION right and grants it where there
-is no authorizer; there is none here, so whoever may connect to the controller listener has it, and
+is no authorizer; there is none here, so a client of the controller listener has it, and
 the principal is read but decides nothing.
 """
 

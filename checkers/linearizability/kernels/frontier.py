@@ -210,9 +210,9 @@ def _expand(code, b, fixed, moving, pools, at, bytes_max):
             row[IDLE] = 1 if idle else 0
             if spend >= 0:
                 i = holder[spend]
-                one = np.int64(1) << (spend % BITS)
-                row[MASKS + spend // BITS] &= ~one
-                row[MASKS + words + spend // BITS] |= one
+                bit = np.int64(1) << (spend % BITS)
+                row[MASKS + spend // BITS] &= ~bit
+                row[MASKS + words + spend // BITS] |= bit
             else:
                 i = spare[first[column] + row[counted + column]]
                 row[counted + column] += 1

@@ -11,7 +11,7 @@ What differs from the plain one:
 - Of strings that are appended to, all that no read shows an extension of are one state: nothing
   will be seen before the next plain write. Indeterminate operations do not lead there.
 - It works in chunks: `run` returns after so many steps and goes on where it stopped, so that
-  somebody can look at clock and memory in between.
+  the caller can look at clock and memory in between.
 """
 
 from __future__ import annotations

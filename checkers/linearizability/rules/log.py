@@ -1,7 +1,7 @@
 """An append-only log with offsets: sort by offset, then compare with real time. NumPy throughout.
 
 The offset of a record is what its append returned, or what reads showed. Offsets order the records,
-so in a linearization they must agree with everybody and with real time:
+so in a linearization they must agree with every operation and with real time:
 
 - an offset holds one value, a value stands at one offset, and nobody reads what nobody appended;
 - a read shows every known record between its start and the last one that it shows;
@@ -77,7 +77,7 @@ class LogVerdict:
 
 
 def judge_columns(columns: LogColumns) -> LogVerdict | None:
-    """Judge a log; None when an acknowledged append has no offset that anybody knows."""
+    """Judge a log; None when an acknowledged append has no known offset."""
     reader = np.repeat(
         np.arange(len(columns.read_from), dtype=np.int64), np.diff(columns.first_record)
     )

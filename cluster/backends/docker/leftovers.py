@@ -63,7 +63,7 @@ def remove_things(client: docker.DockerClient, things: list[LeftThing]) -> list[
 
 
 def remove_run(client: docker.DockerClient, run_id: str) -> None:
-    """Remove all that carries this run's label, whoever's it is; again if some was being made.
+    """Remove all that carries this run's label, of whatever harness; again if some was being made.
 
     Raises BackendError when something stays.
     """

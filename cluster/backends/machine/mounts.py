@@ -79,7 +79,7 @@ def heal(mount: Mount) -> None:
 
 
 def unmount(mount: Mount) -> bool:
-    """Unmount it, at once and whoever uses it; whether it is gone. What lies below reappears."""
+    """Unmount it, at once and even in use; whether it is gone. What lies below reappears."""
     for command in (["umount", "-l", str(mount.folder)], ["fusermount3", "-uz", str(mount.folder)]):
         if mount not in set(mounts()):
             return True

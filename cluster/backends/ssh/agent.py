@@ -4,7 +4,7 @@ Run as a script (standard library only), in one of these ways; FOLDER/bin holds 
 that nodes run with, and FOLDER/code what it imports:
 
 - `agent.py serve FOLDER RUN GRACE_S`: become a daemon that owns FOLDER, the run's folder on this
-  host, and serves whoever connects to FOLDER/agent.sock. Processes are its children, so they and
+  host, and serves what connects to FOLDER/agent.sock. Processes are its children, so they and
   their exit codes outlive a lost connection. When nobody has been connected for GRACE_S seconds the
   harness counts as lost: the daemon then ends all that belongs to the run, as `clean` does.
 - `agent.py relay FOLDER`: join standard input and output to the daemon; what ssh runs.
@@ -266,7 +266,7 @@ async def serve(folder: str, run: str, grace_s: float) -> None:
 
 
 def daemonize(folder: str) -> None:
-    """Leave whoever started this; returns in the daemon only, and in the starter ends the process.
+    """Leave the parent process; returns in the daemon only, and in the starter ends the process.
 
     The starter waits until the daemon's socket is there.
     """
@@ -336,7 +336,7 @@ def kill_all(run: str, *, support: bool) -> None:
 
 
 def clean(folder: str, run: str, *, keep: bool = False) -> None:
-    """See the module. `keep`: leave the files, which may be evidence that somebody fetches."""
+    """See the module. `keep`: leave the files, which may be evidence still to be fetched."""
     thaw(folder)  # or what waits for a frozen disk would not die
     # A node that still ran would see its disk fail, and end itself for a reason that is no fault.
     kill_all(run, support=False)

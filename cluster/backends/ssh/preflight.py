@@ -54,7 +54,7 @@ def own_folder(path: str) -> None:
     """Make a folder, or end where it is not this user's alone to write."""
     os.makedirs(path, mode=0o700, exist_ok=True)
     if os.stat(path).st_uid != os.geteuid() or os.stat(path).st_mode & 0o022:
-        sys.exit("%s belongs to somebody else or can be written by others" % path)
+        sys.exit("%s belongs to another user or can be written by others" % path)
 
 
 if __name__ == "__main__":

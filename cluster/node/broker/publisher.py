@@ -36,7 +36,7 @@ class BrokerMetadataPublisher:
         self.leaders: dict[PartitionKey, PartitionRegistration] = {}
         """The partitions that it leads."""
         self.followers: dict[PartitionKey, PartitionRegistration] = {}
-        """Those that it holds and somebody else, or nobody, leads."""
+        """Those that it holds and another broker, or none, leads."""
         self.controller = LeaderAndEpoch()
         self.on_first: Callable[[], None] | None = None
         """Called once, when the first image is taken up (firstPublishFuture)."""

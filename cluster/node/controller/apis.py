@@ -269,7 +269,9 @@ class ControllerApis:
         leader_id = self._raft.leader_and_epoch.leader_id
         if to_controller:
             state = self._controller.image.state
-            endpoints = [(one, False) for one in controller_endpoints(state, self._cluster)]
+            endpoints = [
+                (endpoint, False) for endpoint in controller_endpoints(state, self._cluster)
+            ]
         else:
             if leader_id != self._raft.node_id:
                 leader_id = self._controller_to_name(listener)

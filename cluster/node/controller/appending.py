@@ -85,7 +85,7 @@ class Appender:
             last_offset = self.append_atomically(epoch, records) if records else -1
         except (ReplayError, AssertionError):
             raise
-        except Exception as failure:  # noqa: BLE001  # whoever asked decides what it means
+        except Exception as failure:  # noqa: BLE001  # the caller decides what it means
             fail(failure)
             return
         finish(len(records), last_offset)
@@ -147,7 +147,7 @@ class Appender:
                 parts.fail(error)
         except (ReplayError, AssertionError):
             raise
-        except Exception as error:  # noqa: BLE001  # whoever asked decides what it means
+        except Exception as error:  # noqa: BLE001  # the caller decides what it means
             parts.fail(error)
         else:
             if len(part) < RECORDS_PER_PART:

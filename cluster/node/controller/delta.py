@@ -2,7 +2,7 @@
 
 Kafka replays a batch into a delta and makes the next image from it. Here the image's maps note what
 they held before, so a delta costs what was written; after a snapshot it costs a comparison of both
-contents, for the maps that somebody looks at.
+contents, for the maps that are looked at.
 """
 
 from __future__ import annotations
@@ -67,7 +67,7 @@ class LocalReplicaChanges:
     elected_leaders: tuple[PartitionKey, ...]
     """Those of `leaders` that it did not lead before, or led in an earlier epoch."""
     followers: dict[PartitionKey, PartitionRegistration]
-    """It holds them, somebody else or nobody leads, and something about them is new."""
+    """It holds them, another broker or none leads, and something about them is new."""
 
 
 NO_LOCAL_CHANGES = LocalReplicaChanges((), {}, (), {})

@@ -1,4 +1,4 @@
-"""ElectLeaders: elections that somebody asks for (KIP-460).
+"""ElectLeaders: elections on request (KIP-460).
 
 PREFERRED gives leadership back to the first replica, if that is in sync and alive. UNCLEAN gives a
 partition without a leader any replica that is alive, in sync or not, whatever the topic's

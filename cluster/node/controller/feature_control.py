@@ -55,7 +55,7 @@ def bootstrap_records(committed: MetadataState) -> tuple[MetadataRecord, ...]:
     one batch and are seen together all the same (ActivationRecordsGenerator.recordsForEmptyLog).
 
     Decided by the committed image, not by a flag of its own, so that a bootstrap that was appended
-    but never committed is written again by whoever leads next (KAFKA-20839 forgot that).
+    but never committed is written again by the next leader (KAFKA-20839 forgot that).
     """
     if committed.features.get(METADATA_VERSION) is not None:
         return ()

@@ -93,7 +93,7 @@ def _why_not(
     if not lowest <= level <= highest:
         return f"This node only supports versions {lowest} to {highest}."
     for broker in registered_brokers(state):
-        found = next((one for one in broker.features if one.name == name), None)
+        found = next((feature for feature in broker.features if feature.name == name), None)
         low, high = (
             (0, 0) if found is None else (found.min_supported_version, found.max_supported_version)
         )

@@ -1,9 +1,9 @@
 """Sessions of brokers: what the active controller heard of them, and when (BrokerHeartbeatManager).
 
 None of it is in the metadata log. A session belongs to a broker and its epoch, so that a heartbeat
-of an earlier incarnation keeps nobody alive. Whoever becomes active knows nothing of what its
-predecessor heard and gives every unfenced broker a fresh session; without one a broker that died
-together with the controller would never be fenced (KAFKA-18138).
+of an earlier incarnation keeps nobody alive. A controller that becomes active knows nothing of what
+its predecessor heard and gives every unfenced broker a fresh session; without one a broker that
+died together with the controller would never be fenced (KAFKA-18138).
 """
 
 from __future__ import annotations

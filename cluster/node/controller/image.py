@@ -118,5 +118,5 @@ class MetadataImage:
             if held is None:
                 message = f"{type(record).__name__} without an open metadata transaction"
                 raise ReplayError(message)
-            for one in held if isinstance(record, EndTransactionRecord) else ():
-                replay(self.state, one)
+            for kept in held if isinstance(record, EndTransactionRecord) else ():
+                replay(self.state, kept)

@@ -41,7 +41,7 @@ class IndexedMap(CommittedMap[K, V]):
         super().__init__()
         self._marks = marks
         self._index: dict[Hashable, dict[K, None]] | None = {}
-        """None in a copy, until somebody asks: most copies are only written to a snapshot."""
+        """None in a copy, until it is asked: most copies are only written to a snapshot."""
 
     def put(self, key: K, value: V) -> None:
         """Set the value of a key."""

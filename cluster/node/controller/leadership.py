@@ -58,7 +58,7 @@ def builder(
 ) -> PartitionChangeBuilder:
     """Return the builder of a partition's change, under the configuration of its topic.
 
-    Whoever is acceptable may lead from an online log directory only.
+    An acceptable broker may lead from an online log directory only.
     """
     topic = state.topics.get(key[0])
     assert topic is not None, f"partition {key} without its topic"
@@ -79,7 +79,7 @@ def builder(
 
 
 def is_unclean_election_enabled(state: MetadataState, topic: str) -> bool:
-    """Return whether a topic may get a leader that is not in sync without anybody asking for it."""
+    """Return whether a topic may get a leader that is not in sync without a request."""
     return _topic_config(state, topic, UNCLEAN_LEADER_ELECTION) == "true"
 
 

@@ -6,8 +6,9 @@ replica back; both else take the first replica that may lead. With ELR enabled, 
 empty, the last known leader may come back. UNCLEAN then takes any acceptable replica. The last two
 may have lost records: the ISR becomes the leader alone, and it is RECOVERING.
 
-Without anybody to lead the leader is -1; without ELR the last member stays in the ISR then, because
-it alone has everything that was acknowledged. With ELR it moves to the ELR and the ISR is empty.
+Without a replica that can lead the leader is -1; without ELR the last member stays in the ISR then,
+because it alone has everything that was acknowledged. With ELR it moves to the ELR and the ISR is
+empty.
 
 ELR: while the ISR is smaller than min.insync.replicas nothing can be acknowledged, so the replicas
 that left it since still have all: ELR = (ELR + old ISR) - new ISR - those shut down uncleanly. As

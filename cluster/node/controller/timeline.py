@@ -1,7 +1,7 @@
 """Maps with two moments: what is committed, and what was appended after it.
 
 The active controller decides about a write with all earlier writes in view, committed or not, so
-that several can be under way at once. Everybody else must see committed state only, and when
+that several can be under way at once. All others must see committed state only, and when
 leadership is lost the uncommitted part must vanish without a trace (Kafka's SnapshotRegistry and
 timeline structures; mutant M35 forgets the revert).
 
@@ -40,7 +40,7 @@ class StateMap(Protocol[K, V]):
 
 
 class MapDelta(Generic[K, V]):
-    """What became of a committed map since somebody last took its changes.
+    """What became of a committed map since its changes were last taken.
 
     Values after are the map's own: a delta is to be read before the map changes again.
     """
@@ -89,7 +89,7 @@ class CommittedMap(Generic[K, V]):
     def __init__(self) -> None:
         self._entries: dict[K, V] = {}
         self._before: dict[K, V | None] | None = None
-        """What keys held before they were written; None until somebody asks for changes."""
+        """What keys held before they were written; None until changes are asked for."""
         self._replaced: dict[K, V] | None = None
         self._nothing: MapDelta[K, V] | None = None
         """The delta of no change, once there was one; most maps have none most of the time."""

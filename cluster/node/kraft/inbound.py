@@ -338,7 +338,7 @@ class InboundRequests:
         )
 
     def _fetch_snapshot(self, request: FetchSnapshotRequest) -> FetchSnapshotResponse:
-        """Send a piece of a snapshot. Whoever asks for one is alive, so check quorum counts it."""
+        """Send a piece of a snapshot. The replica that asks is alive: check quorum counts it."""
         core = self._core
         snapshot_id = request.snapshot_id
         response = FetchSnapshotResponse(

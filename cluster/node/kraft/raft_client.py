@@ -123,7 +123,7 @@ class RaftClient:
         core, state = self._core, self._quorum.state
         if core.log.durable_end_offset < core.log.end_offset:
             core.flush_log()
-        core.feed_listeners()  # a snapshot at the log's start is committed whoever leads
+        core.feed_listeners()  # a snapshot at the log's start is committed under any leader
         if self._quorum.is_only_voter and isinstance(state, Unattached | Follower | Resigned):
             core.become_prospective()
         elif isinstance(state, Candidate):

@@ -2,7 +2,7 @@
 
 A snapshot is listed here only once a power loss cannot take it: content synced, renamed, folder
 synced (KAFKA-15312: a rename before the sync leaves an empty checkpoint). What is not listed does
-not exist for anybody: no log is shortened for it, no replica is offered it.
+not exist for others: no log is shortened for it, no replica is offered it.
 
 A deletion renames to `.checkpoint.deleted` and removes the file a minute later, as Kafka does. At
 the start everything that is not a whole checkpoint is removed.

@@ -1,7 +1,7 @@
 """Kafka's raft and controller metrics of one node (docs/metrics.md).
 
 What happens is learnt from the node's own trace, which passes through `MeteredTrace`, so the node's
-logic knows nothing of metrics; what is, is read from the node when somebody asks.
+logic knows nothing of metrics; what is, is read from the node on request.
 """
 
 from __future__ import annotations
@@ -67,7 +67,7 @@ class MeteredTrace:
             self.voted_id = fields["voted_id"]
 
     def _entered(self, state: str) -> None:
-        """Time an election: from the candidacy to a leader, whoever that is (KafkaRaftMetrics)."""
+        """Time an election: from the candidacy to any leader (KafkaRaftMetrics)."""
         self.state = state
         if state == "Candidate":
             if self._election_began_s is None:

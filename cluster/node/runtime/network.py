@@ -6,7 +6,7 @@ What a failure says about a request's fate is decided here, and histories rest o
   was refused, or that was not there in time, and will not be sent later.
 - `TIMED_OUT`: it was handed over and no answer came in time. The connection is closed, because
   answers come in order and this one is still owed.
-- `DISCONNECTED`: it was handed over and the connection ended, whoever ended it.
+- `DISCONNECTED`: it was handed over and the connection ended, on either side.
 - `WRONG_ANSWER`: it was handed over, and what came could not be read. Answers come in order, so
   what cannot even be placed answers the oldest request. The connection is closed.
 - `UNSUPPORTED_VERSION`: on connecting the peer named no version that we speak.

@@ -125,7 +125,7 @@ class TcpServer:
         self._connections.discard(connection)
 
     def make_room(self) -> None:
-        """Hang up on whoever holds most, while all together hold too much."""
+        """Close the connection that holds most, while all together hold too much."""
         if self.buffered_bytes <= self.limits.max_buffered_bytes:
             return
         connections = sorted(self._connections, key=id)

@@ -1,4 +1,4 @@
-"""How one side connects: with TLS or without, as somebody or as nobody."""
+"""How one side connects: with TLS or without, as a user or as none."""
 
 from __future__ import annotations
 

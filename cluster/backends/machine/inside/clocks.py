@@ -41,7 +41,7 @@ def see(pid: "int | None", environment: "dict[str, str]") -> "dict[str, float | 
 
 
 def write(path: str, line: str) -> None:
-    """Replace a file by one line, at once for whoever reads it."""
+    """Replace a file by one line, at once for every reader."""
     os.makedirs(os.path.dirname(path), exist_ok=True)
     beside = f"{path}.new"
     with open(beside, "w") as file:
