@@ -40,7 +40,7 @@ def test_a_value_has_slots_equality_order_and_a_hash():
 
 def test_mypy_refuses_to_change_a_value(tmp_path):
     file = tmp_path / "program.py"
-    file.write_text(PROGRAM + "plain.x = 2\ntold.y = 3\nPlain()\n")
+    file.write_text(PROGRAM + "plain.x = 2\nordered.y = 3\nPlain()\n")
     command = ["--strict", "--cache-dir", str(tmp_path / "cache"), str(file)]
     errors = [line.lower() for line in api.run(command)[0].splitlines()[:-1]]
     assert len(errors) == 3, errors
