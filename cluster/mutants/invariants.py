@@ -84,7 +84,7 @@ def _i06_one_too_many(self: ReplicatedLog, snapshot_id: OffsetAndEpoch) -> Snaps
 
 def _i07_at_once(self: RaftCore) -> None:
     for context in self.listeners:
-        context.tell_leader(self.quorum.leader_and_epoch)
+        context.notify_leader(self.quorum.leader_and_epoch)
 
 
 def _i07_claim(self: QuorumController, epoch: int) -> None:
