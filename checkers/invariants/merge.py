@@ -141,12 +141,16 @@ class _Waiting:
         """Return the node whose head is taken though it waits."""
         return min(self._heads, key=lambda node: self._precedence(self._heads[node][0]))
 
-    def _precedence(self, event: TraceEvent) -> tuple[bool, bool, int, int]:
-        """Order what waits: for the unseen first, then what lacks something, by epoch."""
+    def _precedence(self, event: TraceEvent) -> tuple[bool, bool, bool, int, int]:
+        """Order what waits: for the unseen first, then what lacks something, by epoch.
+
+        A snapshot before any election or commit: its node had traced by then what it goes by, so
+        that it waits is its own fault, and what is behind it may be what a commit waits for.
+        """
         lacks = self._lacks(event)
         excused = lacks is not None and bool(lacks.unseen)
-        epoch = event.fields.get("epoch", 0)
-        return not excused, lacks is None, epoch, _RANKS.get(event.event, len(_RANKS))
+        rank, epoch = _RANKS.get(event.event, len(_RANKS)), event.fields.get("epoch", 0)
+        return not excused, lacks is None, event.event in _RANKS, epoch, rank
 
 
 class _WaitingForNews(_Waiting):

@@ -19,6 +19,7 @@ from tests.checkers.run_evidence import (
     leader_change,
     record,
     state,
+    trace,
     with_log,
     with_trace,
 )
@@ -341,3 +342,15 @@ def test_doubts_hide_no_finding():
     doubts = [append(n, n) for n in (1, 1, 1, 1, 1, 1, 1)] * 4
     bad = ("fetch", FETCH | {"durable_end_offset": 1})
     assert judged(with_trace("n2", hole, *doubts, bad)) == (Status.FAIL, {"durable-fetch"})
+
+
+def test_a_snapshot_too_far_is_not_blamed_on_the_commit_that_waits_behind_it():
+    """n2 and n3 snapshot one offset too many before they traced the fsync that n1 commits by."""
+    run = good_run()
+    traces = dict(run.evidence.traces)
+    for node in ("n2", "n3"):
+        too_far = trace(node, ("snapshot", {"offset": 7, "epoch": 1}))
+        at = next(i for i, e in enumerate(traces[node]) if e.event == "flush")
+        traces[node] = [*traces[node][:at], *too_far, *traces[node][at:]]
+    found = judged(replace(run, evidence=replace(run.evidence, traces=traces)))
+    assert found == (Status.FAIL, {"snapshot-committed"})
