@@ -60,6 +60,16 @@ class _Clock:
     timeout_ms: float
 
 
+NAME = "led-alone"
+UNJUDGED = "it needs the times of nodes that read one clock"
+
+
+def is_judged(evidence: Evidence) -> bool:
+    """Whether all nodes name one clock, and how long a leader may go on alone by it."""
+    named = {name for trace in evidence.traces.values() for name in _clocks(trace)}
+    return len(named) == 1 and "" not in named
+
+
 def leaders_without_quorum(
     evidence: Evidence, incomplete: Collection[str], events: Sequence[Event]
 ) -> tuple[list[Anomaly], list[Anomaly]]:
@@ -213,7 +223,7 @@ def _alone(evidence: Evidence, event: TraceEvent, epoch: int, heard_ns: int) -> 
         f"{age_s:.1f} s after a majority of the voters had last fetched from it"
     )
     return {
-        "kind": "led-alone",
+        "kind": NAME,
         "explanation": explanation,
         "epoch": epoch,
         **evidence.place(event),

@@ -19,8 +19,9 @@ may explain it:
 
 Everything else stays a FAIL, however little of the run is there: it rests on what was seen.
 
-*Left out*, by name: what must see the bytes on a disk at the moment of an event. `recovery` accuses
-no node whose storage a fault may have damaged. Complexity: that of the merge, and O(records).
+*Left out*, by name: what must see the bytes on a disk at the moment of an event, and `led-alone`
+where nodes have no clock in common. `recovery` accuses no node whose storage a fault may have
+damaged. Complexity: that of the merge, and O(records).
 """
 
 from __future__ import annotations
@@ -29,6 +30,7 @@ from collections import Counter
 from collections.abc import Collection, Iterator, Mapping
 from typing import Any
 
+from checkers import leader_age
 from checkers.agreement import hit_by_ending_fault
 from checkers.evidence import Evidence, LogRecord, TraceEvent
 from checkers.evidence_result import Anomaly, evidence_result, without
@@ -40,7 +42,6 @@ from checkers.invariants.merge import by_causes, by_clock, one_clock
 from checkers.invariants.registry import INVARIANTS
 from checkers.invariants.sight import Batch, Fields
 from checkers.invariants.watcher import Violation, Watcher
-from checkers.leader_age import leaders_without_quorum
 from checkers.run_input import Cancelled, RunInput, never
 from checkers.trace_fields import LEADER_CHANGE, VOTERS, incomplete, well_formed
 from checkers.verdict import CheckResult
@@ -67,7 +68,10 @@ def check(run: RunInput, options: Mapping[str, Any], cancelled: Cancelled = neve
         damaged = hit_by_ending_fault(run.events)
     judged = _Judged(evidence, holes, damaged, cancelled)
     judged.judge()
-    alone, maybe_alone = leaders_without_quorum(evidence, holes, run.events)
+    left_out = dict(LEFT_OUT)
+    if not leader_age.is_judged(evidence):
+        left_out[leader_age.NAME] = leader_age.UNJUDGED
+    alone, maybe_alone = leader_age.leaders_without_quorum(evidence, holes, run.events)
     missing = without(evidence, "trace", evidence.traces)
     missing += [
         f"{node} (no state in its trace)"
@@ -87,14 +91,14 @@ def check(run: RunInput, options: Mapping[str, Any], cancelled: Cancelled = neve
         exercised=epochs > 0,
         good=(
             f"{len(_JUDGED)} invariants hold over {judged.events} events and {epochs} epochs with "
-            f"a leader; not judged, as they need a disk's bytes: {', '.join(sorted(LEFT_OUT))}"
+            f"a leader; not judged in this run: {', '.join(sorted(left_out))}"
         ),
         looked_at=judged.events,
         statistics={
             "epochs_with_leader": epochs,
             "events": judged.events,
             "order": "by the clock" if judged.timed else "by causes",
-            "left_out": LEFT_OUT,
+            "left_out": left_out,
             "repeated": {
                 f"{kind} on {node}": count
                 for (node, kind, sure), count in sorted(judged.seen.items())

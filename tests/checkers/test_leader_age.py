@@ -141,8 +141,15 @@ def test_a_voter_that_asks_another_or_in_another_epoch_does_not_follow(fetches):
     "fields",
     [{"clock": "another"}, {"clock": ""}, {"clock": None}, {"check_quorum_timeout_ms": None}],
 )
-def test_clocks_that_cannot_be_compared_accuse_nobody(fields):
+def test_clocks_that_cannot_be_compared_accuse_nobody_and_the_result_says_so(fields):
     assert found(lonely(10, **fields)) == set()
+    result = run_check(CheckSpec("invariants"), lonely(10, **fields))
+    assert "led-alone" in result.statistics["left_out"]
+
+
+def test_clocks_that_can_be_compared_leave_it_in():
+    result = run_check(CheckSpec("invariants"), lonely(10))
+    assert "led-alone" not in result.statistics["left_out"]
 
 
 def test_a_leader_of_an_unnamed_clock_is_not_judged():
