@@ -110,6 +110,15 @@ def stored(tmp_path_factory):
     return RunStore(folder)
 
 
+def test_what_is_collected_names_the_replica_and_how_long_its_trace_was(stored):
+    evidence_of = stored.evidence(stored.plan()).evidence
+    for node, state in evidence_of.quorum_states.items():
+        start = next(e for e in evidence_of.traces[node] if e.event == "start")
+        size_bytes = (stored.node_path(node) / "trace.jsonl").stat().st_size
+        assert state["directoryId"] == start.fields["directory_id"]
+        assert state["traceBytes"] == size_bytes
+
+
 def again(store, folder, change):
     """Change the segments of a copy, and collect and judge it anew."""
     shutil.copytree(store.folder, folder)
