@@ -122,10 +122,10 @@ def main(invariants, runs, is_true, folder):
                 began_s = time.monotonic()
                 check, kinds = run_once(mutant, asked, seed, folder or Path(kept))
                 found[mutant, key].append(kinds)
-                told = ", ".join(kinds) or check.summary[:160]
+                broken = ", ".join(kinds) or check.summary[:160]
                 took = f"{time.monotonic() - began_s:.0f} s"
-                who = f"{mutant or 'true node'} seed {seed}"
-                click.echo(f"    {who}: {check.status.value} {told} ({took})")
+                run = f"{mutant or 'true node'} seed {seed}"
+                click.echo(f"    {run}: {check.status.value} {broken} ({took})")
     if is_true:
         return
     click.echo("| invariant | mutant | found in |\n|---|---|---|")

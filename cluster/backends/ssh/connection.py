@@ -104,7 +104,8 @@ def _explained(
         )
     if isinstance(error, paramiko.BadHostKeyException):
         return NotConnectedError(
-            f"{host}: its key is not that in {inventory.known_hosts}: another host, or an attack",
+            f"{host}: its key is not the one in {inventory.known_hosts}: another host, "
+            "or an attack",
             final=True,
         )
     if isinstance(error, paramiko.PasswordRequiredException):
