@@ -138,12 +138,12 @@ def _malformed(logs: Logs) -> Iterator[Anomaly]:
 
 def _not_on_majority(evidence: Evidence, committed: Mapping[str, int]) -> Iterator[Anomaly]:
     """Find the first announced offset that too few final logs still hold."""
-    if any(node not in evidence.logs for node in evidence.survivors):
+    if any(node not in evidence.logs for node in evidence.nodes):
         return  # A missing log is told as missing; it could be the one that holds the record.
     announcer = max(committed, key=lambda node: committed[node], default=None)
     if announcer is None:
         return
-    ends = {node: _end(evidence, node) for node in evidence.survivors}
+    ends = {node: _end(evidence, node) for node in evidence.nodes}
     kept = max(_kept(ends, voters) for voters in _electorates(evidence, announcer))
     if committed[announcer] > kept:
         told = (

@@ -66,7 +66,7 @@ def check(run: RunInput, options: Mapping[str, Any], cancelled: Cancelled = neve
     rule: KeyRule = {"set": set_anomaly, "register": register_anomaly, "topics": topic_anomaly}[
         workload
     ]
-    missing = [node for node in evidence.survivors if node not in evidence.final_reads]
+    missing = [node for node in evidence.nodes if node not in evidence.final_reads]
     anomalies: list[Anomaly] = []
     for node, read in _reads(evidence):
         final = state_of(read)
@@ -161,17 +161,15 @@ def _result(
     status = Status.PASS
     summary = (
         f"{acknowledged} acknowledged operations agree with the final state of "
-        f"{', '.join(evidence.survivors)}"
+        f"{', '.join(evidence.nodes)}"
     )
-    if evidence.lost:
-        summary += f"; the files of {', '.join(sorted(evidence.lost))} were damaged for good"
     if anomalies:
         status = Status.FAIL
         counted = ", ".join(f"{count} {kind}" for kind, count in kinds.items())
         summary = f"{counted}; first: {anomalies[0]['explanation']}"
     elif doubts:
         status, summary = Status.UNKNOWN, doubtful(doubts)
-    elif missing or not evidence.survivors:
+    elif missing or not evidence.nodes:
         status = Status.UNKNOWN
         summary = f"no final read of {', '.join(missing) or 'any node'}"
     elif not acknowledged:

@@ -93,8 +93,6 @@ class Evidence:
     quorum_states: Mapping[str, Mapping[str, Any]]
     traces: Mapping[str, Sequence[TraceEvent]]
     final_reads: Mapping[str, FinalRead]
-    lost: frozenset[str] = frozenset()
-    """Nodes with files that a fault damaged for good: of them only the trace is asked for."""
     run_clock: RunClock | None = None
     """None where the journal does not say: then no trace event can be placed in the run."""
 
@@ -135,11 +133,6 @@ class Evidence:
             (s.node, s.incarnation): name for s, name in named if isinstance(name, str) and name
         }
 
-    @property
-    def survivors(self) -> tuple[str, ...]:
-        """Nodes that should have left a log and a state, and serve."""
-        return tuple(node for node in self.nodes if node not in self.lost)
-
 
 def run_clock(events: Sequence[Event]) -> RunClock | None:
     """Return the clock of a journal's times, as its first phase carries it."""
@@ -150,13 +143,3 @@ def run_clock(events: Sequence[Event]) -> RunClock | None:
                 return RunClock(name, origin_ns)
             return None
     return None
-
-
-def lost_nodes(events: Sequence[Event]) -> frozenset[str]:
-    """Name the nodes that the nemesis says are lost for good, in its note on the final reads."""
-    lost: set[str] = set()
-    for note in events:
-        if note.process == NEMESIS and note.f == FINAL_READS and isinstance(note.value, dict):
-            nodes = note.value.get("lost")
-            lost.update(map(str, nodes) if isinstance(nodes, list) else ())
-    return frozenset(lost)

@@ -15,12 +15,8 @@ _NOT_JOURNALED = "the part of the run that the journal lacks"
 
 
 def without(evidence: Evidence, what: str, kept: Mapping[str, Sized]) -> list[str]:
-    """Name the nodes of which a piece of evidence is missing or empty: `n2 (trace)`.
-
-    A node with files damaged for good has left its trace at least.
-    """
-    asked = evidence.nodes if what == "trace" else evidence.survivors
-    return [f"{node} ({what})" for node in asked if not kept.get(node)]
+    """Name the nodes of which a piece of evidence is missing or empty: `n2 (trace)`."""
+    return [f"{node} ({what})" for node in evidence.nodes if not kept.get(node)]
 
 
 def evidence_result(

@@ -44,7 +44,7 @@ from __future__ import annotations
 
 import math
 from collections import Counter
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
 from checkers.history import NEMESIS, Event, EventType
@@ -61,21 +61,20 @@ WRITES_MIN = 10
 SHARE_MIN = 0.1
 """See the module."""
 
+VERBS = frozenset({"wait", "cast", "op", "expect", "heal", "release"})
+"""Steps of strands that are no faults."""
 DEPOSING = frozenset(
     {
         *("kill", "stop", "container-kill", "pause", "restart", "partition", "resign", "voters"),
         *("power-loss", "torn-write", "disk-error", "bit-flip", "truncate-file", "disk-wipe"),
-        *("cut", "disk_error", "bit_rot", "wipe"),
     }
 )
-"""Faults that end, stop, cut off or dismiss the node that they hit; the last are of scenarios.
+"""Faults that end, stop, cut off or dismiss the node that they hit.
 Not those that only slow it down: whether a leader survives these is a matter of degree."""
-_KEEPS_LEADER = frozenset({"followers", "bridge", "majorities-ring", "ring"})
+_KEEPS_LEADER = frozenset({"follower", "followers", "bridge", "majorities-ring"})
 """Targets and shapes that leave the leader alone, or with a majority."""
 _KEEPS_LEADER_ONE_WAY = frozenset({"random", "leader-to-follower"})
 _NUMBER_MAX = 1e12
-UNDOING = frozenset({"start", "resume", "join", "release", "heal"})
-"""Steps of a scenario that end faults: journaled as faults are, but they try nothing."""
 
 
 def validate(options: Mapping[str, Any]) -> None:
@@ -137,17 +136,25 @@ def planned_faults(plan: Mapping[str, Any]) -> tuple[str, ...]:
     faults = plan.get("faults") or []
     if not isinstance(faults, list) or not all(isinstance(fault, str) for fault in faults):
         raise ValueError("faults must be a list of names")
-    scheduled = [str(entry.get("fault")) for entry in _rows(plan, "schedule")]
-    kinds = dict.fromkeys([*faults, *scheduled])
-    return tuple(kind for kind in kinds if kind not in UNDOING)
+    return tuple(dict.fromkeys([*faults, *(str(entry["fault"]) for entry in _entries(plan))]))
+
+
+def _entries(plan: Mapping[str, Any]) -> Iterator[Mapping[str, Any]]:
+    """Return each fault of a schedule as {"fault", "parameters"}, also those of strands."""
+    for row in _rows(plan, "schedule"):
+        if "fault" in row:
+            yield row
+        for step in _rows(row, "steps"):
+            if step.get("kind") not in VERBS:
+                yield {"fault": step.get("kind"), "parameters": step}
 
 
 def can_depose(plan: Mapping[str, Any]) -> bool:
     """Return whether a fault of a plan can take the lead from a node, and give it to another."""
     if _number(plan, "nodes") < 2:
         return False
-    entries = _rows(plan, "schedule")
-    scheduled = {entry.get("fault") for entry in entries}
+    entries = list(_entries(plan))
+    scheduled = {entry["fault"] for entry in entries}
     if any(kind in DEPOSING for kind in planned_faults(plan) if kind not in scheduled):
         return True
     return any(_can_depose(entry) for entry in entries)
@@ -283,7 +290,7 @@ def _injections(events: Sequence[Event]) -> tuple[Counter[str], Counter[str]]:
     tried: Counter[str] = Counter()
     entries: set[object] = set()
     for event in events:
-        if event.process != NEMESIS or event.type is EventType.INVOKE or event.f in UNDOING:
+        if event.process != NEMESIS or event.type is EventType.INVOKE:
             continue
         value = event.value if isinstance(event.value, dict) else {}
         if value.get("phase") == "inject":

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-from collections.abc import AsyncIterator, Coroutine
+from collections.abc import AsyncIterator, Callable, Coroutine
 from random import Random
 from typing import Any
 
@@ -41,8 +41,14 @@ from harness.interpreter import HarnessError, Interpreter
 from harness.nemesis import NemesisClient, RunView
 from harness.observer import Observer
 from harness.plan import Plan
+from harness.player import Player
 from harness.recorder import Recorder
+from harness.scripted_clients import HANDS, ScriptedClient, ScriptedClients
+from harness.standings import Standings
+from harness.strand_play import LoopTimers
+from harness.trace_tail import TraceTail
 from nemeses import drive
+from nemeses.base import Injection
 from workloads.base import ClientContext, Completion, Op, Role, WorkloadClient
 from workloads.leader import LeaderTracker
 from workloads.target import LEADS_NOT
@@ -53,6 +59,8 @@ PINNED_BACK_OFF_S = 0.25
 """The same for a worker that will ask the same node again."""
 FINAL_BOUND_S = 30.0
 """How long the cluster has, after the heal, for each of: the last operations, the final reads."""
+ACTED_WITHIN_MS = 1_000.0
+"""How long a fault may hold up its strand."""
 HEAL_BOUND_S = 20.0
 """How long healing may take when a run is broken off."""
 
@@ -65,6 +73,8 @@ class Run:
     backend: Backend
     recorder: Recorder
     clock: Clock
+    standings: Callable[[], Standings] | None = None
+    """Makes what follows the nodes, for a plan with strands; None: by their traces' files."""
 
 
 @valueclass
@@ -77,6 +87,17 @@ class _Cast:
     view: RunView
     nemesis: NemesisClient
     interpreter: Interpreter
+    script: _Script | None
+    """Of a plan with strands or single operations."""
+
+
+@valueclass
+class _Script:
+    """What plays the strands of a plan, and the clients that do what it asks for."""
+
+    standings: Standings
+    player: Player
+    clients: ScriptedClients
 
 
 async def conduct(run: Run) -> FinalReads:
@@ -96,7 +117,7 @@ async def conduct(run: Run) -> FinalReads:
         with contextlib.ExitStack() as stack:
             for network in cast.networks:
                 stack.callback(network.close)
-            async with _standing(run.backend):
+            async with _standing(run.backend), _followed(cast.script):
                 reads = await _watched(cast.observer, _perform(run, cast))
         cast.observer.tell_deaths()
         done = True
@@ -119,8 +140,13 @@ async def _perform(run: Run, cast: _Cast) -> FinalReads:
     try:
         await _wait_for_leader(cast.observer)
         run.recorder.note("phase", {"name": "faults"})
-        await cast.interpreter.run(main_phase(run.plan, cast.nemesis))
+        if cast.script is not None:
+            cast.script.player.begin()
+        await cast.interpreter.run(main_phase(run.plan, cast.nemesis, cast.script))
         run.recorder.note("phase", {"name": "heal"})
+        if cast.script is not None:
+            cast.script.player.stop()
+            await cast.script.player.settle()
         await cast.interpreter.run(Nemesis(Of(cast.nemesis.open_heals())))
         for healed in await drive.heal_all(cast.view):
             run.recorder.note(healed.fault, healed.value("heal"))
@@ -133,8 +159,8 @@ async def _perform(run: Run, cast: _Cast) -> FinalReads:
     return reads
 
 
-def main_phase(plan: Plan, nemesis: NemesisClient) -> Generator:
-    """Clients at the plan's rate while the nemesis follows its schedule."""
+def main_phase(plan: Plan, nemesis: NemesisClient, script: _Script | None = None) -> Generator:
+    """Clients at the plan's rate, or as scripted, while the nemesis follows its schedule."""
 
     def stream(worker: Worker) -> Generator:
         assert isinstance(worker, int), "only clients have streams"
@@ -144,9 +170,14 @@ def main_phase(plan: Plan, nemesis: NemesisClient) -> Generator:
         operations = plan.make_workload().operations(worker, random, role)
         return BackOff(delay_s, LEADS_NOT, Of(operations))
 
-    rate = Rate(plan.rate_per_s, EachWorker(stream), Random(f"{plan.seed}/rate"))
+    clients: Generator
+    if script is not None:
+        clients = script.clients
+    else:
+        rate = Rate(plan.rate_per_s, EachWorker(stream), Random(f"{plan.seed}/rate"))
+        clients = TimeLimit(plan.duration_s, rate)
     return Together(
-        clients=TimeLimit(plan.duration_s, rate),
+        clients=clients,
         nemesis=TimeLimit(plan.duration_s, At(nemesis.timed_ops())),
     )
 
@@ -175,14 +206,31 @@ def _cast(run: Run) -> _Cast:
         Client(network, run.clock, on_wrong_answer=wrong_answer) for network in networks
     )
     observer = Observer(backend, watcher, run.recorder, tracker)
-    view = RunView(backend, observer, client, Random(f"{plan.seed}/faults"))
+    active: list[Injection] = []
+
+    def view_of(random: Random) -> RunView:
+        return RunView(backend, observer, client, random, active)
+
+    view = view_of(Random(f"{plan.seed}/faults"))
     nemesis = NemesisClient(view, plan.schedule, run.recorder.note)
+    script = _script(run, view_of) if plan.strands or plan.operations else None
 
     def make_client(worker: Worker, process: int | str) -> WorkloadClient:
         if worker == NEMESIS:
             return nemesis
         assert isinstance(worker, int), "clients are numbered"
         assert isinstance(process, int), "and so are their processes"
+        if script is not None:
+            return ScriptedClient(
+                plan,
+                plan.make_workload(),
+                backend,
+                run.clock,
+                tracker,
+                worker,
+                process,
+                script.player.op_ended,
+            )
         network = backend.client_network()
         inner = plan.make_workload().client(
             ClientContext(
@@ -197,8 +245,46 @@ def _cast(run: Run) -> _Cast:
         )
         return _Connected(inner, network)
 
-    interpreter = Interpreter(Of(()), run.recorder, make_client, plan.concurrency)
-    return _Cast(client, networks, observer, view, nemesis, interpreter)
+    hands = 0 if script is None else HANDS
+    interpreter = Interpreter(Of(()), run.recorder, make_client, plan.concurrency + hands)
+    return _Cast(client, networks, observer, view, nemesis, interpreter, script)
+
+
+def _script(run: Run, view_of: Callable[[Random], RunView]) -> _Script:
+    clients = ScriptedClients(run.plan, run.plan.make_workload())
+    standings = TraceTail(run.backend) if run.standings is None else run.standings()
+
+    def broken(name: str, explanation: str, place: str) -> None:
+        value = {"property": name, "explanation": explanation, "causes": [place]}
+        run.recorder.note("violation", value, EventType.INFO)
+
+    player = Player(
+        run.plan,
+        standings,
+        LoopTimers(asyncio.get_running_loop()),
+        view_of,
+        run.recorder,
+        clients.ask,
+        broken,
+        acted_within_ms=ACTED_WITHIN_MS,
+    )
+    return _Script(standings, player, clients)
+
+
+@contextlib.asynccontextmanager
+async def _followed(script: _Script | None) -> AsyncIterator[None]:
+    """Keep the standings up to date while the block runs; nothing of the script outlives it."""
+    if script is None:
+        yield
+        return
+    following = asyncio.ensure_future(script.standings.follow())
+    try:
+        yield
+    finally:
+        following.cancel()
+        with contextlib.suppress(asyncio.CancelledError):
+            await following
+        await script.player.close()
 
 
 class _Connected:

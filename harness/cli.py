@@ -36,11 +36,15 @@ _COMMANDS = {
     "gate": ("judge:gate", "Pass only if every run passed."),
     "list": ("listing:list_", "List runs, workloads, faults, campaigns or mutants."),
     "log": ("dump:log", "Look into a node's metadata log."),
-    "replay": ("sim:replay", "Run a stored scenario again and tell its story."),
+    "reproduce": (
+        "reproduce:reproduce",
+        "Look for a failed run's violation in the simulated world.",
+    ),
+    "replay": ("sim:replay", "Run a stored plan again in the simulated world and tell its story."),
     "report": ("judge:report", "Write the report of a judged run again, and print its path."),
     "run": ("run:run", "Run a campaign: cluster up, clients and faults, heal, judge, report."),
-    "shrink": ("sim:shrink", "Cut a failing scenario down to what matters and tell its story."),
-    "sim": ("sim:sim", "Run simulated clusters in virtual time, from seeds or a scenario file."),
+    "shrink": ("sim:shrink", "Cut a failing plan down to what matters and tell its story."),
+    "sim": ("sim:sim", "Run simulated clusters in virtual time, from seeds or a plan."),
     "snapshot": ("dump:snapshot", "Look into a snapshot of the metadata log."),
 }
 """Where each command is defined, below `harness.commands`, and its line in the list of commands.
@@ -50,7 +54,7 @@ which takes over a second.
 """
 
 
-_FINISHING = {"check", "cleanup", "gate", "replay", "run", "shrink", "sim"}
+_FINISHING = {"check", "cleanup", "gate", "replay", "reproduce", "run", "shrink", "sim"}
 """Commands whose exit code or deeds matter more than that somebody reads what they print."""
 
 

@@ -26,10 +26,6 @@ class PlanError(ValueError):
     """The plan cannot be run; one line says why."""
 
 
-class ScenarioError(ValueError):
-    """This is no scenario that can be run; one line says why."""
-
-
 class BatchError(ValueError):
     """The folder cannot take this batch of seeds; one line."""
 
@@ -49,7 +45,7 @@ def is_expected(error: BaseException) -> bool:
 
     What ended a run in the middle does if what it was raised from does.
     """
-    if isinstance(error, UsageError | OSError | PlanError | ScenarioError | BatchError):
+    if isinstance(error, UsageError | OSError | PlanError | BatchError):
         return True
     from harness.expected import EXPECTED  # noqa: PLC0415  (imports most of the program)
     from harness.interpreter import HarnessError  # noqa: PLC0415

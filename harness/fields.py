@@ -1,4 +1,4 @@
-"""Fields that plans and scenarios share, as `cluster.schemas` reads them."""
+"""Fields of documents, as `cluster.schemas` reads them."""
 
 from __future__ import annotations
 

@@ -11,8 +11,7 @@ from cluster.systems.kraft import KraftSystem
 from harness import evidence
 from harness.errors import is_expected, one_line
 from harness.plan import from_document
-from harness.running import plan_document
-from harness.sim import parse, stored
+from harness.plan_document import plan_document
 from harness.sim.batch_gate import gate_batch
 from harness.targets import is_batch
 from results import pipeline
@@ -42,16 +41,12 @@ def gate_folder(
 
 
 def derive(plan: Mapping[str, Any]) -> dict[str, Any]:
-    """Make a stored plan's fields anew: from its scenario, where it has one, else from itself.
+    """Make a stored plan's fields anew from what of them decides a run.
 
     Raises StoreError when this version would run no such plan.
     """
-    run = str(plan.get("run"))
     try:
-        if plan.get("scenario") is not None:
-            made = stored.plan_document(parse.from_document(plan["scenario"]), run)
-        else:
-            made = plan_document(from_document(plan), run, "")
+        made = plan_document(from_document(plan), str(plan.get("run")), "")
     except Exception as error:
         if not is_expected(error):
             raise

@@ -47,12 +47,18 @@ class RunView:
     """What faults see of the run (`nemeses.base.View`)."""
 
     def __init__(
-        self, backend: Backend, observer: Observer, client: AnyClient, random: Random
+        self,
+        backend: Backend,
+        observer: Observer,
+        client: AnyClient,
+        random: Random,
+        active: list[Injection] | None = None,
     ) -> None:
+        """`active`: shared by the views of one run."""
         self._client = client
         self.backend = backend
         self.random = random
-        self.active: list[Injection] = []
+        self.active: list[Injection] = [] if active is None else active
         self._observer = observer
 
     async def leader(self) -> str | None:

@@ -25,6 +25,7 @@ from cluster.systems.base import System
 from cluster.values import valueclass
 from harness.interrupt import interruptible, run_interruptible
 from harness.plan import Plan
+from harness.standings import Standings
 from nemeses.registry import needs_of
 
 Work = Callable[[], Coroutine[Any, Any, None]]
@@ -39,6 +40,8 @@ class Place:
     backend: Backend
     make_clock: Callable[[], Clock]
     """Called on the run's own loop."""
+    standings: Callable[[], Standings] | None
+    """See `harness.campaign.Run`."""
     clock_name: str
     """Of the clock that the loop's time is of, as traces name theirs."""
     run: Callable[[Work, Callable[[int], None]], None]
@@ -73,6 +76,7 @@ def place_of(
                 say or _say,
             ),
             lambda: LoopClock(asyncio.get_running_loop()),
+            None,
             clock_name(),
             lambda work, on_signal: run_interruptible(work(), on_signal),
         )
@@ -127,6 +131,7 @@ def _simulated(plan: Plan, run_folder: Path) -> Iterator[Place]:
     from cluster.backends.sim import loop  # noqa: PLC0415
     from cluster.backends.sim.scheduler import Scheduler  # noqa: PLC0415
     from cluster.backends.sim.sim_backend import SimBackend  # noqa: PLC0415
+    from harness.sim.watch import Watch  # noqa: PLC0415
 
     scheduler = Scheduler()
     backend = SimBackend(
@@ -150,4 +155,4 @@ def _simulated(plan: Plan, run_folder: Path) -> Iterator[Place]:
     with contextlib.ExitStack() as stack:
         if plan.mutant is not None:
             stack.enter_context(applied(plan.mutant))
-        yield Place(backend, lambda: backend.clock, WORLD_CLOCK, run)
+        yield Place(backend, lambda: backend.clock, lambda: Watch(backend.world), WORLD_CLOCK, run)

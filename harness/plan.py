@@ -22,18 +22,30 @@ anything starts. What is wrong is one line that names the place, and the nearest
 | `concurrency` | client workers; the first ones are pinned to one node each | 15 |
 | `operation_timeout_ms` | after which an operation is indeterminate | 800 |
 | `faults` | kinds of fault that must come | kill, pause, partition |
-| `schedule` | a list of entries, or options of a random one (`RandomSchedule`) | random |
+| `schedule` | a list of timed faults (`Entry`) and of strands of steps (`harness.strands`), or options of a random one (`RandomSchedule`) | random |
+| `operations` | a list of single operations with their times (`ScriptedOp`), beside the rate | none |
+| `world`, `bounds` | of a simulated run: how network, disks and clocks behave when no fault acts on them; how long it may take to come back to life | |
+| `about`, `exposes` | for people: what this is, and which mutants it finds | none |
 | `skipped` | what an earlier run had to leave out, never written by hand | none |
 | `expectations` | `min_operations`, `faults`, `leader_changes`, else UNDER-EXERCISED | below |
 
-Unless a plan says otherwise it expects a quarter of what its rate would give. Whatever it says, it
-expects no less than the floor (`checkers.exercised`).
+Unless a plan says otherwise it expects a quarter of what its rate would give, and with strands,
+which may do without a stream of operations, the floor. Whatever it says, it expects no less than
+the floor (`checkers.exercised`).
+
+A plan decides a simulated run: the same plan gives the same run, event by event, on every machine.
+Nothing is drawn when it runs except *micro-randomness* (latencies, time-outs, what of an unsynced
+write survives a power loss), which comes from streams that are named by the plan's seed and by
+purpose, so that taking one event away disturbs little of the rest. So a stored plan replays after
+the way in which plans are drawn (`harness.sim.draw`) has changed.
 """
+
+# ruff: noqa: E501  (the table)
 
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import asdict, field, fields, replace
 from pathlib import Path
 from typing import Annotated, Any, Literal, get_args
@@ -42,15 +54,19 @@ from pydantic import Field
 from typing_extensions import TypedDict
 
 from checkers import exercised
+from cluster.backends.sim.settings import SimSettings
+from cluster.names import unknown
 from cluster.schemas import Schema, Text, shown, where_of
-from cluster.systems.kraft import NodeSettings
+from cluster.systems.kraft import REGISTRATION, NodeSettings
 from cluster.systems.secured import SecuritySettings
 from cluster.values import valueclass
 from harness.errors import PlanError
 from harness.fields import Mutant, Nodes, Seed, Version, node_names
 from harness.schedule import Entry, FaultName, RandomSchedule, ScheduleError, draw
-from nemeses.base import ParameterError
-from nemeses.registry import fault_named
+from harness.scripted import read_rows, strand_of
+from harness.strands import SILENT, ScriptedOp, Strand, operation_to_json, strand_to_json
+from harness.verbs import is_fault
+from nemeses.base import ParameterError, Parameters
 from workloads.base import Workload
 from workloads.registry import WorkloadError, workload_named
 
@@ -91,12 +107,25 @@ class Expectations(TypedDict, total=False):
     leader_changes: Count
 
 
+@valueclass
+class Bounds:
+    """How long things may take after the last heal before that is a violation of its own."""
+
+    liveness_ms: Annotated[float, Field(strict=True, ge=1, le=86_400_000)] = 30_000.0
+    """From the heal until every node is up, follows one leader and has replayed a new write."""
+    events_max: Annotated[int, Field(strict=True, ge=1, le=10**12)] = 20_000_000
+    """Callbacks in the whole run: more is a world that never comes to rest."""
+
+
 @valueclass(kw_only=True)
 class Plan:
     """A plan whose every part was checked. Made by `from_document`."""
 
     version: Version = 1
     campaign: Name = "campaign"
+    about: Text = ""
+    exposes: tuple[Text, ...] = ()
+    """Mutants that it finds. For people and tests; decides nothing."""
     system: Literal["kraft"] = "kraft"
     backend: BackendName = "local"
     inventory: Annotated[Path, Field(description="the path of a file")] | None = None
@@ -105,19 +134,26 @@ class Plan:
     node_settings: NodeSettings = field(default_factory=dict)
     security: SecuritySettings = SecuritySettings()
     mutant: Mutant | None = None
+    world: SimSettings = field(default_factory=SimSettings)
+    """How a simulated world's network, disks and clocks behave when no fault acts on them."""
+    bounds: Bounds = Bounds()
     workload: Text = "register"
     workload_options: dict[str, Any] = field(default_factory=dict)
-    duration_s: Annotated[float, Field(strict=True, ge=1, le=7 * 86_400)] = 60
+    operations: tuple[ScriptedOp, ...] = ()
+    duration_s: Annotated[float, Field(strict=True, ge=0.001, le=7 * 86_400)] = 60
+    """Length of the fault phase."""
     seed: Seed = 0
-    rate_per_s: Annotated[float, Field(strict=True, ge=0.1, le=100_000)] = 150
+    rate_per_s: Annotated[float, Field(strict=True, ge=0, le=100_000)] = 150
+    """0: no operations but those of `operations` and of strands."""
     concurrency: Annotated[int, Field(strict=True, ge=1, le=1_000)] = 15
     # Below the nodes' fetch time-out: clients that wait for a leader that was cut off are free
     # again, and write to the next one, while the old one may still believe in itself.
-    operation_timeout_ms: Annotated[float, Field(strict=True, ge=50, le=60_000)] = 800
+    operation_timeout_ms: Annotated[float, Field(strict=True, ge=1, le=600_000)] = 800
     faults: Faults = ("kill", "pause", "partition")
-    schedule: Annotated[
-        tuple[Entry, ...], Field(max_length=10_000, description="a list of at most 10000 entries")
-    ] = ()
+    schedule: tuple[Entry, ...] = ()
+    """The timed faults of the document's schedule ..."""
+    strands: tuple[Strand, ...] = ()
+    """... and its rows that have steps."""
     expectations: Expectations = field(default_factory=Expectations)
     skipped: tuple[Skipped, ...] = ()
 
@@ -126,6 +162,22 @@ class Plan:
         """n1, n2, ..."""
         return node_names(self.nodes)
 
+    @property
+    def duration_ms(self) -> float:
+        """Length of the fault phase."""
+        return self.duration_s * 1000.0
+
+    @property
+    def fault_steps(self) -> int:
+        """How many steps of strands do something to the world or ask it something."""
+        return sum(step.kind not in SILENT for strand in self.strands for step in strand.steps)
+
+    @property
+    def events(self) -> int:
+        """Fault and operation events, the measure of a shrunk plan; a stream's by its rate."""
+        streamed = round(self.rate_per_s * self.duration_s)
+        return len(self.schedule) + self.fault_steps + len(self.operations) + streamed
+
     def make_workload(self) -> Workload:
         """Make what clients do."""
         return workload_named(self.workload, self.workload_options)
@@ -133,13 +185,23 @@ class Plan:
     def to_json(self) -> dict[str, Any]:
         """Render a document that gives the same plan again."""
         document: dict[str, Any] = {item.name: getattr(self, item.name) for item in fields(self)}
+        del document["strands"]
         document |= {
+            "exposes": list(self.exposes),
             "inventory": None if self.inventory is None else str(self.inventory),
             "security": self.security.to_json(),
+            "world": self.world.to_json(),
+            "bounds": asdict(self.bounds),
+            "operations": [operation_to_json(operation) for operation in self.operations],
             "faults": list(self.faults),
-            "schedule": [entry.to_json() for entry in self.schedule],
+            "schedule": [
+                *(entry.to_json() for entry in self.schedule),
+                *(strand_to_json(strand) for strand in self.strands),
+            ],
             "skipped": [asdict(row) for row in self.skipped],
         }
+        if self.backend != "sim":
+            del document["world"], document["bounds"]
         return document
 
 
@@ -149,7 +211,7 @@ RANDOM_SCHEDULE = Schema(RandomSchedule, PlanError)
 
 def from_document(document: Mapping[str, Any]) -> Plan:
     """Complete and check a plan. Raises PlanError with one line."""
-    stated = {key: value for key, value in document.items() if key != "run"}
+    stated = {key: value for key, value in document.items() if key not in ("run", "found")}
     for key in _STORED_ONLY:
         if stated.pop(key, None) is not None and "run" not in document:
             raise PlanError(
@@ -159,50 +221,76 @@ def from_document(document: Mapping[str, Any]) -> Plan:
     if not isinstance(schedule, list | dict):
         given = f"a list of entries or a table of options, not {shown(schedule)}"
         raise PlanError(f"schedule must be {given}")
-    is_scripted = isinstance(schedule, list)
-    plan = PLAN.read({**stated, "schedule": schedule if is_scripted else []})
+    if "strands" in stated:
+        raise PlanError("unknown key 'strands': strands are rows of schedule, with steps")
+    plan = PLAN.read(stated)
     plan = replace(plan, faults=tuple(dict.fromkeys(plan.faults)))
     try:
         plan.make_workload()
-        if is_scripted:
-            plan = _scripted(plan, asks_for_faults="faults" in document)
+        _check_operations(plan)
+        if isinstance(schedule, list):
+            plan = _scripted(plan, schedule, asks_for_faults="faults" in document)
         else:
             options = RANDOM_SCHEDULE.read(schedule, place=("schedule",))
             drawn = draw(plan.seed, plan.faults, plan.duration_s, plan.node_names, options)
             plan = replace(plan, schedule=drawn)
     except (ParameterError, ScheduleError, WorkloadError) as error:
         raise PlanError(str(error)) from error
+    if not (plan.rate_per_s or plan.strands or "operations" in document):
+        raise PlanError("rate_per_s must be above 0 where a plan lists no operations itself")
     return replace(
         plan,
         inventory=_inventory(plan),
-        expectations=_expectations(plan),
+        expectations=expectations_of(plan),
         skipped=tuple({row.fault: row for row in plan.skipped}.values()),
     )
 
 
-def _scripted(plan: Plan, *, asks_for_faults: bool) -> Plan:
-    """Check a list of entries against the rest of the plan, and name its faults."""
-    for number, entry in enumerate(plan.schedule):
-        where = where_of(("schedule", number))
-        for key, moment_s in (("at_s", entry.at_s), ("for_s", entry.for_s)):
-            if moment_s > plan.duration_s:
-                most = f"from 0 to {plan.duration_s:g}, the plan's duration_s"
-                raise PlanError(f"{where}: {key} must be a number {most}, not {moment_s:g}")
-        try:
-            for parameters in (entry.parameters, *entry.alternatives):
-                fault_named(entry.fault).check(parameters, plan.node_names)
-        except ParameterError as error:
-            raise PlanError(f"{where}: {error}") from error
-    present = tuple(dict.fromkeys(entry.fault for entry in plan.schedule))
+def in_strands(plan: Plan) -> Plan:
+    """Write timed faults as strands of one step, as which a simulated world plays them."""
+    alone = map(strand_of, plan.schedule)
+    return replace(plan, schedule=(), strands=(*alone, *plan.strands))
+
+
+def planned(plan: Plan) -> tuple[str, ...]:
+    """Name the kinds of fault in a plan's schedule, in order."""
+    steps = (step.kind for strand in plan.strands for step in strand.steps)
+    kinds = [*(entry.fault for entry in plan.schedule), *filter(is_fault, steps)]
+    return tuple(dict.fromkeys(kinds))
+
+
+def parameters_in(plan: Plan, kind: str) -> list[Parameters]:
+    """Return all parameters with which a plan's schedule asks for a kind of fault."""
+    steps = (step for strand in plan.strands for step in strand.steps)
+    entries = (entry for entry in plan.schedule if entry.fault == kind)
+    timed = [given for entry in entries for given in (entry.parameters, *entry.alternatives)]
+    return [*timed, *(step.parameters for step in steps if step.kind == kind)]
+
+
+def _check_operations(plan: Plan) -> None:
+    for number, operation in enumerate(plan.operations):
+        if operation.node is not None and operation.node not in plan.node_names:
+            where = where_of(("operations", number))
+            raise PlanError(f"{where}: {unknown('node', operation.node, plan.node_names)}")
+
+
+def _scripted(plan: Plan, rows: Sequence[object], *, asks_for_faults: bool) -> Plan:
+    """Read the rows of a schedule, and name its faults."""
+    entries, strands = read_rows(rows, plan.node_names, plan.duration_s)
+    plan = replace(plan, schedule=entries, strands=strands)
+    if strands:
+        # They were written for the messages that they name; a plan that wants brokers says so.
+        plan = replace(plan, node_settings={REGISTRATION: 0, **plan.node_settings})
+    present = planned(plan)
     missing = [kind for kind in plan.faults if kind not in present]
     if asks_for_faults and missing:
         raise PlanError(f"faults names {missing[0]!r}, but the schedule has none")
     return plan if asks_for_faults else replace(plan, faults=present)
 
 
-def _expectations(plan: Plan) -> Expectations:
-    """What the plan expects, or a quarter of the rate; in no case less than the floor."""
-    possible = plan.rate_per_s * plan.duration_s
+def expectations_of(plan: Plan) -> Expectations:
+    """Return what a plan expects, or a quarter of its rate; in no case less than the floor."""
+    possible = 0.0 if plan.strands else plan.rate_per_s * plan.duration_s
     least = Expectations(min_operations=math.floor(possible * _OK_FRACTION))
     document = {**plan.to_json(), "expectations": {**least, **plan.expectations}}
     expected: Expectations = exercised.options_of(document)["expectations"]

@@ -16,15 +16,18 @@ from typing import Any
 from checkers import exercised
 from cluster.backends.base import Probe
 from harness.errors import ImpossibleError
-from harness.plan import Plan, Skipped, from_document
+from harness.plan import Plan, Skipped, from_document, planned
 from harness.steps import Steps
+from harness.strands import strand_to_json, without_faults
 from harness.trial import try_faults
+
+TRACES_AT_HAND = ("local", "netns", "docker", "sim")
+"""Backends whose nodes' traces the harness can read while they are written."""
 
 
 def asked_faults(plan: Plan) -> tuple[str, ...]:
     """Every kind of fault that a run of this plan would inject, in a fixed order."""
-    scheduled = (entry.fault for entry in plan.schedule)
-    return tuple(dict.fromkeys((*plan.faults, *scheduled)))
+    return tuple(dict.fromkeys((*plan.faults, *planned(plan))))
 
 
 def settle(document: Mapping[str, Any], *, skip: bool) -> Plan:
@@ -34,6 +37,10 @@ def settle(document: Mapping[str, Any], *, skip: bool) -> Plan:
     `skip`, when one of its faults cannot work there.
     """
     plan = from_document(document)
+    if plan.strands and plan.backend not in TRACES_AT_HAND:
+        refused = f"strands cannot be played on backend {plan.backend}"
+        why = "the nodes' traces cannot be read there while they are written"
+        raise ImpossibleError([f"{refused}: {why} (remedy: {', '.join(TRACES_AT_HAND)})"])
     probes = try_faults(plan, asked_faults(plan), Steps())
     impossible = {kind: probe for kind, probe in probes.items() if not probe.possible}
     if not impossible:
@@ -56,6 +63,7 @@ def without(
     scripted: list[dict[str, Any]] = []
     if isinstance(document.get("schedule"), list):
         scripted = [entry.to_json() for entry in plan.schedule if entry.fault not in impossible]
+        scripted += [strand_to_json(without_faults(one, impossible)) for one in plan.strands]
         left["schedule"] = scripted
     skipped = [Skipped(kind, probe.reason, probe.remedy) for kind, probe in impossible.items()]
     left["skipped"] = [asdict(row) for row in (*plan.skipped, *skipped)]

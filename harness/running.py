@@ -10,15 +10,12 @@ import shutil
 import sys
 from datetime import datetime
 from pathlib import Path
-from typing import Any
 
 from rich.console import Console
 
-from checkers import answers, exercised
 from checkers.agreement import NO_SPACE
 from checkers.extent import COLLECTED
 from checkers.history import NEMESIS, Event, EventType
-from checkers.registry import CheckSpec, find_check
 from cluster.systems.kraft import KraftSystem
 from cluster.systems.secured import RunSecurity
 from cluster.values import valueclass
@@ -32,9 +29,9 @@ from harness.judgement import judge_and_report
 from harness.live import LiveFigures
 from harness.places import place_of
 from harness.plan import Plan
+from harness.plan_document import plan_document
 from harness.recorder import Recorder
 from harness.room import lack_of_room, run_broken_off
-from harness.versions import versions
 from results.engine import Engine
 from results.store import RunStore
 
@@ -54,21 +51,6 @@ class Request:
     with_report: bool
 
 
-def checks_for(plan: Plan) -> tuple[CheckSpec, ...]:
-    """Everything that judges a run of this plan. Raises CheckError."""
-    specs = (
-        *plan.make_workload().checks(),
-        CheckSpec("log-agreement"),
-        CheckSpec("invariants"),
-        CheckSpec(answers.NAME),
-        CheckSpec(exercised.NAME, exercised.options_of(plan.to_json())),
-        CheckSpec("statistics"),
-    )
-    for spec in specs:
-        find_check(spec)
-    return specs
-
-
 def run_name(now: datetime, seed: int) -> str:
     """Name a run by the time it began at (UTC), its seed, and what makes it one of its kind.
 
@@ -76,18 +58,6 @@ def run_name(now: datetime, seed: int) -> str:
     must not share it: cleaning up after one would end the other.
     """
     return f"{now:%Y%m%dT%H%M%SZ}-seed{seed}-{secrets.token_hex(2)}"
-
-
-def plan_document(plan: Plan, run: str, command: str) -> dict[str, Any]:
-    """Render everything that `plan.json` holds."""
-    return {
-        **plan.to_json(),
-        "run": run,
-        "system": "kraft",
-        "checks": [{"name": spec.name, "options": spec.options} for spec in checks_for(plan)],
-        "versions": versions(),
-        "command": command,
-    }
 
 
 def perform(request: Request, now: datetime) -> int:
@@ -139,7 +109,8 @@ def run_cluster(plan: Plan, store: RunStore, display: Display) -> None:
                 loop = asyncio.get_running_loop()
                 recorder = Recorder(journal, loop.time, place.clock_name)
                 recorder.listen(_NoteNoSpace(recorder, store.folder))
-                run = Run(plan, place.backend, recorder, place.make_clock())
+                clock = place.make_clock()
+                run = Run(plan, place.backend, recorder, clock, place.standings)
                 reads = await _show_and_conduct(run, display)
                 for read in reads.reads.values():
                     store.write_final_read(read)

@@ -27,12 +27,13 @@ from cluster.backends.trials import trial_folder
 from cluster.systems.idle import IdleSystem
 from cluster.values import valueclass
 from harness.places import place_of
-from harness.plan import Plan
+from harness.plan import Plan, parameters_in
 from harness.steps import Steps
-from nemeses.base import Injection
+from nemeses.base import Injection, Parameters, View
 from nemeses.containers import ContainerKill
 from nemeses.links import LINK_FAULTS
 from nemeses.partition import Partition
+from nemeses.processes import ProcessFault
 from nemeses.registry import fault_named, needs_of
 
 _Act = Callable[[Backend], Awaitable[None]]
@@ -126,7 +127,7 @@ def _ask(
         for ability in abilities:
             steps.step(f"probing whether {backend.name} can do {ability.value}")
             of_abilities[ability.value] = await _bounded(backend.probe(ability))
-        of_faults.update(await _probe_all(backend, kinds, steps))
+        of_faults.update(await _probe_all(backend, plan, kinds, steps))
 
     with steps.shown(at_once=plan.backend in _SLOW):
         steps.step(f"probing {len(kinds)} faults on a throw-away cluster of backend {plan.backend}")
@@ -153,7 +154,9 @@ def _on_trial(plan: Plan, needs: Collection[Need], act: _Act, steps: Steps) -> N
             place.run(work, lambda _: None)
 
 
-async def _probe_all(backend: Backend, kinds: Sequence[str], steps: Steps) -> dict[str, Probe]:
+async def _probe_all(
+    backend: Backend, plan: Plan, kinds: Sequence[str], steps: Steps
+) -> dict[str, Probe]:
     """Probe faults of links beside the others; a container is lost when nothing is tried in it."""
     view = TrialView(backend)
     found: dict[str, Probe] = {}
@@ -161,7 +164,7 @@ async def _probe_all(backend: Backend, kinds: Sequence[str], steps: Steps) -> di
     async def probe(some: Sequence[str]) -> None:
         for kind in some:
             steps.step(f"probing {kind} ({len(found)} of {len(kinds)} done)")
-            found[kind] = await _bounded(fault_named(kind).probe(view))
+            found[kind] = await _bounded(_probe(view, kind, parameters_in(plan, kind)))
 
     last = [kind for kind in kinds if kind == ContainerKill.name]
     of_links = [kind for kind in kinds if kind in _OF_LINKS]
@@ -169,6 +172,17 @@ async def _probe_all(backend: Backend, kinds: Sequence[str], steps: Steps) -> di
     await asyncio.gather(probe(of_links), probe(others))
     await probe(last)
     return {kind: found[kind] for kind in kinds}
+
+
+async def _probe(view: View, kind: str, asked: Sequence[Parameters]) -> Probe:
+    """Probe a fault, and what a plan asks of it beyond that."""
+    fault = fault_named(kind)
+    probe = await fault.probe(view)
+    if probe.possible and isinstance(fault, ProcessFault):
+        lacking = filter(None, (fault.lacking(view, parameters) for parameters in asked))
+        reason = next(lacking, "")
+        return Probe(possible=not reason, reason=reason)
+    return probe
 
 
 async def _bounded(asking: Awaitable[Probe]) -> Probe:

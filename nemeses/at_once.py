@@ -18,85 +18,82 @@ T = TypeVar("T")
 async def at_once(coroutines: Iterable[Coroutine[Any, Any, T]]) -> list[T]:
     """Run them side by side; returns their results in order, without a suspension if none needs it.
 
-    Raises the first error, as `asyncio.gather` does: the others go on.
+    Raises the first error, as `asyncio.gather` does.
     """
     several = list(coroutines)
     if len(several) == 1:
         return [await several[0]]
-    ended: dict[int, T] = {}
-    left: dict[int, asyncio.Task[T]] = {}
-    error: Exception | None = None
-    rest: _Rest[T] = _Rest()
-    for place, coroutine in enumerate(several):
-        try:
-            if rest.begin(coroutine):
-                ended[place] = rest.value
-            else:
-                left[place], rest = rest.task, _Rest()
-        except Exception as raised:  # noqa: BLE001  (raised below, once all have begun)
-            error = error or raised
-    rest.task.cancel()
-    if error is not None:
-        raise error
-    ended |= dict(zip(left, await asyncio.gather(*left.values()), strict=True)) if left else {}
-    return [ended[place] for place in range(len(several))]
+    begun = [_Begun(coroutine) for coroutine in several]
+    if all(one.ended for one in begun):
+        for one in begun:
+            one.task.cancel()
+        return [one.result() for one in begun]
+    return await asyncio.gather(*(one.task for one in begun))
 
 
-class _Rest(Coroutine[Any, Any, T]):
-    """What is left of a coroutine after its first step, for a task of its own to go on with.
+def begin(coroutine: Coroutine[Any, Any, T]) -> asyncio.Task[T]:
+    """Run it up to its first suspension now; the task is what is left."""
+    return _Begun(coroutine).task
 
-    The step is made as that task's: `asyncio.timeout` cancels the task in which it was entered. As
-    long as a coroutine ends with its first step, the next one may have the task.
+
+class _Begun(Coroutine[Any, Any, T]):
+    """A coroutine that has made its first step, for a task to go on with.
+
+    The step is made as that task's: `asyncio.timeout` cancels the task in which it was entered.
     """
 
-    def __init__(self) -> None:
-        self.value: Any = None
+    def __init__(self, coroutine: Coroutine[Any, Any, T]) -> None:
+        self.ended = False
+        self._coroutine = coroutine
+        self._value: Any = None
         """Of the first step: what it waits for, or the result."""
-        self._coroutine: Coroutine[Any, Any, T] | None = None
+        self._error: BaseException | None = None
         self._taken = False
-        self._loop = asyncio.get_running_loop()
-        self.task: asyncio.Task[T] = self._loop.create_task(self)
-
-    def begin(self, coroutine: Coroutine[Any, Any, T]) -> bool:
-        """Make the first step of a coroutine; whether that was its last."""
-        loop, caller = self._loop, asyncio.current_task()
+        loop, caller = asyncio.get_running_loop(), asyncio.current_task()
+        self.task: asyncio.Task[T] = loop.create_task(self)
         # Both functions are documented for those that run tasks themselves (Extending asyncio).
         if caller is not None:
             asyncio.tasks._leave_task(loop, caller)
         asyncio.tasks._enter_task(loop, self.task)
         try:
-            self.value = coroutine.send(None)
+            self._value = coroutine.send(None)
         except StopIteration as end:
-            self.value = end.value
-            return True
+            self.ended, self._value = True, end.value
+        except Exception as error:  # noqa: BLE001  (it is the task's)
+            self.ended, self._error = True, error
         finally:
             asyncio.tasks._leave_task(loop, self.task)
             if caller is not None:
                 asyncio.tasks._enter_task(loop, caller)
-        self._coroutine = coroutine
-        return False
+
+    def result(self) -> T:
+        """Return what it ended with, or raise it."""
+        if self._error is not None:
+            raise self._error
+        result: T = self._value
+        return result
 
     def send(self, value: Any) -> Any:
-        """Hand on what the first step waits for, then go on."""
-        assert self._coroutine is not None, "a spare task is cancelled"
+        """Hand the first step on, then go on."""
         if self._taken:
             return self._coroutine.send(value)
         self._taken = True
-        return self.value
+        if self.ended:
+            raise StopIteration(self.result())
+        return self._value
 
     def throw(self, kind: Any, value: Any = None, traceback: Any = None) -> Any:
         """See `Coroutine.throw`."""
         del traceback
         self._taken = True
         error = kind if value is None else value
-        if self._coroutine is None:
+        if self.ended:
             raise error
         return self._coroutine.throw(error)
 
     def close(self) -> None:
         """See `Coroutine.close`."""
-        if self._coroutine is not None:
-            self._coroutine.close()
+        self._coroutine.close()
 
     def __await__(self) -> Generator[Any, None, T]:
         raise NotImplementedError("its task is what is awaited")

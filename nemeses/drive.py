@@ -7,7 +7,7 @@ the others. Calls may overlap as long as no injection is healed twice at once.
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Sequence
+from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import replace
 from weakref import WeakKeyDictionary
 
@@ -37,11 +37,13 @@ SWEEP = "sweep"
 """The name under which `heal_all` reports what no active injection accounts for."""
 
 
-async def inject(view: View, name: str, parameters: Parameters) -> Injection:
+async def inject(
+    view: View, name: str, parameters: Parameters, acted: Callable[[], None] = lambda: None
+) -> Injection:
     """Apply the fault of this name and measure whether it bit.
 
-    What was applied joins `view.active`, bitten or not. If this is cancelled while it applies,
-    `heal_all` finds what it did.
+    What was applied joins `view.active`, bitten or not; `acted` is called before it is measured. If
+    this is cancelled while it applies, `heal_all` finds what it did.
     """
     try:
         fault = fault_named(name)
@@ -51,6 +53,7 @@ async def inject(view: View, name: str, parameters: Parameters) -> Injection:
     if not injection.applied:
         return injection
     view.active.append(injection)
+    acted()
     verified = await _guarded(injection, fault.verify(view, injection))
     for place, active in enumerate(view.active):
         if active.key is injection.key:  # it may have been healed meanwhile

@@ -3,17 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import Any
 
 from checkers.history import NEMESIS, Event, EventType
 
 NO_FAULT = frozenset({"leader", "phase"})
 """Nemesis events that observe or mark, and do nothing."""
-HEAL = "heal"
-"""What scripts call the end of all that lasts."""
-ENDS = {"join": "partition", "release": "hold", "drop_held": "hold"}
-"""Acts of scripts -> the fault that they end, on the nodes that they name, or everywhere."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -55,15 +51,12 @@ def fault_spans(events: Sequence[Event]) -> list[FaultSpan]:
         if event.type is EventType.INVOKE:
             invoked[event.f, phase] = event.time_ns
             continue
-        for ended in _ended_by(spans, open_spans, event, phase):
-            open_spans.remove(ended)
-            spans[ended] = _ended(spans[ended], event)
-        if event.f == HEAL or phase != "inject":
-            continue
-        if event.value.get("momentary") is True:
-            begun = _begun(event, event.time_ns)
-            spans.append(replace(begun, end_ns=event.time_ns, healed=True))
-        else:
+        if phase == "heal":
+            ended = _ended_by(spans, open_spans, event)
+            if ended is not None:
+                open_spans.remove(ended)
+                spans[ended] = _ended(spans[ended], event)
+        elif phase == "inject":
             open_spans.append(len(spans))
             spans.append(_begun(event, invoked.get((event.f, phase), event.time_ns)))
     return spans
@@ -120,23 +113,12 @@ def _ended(span: FaultSpan, event: Event) -> FaultSpan:
     )
 
 
-def _ended_by(spans: list[FaultSpan], open_spans: list[int], event: Event, phase: str) -> list[int]:
-    """Return the open spans that an event ends: a fault's heal, or such an act of a script."""
+def _ended_by(spans: list[FaultSpan], open_spans: list[int], event: Event) -> int | None:
+    """Return the open span that a heal ends."""
     targets = _targets(event.value)
-    if event.f == HEAL:
-        return list(open_spans)
-    if event.f in ENDS:
-        return [
-            position
-            for position in open_spans
-            if spans[position].fault == ENDS[event.f]
-            and (not targets or set(targets).intersection(spans[position].targets))
-        ]
-    if phase != "heal":
-        return []
     same = [position for position in open_spans if spans[position].fault == event.f]
     exact = [position for position in same if spans[position].targets == targets]
-    return (exact or same)[:1]
+    return next(iter(exact or same), None)
 
 
 def _targets(value: dict[str, Any]) -> tuple[str, ...]:

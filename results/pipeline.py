@@ -25,7 +25,7 @@ import pyarrow as pa
 
 from checkers import exercised
 from checkers.assisted import resolve
-from checkers.evidence import Evidence, lost_nodes, run_clock
+from checkers.evidence import Evidence, run_clock
 from checkers.extent import COLLECTED, Extent, extent_of, within
 from checkers.history import INFINITY_NS, NEMESIS, Event, HistoryError, Operation, pair
 from checkers.history.column_files import load_columns
@@ -371,7 +371,7 @@ def _evidence_or_none(
     parts = (evidence.logs, evidence.quorum_states, evidence.traces, evidence.final_reads)
     if not any(parts):
         return None, []
-    known = replace(evidence, lost=lost_nodes(events), run_clock=run_clock(events))
+    known = replace(evidence, run_clock=run_clock(events))
     damaged = torn_too_far(known)
     logs = {node: log for node, log in known.logs.items() if node not in damaged}
     kept, unplaced = within(replace(known, logs=logs), extent)

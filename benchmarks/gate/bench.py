@@ -15,17 +15,17 @@ from click.testing import CliRunner
 
 from harness.cli import main
 from harness.plan import from_document
-from harness.running import checks_for
-from harness.sim import parse
+from harness.plan_document import checks_for
 from harness.sim.batch import Batch, BatchPlan, run_plainly
-from harness.sim.scenario import Load, Scenario, Step, Strand
 from harness.sim.stored import run_stored
+from harness.strands import Step, Strand
 from results import digests
 from results.digests import Step as DigestStep
 from results.digests import read_chain
 from results.pipeline import judge
 from results.store import RunStore
 from tests.results.factory import make_run
+from tests.sim.plans import sim_plan
 
 SKIPPED = {"fault": "clock-jump", "reason": "no libfaketime", "remedy": ""}
 
@@ -118,17 +118,24 @@ def _skipped(root: Path) -> Path:
 
 
 def _simulated(root: Path) -> Path:
-    load = Load("register", {"keys": 4}, concurrency=4, rate_per_s=60.0)
     strands = (Strand(1_500.0, (Step("kill", targets="leader"),)),)
-    scenario = Scenario(seed=5, nodes=3, duration_ms=4_000.0, workload=load, strands=strands)
-    assert run_stored(parse.from_document(scenario.to_json()), root / "run") == 0, (
+    plan = sim_plan(
+        seed=5,
+        nodes=3,
+        duration_s=4.0,
+        workload_options={"keys": 4},
+        concurrency=4,
+        rate_per_s=60.0,
+        strands=strands,
+    )
+    assert run_stored(from_document(plan.to_json()), root / "run") == 0, (
         "the node keeps its promises"
     )
     return root / "run"
 
 
 def _batch(root: Path) -> Path:
-    with Batch(root / "seeds", BatchPlan(3, 6)) as batch:
+    with Batch(root / "seeds", BatchPlan(14, 17)) as batch:
         run_plainly(batch, lambda row: None)  # noqa: ARG005
         batch.finish()
     return root / "seeds"

@@ -235,9 +235,13 @@ def infinite_row(found: list[dict[str, Any]]) -> None:
     found[2]["statistics"] = '{"operations": 1e999, "faults": 1, "simulated_s": 1, "cpu_s": 1}'
 
 
+def pause_instead(document: dict[str, Any]) -> None:
+    document["schedule"][0]["steps"][0]["kind"] = "pause"
+
+
 def quiet_row(found: list[dict[str, Any]]) -> None:
     (row,) = (row for row in found if row["verdict"] == "UNDER-EXERCISED")
-    row |= {"verdict": "PASS", "scenario": None}
+    row |= {"verdict": "PASS", "plan": None}
 
 
 def less_needed(found: list[dict[str, Any]]) -> None:
@@ -637,10 +641,10 @@ SITUATIONS = (
         "unknown workload",
     ),
     Situation(
-        "a scenario's mutant removed, forged",
-        tampered("simulated", plan(lambda d: d["scenario"].update(mutant="M15"), "forge")),
+        "a strand's fault replaced, forged",
+        tampered("simulated", plan(pause_instead, "forge")),
         3,
-        "its plan contradicts itself: mutant",
+        "its plan contradicts itself",
     ),
     Situation(
         "a plan of the future",
@@ -708,11 +712,11 @@ SITUATIONS = (
         "a seed twice",
         batch(lambda f: rows(f, lambda t: [t[0], t[1], t[1]])),
         3,
-        "seed 4 is there twice",
+        "seed 15 is there twice",
     ),
     Situation(
         "a seed of another range",
-        batch(lambda f: rows(f, lambda t: t[2].update(seed=7))),
+        batch(lambda f: rows(f, lambda t: t[2].update(seed=27))),
         3,
         "only 2 of 3 seeds",
     ),
@@ -728,19 +732,19 @@ SITUATIONS = (
         "a quiet seed turned to PASS",
         batch(lambda f: rows(f, quiet_row)),
         3,
-        "seed 4 is a PASS in which too little was tried",
+        "seed 14 is a PASS in which too little was tried",
     ),
     Situation(
         "seeds that needed less than nothing",
         batch(lambda f: rows(f, less_needed)),
         3,
-        "seed 3 is damaged: it holds an impossible number",
+        "seed 14 is damaged: it holds an impossible number",
     ),
     Situation(
         "a figure that is no number",
         batch(lambda f: rows(f, infinite_row)),
         3,
-        "seed 5 is damaged",
+        "seed 16 is damaged",
     ),
     Situation(
         "summary FAIL, rows PASS",
@@ -758,7 +762,7 @@ SITUATIONS = (
     Situation("a torn Parquet file", batch(torn_parquet), 3, "it cannot be read"),
     Situation(
         "an edited batch.json",
-        batch(lambda f: edit(f / "batch.json", lambda d: d.update(last=5))),
+        batch(lambda f: edit(f / "batch.json", lambda d: d.update(last=16))),
         3,
         "more rows than the batch has seeds",
     ),
@@ -772,7 +776,7 @@ SITUATIONS = (
         "richer rows, run again",
         batch(richer, "--judge-again"),
         3,
-        "judged again: 1 of 3 seeds differ: seed 5 is PASS with other figures",
+        "judged again: 1 of 3 seeds differ: seed 16 is PASS with other figures",
     ),
     Situation(
         "other code, run again",

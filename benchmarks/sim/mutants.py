@@ -15,7 +15,7 @@ from pathlib import Path
 
 from harness.commands.sim import write_small
 from harness.sim.draw import draw
-from harness.sim.runner import run_scenario
+from harness.sim.runner import run_plan
 from harness.sim.shrink import Shrinker
 
 RANGE = 5_000
@@ -29,7 +29,7 @@ MUTANTS = (
 def first_found(mutant, first, bound):
     """(seeds needed, property, seed) of one range; None each when the bound was reached."""
     for number in range(bound):
-        result = run_scenario(draw(first + number, mutant=mutant))
+        result = run_plan(draw(first + number, mutant=mutant))
         if result.violations:
             return number + 1, result.property, first + number
     return None, None, None
@@ -37,13 +37,13 @@ def first_found(mutant, first, bound):
 
 def shrunk(mutant, violated, seed, folder):
     """Cut one failure down and write it: {"events": [before, after], "shrunk_in_s": ...}."""
-    scenario = draw(seed, mutant=mutant)
+    plan = draw(seed, mutant=mutant)
     began = time.monotonic()
     shrinker = Shrinker(violated, began + SHRINK_S)
-    small = shrinker.shrink(scenario)
+    small = shrinker.shrink(plan)
     write_small(small, shrinker, folder / f"{mutant}.json")
     return {
-        "events": [scenario.events, small.events],
+        "events": [plan.events, small.events],
         "shrunk_in_s": round(time.monotonic() - began, 1),
     }
 

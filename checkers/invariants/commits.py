@@ -28,7 +28,9 @@ class MajorityDurable(Invariant):
         if offset == 0:
             return None
         voters = quorum.electorate.members(node)
-        holders = quorum.holders(node, offset)
+        holders = [
+            voter for voter in voters.directories if quorum.held_durably(node, voter, offset)
+        ]
         lacking = voters.majority - len(holders)
         if lacking <= 0 or not voters.directories:
             return None
@@ -86,9 +88,6 @@ class MonotonicHighWatermark(Invariant):
     def on_leader_hw(self, node: str, fields: Fields) -> Broken | None:
         """Compare a high watermark with those of the node and of other epochs."""
         offset, epoch = fields["offset"], fields["epoch"]
-        if self._epochs and epoch == self._epochs[-1] and offset >= self._most[epoch][0]:
-            self._most[epoch] = (offset, node)  # the highest of all: right if the lowest was
-            return None
         if epoch not in self._most:
             self._epochs.insert(bisect_left(self._epochs, epoch), epoch)
         self._most[epoch] = max(self._most.get(epoch, (offset, node)), (offset, node))
@@ -137,14 +136,11 @@ class LeaderCompleteness(Invariant):
         """The highest high watermark that a leader of each epoch announced, and its node."""
         self._started: dict[int, tuple[int, str]] = {}
         """Where each epoch starts, and its leader."""
-        self._latest = 0
-        """The latest epoch that started."""
 
     def on_epoch_start(self, node: str, fields: Fields) -> Broken | None:
         """Compare the log of a new leader with what is committed."""
         epoch, offset, quorum = fields["epoch"], fields["offset"], self.quorum
         self._started[epoch] = (offset, node)
-        self._latest = max(self._latest, epoch)
         needed = bisect_left(quorum.committed_in, epoch)
         if quorum.sight is None:
             lacks = any(
@@ -160,7 +156,7 @@ class LeaderCompleteness(Invariant):
         """Compare what an old leader commits with where later epochs started."""
         epoch, offset = fields["epoch"], fields["offset"]
         self._announced[epoch] = max(self._announced.get(epoch, (0, node)), (offset, node))
-        if epoch >= self._latest:
+        if epoch == max(self._started, default=epoch):
             return None
         for later, (start, leader) in self._started.items():
             if later > epoch and start < offset:

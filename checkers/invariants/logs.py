@@ -22,12 +22,12 @@ class LogMatching(Invariant):
         end, base_offset = self.quorum.logs[node].end, fields["base_offset"]
         if base_offset != end:
             return Broken(f"{node} appends at {base_offset}, but its log ends at {end}")
-        return self.on_held(node, fields)
+        return self.on_held(node, fields) if "batches" in fields else None
 
     def on_held(self, node: str, fields: Fields) -> Broken | None:
         """Compare what a log holds with what others held."""
         contents = self.quorum.contents
-        for batch in fields.get("batches", ()):
+        for batch in fields["batches"]:
             if contents.get((batch[0], batch[2]), batch) != batch:
                 return Broken(
                     f"{node} holds another batch than others at {batch[0]}, epoch {batch[2]}"
@@ -52,22 +52,21 @@ class CommittedPrefix(Invariant):
         """Compare what is announced as committed with what was, by any node."""
         offset, quorum = fields["offset"], self.quorum
         log, committed = quorum.logs[node], quorum.committed
-        batches = log.batches
-        first, end = quorum.announced(node, offset)
-        if first < len(committed):
-            for batch, known in zip(batches[first:end], committed[first:end], strict=False):
-                if known != batch:
-                    return self._changed(node, batch, known)
-        mark = quorum.marks.get(node, 0)
-        if offset < mark:
-            return Broken(f"{node} takes back commits: high watermark {offset} after {mark}")
+        first, batches = quorum.announced(node, offset)
+        for batch, known in zip(batches, committed[first : first + len(batches)], strict=False):
+            if known != batch:
+                return self._changed(node, batch, known)
+        if offset < quorum.mark(node):
+            return Broken(
+                f"{node} takes back commits: high watermark {offset} after {quorum.mark(node)}"
+            )
         if offset == 0:
             return None  # says that nothing is committed
         if quorum.sight is None:
             ends_there = offset <= log.end
         else:
-            position = end - 1 if end > first else log.position(offset)
-            ends_there = position >= 0 and batches[position][1] == offset
+            position = log.position(offset)
+            ends_there = position >= 0 and log.batches[position][1] == offset
         if ends_there:
             return None
         return Broken(f"{node}: high watermark {offset} is no end of a batch of its log")

@@ -140,51 +140,38 @@ class Quorum:
         below = self.committed[: bisect_left(self.committed, (offset,))]
         return below if (below[-1][1] if below else 0) == offset else None
 
-    def announced(self, node: str, offset: int) -> tuple[int, int]:
-        """Return the positions of the batches that a high watermark covers for the first time.
+    def announced(self, node: str, offset: int) -> tuple[int, list[Batch]]:
+        """Return the batches that a high watermark covers for the first time, and where they are.
 
-        The first of them, and behind the last.
+        The first of these is at the position that comes before them.
         """
-        batches = self.logs[node].batches
-        first = end = self._checked.get(node, 0)
-        count = len(batches)
-        while end < count and batches[end][0] < offset:
+        batches, first = self.logs[node].batches, self._checked.get(node, 0)
+        end = first
+        while end < len(batches) and batches[end][0] < offset:
             end += 1
-        return first, end
+        return first, batches[first:end]
 
-    def holders(self, leader: str, offset: int) -> list[str]:
-        """Return the voters in force at a leader that hold all below an offset, up to a majority.
+    def held_durably(self, leader: str, voter: str, offset: int) -> bool:
+        """Whether a voter in force at a leader has, or had on a disk that is gone, all below.
 
-        Or did on a disk that is gone: what a voter had fsynced before it was wiped, it may have
-        reported to the leader.
+        What it had fsynced before it was wiped, it may have reported to the leader.
         """
+        directory = self.electorate.members(leader).directories[voter]
+        is_current = directory in (ANY, self.electorate.directories.get(voter))
+        if self.sight is None:
+            replicas = [self.logs[voter]] if is_current else []
+            replicas += self._former(voter, directory)
+            return any(replica.reached >= offset for replica in replicas)
         own = self.logs[leader]
         position = own.position(offset)
-        batch = own.batches[position] if position >= 0 else None
-        current = self.electorate.directories
-        found: list[str] = []
-        voters = self.electorate.members(leader)
-        for voter, directory in voters.directories.items():
-            if len(found) == voters.majority:
-                break
-            is_current = directory == ANY or directory == current.get(voter)
-            if self.sight is None:
-                replicas = [self.logs[voter]] if is_current else []
-                replicas += self._former(voter, directory)
-                holds = any(replica.reached >= offset for replica in replicas)
-            elif batch is None:
-                holds = False
-            elif is_current:
-                durable = self.durable_end(voter)
-                holds = durable >= batch[1] and self.logs[voter].holds(position, batch)
-            else:
-                former = self._former(voter, directory)
-                holds = any(
-                    log.durable >= batch[1] and log.holds(position, batch) for log in former
-                )
-            if holds:
-                found.append(voter)
-        return found
+        if position < 0:
+            return False
+        batch = own.batches[position]
+        if is_current:
+            log, durable = self.logs[voter], self.durable_end(voter)
+            return durable >= batch[1] and log.holds(position, batch)
+        former = self._former(voter, directory)
+        return any(log.durable >= batch[1] and log.holds(position, batch) for log in former)
 
     def _former(self, node: str, directory: str) -> list[Log]:
         if directory != ANY:
@@ -265,7 +252,7 @@ class Quorum:
         contents, batches = self.contents, log.batches
         for batch in fields["batches"]:
             known = contents.setdefault((batch[0], batch[2]), batch)
-            batches.append(known if known is batch or known == batch else batch)
+            batches.append(known if known == batch else batch)
         log.end = batches[-1][1] if batches else 0
 
     def _held(self, node: str, fields: Fields) -> None:
@@ -311,14 +298,14 @@ class Quorum:
         self._checked[node] = 0
 
     def _high_watermark(self, node: str, fields: Fields) -> None:
-        offset, log = fields["offset"], self.logs[node]
-        first, end = self.announced(node, offset)
-        if end > first:
-            new = log.batches[len(self.committed) : end]
+        offset = fields["offset"]
+        first, batches = self.announced(node, offset)
+        if batches:
+            new = batches[max(0, len(self.committed) - first) :]
             self.committed += new
             self.committed_in += [fields["epoch"]] * len(new)
-            self._checked[node] = end
+            self._checked[node] = first + len(batches)
         self.committed_end = max(self.committed_end, offset)
-        if offset > self.marks.get(node, 0):
-            self.marks[node] = offset
+        self.marks[node] = max(self.mark(node), offset)
+        log = self.logs[node]
         log.kept = max(log.kept, offset)

@@ -53,27 +53,25 @@ class Watcher:
                 judging.setdefault(event, []).append((invariant.name, hook))
                 if invariant.order is Order.CAUSE:
                     self._waiting.setdefault(event, []).append(hook)
-        leader_hw = judging["hw"] + judging.pop(_LEADER_HW, [])
-        self._leader_hw = tuple(leader_hw), self.quorum.takes["hw"]
+        judging[_LEADER_HW] = judging["hw"] + judging.get(_LEADER_HW, [])
+        self.quorum.takes[_LEADER_HW] = self.quorum.takes["hw"]
         self._events = {
             event: (tuple(found), self.quorum.takes.get(event)) for event, found in judging.items()
         }
-        self._stale = self.quorum.stale
 
     def take(self, node: str, event: str, fields: Fields) -> None:
         """Judge one event, then take it up."""
+        event = _called(event, fields)
         known = self._events.get(event)
         if known is None:
             return
-        sight = self._sight
-        if self._stale and sight is not None and node in self._stale and sight.is_open(node):
-            self._open(node, sight)
-        if event == "hw":
-            if fields["role"] == "leader":
-                known = self._leader_hw
-        elif event == "append" and sight is not None:
-            fields = {**fields, "batches": sight.batches(node, fields["base_offset"])}
         judging, take_up = known
+        if self._sight is not None:
+            if node in self.quorum.stale and self._sight.is_open(node):
+                self._open(node, self._sight)
+            if event == "append":
+                batches = self._sight.batches(node, fields["base_offset"])
+                fields = {**fields, "batches": batches}
         for name, hook in judging:
             broken = hook(node, fields)
             if broken is not None:

@@ -10,6 +10,8 @@ from cluster.names import unknown
 from harness.errors import PlanError
 
 _FOLDER = Path(__file__).parent
+_BYTES_MAX = 20_000_000
+"""What the swarm draws for a long run is long."""
 
 
 def campaign_names() -> tuple[str, ...]:
@@ -26,7 +28,7 @@ def text_of(name: str) -> str:
 
 def read_document(path: Path) -> dict[str, Any]:
     """Read a plan file, TOML or JSON; what it means is for `harness.plan`. Raises PlanError."""
-    document = documents.read_document(path, "a plan", PlanError)
+    document = documents.read_document(path, "a plan", PlanError, bytes_max=_BYTES_MAX)
     document.setdefault("campaign", path.stem)
     return document
 

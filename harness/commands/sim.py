@@ -3,25 +3,25 @@
 from __future__ import annotations
 
 import json
+import random
 import time
-from collections.abc import Iterator
-from contextlib import contextmanager
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
 import click
-from rich.console import Console
-from rich.progress import BarColumn, Progress, TextColumn, TimeElapsedColumn
 
 from checkers.exercised import shortfalls
-from checkers.history.json_text import shown
+from checkers.history.json_text import shown as quoted
 from checkers.verdict import EXIT_CODES, Status
 from cluster.mutants import UnknownMutantError, find
 from cluster.values import whole_number
-from harness.colours import can_redraw
+from harness.campaigns import load, read_document
 from harness.commands.options import spark_option
+from harness.commands.progress_bar import progress_bar
 from harness.errors import UsageError
 from harness.interrupt import interruptible, stopping
+from harness.plan import Plan, from_document, in_strands
 from harness.sim import shrink as shrinking
 from harness.sim.batch import (
     Batch,
@@ -32,9 +32,7 @@ from harness.sim.batch import (
 )
 from harness.sim.draw import draw
 from harness.sim.findings import SimResult
-from harness.sim.parse import from_document, read_found, read_scenario
-from harness.sim.runner import run_scenario
-from harness.sim.scenario import Scenario
+from harness.sim.runner import run_plan
 from harness.sim.shrink import Shrinker
 from harness.sim.stored import run_stored
 from harness.sim.story import tell
@@ -43,14 +41,13 @@ from results.session import Spark, SparkError
 _FILE = click.Path(path_type=Path, dir_okay=False)
 _SPARK_FROM = 400
 """Fewer seeds than this run in this process: starting Spark would take longer."""
-_LINE_EVERY_S = 30.0
 _SEED_MAX = 2**31
 
 
 @click.command()
 @click.option("--seed", type=click.IntRange(0, _SEED_MAX), metavar="N", help="Run one seed.")
 @click.option("--seeds", metavar="A..B", help="Run the seeds A to B - 1.")
-@click.option("--scenario", type=_FILE, metavar="FILE", help="Run a scenario file.")
+@click.option("--campaign", metavar="C", help="Run a campaign (`list campaigns`) or a plan file.")
 @click.option("--mutant", metavar="M", help="Run a deliberately faulty node (`list mutants`).")
 @click.option(
     "--duration",
@@ -70,7 +67,7 @@ _SEED_MAX = 2**31
 def sim(
     seed: int | None,
     seeds: str | None,
-    scenario: Path | None,
+    campaign: str | None,
     mutant: str | None,
     duration_s: float | None,
     out: Path | None,
@@ -78,13 +75,13 @@ def sim(
     *,
     stop_at_first: bool,
 ) -> int:
-    """Run simulated clusters in virtual time, from seeds or from a scenario file.
+    """Run simulated clusters in virtual time, from seeds or from a plan.
 
     Exit code: 0 PASS, 1 FAIL, 2 usage, 3 UNKNOWN, 4 UNDER-EXERCISED (of many seeds: all together),
     130 interrupted (finished seeds are kept).
     """
-    if sum(told is not None for told in (seed, seeds, scenario)) != 1:
-        raise UsageError("give one of --seed N, --seeds A..B and --scenario FILE")
+    if sum(told is not None for told in (seed, seeds, campaign)) != 1:
+        raise UsageError("give one of --seed N, --seeds A..B and --campaign C")
     if duration_s is not None and not 0.001 <= duration_s <= 86_400:
         raise UsageError("--duration is in seconds, from 0.001 to 86400")
     chosen = _mutant(mutant)
@@ -93,8 +90,8 @@ def sim(
         first, last = _range(seeds)
         plan = BatchPlan(first, last, chosen, duration_ms, stop_at_first=stop_at_first)
         return _run_batch(plan, out, spark_master)
-    if scenario is not None:
-        one = _with_mutant(read_scenario(scenario), chosen)
+    if campaign is not None:
+        one = _simulated(load(campaign), chosen)
     else:
         assert seed is not None, "one of the three is given"
         one = draw(seed, mutant=chosen, duration_ms=duration_ms)
@@ -110,23 +107,25 @@ def sim(
     help="Keep the run there, with its report.  [default: keep nothing]",
 )
 def replay(file: Path, out: Path | None) -> int:
-    """Run a stored scenario again and tell its story.
+    """Run a stored plan again in the simulated world and tell its story.
 
     Exit code: that of its verdict; 2 where the file says what was found, and that is not found.
     """
-    scenario = read_scenario(file)
+    plan = _simulated(read_document(file))
     if out is not None:
-        return _run_one(scenario, out)
-    played, result = shrinking.run(scenario)
+        return _run_one(plan, out)
+    found = _found(read_document(file))
+    wanted = None if found is None else str(found.get("property"))
+    # What was found is what is looked for: another property may be violated before it.
+    played, result = shrinking.run(plan, None if wanted is None else frozenset({wanted}))
     for line in tell(played, result.violations[0] if result.violations else None):
         click.echo(line)
-    wanted = read_found(file)
-    if wanted is not None and wanted.get("property") != result.property:
+    if wanted is not None and wanted != result.property:
         raise UsageError(
-            f"{file}: says that {wanted.get('property')} was violated, but now it is "
+            f"{file}: says that {wanted} was violated, but now it is "
             f"{result.property or 'nothing'}: node, simulator or checks have changed"
         )
-    _tell_result(scenario, result)
+    _tell_result(plan, result)
     return EXIT_CODES[result.verdict]
 
 
@@ -136,7 +135,7 @@ def replay(file: Path, out: Path | None) -> int:
     "--out",
     type=_FILE,
     metavar="FILE",
-    help="Where the small scenario goes.  [default: <file>-small.json beside the given one]",
+    help="Where the small plan goes.  [default: <file>-small.json beside the given one]",
 )
 @click.option(
     "--time",
@@ -145,36 +144,36 @@ def replay(file: Path, out: Path | None) -> int:
     default=300.0,
     show_default=True,
     metavar="S",
-    help="Seconds after which the smallest scenario so far is kept.",
+    help="Seconds after which the smallest plan so far is kept.",
 )
 def shrink(file: Path, out: Path | None, limit_s: float) -> int:
-    """Cut a failing scenario down to what matters and tell its story.
+    """Cut a failing plan down to what matters and tell its story.
 
     Ctrl-C ends it with the smallest found so far.
     """
-    scenario = read_scenario(file)
-    result = run_scenario(scenario)
+    plan = _simulated(read_document(file))
+    result = run_plan(plan)
     wanted = result.property
     if wanted is None:
-        raise UsageError(f"{file}: this scenario violates nothing; there is nothing to shrink")
+        raise UsageError(f"{file}: this plan violates nothing; there is nothing to shrink")
     out = out or file.with_name(f"{file.stem}-small.json")
-    _can_write(out)
+    can_write(out)
     began = time.monotonic()
-    with _bar("shrinking", limit_s) as bar:
+    with progress_bar("shrinking", limit_s) as shown:
 
         def told(progress: shrinking.Progress) -> None:
             spent_s = min(limit_s, time.monotonic() - began)
             told_now = f"{progress.pass_name}: {progress.events} events, {progress.tried} tried"
-            bar.at(spent_s, f"{told_now}, {limit_s - spent_s:.0f} s left")
+            shown.at(spent_s, f"{told_now}, {limit_s - spent_s:.0f} s left")
 
         shrinker = Shrinker(wanted, began + limit_s, told)
         with stopping(shrinker.stop):
-            small = shrinker.shrink(scenario)
+            small = shrinker.shrink(plan)
             write_small(small, shrinker, out)
             for line in tell(*shrinker.story):
                 click.echo(line)
             click.echo(
-                f"{scenario.events} events became {small.events} in "
+                f"{plan.events} events became {small.events} in "
                 f"{time.monotonic() - began:.1f} s, {shrinker.progress.tried} runs; "
                 f"the same property: {wanted}"
             )
@@ -182,7 +181,7 @@ def shrink(file: Path, out: Path | None, limit_s: float) -> int:
     return 0
 
 
-def _can_write(path: Path) -> None:
+def can_write(path: Path) -> None:
     """Raise OSError now rather than after minutes of work."""
     is_new = not path.exists()
     path.open("a", encoding="utf-8").close()
@@ -190,8 +189,8 @@ def _can_write(path: Path) -> None:
         path.unlink()
 
 
-def write_small(small: Scenario, shrinker: Shrinker, out: Path) -> None:
-    """Write what shrinking left: the scenario, what it violates, and its story."""
+def write_small(small: Plan, shrinker: Shrinker, out: Path) -> None:
+    """Write what shrinking left: the plan, what it violates, and its story."""
     played, violation = shrinker.story
     document = small.to_json()
     if violation is not None:
@@ -204,24 +203,24 @@ def write_small(small: Scenario, shrinker: Shrinker, out: Path) -> None:
     out.write_text(json.dumps(document, indent=1) + "\n", encoding="utf-8")
 
 
-def _run_one(scenario: Scenario, out: Path | None) -> int:
+def _run_one(plan: Plan, out: Path | None) -> int:
     if out is not None:
-        return run_stored(scenario, out)
-    result = run_scenario(scenario)
-    _tell_result(scenario, result)
+        return run_stored(plan, out)
+    result = run_plan(plan)
+    _tell_result(plan, result)
     return EXIT_CODES[result.verdict]
 
 
-def _tell_result(scenario: Scenario, result: SimResult) -> None:
+def _tell_result(plan: Plan, result: SimResult) -> None:
     figures = result.statistics
     for violation in result.violations:
         click.echo(f"  {violation.property}: {violation.explanation}")
     if result.verdict is Status.UNDER_EXERCISED:
         for anomaly in shortfalls(result.exercise):
             click.echo(f"  too little was tried: {anomaly['explanation']}")
-    mutant = f" (MUTANT {scenario.mutant}: a deliberately faulty node)" if scenario.mutant else ""
+    mutant = f" (MUTANT {plan.mutant}: a deliberately faulty node)" if plan.mutant else ""
     click.echo(
-        f"{_coloured(result.verdict)} {scenario.name}: {figures.get('operations', 0)} operations "
+        f"{_coloured(result.verdict)} {plan.campaign}: {figures.get('operations', 0)} operations "
         f"({figures.get('ok', 0)} ok), "
         f"{figures.get('faults', 0)} faults, {figures.get('simulated_s', 0):g} simulated seconds "
         f"in {figures.get('cpu_s', 0):.2f} s{mutant}"
@@ -258,10 +257,10 @@ def _so_far(batch: Batch) -> str:
 
 def _run_seeds(batch: Batch, total: int, spark_master: str | None) -> None:
     failing = len(batch.failures)
-    with _bar("seeds", total) as bar, interruptible():
+    with progress_bar("seeds", total) as shown, interruptible():
 
         def show() -> None:
-            bar.at(len(batch.rows), f"{len(batch.rows)} of {total} seeds, {failing} failing")
+            shown.at(len(batch.rows), f"{len(batch.rows)} of {total} seeds, {failing} failing")
 
         def told(row: dict[str, Any]) -> None:
             nonlocal failing
@@ -281,36 +280,10 @@ def _run_seeds(batch: Batch, total: int, spark_master: str | None) -> None:
                     raise SparkError(f"{error}{spark.last_words()}; {_so_far(batch)}") from error
 
 
-class _Bar:
-    """How far something is: a bar on a terminal, elsewhere a line every half a minute."""
-
-    def __init__(self, bar: Progress, what: str, total: float, *, lines: bool) -> None:
-        self._bar, self._lines = bar, lines
-        self._task = bar.add_task(what, total=total)
-        self._began = self._last = time.monotonic()
-
-    def at(self, done: float, what: str) -> None:
-        """Show that so much is done; `what` says it in words."""
-        self._bar.update(self._task, completed=done, description=what)
-        now = time.monotonic()
-        if self._lines and now - self._last >= _LINE_EVERY_S:
-            self._last = now
-            click.echo(f"{now - self._began:.0f} s: {what}", err=True)
-
-
-@contextmanager
-def _bar(what: str, total: float) -> Iterator[_Bar]:
-    console = Console(stderr=True)
-    columns = (TextColumn("{task.description}"), BarColumn())
-    is_terminal = can_redraw(console)
-    with Progress(*columns, TimeElapsedColumn(), console=console, disable=not is_terminal) as bar:
-        yield _Bar(bar, what, total, lines=not is_terminal)
-
-
 def _range(text: str) -> tuple[int, int]:
     first, last = map(whole_number, text.partition("..")[::2])
     if first is None or last is None or not first < last <= _SEED_MAX:
-        raise UsageError(f"--seeds is a range such as 0..1000, not {shown(text)}")
+        raise UsageError(f"--seeds is a range such as 0..1000, not {quoted(text)}")
     return first, last
 
 
@@ -321,8 +294,14 @@ def _mutant(name: str | None) -> str | None:
         raise UsageError(str(error)) from error
 
 
-def _with_mutant(scenario: Scenario, mutant: str | None) -> Scenario:
-    if mutant is None:
-        return scenario
-    document = {**scenario.to_json(), "mutant": mutant}
-    return from_document(document)
+def _simulated(document: Mapping[str, Any], mutant: str | None = None) -> Plan:
+    """Make the plan of a document, to be played in a simulated world. Raises PlanError."""
+    changed = {"mutant": mutant} if mutant is not None else {}
+    given = {"seed": random.randrange(_SEED_MAX), **document, **changed, "backend": "sim"}
+    return in_strands(from_document(given))
+
+
+def _found(document: Mapping[str, Any]) -> Mapping[str, Any] | None:
+    """Return what a stored plan says was found."""
+    found = document.get("found")
+    return found if isinstance(found, dict) else None

@@ -1,5 +1,5 @@
-"""The simulated arm of the harness: scenarios, swarm, runner, shrinker, fan-out.
+"""The simulated arm of the harness: swarm, runner, shrinker, fan-out.
 
-`scenario` is the data that decides a run, `draw` makes one from a seed, `runner` runs one, `shrink`
-makes a failing one small, `story` tells it, `batch` runs many.
+`draw` makes a plan from a seed, `runner` runs one and judges it, `shrink` makes a failing one small,
+`story` says what happened, `batch` runs many, `reproduce` looks for what a run on real nodes showed.
 """

@@ -3,7 +3,7 @@
     DIR/batch.json                    what was asked for, of which code; a folder holds one batch
     DIR/running/<first>-<last>.jsonl  seeds of a chunk that is under way, one line each
     DIR/results/<first>-<last>.parquet  a finished chunk
-    DIR/failures/<property>-<seed>.json the scenario of a seed that failed, with what was found
+    DIR/failures/<property>-<seed>.json the plan of a seed that failed, with what was found
     DIR/summary.json, summary.txt     groups of failures, coverage, figures
 
 A seed's line is written the moment it has finished, so whoever is killed, driver or worker, loses
@@ -41,15 +41,15 @@ from checkers import exercised
 from checkers.verdict import Status, worst
 from cluster.values import valueclass
 from harness.errors import BatchError
+from harness.plan import Plan
 from harness.sim import coverage
 from harness.sim.draw import draw
 from harness.sim.findings import SimResult, Violation, generalised, grouped
-from harness.sim.runner import run_scenario
-from harness.sim.scenario import Scenario
+from harness.sim.runner import run_plan
 from harness.sim.source import source_digest
 from results.session import one_line_errors
 
-VERSION = 3
+VERSION = 4
 WAVE = 100
 CHUNK = 10
 Row = dict[str, Any]
@@ -62,7 +62,7 @@ SCHEMA = pa.schema(
         ("property", pa.string()),
         ("explanation", pa.string()),
         ("causes", pa.list_(pa.string())),
-        ("scenario", pa.string()),
+        ("plan", pa.string()),
         ("statistics", pa.string()),
         ("coverage", pa.string()),
         ("exercise", pa.string()),
@@ -105,36 +105,36 @@ class Chunk:
         return f"{self.seeds[0]:09d}-{self.seeds[-1]:09d}"
 
 
-def scenario_of(plan: BatchPlan, seed: int, covered: Mapping[str, int]) -> Scenario:
-    """The scenario of a seed of a batch."""
+def plan_of(plan: BatchPlan, seed: int, covered: Mapping[str, int]) -> Plan:
+    """The plan of a seed of a batch."""
     steer = coverage.steer_for(seed, covered) if plan.steered else None
     return draw(seed, mutant=plan.mutant, duration_ms=plan.duration_ms, steer=steer)
 
 
-def run_seed(scenario: Scenario) -> Row:
-    """Run one scenario; a failure of the simulator itself is a finding too."""
+def run_seed(plan: Plan) -> Row:
+    """Run one plan; a failure of the simulator itself is a finding too."""
     try:
-        result = run_scenario(scenario)
+        result = run_plan(plan)
     except Exception as error:  # noqa: BLE001  (one seed must not end the others)
         frames = traceback.extract_tb(error.__traceback__)[-3:]
         place = " <- ".join(f"{Path(f.filename).name} {f.name}" for f in reversed(frames))
         told = f"{type(error).__name__}: {error}"
         broken = Violation("harness-error", f"{told} ({place})", (generalised(told), place))
-        result = SimResult(scenario.seed, Status.FAIL, (broken,), {}, {})
-    return row_of(scenario, result)
+        result = SimResult(plan.seed, Status.FAIL, (broken,), {}, {})
+    return row_of(plan, result)
 
 
-def row_of(scenario: Scenario, result: SimResult) -> Row:
-    """One line of results. The scenario is kept where it did not pass."""
+def row_of(plan: Plan, result: SimResult) -> Row:
+    """One line of results. The plan is kept where it did not pass."""
     first = result.violations[0] if result.violations else None
-    kept = None if result.verdict is Status.PASS else json.dumps(scenario.to_json())
+    kept = None if result.verdict is Status.PASS else json.dumps(plan.to_json())
     return {
         "seed": result.seed,
         "verdict": result.verdict.value,
         "property": None if first is None else first.property,
         "explanation": None if first is None else first.explanation,
         "causes": [] if first is None else list(first.causes),
-        "scenario": kept,
+        "plan": kept,
         "statistics": json.dumps(dict(result.statistics)),
         "coverage": json.dumps(dict(result.coverage)),
         "exercise": json.dumps(dict(result.exercise)),
@@ -151,7 +151,7 @@ def run_chunk(chunk: Chunk, told: Callable[[Row], bool] = lambda _: True) -> lis
     rows: list[Row] = []
     with line_path.open("a", encoding="utf-8") as lines:
         for seed in chunk.seeds:
-            row = run_seed(scenario_of(chunk.plan, seed, chunk.covered))
+            row = run_seed(plan_of(chunk.plan, seed, chunk.covered))
             rows.append(row)
             lines.write(json.dumps(row) + "\n")
             lines.flush()
@@ -298,7 +298,7 @@ class Batch:
                 covered = coverage.merged((covered, *(json.loads(row["coverage"]) for row in rows)))
 
     def add(self, rows: Sequence[Row]) -> None:
-        """Take in finished seeds; the scenarios of those that failed become files."""
+        """Take in finished seeds; the plans of those that failed become files."""
         for row in rows:
             self.rows[row["seed"]] = row
 
@@ -311,7 +311,7 @@ class Batch:
         """Write failures and summary; returns the summary."""
         for row in self.failures:
             path = self.folder / "failures" / f"{row['property']}-{row['seed']}.json"
-            document = {**json.loads(row["scenario"]), "found": found_in(row)}
+            document = {**json.loads(row["plan"]), "found": found_in(row)}
             path.write_text(json.dumps(document, indent=1) + "\n", encoding="utf-8")
         summary = self.summary()
         text = json.dumps(summary, indent=1)

@@ -149,7 +149,7 @@ def _check_row(row: Row) -> None:
     if any(isinstance(n, bool) or not isinstance(n, int | float) or n < 0 for n in counted):
         raise StoreError(f"{where} is damaged: it holds an impossible number")
     found = [name for name in ("property", "explanation") if row[name] is not None]
-    if status is Status.PASS and (found or row["causes"] or row["scenario"]):
+    if status is Status.PASS and (found or row["causes"] or row["plan"]):
         raise StoreError(f"{where} is a PASS that holds a finding")
     if status is Status.PASS and (not exercise or short):
         raise StoreError(f"{where} is a PASS in which too little was tried")

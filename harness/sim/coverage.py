@@ -16,9 +16,9 @@ ROLES = ("leader", "follower")
 PHASES = ("steady", "catching-up", "establishing", "electing")
 CELLS_ASKED = 2
 """Empty cells that one seed is steered to."""
-_UNAIMED = frozenset({"lossy", "hold"})
-"""Faults that hit links, not nodes: they have no role."""
-_NAMES = {"one_way": "partition"}
+_UNAIMED = frozenset({"loss", "duplicate", "delay", "hold"})
+"""Faults of all links: no role is theirs to aim at."""
+_NAMES = {"one-way": "partition"}
 
 
 def universe() -> tuple[tuple[str, str, str], ...]:

@@ -1,17 +1,17 @@
-"""The swarm: a scenario for every seed, each a different world.
+"""The swarm: a plan for every seed, each a different world.
 
 After *swarm testing* (Groce, Zhang, Eide, Chen, Regehr: ISSTA 2012): a seed first decides which
 features it has at all (kinds of fault, shaped fragments, knobs off their defaults), and only then
 how they are used. Leaving features out is what lets the others go deep: a run in which half of all
 messages are lost never gets far enough to see what a late one does.
 
-A scenario is a function of its seed and of what it is *steered* to (`Steer`), and holds all that
+A plan is a function of its seed and of what it is *steered* to (`Steer`), and holds all that
 was drawn: a stored one replays whatever this file becomes.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from random import Random
 from typing import Any
@@ -19,28 +19,31 @@ from typing import Any
 from cluster.backends.sim.settings import SimSettings
 from cluster.systems.kraft import NODE_SETTINGS, REGISTRATION
 from cluster.values import valueclass
+from harness.plan import Bounds, Plan, expectations_of
 from harness.sim.draw_brokers import with_brokers
 from harness.sim.draw_voters import with_snapshots, with_voters
-from harness.sim.fragments import FRAGMENTS, Draw, strand
-from harness.sim.kinds import MESSAGE_TYPES
-from harness.sim.scenario import Bounds, Condition, Load, Scenario, Step, Strand
+from harness.sim.fragments import FRAGMENTS, Draw, kept, strand
+from harness.strands import Condition, Step, Strand
+from nemeses.hold import MESSAGE_TYPES
 
 PLAIN = (
     "kill",
-    "restart",
+    "stop",
     "pause",
     "partition",
-    "one_way",
-    "lossy",
+    "one-way",
+    "loss",
+    "duplicate",
+    "delay",
     "hold",
-    "disk_stall",
-    "disk_slow",
-    "disk_error",
-    "clock_rate",
-    "clock_jump",
-    "bit_rot",
+    "disk-stall",
+    "disk-slow",
+    "disk-error",
+    "timer-rate",
+    "clock-jump",
+    "bit-flip",
 )
-"""Plain faults of the swarm; `one_way` is a partition of one direction."""
+"""Plain faults of the swarm; `one-way` is a partition of one direction."""
 
 _EVENTS_MAX = 1_000_000
 _EVENTS_PER_S_MAX = 30_000
@@ -60,8 +63,8 @@ def draw(
     mutant: str | None = None,
     duration_ms: float | None = None,
     steer: Steer | None = None,
-) -> Scenario:
-    """Draw the scenario of a seed."""
+) -> Plan:
+    """Draw the plan of a seed."""
     random = Random(f"swarm/{seed}")
     nodes = random.choice((3,) * 11 + (5,) * 6 + (4, 4, 7))
     settings = _settings(random)
@@ -73,21 +76,25 @@ def draw(
     drawn_ms = unit_ms * random.uniform(15, 45)
     length_ms = round(drawn_ms) if duration_ms is None else duration_ms
     load = _load(random, unit_ms)
-    plain = Scenario(
+    strands = _strands(random, nodes, unit_ms, float(length_ms), load, steer or Steer())
+    plain = Plan(
+        campaign=f"swarm-{seed}",
+        backend="sim",
         seed=seed,
-        name=f"swarm-{seed}",
         nodes=nodes,
-        duration_ms=float(length_ms),
+        duration_s=length_ms / 1000.0,
         mutant=mutant,
-        settings=settings,
+        node_settings=settings,
         world=world,
-        workload=load,
-        strands=_strands(random, nodes, unit_ms, float(length_ms), load, steer or Steer()),
+        **load,
+        faults=(),
+        strands=strands,
         bounds=Bounds(
             liveness_ms=round(20_000 + 40 * unit_ms), events_max=_events_max(float(length_ms))
         ),
     )
-    return with_brokers(with_snapshots(with_voters(plain, unit_ms), unit_ms), unit_ms)
+    drawn = with_brokers(with_snapshots(with_voters(plain, unit_ms), unit_ms), unit_ms)
+    return replace(drawn, expectations=expectations_of(drawn))
 
 
 def _events_max(duration_ms: float) -> int:
@@ -144,20 +151,20 @@ def _world(random: Random, settings: dict[str, int]) -> SimSettings:
     )
 
 
-def _load(random: Random, unit_ms: float) -> Load:
+def _load(random: Random, unit_ms: float) -> dict[str, Any]:
     name = random.choice(("register",) * 6 + ("topics",) * 3 + ("set",))
     options: dict[str, Any] = {}
     if name == "register":
         options = {"keys": random.choice((1, 3, 8)), "write_fraction": random.choice((0.3, 0.6))}
     elif name == "topics":
         options = {"names": random.choice((2, 6)), "partitions_max": random.choice((1, 3))}
-    return Load(
-        name=name,
-        options=options,
-        concurrency=random.choice((3, 5, 8)),
-        rate_per_s=round(random.choice((5.0, 10.0, 20.0)) * min(4.0, 1000.0 / unit_ms), 1),
-        timeout_ms=round(random.choice((0.5, 1.0, 3.0)) * unit_ms),
-    )
+    return {
+        "workload": name,
+        "workload_options": options,
+        "concurrency": random.choice((3, 5, 8)),
+        "rate_per_s": round(random.choice((5.0, 10.0, 20.0)) * min(4.0, 1000.0 / unit_ms), 1),
+        "operation_timeout_ms": float(round(random.choice((0.5, 1.0, 3.0)) * unit_ms)),
+    }
 
 
 def _strands(
@@ -165,7 +172,7 @@ def _strands(
     nodes: int,
     unit_ms: float,
     duration_ms: float,
-    load: Load,
+    load: Mapping[str, Any],
     steer: Steer,
 ) -> tuple[Strand, ...]:
     plain = _subset(random, PLAIN, random.choice((0.2, 0.4, 0.7)))
@@ -175,7 +182,6 @@ def _strands(
     maker = Draw(random, unit_ms, nodes, lambda: _write(random, load))
     strands: list[Strand] = []
     at_ms = unit_ms * random.uniform(1.0, 2.5)
-    rotten_left = (nodes - 1) // 2
     asked = list(steer.cells)
     while at_ms < duration_ms - 0.5 * unit_ms:
         if asked:
@@ -191,10 +197,7 @@ def _strands(
         else:
             kind = random.choice(plain)
             made = Strand(round(at_ms, 1), (_plain(random, kind, unit_ms, ""),))
-        rotting = [step for step in made.steps if step.kind == "bit_rot"]
-        if len(rotting) <= rotten_left:
-            rotten_left -= len(rotting)
-            strands.append(made)
+        strands.append(made)
         at_ms += unit_ms * (random.expovariate(1.0 / gap_units) + 0.5 * len(made.steps) ** 0.5)
         if random.random() < 0.15:
             strands.append(Strand(round(at_ms, 1), (Step("heal"),)))
@@ -208,19 +211,19 @@ def _subset(random: Random, names: Sequence[str], probability: float) -> tuple[s
     return chosen or (random.choice(names),)
 
 
-def _write(random: Random, load: Load) -> Mapping[str, Any]:
+def _write(random: Random, load: Mapping[str, Any]) -> Mapping[str, Any]:
     number = random.getrandbits(40)
-    if load.name == "register":
-        keys = load.options["keys"]
+    if load["workload"] == "register":
+        keys = load["workload_options"]["keys"]
         key = f"k{random.randrange(keys):0{len(str(keys - 1))}}"
         return {"f": "write", "key": key, "value": f"x{number:x}"}
-    if load.name == "set":
+    if load["workload"] == "set":
         return {"f": "add", "key": f"x{number:x}", "value": {"partitions": 1}}
-    names = load.options["names"]
+    names = load["workload_options"]["names"]
     key = f"t{random.randrange(names):0{len(str(names - 1))}}"
     if random.random() < 0.3:
         return {"f": "delete", "key": key}
-    count = random.randint(1, load.options["partitions_max"])
+    count = random.randint(1, load["workload_options"]["partitions_max"])
     return {"f": "create", "key": key, "value": {"partitions": count}}
 
 
@@ -234,55 +237,55 @@ _MOMENT_OF = {
 _NODE_TARGETS = ("leader", "leader", "follower", "random", "random", "minority", "majority", "all")
 
 
-def _plain(random: Random, kind: str, unit_ms: float, role: str) -> Step:  # noqa: C901  (a table)
+def _plain(random: Random, kind: str, unit_ms: float, role: str) -> Step:
     """Draw one plain fault; `role` (leader or follower) where coverage asks for one."""
     target = random.choice(_NODE_TARGETS)
     target = role if role in ("leader", "follower") else target
     for_ms = round(unit_ms * random.choice((0.05, 0.3, 1.0, 2.5)) * random.uniform(0.5, 1.5), 1)
-    keep = random.choice(("any", "nothing", "everything"))
-    options: dict[str, Any] = {}
-    lasting: float | None = for_ms
-    if kind == "kill":
-        options = {"keep": keep}
-    elif kind == "restart":
-        options = {"down_ms": for_ms, "keep": keep, "graceful": random.random() < 0.3}
-        lasting = None
-    elif kind in ("partition", "one_way"):
+    options = _options(random, kind, unit_ms)
+    if kind in ("partition", "one-way"):
         target, options = _partition(random, kind, target, forced=bool(role))
         kind = "partition"
-    elif kind == "lossy":
-        target = ""
-        options = {
-            "loss": random.choice((0.0, 0.1, 0.4)),
-            "duplication": random.choice((0.0, 0.2, 0.8)),
-            "delay_ms": round(random.choice((0.0, 0.1, 0.5)) * unit_ms, 1),
-        }
+    elif kind in ("loss", "duplicate", "delay"):
+        target = "all"
     elif kind == "hold":
         target = ""
-        options = {"links": "", "types": random.choice(MESSAGE_TYPES)}
-    elif kind == "disk_slow":
-        options = {"sync_ms": round(unit_ms * random.uniform(0.02, 0.5), 1)}
-    elif kind in ("disk_error", "clock_jump", "bit_rot"):
-        lasting = None
+    elif kind in ("disk-error", "clock-jump", "bit-flip"):
         target = target if target in ("leader", "follower", "random") else "random"
-        if kind == "clock_jump":
-            options = {"jump_ms": round(random.choice((-1, 1)) * 10 ** random.uniform(1, 7))}
-        elif kind == "bit_rot":
-            options = {"file": "quorum-state", "at": round(random.random(), 3), "down_ms": for_ms}
-    elif kind == "clock_rate":
-        options = {"rate": round(2 ** random.uniform(-3, 3), 2)}
-    return Step(kind, targets=target, for_ms=lasting, options=options)
+    return Step(kind, targets=target, for_ms=for_ms, options=options)
+
+
+def _options(random: Random, kind: str, unit_ms: float) -> dict[str, Any]:
+    """Draw the parameters of a fault of nodes or links, beside its targets."""
+    drawn: dict[str, Callable[[], dict[str, Any]]] = {
+        "kill": lambda: kept(random.choice(("any", "nothing", "everything"))),
+        "loss": lambda: {"percent": random.choice((10, 40))},
+        "duplicate": lambda: {"percent": random.choice((20, 80))},
+        "delay": lambda: _delay(round(random.choice((0.1, 0.5)) * unit_ms, 1)),
+        "hold": lambda: {"types": random.choice(MESSAGE_TYPES)},
+        "disk-slow": lambda: {"delay_ms": round(unit_ms * random.uniform(0.02, 0.5), 1)},
+        "timer-rate": lambda: {"rate": round(2 ** random.uniform(-3, 3), 2)},
+        "clock-jump": lambda: {
+            "jump_ms": round(random.choice((-1, 1)) * 10 ** random.uniform(1, 7))
+        },
+        "bit-flip": lambda: {"file": "quorum-state"},
+    }
+    return drawn[kind]() if kind in drawn else {}
+
+
+def _delay(most_ms: float) -> dict[str, Any]:
+    return {"delay_ms": most_ms / 2, "jitter_ms": most_ms / 2}
 
 
 def _partition(
     random: Random, kind: str, target: str, *, forced: bool
 ) -> tuple[str, dict[str, Any]]:
-    if kind == "one_way":
+    if kind == "one-way":
         target = target if target in ("leader", "follower", "random") else "random"
-        return target, {"shape": "targets", "one_way": random.choice(("in", "out"))}
-    shape = (
-        "targets" if forced else random.choice(("targets", "targets", "halves", "bridge", "ring"))
-    )
-    if shape != "targets":
+        direction = random.choice(("incoming", "outgoing"))
+        return target, {"shape": "isolate", "direction": direction}
+    shapes = ("isolate", "isolate", "halves", "bridge", "majorities-ring")
+    shape = "isolate" if forced else random.choice(shapes)
+    if shape != "isolate":
         return "", {"shape": shape}
-    return (target if target not in ("all", "majority") else "random"), {"shape": "targets"}
+    return (target if target not in ("all", "majority") else "random"), {"shape": "isolate"}

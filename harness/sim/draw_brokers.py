@@ -12,7 +12,7 @@ from random import Random
 from typing import Any
 
 from cluster.systems.kraft import REGISTRATION
-from harness.sim.scenario import Scenario
+from harness.plan import Plan
 
 _SHARE = 0.3
 _GROWING = ("partitions", "set")
@@ -21,25 +21,31 @@ _GROWTH_MAX_PER_S = 8.0
 """Rate of those: every broker that is fenced rewrites all partitions, on every node."""
 
 
-def with_brokers(scenario: Scenario, unit_ms: float) -> Scenario:
-    """Draw whether a scenario's nodes register, and what its clients do then."""
-    random = Random(f"swarm/{scenario.seed}/brokers")
+def with_brokers(plan: Plan, unit_ms: float) -> Plan:
+    """Draw whether a plan's nodes register, and what its clients do then."""
+    random = Random(f"swarm/{plan.seed}/brokers")
     if random.random() >= _SHARE:
-        return scenario
+        return plan
     session_ms = round(unit_ms * random.choice((0.5, 1.0, 3.0)))
     settings = {
-        **scenario.settings,
+        **plan.node_settings,
         REGISTRATION: 1,
         "broker.session.timeout.ms": session_ms,
         "broker.heartbeat.interval.ms": max(1, round(session_ms * random.choice((0.1, 0.3)))),
     }
-    load = scenario.workload
-    name, options = _workload(random)
-    if not any(step.kind == "op" for strand in scenario.strands for step in strand.steps):
-        load = replace(load, name=name, options=options)
-    if load.name in _GROWING:
-        load = replace(load, rate_per_s=min(load.rate_per_s, _GROWTH_MAX_PER_S))
-    return replace(scenario, settings=settings, workload=load)
+    workload, rate_per_s = (plan.workload, plan.workload_options), plan.rate_per_s
+    drawn = _workload(random)
+    if not any(step.kind == "op" for strand in plan.strands for step in strand.steps):
+        workload = drawn
+    if workload[0] in _GROWING:
+        rate_per_s = min(rate_per_s, _GROWTH_MAX_PER_S)
+    return replace(
+        plan,
+        node_settings=settings,
+        workload=workload[0],
+        workload_options=workload[1],
+        rate_per_s=rate_per_s,
+    )
 
 
 def _workload(random: Random) -> tuple[str, dict[str, Any]]:

@@ -11,34 +11,30 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import replace
 from random import Random
-from typing import Any
 
-from harness.sim.scenario import Condition, Scenario, Step, Strand
+from harness.plan import Plan
+from harness.sim.fragments import kept
+from harness.strands import Condition, Step, Strand
 
 Strands = tuple[Strand, ...]
 
 _SNAPSHOT_SETTINGS = "metadata.log.max.record.bytes.between.snapshots"
 
 
-def with_voters(scenario: Scenario, unit_ms: float) -> Scenario:
-    """Draw whether a scenario's voters come and go, and how."""
-    random = Random(f"swarm/{scenario.seed}/voters")
+def with_voters(plan: Plan, unit_ms: float) -> Plan:
+    """Draw whether a plan's voters come and go, and how."""
+    random = Random(f"swarm/{plan.seed}/voters")
     if random.random() >= 0.4:
-        return scenario
+        return plan
     observers = random.choice((0, 1, 1, 2))
-    nodes = scenario.nodes + observers
-    strands = [
-        # Rot takes a node for good, on whom a change of voters could depend.
-        strand
-        for strand in scenario.strands
-        if all(step.kind != "bit_rot" for step in strand.steps)
-    ]
+    nodes = plan.nodes + observers
+    strands = list(plan.strands)
     at_ms = round(unit_ms * random.uniform(0.0, 0.5), 1)
     strands.append(Strand(at_ms, (Step("voters", options={"change": "upgrade"}),)))
     # Voters tell of themselves first, which takes twice the fetch time-out.
-    fetch_ms = float(scenario.settings["controller.quorum.fetch.timeout.ms"])
+    fetch_ms = float(plan.node_settings["controller.quorum.fetch.timeout.ms"])
     at_ms += 2.5 * fetch_ms + unit_ms * random.uniform(0.5, 2.0)
-    while at_ms < scenario.duration_ms - 0.5 * unit_ms:
+    while at_ms < plan.duration_ms - 0.5 * unit_ms:
         if random.random() < 0.35:
             make = random.choice(_SHAPED)
             strands.append(Strand(round(at_ms, 1), tuple(make(random, unit_ms, nodes))))
@@ -47,20 +43,20 @@ def with_voters(scenario: Scenario, unit_ms: float) -> Scenario:
             strands.append(Strand(round(at_ms, 1), (_plain(random, unit_ms, nodes),)))
         at_ms += unit_ms * (0.3 + random.expovariate(0.5))
     return replace(
-        scenario,
+        plan,
         nodes=nodes,
-        world=replace(scenario.world, observers=observers),
+        world=replace(plan.world, observers=observers),
         strands=tuple(strands),
     )
 
 
-def with_snapshots(scenario: Scenario, unit_ms: float) -> Scenario:
+def with_snapshots(plan: Plan, unit_ms: float) -> Plan:
     """Draw whether nodes snapshot often and clean their logs, and when they are told to."""
-    random = Random(f"swarm/{scenario.seed}/snapshots")
+    random = Random(f"swarm/{plan.seed}/snapshots")
     if random.random() >= 0.4:
-        return scenario
+        return plan
     settings = {
-        **scenario.settings,
+        **plan.node_settings,
         _SNAPSHOT_SETTINGS: random.choice((200, 1_000, 5_000)),
         "metadata.log.segment.bytes": random.choice((1024, 1024, 4096)),
         "metadata.max.retention.bytes": random.choice((0, 2_000, 100 << 20)),
@@ -68,9 +64,9 @@ def with_snapshots(scenario: Scenario, unit_ms: float) -> Scenario:
         "kraftprobe.log.clean.interval.ms": round(unit_ms * random.choice((2.0, 4.0, 10.0))),
         "controller.quorum.fetch.snapshot.max.bytes": random.choice((3_000, 20_000, 1 << 20)),
     }
-    strands = list(scenario.strands)
+    strands = list(plan.strands)
     at_ms = unit_ms * random.uniform(1.0, 4.0)
-    while at_ms < scenario.duration_ms:
+    while at_ms < plan.duration_ms:
         word = random.choice(("leader", "follower", "random", "all"))
         steps = [Step("snapshot", targets=word)]
         if random.random() < 0.4:
@@ -81,16 +77,17 @@ def with_snapshots(scenario: Scenario, unit_ms: float) -> Scenario:
             down_ms = round(unit_ms * random.uniform(0.05, 1.0), 1)
             steps.append(
                 Step(
-                    "restart",
+                    "kill",
                     targets="@S",
+                    for_ms=down_ms,
                     until=moment,
                     within_ms=unit_ms,
-                    options={"down_ms": down_ms, "keep": keep},
+                    options=kept(keep),
                 )
             )
         strands.append(Strand(round(at_ms, 1), tuple(steps)))
         at_ms += unit_ms * (1.0 + random.expovariate(0.3))
-    return replace(scenario, settings=settings, strands=tuple(strands))
+    return replace(plan, node_settings=settings, strands=tuple(strands))
 
 
 _WORDS = ("leader", "follower", "follower", "random", "random")
@@ -103,15 +100,10 @@ def _plain(random: Random, unit_ms: float, nodes: int) -> Step:
     if kind == "resign":
         return Step("resign", targets="leader")
     if kind == "wipe":
-        return Step("wipe", targets=word, options=_wipe(random, unit_ms))
+        back_ms = round(unit_ms * random.choice((0.02, 0.3, 1.0)), 1)
+        repair_ms = round(unit_ms * random.choice((0.5, 3.0, 8.0)), 1)
+        return Step("disk-wipe", targets=word, for_ms=repair_ms, options={"back_ms": back_ms})
     return Step("voters", targets=word, options={"change": kind})
-
-
-def _wipe(random: Random, unit_ms: float) -> dict[str, Any]:
-    return {
-        "down_ms": round(unit_ms * random.choice((0.02, 0.3, 1.0)), 1),
-        "repair_ms": round(unit_ms * random.choice((0.5, 3.0, 8.0)), 1),
-    }
 
 
 def _cast(unit_ms: float, **names: str) -> Step:
@@ -130,6 +122,7 @@ def _half(random: Random, unit_ms: float, nodes: int) -> list[Step]:
             until=Condition(at="@A", event="voter-change"),
             within_ms=2 * unit_ms,
             for_ms=round(unit_ms * random.uniform(0.5, 3.0), 1),
+            options={"shape": "isolate"},
         ),
     ]
     if random.random() < 0.5:
@@ -139,7 +132,7 @@ def _half(random: Random, unit_ms: float, nodes: int) -> list[Step]:
                 targets="@A",
                 after_ms=round(unit_ms * random.uniform(0.1, 1.0), 1),
                 for_ms=round(unit_ms * random.uniform(0.5, 2.0), 1),
-                options={"keep": random.choice(("any", "nothing"))},
+                options=kept(random.choice(("any", "nothing"))),
             )
         )
     return steps
@@ -149,7 +142,12 @@ def _ongaro(random: Random, unit_ms: float, nodes: int) -> list[Step]:
     """A change that stays with its leader, then another by the next leader at once."""
     return [
         _cast(unit_ms, E=f"node:n{nodes}", A="leader"),
-        Step("partition", targets="@A,@E", for_ms=round(unit_ms * random.uniform(1.5, 4.0), 1)),
+        Step(
+            "partition",
+            targets="@A,@E",
+            for_ms=round(unit_ms * random.uniform(1.5, 4.0), 1),
+            options={"shape": "isolate"},
+        ),
         Step("voters", targets="@E", options={"change": "add"}),
         Step(
             "cast",
@@ -158,7 +156,11 @@ def _ongaro(random: Random, unit_ms: float, nodes: int) -> list[Step]:
             options={"names": {"B": "leader", "D": "follower"}},
         ),
         Step("voters", targets="@A", options={"change": "remove"}),
-        Step("cut", options={"links": "@B-@D"}, for_ms=round(unit_ms * random.uniform(0.5, 2), 1)),
+        Step(
+            "partition",
+            for_ms=round(unit_ms * random.uniform(0.5, 2), 1),
+            options={"shape": "links", "links": "@B-@D"},
+        ),
     ]
 
 
@@ -168,20 +170,22 @@ def _wiped(random: Random, unit_ms: float, nodes: int) -> list[Step]:
     span = round(unit_ms * random.uniform(0.3, 1.0), 1)
     return [
         _cast(unit_ms, A="leader", B="follower", C="follower"),
-        Step("partition", targets="@C"),
+        Step("partition", targets="@C", options={"shape": "isolate"}),
         Step(
-            "wipe",
+            "disk-wipe",
             targets="@B",
             after_ms=span,
-            options={"down_ms": round(0.02 * unit_ms, 1), "repair_ms": round(5 * unit_ms, 1)},
+            for_ms=round(5 * unit_ms, 1),
+            options={"back_ms": round(0.02 * unit_ms, 1)},
         ),
         Step(
             "kill",
             targets="@A",
+            after_ms=round(0.1 * unit_ms, 1),  # the leader is asked whether B can be replaced
             for_ms=round(unit_ms * random.uniform(2.0, 4.0), 1),
             options={"keep": "nothing"},
         ),
-        Step("join", targets="@C"),
+        Step("heal", targets="@C", options={"fault": "partition"}),
     ]
 
 

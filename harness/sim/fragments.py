@@ -6,7 +6,7 @@ long each move takes, who is hit and what is left out is drawn. They are woven a
 faults, which is what turns a known shape into unknown schedules.
 
 Times are in *units*: one unit is about what a quorum needs to notice a lost leader and elect the
-next one with the scenario's time-outs.
+next one with the plan's time-outs.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from random import Random
 from typing import Any
 
 from cluster.values import valueclass
-from harness.sim.scenario import Condition, Step, Strand
+from harness.strands import Condition, Step, Strand
 
 
 @valueclass
@@ -37,9 +37,14 @@ class Draw:
         """Flip a coin."""
         return self.random.random() < probability
 
-    def keep(self) -> str:
-        """Draw what a power loss keeps."""
-        return self.random.choice(("any", "nothing", "nothing", "everything"))
+    def keep(self) -> dict[str, Any]:
+        """Draw what a kill keeps, as its parameters."""
+        return kept(self.random.choice(("any", "nothing", "nothing", "everything")))
+
+
+def kept(keep: str) -> dict[str, Any]:
+    """Return the parameters of a kill; the world's own way of losing power needs none."""
+    return {} if keep == "any" else {"keep": keep}
 
 
 Fragment = Callable[[Draw], list[Step]]
@@ -75,6 +80,28 @@ def _do(kind: str, targets: str = "", after_ms: float = 0.0, **options: Any) -> 
     )
 
 
+def _cut_off(targets: str, after_ms: float = 0.0, **options: Any) -> Step:
+    """Cut nodes off from all others."""
+    return _do("partition", targets, after_ms, shape="isolate", **options)
+
+
+def _lose(fault: str, targets: str, after_ms: float) -> Step:
+    """Have the others do without nodes."""
+    cut_off = fault == "partition"
+    return _cut_off(targets, after_ms) if cut_off else _do(fault, targets, after_ms)
+
+
+def _down(targets: str, for_ms: float, **options: Any) -> Step:
+    """Kill nodes, or ask them to stop where `graceful`, and start them again."""
+    if options.pop("graceful", False):
+        return _do("stop", targets, for_ms=for_ms)
+    return _do("kill", targets, for_ms=for_ms, **options)
+
+
+def _heal(fault: str, targets: str, after_ms: float = 0.0) -> Step:
+    return _do("heal", targets, after_ms, fault=fault)
+
+
 def _writes(draw: Draw, targets: str, count: int) -> list[Step]:
     return [
         _do("op", targets, 0.0 if number else draw.span(0.02, 0.2), **draw.write())
@@ -85,7 +112,7 @@ def _writes(draw: Draw, targets: str, count: int) -> list[Step]:
 def _hurry(draw: Draw, targets: str) -> Step:
     """Let a node's time-outs be over before those of the others."""
     return _do(
-        "clock_rate", targets, for_ms=draw.span(1, 2), rate=round(draw.random.uniform(3, 12), 1)
+        "timer-rate", targets, for_ms=draw.span(1, 2), rate=round(draw.random.uniform(3, 12), 1)
     )
 
 
@@ -93,10 +120,10 @@ def stale_candidate(draw: Draw) -> list[Step]:
     """A voter misses writes; then the leader is lost and the voter is the first to stand (M01)."""
     steps = [
         _cast(draw, "A", "B", "C"),
-        _do("partition", "@C"),
+        _cut_off("@C"),
         *_writes(draw, "@A", draw.random.randint(1, 3)),
-        _do("partition" if draw.chance(0.6) else "kill", "@A", draw.span(0.1, 1.0)),
-        _do("join", "@C", draw.span(0.0, 0.3)),
+        _lose("partition" if draw.chance(0.6) else "kill", "@A", draw.span(0.1, 1.0)),
+        _heal("partition", "@C", draw.span(0.0, 0.3)),
         _hurry(draw, "@C"),
         *_writes(draw, "@C", draw.random.randint(0, 2)),
     ]
@@ -110,7 +137,7 @@ def long_old_log(draw: Draw) -> list[Step]:
     """
     steps = [
         _cast(draw, "A", "B", "C"),
-        _do("partition", "@A"),
+        _cut_off("@A"),
         *_writes(draw, "@A", draw.random.randint(2, 6)),
         _do(
             "cast",
@@ -123,10 +150,10 @@ def long_old_log(draw: Draw) -> list[Step]:
     ]
     if draw.chance(0.6):
         lose = draw.random.choice(("kill", "partition", "pause"))
-        steps.append(_do(lose, "@D", draw.span(0.05, 0.5)))
-        steps += [_do("join", "@A", draw.span(0, 0.2)), _hurry(draw, "@A")]
+        steps.append(_lose(lose, "@D", draw.span(0.05, 0.5)))
+        steps += [_heal("partition", "@A", draw.span(0, 0.2)), _hurry(draw, "@A")]
     else:
-        steps.append(_do("join", "@A", draw.span(0.0, 0.5)))
+        steps.append(_heal("partition", "@A", draw.span(0.0, 0.5)))
     return [*steps, _do("heal", after_ms=draw.span(1.0, 3.0))]
 
 
@@ -139,25 +166,17 @@ def contested_epoch(draw: Draw) -> list[Step]:
         _cast(draw, "C", "A", "B"),
         _do("hold", links="@A-@B", types="VoteRequest,VoteResponse"),
         _do("hold", links="@A>@C,@B>@C" if draw.chance(0.2) else "@A-@B", types="VoteRequest"),
-        _do(
-            "restart",
-            "@C",
-            down_ms=draw.span(0.0, 0.1),
-            keep=draw.keep(),
-            graceful=draw.chance(0.2),
-        ),
+        _down("@C", draw.span(0.0, 0.1), **draw.keep(), graceful=draw.chance(0.2)),
     ]
     end = [_do("release", after_ms=draw.span(0.02, 0.4)), *_end(draw)]
     end_of = draw.random.choice(("voter", "winner", "resigned"))
     if end_of == "voter":
         return [*start, _voter_forgets(draw), *end]
-    keep = "nothing" if draw.chance(0.7) else draw.keep()
+    keep = kept("nothing") if draw.chance(0.7) else draw.keep()
     if end_of == "winner":
         won = Condition(event="state", where={"state": "Leader"})
         down_ms = round(draw.random.uniform(0.0, 0.1) * draw.unit_ms, 1)
-        again = _do(
-            "restart", "leader", until=won, within_ms=4 * draw.unit_ms, down_ms=down_ms, keep=keep
-        )
+        again = _down("leader", down_ms, until=won, within_ms=4 * draw.unit_ms, **keep)
         return [*start, again, *end]
     left = Condition(at="@W", event="state", where={"state": "Unattached"})
     return [
@@ -168,9 +187,9 @@ def contested_epoch(draw: Draw) -> list[Step]:
             within_ms=4 * draw.unit_ms,
             names={"W": "leader"},
         ),
-        _do("kill", "@W", keep=keep),
+        _do("kill", "@W", **keep),
         _do("hold", links="all>@W"),
-        _do("start", "@W"),
+        _heal("kill,stop", "@W"),
         _do("wait", until=left, within_ms=3 * draw.unit_ms),
         _do("release", links="@A>@W,@B>@W"),
         _do("release", after_ms=draw.span(0.05, 0.3)),
@@ -183,12 +202,9 @@ def _voter_forgets(draw: Draw) -> Step:
     granted = Condition(at="@C", event="vote", where={"granted": True, "pre_vote": False})
     within_ms = 4 * draw.unit_ms
     if draw.chance(0.15):
-        at = round(draw.random.random(), 3)
-        return _do("bit_rot", "@C", until=granted, within_ms=within_ms, file="quorum-state", at=at)
+        return _do("bit-flip", "@C", until=granted, within_ms=within_ms, file="quorum-state")
     down_ms = round(draw.random.uniform(0.0, 0.1) * draw.unit_ms, 1)
-    return _do(
-        "restart", "@C", until=granted, within_ms=within_ms, down_ms=down_ms, keep=draw.keep()
-    )
+    return _down("@C", down_ms, until=granted, within_ms=within_ms, **draw.keep())
 
 
 def resigned_leader(draw: Draw) -> list[Step]:
@@ -198,9 +214,9 @@ def resigned_leader(draw: Draw) -> list[Step]:
         _do("hold", links="@B>@A,@C>@A", types="VoteRequest,FetchRequest"),
     ]
     if draw.chance(0.5):
-        steps.append(_do("partition", "@A", for_ms=draw.span(1.0, 3.0)))
+        steps.append(_cut_off("@A", for_ms=draw.span(1.0, 3.0)))
     else:
-        steps.append(_do("restart", "@A", down_ms=draw.span(0.0, 0.3), graceful=draw.chance(0.5)))
+        steps.append(_down("@A", draw.span(0.0, 0.3), graceful=draw.chance(0.5)))
     return [*steps, _do("release", after_ms=draw.span(0.5, 2.0)), *_end(draw)]
 
 
@@ -210,25 +226,26 @@ def figure_8(draw: Draw) -> list[Step]:
     caught = Condition(at="@B", event="append", where={"role": "follower"})
     return [
         _cast(draw, "A", "B", "C"),
-        _do("partition", "@A"),
+        _cut_off("@A"),
         *_writes(draw, "@A", draw.random.randint(1, 2)),
         _do("kill", "@A", draw.span(0.05, 0.3), keep="everything"),
-        _do("join", "@A"),
+        _heal("partition", "@A"),
         _hurry(draw, "@C"),
         _do(
-            "cut",
+            "partition",
+            shape="links",
             links="@C>@B",
             until=Condition(at="@C", event="epoch-start"),
             within_ms=4 * draw.unit_ms,
         ),
         _do("kill", "@C", draw.span(0.02, 0.3), keep="everything"),
-        _do("join", "@C"),
-        _do("start", "@A"),
+        _heal("partition", "@C"),
+        _heal("kill,stop", "@A"),
         _hurry(draw, "@A"),
         _do("wait", until=won_again, within_ms=5 * draw.unit_ms),
         _do("wait", until=caught, within_ms=draw.unit_ms),
-        _do("kill", "@A", round(draw.random.uniform(0.0, 30.0), 1), keep=draw.keep()),
-        _do("start", "@C"),
+        _do("kill", "@A", round(draw.random.uniform(0.0, 30.0), 1), **draw.keep()),
+        _heal("kill,stop", "@C"),
         _hurry(draw, "@C"),
         *_end(draw),
     ]
@@ -242,7 +259,7 @@ def late_responses(draw: Draw) -> list[Step]:
         *_writes(draw, "@A", draw.random.randint(1, 3)),
     ]
     if draw.chance(0.6):
-        steps.append(_do(draw.random.choice(("kill", "partition")), "@A", draw.span(0.1, 0.6)))
+        steps.append(_lose(draw.random.choice(("kill", "partition")), "@A", draw.span(0.1, 0.6)))
         steps += _writes(draw, "", draw.random.randint(0, 2))
     steps.append(_do("release", after_ms=draw.span(0.1, 2.0)))
     return [*steps, *_end(draw)]
@@ -253,13 +270,13 @@ def lost_power(draw: Draw) -> list[Step]:
     slow, other = ("@A", "@B") if draw.chance(0.5) else ("@B", "@A")
     return [
         _cast(draw, "A", "B", "C"),
-        _do("partition", "@C"),
-        _do("disk_stall", slow),
+        _cut_off("@C"),
+        _do("disk-stall", slow),
         *_writes(draw, "@A", draw.random.randint(1, 3)),
         _do("kill", slow, draw.span(0.1, 0.8), keep="nothing"),
-        _do("kill", other, keep=draw.keep()),
-        _do("join", "@C"),
-        _do("start", slow),
+        _do("kill", other, **draw.keep()),
+        _heal("partition", "@C"),
+        _heal("kill,stop", slow),
         *_writes(draw, "", 1),
         *_end(draw),
     ]
@@ -270,17 +287,8 @@ def at_the_event(draw: Draw) -> list[Step]:
     event, where = draw.random.choice(_MOMENTS)
     target = draw.random.choice(("leader", "follower", "random"))
     moment = Condition(at="all", event=event, where=where)
-    if draw.chance(0.5):
-        act = _do(
-            "restart", target, until=moment, within_ms=2 * draw.unit_ms,
-            down_ms=draw.span(0.0, 0.3), keep=draw.keep(),
-        )  # fmt: skip
-    else:
-        act = _do(
-            "kill", target, until=moment, within_ms=2 * draw.unit_ms,
-            for_ms=draw.span(0.1, 2.0), keep=draw.keep(),
-        )  # fmt: skip
-    return [act]
+    down_ms = draw.span(0.0, 0.3) if draw.chance(0.5) else draw.span(0.1, 2.0)
+    return [_down(target, down_ms, until=moment, within_ms=2 * draw.unit_ms, **draw.keep())]
 
 
 _MOMENTS: tuple[tuple[str, dict[str, Any]], ...] = (

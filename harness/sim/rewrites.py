@@ -1,4 +1,4 @@
-"""Edits of scenarios that the shrinker tries: each gives a new scenario."""
+"""Edits of plans that the shrinker tries: each gives a new plan."""
 
 from __future__ import annotations
 
@@ -7,9 +7,10 @@ from dataclasses import replace
 from typing import Any
 
 from checkers.history import EventType
-from harness.sim.clients import HANDS
+from harness.plan import Plan
+from harness.scripted_clients import HANDS
 from harness.sim.runner import Played
-from harness.sim.scenario import Condition, Scenario, ScriptedOp, Step
+from harness.strands import Condition, ScriptedOp, Step
 
 _IDLE_MS = 1_000.0
 """Less time than this at the beginning is not worth a run."""
@@ -26,8 +27,7 @@ def rounder(value: float) -> Iterator[float]:
 
 def begun(played: Played) -> Iterator[ScriptedOp]:
     """Operations of the stream that began in the fault phase, with the node that each asked."""
-    load = played.scenario.workload
-    hands = load.concurrency
+    hands = played.plan.concurrency
     total = hands + HANDS
     ends: dict[int, str | None] = {}
     open_at: dict[int | str, int] = {}
@@ -44,93 +44,91 @@ def begun(played: Played) -> Iterator[ScriptedOp]:
         assert isinstance(event.process, int), "clients are numbered"
         worker = event.process % total
         at_ms = event.time_ns / 1e6 - played.fault_phase_ms
-        if worker < hands and 0 <= at_ms < played.scenario.duration_ms:
+        if worker < hands and 0 <= at_ms < played.plan.duration_ms:
             node = ends.get(event.index)
             yield ScriptedOp(event.f, round(at_ms, 6), worker, event.key, event.value, node)
 
 
-def in_order(scenario: Scenario) -> Scenario:
+def in_order(plan: Plan) -> Plan:
     """List operations in the order of their times, which is how they run anyway."""
-    operations = tuple(sorted(scenario.workload.operations, key=lambda op: op.at_ms))
-    return replace(scenario, workload=replace(scenario.workload, operations=operations))
+    operations = tuple(sorted(plan.operations, key=lambda op: op.at_ms))
+    return replace(plan, operations=operations)
 
 
-def moved_earlier(scenario: Scenario, from_ms: float, by_ms: float) -> Scenario:
+def moved_earlier(plan: Plan, from_ms: float, by_ms: float) -> Plan:
     """Let everything from a moment on come earlier, the end too."""
 
     def moved(at_ms: float) -> float:
         return round(at_ms - by_ms, 3) if at_ms >= from_ms else at_ms
 
-    strands = tuple(replace(strand, at_ms=moved(strand.at_ms)) for strand in scenario.strands)
-    operations = tuple(replace(op, at_ms=moved(op.at_ms)) for op in scenario.workload.operations)
-    load = replace(scenario.workload, operations=operations)
-    duration_ms = max(1.0, scenario.duration_ms - by_ms)
-    return replace(scenario, strands=strands, workload=load, duration_ms=duration_ms)
+    strands = tuple(replace(strand, at_ms=moved(strand.at_ms)) for strand in plan.strands)
+    operations = tuple(replace(op, at_ms=moved(op.at_ms)) for op in plan.operations)
+    duration_s = max(1.0, plan.duration_ms - by_ms) / 1000.0
+    return replace(plan, strands=strands, operations=operations, duration_s=duration_s)
 
 
-def without_late(scenario: Scenario) -> Scenario:
+def without_late(plan: Plan) -> Plan:
     """Drop strands and operations that begin after the end."""
-    strands = tuple(strand for strand in scenario.strands if strand.at_ms < scenario.duration_ms)
-    operations = tuple(op for op in scenario.workload.operations if op.at_ms < scenario.duration_ms)
-    load = replace(scenario.workload, operations=operations)
-    return replace(scenario, strands=strands, workload=load)
+    strands = tuple(strand for strand in plan.strands if strand.at_ms < plan.duration_ms)
+    operations = tuple(op for op in plan.operations if op.at_ms < plan.duration_ms)
+    return replace(plan, strands=strands, operations=operations)
 
 
-def halves(scenario: Scenario) -> Iterator[Scenario]:
-    """Scenarios with much less of something: the stream, the time, the strands, the clients."""
-    strands, load = scenario.strands, scenario.workload
+def halves(plan: Plan) -> Iterator[Plan]:
+    """Plans with much less of something: the stream, the time, the strands, the clients."""
+    strands = plan.strands
     for part in (8, 2):
-        if load.rate_per_s > part:
-            yield replace(scenario, workload=replace(load, rate_per_s=load.rate_per_s / part))
-    middle_ms = scenario.duration_ms / 2
+        if plan.rate_per_s > part:
+            yield replace(plan, rate_per_s=plan.rate_per_s / part)
+    middle_ms = plan.duration_ms / 2
     if middle_ms > _IDLE_MS:
-        yield without_late(replace(scenario, duration_ms=middle_ms))
+        yield without_late(replace(plan, duration_s=middle_ms / 1000.0))
     size = len(strands)
     while size > 1:
         size //= 2
         for start in range(0, len(strands), size):
-            yield replace(scenario, strands=strands[:start] + strands[start + size :])
+            yield replace(plan, strands=strands[:start] + strands[start + size :])
     first_ms = min((strand.at_ms for strand in strands), default=0.0)
     if first_ms > _IDLE_MS:
-        yield moved_earlier(scenario, first_ms, first_ms - _IDLE_MS / 2)
-    if load.concurrency > 1:
-        yield replace(scenario, workload=replace(load, concurrency=load.concurrency // 2))
+        yield moved_earlier(plan, first_ms, first_ms - _IDLE_MS / 2)
+    if plan.concurrency > 1:
+        yield replace(plan, concurrency=plan.concurrency // 2)
 
 
-def with_step(scenario: Scenario, number: int, position: int, step: Step) -> Scenario:
+def with_step(plan: Plan, number: int, position: int, step: Step) -> Plan:
     """Put another step in the place of one."""
-    strands = list(scenario.strands)
+    strands = list(plan.strands)
     steps = list(strands[number].steps)
     steps[position] = step
     strands[number] = replace(strands[number], steps=tuple(steps))
-    return replace(scenario, strands=tuple(strands))
+    return replace(plan, strands=tuple(strands))
 
 
-def without_step(scenario: Scenario, number: int, position: int) -> Scenario:
+def without_step(plan: Plan, number: int, position: int) -> Plan:
     """Drop a step; the one behind it waits for both."""
-    strands = list(scenario.strands)
+    strands = list(plan.strands)
     steps = list(strands[number].steps)
     gone = steps.pop(position)
     if position < len(steps):
         later = steps[position]
         steps[position] = replace(later, after_ms=round(later.after_ms + gone.after_ms, 3))
     strands[number] = replace(strands[number], steps=tuple(steps))
-    return replace(scenario, strands=tuple(strands))
+    return replace(plan, strands=tuple(strands))
 
 
-def retarget(scenario: Scenario, number: int, position: int, targets: tuple[str, ...]) -> Scenario:
+def retarget(plan: Plan, number: int, position: int, targets: tuple[str, ...]) -> Plan:
     """Aim a step at the nodes that it hit."""
-    step = scenario.strands[number].steps[position]
+    step = plan.strands[number].steps[position]
     words = ",".join(f"node:{name}" for name in targets)
     if step.targets == words or not step.targets:
-        return scenario
-    return with_step(scenario, number, position, replace(step, targets=words))
+        return plan
+    return with_step(plan, number, position, replace(step, targets=words))
 
 
-def name_casts(scenario: Scenario, played: Played) -> Scenario:
+def name_casts(plan: Plan, played: Played) -> Plan:
     """Replace the names that casts gave by nodes, in links and conditions too; drop the casts."""
     strands = []
-    for number, strand in enumerate(scenario.strands):
+    for number, strand in enumerate(plan.strands):
         names: dict[str, str] = dict(played.casts.get(number, {}))
         steps = [named(step, names) for step in strand.steps]
         kept: list[Step] = []
@@ -148,7 +146,7 @@ def name_casts(scenario: Scenario, played: Played) -> Scenario:
             )
             owed_ms = 0.0
         strands.append(replace(strand, steps=tuple(kept)))
-    return replace(scenario, strands=tuple(strands))
+    return replace(plan, strands=tuple(strands))
 
 
 def named(step: Step, names: dict[str, str]) -> Step:
@@ -177,10 +175,10 @@ def act_time(played: Played, number: int, position: int) -> float | None:
     return None
 
 
-def with_a_node_less(scenario: Scenario) -> Scenario | None:
+def with_a_node_less(plan: Plan) -> Plan | None:
     """The same without the last node, if nothing names it."""
-    last = f"n{scenario.nodes}"
-    told = repr(scenario.strands) + repr(scenario.workload.operations)
+    last = f"n{plan.nodes}"
+    told = repr(plan.strands) + repr(plan.operations)
     if last in told:
         return None
-    return replace(scenario, nodes=scenario.nodes - 1)
+    return replace(plan, nodes=plan.nodes - 1)

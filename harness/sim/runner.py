@@ -1,9 +1,9 @@
-"""Runs one scenario and judges it: `run_scenario(scenario) -> SimResult`.
+"""Runs one plan and judges it: `run_plan(plan) -> SimResult`.
 
 The run is the same, callback by callback, every time: one queue of events decides everything.
 The invariants (`checkers.invariants`) judge every event; what clients saw is checked by the
 harness's own checkers once the run is over; and after the last heal the quorum must come back to
-life within the scenario's bound. The first violation ends a run: what follows from a broken state
+life within the plan's bound. The first violation ends a run: what follows from a broken state
 says nothing more.
 """
 
@@ -16,6 +16,7 @@ import time
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
+from random import Random
 
 from checkers import answers, exercised
 from checkers.evidence import FINAL_READS, WORLD_CLOCK, Evidence, FinalRead
@@ -23,38 +24,38 @@ from checkers.history import Event, EventType, pair
 from checkers.registry import CheckSpec, RunInput, run_check
 from checkers.verdict import Status, worst
 from cluster import mutants
-from cluster.backends.base import BackendError
+from cluster.backends.base import BackendError, Death, NodeState
 from cluster.backends.sim import loop as virtual
 from cluster.backends.sim.process import Process
 from cluster.backends.sim.scheduler import BusyLoopError, Scheduler
 from cluster.backends.sim.sim_backend import SimBackend
 from cluster.client.admin_client import Client
+from harness.acts import Act, cells
 from harness.final_reads import FinalReads, read_all
 from harness.generators import BackOff, Clients, Phases, UntilOk
 from harness.generators.base import NEMESIS, Worker
 from harness.interpreter import Interpreter
 from harness.observer import Leadership, Observer
+from harness.plan import Plan
+from harness.player import Player
 from harness.recorder import Journal, Recorder
-from harness.sim.clients import HANDS, SimClient, SimClients
-from harness.sim.driver import Act, Driver
-from harness.sim.effects import Effects
+from harness.scripted_clients import HANDS, ScriptedClient, ScriptedClients
 from harness.sim.findings import SimResult, Violation, generalised, of_check
 from harness.sim.image_sight import ImageWatch
-from harness.sim.kinds import FAULTS
-from harness.sim.scenario import Scenario
 from harness.sim.sight import watch
+from harness.sim.view import SimView
 from harness.sim.watch import Watch
+from harness.verbs import is_fault
+from nemeses import drive
+from nemeses.base import Injection
 from workloads.base import Completion, Op, WorkloadClient
 from workloads.leader import LeaderTracker
-from workloads.registry import workload_named
 from workloads.target import LEADS_NOT
 
 _CHECK_EVERY_MS = 20.0
+_RESTART_MS = 100.0
 _COLLECT_AFTER = 100_000
 """New objects before the next search for cycles; Python's own 700 cost a tenth of a run."""
-_RESTART_MS = 100.0
-_RESTARTED_S = 0.02
-"""How often to look whether restarts that a heal found under way are over."""
 
 
 @dataclass(slots=True)
@@ -72,13 +73,11 @@ class MemoryJournal:
 class Played:
     """A run as it was played, before it is judged."""
 
-    scenario: Scenario
+    plan: Plan
     events: Sequence[Event]
     acts: Sequence[Act]
     violations: list[Violation]
     reads: FinalReads | None
-    lost: frozenset[str]
-    """Nodes with damaged files, which rightly stay down."""
     backend: SimBackend
     watch: Watch
     casts: Mapping[int, Mapping[str, str]]
@@ -86,31 +85,35 @@ class Played:
     cpu_s: float
     fault_phase_ms: float
     """World time at which the fault phase began."""
+    wanted: frozenset[str] | None
+    """Properties that were looked at; None: all."""
 
 
-def run_scenario(scenario: Scenario) -> SimResult:
+def run_plan(plan: Plan) -> SimResult:
     """Run and judge in memory."""
     journal = MemoryJournal()
-    return judge(play(scenario, journal, journal.events))
+    return judge(play(plan, journal, journal.events))
 
 
 def play(
-    scenario: Scenario,
+    plan: Plan,
     journal: Journal,
     events: Sequence[Event],
     run_folder: Path | None = None,
     *,
     brief: bool = False,
+    wanted: frozenset[str] | None = None,
 ) -> Played:
-    """Run a scenario to its end; `events` is what the journal keeps.
+    """Run a plan to its end; `events` is what the journal keeps.
 
     A brief run ends with the fault phase: it tells what the monitor saw until then, and no more.
+    With `wanted`, only violations of these properties are seen, and end it.
     """
     with contextlib.ExitStack() as stack:
-        if scenario.mutant is not None:
-            stack.enter_context(mutants.applied(scenario.mutant))
+        if plan.mutant is not None:
+            stack.enter_context(mutants.applied(plan.mutant))
         stack.enter_context(_few_collections())
-        return _Run(scenario, journal, events, run_folder, brief=brief).play()
+        return _Run(plan, journal, events, run_folder, brief=brief, wanted=wanted).play()
 
 
 @contextlib.contextmanager
@@ -129,16 +132,17 @@ def judge(played: Played) -> SimResult:
     violations = list(played.violations)
     verdict = Status.FAIL
     operations = pair(played.events)
-    options = exercised.options_of(played.scenario.plan_fields)
+    options = exercised.options_of(played.plan.to_json())
     exercise = exercised.check(RunInput(played.events, operations), options)
     if not violations:
         reads: dict[str, FinalRead] = {} if played.reads is None else dict(played.reads.reads)
-        evidence = Evidence(played.scenario.node_names, {}, {}, {}, reads, played.lost)
+        evidence = Evidence(played.plan.node_names, {}, {}, {}, reads)
         run = RunInput(played.events, operations, evidence)
-        load = played.scenario.workload
-        checks = (*workload_named(load.name, load.options).checks(), CheckSpec(answers.NAME))
+        checks = (*played.plan.make_workload().checks(), CheckSpec(answers.NAME))
         results = [run_check(spec, run) for spec in checks]
-        violations = [of_check(result) for result in results if result.status is Status.FAIL]
+        failed = [of_check(result) for result in results if result.status is Status.FAIL]
+        wanted = played.wanted
+        violations = [one for one in failed if wanted is None or one.property in wanted]
         verdict = worst(result.status for result in (*results, exercise))
     counts = {kind: sum(op.type is kind for op in operations) for kind in EventType}
     world = played.backend.world
@@ -152,11 +156,11 @@ def judge(played: Played) -> SimResult:
         "info": counts[EventType.INFO],
         "leader_changes": played.watch.changes_of_leader,
         "epochs": played.watch.highest_epoch(),
-        "faults": sum(act.kind in FAULTS and not act.undone for act in played.acts),
+        "faults": sum(is_fault(act.kind) and not act.undone for act in played.acts),
     }
-    kinds = sorted({act.kind for act in played.acts if act.kind in FAULTS})
+    kinds = sorted({act.kind for act in played.acts if is_fault(act.kind)})
     return SimResult(
-        played.scenario.seed,
+        played.plan.seed,
         verdict,
         tuple(violations),
         statistics,
@@ -164,17 +168,6 @@ def judge(played: Played) -> SimResult:
         tuple(kinds),
         exercise.statistics,
     )
-
-
-def cells(acts: Sequence[Act]) -> dict[str, int]:
-    """Coverage: `fault/role of the target/phase of the protocol` -> how often it came to that."""
-    found: dict[str, int] = {}
-    for act in acts:
-        if act.kind in FAULTS and not act.undone:
-            for role in sorted(set(act.roles)) or ["-"]:
-                cell = f"{act.kind}/{role}/{act.phase}"
-                found[cell] = found.get(cell, 0) + 1
-    return found
 
 
 class _KnowingObserver(Observer):
@@ -194,25 +187,27 @@ class _Run:
 
     def __init__(
         self,
-        scenario: Scenario,
+        plan: Plan,
         journal: Journal,
         events: Sequence[Event],
         run_folder: Path | None,
         *,
         brief: bool,
+        wanted: frozenset[str] | None,
     ) -> None:
         self._brief = brief
-        self._scenario = scenario
+        self._wanted = wanted
+        self._plan = plan
         self._events = events
         self._stored = run_folder is not None
         self._scheduler = Scheduler()
         self._backend = SimBackend(
-            scenario.nodes,
-            scenario.seed,
+            plan.nodes,
+            plan.seed,
             "sim",
-            settings=scenario.world,
-            node_settings=scenario.settings,
-            mutant=scenario.mutant,
+            settings=plan.world,
+            node_settings=plan.node_settings,
+            mutant=plan.mutant,
             run_folder=run_folder,
             scheduler=self._scheduler,
         )
@@ -224,17 +219,18 @@ class _Run:
         ImageWatch(world, watcher)
         self._watch = Watch(world)
         self._recorder = Recorder(journal, lambda: self._scheduler.now_ms / 1000.0, WORLD_CLOCK)
-        self._effects = Effects(world, self._watch)
-        self._workload = workload_named(scenario.workload.name, scenario.workload.options)
-        self._clients = SimClients(scenario, self._workload)
+        self._workload = plan.make_workload()
+        self._clients = ScriptedClients(plan, self._workload)
         self._believed = LeaderTracker(world.names)
-        self._driver = Driver(
-            scenario,
+        self._active: list[Injection] = []
+        self._player = Player(
+            plan,
             self._watch,
-            self._effects,
+            self._scheduler,
+            self._view,
             self._recorder,
             self._clients.ask,
-            self._broken,
+            lambda name, told, cause: self._broken(Violation(name, told, (cause,))),
         )
         self._reads: FinalReads | None = None
         self._fault_phase_ms = 0.0
@@ -250,17 +246,17 @@ class _Run:
         except virtual.Stalled as error:
             self._broken(Violation("progress", str(error), ("stalled",)))
         return Played(
-            self._scenario,
+            self._plan,
             self._events,
-            self._driver.acts,
+            self._player.acts,
             self._violations,
             self._reads,
-            frozenset(self._effects.lost),
             self._backend,
             self._watch,
-            self._driver.casts(),
+            self._player.casts(),
             time.process_time() - began,
             self._fault_phase_ms,
+            self._wanted,
         )
 
     async def _main(self) -> None:
@@ -280,7 +276,7 @@ class _Run:
             await self._backend.down()
 
     async def _phases(self) -> None:
-        scenario, recorder = self._scenario, self._recorder
+        plan, recorder = self._plan, self._recorder
         recorder.begin()
         try:
             await self._backend.up()
@@ -291,31 +287,43 @@ class _Run:
         recorder.note("phase", {"name": "faults"})
         self._fault_phase_ms = self._scheduler.now_ms
         interpreter = Interpreter(
-            self._clients, recorder, self._make_client, scenario.workload.concurrency + HANDS
+            self._clients, recorder, self._make_client, plan.concurrency + HANDS
         )
-        self._driver.begin()
-        self._scheduler.call_later(scenario.duration_ms, self._heal)
+        self._player.begin()
+        self._scheduler.call_later(plan.duration_ms, self._end_faults)
         try:
             await interpreter.run()
-            if not self._driver.stopped:
+            if not self._player.stopped:
                 await asyncio.sleep(
-                    max(0.0, self._fault_phase_ms + scenario.duration_ms - self._scheduler.now_ms)
+                    max(0.0, self._fault_phase_ms + plan.duration_ms - self._scheduler.now_ms)
                     / 1000.0
                     + 0.001
                 )
             if not self._brief:
+                await self._heal()
                 await self._come_back(interpreter)
         finally:
+            await self._player.close()
             await interpreter.close()
 
-    def _heal(self) -> None:
+    def _end_faults(self) -> None:
         self._clients.stop()
         self._recorder.note("phase", {"name": "heal"})
-        self._driver.stop()
+        self._player.stop()
+
+    async def _heal(self) -> None:
+        """Undo everything, once what is under way is over."""
+        await self._player.settle()
+        for healed in await drive.heal_all(self._view(Random(f"{self._plan.seed}/heal"))):
+            how = EventType.OK if healed.verified else EventType.INFO
+            self._recorder.note(healed.fault, healed.value("heal"), how)
+
+    def _view(self, random: Random) -> SimView:
+        return SimView(self._backend, self._watch, self._active, random)
 
     async def _first_leader(self) -> None:
         """Wait until somebody leads, or as long as liveness may take."""
-        deadline_ms = self._scheduler.now_ms + self._scenario.bounds.liveness_ms
+        deadline_ms = self._scheduler.now_ms + self._plan.bounds.liveness_ms
         while self._scheduler.now_ms < deadline_ms:
             leader = self._watch.leader()
             if leader is not None and self._watch.nodes[leader].established:
@@ -325,10 +333,8 @@ class _Run:
 
     async def _come_back(self, interpreter: Interpreter) -> None:
         """After the heal: last operations ok, every node up and caught up, within the bound."""
-        bound_ms = self._scenario.bounds.liveness_ms
+        bound_ms = self._plan.bounds.liveness_ms
         deadline_ms = self._scheduler.now_ms + bound_ms
-        while self._effects.restarts and self._scheduler.now_ms < deadline_ms:  # noqa: ASYNC110
-            await asyncio.sleep(_RESTARTED_S)
         self._recorder.note("phase", {"name": "final-reads"})
         finals = self._workload.final_operations()
         generator = Clients(BackOff(0.1, LEADS_NOT, Phases(*(UntilOk(op) for op in finals))))
@@ -343,12 +349,9 @@ class _Run:
         observer = _KnowingObserver(self._backend, client, self._recorder, self._believed)
         observer.standings = self._watch
         left_s = max(1.0, (deadline_ms - self._scheduler.now_ms) / 1000.0)
-        reads = await read_all(
-            _Readable(self._backend, self._effects.lost), client, observer, left_s
-        )
+        reads = await read_all(self._backend, client, observer, left_s)
         network.close()
-        lost = {"lost": sorted(self._effects.lost)} if self._effects.lost else {}
-        self._recorder.note(FINAL_READS, {**reads.value(), **lost})
+        self._recorder.note(FINAL_READS, reads.value())
         self._reads = reads
         if reads.sentinel is None or reads.missing:
             said = "; ".join(f"{node}: {why}" for node, why in reads.missing.items())
@@ -359,19 +362,22 @@ class _Run:
             return _Nobody()
         assert isinstance(worker, int), "clients are numbered"
         assert isinstance(process, int), "and so are their processes"
-        return SimClient(
-            self._scenario,
+        return ScriptedClient(
+            self._plan,
             self._workload,
             self._backend,
+            self._backend.clock,
             self._believed,
             worker,
             process,
-            self._driver.op_ended,
+            self._player.op_ended,
         )
 
     # -- what ends a run -------------------------------------------------------------------------
 
     def _broken(self, violation: Violation) -> None:
+        if self._wanted is not None and violation.property not in self._wanted:
+            return
         now_ms = self._scheduler.now_ms
         causes = violation.causes or (violation.property, generalised(violation.explanation))
         self._violations.append(replace(violation, at_ms=now_ms, causes=causes))
@@ -389,24 +395,18 @@ class _Run:
         self._broken(Violation("liveness", f"{what} ({standing})", causes))
 
     def _watchdog(self) -> None:
-        if self._scheduler.events > self._scenario.bounds.events_max:
-            told = f"more than {self._scenario.bounds.events_max} callbacks"
+        if self._scheduler.events > self._plan.bounds.events_max:
+            told = f"more than {self._plan.bounds.events_max} callbacks"
             self._broken(Violation("progress", told, ("too many events",)))
         else:
             self._scheduler.call_later(_CHECK_EVERY_MS, self._watchdog)
 
-    def _heard(self, node: str, event: str, fields: dict[str, object]) -> None:
+    def _heard(self, node: str, event: str, fields: Mapping[str, object]) -> None:
         if event == "claim":
             epoch = fields["epoch"]
             assert isinstance(epoch, int), "docs/evidence.md"
             self._believed.learn(node, epoch)
             self._recorder.note("leader", {"leader": node, "epoch": epoch})
-        elif (
-            event == "state" and node in self._effects.lost and not self._watch.nodes[node].refuses
-        ):
-            self._watch.nodes[node].refuses = True
-            told = f"{node} started although a file of its own is damaged"
-            self._broken(Violation("damage-accepted", told, ("damage-accepted",)))
 
     def _ended(self, process: Process) -> None:
         """Look at who died by itself."""
@@ -416,21 +416,23 @@ class _Run:
         death = deaths[-1]
         if death.incarnation != process.incarnation:
             return
-        if (death.node, death.incarnation) in self._effects.excused:
-            if self._driver.stopped:  # of a disk error that came true after the heal
-                self._scheduler.call_later(_RESTART_MS, lambda: self._effects.start((death.node,)))
-            return
+        self._player.excuses.judge(
+            death, lambda: self._rightly_dead(death.node), lambda: self._died(death)
+        )
+
+    def _rightly_dead(self, node: str) -> None:
+        """Start it again where no heal will: its storage failed it late."""
+        if self._player.stopped:
+            self._scheduler.call_later(_RESTART_MS, lambda: self._start(node))
+
+    def _start(self, node: str) -> None:
+        if self._backend.world.nodes[node].state is NodeState.DEAD:
+            self._backend.world.start(node)
+
+    def _died(self, death: Death) -> None:
         reason = " ".join(death.output_tail)
         told = f"{death.node} died by itself: {reason}"
         self._broken(Violation("node-died", told, ("node-died", generalised(reason))))
-
-
-class _Readable(SimBackend):
-    """The backend without the nodes that rightly stay down."""
-
-    def __init__(self, backend: SimBackend, lost: set[str]) -> None:
-        self.__dict__.update(backend.__dict__)
-        self.nodes = tuple(node for node in backend.nodes if node not in lost)
 
 
 class _Nobody:

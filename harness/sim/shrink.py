@@ -1,6 +1,6 @@
-"""Cut a failing scenario down while it keeps violating the same property.
+"""Cut a failing plan down while it keeps violating the same property.
 
-Delta debugging (Zeller and Hildebrandt, 2002) over the lists of a scenario, then simplification of
+Delta debugging (Zeller and Hildebrandt, 2002) over the lists of a plan, then simplification of
 what is left. The passes, each with the invariant that it keeps:
 
 | pass | does | keeps |
@@ -18,8 +18,8 @@ what is left. The passes, each with the invariant that it keeps:
 | values | times and lengths become round or smaller numbers | all others |
 
 A pass is tried only as a whole candidate: a candidate that fails with the same property (and does
-not come to it by the harness's own fault) replaces the scenario; everything else is dropped. Since
-the run is a function of the scenario no candidate has to be run twice, and the result is exactly
+not come to it by the harness's own fault) replaces the plan; everything else is dropped. Since
+the run is a function of the plan no candidate has to be run twice, and the result is exactly
 what `kraftprobe replay` will see. Rounds repeat until one changes nothing or the time is up.
 """
 
@@ -34,6 +34,7 @@ from typing import Any, TypeVar
 
 from cluster.backends.sim.settings import SimSettings
 from cluster.systems.kraft import NODE_SETTINGS
+from harness.plan import Plan, expectations_of
 from harness.sim.findings import SimResult, Violation
 from harness.sim.rewrites import (
     act_time,
@@ -50,7 +51,7 @@ from harness.sim.rewrites import (
     without_step,
 )
 from harness.sim.runner import MemoryJournal, Played, judge, play
-from harness.sim.scenario import Scenario, ScriptedOp, Strand
+from harness.strands import ScriptedOp, Strand
 
 T = TypeVar("T")
 
@@ -75,7 +76,7 @@ class Progress:
 
 @dataclass(slots=True)
 class Shrinker:
-    """Shrinks one scenario. `told` is called after each candidate."""
+    """Shrinks one plan. `told` is called after each candidate."""
 
     wanted: str
     """The property that must stay violated."""
@@ -99,9 +100,9 @@ class Shrinker:
         """Let no further candidate be tried: `shrink` returns the best so far."""
         self.deadline_s = 0.0
 
-    def fails(self, scenario: Scenario) -> bool:
+    def fails(self, plan: Plan) -> bool:
         """Whether this one violates the property too; remembers how it went."""
-        key = repr(scenario)
+        key = repr(plan)
         if key in self._seen:
             return self._seen[key]
         if self.out_of_time:
@@ -109,7 +110,7 @@ class Shrinker:
         self.progress.tried += 1
         verdict = False
         try:
-            played, violation = self._run(scenario)
+            played, violation = self._run(plan)
         except Exception:  # noqa: BLE001  (a candidate that cannot be run is no candidate)
             violation = None
         if violation is not None and violation.property == self.wanted:
@@ -119,26 +120,27 @@ class Shrinker:
         self.told(self.progress)
         return verdict
 
-    def _run(self, scenario: Scenario) -> tuple[Played, Violation | None]:
+    def _run(self, plan: Plan) -> tuple[Played, Violation | None]:
+        wanted = frozenset({self.wanted})
         if not self._brief:
-            played, result = run(scenario)
+            played, result = run(plan, wanted)
             return played, result.violations[0] if result.violations else None
         journal = MemoryJournal()
-        played = play(scenario, journal, journal.events, brief=True)
+        played = play(plan, journal, journal.events, brief=True, wanted=wanted)
         return played, played.violations[0] if played.violations else None
 
-    def _be_brief(self, scenario: Scenario) -> None:
+    def _be_brief(self, plan: Plan) -> None:
         """Leave out what comes after the fault phase, if the violation comes before its end."""
-        played, violation = self._last_played(scenario), self._violation
+        played, violation = self._last_played(plan), self._violation
         if violation is not None and 0 < violation.at_ms < (
-            played.fault_phase_ms + scenario.duration_ms
+            played.fault_phase_ms + plan.duration_ms
         ):
             self._brief = True
 
-    def shrink(self, scenario: Scenario) -> Scenario:
-        """Shrink until nothing more helps. The scenario given must fail."""
-        assert self.fails(scenario), f"it does not violate {self.wanted}"
-        best = self._bounded(scenario)
+    def shrink(self, plan: Plan) -> Plan:
+        """Shrink until nothing more helps. The plan given must fail."""
+        assert self.fails(plan), f"it does not violate {self.wanted}"
+        best = self._bounded(plan)
         for name, single in (("cut short", self._end_early), ("strands", self._strands)):
             best = self._pass(name, single, best)
             self._be_brief(best)
@@ -164,19 +166,20 @@ class Shrinker:
             if best == before:
                 break
         best = in_order(best)
+        best = replace(best, expectations=expectations_of(replace(best, expectations={})))
         self.fails_again(best)
         return best
 
-    def _bounded(self, scenario: Scenario) -> Scenario:
+    def _bounded(self, plan: Plan) -> Plan:
         """Give candidates not much more events than the run at hand took, lest one run for ever."""
-        played = self._last_played(scenario)
+        played = self._last_played(plan)
         most = 4 * played.backend.world.scheduler.events + _EVENTS_SPARE
-        bounds = replace(scenario.bounds, events_max=min(scenario.bounds.events_max, most))
-        return self._keep(replace(scenario, bounds=bounds), scenario)
+        bounds = replace(plan.bounds, events_max=min(plan.bounds.events_max, most))
+        return self._keep(replace(plan, bounds=bounds), plan)
 
-    def fails_again(self, scenario: Scenario) -> None:
+    def fails_again(self, plan: Plan) -> None:
         """Play the result once more, for the story."""
-        self._played, result = run(scenario)
+        self._played, result = run(plan, frozenset({self.wanted}))
         self._violation = result.violations[0] if result.violations else None
 
     @property
@@ -185,75 +188,72 @@ class Shrinker:
         assert self._played is not None
         return self._played, self._violation
 
-    def _pass(self, name: str, one: Callable[[Scenario], Scenario], scenario: Scenario) -> Scenario:
-        self.progress.pass_name, self.progress.events = name, scenario.events
+    def _pass(self, name: str, one: Callable[[Plan], Plan], plan: Plan) -> Plan:
+        self.progress.pass_name, self.progress.events = name, plan.events
         if self.out_of_time:
-            return scenario
-        after = one(scenario)
+            return plan
+        after = one(plan)
         self.progress.events = after.events
         return after
 
-    def _keep(self, candidate: Scenario, current: Scenario) -> Scenario:
+    def _keep(self, candidate: Plan, current: Plan) -> Plan:
         """The candidate if it fails too, else the current one."""
         if candidate == current or not self.fails(candidate):
             return current
         self.progress.kept += 1
         return candidate
 
-    def _last_played(self, scenario: Scenario) -> Played:
-        """How this very scenario was played."""
-        if self._played is None or self._played.scenario != scenario:
-            self._played, self._violation = self._run(scenario)
+    def _last_played(self, plan: Plan) -> Played:
+        """How this very plan was played."""
+        if self._played is None or self._played.plan != plan:
+            self._played, self._violation = self._run(plan)
         return self._played
 
     # -- lists -----------------------------------------------------------------------------------
 
-    def _end_early(self, scenario: Scenario) -> Scenario:
+    def _end_early(self, plan: Plan) -> Plan:
         """End the fault phase right after the violation, or after the last thing done."""
-        played = self._last_played(scenario)
+        played = self._last_played(plan)
         at_ms = self._violation.at_ms if self._violation is not None else 0.0
         seen_ms = at_ms - played.fault_phase_ms
-        if 0 < seen_ms < scenario.duration_ms:
-            cut = replace(scenario, duration_ms=float(round(seen_ms) + 10))
-            scenario = self._keep(without_late(cut), scenario)
+        if 0 < seen_ms < plan.duration_ms:
+            cut = replace(plan, duration_s=(round(seen_ms) + 10) / 1000.0)
+            plan = self._keep(without_late(cut), plan)
         last_ms = max((act.at_ms for act in played.acts), default=0.0) - played.fault_phase_ms
         shorter = float(round(max(last_ms, 0.0)) + 500)
-        if shorter < scenario.duration_ms:
-            scenario = self._keep(replace(scenario, duration_ms=shorter), scenario)
-        return scenario
+        if shorter < plan.duration_ms:
+            plan = self._keep(replace(plan, duration_s=shorter / 1000.0), plan)
+        return plan
 
-    def _strands(self, scenario: Scenario) -> Scenario:
-        def build(strands: Sequence[Strand]) -> Scenario:
-            return replace(scenario, strands=tuple(strands))
+    def _strands(self, plan: Plan) -> Plan:
+        def build(strands: Sequence[Strand]) -> Plan:
+            return replace(plan, strands=tuple(strands))
 
-        return self._ddmin(scenario, scenario.strands, build)
+        return self._ddmin(plan, plan.strands, build)
 
-    def _operations(self, scenario: Scenario) -> Scenario:
-        def build(operations: Sequence[ScriptedOp]) -> Scenario:
-            load = replace(scenario.workload, operations=tuple(operations))
-            return replace(scenario, workload=load)
+    def _operations(self, plan: Plan) -> Plan:
+        def build(operations: Sequence[ScriptedOp]) -> Plan:
+            return replace(plan, operations=tuple(operations))
 
-        return self._ddmin(scenario, scenario.workload.operations, build)
+        return self._ddmin(plan, plan.operations, build)
 
-    def _steps(self, scenario: Scenario) -> Scenario:
-        for number in range(len(scenario.strands)):
-            for position in reversed(range(len(scenario.strands[number].steps))):
-                if len(scenario.strands[number].steps) <= position:
+    def _steps(self, plan: Plan) -> Plan:
+        for number in range(len(plan.strands)):
+            for position in reversed(range(len(plan.strands[number].steps))):
+                if len(plan.strands[number].steps) <= position:
                     continue
-                candidate = without_step(scenario, number, position)
-                scenario = self._keep(candidate, scenario)
-        strands = tuple(strand for strand in scenario.strands if strand.steps)
-        return self._keep(replace(scenario, strands=strands), scenario)
+                candidate = without_step(plan, number, position)
+                plan = self._keep(candidate, plan)
+        strands = tuple(strand for strand in plan.strands if strand.steps)
+        return self._keep(replace(plan, strands=strands), plan)
 
-    def _ddmin(
-        self, scenario: Scenario, items: Sequence[T], build: Callable[[Sequence[T]], Scenario]
-    ) -> Scenario:
+    def _ddmin(self, plan: Plan, items: Sequence[T], build: Callable[[Sequence[T]], Plan]) -> Plan:
         """Drop parts, large ones first, each size in one sweep from the end to the beginning.
 
         ddmin without its restarts: what came late is dropped first, since less hangs on it. Large
         parts of many are tried in other worlds, too.
         """
-        best, left = scenario, tuple(items)
+        best, left = plan, tuple(items)
         if left and self.fails(build(())):
             return build(())
         size = max(1, len(left) // 2)
@@ -276,23 +276,23 @@ class Shrinker:
 
     # -- other worlds ----------------------------------------------------------------------------
 
-    def _other_seeds(self, scenario: Scenario) -> Scenario:
+    def _other_seeds(self, plan: Plan) -> Plan:
         """Halve what cannot be written down, as it hangs on the draws of its world, in other worlds.
 
         Where one draw more or less ends the violation, as of a race that few schedules lose, hardly
         anything can be dropped in the same world; but a part of it does the same in many others.
         """
-        self._is_race = scenario.workload.rate_per_s > 0
+        self._is_race = plan.rate_per_s > 0
         while self._is_race and not self.out_of_time:
-            smaller = next(filter(None, map(self._somewhere, halves(scenario))), None)
+            smaller = next(filter(None, map(self._somewhere, halves(plan))), None)
             if smaller is None:
                 break
             self.progress.kept += 1
-            scenario = self._end_early(smaller)
-            self.progress.events = scenario.events
-        return self._materialise(scenario)
+            plan = self._end_early(smaller)
+            self.progress.events = plan.events
+        return self._materialise(plan)
 
-    def _somewhere(self, candidate: Scenario, for_s: float = _PATIENCE_S) -> Scenario | None:
+    def _somewhere(self, candidate: Plan, for_s: float = _PATIENCE_S) -> Plan | None:
         """The candidate with the first seed with which it fails, its own the first."""
         until_s = time.monotonic() + for_s
         while not self.fails(candidate):
@@ -303,27 +303,25 @@ class Shrinker:
 
     # -- from words to facts ---------------------------------------------------------------------
 
-    def _materialise(self, scenario: Scenario) -> Scenario:
+    def _materialise(self, plan: Plan) -> Plan:
         """Write the stream down as the operations that it began."""
-        if scenario.workload.rate_per_s <= 0:
-            return scenario
-        candidate = replace(scenario, workload=replace(scenario.workload, rate_per_s=0.0))
+        if plan.rate_per_s <= 0:
+            return plan
+        candidate = replace(plan, rate_per_s=0.0)
         if self.fails(candidate):
             return candidate
-        played = self._last_played(scenario)
+        played = self._last_played(plan)
         operations = tuple(begun(played))
-        load = replace(scenario.workload, rate_per_s=0.0, operations=operations)
-        scenario = self._keep(replace(scenario, workload=load), scenario)
-        if scenario.workload.rate_per_s > 0:
-            return scenario
+        plan = self._keep(replace(plan, rate_per_s=0.0, operations=operations), plan)
+        if plan.rate_per_s > 0:
+            return plan
         workers = max((op.worker for op in operations), default=0) + 1
-        fewer = replace(scenario.workload, concurrency=workers)
-        return self._keep(replace(scenario, workload=fewer), scenario)
+        return self._keep(replace(plan, concurrency=workers), plan)
 
-    def _concretise(self, scenario: Scenario) -> Scenario:
+    def _concretise(self, plan: Plan) -> Plan:
         """Replace target words by the nodes that were hit, one step after the other."""
-        played = self._last_played(scenario)
-        concrete = scenario
+        played = self._last_played(plan)
+        concrete = plan
         hit = {
             (act.strand, act.step): act.targets
             for act in played.acts
@@ -331,19 +329,19 @@ class Shrinker:
         }
         for (number, position), targets in sorted(hit.items()):
             concrete = retarget(concrete, number, position, targets)
-        scenario = self._keep(concrete, scenario)
+        plan = self._keep(concrete, plan)
         for number, position in sorted(hit):
-            candidate = retarget(scenario, number, position, hit[number, position])
-            scenario = self._keep(candidate, scenario)
-        return self._keep(name_casts(scenario, played), scenario)
+            candidate = retarget(plan, number, position, hit[number, position])
+            plan = self._keep(candidate, plan)
+        return self._keep(name_casts(plan, played), plan)
 
-    def _flatten(self, scenario: Scenario) -> Scenario:
+    def _flatten(self, plan: Plan) -> Plan:
         """Let steps that wait for a condition act at the time at which they did."""
-        for number, strand in enumerate(scenario.strands):
+        for number, strand in enumerate(plan.strands):
             for position, step in enumerate(strand.steps):
                 if step.until is None:
                     continue
-                played = self._last_played(scenario)
+                played = self._last_played(plan)
                 base_ms = act_time(played, number, position - 1)
                 at_ms = act_time(played, number, position)
                 if at_ms is None:
@@ -351,101 +349,100 @@ class Shrinker:
                 before_ms = played.fault_phase_ms + strand.at_ms if base_ms is None else base_ms
                 wait_ms = round(max(0.0, at_ms - before_ms), 3)
                 timed = replace(step, until=None, after_ms=wait_ms)
-                scenario = self._keep(with_step(scenario, number, position, timed), scenario)
-        return scenario
+                plan = self._keep(with_step(plan, number, position, timed), plan)
+        return plan
 
-    def _gaps(self, scenario: Scenario) -> Scenario:
+    def _gaps(self, plan: Plan) -> Plan:
         """Let less time pass where nothing is done: before anything, then between things."""
-        moments = {strand.at_ms for strand in scenario.strands}
-        moments |= {op.at_ms for op in scenario.workload.operations}
+        moments = {strand.at_ms for strand in plan.strands}
+        moments |= {op.at_ms for op in plan.operations}
         for moment in sorted(moments, reverse=True):
             earlier = max((other for other in moments if other < moment), default=0.0)
             for left_ms in (0.0, 0.25 * (moment - earlier)):
                 by_ms = round(moment - earlier - left_ms, 1)
                 if by_ms >= 1.0:
-                    candidate = moved_earlier(scenario, moment, by_ms)
-                    after = self._keep(candidate, scenario)
-                    if after is not scenario:
-                        scenario = after
+                    candidate = moved_earlier(plan, moment, by_ms)
+                    after = self._keep(candidate, plan)
+                    if after is not plan:
+                        plan = after
                         break
-        return scenario
+        return plan
 
     # -- knobs and values ------------------------------------------------------------------------
 
-    def _nodes(self, scenario: Scenario) -> Scenario:
-        while scenario.nodes > 1:
-            candidate = with_a_node_less(scenario)
+    def _nodes(self, plan: Plan) -> Plan:
+        while plan.nodes > 1:
+            candidate = with_a_node_less(plan)
             if candidate is None or not self.fails(candidate):
-                return scenario
-            scenario = candidate
-        return scenario
+                return plan
+            plan = candidate
+        return plan
 
-    def _knobs(self, scenario: Scenario) -> Scenario:
-        scenario = self._keep(replace(scenario, settings=dict(NODE_SETTINGS)), scenario)
-        scenario = self._keep(replace(scenario, world=SimSettings()), scenario)
+    def _knobs(self, plan: Plan) -> Plan:
+        plan = self._keep(replace(plan, node_settings=dict(NODE_SETTINGS)), plan)
+        plan = self._keep(replace(plan, world=SimSettings()), plan)
         for key, default in NODE_SETTINGS.items():
-            if scenario.settings.get(key, default) != default:
-                settings = {**scenario.settings, key: default}
-                scenario = self._keep(replace(scenario, settings=settings), scenario)
+            if plan.node_settings.get(key, default) != default:
+                settings = {**plan.node_settings, key: default}
+                plan = self._keep(replace(plan, node_settings=settings), plan)
         plain = SimSettings()
         for item in fields(SimSettings):
-            if getattr(scenario.world, item.name) != getattr(plain, item.name):
-                world = replace(scenario.world, **{item.name: getattr(plain, item.name)})
-                scenario = self._keep(replace(scenario, world=world), scenario)
+            if getattr(plan.world, item.name) != getattr(plain, item.name):
+                world = replace(plan.world, **{item.name: getattr(plain, item.name)})
+                plan = self._keep(replace(plan, world=world), plan)
         for calm in (
-            replace(scenario.world, loss=0.0, duplication=0.0),
-            replace(scenario.world, drift_ppm=0.0, skew_ms=0.0),
+            replace(plan.world, loss=0.0, duplication=0.0),
+            replace(plan.world, drift_ppm=0.0, skew_ms=0.0),
         ):
             world = calm
-            scenario = self._keep(replace(scenario, world=world), scenario)
-        return scenario
+            plan = self._keep(replace(plan, world=world), plan)
+        return plan
 
-    def _values(self, scenario: Scenario) -> Scenario:
-        for number in range(len(scenario.strands)):
-            for simpler in rounder(scenario.strands[number].at_ms):
-                strands = list(scenario.strands)
+    def _values(self, plan: Plan) -> Plan:
+        for number in range(len(plan.strands)):
+            for simpler in rounder(plan.strands[number].at_ms):
+                strands = list(plan.strands)
                 strands[number] = replace(strands[number], at_ms=simpler)
-                scenario = self._keep(replace(scenario, strands=tuple(strands)), scenario)
-            for position in range(len(scenario.strands[number].steps)):
-                scenario = self._step_values(scenario, number, position)
-        for position in range(len(scenario.workload.operations)):
-            for simpler in rounder(scenario.workload.operations[position].at_ms):
-                operations = list(scenario.workload.operations)
+                plan = self._keep(replace(plan, strands=tuple(strands)), plan)
+            for position in range(len(plan.strands[number].steps)):
+                plan = self._step_values(plan, number, position)
+        for position in range(len(plan.operations)):
+            for simpler in rounder(plan.operations[position].at_ms):
+                operations = list(plan.operations)
                 operations[position] = replace(operations[position], at_ms=simpler)
-                load = replace(scenario.workload, operations=tuple(operations))
-                scenario = self._keep(replace(scenario, workload=load), scenario)
-        for simpler in rounder(scenario.duration_ms):
+                plan = self._keep(replace(plan, operations=tuple(operations)), plan)
+        for simpler in rounder(plan.duration_ms):
             if simpler >= 1:
-                scenario = self._keep(replace(scenario, duration_ms=simpler), scenario)
-        return scenario
+                plan = self._keep(replace(plan, duration_s=simpler / 1000.0), plan)
+        return plan
 
-    def _step_values(self, scenario: Scenario, number: int, position: int) -> Scenario:
+    def _step_values(self, plan: Plan, number: int, position: int) -> Plan:
         for name in ("after_ms", "for_ms"):
-            step = scenario.strands[number].steps[position]
+            step = plan.strands[number].steps[position]
             value = getattr(step, name)
             for simpler in () if value is None else rounder(value):
                 told: dict[str, Any] = {name: simpler}
-                changed = replace(scenario.strands[number].steps[position], **told)
-                candidate = with_step(scenario, number, position, changed)
-                scenario = self._keep(candidate, scenario)
-        step = scenario.strands[number].steps[position]
+                changed = replace(plan.strands[number].steps[position], **told)
+                candidate = with_step(plan, number, position, changed)
+                plan = self._keep(candidate, plan)
+        step = plan.strands[number].steps[position]
         if step.for_ms is not None:
-            candidate = with_step(scenario, number, position, replace(step, for_ms=None))
-            scenario = self._keep(candidate, scenario)
+            candidate = with_step(plan, number, position, replace(step, for_ms=None))
+            plan = self._keep(candidate, plan)
         for key in sorted(step.options):
-            step = scenario.strands[number].steps[position]
+            step = plan.strands[number].steps[position]
             value = step.options[key]
             if key.endswith("_ms") and isinstance(value, int | float):
                 for simpler in rounder(value):
                     changed = replace(step, options={**step.options, key: simpler})
-                    scenario = self._keep(with_step(scenario, number, position, changed), scenario)
-        return scenario
+                    plan = self._keep(with_step(plan, number, position, changed), plan)
+        return plan
 
 
-def run(scenario: Scenario) -> tuple[Played, SimResult]:
-    """Play and judge."""
+def run(plan: Plan, wanted: frozenset[str] | None = None) -> tuple[Played, SimResult]:
+    """Play and judge; `wanted` as of `harness.sim.runner.play`."""
     journal = MemoryJournal()
-    played = play(scenario, journal, journal.events)
+    played = play(plan, journal, journal.events, wanted=wanted)
     return played, judge(played)
 
 

@@ -118,8 +118,7 @@ def batches_of(data: bytes) -> list[Batch]:
 def read_from(log: ReplicatedLog, offset: int) -> list[Batch]:
     """All batches of a log from `offset` on; one read ends where a file does."""
     found: list[Batch] = []
-    end_offset = log.end_offset
-    while offset < end_offset:
+    while offset < log.end_offset:
         found += batches_of(log.read(offset, _READ_BYTES))
         offset = found[-1][1]
     return found

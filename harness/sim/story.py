@@ -12,10 +12,10 @@ from typing import Any
 
 from checkers.history import NEMESIS, Event, EventType
 from cluster.values import valueclass
-from harness.sim.driver import Act
+from harness.acts import Act
+from harness.plan import Plan
 from harness.sim.findings import Violation
 from harness.sim.runner import Played
-from harness.sim.scenario import Scenario
 
 _LINES_MAX = 60
 
@@ -42,7 +42,7 @@ def tell(played: Played, violation: Violation | None) -> list[str]:
     told = [f"{line.at_ms / 1000.0:9.4f} s  {line.text}" for line in _shortened(_joined(ordered))]
     tail = [] if violation is None else [f"VIOLATED {violation.property}: {violation.explanation}"]
     return [
-        _setting(played.scenario),
+        _setting(played.plan),
         *(f"{number:3}. {text}" for number, text in enumerate(told, start=1)),
         *tail,
     ]
@@ -83,11 +83,9 @@ def _shortened(lines: list[Line]) -> list[Line]:
     return [*lines[:10], gap, *lines[10 + left_out :]]
 
 
-def _setting(scenario: Scenario) -> str:
-    mutant = "" if scenario.mutant is None else f" of the mutant {scenario.mutant}"
-    return (
-        f"{scenario.nodes} nodes{mutant}, seed {scenario.seed}, workload {scenario.workload.name}"
-    )
+def _setting(plan: Plan) -> str:
+    mutant = "" if plan.mutant is None else f" of the mutant {plan.mutant}"
+    return f"{plan.nodes} nodes{mutant}, seed {plan.seed}, workload {plan.workload}"
 
 
 # -- faults ---------------------------------------------------------------------------------------
@@ -100,62 +98,71 @@ def _acts(played: Played) -> Iterator[Line]:
 
 
 _VERBS: Mapping[str, tuple[str, str]] = {
-    "kill": ("{who} lost power", "{who} was started"),
-    "restart": ("{who} was restarted", ""),
-    "pause": ("{who} was stopped (SIGSTOP)", "{who} went on"),
-    "resume": ("{who} went on", ""),
-    "start": ("{who} was started", ""),
-    "partition": ("{who} was cut off", "{who} was connected again"),
-    "cut": ("links were cut", "the links worked again"),
-    "join": ("{who} was connected again", ""),
+    "kill": ("{nodes} lost power", "{nodes} was started"),
+    "stop": ("{nodes} was asked to stop (SIGTERM)", "{nodes} was started"),
+    "restart": ("{nodes} was restarted", ""),
+    "pause": ("{nodes} was stopped (SIGSTOP)", "{nodes} went on"),
+    "partition": ("{nodes} was cut off", "{nodes} was connected again"),
     "hold": ("messages were held", "the held messages were delivered"),
+    "loss": ("links began to lose messages", "the links lost nothing more"),
+    "duplicate": ("links began to repeat messages", "the links repeated nothing more"),
+    "delay": ("links became slow", "the links were as before"),
+    "disk-stall": ("the disk of {nodes} stalled", "the disk of {nodes} went on"),
+    "disk-slow": ("the disk of {nodes} became slow", "the disk of {nodes} was as before"),
+    "disk-error": ("the disk of {nodes} will fail", "the disk of {nodes} works again"),
+    "timer-rate": ("the clock of {nodes} changed its rate", "the clock of {nodes} was true again"),
+    "clock-jump": ("the wall clock of {nodes} jumped", "the wall clock of {nodes} was true again"),
+    "bit-flip": ("{nodes} was killed, and a file of it damaged", "{nodes} got its file back"),
+    "disk-wipe": ("{nodes} lost its disk", "{nodes} was replaced"),
+    "heal": ("everything at {nodes} was healed", ""),
     "release": ("the held messages were delivered", ""),
-    "drop_held": ("the held messages were lost", ""),
-    "lossy": ("all links became unreliable", "the links were reliable again"),
-    "disk_stall": ("the disk of {who} stalled", "the disk of {who} went on"),
-    "disk_slow": ("the disk of {who} became slow", "the disk of {who} was as before"),
-    "disk_error": ("the disk of {who} will fail", ""),
-    "clock_rate": ("the clock of {who} changed its rate", "the clock of {who} was true again"),
-    "clock_jump": ("the wall clock of {who} jumped", ""),
-    "bit_rot": ("a file of {who} was damaged while it was down", ""),
-    "heal": ("everything was healed", ""),
 }
+_HEALED = {
+    "partition": "{nodes} was connected again",
+    "kill": "{nodes} was started",
+    "pause": "{nodes} went on",
+    "hold": "the held messages were delivered",
+}
+"""What a step `heal` of one kind of fault did."""
 
 
 def _act_text(act: Act) -> str:
-    verbs = _VERBS.get(act.kind, (act.kind, act.kind))
-    who = " and ".join(act.targets) or "nobody"
-    if act.kind == "partition" and not act.targets:
-        verbs = ("the network was split", "the network was whole again")
-    text = verbs[act.undone].format(who=who)
-    if act.undone:
-        return text
-    if act.roles and not act.undone:
-        text += f" (a {', '.join(dict.fromkeys(act.roles))})" if set(act.roles) else ""
-    detail = _detail(act.kind, act.detail)
-    return f"{text}{detail}"
+    verbs = _VERBS.get(act.kind, (f"{act.kind}: {{nodes}}", f"the end of {act.kind}: {{nodes}}"))
+    text = verbs[act.undone]
+    if act.kind == "heal":
+        fault = str(act.detail.get("fault", "")).split(",")[0]
+        text = _HEALED.get(fault, text) if act.targets else "everything was healed"
+    elif act.kind == "partition" and act.detail.get("shape") == "links":
+        text = ("links were cut", "the links worked again")[act.undone]
+    elif act.kind == "partition" and act.detail.get("shape", "isolate") != "isolate":
+        text = ("the network was split", "the network was whole again")[act.undone]
+    text = text.format(nodes=" and ".join(act.targets) or "no node")
+    if act.undone or act.kind in ("heal", "release"):
+        return text + _detail(act) if act.kind == "release" else text
+    roles = ", ".join(dict.fromkeys(act.roles))
+    return f"{text} (a {roles}){_detail(act)}" if roles else f"{text}{_detail(act)}"
 
 
-def _detail(kind: str, detail: Mapping[str, Any]) -> str:
-    told = []
-    keep = {"nothing": "all that was not synced was lost", "any": "some of it unsynced was lost"}
-    for key, value in detail.items():
+_KEPT = {"nothing": "all that was not synced was lost", "everything": "nothing was lost"}
+
+
+def _detail(act: Act) -> str:
+    """Say what the parameters add that a person needs."""
+    parts = []
+    for key, value in act.detail.items():
         if key == "keep":
-            told.append(keep.get(value, "nothing was lost"))
+            parts.append(_KEPT.get(value, "some of what was not synced was lost"))
         elif key == "links":
-            told.append(f"on {', '.join(str(link).replace('>', ' to ') for link in value)}")
+            links = value if isinstance(value, list) else str(value).split(",")
+            if links:
+                parts.append(f"on {', '.join(link.replace('>', ' to ') for link in links)}")
         elif key == "types":
-            told.append(f"of type {str(value).replace(',', ', ')}")
-        elif key == "down_ms":
-            told.append(f"down for {value:g} ms")
-        elif key == "one_way" and value:
-            told.append("what it sends" if value == "out" else "what is sent to it")
-        elif value not in (False, "", "targets") and key != "graceful":
-            told.append(f"{key} {value}")
-        elif key == "graceful" and value:
-            told.append("asked to stop")
-    del kind
-    return f": {'; '.join(told)}" if told else ""
+            parts.append(f"of type {str(value).replace(',', ', ')}")
+        elif key == "direction":
+            parts.append({"outgoing": "what it sends", "incoming": "what is sent to it"}[value])
+        elif key != "shape":
+            parts.append(f"{key} {value}")
+    return f": {'; '.join(parts)}" if parts else ""
 
 
 # -- clients --------------------------------------------------------------------------------------

@@ -114,7 +114,7 @@ def test_how_much_was_tried_can_be_read_by_a_machine():
 
 @pytest.mark.parametrize("faults", [[], ["pause"]])
 def test_a_run_is_without_faults_where_none_bit(faults):
-    run = run_of(30, 30, TYPICAL[-1], nemesis("heal", {**KILL, "targets": []}))
+    run = run_of(30, 30, TYPICAL[-1], nemesis("kill", {**KILL, "phase": "heal"}))
     result = judged(run, expectations={"faults": faults})
     assert result.statistics["without_faults"] is True
 
@@ -173,10 +173,17 @@ def test_the_shortest_plan_still_needs_the_absolute_floor():
     assert options_of({})["expectations"] == wanted
 
 
-def test_scheduled_faults_are_planned_too_and_what_only_undoes_is_none():
+def test_scheduled_faults_are_planned_too_and_a_verb_of_a_strand_is_none():
     schedule = [{"fault": "pause"}, {"fault": "kill"}]
     assert expected(schedule=schedule)["faults"] == ["kill", "pause"]
-    assert expected(faults=["heal", "join", "cut"])["faults"] == ["cut"]
+    steps = [{"kind": kind} for kind in ("cast", "op", "hold", "wait", "release", "heal", "expect")]
+    assert expected(schedule=[{"steps": steps}], faults=[])["faults"] == ["hold"]
+
+
+def test_a_strand_can_depose_a_leader_as_a_timed_fault_can():
+    for targets, changes in (("leader", 1), ("followers", 0)):
+        schedule = [{"steps": [{"kind": "kill", "targets": targets}]}]
+        assert expected(schedule=schedule, faults=[])["leader_changes"] == changes
 
 
 def test_skipped_faults_are_remembered_and_nothing_left_is_said():

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from checkers.evidence import WORLD_CLOCK, run_clock
-from checkers.history import NEMESIS
+from checkers.history import NEMESIS, EventType
 from checkers.verdict import Status
 from cluster.backends.base import BackendError
 from cluster.backends.docker import engine
@@ -18,32 +18,65 @@ from harness import evidence
 from harness.campaign import Run, conduct
 from harness.campaigns import read_document
 from harness.plan import from_document
+from harness.plan_document import plan_document
 from harness.recorder import Recorder
-from harness.running import plan_document
+from harness.sim.watch import Watch
 from results.pipeline import judge
 from results.store import RunStore
 from tests.conformance.arms import DockerArm
 
 PLAN = Path(__file__).parent / "plan.toml"
+STRANDS = Path(__file__).parent / "strands.toml"
 
 
 @pytest.mark.parametrize("workload", ["register", "topics", "set"])
 def test_a_campaign_passes_on_every_arm(arm, workload, tmp_path):
-    passes(arm, workload, tmp_path)
+    passes(arm, read_document(PLAN) | {"workload": workload}, tmp_path)
+
+
+def test_strands_are_played_on_every_arm(arm, tmp_path):
+    strands_are_played(passes(arm, read_document(STRANDS), tmp_path))
 
 
 @pytest.mark.cluster
-def test_the_same_plan_passes_in_containers(tmp_path):
+@pytest.mark.parametrize("path", [PLAN, STRANDS], ids=lambda path: path.stem)
+def test_the_same_plan_passes_in_containers(path, tmp_path):
     try:
         engine.connect().close()
     except BackendError as error:
         pytest.skip(str(error))
-    passes(DockerArm(), "register", tmp_path)
+    events = passes(DockerArm(), read_document(path), tmp_path)
+    if path is STRANDS:
+        strands_are_played(events)
 
 
-def passes(arm, workload, tmp_path):
-    """Play the plan there; evidence and every check must be without fault."""
-    plan = from_document(read_document(PLAN) | {"workload": workload})
+def strands_are_played(events):
+    """The leader was cut off, its successor killed; each write went where it was aimed."""
+    acts = [
+        (event.f, event.value["phase"], tuple(event.value["targets"]))
+        for event in events
+        if event.f in ("partition", "kill") and event.value["verified"]
+    ]
+    (first,), (second,) = acts[0][2], acts[2][2]
+    assert first != second
+    assert acts == [
+        ("partition", "inject", (first,)),
+        ("partition", "heal", (first,)),
+        ("kill", "inject", (second,)),
+        ("kill", "heal", (second,)),
+    ]
+    ended = {
+        event.value: (event.type, event.node)
+        for event in events
+        if event.f == "write" and event.type is not EventType.INVOKE
+    }
+    assert ended["cut-off"][0] is not EventType.OK
+    assert ended["kept"] == (EventType.OK, second)
+
+
+def passes(arm, document, tmp_path):
+    """Play the plan there; evidence and every check must be without fault. Returns the events."""
+    plan = from_document(document)
     store = RunStore.create(
         tmp_path, plan_document(plan, f"run-{secrets.token_hex(4)}", "kraftprobe run")
     )
@@ -53,7 +86,8 @@ def passes(arm, workload, tmp_path):
         async def work(backend, clock):
             clock_read = WORLD_CLOCK if arm.name == "sim" else clock_name()
             recorder = Recorder(journal, asyncio.get_running_loop().time, clock_read)
-            reads = await conduct(Run(plan, backend, recorder, clock))
+            standings = (lambda: Watch(backend.world)) if arm.name == "sim" else None
+            reads = await conduct(Run(plan, backend, recorder, clock, standings))
             for read in reads.reads.values():
                 store.write_final_read(read)
 
@@ -65,6 +99,7 @@ def passes(arm, workload, tmp_path):
     assert results.status is Status.PASS, found
     assert {"log-agreement", "invariants", "exercised"} <= set(found)
     traces_are_placed_in_the_run(store, plan)
+    return store.history().events
 
 
 def traces_are_placed_in_the_run(store, plan):

@@ -18,8 +18,8 @@ from harness.interpreter import HarnessError
 from harness.nemesis import RunView
 from harness.observer import Observer
 from harness.plan import from_document
+from harness.plan_document import checks_for
 from harness.recorder import Recorder
-from harness.running import checks_for
 from tests.harness.fake_cluster import FakeCluster, FakeNetwork
 from tests.harness.world import Journal
 from workloads.register import RegisterClient

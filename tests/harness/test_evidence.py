@@ -12,10 +12,11 @@ from cluster.node.log.records import Record, encode_batch
 from cluster.systems.kraft import KraftSystem
 from harness import evidence
 from harness.evidence import EvidenceError, decode_log
-from harness.sim.scenario import Load, Scenario, Step, Strand
 from harness.sim.stored import run_stored
+from harness.strands import Step, Strand
 from results.pipeline import judge
 from results.store import RunStore
+from tests.sim.plans import sim_plan
 
 FOLDER = "__cluster_metadata-0"
 BATCHES = [encode_batch(0, 1, [Record(b"a")], 5), encode_batch(1, 1, [Record(b"b")] * 2, 5)]
@@ -103,10 +104,17 @@ def test_an_epoch_below_the_recovery_point_must_be_that_of_the_epoch_file(folder
 def stored(tmp_path_factory):
     """A simulated run in which the leader is killed, judged PASS."""
     strands = (Strand(2_000.0, (Step("kill", targets="leader"),)),)
-    load = Load("register", {"keys": 4}, concurrency=4, rate_per_s=40.0)
-    scenario = Scenario(seed=5, nodes=3, duration_ms=6_000.0, workload=load, strands=strands)
+    plan = sim_plan(
+        seed=5,
+        nodes=3,
+        duration_s=6.0,
+        workload_options={"keys": 4},
+        concurrency=4,
+        rate_per_s=40.0,
+        strands=strands,
+    )
     folder = tmp_path_factory.mktemp("stored") / "run"
-    assert run_stored(scenario, folder) == 0
+    assert run_stored(plan, folder) == 0
     return RunStore(folder)
 
 

@@ -23,11 +23,9 @@ from cluster.node.log.checkpoint import decode_recovery_point
 from cluster.node.runtime.trace import JsonLinesTrace
 from cluster.systems.kraft import NODE_SETTINGS, KraftSystem, SettingError
 from harness.campaigns import read_document
-from harness.errors import BatchError, PlanError, ScenarioError, is_expected
+from harness.errors import BatchError, PlanError, is_expected
 from harness.plan import from_document
 from harness.sim.batch import Batch, BatchPlan
-from harness.sim.parse import from_document as scenario_from
-from harness.sim.parse import read_scenario
 from results.evidence_files import load_evidence
 from results.files import StoreError
 from results.journal import encode_event, read_journal
@@ -72,13 +70,15 @@ for_s = 2
 fault = "kill"
 parameters = { targets = "node:n2" }
 """
-SCENARIO = b"""
+STRANDS = b"""
 version = 1
 seed = 7
 nodes = 3
+backend = "sim"
+duration_s = 5
 [world]
 loss = 0.1
-[[strands]]
+[[schedule]]
 at_ms = 10
 steps = [
   { kind = "cast", names = { A = "leader" }, until = { established = true } },
@@ -86,9 +86,16 @@ steps = [
   { kind = "wait", until = { ok = "one" } },
   { kind = "kill", targets = "@A", keep = "nothing", for_ms = 100 },
   { kind = "hold", links = "@A>all", types = "FetchRequest" },
+  { kind = "release", links = "@A>all" },
+  { kind = "heal", fault = "kill,hold", targets = "@A" },
   { kind = "expect", that = { at = "@A", where = { epoch = 1 }, synced = true }, for_ms = 5 },
 ]
-[[workload.operations]]
+[[schedule]]
+at_s = 1.5
+for_s = 2
+fault = "kill"
+parameters = { targets = "node:n2" }
+[[operations]]
 at_ms = 5
 f = "write"
 key = "k1"
@@ -186,11 +193,10 @@ READERS: dict[str, tuple[bytes, type[Exception], Callable[[Path, bytes], Any]]] 
         PlanError,
         lambda f, d: from_document(read_document(written(f / "p.json", d))),
     ),
-    "scenario": (SCENARIO, ScenarioError, lambda f, d: read_scenario(written(f / "s.toml", d))),
-    "scenario in JSON": (
-        b'{"version": 1, "seed": 7, "nodes": 3, "world": {"loss": 0.1}, "strands": []}',
-        ScenarioError,
-        lambda f, d: read_scenario(written(f / "s.json", d)),
+    "strands": (
+        STRANDS,
+        PlanError,
+        lambda f, d: from_document(read_document(written(f / "s.toml", d))),
     ),
     "inventory": (INVENTORY, BackendError, lambda f, d: read_inventory(written(f / "i.toml", d))),
     "stored inventory": (
@@ -234,8 +240,8 @@ def tree(data: bytes) -> Any:
 
 DOCUMENTS: dict[str, tuple[Any, type[Exception], Callable[[Any], Any]]] = {
     "plan": (tree(PLAN), PlanError, from_document),
-    "scenario": (tree(SCENARIO), ScenarioError, scenario_from),
-    "stored scenario": (json.loads(min(STORED).read_bytes()), ScenarioError, scenario_from),
+    "strands": (tree(STRANDS), PlanError, from_document),
+    "stored strands": (json.loads(min(STORED).read_bytes()), PlanError, from_document),
     "results": (json.loads(results()), StoreError, RunResults.from_json),
     "inventory": (tree(INVENTORY), BackendError, lambda d: inventory_of(d, ROOT)),
     "world": (SimSettings().to_json(), SimSettingError, SIM_SETTINGS.read),
@@ -309,7 +315,7 @@ def test_what_escaped_is_refused(tmp_path, name, data, why):
         read(tmp_path, data)
 
 
-@pytest.mark.parametrize("name", ["plan", "scenario", "inventory", "results", "journal"])
+@pytest.mark.parametrize("name", ["plan", "strands", "inventory", "results", "journal"])
 def test_the_originals_are_read(tmp_path, name):
     original, _, read = READERS[name]
     read(tmp_path, original)

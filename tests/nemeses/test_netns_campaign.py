@@ -21,8 +21,8 @@ from cluster.systems.kraft import KraftSystem
 from harness import evidence
 from harness.campaign import Run, conduct
 from harness.plan import from_document
+from harness.plan_document import plan_document
 from harness.recorder import Recorder
-from harness.running import plan_document
 from results.pipeline import judge
 from results.store import RunStore
 

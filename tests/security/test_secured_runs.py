@@ -24,8 +24,9 @@ from cluster.systems.secured import SECURITY, RunSecurity, SecurityError
 from harness import evidence
 from harness.campaign import Run, conduct
 from harness.plan import from_document
+from harness.plan_document import plan_document
 from harness.recorder import Recorder
-from harness.running import plan_document, system_of
+from harness.running import system_of
 from results.pipeline import judge
 from results.store import RunStore
 

@@ -12,7 +12,7 @@ from cluster.node.protocol.messages import CreatableReplicaAssignment
 from cluster.systems.kraft import REGISTRATION
 from harness.sim.draw import draw
 from harness.sim.image_sight import ImageWatch
-from harness.sim.runner import run_scenario
+from harness.sim.runner import run_plan
 from tests.controller.fakes import creatable, create
 from tests.sim.quorums import Quorum, campaign
 
@@ -158,15 +158,15 @@ def test_images_that_differ_and_epochs_that_do_not_grow_are_found():
 
 def registering(seeds):
     found = [draw(seed) for seed in seeds]
-    return [scenario for scenario in found if scenario.settings[REGISTRATION]]
+    return [plan for plan in found if plan.node_settings[REGISTRATION]]
 
 
 def test_three_seeds_of_ten_have_brokers_that_register():
-    scenarios = registering(range(200))
-    assert 35 < len(scenarios) < 85
-    assert {"brokers", "append", "partitions"} <= {one.workload.name for one in scenarios}
+    plans = registering(range(200))
+    assert 35 < len(plans) < 85
+    assert {"brokers", "append", "partitions"} <= {one.workload for one in plans}
 
 
-@pytest.mark.parametrize("scenario", registering(range(50))[:6], ids=lambda one: one.name)
-def test_drawn_worlds_with_brokers_are_silent(scenario):
-    assert run_scenario(scenario).violations == ()
+@pytest.mark.parametrize("plan", registering(range(50))[:6], ids=lambda one: one.campaign)
+def test_drawn_worlds_with_brokers_are_silent(plan):
+    assert run_plan(plan).violations == ()

@@ -2,9 +2,11 @@
 
 import pytest
 
+from harness.plan import Bounds
 from harness.sim.findings import generalised
-from harness.sim.runner import run_scenario
-from harness.sim.scenario import Bounds, Load, Scenario, Step, Strand
+from harness.sim.runner import run_plan
+from harness.strands import Step, Strand
+from tests.sim.plans import sim_plan
 
 
 @pytest.mark.parametrize(
@@ -21,14 +23,14 @@ def test_a_message_is_generalised_and_stays_readable(text, wanted):
 
 def test_a_quorum_that_did_not_come_back_is_grouped_by_what_was_not_done():
     strand = Strand(1_000.0, (Step("pause", targets="majority"),))
-    scenario = Scenario(
+    plan = sim_plan(
         seed=1,
-        duration_ms=4_000.0,
-        workload=Load(rate_per_s=5.0),
+        duration_s=4.0,
+        rate_per_s=5.0,
         strands=(strand,),
         bounds=Bounds(liveness_ms=10.0),
     )
-    causes = run_scenario(scenario).violations[0].causes
+    causes = run_plan(plan).violations[0].causes
     assert causes[0] == "liveness"
     assert causes[1].startswith(("no leader was", "the last operations", "not all nodes"))
     assert causes[2].startswith("the nodes were ")

@@ -7,8 +7,8 @@ from pathlib import Path
 
 import pytest
 
-from harness.sim.parse import read_scenario
-from harness.sim.runner import run_scenario
+from harness.sim.runner import run_plan
+from tests.sim.plans import read_plan
 
 _CODE = re.compile(r"\w\(\w+=|UUID\(|\(-?\d+, -?\d+|[( ]-1\b")
 """What a repr, or a sentinel of the code, looks like."""
@@ -17,9 +17,9 @@ FILES = sorted((Path(__file__).parent / "regressions").glob("*.json"))
 
 @pytest.mark.parametrize("path", FILES, ids=[path.stem for path in FILES])
 def test_the_true_node_comes_through(path):
-    scenario = replace(read_scenario(path), mutant=None)
+    plan = replace(read_plan(path), mutant=None)
 
-    assert run_scenario(scenario).violations == ()
+    assert run_plan(plan).violations == ()
 
 
 @pytest.mark.parametrize("path", FILES, ids=[path.stem for path in FILES])
@@ -28,10 +28,10 @@ def test_the_mutant_still_fails_in_the_same_way(path):
     if document.get("mutant") is None:
         assert "found" not in document, "a failure of the true node must be repaired"
         return
-    scenario = read_scenario(path)
+    plan = read_plan(path)
 
-    assert scenario.events <= 12
-    result = run_scenario(scenario)
+    assert plan.events <= 12
+    result = run_plan(plan)
     assert result.property == document["found"]["property"]
     for violation in result.violations:
         assert _CODE.search(violation.explanation) is None, violation.explanation

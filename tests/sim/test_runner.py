@@ -1,4 +1,4 @@
-"""A simulated run is a function of its scenario, and says what it is guilty of."""
+"""A simulated run is a function of its plan, and says what it is guilty of."""
 
 import hashlib
 import os
@@ -9,11 +9,11 @@ from pathlib import Path
 
 import harness.sim
 from harness.sim.draw import draw
-from harness.sim.parse import read_scenario
-from harness.sim.runner import MemoryJournal, play, run_scenario
-from harness.sim.scenario import Load, Scenario, Step, Strand
+from harness.sim.runner import MemoryJournal, play, run_plan
+from harness.strands import Step, Strand
+from tests.sim.plans import read_plan, sim_plan
 
-SCRIPTS = Path(harness.sim.__file__).parent / "scenarios"
+SCRIPTS = Path(harness.sim.__file__).parent / "scripts"
 FINGERPRINT = """
 import hashlib
 from harness.sim.draw import draw
@@ -52,27 +52,25 @@ def test_a_seed_runs_the_same_twice_in_one_process():
 
 def test_clean_seeds_are_silent():
     for seed in range(300, 306):
-        assert run_scenario(draw(seed)).violations == ()
+        assert run_plan(draw(seed)).violations == ()
 
 
 def test_a_quorum_that_may_not_come_back_is_not_alive():
     """A majority stays paused past the bound: the last heal resumes it, so the bound is made 0."""
     strand = Strand(1_000.0, (Step("pause", targets="majority"),))
-    scenario = Scenario(
-        seed=1, duration_ms=4_000.0, workload=Load(rate_per_s=5.0), strands=(strand,)
-    )
+    plan = sim_plan(seed=1, duration_s=4.0, rate_per_s=5.0, strands=(strand,))
 
-    assert run_scenario(scenario).violations == ()
-    hurried = replace(scenario, bounds=replace(scenario.bounds, liveness_ms=1_300.0))
-    assert run_scenario(hurried).property in (None, "liveness")
-    never = replace(scenario, bounds=replace(scenario.bounds, liveness_ms=10.0))
-    assert run_scenario(never).property == "liveness"
+    assert run_plan(plan).violations == ()
+    hurried = replace(plan, bounds=replace(plan.bounds, liveness_ms=1_300.0))
+    assert run_plan(hurried).property in (None, "liveness")
+    never = replace(plan, bounds=replace(plan.bounds, liveness_ms=10.0))
+    assert run_plan(never).property == "liveness"
 
 
 def test_a_node_that_dies_by_itself_is_a_finding():
-    scenario = read_scenario(SCRIPTS / "rejoining_leader.toml")
+    plan = read_plan(SCRIPTS / "rejoining_leader.toml")
 
-    result = run_scenario(replace(scenario, mutant="M21"))
+    result = run_plan(replace(plan, mutant="M21"))
 
     assert result.property == "node-died"
     assert result.violations[0].causes[0] == "node-died"
@@ -80,7 +78,7 @@ def test_a_node_that_dies_by_itself_is_a_finding():
 
 def test_coverage_counts_fault_role_and_phase():
     strand = Strand(1_500.0, (Step("kill", targets="leader", for_ms=500.0),))
-    result = run_scenario(Scenario(seed=1, duration_ms=4_000.0, strands=(strand,)))
+    result = run_plan(sim_plan(seed=1, duration_s=4.0, strands=(strand,)))
 
     assert dict(result.coverage) == {"kill/leader/steady": 1}
     assert result.faults == ("kill",)

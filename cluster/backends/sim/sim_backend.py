@@ -130,8 +130,8 @@ class SimBackend:
     """See `cluster.backends.base.Backend`. Nothing happens before `up`.
 
     Without `run_folder` nothing touches the real disk; with it `down` writes each node's files and
-    trace below `run_folder/nodes/<node>`, as a real node leaves them. `world` is where scenarios
-    and swarms find rules, triggers, disks and clocks; the monitor attaches to it.
+    trace below `run_folder/nodes/<node>`, as a real node leaves them. `world` is where the swarm
+    and tests find rules, triggers, disks and clocks; the monitor attaches to it.
     """
 
     name = "sim"

@@ -1,6 +1,6 @@
 """A simulated world: nodes, links, disks and clocks on one queue, and all that can befall them.
 
-Nothing here is asynchronous: a test or a scripted scenario drives `scheduler` itself. The backend
+Nothing here is asynchronous: a test drives `scheduler` itself. The backend
 (`cluster.backends.sim.sim_backend`) puts the same world behind coroutines.
 
 Everything random comes from streams that are made from the seed and a name (a link, a disk, an

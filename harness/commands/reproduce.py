@@ -1,0 +1,119 @@
+"""`reproduce`: look for the violation of a failed run in the simulated world."""
+
+from __future__ import annotations
+
+import time
+from pathlib import Path
+
+import click
+
+from checkers.verdict import EXIT_CODES, Status
+from harness.commands.progress_bar import progress_bar
+from harness.commands.sim import can_write, write_small
+from harness.errors import UsageError
+from harness.interrupt import stopping
+from harness.plan import from_document
+from harness.sim.reproduce import RedRun, Search, red_run, search
+from harness.sim.shrink import Progress, Shrinker
+from harness.sim.story import tell
+from harness.targets import is_run
+from results.store import RunStore
+
+_SHARE = 0.6
+"""Of the time, for the search; the rest is for shrinking."""
+
+
+@click.command()
+@click.argument("folder", type=click.Path(path_type=Path), metavar="RUN")
+@click.option(
+    "--out",
+    type=click.Path(path_type=Path, dir_okay=False),
+    metavar="FILE",
+    help="Where the small plan goes.  [default: RUN/reproduced.json]",
+)
+@click.option(
+    "--time",
+    "limit_s",
+    type=click.FloatRange(1, 86_400),
+    default=600.0,
+    show_default=True,
+    metavar="S",
+    help="Seconds for the search and for shrinking together.",
+)
+def reproduce(folder: Path, out: Path | None, limit_s: float) -> int:
+    """Look for a failed run's violation in the simulated world, and tell its story.
+
+    The run's plan and the faults of its journal are tried there, and their neighbourhood; what is
+    found is shrunk to a plan that `replay` plays again.
+
+    Exit code: 0 found, 3 not found in the time, 2 usage, 130 interrupted.
+    """
+    if not is_run(folder):
+        raise UsageError(f"{folder}: this is no folder of a run")
+    store = RunStore(folder)
+    stored = store.plan()
+    red = red_run(from_document(stored), store.read_results(), store.history().events)
+    out = out or folder / "reproduced.json"
+    can_write(out)
+    for fault in red.left_out:
+        click.echo(f"left out: {fault}, which no simulated world has")
+    began = time.monotonic()
+    state = _searched(red, began, _SHARE * limit_s)
+    if state.found is None:
+        click.echo(_not_found(red, state, time.monotonic() - began))
+        return EXIT_CODES[Status.UNKNOWN]
+    spent_s = time.monotonic() - began
+    click.echo(f"{state.property} is violated in world {state.tried}, after {spent_s:.1f} s")
+    small_events = _shrunk(state, out, began, limit_s)
+    click.echo(
+        f"{state.found.events} events became {small_events} in "
+        f"{time.monotonic() - began:.1f} s; kraftprobe replay {out}"
+    )
+    return 0
+
+
+def _searched(red: RedRun, began: float, limit_s: float) -> Search:
+    stopped = False
+
+    def stop() -> None:
+        nonlocal stopped
+        stopped = True
+
+    def goes_on() -> bool:
+        return not stopped and time.monotonic() - began < limit_s
+
+    with progress_bar("searching", limit_s) as shown, stopping(stop):
+
+        def report(state: Search) -> None:
+            others = "".join(f", {name} {count}" for name, count in state.others.items())
+            spent_s = min(limit_s, time.monotonic() - began)
+            shown.at(spent_s, f"{state.tried} worlds tried{others}")
+
+        report(Search())
+        return search(red, goes_on, report)
+
+
+def _not_found(red: RedRun, state: Search, spent_s: float) -> str:
+    others = ", ".join(f"{name} {count} times" for name, count in state.others.items())
+    wanted = ", ".join(sorted(red.wanted))
+    return (
+        f"not found: {state.tried} worlds in {spent_s:.0f} s violate none of {wanted}; "
+        f"seen instead: {others or 'nothing'}"
+    )
+
+
+def _shrunk(state: Search, out: Path, began: float, limit_s: float) -> int:
+    assert state.found is not None, "there is something to shrink"
+    with progress_bar("shrinking", limit_s) as shown:
+
+        def report(progress: Progress) -> None:
+            spent_s = min(limit_s, time.monotonic() - began)
+            shown.at(spent_s, f"{progress.pass_name}: {progress.events} events")
+
+        shrinker = Shrinker(state.property, began + limit_s, report)
+        with stopping(shrinker.stop):
+            small = shrinker.shrink(state.found)
+            write_small(small, shrinker, out)
+            for line in tell(*shrinker.story):
+                click.echo(line)
+    return small.events

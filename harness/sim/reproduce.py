@@ -1,0 +1,243 @@
+"""From a failed run on real nodes to the same violation in a simulated world.
+
+A run that failed on containers cannot be stepped through: its nodes are gone, and the same faults
+at the same times need not show it again. Here its plan becomes one of a simulated world: the same
+nodes, settings, clients and mutant, and its faults as the journal says that they acted. That plan's
+neighbourhood is searched until one of the properties that the run violated is violated there:
+
+| varied | how |
+|---|---|
+| draws of the world | another seed each time |
+| times of the faults | as they were, then jittered, more with each round |
+| which nodes they hit | by the role that the target had then, or the very nodes |
+| what a kill keeps | everything written, as SIGKILL does |
+
+What is found is an ordinary failing plan, to be shrunk and told as a story. Nothing is claimed
+where nothing is found: the search says how many worlds it tried, and which other properties it saw.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from random import Random
+from typing import Any
+
+from checkers.history import NEMESIS, Event, EventType
+from checkers.verdict import Status
+from cluster.values import valueclass
+from harness.errors import UsageError
+from harness.plan import Plan
+from harness.sim.runner import MemoryJournal, judge, play
+from harness.strands import Step, Strand
+from results.model import RunResults
+
+_NS_PER_MS = 1e6
+_INSTEAD = {"container-kill": "kill"}
+"""Faults of real places -> what comes nearest in a simulated world."""
+_NOT_SIMULATED = frozenset({"limit"})
+_JITTER_MS = 250.0
+"""By how much times are moved in the first rounds; each round more."""
+_ROUND = 6
+"""Tries in a round: three aims, with and without jitter."""
+
+
+@valueclass
+class Acted:
+    """One fault of the run, as its journal has it."""
+
+    fault: str
+    parameters: Mapping[str, Any]
+    targets: tuple[str, ...]
+    role: str
+    """Target word for what the targets were: `leader`, `follower`, `followers`; empty: neither."""
+    at_ms: float
+    """After the fault phase began."""
+    for_ms: float | None
+
+
+@valueclass
+class RedRun:
+    """What is known of a failed run."""
+
+    plan: Plan
+    wanted: frozenset[str]
+    """Properties that it violated."""
+    acted: tuple[Acted, ...]
+    left_out: tuple[str, ...]
+    """Faults that no simulated world has."""
+
+
+@dataclass(slots=True)
+class Search:
+    """How far a search has come."""
+
+    tried: int = 0
+    others: Counter[str] = field(default_factory=Counter)
+    """Properties that were violated but not wanted -> how often."""
+    found: Plan | None = None
+    property: str = ""
+
+
+def red_run(plan: Plan, results: RunResults, events: Sequence[Event]) -> RedRun:
+    """Read what a stored run says. Raises UsageError where it violates nothing."""
+    failed = [check for check in results.checks if check.status is Status.FAIL]
+    if not failed:
+        raise UsageError(f"{results.run}: {results.status} violates nothing; nothing to reproduce")
+    wanted = {check.checker for check in failed}
+    for check in failed:
+        wanted |= {str(row.get("property") or row.get("kind")) for row in check.anomalies}
+    acted = list(_acted(plan, events))
+    left_out = sorted({act.fault for act in acted} & _NOT_SIMULATED)
+    kept = tuple(act for act in acted if act.fault not in _NOT_SIMULATED)
+    return RedRun(plan, frozenset(wanted), kept, tuple(left_out))
+
+
+def search(
+    red: RedRun, goes_on: Callable[[], bool], report: Callable[[Search], None] = lambda _: None
+) -> Search:
+    """Try plans until one violates what is wanted, or `goes_on` says no."""
+    state = Search()
+    for candidate in neighbours(red):
+        if not goes_on():
+            break
+        state.tried += 1
+        violated = _violated(candidate, red.wanted)
+        if violated is not None and violated in red.wanted:
+            state.found, state.property = candidate, violated
+            break
+        if violated is not None:
+            state.others[violated] += 1
+        report(state)
+    return state
+
+
+def _violated(plan: Plan, wanted: frozenset[str]) -> str | None:
+    journal = MemoryJournal()
+    return judge(play(plan, journal, journal.events, wanted=wanted)).property
+
+
+def neighbours(red: RedRun) -> Iterator[Plan]:
+    """Plans of simulated worlds near a run, the nearest first, without an end."""
+    number = 0
+    while True:
+        random = Random(f"{red.plan.seed}/reproduce/{number}")
+        in_round, rounds = number % _ROUND, number // _ROUND
+        jitter_ms = 0.0 if in_round < _ROUND // 2 and rounds == 0 else _JITTER_MS * (rounds + 1)
+        by_role = in_round % 3 != 2
+        strands = tuple(_strand(act, random, jitter_ms, by_role=by_role) for act in red.acted)
+        yield simulated(red.plan, red.plan.seed + number, strands)
+        number += 1
+
+
+def simulated(plan: Plan, seed: int, strands: tuple[Strand, ...]) -> Plan:
+    """Put a plan's run into a simulated world, with these faults."""
+    plain = Plan()
+    return replace(
+        plan,
+        backend="sim",
+        inventory=None,
+        security=plain.security,
+        seed=seed,
+        schedule=(),
+        strands=strands,
+        skipped=(),
+        faults=(),
+        expectations={},
+    )
+
+
+def _strand(act: Acted, random: Random, jitter_ms: float, *, by_role: bool) -> Strand:
+    fault = _INSTEAD.get(act.fault, act.fault)
+    parameters = {key: value for key, value in act.parameters.items() if key != "targets"}
+    if fault == "kill":
+        parameters["keep"] = "everything"
+    targets = ""
+    if "targets" in act.parameters or act.fault in _INSTEAD:
+        nodes = ",".join(f"node:{node}" for node in act.targets)
+        targets = act.role if by_role and act.role else nodes
+    at_ms = max(0.0, act.at_ms + random.uniform(-jitter_ms, jitter_ms))
+    for_ms = act.for_ms
+    if for_ms is not None and jitter_ms:
+        for_ms = round(for_ms * random.uniform(0.7, 1.3), 1)
+    return Strand(
+        round(at_ms, 1), (Step(fault, targets=targets, for_ms=for_ms, options=parameters),)
+    )
+
+
+def _acted(plan: Plan, events: Sequence[Event]) -> Iterator[Acted]:
+    """Return every fault that bit, in order."""
+    began_ms = _faults_began_ms(events)
+    invoked: dict[tuple[str, int], Event] = {}
+    healed = _heals(events)
+    leader = ""
+    for event in events:
+        if event.process != NEMESIS or not isinstance(event.value, dict):
+            continue
+        value = event.value
+        if event.f == "leader":
+            leader = str(value.get("leader"))
+        entry = value.get("entry")
+        if value.get("phase") != "inject" or not isinstance(entry, int):
+            continue
+        if event.type is EventType.INVOKE:
+            invoked[event.f, entry] = event
+        elif value.get("verified") is True:
+            begun = invoked.get((event.f, entry), event)
+            at_ms = begun.time_ns / _NS_PER_MS - began_ms
+            targets = tuple(map(str, value.get("targets", ())))
+            yield Acted(
+                event.f,
+                _parameters(plan, begun, entry),
+                targets,
+                _role(targets, leader, plan.node_names),
+                round(at_ms, 1),
+                _length(healed, event, entry, at_ms + began_ms),
+            )
+
+
+def _parameters(plan: Plan, begun: Event, entry: int) -> Mapping[str, Any]:
+    if isinstance(begun.value, dict) and isinstance(begun.value.get("parameters"), dict):
+        given: Mapping[str, Any] = begun.value["parameters"]
+        return given
+    strand, step = divmod(entry, 1000)
+    if plan.strands and strand < len(plan.strands) and step < len(plan.strands[strand].steps):
+        return plan.strands[strand].steps[step].parameters
+    return plan.schedule[entry].parameters if entry < len(plan.schedule) else {}
+
+
+def _role(targets: tuple[str, ...], leader: str, nodes: tuple[str, ...]) -> str:
+    if targets == (leader,):
+        return "leader"
+    if len(targets) == 1:
+        return "follower"
+    return "followers" if set(targets) == set(nodes) - {leader} else ""
+
+
+def _faults_began_ms(events: Sequence[Event]) -> float:
+    for event in events:
+        if event.f == "phase" and isinstance(event.value, dict):
+            if event.value.get("name") == "faults":
+                return event.time_ns / _NS_PER_MS
+    return 0.0
+
+
+def _heals(events: Sequence[Event]) -> dict[tuple[str, int], list[float]]:
+    """(fault, entry) -> when heals of it ended, in ms of the run."""
+    found: dict[tuple[str, int], list[float]] = {}
+    for event in events:
+        value = event.value
+        if event.process != NEMESIS or not isinstance(value, dict):
+            continue
+        done = value.get("phase") == "heal" and event.type is not EventType.INVOKE
+        if done and isinstance(value.get("entry"), int):
+            found.setdefault((event.f, value["entry"]), []).append(event.time_ns / _NS_PER_MS)
+    return found
+
+
+def _length(
+    healed: Mapping[tuple[str, int], Sequence[float]], event: Event, entry: int, at_ms: float
+) -> float | None:
+    later = [end_ms for end_ms in healed.get((event.f, entry), ()) if end_ms > at_ms]
+    return round(later[0] - at_ms, 1) if later else None

@@ -1,0 +1,233 @@
+"""Strands: what a schedule does step by step, and what each step waits for.
+
+    [[schedule]]
+    at_ms = 2000
+    steps = [
+      { kind = "cast", names = { A = "leader" }, until = { established = true } },
+      { kind = "partition", targets = "@A", shape = "isolate", for_ms = 900 },
+      { kind = "op", f = "write", key = "k0", value = "x", targets = "@A", id = "x" },
+    ]
+
+A *strand* is a list of steps that follow each other; strands run side by side, the first step of
+each `at_ms` after the fault phase began. A step waits `after_ms`, then for its condition `until`
+(at most `within_ms`), and then acts; a fault with `for_ms` is healed so much later, without holding
+up the next step. Names that a step of kind `cast` gives to nodes (`{"A": "leader"}`) are used by
+later steps of the strand as `@A`.
+
+What must never happen is judged in every run; a script can add what must be true at one point of
+it by a step of kind `expect`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterator, Mapping, Sequence
+from dataclasses import field, fields, replace
+from typing import Annotated, Any, Literal
+
+from pydantic import BeforeValidator, Field
+
+from cluster.names import unknown
+from cluster.schemas import Flag, Place, Schema, Text, where_of
+from cluster.values import valueclass
+from harness.errors import PlanError
+from harness.verbs import TAKES_FOR, TARGETS, VERBS, is_fault, links_in, options_of
+from nemeses.base import ParameterError
+from nemeses.registry import FAULTS, check_fault
+
+STEPS_MAX = 10_000
+Json = dict[str, Any]
+Ms = Annotated[float, Field(strict=True, ge=0, le=86_400_000)]
+
+
+@valueclass
+class ScriptedOp:
+    """One operation of a client, at a time, asked of a given node or of the supposed leader."""
+
+    f: Text
+    at_ms: Ms = 0.0
+    worker: Annotated[int, Field(strict=True, ge=0, le=999)] = 0
+    key: Text | None = None
+    value: Any = None
+    node: Text | None = None
+
+
+@valueclass
+class Condition:
+    """What a step waits for or expects. All that is given must hold at one node of `at`."""
+
+    at: Text = "all"
+    """Where to look: target words as for faults, `all` meaning any of them."""
+    event: Text | None = None
+    """The next trace event of this name (docs/evidence.md) ..."""
+    where: Mapping[str, Any] = field(default_factory=dict)
+    """... with these fields; a string that begins with @ is the id of the node of that name."""
+    state: Text | None = None
+    """The node's epoch state: Leader, Follower, Candidate, ..."""
+    not_state: Text | None = None
+    epoch: Literal["same", "later"] | None = None
+    """`same`: no later than the highest when the names were cast; `later`: above it."""
+    established: Flag = False
+    """It leads and has committed its epoch's start."""
+    synced: Flag = False
+    """Everything in its log is durable."""
+    ok: Text | None = None
+    """The operation of this id ended ok."""
+    ended: Text | None = None
+    """The operation of this id ended."""
+
+
+def _says_something(table: object) -> object:
+    if table == {}:
+        raise ValueError("must say something of nodes or of an operation")
+    return table
+
+
+CONDITION = Schema(Condition, PlanError)
+
+
+@valueclass
+class Step:
+    """One thing that a strand does: a fault or a verb (`harness.verbs`)."""
+
+    kind: Text
+    after_ms: Ms = 0.0
+    targets: Text = ""
+    for_ms: Ms | None = None
+    """A fault's length; None: until something undoes it, at the latest the end of the phase."""
+    until: Annotated[Condition, BeforeValidator(_says_something)] | None = None
+    within_ms: Ms = 10_000.0
+    """How long to wait for `until`; then the step acts all the same, unless `strict`."""
+    strict: Flag = False
+    """Without its condition the strand ends here."""
+    options: Mapping[str, Any] = field(default_factory=dict)
+    """Of a verb, or the parameters of a fault beside `targets`."""
+
+    @property
+    def parameters(self) -> dict[str, Any]:
+        """What a fault is injected with."""
+        return {**({"targets": self.targets} if self.targets else {}), **self.options}
+
+
+def _gathered(row: object) -> object:
+    """Check the options of a verb, which stand beside the step's fields, and gather them.
+
+    They are kept as they are given; what is not given has the default of the day it is run. A
+    fault checks its own, once the nodes are known (`check_strands`).
+    """
+    if not isinstance(row, dict):
+        return row
+    kind = row.get("kind")
+    if not isinstance(kind, str) or not (kind in VERBS or is_fault(kind)):
+        raise ValueError(unknown("kind", str(kind)[:80], (*VERBS, *FAULTS)))
+    own = {key: value for key, value in row.items() if key in _STEP_FIELDS}
+    if own.get("for_ms") is not None and kind not in TAKES_FOR:
+        raise ValueError(f"a {kind} takes no for_ms")
+    options = {key: value for key, value in row.items() if key not in own}
+    if kind in VERBS:
+        for key in options:
+            if key not in VERBS[kind]:
+                raise ValueError(unknown("key", str(key)[:80], (*_STEP_FIELDS, *VERBS[kind])))
+        options_of(kind).read(options)
+    if kind == "expect":
+        CONDITION.read(options["that"], place=("that",))
+    return {**own, "options": options}
+
+
+_STEP_FIELDS = frozenset(item.name for item in fields(Step)) - {"options"}
+
+
+@valueclass
+class Strand:
+    """Steps one after the other, the first `at_ms` after the fault phase began."""
+
+    at_ms: Ms = 0.0
+    steps: tuple[Annotated[Step, BeforeValidator(_gathered)], ...] = ()
+
+
+SILENT = frozenset({"cast", "wait", "expect"})
+"""Verbs that neither do anything to the world nor ask it anything."""
+
+
+def strand_to_json(strand: Strand) -> Json:
+    """Render a strand as a plan holds it."""
+    return {"at_ms": strand.at_ms, "steps": [step_to_json(step) for step in strand.steps]}
+
+
+def operation_to_json(operation: ScriptedOp) -> Json:
+    """Render an operation as a plan holds it."""
+    return _differences(operation)
+
+
+def step_to_json(step: Step) -> Json:
+    """Render one step; its options stand beside its fields."""
+    told = _differences(step)
+    told.pop("options", None)
+    if step.until is not None:
+        told["until"] = _differences(step.until)
+    return {"kind": step.kind, **told, **step.options}
+
+
+def _differences(value: Any) -> Json:
+    """Fields of a dataclass that differ from their defaults, JSON-able."""
+    told: Json = {}
+    for item in fields(value):
+        current = getattr(value, item.name)
+        default = item.default_factory() if callable(item.default_factory) else item.default
+        if current != default:
+            told[item.name] = list(current) if isinstance(current, tuple) else current
+    return told
+
+
+def without_faults(strand: Strand, kinds: Collection[str]) -> Strand:
+    """Drop faults of a strand; what comes after one keeps its time."""
+    kept: list[Step] = []
+    owed_ms = 0.0
+    for step in strand.steps:
+        if step.kind in kinds:
+            owed_ms += step.after_ms
+        else:
+            kept.append(replace(step, after_ms=step.after_ms + owed_ms))
+            owed_ms = 0.0
+    return Strand(strand.at_ms, tuple(kept))
+
+
+def check_strand(strand: Strand, nodes: tuple[str, ...], place: Place) -> None:
+    """Refuse a strand that names what there is not, in one line: PlanError."""
+    if len(strand.steps) > STEPS_MAX:
+        raise PlanError(f"{where_of(place)}: steps must be at most {STEPS_MAX}")
+    names: tuple[str, ...] = ()
+    for number, step in enumerate(strand.steps):
+        try:
+            _check(step, names, nodes)
+        except (ParameterError, ValueError) as error:
+            raise PlanError(f"{where_of((*place, 'steps', number))}: {error}") from error
+        names += tuple(f"@{name}" for name in step.options.get("names", ()))
+
+
+def _check(step: Step, names: Sequence[str], nodes: tuple[str, ...]) -> None:
+    """Refuse what names no node, and parameters that a fault does not take."""
+    known = {*TARGETS, *names, *(f"node:{node}" for node in nodes)}
+    for word in _words(step):
+        if word not in known:
+            raise PlanError(unknown("target", word, known))
+    if is_fault(step.kind):
+        # Which nodes the names will stand for is not known yet: any will do to check the rest.
+        parameters = step.parameters
+        if step.targets.startswith("@"):
+            parameters["targets"] = f"node:{nodes[0]}"
+        if step.options.get("links"):
+            parameters["links"] = f"{nodes[0]}>{nodes[-1]}"
+        check_fault(step.kind, parameters, nodes)
+
+
+def _words(step: Step) -> Iterator[str]:
+    """Return every word of a step that stands for nodes."""
+    if step.targets:
+        yield from step.targets.split(",")
+    yield from (end for ends in links_in(str(step.options.get("links", ""))) for end in ends[:2])
+    if step.kind == "cast":
+        yield from step.options["names"].values()
+    if step.until is not None:
+        yield step.until.at
+    if step.kind == "expect":
+        yield step.options["that"].get("at", "all")

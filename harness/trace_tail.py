@@ -1,0 +1,104 @@
+"""The standings of real nodes: their traces, read while they are written.
+
+A line of a trace is in the kernel's hands when its event has happened
+(`cluster.node.runtime.trace`), so what is read here is at most one poll old. Events that were
+written between two polls are taken in the order of their times, which are comparable where the
+nodes share a clock.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import json
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+from cluster.backends.base import Backend, NodeState
+from harness.standings import DEAD, Standings
+
+POLL_S = 0.02
+STATES_S = 0.2
+"""How often the processes are asked for: a trace does not say that its node was killed."""
+
+
+class TraceTail(Standings):
+    """Follows the traces below the nodes' folders."""
+
+    def __init__(self, backend: Backend) -> None:
+        super().__init__(backend.nodes)
+        self._backend = backend
+        self._files = {
+            node: _Tail(backend.node_folder(node) / "trace.jsonl") for node in self.nodes
+        }
+
+    async def follow(self) -> None:
+        """Read on until cancelled."""
+        loop = asyncio.get_running_loop()
+        ask_at_s = 0.0
+        while True:
+            self.poll()
+            if loop.time() >= ask_at_s:
+                await self._ask_states()
+                ask_at_s = loop.time() + STATES_S
+            await asyncio.sleep(POLL_S)
+
+    def poll(self) -> None:
+        """Take what was written since the last time."""
+        news = [(event, node) for node, tail in self._files.items() for event in tail.read()]
+        for event, node in sorted(news, key=lambda row: row[0]["t"]):
+            fields = {key: value for key, value in event.items() if key not in _OF_THE_LINE}
+            if event["e"] == "start":
+                self.started(node)
+            self.traced(node, event["e"], fields)
+
+    async def _ask_states(self) -> None:
+        for node, standing in self.nodes.items():
+            state = await self._backend.state(node)
+            if state is NodeState.DEAD and standing.state != DEAD:
+                self.ended(node)
+
+
+_OF_THE_LINE = frozenset({"t", "w", "n", "e", "crc"})
+
+
+class _Tail:
+    """One file, from where it was last read."""
+
+    def __init__(self, path: Path) -> None:
+        self._path = path
+        self._position = 0
+
+    def read(self) -> list[dict[str, Any]]:
+        """Return the whole lines that are new; a line that is no event is for the judge."""
+        try:
+            with self._path.open("rb") as file:
+                file.seek(self._position)
+                data = file.read()
+        except FileNotFoundError:
+            return []
+        whole, newline, _ = data.rpartition(b"\n")
+        self._position += len(whole) + len(newline)
+        return [event for line in whole.split(b"\n") if (event := _event(line)) is not None]
+
+
+_NEEDS: Mapping[str, Mapping[str, type]] = {
+    "state": {"state": str, "epoch": int, "leader_id": int},
+    "hw": {"role": str},
+    "append": {"last_offset": int},
+    "flush": {"end_offset": int},
+    "truncate": {"end_offset": int},
+    "recovered": {"end_offset": int},
+}
+"""What standings are made of: an event without it is none."""
+
+
+def _event(line: bytes) -> dict[str, Any] | None:
+    try:
+        event = json.loads(line)
+    except (ValueError, RecursionError):
+        return None
+    if not isinstance(event, dict) or not isinstance(event.get("e"), str):
+        return None
+    needs = {"t": int, **_NEEDS.get(event["e"], {})}
+    return event if all(isinstance(event.get(key), kind) for key, kind in needs.items()) else None

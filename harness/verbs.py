@@ -1,0 +1,109 @@
+"""What a step of a strand can do: a fault (`nemeses`), or one of the verbs of scripts.
+
+| verb | does | options |
+|---|---|---|
+| `wait` | nothing: for its time, for `until` | |
+| `cast` | gives nodes names: `{"A": "leader", "B": "follower"}`, used as `@A` from then on | `names` |
+| `op` | has a client ask `targets` (or the supposed leader) for `f`, `key`, `value` | `id`, `f`, `key`, `value` |
+| `expect` | `that` must hold within `within_ms`, and with `for_ms` stay so | `that`, `property` |
+| `heal` | ends faults: all of them, or those of the kinds `fault` at `targets` | `fault` |
+| `release` | delivers what `hold` keeps, on `links` or everywhere, and keeps nothing more there | `links` |
+
+Every other step is a fault by its name, whose parameters stand beside the step's own fields; in its
+`targets` and `links` names and words stand for nodes. It is in force for `for_ms`, or until a
+`heal`, at the latest until the end of the fault phase.
+"""
+
+# ruff: noqa: E501  (the table)
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from functools import cache
+from typing import Annotated, Any
+
+from pydantic import AfterValidator, BaseModel, Field, create_model
+
+from cluster.names import unknown
+from cluster.schemas import Schema, Text, shown
+from cluster.values import valueclass
+from harness.errors import PlanError
+from nemeses.registry import FAULTS
+
+TARGETS = ("leader", "follower", "followers", "random", "minority", "majority", "all")
+"""Words for the nodes of an `op`, a `heal`, a `cast`; besides these `@NAME` and `node:n2`."""
+
+
+@valueclass
+class Option:
+    """One option of a verb: its type as pydantic takes it, and what it is unless given."""
+
+    type: Any
+    default: Any
+
+
+def _plain(value: object) -> object:
+    if not isinstance(value, str | int | dict | None) or isinstance(value, bool):
+        raise ValueError(f"must be a string, a whole number or a table, not {shown(value)}")  # noqa: TRY004  (pydantic's)
+    return value
+
+
+def _faults(text: str) -> str:
+    for name in filter(None, text.split(",")):
+        if name not in FAULTS:
+            raise ValueError(unknown("fault", name, FAULTS))
+    return text
+
+
+def links_in(text: str) -> tuple[tuple[str, str, bool], ...]:
+    """Read `@A>@B,@A-@C` as (from, to, whether both ways). Raises ValueError."""
+    found = []
+    for link in filter(None, text.split(",")):
+        ends = link.replace("-", ">").split(">")
+        if len(ends) != 2:
+            raise ValueError(f"a link is written @A>@B or @A-@B, not {link!r}")
+        found.append((ends[0], ends[1], "-" in link))
+    return tuple(found)
+
+
+def _links(text: str) -> str:
+    links_in(text)
+    return text
+
+
+_NAMES = Annotated[
+    dict[Text, Text], Field(min_length=1, description="names of nodes, such as {A = 'leader'}")
+]
+_TABLE = Annotated[
+    dict[str, Any], Field(min_length=1, description="a condition that says something")
+]
+
+VERBS: Mapping[str, Mapping[str, Option]] = {
+    "wait": {},
+    "cast": {"names": Option(_NAMES, ...)},
+    "op": {
+        "id": Option(Text, ""),
+        "f": Option(Text, "write"),
+        "key": Option(Text | None, None),
+        "value": Option(Annotated[Any, AfterValidator(_plain)], None),
+    },
+    "expect": {"that": Option(_TABLE, ...), "property": Option(Text, "expectation")},
+    "heal": {"fault": Option(Annotated[Text, AfterValidator(_faults)], "")},
+    "release": {"links": Option(Annotated[Text, AfterValidator(_links)], "")},
+}
+"""Verb -> its options."""
+
+TAKES_FOR = frozenset({*FAULTS, "expect"})
+"""What `for_ms` may be given for."""
+
+
+def is_fault(kind: str) -> bool:
+    """Whether a step of this kind does something to the world that is healed."""
+    return kind in FAULTS
+
+
+@cache
+def options_of(verb: str) -> Schema[BaseModel]:
+    """Return what the options of a verb may be."""
+    options = {name: (option.type, option.default) for name, option in VERBS[verb].items()}
+    return Schema(create_model(verb, **options), PlanError)  # type: ignore[call-overload]

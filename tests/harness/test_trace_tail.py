@@ -1,0 +1,107 @@
+"""The standings of nodes, read from traces while these are written."""
+
+import asyncio
+import json
+
+from cluster.backends.base import NodeState
+from harness.standings import DEAD
+from harness.trace_tail import TraceTail
+
+
+class Place:
+    """Two nodes whose folders are here."""
+
+    nodes = ("n1", "n2")
+
+    def __init__(self, folder):
+        self.folder = folder
+        self.states = dict.fromkeys(self.nodes, NodeState.RUNNING)
+
+    def node_folder(self, node):
+        (self.folder / node).mkdir(exist_ok=True)
+        return self.folder / node
+
+    async def state(self, node):
+        return self.states[node]
+
+    def write(self, node, *events, end="\n"):
+        lines = [json.dumps({"t": at, "n": 0, "e": name, **rest}) for at, name, rest in events]
+        with (self.node_folder(node) / "trace.jsonl").open("a") as file:
+            file.write("\n".join(lines) + end)
+
+
+def state(at, name, epoch, leader_id=-1):
+    return (at, "state", {"state": name, "epoch": epoch, "leader_id": leader_id})
+
+
+def test_a_leader_is_known_by_its_trace(tmp_path):
+    place = Place(tmp_path)
+    tail = TraceTail(place)
+    tail.poll()
+    assert tail.leader() is None
+
+    place.write("n1", (1, "start", {}), state(2, "Follower", 3, 2))
+    place.write("n2", (1, "start", {}), state(2, "Leader", 3, 2))
+    tail.poll()
+
+    assert tail.leader() == "n2"
+    assert (tail.role("n1"), tail.role("n2")) == ("follower", "leader")
+    assert tail.highest_epoch() == 3
+
+
+def test_events_between_two_polls_come_in_the_order_of_their_times(tmp_path):
+    place = Place(tmp_path)
+    tail, seen = TraceTail(place), []
+    tail.listeners.append(lambda node, event, fields: seen.append((node, event, dict(fields))))
+
+    place.write("n1", state(5, "Candidate", 2), state(9, "Leader", 2))
+    place.write("n2", (7, "vote", {"granted": True}))
+    tail.poll()
+
+    assert [(node, event) for node, event, _ in seen] == [
+        ("n1", "state"), ("n2", "vote"), ("n1", "state"),
+    ]  # fmt: skip
+    assert seen[1][2] == {"granted": True}
+
+
+def test_a_line_is_taken_once_and_only_when_it_is_whole(tmp_path):
+    place = Place(tmp_path)
+    tail, seen = TraceTail(place), []
+    tail.listeners.append(lambda node, event, fields: seen.append(event))
+
+    place.write("n1", (1, "start", {}), (2, "hw", {"role": "follower"}), end="")
+    tail.poll()
+    assert seen == ["start"]
+
+    place.write("n1", end="\n")
+    tail.poll()
+    tail.poll()
+    assert seen == ["start", "hw"]
+
+
+def test_what_is_no_event_is_passed_over(tmp_path):
+    place = Place(tmp_path)
+    (place.node_folder("n1") / "trace.jsonl").write_bytes(b"\xff{\n[1]\n{}\n" + b"[" * 5000 + b"\n")
+    place.write("n1", state(3, "Leader", 1), (4, "state", {}), (5, "flush", {"end_offset": "x"}))
+    tail = TraceTail(place)
+    tail.poll()
+
+    assert tail.leader() == "n1"
+
+
+def test_a_killed_node_leads_no_more(tmp_path):
+    place = Place(tmp_path)
+    place.write("n1", (1, "start", {}), state(2, "Leader", 1))
+    tail = TraceTail(place)
+
+    async def follow():
+        following = asyncio.ensure_future(tail.follow())
+        await asyncio.sleep(0.1)
+        before = tail.leader()
+        place.states["n1"] = NodeState.DEAD
+        await asyncio.sleep(0.4)
+        following.cancel()
+        return before, tail.leader()
+
+    assert asyncio.run(follow()) == ("n1", None)
+    assert tail.nodes["n1"].state == DEAD
