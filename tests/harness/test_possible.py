@@ -237,7 +237,7 @@ def test_skipping_what_deposes_leaders_expects_no_change(monkeypatch):
 
 def test_the_shortest_run_without_faults_is_no_pass(monkeypatch, tmp_path):
     """Eight operations, no fault, no leader change: this was a PASS that opened the gate."""
-    monkeypatch.setattr(running, "checks_for", fast_checks)
+    monkeypatch.setattr(plan_document, "checks_for", fast_checks)
     on(monkeypatch, lambda *_, **__: FakeCluster())
     options = ("--duration", 1, "--faults", "none", "--rate", 0.5, "--runs", tmp_path)
     result = kraftprobe("run", "--no-report", *options)
@@ -261,7 +261,7 @@ def partial_run(tmp_path_factory):
     runs = tmp_path_factory.mktemp("partial")
     with pytest.MonkeyPatch.context() as patch:
         on(patch, Crippled)
-        patch.setattr(running, "checks_for", fast_checks)
+        patch.setattr(plan_document, "checks_for", fast_checks)
         plan = runs / "plan.toml"
         plan.write_text(
             'faults = ["partition"]\nduration_s = 3\n[[schedule]]\nat_s = 0.5\nfault = "kill"\n'
@@ -310,7 +310,7 @@ def test_the_junit_file_has_a_skipped_test_case(partial_run):
 
 
 def test_the_gate_opens_for_it_only_when_told_to(partial_run, monkeypatch):
-    monkeypatch.setattr(running, "checks_for", fast_checks)
+    monkeypatch.setattr(plan_document, "checks_for", fast_checks)
     folder = partial_run[1]
     closed = kraftprobe("gate", folder)
     assert closed.exit_code == 4, closed.output
@@ -322,7 +322,7 @@ def test_the_gate_opens_for_it_only_when_told_to(partial_run, monkeypatch):
 
 
 def test_a_run_of_which_nothing_is_left_is_under_exercised(monkeypatch, tmp_path):
-    monkeypatch.setattr(running, "checks_for", fast_checks)
+    monkeypatch.setattr(plan_document, "checks_for", fast_checks)
     on(monkeypatch, Crippled)
     plan = tmp_path / "plan.toml"
     plan.write_text('duration_s = 1\n[[schedule]]\nat_s = 0.5\nfault = "partition"\n')
