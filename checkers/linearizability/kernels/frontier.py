@@ -210,9 +210,9 @@ def _expand(code, b, fixed, moving, pools, at, bytes_max):
             row[IDLE] = 1 if idle else 0
             if spend >= 0:
                 i = holder[spend]
-                bit = np.int64(1) << (spend % BITS)
-                row[MASKS + spend // BITS] &= ~bit
-                row[MASKS + words + spend // BITS] |= bit
+                spent_bit = np.int64(1) << (spend % BITS)
+                row[MASKS + spend // BITS] &= ~spent_bit
+                row[MASKS + words + spend // BITS] |= spent_bit
             else:
                 i = spare[first[column] + row[counted + column]]
                 row[counted + column] += 1
