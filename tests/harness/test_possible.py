@@ -11,7 +11,7 @@ from cluster.backends.base import Ability, BackendError, Probe
 from cluster.backends.cleanup import find_leftovers
 from cluster.backends.processes import TRIAL
 from cluster.backends.terms import NoPlaceError
-from harness import evidence, places, running, trial
+from harness import evidence, places, plan_document, running, trial
 from harness.cli import main
 from harness.errors import ImpossibleError
 from harness.plan import from_document
