@@ -93,7 +93,7 @@ def _trace(node: str, trace: Sequence[TraceEvent], problems: list[str]) -> list[
     kept: list[TraceEvent] = []
     bad: list[str] = []
     for number, event in enumerate(trace, 1):
-        wrong = _wrong_field(event)
+        wrong = wrong_field(event.event, event.fields)
         if wrong is None:
             kept.append(event)
         else:
@@ -104,15 +104,16 @@ def _trace(node: str, trace: Sequence[TraceEvent], problems: list[str]) -> list[
     return kept
 
 
-def _wrong_field(event: TraceEvent) -> str | None:
-    fields = dict(_FIELDS.get(event.event, {}))
-    if event.event == "hw" and event.fields.get("role") == "leader":
+def wrong_field(event: str, found: Mapping[str, Any]) -> str | None:
+    """Say what a trace event of this name lacks, or has of another type; None: nothing."""
+    fields = dict(_FIELDS.get(event, {}))
+    if event == "hw" and found.get("role") == "leader":
         fields["replicas"] = _offsets
     for name, right in fields.items():
-        if name not in event.fields:
+        if name not in found:
             return f"without {name}"
-        if not right(event.fields[name]):
-            return f"with {name} {event.fields[name]!r}"
+        if not right(found[name]):
+            return f"with {name} {found[name]!r}"
     return None
 
 

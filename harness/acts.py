@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterable, Mapping
 from dataclasses import replace
 from typing import Any
 
+from checkers.coverage import cells
+from checkers.standings import Standings
 from cluster.values import valueclass
-from harness.standings import Standings
 from harness.verbs import is_fault
 
 
@@ -43,12 +45,10 @@ def begun(at_ms: float, place: tuple[int, int], kind: str, standings: Standings)
     return Act(at_ms, *place, kind, nodes, roles, standings.phase(), {})
 
 
-def cells(acts: Iterable[Act]) -> dict[str, int]:
-    """Coverage: `fault/role of the target/phase of the protocol` -> how often it came to that."""
-    found: dict[str, int] = {}
+def coverage(acts: Iterable[Act]) -> dict[str, int]:
+    """Count the cells (`checkers.coverage`) of the faults that acted."""
+    found: Counter[str] = Counter()
     for act in acts:
         if is_fault(act.kind) and not act.undone:
-            for role in sorted(set(act.roles)) or ["-"]:
-                cell = f"{act.kind}/{role}/{act.phase}"
-                found[cell] = found.get(cell, 0) + 1
-    return found
+            found.update(cells(act.kind, act.roles, act.phase))
+    return dict(found)

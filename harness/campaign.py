@@ -44,9 +44,8 @@ from harness.plan import Plan
 from harness.player import Player
 from harness.recorder import Recorder
 from harness.scripted_clients import HANDS, ScriptedClient, ScriptedClients
-from harness.standings import Standings
 from harness.strand_play import LoopTimers
-from harness.trace_tail import TraceTail
+from harness.trace_tail import Followed, TraceTail
 from nemeses import drive
 from nemeses.base import Injection
 from workloads.base import ClientContext, Completion, Op, Role, WorkloadClient
@@ -73,7 +72,7 @@ class Run:
     backend: Backend
     recorder: Recorder
     clock: Clock
-    standings: Callable[[], Standings] | None = None
+    standings: Callable[[], Followed] | None = None
     """Makes what follows the nodes, for a plan with strands; None: by their traces' files."""
 
 
@@ -95,7 +94,7 @@ class _Cast:
 class _Script:
     """What plays the strands of a plan, and the clients that do what it asks for."""
 
-    standings: Standings
+    standings: Followed
     player: Player
     clients: ScriptedClients
 

@@ -5,9 +5,9 @@ from __future__ import annotations
 from random import Random
 from typing import Any
 
+from checkers.standings import Standings
 from cluster.backends.base import Link
 from harness.conditions import Cast, candidates
-from harness.standings import Standings
 from harness.strands import Step
 from harness.verbs import links_in
 

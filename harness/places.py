@@ -25,7 +25,7 @@ from cluster.systems.base import System
 from cluster.values import valueclass
 from harness.interrupt import interruptible, run_interruptible
 from harness.plan import Plan
-from harness.standings import Standings
+from harness.trace_tail import Followed
 from nemeses.registry import needs_of
 
 Work = Callable[[], Coroutine[Any, Any, None]]
@@ -40,7 +40,7 @@ class Place:
     backend: Backend
     make_clock: Callable[[], Clock]
     """Called on the run's own loop."""
-    standings: Callable[[], Standings] | None
+    standings: Callable[[], Followed] | None
     """See `harness.campaign.Run`."""
     clock_name: str
     """Of the clock that the loop's time is of, as traces name theirs."""

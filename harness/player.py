@@ -18,13 +18,13 @@ from random import Random
 from typing import Any
 
 from checkers.history import EventType
+from checkers.standings import Standings
 from harness.acts import Act, begun
 from harness.choosing import choose, links_of, parameters_of
 from harness.conditions import Outcomes
 from harness.excuses import Excuse, Excuses
 from harness.plan import Plan
 from harness.recorder import Recorder
-from harness.standings import Standings
 from harness.strand_play import Expectation, Play, Timers
 from harness.strands import CONDITION, Condition, Step
 from harness.verbs import is_fault

@@ -10,19 +10,27 @@ from __future__ import annotations
 
 import asyncio
 import json
-from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
+from checkers.standings import DEAD, Standings
+from checkers.trace_fields import wrong_field
 from cluster.backends.base import Backend, NodeState
-from harness.standings import DEAD, Standings
 
 POLL_S = 0.02
 STATES_S = 0.2
 """How often the processes are asked for: a trace does not say that its node was killed."""
 
 
-class TraceTail(Standings):
+class Followed(Standings):
+    """Standings that keep up with a run."""
+
+    async def follow(self) -> None:
+        """Keep up with the nodes until cancelled."""
+        raise NotImplementedError
+
+
+class TraceTail(Followed):
     """Follows the traces below the nodes' folders."""
 
     def __init__(self, backend: Backend) -> None:
@@ -82,17 +90,6 @@ class _Tail:
         return [event for line in whole.split(b"\n") if (event := _event(line)) is not None]
 
 
-_NEEDS: Mapping[str, Mapping[str, type]] = {
-    "state": {"state": str, "epoch": int, "leader_id": int},
-    "hw": {"role": str},
-    "append": {"last_offset": int},
-    "flush": {"end_offset": int},
-    "truncate": {"end_offset": int},
-    "recovered": {"end_offset": int},
-}
-"""What standings are made of: an event without it is none."""
-
-
 def _event(line: bytes) -> dict[str, Any] | None:
     try:
         event = json.loads(line)
@@ -100,5 +97,5 @@ def _event(line: bytes) -> dict[str, Any] | None:
         return None
     if not isinstance(event, dict) or not isinstance(event.get("e"), str):
         return None
-    needs = {"t": int, **_NEEDS.get(event["e"], {})}
-    return event if all(isinstance(event.get(key), kind) for key, kind in needs.items()) else None
+    known = isinstance(event.get("t"), int) and wrong_field(event["e"], event) is None
+    return event if known else None

@@ -25,6 +25,7 @@ import pyarrow as pa
 
 from checkers import exercised
 from checkers.assisted import resolve
+from checkers.coverage import coverage
 from checkers.evidence import Evidence, run_clock
 from checkers.extent import COLLECTED, Extent, extent_of, within
 from checkers.history import INFINITY_NS, NEMESIS, Event, HistoryError, Operation, pair
@@ -105,6 +106,7 @@ def judge(
         checks.append(CheckResult(JOURNAL, Status.UNKNOWN, extent.shortcoming))
     results = _results(name, plan, checks, times_s, spark=spark, began=began)
     statistics = {**counts_of(run), "dropped_bytes": history.dropped_bytes}
+    statistics["coverage"] = coverage(run)
     resolved = resolve(operations, run.evidence if extent.closed else None)
     if resolved.took_effect or resolved.never:
         counts = {"took_effect": resolved.took_effect, "never": resolved.never}

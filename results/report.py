@@ -20,6 +20,7 @@ from typing import Any
 from jinja2 import Environment, PackageLoader, StrictUndefined, TemplateError
 from markupsafe import Markup
 
+from checkers.coverage import PHASES
 from checkers.history import Event, Operation, pair, seconds
 from checkers.verdict import CheckResult, Status
 from results.faults import FaultSpan, fault_spans, phases, reigns
@@ -100,6 +101,8 @@ def render(
             plan_json=json.dumps(plan, indent=2),
             checks=[_check_view(check, by_index) for check in ordered],
             figures=figures,
+            coverage=_coverage(results),
+            phases_of_protocol=PHASES,
             engine=results.judged_with.get("spark"),
             recoveries=_recoveries(figures, spans),
             facts=_facts(results, plan, spans, events, duration_ns),
@@ -207,6 +210,19 @@ def _figures(results: RunResults) -> Mapping[str, Any]:
     """Return latency, availability and recovery as the check `statistics` found them."""
     found = (check.statistics for check in results.checks if check.checker == "statistics")
     return next(found, {})
+
+
+def _coverage(results: RunResults) -> list[tuple[str, str, list[int]]]:
+    """Return (fault, role, how often in each phase): cells of `checkers.coverage` as rows."""
+    found = results.statistics.get("coverage")
+    counts = found if isinstance(found, dict) else {}
+    rows: dict[tuple[str, str], list[int]] = {}
+    for cell, count in sorted(counts.items()):
+        fault, role, phase = (*str(cell).split("/"), "", "")[:3]
+        if phase in PHASES and type(count) is int:
+            row = rows.setdefault((fault, role), [0] * len(PHASES))
+            row[PHASES.index(phase)] += count
+    return [(*names, row) for names, row in rows.items()]
 
 
 def _recoveries(figures: Mapping[str, Any], spans: Sequence[FaultSpan]) -> list[str]:

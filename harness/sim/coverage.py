@@ -10,10 +10,10 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Iterable, Mapping
 
+from checkers.coverage import PHASES
 from harness.sim.draw import PLAIN, Steer
 
 ROLES = ("leader", "follower")
-PHASES = ("steady", "catching-up", "establishing", "electing")
 CELLS_ASKED = 2
 """Empty cells that one seed is steered to."""
 _UNAIMED = frozenset({"loss", "duplicate", "delay", "hold"})

@@ -30,7 +30,7 @@ from cluster.backends.sim.process import Process
 from cluster.backends.sim.scheduler import BusyLoopError, Scheduler
 from cluster.backends.sim.sim_backend import SimBackend
 from cluster.client.admin_client import Client
-from harness.acts import Act, cells
+from harness.acts import Act, coverage
 from harness.final_reads import FinalReads, read_all
 from harness.generators import BackOff, Clients, Phases, UntilOk
 from harness.generators.base import NEMESIS, Worker
@@ -164,7 +164,7 @@ def judge(played: Played) -> SimResult:
         verdict,
         tuple(violations),
         statistics,
-        cells(played.acts),
+        coverage(played.acts),
         tuple(kinds),
         exercise.statistics,
     )

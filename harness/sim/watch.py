@@ -6,7 +6,7 @@ from typing import Any
 
 from cluster.backends.sim.process import Process
 from cluster.backends.sim.world import SimWorld
-from harness.standings import Standings
+from harness.trace_tail import Followed
 
 Noted = tuple[float, int, str, dict[str, Any]]
 """(world's ms, incarnation, event, fields)"""
@@ -14,7 +14,7 @@ Noted = tuple[float, int, str, dict[str, Any]]
 _EVERYDAY = frozenset({"fetch", "flush", "commit", "read", "start"})
 
 
-class Watch(Standings):
+class Watch(Followed):
     """Hears of each trace event at the instruction at which it is written."""
 
     def __init__(self, world: SimWorld) -> None:

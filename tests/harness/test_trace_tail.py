@@ -3,8 +3,8 @@
 import asyncio
 import json
 
+from checkers.standings import DEAD
 from cluster.backends.base import NodeState
-from harness.standings import DEAD
 from harness.trace_tail import TraceTail
 
 
@@ -31,7 +31,10 @@ class Place:
 
 
 def state(at, name, epoch, leader_id=-1):
-    return (at, "state", {"state": name, "epoch": epoch, "leader_id": leader_id})
+    return (at, "state", {"state": name, "epoch": epoch, "leader_id": leader_id, "voted_id": -1})
+
+
+START = (1, "start", {"node_id": 1})
 
 
 def test_a_leader_is_known_by_its_trace(tmp_path):
@@ -40,8 +43,8 @@ def test_a_leader_is_known_by_its_trace(tmp_path):
     tail.poll()
     assert tail.leader() is None
 
-    place.write("n1", (1, "start", {}), state(2, "Follower", 3, 2))
-    place.write("n2", (1, "start", {}), state(2, "Leader", 3, 2))
+    place.write("n1", START, state(2, "Follower", 3, 2))
+    place.write("n2", START, state(2, "Leader", 3, 2))
     tail.poll()
 
     assert tail.leader() == "n2"
@@ -55,13 +58,13 @@ def test_events_between_two_polls_come_in_the_order_of_their_times(tmp_path):
     tail.listeners.append(lambda node, event, fields: seen.append((node, event, dict(fields))))
 
     place.write("n1", state(5, "Candidate", 2), state(9, "Leader", 2))
-    place.write("n2", (7, "vote", {"granted": True}))
+    place.write("n2", (7, "claim", {"epoch": 2, "offset": 3}))
     tail.poll()
 
     assert [(node, event) for node, event, _ in seen] == [
-        ("n1", "state"), ("n2", "vote"), ("n1", "state"),
+        ("n1", "state"), ("n2", "claim"), ("n1", "state"),
     ]  # fmt: skip
-    assert seen[1][2] == {"granted": True}
+    assert seen[1][2] == {"epoch": 2, "offset": 3}
 
 
 def test_a_line_is_taken_once_and_only_when_it_is_whole(tmp_path):
@@ -69,7 +72,7 @@ def test_a_line_is_taken_once_and_only_when_it_is_whole(tmp_path):
     tail, seen = TraceTail(place), []
     tail.listeners.append(lambda node, event, fields: seen.append(event))
 
-    place.write("n1", (1, "start", {}), (2, "hw", {"role": "follower"}), end="")
+    place.write("n1", START, (2, "hw", {"epoch": 1, "offset": 0, "role": "follower"}), end="")
     tail.poll()
     assert seen == ["start"]
 
@@ -91,7 +94,7 @@ def test_what_is_no_event_is_passed_over(tmp_path):
 
 def test_a_killed_node_leads_no_more(tmp_path):
     place = Place(tmp_path)
-    place.write("n1", (1, "start", {}), state(2, "Leader", 1))
+    place.write("n1", START, state(2, "Leader", 1))
     tail = TraceTail(place)
 
     async def follow():

@@ -72,10 +72,6 @@ class Standings:
             return "catching-up"
         return "steady"
 
-    async def follow(self) -> None:
-        """Keep up with the nodes until cancelled."""
-        raise NotImplementedError
-
     def started(self, name: str) -> None:
         """Note that a node's process was started."""
         self.nodes[name] = Standing(state=STARTING, epoch=self.nodes[name].epoch)

@@ -1,0 +1,84 @@
+"""Which fault hit nodes of which role in which phase of the protocol: what a run has tried.
+
+A cell is `fault/role of the target/phase` (`checkers.standings`), counted once for each role that
+an injection which bit hit; a fault of no node has the role `-`. A stored run is counted from its
+journal and its nodes' traces, where these can be placed on the journal's axis; a node whose process
+a fault ended is dead from then on until its trace says that it starts. Nothing here judges.
+
+Complexity O(events log events).
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterator, Sequence
+from operator import itemgetter
+
+from checkers.history import NEMESIS, Event, EventType
+from checkers.run_input import RunInput
+from checkers.standings import Standings
+from checkers.trace_fields import well_formed
+
+PHASES = ("steady", "catching-up", "establishing", "electing")
+"""Of the protocol: with a leader, behind it, before its epoch is committed, without one."""
+ENDING = frozenset(
+    {
+        *("kill", "stop", "container-kill", "power-loss", "torn-write"),
+        *("bit-flip", "truncate-file", "disk-wipe"),
+    }
+)
+"""Faults with which the process of a target ends, of which its trace says nothing."""
+
+
+def cells(fault: str, roles: Sequence[str], phase: str) -> list[str]:
+    """Name the cells of one injection; `roles` are those of its targets."""
+    return [f"{fault}/{role}/{phase}" for role in sorted(set(roles)) or ["-"]]
+
+
+def coverage(run: RunInput) -> dict[str, int]:
+    """Count the cells of a stored run; empty where no trace can be placed in it."""
+    if run.evidence is None:
+        return {}
+    evidence, _ = well_formed(run.evidence)
+    placed = [
+        (at_ns, event)
+        for trace in evidence.traces.values()
+        for event in trace
+        if (at_ns := evidence.run_ns(event)) is not None
+    ]
+    if not placed:
+        return {}
+    placed.sort(key=itemgetter(0))
+    standings = Standings(evidence.nodes)
+    found: Counter[str] = Counter()
+    position = 0
+    for at_ns, fault, targets in sorted(_injections(run.events)):
+        while position < len(placed) and placed[position][0] <= at_ns:
+            event = placed[position][1]
+            if event.event == "start":
+                standings.started(event.node)
+            standings.traced(event.node, event.event, event.fields)
+            position += 1
+        nodes = [node for node in targets if node in standings.nodes]
+        found.update(cells(fault, [standings.role(node) for node in nodes], standings.phase()))
+        for node in nodes if fault in ENDING else ():
+            standings.ended(node)
+    return dict(sorted(found.items()))
+
+
+def _injections(events: Sequence[Event]) -> Iterator[tuple[int, str, tuple[str, ...]]]:
+    """Return (when it began, fault, targets) of every injection that bit."""
+    begun: dict[tuple[str, str], int] = {}
+    for event in events:
+        value = event.value
+        if event.process != NEMESIS or not isinstance(value, dict):
+            continue
+        if value.get("phase") != "inject":
+            continue
+        name = (event.f, str(value.get("entry")))
+        if event.type is EventType.INVOKE:
+            begun[name] = event.time_ns
+        elif value.get("verified") is True:
+            targets = value.get("targets")
+            nodes = tuple(map(str, targets)) if isinstance(targets, list) else ()
+            yield begun.get(name, event.time_ns), event.f, nodes
