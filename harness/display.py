@@ -18,7 +18,7 @@ from rich.table import Table
 from rich.text import Text
 
 from harness.colours import can_redraw
-from harness.live import Figures, LiveFigures
+from harness.live_figures import Figures, LiveFigures
 
 _REFRESH_S = 0.25
 _LINE_EVERY_S = 5.0

@@ -1,7 +1,8 @@
 """What works on this machine: programs, backends, and every fault on every backend, by trying.
 
 Backends and faults come from the plan's and the nemeses' own tables, so what is added there is
-examined here. Each probe happens in a throw-away place (`harness.trial`) and leaves nothing behind.
+examined here. Each probe happens in a throw-away place (`harness.fault_probes`) and leaves nothing
+behind.
 """
 
 from __future__ import annotations
@@ -18,9 +19,9 @@ from rich.text import Text
 
 from cluster.backends.base import Ability, Probe
 from cluster.values import valueclass
+from harness.fault_probes import Tried, try_backend
 from harness.plan import BACKENDS, from_document
 from harness.steps import Steps
-from harness.trial import Tried, try_backend
 from nemeses.registry import FAULTS
 from results.jvm import JvmError, find_jvm
 

@@ -24,7 +24,7 @@ from harness.campaigns import read_document
 from harness.display import Display
 from harness.plan import from_document
 from harness.plan_document import plan_document
-from harness.running import run_cluster, run_name
+from harness.run_to_verdict import run_cluster, run_name
 from results.pipeline import judge
 from results.store import RunStore
 

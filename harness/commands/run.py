@@ -14,9 +14,9 @@ import click
 
 from harness.campaigns import load, read_document
 from harness.commands.options import runs_option, spark_option
+from harness.impossible_faults import settle
 from harness.plan import BACKENDS, EXPECTED_MAX, Plan, from_document
-from harness.possible import settle
-from harness.running import Request, own_arguments, perform, repeat_command
+from harness.run_to_verdict import Request, own_arguments, perform, repeat_command
 
 DEFAULT_CAMPAIGN = "smoke"
 _SEED_MAX = 2**31

@@ -15,11 +15,11 @@ from cluster.backends.docker import engine
 from cluster.node.runtime.trace import clock_name
 from cluster.systems.kraft import KraftSystem
 from harness import evidence
-from harness.campaign import Run, conduct
 from harness.campaigns import read_document
 from harness.plan import from_document
 from harness.plan_document import plan_document
 from harness.recorder import Recorder
+from harness.run_phases import Run, conduct
 from harness.sim.watch import Watch
 from results.pipeline import judge
 from results.store import RunStore

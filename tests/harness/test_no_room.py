@@ -10,7 +10,7 @@ from click.testing import CliRunner
 
 from checkers.history import NEMESIS, Event, EventType
 from checkers.verdict import Status
-from harness import running
+from harness import run_to_verdict
 from harness.cli import main
 from harness.recorder import Recorder
 from results import files, journal
@@ -125,7 +125,7 @@ def test_a_death_on_a_full_disk_is_noted_as_such(tmp_path, monkeypatch, free_byt
     monkeypatch.setattr(shutil, "disk_usage", lambda _: SimpleNamespace(free=free_bytes))
     written = Journal()
     recorder = Recorder(written, lambda: 1.0)
-    recorder.listen(running._NoteNoSpace(recorder, tmp_path))
+    recorder.listen(run_to_verdict._NoteNoSpace(recorder, tmp_path))
     recorder.note("crash", {"node": "n2", "exit_code": 1}, EventType.INFO)
     told = [event.f for event in written.events]
     assert told == (["crash", "no-space"] if noted else ["crash"])

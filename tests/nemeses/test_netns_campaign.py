@@ -19,10 +19,10 @@ from cluster.backends.netns.netns_backend import NetnsBackend
 from cluster.node.runtime.clock import LoopClock
 from cluster.systems.kraft import KraftSystem
 from harness import evidence
-from harness.campaign import Run, conduct
 from harness.plan import from_document
 from harness.plan_document import plan_document
 from harness.recorder import Recorder
+from harness.run_phases import Run, conduct
 from results.pipeline import judge
 from results.store import RunStore
 

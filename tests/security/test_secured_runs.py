@@ -22,11 +22,11 @@ from cluster.systems.base import Placement
 from cluster.systems.kraft import API_VERSIONS_PING, KraftSystem
 from cluster.systems.secured import SECURITY, RunSecurity, SecurityError
 from harness import evidence
-from harness.campaign import Run, conduct
 from harness.plan import from_document
 from harness.plan_document import plan_document
 from harness.recorder import Recorder
-from harness.running import system_of
+from harness.run_phases import Run, conduct
+from harness.run_to_verdict import system_of
 from results.pipeline import judge
 from results.store import RunStore
 

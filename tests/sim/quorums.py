@@ -14,9 +14,9 @@ from cluster.backends.sim.world import SimWorld
 from cluster.node.controller.records import encode_record
 from cluster.node.controller.records.system import NoOpRecord
 from cluster.node.kraft.leader_state import Leader
-from harness.campaign import Run, conduct
 from harness.plan import from_document
 from harness.recorder import Recorder
+from harness.run_phases import Run, conduct
 from harness.sim.image_sight import ImageWatch
 from harness.sim.sight import watch
 

@@ -26,8 +26,8 @@ from cluster.backends.terms import NoPlaceError
 from cluster.backends.trials import trial_folder
 from cluster.systems.idle import IdleSystem
 from cluster.values import valueclass
-from harness.places import place_of
 from harness.plan import Plan, parameters_in
+from harness.plan_backend import place_of
 from harness.steps import Steps
 from nemeses.base import Injection, Parameters, View
 from nemeses.containers import ContainerKill

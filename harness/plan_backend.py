@@ -41,7 +41,7 @@ class Place:
     make_clock: Callable[[], Clock]
     """Called on the run's own loop."""
     standings: Callable[[], Followed] | None
-    """See `harness.campaign.Run`."""
+    """See `harness.run_phases.Run`."""
     clock_name: str
     """Of the clock that the loop's time is of, as traces name theirs."""
     run: Callable[[Work, Callable[[int], None]], None]

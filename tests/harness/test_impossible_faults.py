@@ -11,13 +11,13 @@ from cluster.backends.base import Ability, BackendError, Probe
 from cluster.backends.cleanup import find_leftovers
 from cluster.backends.processes import TRIAL
 from cluster.backends.terms import NoPlaceError
-from harness import evidence, places, plan_document, running, trial
+from harness import evidence, fault_probes, plan_backend, plan_document, run_to_verdict
 from harness.cli import main
 from harness.errors import ImpossibleError
+from harness.fault_probes import try_backend, try_faults
+from harness.impossible_faults import settle
 from harness.plan import from_document
-from harness.possible import settle
 from harness.steps import Steps
-from harness.trial import try_backend, try_faults
 from nemeses.registry import FAULTS
 from tests.harness.fake_cluster import FakeCluster
 
@@ -53,9 +53,10 @@ class Broken(Crippled):
 
 
 def on(monkeypatch, cluster):
-    monkeypatch.setattr(places, "LocalBackend", cluster)
+    monkeypatch.setattr(plan_backend, "LocalBackend", cluster)
     monkeypatch.setattr(evidence, "collect", lambda *_: [])  # fake nodes leave no logs
-    monkeypatch.setattr(running.evidence, "collect", lambda *_: [])  # fake nodes leave no files
+    # Fake nodes leave no files.
+    monkeypatch.setattr(run_to_verdict.evidence, "collect", lambda *_: [])
 
 
 def document(**changes):
@@ -206,7 +207,7 @@ def test_a_throw_away_cluster_really_runs_and_leaves_nothing(tmp_path, monkeypat
         seen.extend([await backend.state(node) for node in backend.nodes])
         assert (await backend.measure_link(("n1", "n2"))).works
 
-    trial._on_trial(from_document(document()), (), look, Steps())
+    fault_probes._on_trial(from_document(document()), (), look, Steps())
     assert seen == ["running"] * 3
     assert list(tmp_path.iterdir()) == []
     assert not [one for one in find_leftovers(tmp_path) if one.run_id.startswith(TRIAL)]

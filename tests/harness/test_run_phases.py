@@ -13,13 +13,13 @@ from cluster.backends.sim.loop import run
 from cluster.node.errors import ErrorCode
 from cluster.node.ports import Failure
 from cluster.node.runtime.clock import LoopClock
-from harness.campaign import Run, conduct, pinned_to
 from harness.interpreter import HarnessError
 from harness.nemesis import RunView
 from harness.observer import Observer
 from harness.plan import from_document
 from harness.plan_document import checks_for
 from harness.recorder import Recorder
+from harness.run_phases import Run, conduct, pinned_to
 from tests.harness.fake_cluster import FakeCluster, FakeNetwork
 from tests.harness.world import Journal
 from workloads.register import RegisterClient

@@ -16,10 +16,10 @@ from typing import Any
 from checkers import exercised
 from cluster.backends.base import Probe
 from harness.errors import ImpossibleError
+from harness.fault_probes import try_faults
 from harness.plan import Plan, Skipped, from_document, planned
 from harness.steps import Steps
 from harness.strands import strand_to_json, without_faults
-from harness.trial import try_faults
 
 TRACES_AT_HAND = ("local", "netns", "docker", "sim")
 """Backends whose nodes' traces the harness can read while they are written."""

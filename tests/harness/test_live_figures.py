@@ -6,7 +6,7 @@ from rich.console import Console
 from checkers.history import Event, EventType
 from harness import colours
 from harness.display import Display, plain_line
-from harness.live import LiveFigures
+from harness.live_figures import LiveFigures
 
 S = 1_000_000_000
 

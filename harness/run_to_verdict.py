@@ -20,18 +20,18 @@ from cluster.systems.kraft import KraftSystem
 from cluster.systems.secured import RunSecurity
 from cluster.values import valueclass
 from harness import evidence
-from harness.campaign import Run, conduct
 from harness.display import Display
 from harness.errors import bugs_kept_in, one_line
 from harness.final_reads import FinalReads
 from harness.interpreter import HarnessError
 from harness.judgement import judge_and_report
-from harness.live import LiveFigures
-from harness.places import place_of
+from harness.live_figures import LiveFigures
 from harness.plan import Plan
+from harness.plan_backend import place_of
 from harness.plan_document import plan_document
 from harness.recorder import Recorder
 from harness.room import lack_of_room, run_broken_off
+from harness.run_phases import Run, conduct
 from results.engine import Engine
 from results.store import RunStore
 
