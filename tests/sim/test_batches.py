@@ -123,7 +123,7 @@ def test_a_batch_whose_spark_dies_tells_how_to_go_on(tmp_path, monkeypatch):
 
         run_on_spark(batch, spark, tell)
 
-    arguments = ("sim", "--seeds", "0..3", "--spark-master", "local[1]", "--out", str(tmp_path))
+    arguments = ("sim", "--seeds", "11..14", "--spark-master", "local[1]", "--out", str(tmp_path))
     monkeypatch.setattr("harness.sim.batch.WAVE", 1)
     monkeypatch.setattr(sim, "run_on_spark", dying)
     code, output = invoke(*arguments)
@@ -138,8 +138,8 @@ def test_a_batch_whose_spark_dies_tells_how_to_go_on(tmp_path, monkeypatch):
 
     code, output = invoke(*arguments)
     assert code == 0, output
-    assert [row["seed"] for row in stored(tmp_path)] == [0, 1, 2]
-    assert [row for row in stored(tmp_path) if row["seed"] == 0] == kept
+    assert [row["seed"] for row in stored(tmp_path)] == [11, 12, 13]
+    assert [row for row in stored(tmp_path) if row["seed"] == 11] == kept
 
 
 def test_every_source_counts(tmp_path, monkeypatch):

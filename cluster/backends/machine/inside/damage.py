@@ -5,6 +5,7 @@ line that says what it was, so that a restore puts everything back in reverse or
 relative to `folder`.
 """
 
+import contextlib
 import json
 import os
 import shutil
@@ -18,7 +19,8 @@ def files(folder: str) -> "dict[str, int]":
         for name in names:
             path = os.path.relpath(os.path.join(place, name), folder)
             if not name.startswith(".kraftprobe-") and name != ".lock":
-                found[path] = os.path.getsize(os.path.join(place, name))
+                with contextlib.suppress(FileNotFoundError):  # removed meanwhile
+                    found[path] = os.path.getsize(os.path.join(place, name))
     return dict(sorted(found.items()))
 
 
