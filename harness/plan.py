@@ -168,6 +168,11 @@ class Plan:
         return self.duration_s * 1000.0
 
     @property
+    def is_scripted(self) -> bool:
+        """Whether something else than a stream of operations says what clients do."""
+        return bool(self.strands or self.operations) or self.rate_per_s == 0
+
+    @property
     def fault_steps(self) -> int:
         """How many steps of strands do something to the world or ask it something."""
         return sum(step.kind not in SILENT for strand in self.strands for step in strand.steps)

@@ -212,7 +212,7 @@ def _cast(run: Run) -> _Cast:
 
     view = view_of(Random(f"{plan.seed}/faults"))
     nemesis = NemesisClient(view, plan.schedule, run.recorder.note)
-    script = _script(run, view_of) if plan.strands or plan.operations else None
+    script = _script(run, view_of) if plan.is_scripted else None
 
     def make_client(worker: Worker, process: int | str) -> WorkloadClient:
         if worker == NEMESIS:

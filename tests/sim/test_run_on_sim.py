@@ -7,6 +7,9 @@ import sys
 from pathlib import Path
 
 import pytest
+from click.testing import CliRunner
+
+from harness.cli import main
 
 KRAFTPROBE = str(Path(sys.executable).with_name("kraftprobe"))
 PLAN = ("--backend", "sim", "--campaign", "quick", "--seed", "11", "--no-report")
@@ -39,3 +42,13 @@ def test_a_mutant_is_found_on_the_simulated_backend(tmp_path: Path):
     done = run(tmp_path, "--mutant", "M15")
     assert done.returncode == 1, done.stdout + done.stderr
     assert "MUTANT M15" in done.stdout
+
+
+def test_a_plan_that_asks_for_nothing_runs_and_is_no_pass(tmp_path):
+    """What shrinking leaves where the first election shows a bug: no operations, no faults."""
+    plan = tmp_path / "nothing.toml"
+    plan.write_text("duration_s = 0.5\nrate_per_s = 0\noperations = []\nschedule = []\n")
+    arguments = ("run", "--campaign", str(plan), "--backend", "sim", "--runs", str(tmp_path))
+    result = CliRunner().invoke(main, arguments)
+
+    assert result.exit_code == 4, result.output
