@@ -13,7 +13,7 @@ from harness.commands.sim import can_write, write_small
 from harness.errors import UsageError
 from harness.interrupt import stopping
 from harness.plan import from_document
-from harness.sim.reproduce import RedRun, Search, red_run, search
+from harness.sim.reproduce import RedRun, Search, only, red_run, search
 from harness.sim.shrink import Progress, Shrinker
 from harness.sim.story import tell
 from harness.targets import is_run
@@ -25,6 +25,12 @@ _SHARE = 0.6
 
 @click.command()
 @click.argument("folder", type=click.Path(path_type=Path), metavar="RUN")
+@click.option(
+    "--property",
+    "wanted",
+    metavar="P",
+    help="Look for this one of the violated properties, such as linearizable.  [default: any]",
+)
 @click.option(
     "--out",
     type=click.Path(path_type=Path, dir_okay=False),
@@ -40,7 +46,7 @@ _SHARE = 0.6
     metavar="S",
     help="Seconds for the search and for shrinking together.",
 )
-def reproduce(folder: Path, out: Path | None, limit_s: float) -> int:
+def reproduce(folder: Path, wanted: str | None, out: Path | None, limit_s: float) -> int:
     """Look for a failed run's violation in the simulated world, and tell its story.
 
     The run's plan and the faults of its journal are tried there, and their neighbourhood; what is
@@ -53,6 +59,8 @@ def reproduce(folder: Path, out: Path | None, limit_s: float) -> int:
     store = RunStore(folder)
     stored = store.plan()
     red = red_run(from_document(stored), store.read_results(), store.history().events)
+    if wanted is not None:
+        red = only(red, wanted)
     out = out or folder / "reproduced.json"
     can_write(out)
     for fault in red.left_out:

@@ -26,6 +26,7 @@ from typing import Any
 
 from checkers.history import NEMESIS, Event, EventType
 from checkers.verdict import Status
+from cluster.names import unknown
 from cluster.values import valueclass
 from harness.errors import UsageError
 from harness.plan import Plan
@@ -92,6 +93,13 @@ def red_run(plan: Plan, results: RunResults, events: Sequence[Event]) -> RedRun:
     left_out = sorted({act.fault for act in acted} & _NOT_SIMULATED)
     kept = tuple(act for act in acted if act.fault not in _NOT_SIMULATED)
     return RedRun(plan, frozenset(wanted), kept, tuple(left_out))
+
+
+def only(red: RedRun, wanted: str) -> RedRun:
+    """Look for one of the violated properties alone. Raises UsageError for any other."""
+    if wanted not in red.wanted:
+        raise UsageError(unknown("violated property", wanted, red.wanted))
+    return replace(red, wanted=frozenset({wanted}))
 
 
 def search(

@@ -44,6 +44,19 @@ def test_a_failed_run_becomes_a_small_plan_that_replays(tmp_path):
     assert invoke("replay", small)[0] == 1
 
 
+def test_one_of_the_violated_properties_can_be_asked_for(tmp_path):
+    assert run_stored(LOSES_THE_LEADER, tmp_path / "run") == 1
+    run = tmp_path / "run"
+
+    assert invoke("reproduce", run, "--property", "majority-durable", "--time", "60")[0] == 0
+    found = json.loads((run / "reproduced.json").read_text())["found"]
+    assert found["property"] == "majority-durable"
+
+    code, output = invoke("reproduce", run, "--property", "majority-durabel")
+    assert code == 2
+    assert "did you mean 'majority-durable'?" in output
+
+
 def test_a_run_that_passed_has_nothing_to_reproduce(tmp_path):
     run_stored(replace(LOSES_THE_LEADER, mutant=None), tmp_path / "run")
 
