@@ -9,7 +9,7 @@ from checkers.standings import Standings
 from cluster.backends.base import Link
 from harness.conditions import Cast, candidates
 from harness.strands import Step
-from harness.verbs import links_in
+from nemeses.linkwords import ends_of
 
 
 def choose(
@@ -50,7 +50,7 @@ def _resolve(
 def links_of(text: str, standings: Standings, names: Cast, random: Random) -> list[Link]:
     """Resolve links of names and words to links of nodes."""
     links: list[Link] = []
-    for start, end, both in links_in(text):
+    for start, end, both in ends_of(text):
         sources, targets = (choose(word, standings, names, random) for word in (start, end))
         found = [(a, b) for a in sources for b in targets if a != b]
         links += found + ([(b, a) for a, b in found] if both else [])

@@ -30,8 +30,9 @@ from cluster.names import unknown
 from cluster.schemas import Flag, Place, Schema, Text, where_of
 from cluster.values import valueclass
 from harness.errors import PlanError
-from harness.verbs import TAKES_FOR, TARGETS, VERBS, is_fault, links_in, options_of
+from harness.verbs import TAKES_FOR, TARGETS, VERBS, is_fault, options_of
 from nemeses.base import ParameterError
+from nemeses.linkwords import ends_of
 from nemeses.registry import FAULTS, check_fault
 
 STEPS_MAX = 10_000
@@ -224,7 +225,7 @@ def _words(step: Step) -> Iterator[str]:
     """Return every word of a step that stands for nodes."""
     if step.targets:
         yield from step.targets.split(",")
-    yield from (end for ends in links_in(str(step.options.get("links", ""))) for end in ends[:2])
+    yield from (end for ends in ends_of(str(step.options.get("links", ""))) for end in ends[:2])
     if step.kind == "cast":
         yield from step.options["names"].values()
     if step.until is not None:

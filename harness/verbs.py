@@ -28,6 +28,7 @@ from cluster.names import unknown
 from cluster.schemas import Schema, Text, shown
 from cluster.values import valueclass
 from harness.errors import PlanError
+from nemeses.linkwords import ends_of
 from nemeses.registry import FAULTS
 
 TARGETS = ("leader", "follower", "followers", "random", "minority", "majority", "all")
@@ -55,19 +56,8 @@ def _faults(text: str) -> str:
     return text
 
 
-def links_in(text: str) -> tuple[tuple[str, str, bool], ...]:
-    """Read `@A>@B,@A-@C` as (from, to, whether both ways). Raises ValueError."""
-    found = []
-    for link in filter(None, text.split(",")):
-        ends = link.replace("-", ">").split(">")
-        if len(ends) != 2:
-            raise ValueError(f"a link is written @A>@B or @A-@B, not {link!r}")
-        found.append((ends[0], ends[1], "-" in link))
-    return tuple(found)
-
-
 def _links(text: str) -> str:
-    links_in(text)
+    list(ends_of(text))
     return text
 
 

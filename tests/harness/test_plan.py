@@ -4,12 +4,13 @@ from random import Random
 
 import pytest
 
-from checkers import exercised
+from checkers import coverage, exercised
 from checkers.exercised import SHARE_MIN
 from harness.campaigns import campaign_names, load, read_document
 from harness.errors import PlanError
 from harness.plan import from_document
 from harness.verbs import VERBS
+from nemeses.lives import HOLDS_DOWN
 from nemeses.registry import FAULTS
 from workloads.base import Role
 
@@ -154,6 +155,7 @@ def test_of_every_fault_it_is_known_whether_it_can_depose_a_leader():
     assert set(FAULTS) - exercised.DEPOSING == slows
     assert set(FAULTS) >= exercised.DEPOSING
     assert set(VERBS) == exercised.VERBS
+    assert coverage.ENDING == HOLDS_DOWN
 
 
 def test_faults_that_depose_nobody_expect_no_leader_change():

@@ -208,7 +208,7 @@ def test_the_cut_holds_for_a_node_that_is_restarted_behind_it(with_view):
         ({"shape": "halves", "targets": "leader"}, "halves has no targets"),
         ({"shape": "links"}, "links needs links, such as n1>n2"),
         ({"shape": "links", "links": "n1>n2,n2>n4"}, r"unknown node 'n4' \(known: n1, n2, n3\)"),
-        ({"shape": "links", "links": "n1>n1"}, "written n1>n2 or n1-n2, not 'n1>n1'"),
+        ({"shape": "links", "links": "n1>n1"}, "n1 has no link to itself"),
         ({"shape": "links", "links": "n1,n2"}, "written n1>n2 or n1-n2, not 'n1'"),
         ({"shape": "links", "links": 3}, "must be text such as n1>n2,n2-n3, not 3"),
         ({"shape": ["halves"]}, "unknown partition shape"),
