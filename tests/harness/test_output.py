@@ -21,12 +21,12 @@ ROOT = Path(__file__).parents[2]
 _MAIN = "import sys; from harness.cli import main; main(sys.argv[1:])"
 _FAKE_RUN = textwrap.dedent("""
     import sys
-    from harness import display, places
+    from harness import display, plan_backend
     from harness.cli import main
     from tests.harness.fake_cluster import FakeCluster
 
     display._LINE_EVERY_S = 0.05
-    places.LocalBackend = lambda *_, **__: FakeCluster()
+    plan_backend.LocalBackend = lambda *_, **__: FakeCluster()
     main(sys.argv[1:])
 """)
 
