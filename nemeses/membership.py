@@ -64,6 +64,8 @@ class Changes:
     under_way: int = 0
     leaving: Counter[str] = field(default_factory=Counter)
     """Nodes of which a removal is under way."""
+    dynamic_below: int | None = None
+    """An offset below which the voters came into the log; None where nobody has seen it."""
 
 
 _changes: WeakKeyDictionary[Backend, Changes] = WeakKeyDictionary()
@@ -85,6 +87,14 @@ def changing(view: View, leaving: str = "") -> Iterator[None]:
     finally:
         now.under_way -= 1
         now.leaving.subtract(gone)
+
+
+async def note_upgrade(view: View) -> None:
+    """Remember, once kraft.version 1 is in force, an offset below which it is in the log."""
+    now = changes(view)
+    found = await leading(view) if now.dynamic_below is None else None
+    if found is not None and is_dynamic(found[1]):
+        now.dynamic_below = max(voter.log_end_offset for voter in found[1].voters)
 
 
 def lost_voters(view: View) -> list[str]:

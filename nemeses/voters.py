@@ -43,6 +43,7 @@ from nemeses.membership import (
     is_voter,
     lost_voters,
     node_id,
+    note_upgrade,
     remove_voter,
 )
 from nemeses.targets import NODE, check_keys, check_target, choose
@@ -97,6 +98,8 @@ class Voters:
         change = parameters.get("change", "remove")
         with changing(view):
             upgraded = await until(lambda: _upgraded(view), CHANGE_TIMEOUT_S)
+            if upgraded:
+                await note_upgrade(view)
             if change == "upgrade":
                 return Injection(
                     self.name,

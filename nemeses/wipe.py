@@ -45,6 +45,9 @@ from nemeses.nodefault import Seen, number_of, start_if_dead
 from nemeses.returns import come_back, return_of
 from nemeses.voters import Voters
 
+CATCH_UP_S = 1.0
+"""How long the other voters may take to hold what put the voters into the log."""
+
 
 class DiskWipe(DamageFault):
     """A node loses its disk: every file is gone, and it stays down until the heal.
@@ -52,7 +55,8 @@ class DiskWipe(DamageFault):
     Parameters: targets (default random); back_ms: so long after the injection it starts with its
     empty disk, as a replica of no voter set. Heal: see the module. It is replaced only if the
     voters that keep their disks are a majority, and no change of voters is under way; where it
-    cannot be replaced, `back_ms` is refused.
+    cannot be replaced, or another voter may not know yet that voters are in the log, `back_ms` is
+    refused.
     """
 
     name = DISK_WIPE
@@ -71,6 +75,8 @@ class DiskWipe(DamageFault):
         found = await leading(view)
         voters = {} if found is None else directories(found[1])
         may_lose = found is not None and _may_lose(view, found[1], nodes)
+        if may_lose and found is not None and "back_ms" in parameters:
+            may_lose = await _all_know_directories(view, found[1], nodes)
         for node in nodes:
             if may_lose and found is not None and node_id(node) in voters:
                 endpoint = list(endpoint_of(view, found[1], node))
@@ -154,6 +160,27 @@ class DiskWipe(DamageFault):
         now = directories(found[1]).get(node_id(node))
         told = {**seen.told, "directory_before": lost["directory"], "directory_now": str(now)}
         return Seen(told, seen.wrong)
+
+
+async def _all_know_directories(
+    view: View, told: DescribeQuorumResponse, nodes: tuple[str, ...]
+) -> bool:
+    """Whether every other voter holds what put the voters into the log.
+
+    A voter that has not learned yet that voters are in the log knows them by their ids. It would
+    take the empty node for the voter that it was, and with its vote lead without what is committed.
+    """
+    known = changes(view).dynamic_below
+    end = max(voter.log_end_offset for voter in told.voters) if known is None else known
+
+    async def caught_up() -> bool | None:
+        found = await leading(view)
+        if found is None or not is_dynamic(found[1]):
+            return None
+        others = (one for one in found[1].voters if f"n{one.replica_id}" not in nodes)
+        return all(voter.log_end_offset >= end for voter in others) or None
+
+    return await until(caught_up, CATCH_UP_S) is True
 
 
 def _may_lose(view: View, told: DescribeQuorumResponse, nodes: tuple[str, ...]) -> bool:
