@@ -161,22 +161,22 @@ def operation_to_json(operation: ScriptedOp) -> Json:
 
 def step_to_json(step: Step) -> Json:
     """Render one step; its options stand beside its fields."""
-    told = _differences(step)
-    told.pop("options", None)
+    found = _differences(step)
+    found.pop("options", None)
     if step.until is not None:
-        told["until"] = _differences(step.until)
-    return {"kind": step.kind, **told, **step.options}
+        found["until"] = _differences(step.until)
+    return {"kind": step.kind, **found, **step.options}
 
 
 def _differences(value: Any) -> Json:
     """Fields of a dataclass that differ from their defaults, JSON-able."""
-    told: Json = {}
+    found: Json = {}
     for item in fields(value):
         current = getattr(value, item.name)
         default = item.default_factory() if callable(item.default_factory) else item.default
         if current != default:
-            told[item.name] = list(current) if isinstance(current, tuple) else current
-    return told
+            found[item.name] = list(current) if isinstance(current, tuple) else current
+    return found
 
 
 def without_faults(strand: Strand, kinds: Collection[str]) -> Strand:

@@ -90,8 +90,6 @@ class SimNode:
         """(the node's monotonic ms, incarnation, event, fields, the world's ms), oldest first."""
         self.is_doomed = False
         """Its disk fails next: that its process ends by itself is expected, once."""
-        self.is_rotten = False
-        """Its disk holds flipped bits: that a process refuses them is expected, from now on."""
         self._scheduler = world.scheduler
 
     @property
@@ -246,7 +244,6 @@ class SimWorld:
         if node.state is not NodeState.DEAD:
             raise BackendError(f"the disk of {name} cannot be replaced: it is {node.state}")
         node.disk.wipe()
-        node.is_rotten = False
         self._configs[name] = self._config(name, is_static=False)
 
     def stop(self, name: str, done: Callable[[], None] | None = None) -> None:
@@ -295,7 +292,7 @@ class SimWorld:
     def _died(self, process: Process, reason: str) -> None:
         node = self.nodes[process.name]
         tail = (f"fatal: {reason}",)
-        if not (node.is_doomed or node.is_rotten):
+        if not node.is_doomed:
             self.deaths.append(Death(process.name, process.incarnation, EXIT_BROKEN, tail))
         self._ended(node, "everything", reason)
 
@@ -319,14 +316,6 @@ class SimWorld:
         node = self.nodes[name]
         node.is_doomed = True
         node.disk.fail(error)
-
-    def rot(self, name: str, path: str, position: int, mask: int) -> None:
-        """Flip bits of one synced byte. The node may refuse to run from now on.
-
-        Raises FileNotFoundError; see `MemoryDisk.corrupt`.
-        """
-        self.nodes[name].is_rotten = True
-        self.nodes[name].disk.corrupt(path, position, mask)
 
     # -- what may be hooked on what happens ------------------------------------------------------
 
