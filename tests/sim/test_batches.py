@@ -187,15 +187,30 @@ def invoke(*arguments):
     return result.exit_code, result.output
 
 
-def test_the_command_says_what_a_quiet_seed_lacked():
-    code, output = invoke("sim", "--seed", "8")
+QUIET = """
+backend = "sim"
+seed = 8
+workload = "register"
+duration_s = 4
+rate_per_s = 2
+
+[[schedule]]
+at_ms = 1000
+steps = [{ kind = "kill", targets = "leader", for_ms = 500 }]
+"""
+
+
+def test_the_command_says_what_a_quiet_plan_lacked(tmp_path):
+    (tmp_path / "quiet.toml").write_text(QUIET)
+    code, output = invoke("sim", "--campaign", str(tmp_path / "quiet.toml"))
 
     assert code == 4
-    told = output.splitlines()
-    assert told[0] == (
-        "  too little was tried: the fault 'disk-wipe' never bit: injected 2 times, verified never"
-    )
-    assert told[-1].startswith("UNDER-EXERCISED swarm-8: ")
+    *lacks, verdict = output.splitlines()
+    assert lacks == [
+        "  too little was tried: 12 operations were ok, 50 were expected",
+        "  too little was tried: 2 writes were ok, 10 were expected",
+    ]
+    assert verdict.startswith("UNDER-EXERCISED quiet: ")
 
 
 def test_a_batch_says_which_seeds_were_quiet_and_is_judged_by_the_mean(tmp_path):
