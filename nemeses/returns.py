@@ -17,7 +17,14 @@ class Return:
     def __init__(self, view: View, node: str, after_ms: float) -> None:
         self.has_begun = False
         """Its lost files are given up: it cannot get them back."""
-        self._task = asyncio.get_running_loop().create_task(self._come(view, node, after_ms))
+        self._task: asyncio.Task[None] | None = asyncio.create_task(
+            self._come(view, node, after_ms)
+        )
+        self._task.add_done_callback(self._over)
+
+    def _over(self, _: asyncio.Task[None]) -> None:
+        # A task keeps its loop and so the backend, by which this is kept: neither would ever go.
+        self._task = None
 
     async def _come(self, view: View, node: str, after_ms: float) -> None:
         await asyncio.sleep(after_ms / 1000)
@@ -29,9 +36,10 @@ class Return:
 
     async def settle(self) -> bool:
         """Wait for its end if it has begun, else call it off; whether it had begun."""
-        if not self.has_begun:
-            self._task.cancel()
-        await asyncio.wait((self._task,))
+        if self._task is not None:
+            if not self.has_begun:
+                self._task.cancel()
+            await asyncio.wait((self._task,))
         return self.has_begun
 
 

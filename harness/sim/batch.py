@@ -51,7 +51,7 @@ from results.session import one_line_errors
 
 VERSION = 4
 WAVE = 100
-CHUNK = 10
+CHUNK = 4
 Row = dict[str, Any]
 
 _NO_RESULTS = "these are no results of seeds"

@@ -1,5 +1,6 @@
 """A simulated run is a function of its plan, and says what it is guilty of."""
 
+import gc
 import hashlib
 import os
 import subprocess
@@ -8,6 +9,7 @@ from dataclasses import replace
 from pathlib import Path
 
 import harness.sim
+from cluster.backends.sim.world import SimWorld
 from harness.sim.draw import draw
 from harness.sim.runner import MemoryJournal, play, run_plan
 from harness.strands import Step, Strand
@@ -82,3 +84,11 @@ def test_coverage_counts_fault_role_and_phase():
 
     assert dict(result.coverage) == {"kill/leader/steady": 1}
     assert result.faults == ("kill",)
+
+
+def test_no_world_outlives_its_run():
+    """The tasks that bring back nodes with lost disks once kept their worlds."""
+    for seed in (2, 5):
+        assert run_plan(draw(seed)).violations == ()
+    gc.collect()
+    assert [one for one in gc.get_objects() if isinstance(one, SimWorld)] == []
