@@ -1,4 +1,4 @@
-"""What a player did, when, to which nodes in which role: for coverage and for stories."""
+"""Acts: what a player did, when, and to which nodes in which role. For coverage and stories."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from harness.verbs import is_fault
 
 @valueclass
 class Act:
-    """One thing that was done."""
+    """One executed step, or the end of one's fault."""
 
     at_ms: float
     """Of the run's time."""
@@ -32,14 +32,14 @@ class Act:
     """It is the end of a fault, not its beginning."""
 
     def hit(self, targets: tuple[str, ...], detail: Mapping[str, Any]) -> Act:
-        """Say which nodes it hit, once that is known; until then it holds the roles of all."""
+        """Narrow the act to the nodes that it hit; before that it holds the roles of all nodes."""
         roles = dict(zip(self.targets, self.roles, strict=True))
         own = tuple(roles[node] for node in targets)
         return replace(self, targets=targets, roles=own, detail=detail)
 
 
 def begun(at_ms: float, place: tuple[int, int], kind: str, standings: Standings) -> Act:
-    """Note the moment before something is done."""
+    """Record the roles and the phase just before a step acts."""
     nodes = tuple(standings.nodes)
     roles = tuple(standings.role(node) for node in nodes)
     return Act(at_ms, *place, kind, nodes, roles, standings.phase(), {})

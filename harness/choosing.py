@@ -1,4 +1,4 @@
-"""Which nodes and links the words of a step stand for."""
+"""Resolves the target words of a step to nodes and links."""
 
 from __future__ import annotations
 

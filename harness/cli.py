@@ -2,7 +2,7 @@
 
 Exit codes: 0 PASS, 1 FAIL, 2 usage or environment, 3 UNKNOWN, 4 UNDER-EXERCISED, 70 an error of
 Kraftprobe itself, 130 interrupted, 141 the reader of the output left. Errors are one line on
-stderr. One that nobody expected leaves its traceback in a file, and the line says where.
+stderr. The traceback of an unexpected error goes to a file, which the line names.
 """
 
 from __future__ import annotations
@@ -31,8 +31,8 @@ from harness.output import EXIT_UNREAD, UnreadError, current, guarded
 _COMMANDS = {
     "campaign": ("listing:campaign", "Print a named campaign: a plan in TOML."),
     "check": ("judge:check", "Judge a stored run again, or a lone history file."),
-    "cleanup": ("machine:cleanup", "Take away what killed runs left behind, and nothing else."),
-    "doctor": ("machine:doctor", "Say what works on this machine, each fault on each backend."),
+    "cleanup": ("machine:cleanup", "Remove what killed runs left behind, and nothing else."),
+    "doctor": ("machine:doctor", "Probe what works on this machine, each fault on each backend."),
     "gate": ("judge:gate", "Pass only if every run passed."),
     "list": ("listing:list_", "List runs, workloads, faults, campaigns or mutants."),
     "log": ("dump:log", "Look into a node's metadata log."),
@@ -40,10 +40,10 @@ _COMMANDS = {
         "reproduce:reproduce",
         "Look for a failed run's violation in the simulated world.",
     ),
-    "replay": ("sim:replay", "Run a stored plan again in the simulated world and tell its story."),
+    "replay": ("sim:replay", "Run a stored plan again in simulation and print its story."),
     "report": ("judge:report", "Write the report of a judged run again, and print its path."),
     "run": ("run:run", "Run a campaign: cluster up, clients and faults, heal, judge, report."),
-    "shrink": ("sim:shrink", "Cut a failing plan down to what matters and tell its story."),
+    "shrink": ("sim:shrink", "Shrink a failing plan and print its story."),
     "sim": ("sim:sim", "Run simulated clusters in virtual time, from seeds or a plan."),
     "snapshot": ("dump:snapshot", "Look into a snapshot of the metadata log."),
 }
@@ -55,11 +55,11 @@ which takes over a second.
 
 
 _FINISHING = {"check", "cleanup", "gate", "replay", "reproduce", "run", "shrink", "sim"}
-"""Commands whose exit code or deeds matter more than that somebody reads what they print."""
+"""Commands that run to their end even when the reader of their output has gone."""
 
 
 class _Raised(Exception):  # noqa: N818  (what happened)
-    """Something that click would handle in its own way, with exit code 1, on its way through it."""
+    """Carries through click an error that click would otherwise turn into exit code 1."""
 
 
 class _Commands(click.Group):
@@ -116,7 +116,7 @@ class _Commands(click.Group):
 
 
 def _reported(error: BaseException) -> tuple[int, *tuple[str, ...]]:
-    """Return what an error is for the user: an exit code, and lines on stderr."""
+    """Map an error to an exit code and the lines that report it on stderr."""
     if isinstance(error, click.exceptions.NoArgsIsHelpError):
         return EXIT_USAGE, error.format_message()
     if isinstance(error, KeyboardInterrupt | click.Abort):

@@ -1,4 +1,4 @@
-"""Whether to colour, and whether to draw over what was drawn: what the environment asks for.
+"""Whether output is coloured and whether it can be redrawn, as the environment asks.
 
 `NO_COLOR` (https://no-color.org) and `TERM=dumb` turn colours off, `FORCE_COLOR` turns them on
 where the output is no terminal; without any of them terminals are coloured and files are not. Rich

@@ -10,9 +10,9 @@ from results.store import RunStore
 
 
 def complete(store: RunStore, nodes: tuple[str, ...]) -> list[str]:
-    """Store what these nodes left; one line for each that left none or damaged files.
+    """Store these nodes' evidence; returns one line for each node without any or with damage.
 
-    Raises UsageError while nodes of the run are alive: what they write is not yet evidence.
+    Raises UsageError while nodes of the run are alive: their logs still grow.
     """
     run = store.folder.resolve().name
     if find_leftovers(run_id=run):

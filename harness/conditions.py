@@ -1,4 +1,4 @@
-"""Whether a step's condition holds: of states now, or of a trace event at its very instruction."""
+"""Evaluates a step's condition, on the nodes' states now or at the instruction of a trace event."""
 
 from __future__ import annotations
 

@@ -59,7 +59,7 @@ class Display:
         self._console.print(Text(line), highlight=False, soft_wrap=True)
 
     async def refresh(self, live: LiveFigures, now_ns: Callable[[], int]) -> None:
-        """Show the figures again and again until cancelled."""
+        """Redraw the figures periodically until cancelled."""
         while True:
             self.show(live.figures(now_ns()))
             await asyncio.sleep(_REFRESH_S if self._live is not None else _LINE_EVERY_S)

@@ -1,8 +1,7 @@
-"""What works on this machine: programs, backends, and every fault on every backend, by trying.
+"""What works on this machine: programs, backends, and every fault on every backend, each tried.
 
-Backends and faults come from the plan's and the nemeses' own tables, so what is added there is
-examined here. Each probe happens in a throw-away place (`harness.fault_probes`) and leaves nothing
-behind.
+Backends and faults come from the tables of plans and nemeses, so a new entry there is examined
+here. Each probe runs on a throw-away cluster (`harness.fault_probes`) and leaves nothing behind.
 """
 
 from __future__ import annotations
@@ -35,12 +34,12 @@ class Examination:
     """All findings."""
 
     machine: Mapping[str, Probe]
-    """What every campaign needs, and what Spark does, by what it is."""
+    """Requirement -> probe: what every campaign needs, and what Spark needs."""
     backends: Mapping[str, Tried]
 
     @property
     def can_run(self) -> bool:
-        """Whether some campaign can run: what all need is there, and one of the backends works."""
+        """Whether a campaign can run: every requirement is met and one backend works."""
         works = any(tried.backend.possible for tried in self.backends.values())
         needed = (probe for what, probe in self.machine.items() if what != _FOR_SPARK)
         return works and all(probe.possible for probe in needed)
@@ -62,8 +61,8 @@ class Examination:
 
 
 def examine(backends: Sequence[str] = BACKENDS, inventory: str | None = None) -> Examination:
-    """Try everything on these backends, one after the other; takes seconds for each."""
-    return Examination(examine_machine(), {one: _backend(one, inventory) for one in backends})
+    """Try everything on these backends in turn; takes seconds for each."""
+    return Examination(examine_machine(), {name: _backend(name, inventory) for name in backends})
 
 
 def examine_machine() -> dict[str, Probe]:
@@ -76,10 +75,10 @@ def examine_machine() -> dict[str, Probe]:
 
 
 def tables(found: Examination) -> tuple[Table, Table]:
-    """Render what backends can do with nodes and links, and every fault, against every backend."""
-    tried = found.backends.values()
-    abilities = {name: [one.abilities.get(name) for one in tried] for name in _ABILITIES}
-    faults = {name: [one.faults.get(name) for one in tried] for name in FAULTS}
+    """Render two tables: abilities by backend, and faults by backend."""
+    backends = found.backends.values()
+    abilities = {name: [tried.abilities.get(name) for tried in backends] for name in _ABILITIES}
+    faults = {name: [tried.faults.get(name) for tried in backends] for name in FAULTS}
     return _table("ability", abilities, found), _table("fault", faults, found)
 
 
@@ -94,27 +93,27 @@ def _table(what: str, rows: Mapping[str, list[Probe | None]], found: Examination
 
 
 def shortcomings(found: Examination) -> Iterator[str]:
-    """Say of all that does not work why, and which command would bring it; one line each."""
+    """Yield one line for each reason why something does not work, with its remedy."""
     for name, tried in found.backends.items():
         if not tried.backend.possible:
-            yield f"backend {name}: {told(tried.backend)}"
+            yield f"backend {name}: {explained(tried.backend)}"
             continue
         by_reason: dict[str, list[str]] = {}
         for what, probe in {**tried.abilities, **tried.faults}.items():
             if not probe.possible:
-                by_reason.setdefault(told(probe), []).append(what)
+                by_reason.setdefault(explained(probe), []).append(what)
         for reason, what_all in by_reason.items():
             yield f"backend {name}: {', '.join(what_all)}: {reason}"
 
 
-def told(probe: Probe) -> str:
+def explained(probe: Probe) -> str:
     """Render reason and remedy."""
     remedy = f" (remedy: {probe.remedy})" if probe.remedy else ""
     return (probe.reason or ("it works" if probe.possible else "its probe failed")) + remedy
 
 
 _NO_INVENTORY = "no hosts were named"
-_INVENTORY_REMEDY = "kraftprobe doctor --inventory FILE (docs/backends.md tells what it holds)"
+_INVENTORY_REMEDY = "kraftprobe doctor --inventory FILE (docs/backends.md describes the file)"
 _ABILITIES = tuple(ability.value for ability in Ability)
 
 

@@ -1,4 +1,4 @@
-"""Which exceptions are a user's or the environment's business: one line, no traceback."""
+"""Errors that the user or the environment caused: reported in one line, without a traceback."""
 
 from __future__ import annotations
 
@@ -41,9 +41,9 @@ EXIT_INTERRUPTED = 130
 
 
 def is_expected(error: BaseException) -> bool:
-    """Return whether the error's message says all there is to say.
+    """Return whether the error's message suffices as its report, without a traceback.
 
-    What ended a run in the middle does if what it was raised from does.
+    For a HarnessError its cause decides.
     """
     if isinstance(error, UsageError | OSError | PlanError | BatchError):
         return True
@@ -65,7 +65,7 @@ def one_line(error: BaseException) -> str:
 
 @contextlib.contextmanager
 def bugs_kept_in(folder: Path) -> Iterator[None]:
-    """Keep the traceback of an error that nobody expected in `folder`, and raise InternalError."""
+    """Save the traceback of an unexpected error in `folder`, and raise InternalError."""
     try:
         yield
     except Exception as error:
@@ -75,9 +75,10 @@ def bugs_kept_in(folder: Path) -> Iterator[None]:
 
 
 def internal_error(error: BaseException, folder: Path | None = None) -> InternalError:
-    """Make the line that reports a bug; its traceback is kept where nobody else reads or guesses.
+    """Make the line that reports a bug; the traceback goes to a new file that only the user reads.
 
-    Without a folder that is the user's own for states (XDG_STATE_HOME), else a new temporary one.
+    Without `folder` the file is in the user's state folder (XDG_STATE_HOME), else in a new
+    temporary folder.
     """
     what = f"{type(error).__name__}: {one_line(error)}"
     try:
@@ -101,8 +102,8 @@ def _save(error: BaseException, folder: Path | None) -> Path:
 
 def _state_folder() -> Path:
     """Make the user's folder. Raises OSError, and RuntimeError for a user without a home."""
-    told = Path(os.environ.get("XDG_STATE_HOME", ""))
-    folder = (told if told.is_absolute() else Path.home() / ".local" / "state") / "kraftprobe"
+    states = Path(os.environ.get("XDG_STATE_HOME", ""))
+    folder = (states if states.is_absolute() else Path.home() / ".local" / "state") / "kraftprobe"
     folder.mkdir(mode=0o700, parents=True, exist_ok=True)
     if not os.access(folder, os.W_OK):
         raise PermissionError(folder)

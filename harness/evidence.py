@@ -1,20 +1,20 @@
-"""After the last stop: decode what the nodes left on their disks, for the white-box checks.
+"""Decodes the nodes' disks after the last stop, as evidence for the white-box checks.
 
 Reads each node's metadata log, segment by segment, and its quorum-state file, and stores them in
 the form of `checkers.evidence`. Nothing here repairs or judges: a log is stored as it is found.
 
-A node that was killed may have left a batch half written at the very end of its log: a *torn tail*,
-the first bytes of the batch that would come next, and less than it announces. What lies before it
-is stored, and its bytes are counted (`tornTailBytes` beside the quorum state; `log-agreement` names
-them, and does not believe that they are torn where the node's trace says that they were flushed).
+A killed node may leave a partly written batch at the end of its log: a *torn tail*, the first bytes
+of the next batch, fewer than its header announces. The batches before it are stored and the bytes
+of the tail counted (`tornTailBytes` beside the quorum state). `log-agreement` reports them, and
+takes them for damage where the node's trace says that they were flushed.
 
 Everything else that is no log is *damage*: a batch of its full length with a wrong checksum, bytes
-that no batch begins with, an intact batch behind them, a later segment, an end below the recovery
-point, an epoch that contradicts the leader-epoch file. Such a log is not stored at all, since a
-check must not judge evidence with a hole in it, and what needs it is UNKNOWN. Not FAIL, though the
-node may have been stopped cleanly and no fault have touched it: the bytes do not say whether the
-node, the disk below it or somebody who edited the archive changed them. A node that writes what it
-cannot read is found when it starts again, and ends itself (`log-agreement` counts that).
+that begin no batch, an intact batch or a segment behind them, an end below the recovery point, an
+epoch that contradicts the leader-epoch file. A damaged log is not stored at all, since a check must
+not judge evidence with a hole in it, and the checks that need it are UNKNOWN. They are not FAIL,
+even for a node that stopped cleanly and that no fault touched: the bytes do not show whether the
+node, its disk or an edit of the archive changed them. A node that writes what it cannot read ends
+itself when it starts again, and `log-agreement` counts that.
 """
 
 from __future__ import annotations
@@ -68,7 +68,7 @@ class DecodedLog:
 
 
 def collect(store: RunStore, system: System, nodes: tuple[str, ...]) -> list[str]:
-    """Store the evidence of every node; one line for each that has none or a damaged one.
+    """Store the evidence of every node; returns one line for each node without any or with damage.
 
     Raises OSError where there is no room to store it.
     """
@@ -78,7 +78,7 @@ def collect(store: RunStore, system: System, nodes: tuple[str, ...]) -> list[str
             _collect_node(store, system, node)
         except (EvidenceError, OSError) as error:
             if lack_of_room(error) is not None:
-                raise  # it is the store that has none: what the node left is still there
+                raise  # the store's disk is full; the node's files are still there
             problems.append(f"{node}: {error}")
     return problems
 
@@ -107,7 +107,7 @@ def _collect_node(store: RunStore, system: System, node: str) -> None:
 
 
 def directory_of(folder: Path) -> str:
-    """Return the identity of a node's data folder, as its trace names it; empty where it has none.
+    """Return the directory id of a node's data folder, as its trace names it; "" if it has none.
 
     A quorum-state file binds the replica of that folder and no other (KIP-853).
     """
@@ -155,7 +155,7 @@ def decode_log(node: str, folder: Path) -> DecodedLog:
 
 
 def _is_torn(rest: bytes, offset: int) -> bool:
-    """Whether the last bytes of a log are what a kill left of the batch that begins at `offset`."""
+    """Whether the last bytes of a log are a proper prefix of the batch that begins at `offset`."""
     begin = offset.to_bytes(8, "big")
     if rest[:8] != begin[: len(rest)] or _intact_batch_in(rest[1:]):
         return False
@@ -171,7 +171,7 @@ _MAGIC_BYTE = 16
 
 
 def _intact_batch_in(data: bytes) -> bool:
-    """Whether an intact batch begins anywhere: every byte that can be a magic is tried."""
+    """Whether an intact batch begins anywhere in `data`: every possible magic byte is tried."""
     found = data.find(MAGIC, _MAGIC_BYTE)
     while found != -1:
         try:
@@ -184,10 +184,11 @@ def _intact_batch_in(data: bytes) -> bool:
 
 
 def _check_durable(folder: Path, records: Sequence[LogRecord], end_offset: int) -> None:
-    """Compare a log with what its node wrote beside it of what was durable. Raises EvidenceError.
+    """Compare a log with its recovery point and its leader-epoch file. Raises EvidenceError.
 
-    Offsets and epochs are outside a batch's checksum: a changed offset shows as a gap, a changed
-    epoch by the leader-epoch file, which is durable before a batch of a new epoch counts as it.
+    A batch's checksum covers neither its offset nor its epoch. A changed offset shows as a gap; a
+    changed epoch contradicts the leader-epoch file, which the node makes durable before it counts
+    a batch of a new epoch as durable.
     """
     durable = decode_recovery_point(_content(folder / RECOVERY_POINT_FILE))
     if end_offset < durable:
@@ -243,7 +244,7 @@ def _control(record: Record) -> tuple[str, dict[str, Any]]:
 
 
 def _metadata(record: Record) -> tuple[str, dict[str, Any]]:
-    """Decode one metadata record; one that cannot be decoded stays in its place and says why."""
+    """Decode one metadata record; an undecodable record keeps its place and holds the reason."""
     try:
         decoded, _ = decode_record(record.value or b"")
     except MetadataRecordError as error:

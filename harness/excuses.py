@@ -1,8 +1,8 @@
-"""Whether a node that ended by itself had to: a fault had failed its storage.
+"""Excuses for nodes that ended themselves because a fault failed their storage.
 
 A fault that may end nodes (`may_end_node` of its injection) excuses the deaths of its targets from
-the moment at which it acts until its heal. Which nodes it hits is known only when it has acted, and
-one of them may be dead by then; so deaths while such a fault is under way wait for it.
+the moment at which it acts until its heal. Its targets are known only once it has acted, and a
+target may be dead by then; so a death during such an injection is judged after it.
 """
 
 from __future__ import annotations
@@ -27,20 +27,20 @@ class Excuse:
     """Node -> incarnation when it was healed; None: it is in force."""
 
     def covers(self, death: Death) -> bool:
-        """Whether it may have ended that life of the node."""
+        """Whether it may have ended that incarnation of the node."""
         if self.targets is None or death.node not in self.targets:
             return False
         since = self.since[death.node]
         if self.until is None:
             return death.incarnation >= since
-        # A life that began by the heal has met no fault; one that the fault did not end goes on,
-        # and may still learn of an fsync that had failed.
+        # An incarnation that the heal started has met no fault. The incarnation that survived the
+        # fault goes on, and may learn of a failed fsync only after the heal.
         return since <= death.incarnation < max(self.until[death.node], since + 1)
 
 
 @dataclass(slots=True)
 class Excuses:
-    """Everything that may have ended nodes in one run."""
+    """All excuses of one run."""
 
     backend: Backend
     _all: list[Excuse] = field(default_factory=list)
@@ -50,7 +50,7 @@ class Excuses:
     )
 
     def begin(self, fault: str) -> Excuse | None:
-        """Note that a fault is about to act."""
+        """Open an excuse for a fault that is about to act, if it may end nodes."""
         if not getattr(fault_named(fault), "may_end_node", False):
             return None
         excuse = Excuse(self._incarnations())
@@ -58,7 +58,7 @@ class Excuses:
         return excuse
 
     def acted(self, excuse: Excuse | None, injection: Injection) -> None:
-        """Note whom it hit."""
+        """Set the nodes that the fault hit, and judge the deaths that waited for them."""
         if excuse is None:
             return
         excuse.targets = frozenset(injection.targets)
@@ -68,13 +68,13 @@ class Excuses:
             self.judge(*row)
 
     def healed(self, injection: Injection) -> None:
-        """Note that it is over."""
+        """End the excuse of a healed injection."""
         excuse = self._by_injection.pop(injection.key, None)
         if excuse is not None:
             excuse.until = self._incarnations()
 
     def judge(self, death: Death, excused: Callable[[], None], blamed: Callable[[], None]) -> None:
-        """Call the one or the other, once it is known."""
+        """Call `excused` or `blamed`, as soon as the targets of all faults under way are known."""
         if any(excuse.covers(death) for excuse in self._all):
             excused()
         elif any(excuse.targets is None for excuse in self._all):

@@ -1,7 +1,7 @@
-"""Errors whose message says all there is to say, beside those of `harness.errors` and OSError.
+"""Errors whose message suffices as a report, beside those of `harness.errors` and OSError.
 
-A module of its own, since it imports most of the program: `harness.errors` reads it when an error
-has come, so that a command imports what it needs and no more.
+A module of its own, since it imports most of the program: `harness.errors` imports it only when an
+error has occurred, so that a command imports no more than it needs.
 """
 
 from __future__ import annotations

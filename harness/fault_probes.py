@@ -1,14 +1,14 @@
-"""What is possible on a backend here, found out by trying, before a campaign starts.
+"""Probes what a backend can do on this machine, by trying, before a campaign starts.
 
-The one source of it: `doctor`, the refusal of a plan and `--skip-impossible` all ask here. Nothing
-is remembered from one command to the next, since what is true of a machine changes.
+`doctor`, the refusal of a plan and `--skip-impossible` all use these probes. No result is cached
+between commands, since a machine changes.
 
-A fault's probe needs the place to be up: a rule can only be tried where there is a namespace. So
-all are asked on one throw-away cluster of nodes that do nothing (`cluster.systems.idle`), with the
-surroundings that the faults need, in a temporary folder and under a label of its own, which is
-taken down again. No node of a campaign is ever touched by a probe. If that cluster does not come
-up, one without surroundings shows whether nodes can run at all; those that then keep it from coming
-up make the faults impossible that need them, and no others.
+A fault's probe needs a running cluster: a packet filter's rule can only be tried in a namespace. So
+all faults are probed on one throw-away cluster of nodes that do nothing (`cluster.systems.idle`),
+with the surroundings that the faults need (mounts, preloaded libraries), in a temporary folder and
+under a label of its own. A probe never touches a node of a campaign. If that cluster does not come
+up, a second cluster without surroundings shows whether nodes can run at all. Then each surrounding
+is tried by itself; if it keeps the cluster down, only the faults that need it are impossible.
 """
 
 from __future__ import annotations
@@ -41,14 +41,14 @@ _Act = Callable[[Backend], Awaitable[None]]
 _NODES_MAX = 3
 """Enough for every probe: a leader, and others to cut it off from."""
 PROBE_BOUND_S = 30.0
-"""How long one probe may take until it counts as impossible."""
+"""A probe that takes longer than this counts as impossible."""
 _SLOW = ("netns", "docker", "ssh")
 _OF_LINKS = frozenset({Partition().name, *LINK_FAULTS})
 NO_REMEDY = "none here; --skip-impossible runs a plan without it"
 
 
 class TrialView:
-    """What a fault's probe sees (`nemeses.base.View`): a place, and nobody who leads."""
+    """The view of a probe (`nemeses.base.View`): a cluster without a leader."""
 
     def __init__(self, backend: Backend) -> None:
         self.backend = backend
@@ -56,17 +56,17 @@ class TrialView:
         self.active: list[Injection] = []
 
     async def leader(self) -> str | None:
-        """Nobody leads: these nodes do nothing."""
+        """Return None: idle nodes elect no leader."""
         return None
 
     async def partition_leader(self) -> str | None:
-        """And there are no topics."""
+        """Return None: idle nodes have no topics."""
         return None
 
 
 @valueclass
 class Tried:
-    """What was found out about one backend."""
+    """The probes of one backend."""
 
     backend: Probe
     """Whether nodes can run there at all."""
@@ -157,7 +157,7 @@ def _on_trial(plan: Plan, needs: Collection[Need], act: _Act, steps: Steps) -> N
 async def _probe_all(
     backend: Backend, plan: Plan, kinds: Sequence[str], steps: Steps
 ) -> dict[str, Probe]:
-    """Probe faults of links beside the others; a container is lost when nothing is tried in it."""
+    """Probe link faults beside the others; `container-kill` last, as it ends its container."""
     view = TrialView(backend)
     found: dict[str, Probe] = {}
 
@@ -175,7 +175,7 @@ async def _probe_all(
 
 
 async def _probe(view: View, kind: str, asked: Sequence[Parameters]) -> Probe:
-    """Probe a fault, and what a plan asks of it beyond that."""
+    """Probe a fault, and the parameters that a plan gives it."""
     fault = fault_named(kind)
     probe = await fault.probe(view)
     if probe.possible and isinstance(fault, ProcessFault):
@@ -186,14 +186,14 @@ async def _probe(view: View, kind: str, asked: Sequence[Parameters]) -> Probe:
 
 
 async def _bounded(asking: Awaitable[Probe]) -> Probe:
-    """Ask within the bound; what is impossible without a known remedy says so."""
+    """Await a probe within the bound; an impossible result without a remedy gets NO_REMEDY."""
     try:
         async with asyncio.timeout(PROBE_BOUND_S):
             probe = await asking
     except TimeoutError:
         reason = f"the probe took longer than {PROBE_BOUND_S:g} s"
         probe = Probe(possible=False, reason=reason, remedy="try again when the machine is idle")
-    except Exception as error:  # noqa: BLE001  (whatever a probe meets says that it cannot work)
-        told = " ".join(str(error).split()) or type(error).__name__
-        probe = Probe(possible=False, reason=told)
+    except Exception as error:  # noqa: BLE001  (any error of a probe means that it cannot work)
+        failure = " ".join(str(error).split()) or type(error).__name__
+        probe = Probe(possible=False, reason=failure)
     return probe if probe.possible or probe.remedy else replace(probe, remedy=NO_REMEDY)

@@ -1,12 +1,12 @@
-"""After the heal: read what every node serves, once it can know everything.
+"""Final reads: after the heal, read the state of every node once it has caught up.
 
-A node's image tells nobody up to which offset it has replayed. So a sentinel is written last, a
-config of the brokers' default resource (`kraftprobe.sentinel.<attempt>`, outside what any workload
-uses). Once it is committed, everything that was acknowledged before it is committed below it, and
-a node whose image shows the sentinel has replayed all of that. A read counts when it shows the
-sentinel and the read before it was the same.
+A node does not report the offset up to which it has replayed the log. So a sentinel is written
+last, a config of the brokers' default resource (`kraftprobe.sentinel.<attempt>`, a name that no
+workload uses). Every write acknowledged before it is committed below it, so a node whose image
+shows the sentinel has replayed them all. A read counts when it shows the sentinel and equals the
+read before it.
 
-A node that does not get there in time is reported as missing, not read anyway: its old image would
+A node that does not catch up in time is reported as missing and not read: its stale image would
 look like lost writes.
 """
 
@@ -29,7 +29,7 @@ _REQUEST_TIMEOUT_MS = 5_000.0
 
 @valueclass
 class FinalReads:
-    """What the nodes serve, and which of them did not get there, with the reason."""
+    """The state that each node serves, and the nodes that did not catch up, with the reason."""
 
     reads: Mapping[str, FinalRead]
     missing: Mapping[str, str]
@@ -75,7 +75,8 @@ async def _commit_sentinel(
     while asyncio.get_running_loop().time() < deadline_s:
         leadership = await observer.ask()
         if leadership is not None:
-            # Every attempt has its own name: an earlier one, never answered, may commit later.
+            # Each attempt has its own name: an earlier attempt without an answer may commit later,
+            # and seeing its sentinel would prove nothing about this one.
             attempt += 1
             name = f"{SENTINEL_PREFIX}{attempt}"
             endpoint = backend.endpoint(leadership.leader, "CONTROLLER")
@@ -96,7 +97,7 @@ async def _commit_sentinel(
 async def _read_node(
     backend: Backend, client: Client, node: str, committed: tuple[str, int], deadline_s: float
 ) -> FinalRead | str:
-    """Read until two reads in a row are equal and show the sentinel; else why not."""
+    """Read until two consecutive reads are equal and show the sentinel; else return the reason."""
     sentinel, high_watermark = committed
     endpoint = backend.endpoint(node, "CLIENT")
     before: dict[str, Any] | None = None

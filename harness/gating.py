@@ -1,4 +1,4 @@
-"""What the gate asks of the harness: what a plan must say, and a run judged from its raw files."""
+"""The gate's use of the harness: derive a plan's fields, and judge a run from its raw files."""
 
 from __future__ import annotations
 
@@ -22,13 +22,13 @@ from results.model import RunResults
 from results.store import RunStore
 
 _NOT_DERIVED = frozenset({"versions", "command", "run"})
-"""What a plan says of the moment at which it was made."""
+"""Fields of a stored plan that record when and how it was made; they decide nothing."""
 
 
 def gate_folder(
     folder: Path, *, allow_skipped: bool, allow_no_faults: bool, judge_again: bool
 ) -> GateEntry:
-    """Say whether a run, or a batch of simulated seeds, passes the gate."""
+    """Gate a run, or a batch of simulated seeds."""
     if is_batch(folder):
         return gate_batch(folder, allow_no_faults=allow_no_faults, judge_again=judge_again)
     rules = Rules(
@@ -41,9 +41,9 @@ def gate_folder(
 
 
 def derive(plan: Mapping[str, Any]) -> dict[str, Any]:
-    """Make a stored plan's fields anew from what of them decides a run.
+    """Derive a stored plan's fields again from those that decide a run.
 
-    Raises StoreError when this version would run no such plan.
+    Raises StoreError when this version refuses the plan.
     """
     try:
         made = plan_document(from_document(plan), str(plan.get("run")), "")
@@ -57,9 +57,9 @@ def derive(plan: Mapping[str, Any]) -> dict[str, Any]:
 def recompute(store: RunStore) -> RunResults:
     """Judge a run from its plan, its journal and its nodes' raw files, changing nothing.
 
-    Logs and quorum states are decoded anew, and must be what is stored as evidence; traces are
-    raw. Final reads have no other source than themselves. Raises StoreError and what
-    `results.pipeline.judge` does.
+    Logs and quorum states are decoded again and must equal the stored evidence; traces are raw
+    already. Final reads exist only as stored. Raises StoreError and what `results.pipeline.judge`
+    raises.
     """
     with tempfile.TemporaryDirectory(prefix="kraftprobe-gate-") as place:
         folder = Path(place) / store.folder.resolve().name

@@ -1,10 +1,10 @@
-"""What becomes of a plan that asks for faults that cannot work where it is to run.
+"""Plans with faults that cannot work where they are to run.
 
-It is refused before anything starts, one line a fault. With `--skip-impossible` it runs without
-them, and remembers each with its reason (`Plan.skipped`): a run that left something out never looks
-like one that did not. Results, report, JUnit file and terminal name what was skipped; such a PASS
-opens the gate only for somebody who says so (`kraftprobe gate --allow-skipped`); and when nothing
-of what was asked for is left, the run is UNDER-EXERCISED.
+Such a plan is refused before anything starts, with one line for each fault. With
+`--skip-impossible` it runs without them and records each with its reason (`Plan.skipped`). Results,
+report, JUnit file and terminal name the skipped faults, so a partial run never looks like a whole
+one; its PASS opens the gate only with `kraftprobe gate --allow-skipped`; and when none of the
+requested faults is left, the run is UNDER-EXERCISED.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ TRACES_AT_HAND = ("local", "netns", "docker", "sim")
 
 
 def asked_faults(plan: Plan) -> tuple[str, ...]:
-    """Every kind of fault that a run of this plan would inject, in a fixed order."""
+    """List every kind of fault that a run of this plan would inject, in a fixed order."""
     return tuple(dict.fromkeys((*plan.faults, *planned(plan))))
 
 
@@ -54,7 +54,7 @@ def settle(document: Mapping[str, Any], *, skip: bool) -> Plan:
 def without(
     document: Mapping[str, Any], plan: Plan, impossible: Mapping[str, Probe]
 ) -> dict[str, Any]:
-    """Return the document without these faults, which it remembers as skipped.
+    """Return the document without these faults, which it records as skipped.
 
     A scripted schedule loses their entries; a random one is drawn from the kinds that are left.
     """
@@ -63,7 +63,7 @@ def without(
     scripted: list[dict[str, Any]] = []
     if isinstance(document.get("schedule"), list):
         scripted = [entry.to_json() for entry in plan.schedule if entry.fault not in impossible]
-        scripted += [strand_to_json(without_faults(one, impossible)) for one in plan.strands]
+        scripted += [strand_to_json(without_faults(strand, impossible)) for strand in plan.strands]
         left["schedule"] = scripted
     skipped = [Skipped(kind, probe.reason, probe.remedy) for kind, probe in impossible.items()]
     left["skipped"] = [asdict(row) for row in (*plan.skipped, *skipped)]
@@ -77,6 +77,6 @@ def without(
 
 
 def refusal(kind: str, backend: str, probe: Probe) -> str:
-    """Say in one line that a fault cannot work here, why, and what would help."""
-    told = f"{kind} cannot work on backend {backend}: {probe.reason or 'its probe failed'}"
-    return told + (f" (remedy: {probe.remedy})" if probe.remedy else "")
+    """Render in one line that a fault cannot work here, with reason and remedy."""
+    line = f"{kind} cannot work on backend {backend}: {probe.reason or 'its probe failed'}"
+    return line + (f" (remedy: {probe.remedy})" if probe.remedy else "")

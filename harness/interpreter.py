@@ -1,8 +1,9 @@
 """Runs a generator: many workers at once, everything journaled.
 
 Each worker is one asyncio task that asks the generator, waits for the operation's time, journals
-the invocation, lets its client perform it, and journals the completion. The journal knows an
-invocation before anything of it is sent, so a harness that dies leaves no operation unknown.
+the invocation, lets its client perform it, and journals the completion. An invocation is in the
+journal before any byte of it is sent: without that order a killed harness could leave a write in
+the cluster that the history lacks, and a correct read of it would look like a value from nowhere.
 
 Processes follow Jepsen: worker w of N acts as process w; after an operation that ended in `info`
 the process is done and the worker goes on as process p + N, with a new client. The nemesis is a
@@ -30,7 +31,7 @@ ClientFactory = Callable[[Worker, int | str], WorkloadClient]
 
 
 class HarnessError(Exception):
-    """The harness itself failed; the run says nothing about the system under test."""
+    """The harness itself failed; the run is no evidence about the system under test."""
 
 
 class Interpreter:
@@ -118,7 +119,7 @@ class Interpreter:
         return Context(now_ns, worker, self._workers, self._wake)
 
     def _sleep(self, duration_ns: int) -> Coroutine[None, None, None]:
-        # Always a real suspension, so that no worker can starve the others.
+        # Suspends even for no time, so that no worker can starve the others.
         return asyncio.sleep(max(0, duration_ns) / NANOSECONDS)
 
     async def _wait_for_news(self, until_ns: int | None) -> None:
@@ -136,7 +137,7 @@ class Interpreter:
 
 
 def _first(errors: ExceptionGroup[Exception]) -> HarnessError:
-    """Return the first of them; what is none yet (the journal cannot be written) becomes one."""
+    """Return the first error as a HarnessError; other errors (of the journal) are wrapped."""
     error = errors.exceptions[0]
     if isinstance(error, HarnessError):
         return error

@@ -1,8 +1,8 @@
 """Ctrl-C, SIGTERM and SIGHUP: the first stops a run cleanly, a further one faster.
 
-SIGHUP says that the terminal is gone. It comes from the kernel and from the shell, so a repetition
-of it is no wish to hurry; and where it is ignored from the start (nohup) it stays so. A reader who
-leaves while what is read matters (`harness.output`) stops a run like a first signal.
+SIGHUP means that the terminal is gone. Both the kernel and the shell send it, so a second SIGHUP
+does not speed anything up; where it was ignored from the start (nohup) it stays ignored. A reader
+that closes the output (`harness.output`) stops a run like a first signal.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ T = TypeVar("T")
 def run_interruptible(work: Coroutine[Any, Any, T], on_signal: Callable[[int], None]) -> T:
     """Run `work` on a loop of its own; each signal cancels it (again).
 
-    `on_signal` is told how many signals there have been. Raises KeyboardInterrupt when the work
+    `on_signal` is called with the number of signals so far. Raises KeyboardInterrupt when the work
     has ended after a signal, however it ended.
     """
     return asyncio.run(_supervise(work, on_signal))
@@ -49,12 +49,13 @@ async def _supervise(work: Coroutine[Any, Any, T], on_signal: Callable[[int], No
     def left() -> None:
         loop.call_soon_threadsafe(stop_once)
 
-    # No handlers of the loop: to remove one lets a signal kill the process for a moment.
+    # Not `loop.add_signal_handler`: its removal restores the default action first, and a signal in
+    # that moment would kill the process.
     with _handlers(asked, *_handled()), output.current().needed(left):
         await asyncio.wait([task])
     if signals:
         if not task.cancelled():
-            task.exception()  # seen: the interrupt is what is told
+            task.exception()  # retrieved and dropped: the interrupt is reported instead
         raise KeyboardInterrupt
     return task.result()
 
@@ -72,7 +73,7 @@ def signals_interrupt() -> Iterator[None]:
 
 @contextlib.contextmanager
 def interruptible() -> Iterator[None]:
-    """As `signals_interrupt`, and a reader who leaves does what a signal does."""
+    """As `signals_interrupt`; a reader that closes the output acts like a signal."""
 
     def left() -> NoReturn:
         raise KeyboardInterrupt
@@ -109,14 +110,14 @@ def stopping(stop: Callable[[], None]) -> Iterator[None]:
 
 
 def _handled() -> list[signal.Signals]:
-    """List the signals that end something, as this process was started."""
+    """List the signals to handle; SIGHUP only if this process did not start with it ignored."""
     ignored = signal.getsignal(signal.SIGHUP) is signal.SIG_IGN
     return [signal.SIGINT, signal.SIGTERM] + ([] if ignored else [signal.SIGHUP])
 
 
 @contextlib.contextmanager
 def _handlers(handler: Callable[[int], None], *numbers: signal.Signals) -> Iterator[None]:
-    """Handle signals; of SIGHUP only the first, after which there is no terminal any more."""
+    """Handle signals; SIGHUP only once, since after it there is no terminal."""
 
     def handle(number: int, _frame: FrameType | None) -> None:
         if number == signal.SIGHUP:

@@ -1,4 +1,4 @@
-"""From a stored run to verdict, report and JUnit file, and what is said about it."""
+"""From a stored run to its verdict, report, JUnit file and printed summary."""
 
 from __future__ import annotations
 
@@ -23,12 +23,12 @@ _COLOURS = {
 
 
 def judge_and_report(store: RunStore, judge: Judge, *, with_report: bool, prefix: str = "") -> int:
-    """Judge a run, write what is asked for, then say the verdict; return its exit code.
+    """Judge a run, write JUnit file and report, then print the verdict; returns its exit code.
 
-    No verdict is said that is not stored: StoreError where it cannot be.
+    Only a stored verdict is printed. Raises StoreError where it cannot be stored.
 
     The last line on stdout is the path of the report (of results.json where none is written).
-    `prefix`: see `tell`.
+    `prefix`: see `print_results`.
     """
     try:
         results = judge(store)
@@ -39,13 +39,13 @@ def judge_and_report(store: RunStore, judge: Judge, *, with_report: bool, prefix
             write_report(store, results)
     except OSError as error:
         raise not_stored(store.folder, error) from error
-    tell(results, prefix)
+    print_results(results, prefix)
     click.echo(str(store.report_path if with_report else store.results_path))
     return EXIT_CODES[results.status]
 
 
-def tell(results: RunResults, prefix: str = "") -> None:
-    """Print each check and the verdict, the worst last; each line behind `prefix`."""
+def print_results(results: RunResults, prefix: str = "") -> None:
+    """Print each check, then the verdict; each line begins with `prefix`."""
     mutant = results.plan.get("mutant")
     for check in results.checks:
         status = click.style(f"{check.status.value:<15}", fg=_COLOURS[check.status])

@@ -15,7 +15,7 @@ WINDOW_NS = 5 * NANOSECONDS
 
 @valueclass
 class Figures:
-    """What is shown. Rates and latencies are of the last `WINDOW_NS`, of `ok` operations."""
+    """The figures of one moment. Rates and latencies are of `ok` operations in `WINDOW_NS`."""
 
     elapsed_s: float
     phase: str
@@ -33,11 +33,11 @@ class Figures:
     ended: tuple[str, ...]
     """Nodes that ended themselves over a fault that may end a node: their storage failed."""
     crashes: tuple[str, ...]
-    """Nodes that died though no fault explains it."""
+    """Nodes whose death no fault explains."""
 
 
 class LiveFigures:
-    """Takes events, gives figures. Holds one window of completions, whatever the run's length."""
+    """Computes figures from events. Memory is bounded by the completions of one window."""
 
     def __init__(self) -> None:
         self._counts: Counter[EventType] = Counter()
@@ -49,7 +49,7 @@ class LiveFigures:
         self._leaders_seen = 0
         self._faults: dict[int, str] = {}
         self._deaths: list[tuple[str, bool]] = []
-        """Nodes that died though none was killed; whether their last words blame their storage."""
+        """(node that died without being killed, whether its last output blames its storage)."""
         self._may_end: set[str] = set()
         self._last_ns = 0
 

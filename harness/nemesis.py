@@ -7,13 +7,13 @@ It is a worker like the others (`harness.interpreter`), with operations of its o
   the fault was verified to bite and `info` when it was not.
 - the same with phase "heal", for the same entry of the schedule.
 
-A fault that is refused where it comes (its target is dead, nobody leads), or that does not bite, is
-undone and tried again, with the alternatives that its entry of the schedule holds, or without any
-as it was, `AGAIN` times. Each attempt is journaled, injection and heal, as one that did not bite;
-the operation's own completion holds the last. Attempts are bounded in time by `RETRIES_S`, too.
+A fault that is refused when it is due (its target is dead, there is no leader), or that has no
+effect, is undone and tried again: with the alternatives of its schedule entry, or without any with
+the same parameters, `AGAIN` times. The injection and heal of each failed attempt are journaled as
+such; the operation's completion holds the last attempt. No attempt begins after `RETRIES_S`.
 
-A fault never raises into the schedule (`nemeses.drive`). Whether enough of them bit is judged
-later, from the history: one that never did leaves the run UNDER-EXERCISED.
+A fault never raises into the schedule (`nemeses.drive`). The judgement of the history decides
+whether enough faults took effect: a kind that never did leaves the run UNDER-EXERCISED.
 """
 
 from __future__ import annotations
@@ -44,7 +44,7 @@ Note = Callable[[str, Mapping[str, Any], EventType], object]
 
 
 class RunView:
-    """What faults see of the run (`nemeses.base.View`)."""
+    """The view of a run that faults act through (`nemeses.base.View`)."""
 
     def __init__(
         self,
@@ -62,7 +62,7 @@ class RunView:
         self._observer = observer
 
     async def leader(self) -> str | None:
-        """Ask all nodes who leads."""
+        """Ask all nodes for the leader."""
         leadership = await self._observer.ask()
         return None if leadership is None else leadership.leader
 
@@ -80,14 +80,14 @@ class NemesisClient:
         self._note = note
         self._open: dict[int, Injection] = {}
         self._not_before_s: dict[int, float] = {}
-        """Entry -> when it may be healed; of those that bit late."""
+        """Entry -> earliest time of its heal, for faults that took effect at a later attempt."""
 
     def timed_ops(self) -> list[tuple[float, Op]]:
         """List the schedule as operations with their times in seconds."""
         return [(step.at_s, self._op(step.entry, step.verb)) for step in steps(self._schedule)]
 
     def open_heals(self) -> Iterator[Op]:
-        """Heal what is not healed in `drive.heal_order`; looked up when the first is asked for."""
+        """Yield the heals of open injections in `drive.heal_order`, as of the first `next`."""
         entries = {id(injection): entry for entry, injection in self._open.items()}
         for injection in drive.heal_order(list(self._open.values())):
             yield self._op(entries[id(injection)], "heal")
@@ -113,7 +113,7 @@ class NemesisClient:
         return _completion(healed, "heal", entry)
 
     async def _inject(self, number: int) -> Injection:
-        """Inject an entry of the schedule, or what it has instead; tells the last attempt."""
+        """Inject an entry of the schedule, or an alternative; returns the last attempt."""
         loop = asyncio.get_running_loop()
         entry, begun_s = self._schedule[number], loop.time()
         injection = await drive.inject(self._view, entry.fault, entry.parameters)
@@ -123,17 +123,17 @@ class NemesisClient:
             healed = await drive.heal(self._view, injection)
             if not healed.verified:
                 break
-            for phase, one in (("inject", injection), ("heal", healed)):
-                done = _completion(one, phase, number)
+            for phase, outcome in (("inject", injection), ("heal", healed)):
+                done = _completion(outcome, phase, number)
                 self._note(entry.fault, done.value, done.type)
             await asyncio.sleep(RETRY_AFTER_S)
             injection = await drive.inject(self._view, entry.fault, parameters)
-            # What bites late must not be healed at once because its time is over.
+            # A fault of a later attempt must not be healed at once because its time is over.
             self._not_before_s[number] = loop.time() + entry.for_s / 2
         return injection
 
     async def close(self) -> None:
-        """Nothing is held: what is still injected is healed by `drive.heal_all`."""
+        """Hold nothing: `drive.heal_all` heals what is still injected."""
 
     def _op(self, number: int, phase: str) -> Op:
         entry = self._schedule[number]
@@ -144,7 +144,7 @@ class NemesisClient:
 
 
 def _violates(injection: Injection) -> bool:
-    """Whether it saw what no correct node may do: that is the run's verdict, not to be repeated."""
+    """Whether the injection showed a violation by the node: that is evidence, and not retried."""
     return bool(injection.detail.get("violations"))
 
 

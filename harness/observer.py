@@ -1,8 +1,8 @@
-"""Watches the quorum from outside: who leads, since which epoch, and which nodes died unasked.
+"""Observes the quorum from outside: its leader and epoch, and nodes that died unexpectedly.
 
 The observer asks the nodes in turn to describe the quorum, believes the answer with the highest
-epoch, and journals what changes. It is evidence about leader changes for the verdict, a hint for
-clients and the strip in the report; no check of correctness rests on it.
+epoch, and journals changes. The verdict takes leader changes from it, clients a hint, and the
+report its strip of leaders; no check of correctness depends on it.
 """
 
 from __future__ import annotations
@@ -33,16 +33,16 @@ class QuorumClient(Protocol):
 
 @valueclass
 class Leadership:
-    """Who leads, as one node said."""
+    """The leader and its epoch, as one node reported."""
 
     leader: str
     epoch: int
     by_itself: bool
-    """Whether the leader said so, not a node that follows it."""
+    """Whether the leader reported it itself, not a follower."""
 
 
 class Observer:
-    """Asks, and while `watch` runs, journals what is new."""
+    """Asks the nodes, and while `watch` runs, journals changes."""
 
     def __init__(
         self,
@@ -58,10 +58,10 @@ class Observer:
         self._tracker = tracker
         self._on_death = on_death
         self._known: Leadership | None = None
-        self._deaths_told = 0
+        self._deaths_journaled = 0
 
     async def ask(self) -> Leadership | None:
-        """Ask all nodes now; the leader of the highest epoch that any of them knows of."""
+        """Ask all nodes now; returns the leader of the highest epoch that any of them knows."""
         nodes = self._backend.nodes
         answers = await asyncio.gather(*(self._ask_node(node) for node in nodes))
         known = [answer for answer in answers if answer is not None]
@@ -72,18 +72,21 @@ class Observer:
         return freshest
 
     async def watch(self) -> None:
-        """Ask one node after the other until cancelled: who takes part in an epoch knows of it."""
+        """Ask one node after the other until cancelled.
+
+        A majority of the nodes takes part in an epoch, so a turn over all nodes finds its leader.
+        """
         for node in itertools.cycle(self._backend.nodes):
             answer = await self._ask_node(node)
             if answer is not None:
                 self._note(answer)
-            self.tell_deaths()
+            self.journal_deaths()
             await asyncio.sleep(POLL_INTERVAL_S)
 
-    def tell_deaths(self) -> None:
-        """Journal every node that died since the last call though no fault killed it."""
+    def journal_deaths(self) -> None:
+        """Journal the unexpected deaths of nodes since the last call."""
         deaths = self._backend.unexpected_deaths()
-        for death in deaths[self._deaths_told :]:
+        for death in deaths[self._deaths_journaled :]:
             value = {
                 "node": death.node,
                 "incarnation": death.incarnation,
@@ -92,7 +95,7 @@ class Observer:
             }
             self._recorder.note("crash", value, EventType.INFO)
             self._on_death(death.node)
-        self._deaths_told = len(deaths)
+        self._deaths_journaled = len(deaths)
 
     async def _ask_node(self, node: str) -> Leadership | None:
         endpoint = self._backend.endpoint(node, "CONTROLLER")
@@ -107,7 +110,7 @@ class Observer:
 
     def _note(self, seen: Leadership) -> None:
         if seen.by_itself:
-            self._tracker.learn(seen.leader, seen.epoch)  # clients may have lost sight of it
+            self._tracker.learn(seen.leader, seen.epoch)  # a client may have suspected it since
         if self._known is not None and seen.epoch <= self._known.epoch:
             return
         self._known = seen

@@ -1,16 +1,17 @@
-"""Standard output and error while somebody reads them, and when nobody does any more.
+"""Standard output and error, and what happens when they can no longer be written.
 
-A reader may leave at any time (`kraftprobe run 2>&1 | head -3`), a terminal may be closed, the disk
-under a log may be full. None of this may show up as an error in the middle of whatever prints, or
-as an exit code that means a verdict. So while a command runs both streams are guarded: after the
-first failure they print nowhere, and what that failure means is the command's business:
+The reader may close the pipe at any time (`kraftprobe run 2>&1 | head -3`), the terminal may be
+closed, the disk under a log may be full. None of this may raise in the middle of printing code or
+give an exit code that means a verdict. So both streams are guarded while a command runs: after its
+first failure a stream drops its output, and the command decides what the failure means:
 
-- as a rule the command ends at once, quietly, with exit code 141, as a program that SIGPIPE ends;
-- one whose exit code or deeds matter more than what it prints goes on to its end (`finish`);
-- one that nodes or hours of work hang on is asked to stop, as by SIGTERM (`needed`).
+- by default the command ends at once and silently with exit code 141, like a program that SIGPIPE
+  ends;
+- a command whose effect or exit code matters more than its output runs to its end (`finish`);
+- a command with running nodes or hours of work is asked to stop, as by SIGTERM (`needed`).
 
-A stream that fails for another reason than a reader that left (a full disk, a closed terminal) asks
-nothing to stop; of stdout it is an error, and is reported on stderr.
+A stream that fails for another reason than a closed pipe (a full disk, a closed terminal) stops no
+command; a failure of stdout is reported on stderr.
 """
 
 from __future__ import annotations
@@ -23,15 +24,15 @@ from collections.abc import Callable, Iterator
 from typing import Any
 
 EXIT_UNREAD = 141
-"""128 + SIGPIPE: what a shell reports of a program whose output nobody reads."""
+"""128 + SIGPIPE: the shell's exit code of a program whose output has no reader."""
 
 
 class UnreadError(Exception):
-    """The reader of the output has left, and there is nothing to be done without one."""
+    """The reader of the output has closed it, and the command has no other effect."""
 
 
 class _Guard:
-    """A text or binary stream that fails once at most."""
+    """A text or binary stream that reports at most one failure."""
 
     def __init__(self, stream: Any, output: Output, name: str) -> None:
         self._stream, self._output, self._name = stream, output, name
@@ -72,12 +73,12 @@ class Output:
         self._goes_on = False
 
     def finish(self) -> None:
-        """From now on go on to the end, whether anybody reads what is printed or not."""
+        """From now on run to the end, even when the output has no reader."""
         self._goes_on = True
 
     @contextlib.contextmanager
     def needed(self, stop: Callable[[], None]) -> Iterator[None]:
-        """Call `stop`, once and maybe from another thread, when a reader leaves or has left."""
+        """Call `stop` once, maybe from another thread, when a reader closes or has closed it."""
         before, self._on_leaving = self._on_leaving, stop
         try:
             if any(_has_left(error) for error in self.failures.values()):
@@ -87,8 +88,8 @@ class Output:
             self._on_leaving = before
 
     def failed(self, name: str, stream: Any, error: Exception) -> None:
-        """Take up that a stream failed: it prints nowhere from now on."""
-        left_before = any(_has_left(one) for one in self.failures.values())
+        """Record that a stream failed: its output is dropped from now on."""
+        left_before = any(_has_left(earlier) for earlier in self.failures.values())
         self.failures[name] = error
         _discard(stream)
         if self._on_leaving is not None:
@@ -102,7 +103,7 @@ class Output:
             raise OSError(getattr(error, "errno", None), _reason(error), f"<{name}>") from error
 
     def unreported(self) -> str | None:
-        """Why stdout could not be written; None if it could, or its reader left."""
+        """Return why stdout could not be written; None if it could, or its reader closed it."""
         error = self.failures.get("stdout")
         if error is None or _has_left(error):
             return None
@@ -144,7 +145,7 @@ def _has_left(error: Exception) -> bool:
 
 
 def _discard(stream: Any) -> None:
-    """Let the descriptor lead nowhere: what is buffered yet would fail when the process ends."""
+    """Redirect the descriptor to /dev/null: a flush at exit of buffered output would fail."""
     with contextlib.suppress(OSError, ValueError):
         nowhere = os.open(os.devnull, os.O_WRONLY)
         try:
@@ -154,7 +155,7 @@ def _discard(stream: Any) -> None:
 
 
 def _open_descriptors() -> None:
-    """Open what this process was started without, or the next file would be its stdout."""
+    """Open the standard descriptors that are closed, or the next opened file would be stdout."""
     for number in range(3):
         try:
             os.fstat(number)

@@ -1,4 +1,4 @@
-"""Who leads topic partitions, as any node tells: for faults that aim at brokers."""
+"""Finds the leader of topic partitions from any node's metadata, for faults that aim at brokers."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ T = TypeVar("T")
 
 
 class AnyClient(Protocol):
-    """The part of `cluster.client.admin_client.Client` that asks."""
+    """The part of `cluster.client.admin_client.Client` that sends any request."""
 
     async def ask(
         self,
@@ -29,10 +29,10 @@ class AnyClient(Protocol):
 
 
 async def partition_leader(backend: Backend, client: AnyClient) -> str | None:
-    """Find the node that leads most topic partitions; of equals the first.
+    """Find the node that leads most topic partitions; the first of several.
 
-    Asks one node after the other for the metadata of all topics until one tells of a leader; None
-    when nobody does. What is told may be stale, as every client's metadata may.
+    Asks one node after the other for the metadata of all topics until the answer names a leader;
+    None when no answer does. The answer may be stale, as any client's metadata may.
     """
     everything = MetadataRequest(
         topics=None, allow_auto_topic_creation=False, include_topic_authorized_operations=False

@@ -1,8 +1,8 @@
 """A plan: everything that a campaign needs to know before it starts.
 
-Plans come as TOML (to be written and copied by people) or JSON (as runs store them), are
-completed with defaults and options of the command line, and are checked as a whole before
-anything starts. What is wrong is one line that names the place, and the nearest known name.
+Plans come as TOML (to be written by hand) or JSON (as runs store them), are completed with defaults
+and options of the command line, and are checked as a whole before anything starts. An error is one
+line that names the place, and for an unknown name the nearest known one.
 
 | key | meaning | default |
 |---|---|---|
@@ -21,23 +21,23 @@ anything starts. What is wrong is one line that names the place, and the nearest
 | `rate_per_s` | operations a second over all clients | 150 |
 | `concurrency` | client workers; the first ones are pinned to one node each | 15 |
 | `operation_timeout_ms` | after which an operation is indeterminate | 800 |
-| `faults` | kinds of fault that must come | kill, pause, partition |
+| `faults` | kinds of fault that must be injected | kill, pause, partition |
 | `schedule` | a list of timed faults (`Entry`) and of strands of steps (`harness.strands`), or options of a random one (`RandomSchedule`) | random |
 | `operations` | a list of single operations with their times (`ScriptedOp`), beside the rate | none |
 | `world`, `bounds` | of a simulated run: how network, disks and clocks behave when no fault acts on them; how long it may take to come back to life | |
-| `about`, `exposes` | for people: what this is, and which mutants it finds | none |
+| `about`, `exposes` | documentation: what the plan is for, and which mutants it finds | none |
 | `skipped` | what an earlier run had to leave out, never written by hand | none |
 | `expectations` | `min_operations`, `faults`, `leader_changes`, else UNDER-EXERCISED | below |
 
-Unless a plan says otherwise it expects a quarter of what its rate would give, and with strands,
-which may do without a stream of operations, the floor. Whatever it says, it expects no less than
-the floor (`checkers.exercised`).
+A plan's default expectation is a quarter of the operations that its rate would give; with strands,
+which may run without a stream of operations, it is the floor. No plan can expect less than the
+floor (`checkers.exercised`).
 
 A plan decides a simulated run: the same plan gives the same run, event by event, on every machine.
 Nothing is drawn when it runs except *micro-randomness* (latencies, time-outs, what of an unsynced
 write survives a power loss), which comes from streams that are named by the plan's seed and by
-purpose, so that taking one event away disturbs little of the rest. So a stored plan replays after
-the way in which plans are drawn (`harness.sim.draw`) has changed.
+purpose, so that removing one event changes little of the rest. A stored plan therefore replays even
+after `harness.sim.draw` has changed.
 """
 
 # ruff: noqa: E501  (the table)
@@ -73,11 +73,11 @@ from workloads.registry import WorkloadError, workload_named
 BackendName = Literal["local", "netns", "docker", "ssh", "sim"]
 BACKENDS: tuple[str, ...] = get_args(BackendName)
 _STORED_ONLY = ("checks", "versions", "command")
-"""What a run stored beside its plan, computed anew when that is run again: chooses nothing."""
+"""Keys that a run stores beside its plan. They follow from it and cannot be chosen."""
 EXPECTED_MAX = 10**9
 """Most operations, or leader changes, that a plan can expect."""
 _OK_FRACTION = 0.25
-"""Share of the possible operations that a run must at least have made, unless the plan says."""
+"""Default of the share of the possible operations that a run must have completed."""
 
 Name = Annotated[
     str,
@@ -100,7 +100,7 @@ class Skipped:
 
 
 class Expectations(TypedDict, total=False):
-    """What a plan expects of its run; what it does not say follows from the rest of it."""
+    """What a plan expects of its run; missing keys follow from the rest of the plan."""
 
     min_operations: Count
     faults: Annotated[list[FaultName], Field(description="a list of names")]
@@ -109,12 +109,12 @@ class Expectations(TypedDict, total=False):
 
 @valueclass
 class Bounds:
-    """How long things may take after the last heal before that is a violation of its own."""
+    """Limits of a simulated run; exceeding one is a violation."""
 
     liveness_ms: Annotated[float, Field(strict=True, ge=1, le=86_400_000)] = 30_000.0
     """From the heal until every node is up, follows one leader and has replayed a new write."""
     events_max: Annotated[int, Field(strict=True, ge=1, le=10**12)] = 20_000_000
-    """Callbacks in the whole run: more is a world that never comes to rest."""
+    """Callbacks in the whole run; more mean a livelock."""
 
 
 @valueclass(kw_only=True)
@@ -125,7 +125,7 @@ class Plan:
     campaign: Name = "campaign"
     about: Text = ""
     exposes: tuple[Text, ...] = ()
-    """Mutants that it finds. For people and tests; decides nothing."""
+    """Mutants that it finds. For readers and tests; decides nothing."""
     system: Literal["kraft"] = "kraft"
     backend: BackendName = "local"
     inventory: Annotated[Path, Field(description="the path of a file")] | None = None
@@ -146,8 +146,8 @@ class Plan:
     rate_per_s: Annotated[float, Field(strict=True, ge=0, le=100_000)] = 150
     """0: no operations but those of `operations` and of strands."""
     concurrency: Annotated[int, Field(strict=True, ge=1, le=1_000)] = 15
-    # Below the nodes' fetch time-out: clients that wait for a leader that was cut off are free
-    # again, and write to the next one, while the old one may still believe in itself.
+    # Below the nodes' fetch time-out: clients of a leader that was cut off time out and write to
+    # the next leader while the old one may still consider itself leader.
     operation_timeout_ms: Annotated[float, Field(strict=True, ge=1, le=600_000)] = 800
     faults: Faults = ("kill", "pause", "partition")
     schedule: tuple[Entry, ...] = ()
@@ -169,22 +169,22 @@ class Plan:
 
     @property
     def is_scripted(self) -> bool:
-        """Whether something else than a stream of operations says what clients do."""
+        """Whether clients perform more than a stream of operations, or none."""
         return bool(self.strands or self.operations) or self.rate_per_s == 0
 
     @property
     def fault_steps(self) -> int:
-        """How many steps of strands do something to the world or ask it something."""
+        """How many steps of strands inject, heal, release or request something."""
         return sum(step.kind not in SILENT for strand in self.strands for step in strand.steps)
 
     @property
     def events(self) -> int:
-        """Fault and operation events, the measure of a shrunk plan; a stream's by its rate."""
+        """Fault and operation events, which shrinking reduces; a stream counts by its rate."""
         streamed = round(self.rate_per_s * self.duration_s)
         return len(self.schedule) + self.fault_steps + len(self.operations) + streamed
 
     def make_workload(self) -> Workload:
-        """Make what clients do."""
+        """Make the workload, with its options."""
         return workload_named(self.workload, self.workload_options)
 
     def to_json(self) -> dict[str, Any]:
@@ -252,7 +252,7 @@ def from_document(document: Mapping[str, Any]) -> Plan:
 
 
 def in_strands(plan: Plan) -> Plan:
-    """Write timed faults as strands of one step, as which a simulated world plays them."""
+    """Rewrite timed faults as strands of one step, the only form that the simulation plays."""
     alone = map(strand_of, plan.schedule)
     return replace(plan, schedule=(), strands=(*alone, *plan.strands))
 
@@ -284,7 +284,8 @@ def _scripted(plan: Plan, rows: Sequence[object], *, asks_for_faults: bool) -> P
     entries, strands = read_rows(rows, plan.node_names, plan.duration_s)
     plan = replace(plan, schedule=entries, strands=strands)
     if strands:
-        # They were written for the messages that they name; a plan that wants brokers says so.
+        # Strands are written for the messages that they name. Registered brokers send others, so a
+        # plan that needs them sets this.
         plan = replace(plan, node_settings={REGISTRATION: 0, **plan.node_settings})
     present = planned(plan)
     missing = [kind for kind in plan.faults if kind not in present]
@@ -294,7 +295,7 @@ def _scripted(plan: Plan, rows: Sequence[object], *, asks_for_faults: bool) -> P
 
 
 def expectations_of(plan: Plan) -> Expectations:
-    """Return what a plan expects, or a quarter of its rate; in no case less than the floor."""
+    """Return a plan's expectations, with the default of a quarter of its rate and the floor."""
     possible = 0.0 if plan.strands else plan.rate_per_s * plan.duration_s
     least = Expectations(min_operations=math.floor(possible * _OK_FRACTION))
     document = {**plan.to_json(), "expectations": {**least, **plan.expectations}}
@@ -308,5 +309,5 @@ def _inventory(plan: Plan) -> Path | None:
     if plan.backend == "ssh" and plan.inventory is None:
         raise PlanError("backend ssh needs an inventory of hosts: --inventory FILE")
     if plan.backend != "ssh" or plan.inventory is None:
-        return None  # a plan may name one and be run elsewhere
+        return None  # the plan of an ssh run may be run on another backend
     return plan.inventory.absolute()

@@ -1,6 +1,6 @@
-"""The backend of a plan, and the time that its run lives in.
+"""Makes the backend of a plan, with real or virtual time.
 
-A backend is imported when a plan names it: what others need of packages takes time to load.
+A backend is imported only when a plan names it, since its packages take time to load.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ Say = Callable[[str], None]
 
 @valueclass
 class Place:
-    """Where one run happens."""
+    """A backend, and the clock and loop of its run."""
 
     backend: Backend
     make_clock: Callable[[], Clock]
@@ -43,10 +43,10 @@ class Place:
     standings: Callable[[], Followed] | None
     """See `harness.run_phases.Run`."""
     clock_name: str
-    """Of the clock that the loop's time is of, as traces name theirs."""
+    """Name of the loop's clock, as traces name theirs."""
     run: Callable[[Work, Callable[[int], None]], None]
-    """Run the work to its end on a loop of the right kind of time; the callback is told of each
-    signal. Raises KeyboardInterrupt once the work has ended after a signal."""
+    """Run the work to its end on a loop of real or virtual time; the callback gets the number of
+    signals at each signal. Raises KeyboardInterrupt once the work has ended after a signal."""
 
 
 @contextlib.contextmanager
@@ -58,10 +58,10 @@ def place_of(
     needs: Collection[Need] | None = None,
     say: Say | None = None,
 ) -> Iterator[Place]:
-    """Prepare the place that the plan names; nothing is started yet.
+    """Prepare the backend that the plan names; nothing is started yet.
 
-    `needs`: what nodes are started with; None: what the plan's faults need. `say` is called with
-    what takes long; None: stderr.
+    `needs`: surroundings of the nodes; None: those that the plan's faults need. `say` gets a line
+    before each slow step; None: stderr.
     """
     if plan.backend == "sim":
         with _simulated(plan, run_folder) as place:
@@ -99,7 +99,7 @@ def _docker(plan: Plan, system: System, folder: Path, needs: Needs, say: Say) ->
 
 
 def _needs(plan: Plan) -> Needs:
-    """Say what nodes must be started with, for the faults that the plan may inject."""
+    """Return the surroundings that the plan's faults need nodes to be started with."""
     return needs_of([*plan.faults, *(entry.fault for entry in plan.schedule)])
 
 

@@ -1,4 +1,4 @@
-"""What a run stores as `plan.json`: its plan, how it is judged, and what it ran with."""
+"""What a run stores as `plan.json`: its plan, its checks, and the versions that it ran with."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from harness.versions import versions
 
 
 def checks_for(plan: Plan) -> tuple[CheckSpec, ...]:
-    """Everything that judges a run of this plan. Raises CheckError."""
+    """List the checks of a run of this plan. Raises CheckError."""
     specs = (
         *plan.make_workload().checks(),
         *([CheckSpec("monitor")] if plan.strands else []),

@@ -1,12 +1,12 @@
 """Plays the strands of a plan: the part of the nemesis that follows a script, on any backend.
 
 Every fault is injected and healed by `nemeses.drive`, journaled with what was measured, and kept as
-an `Act` for coverage and for stories. A fault that cannot act (no leader to hit, no node of that
-name) says so there; a schedule never fails over its faults.
+an `Act` for coverage and for stories. A fault that cannot act (no leader, no such node) is
+journaled with the reason; a fault never ends the schedule.
 
-A strand goes on when its fault has acted, or `acted_within_ms` later: in a simulated world, where
-acting takes no time, at once, and what needs answers of the nodes (a change of voters) goes on
-beside the strand.
+A strand continues when its fault has acted, or `acted_within_ms` after the injection began. In a
+simulated world that is 0: faults act in no time, and an injection that must wait for the nodes (a
+change of voters) completes beside the strand.
 """
 
 from __future__ import annotations
@@ -35,12 +35,12 @@ from nemeses.hold import Hold
 from workloads.base import Op
 
 Ask = Callable[[Op, str | None, str], None]
-"""(operation, node to ask or None for the supposed leader, id) -> hand it to a client."""
+"""(operation, node to ask or None for the supposed leader, id): passes it to a client."""
 Broken = Callable[[str, str, str], None]
-"""(property, explanation, place in the script) of what must not be."""
+"""(property, explanation, place in the script) of a violation."""
 
 _AT_ANY_INSTRUCTION = frozenset({"kill", "stop", "pause"})
-"""What may befall a process in the midst of its own event."""
+"""Signals, which can interrupt a process at any instruction, so also within its own event."""
 
 
 class Player:
@@ -73,7 +73,7 @@ class Player:
         self._acted_within_ms = acted_within_ms
         self._plays: list[Play] = []
         self._waiting: set[int] = set()
-        """Numbers of the plays that wait for something."""
+        """Numbers of the plays that wait for a condition."""
         self._tasks: set[asyncio.Task[None]] = set()
         self._healing: set[object] = set()
         """Keys of the injections whose heal is under way."""
@@ -87,17 +87,17 @@ class Player:
             self.timers.call_later(strand.at_ms, play.next)
 
     def stop(self) -> None:
-        """End the fault phase: nothing more is injected."""
+        """End the fault phase: inject nothing more."""
         self.stopped = True
         self.standings.listeners.remove(self._heard)
 
     async def settle(self) -> None:
-        """After `stop`: wait for what is being injected or healed."""
+        """After `stop`: wait for injections and heals under way."""
         while self._tasks:
             await asyncio.wait(set(self._tasks))
 
     async def close(self) -> None:
-        """Leave nothing running. Idempotent."""
+        """Cancel everything under way. Idempotent."""
         tasks = set(self._tasks)
         for task in tasks:
             task.cancel()
@@ -109,7 +109,7 @@ class Player:
         return {play.number: dict(play.cast.names) for play in self._plays}
 
     def op_ended(self, op_id: str, how: EventType) -> None:
-        """Note how an operation with an id ended; strands may wait for it."""
+        """Record how an operation with an id ended; strands may wait for it."""
         if op_id:
             self.outcomes.by_id[op_id] = how.value
             self._look(None)
@@ -119,13 +119,13 @@ class Player:
 
     def _look(self, event: tuple[str, str, Mapping[str, Any]] | None) -> None:
         if self._waiting and not self.stopped:
-            for number in sorted(self._waiting):  # while it acts, they may change
+            for number in sorted(self._waiting):  # a copy: a play that acts changes the set
                 play = self._plays[number]
                 if play.waiting is not None:
                     play.look(event)
 
     def wait(self, play: Play, condition: Condition | None) -> None:
-        """Let a play wait for a condition, or no longer."""
+        """Let a play wait for a condition; None: it waits no longer."""
         play.waiting = condition
         if condition is None:
             self._waiting.discard(play.number)
@@ -135,10 +135,10 @@ class Player:
     # -- doing -----------------------------------------------------------------------------------
 
     def act(self, play: Play, step: Step, *, at_event: bool) -> None:
-        """Do what a step says, once its time and its condition have come.
+        """Execute a step whose time and condition have come.
 
-        Within a node's own event (`at_event`) only what may happen at any instruction happens at
-        once; everything else comes right after it.
+        Within a node's own event (`at_event`) only `_AT_ANY_INSTRUCTION` acts at once; every other
+        step acts right after the event.
         """
         if at_event and step.kind not in _AT_ANY_INSTRUCTION:
             self.timers.call_later(0, lambda: self._act_now(play, step))
@@ -190,7 +190,7 @@ class Player:
         excuse = self.excuses.begin(step.kind)
         going_on = _Once(play.done)
         injecting = self._injected(play, step, parameters, excuse, going_on)
-        if at_event:  # up to where it first waits, within the event
+        if at_event:  # runs to its first await within the event
             self._keep(begin(injecting))
         else:
             self._spawn(injecting)
@@ -204,7 +204,7 @@ class Player:
         excuse: Excuse | None,
         acted: Callable[[], None],
     ) -> None:
-        """Inject, journal, and have it healed when its time is over."""
+        """Inject, journal, and schedule the heal."""
         moment = self._begun(play, step)
         view = self._view(play.stream(step))
         injection = await drive.inject(view, step.kind, parameters, acted)
@@ -261,7 +261,7 @@ class Player:
         self._spawn(release())
 
     async def _undo(self, injection: Injection, moment: Act, *, by_step: bool = False) -> None:
-        """Heal one injection, unless it is healed, or being healed, already."""
+        """Heal one injection, unless it is healed or its heal is under way."""
         view = self._view(Random(f"{self.plan.seed}/heal/{moment.strand}"))
         is_active = any(active.key is injection.key for active in view.active)
         if not is_active or injection.key in self._healing:
@@ -286,10 +286,10 @@ class Player:
         self._tasks.add(task)
         task.add_done_callback(self._tasks.discard)
 
-    # -- what was done ---------------------------------------------------------------------------
+    # -- records ---------------------------------------------------------------------------------
 
     def _choose(self, play: Play, step: Step) -> tuple[str, ...] | None:
-        """Nodes that a verb's targets stand for; None where it names none."""
+        """Resolve a verb's targets to nodes; None where it has no targets."""
         if not step.targets:
             return None
         return choose(step.targets, self.standings, play.cast, play.stream(step))
@@ -305,7 +305,7 @@ class Player:
 
 
 class _Once:
-    """Does something at the first of several calls."""
+    """Calls a callback at the first of several calls."""
 
     def __init__(self, act: Callable[[], None]) -> None:
         self._act: Callable[[], None] | None = act

@@ -1,4 +1,4 @@
-"""The one place where events of a run get their index and time, and go into the journal."""
+"""Gives every event of a run its index and time, and appends it to the journal."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from workloads.base import Completion, Op
 
 
 class Journal(Protocol):
-    """Where events go; `results.journal.JournalWriter` is one."""
+    """The sink of events, such as `results.journal.JournalWriter`."""
 
     def append(self, event: Event) -> None:
         """Store one event before returning."""
@@ -22,7 +22,7 @@ Listener = Callable[[Event], None]
 
 
 class Recorder:
-    """Turns what happens into events with gapless indexes and non-decreasing times.
+    """Makes events with gapless indexes and non-decreasing times.
 
     `now_s` is the running loop's time, real or virtual; times are counted from the moment at
     which the recorder is made. `clock` names the clock that `now_s` reads, as nodes name theirs in
@@ -54,12 +54,12 @@ class Recorder:
         self._listeners.append(listener)
 
     def begin(self) -> Event:
-        """Journal the first phase, with what places the nodes' traces on the run's axis."""
+        """Journal the first phase, with the clock and origin that align the nodes' traces."""
         origin_ns = round(self._origin_s * NANOSECONDS)
         return self.note(PHASE, {"name": "start", "clock": self._clock, "origin_ns": origin_ns})
 
     def invoke(self, process: int | str, op: Op) -> Event:
-        """Journal an invocation; to be called before anything of it leaves the harness."""
+        """Journal an invocation; to be called before any byte of it leaves the harness."""
         return self._append(process, EventType.INVOKE, op, op.value)
 
     def complete(self, process: int | str, op: Op, completion: Completion) -> Event:
@@ -76,7 +76,7 @@ class Recorder:
         )
 
     def note(self, f: str, value: Value, type_: EventType = EventType.OK) -> Event:
-        """Journal something that was observed rather than done: a leader, a phase, a crash."""
+        """Journal an observation, not an operation: a leader, a phase, a crash."""
         return self._append(NEMESIS, type_, Op(f), value)
 
     def _append(

@@ -1,4 +1,4 @@
-"""A disk without room for what the harness stores: which error it is, and what to do about it."""
+"""Recognises a full disk below the harness's own files, and reports it with a remedy."""
 
 from __future__ import annotations
 
@@ -9,40 +9,40 @@ from harness.errors import one_line
 from results.files import StoreError
 
 _FULL = frozenset({errno.ENOSPC, errno.EDQUOT, errno.EFBIG})
-"""The disk is full, the user's quota is used up, or a limit of file sizes is met."""
+"""The disk is full, the user's quota is used up, or the limit of file sizes is reached."""
 
 
 def lack_of_room(error: BaseException | None) -> OSError | None:
-    """Return the error of a full disk that lies behind another, None where there is none."""
+    """Return the error of a full disk among an error's causes, contexts and group members."""
     seen: set[int] = set()
     waiting = [error]
     while waiting:
-        one = waiting.pop()
-        if one is None or id(one) in seen:
+        raised = waiting.pop()
+        if raised is None or id(raised) in seen:
             continue
-        seen.add(id(one))
-        if isinstance(one, OSError) and one.errno in _FULL:
-            return one
-        waiting += [one.__context__, one.__cause__]
-        if isinstance(one, BaseExceptionGroup):
-            waiting += one.exceptions
+        seen.add(id(raised))
+        if isinstance(raised, OSError) and raised.errno in _FULL:
+            return raised
+        waiting += [raised.__context__, raised.__cause__]
+        if isinstance(raised, BaseExceptionGroup):
+            waiting += raised.exceptions
     return None
 
 
 def run_broken_off(folder: Path, full: OSError) -> StoreError:
-    """Say that a run ended because its folder's disk is full."""
+    """Report that a run ended because its folder's disk is full."""
     return StoreError(
-        f"{_named(full, folder)}: the harness cannot go on with the journal, so the run was broken "
-        f"off; its nodes are not to blame. Make room, then judge what was recorded: "
+        f"{_named(full, folder)}: the harness cannot write its journal, so the run was aborted; "
+        f"its nodes are not to blame. Make room, then judge what was recorded: "
         f"kraftprobe check {folder}"
     )
 
 
 def not_stored(folder: Path, error: OSError) -> StoreError:
-    """Say that a judgement could not be stored, whatever the reason."""
+    """Report that a judgement could not be stored."""
     return StoreError(
         f"{_named(error, folder)}: the judgement could not be stored, so there is no verdict. "
-        f"{'Make room' if lack_of_room(error) else 'Mend that'}, then judge again: "
+        f"{'Make room' if lack_of_room(error) else 'Repair that'}, then judge again: "
         f"kraftprobe check {folder}"
     )
 

@@ -1,8 +1,8 @@
 """One run on a live cluster: nodes up, clients and faults, heal, final reads, nodes down.
 
-`conduct` knows nothing of how the run is judged, nor of which backend it runs on. Whatever
-happens (a harness error, a node that will not start, Ctrl-C at any moment), the cluster is healed
-and taken down and the journal keeps all that was written.
+`conduct` depends neither on how the run is judged nor on the backend. Whatever happens (a harness
+error, a node that does not start, Ctrl-C at any moment), the cluster is healed and taken down and
+the journal keeps everything written so far.
 """
 
 from __future__ import annotations
@@ -43,7 +43,7 @@ from harness.observer import Observer
 from harness.plan import Plan
 from harness.player import Player
 from harness.recorder import Recorder
-from harness.scripted_clients import HANDS, ScriptedClient, ScriptedClients
+from harness.scripted_clients import STRAND_WORKERS, ScriptedClient, ScriptedClients
 from harness.strand_play import LoopTimers
 from harness.trace_tail import Followed, TraceTail
 from nemeses import drive
@@ -53,32 +53,32 @@ from workloads.leader import LeaderTracker
 from workloads.target import LEADS_NOT
 
 BACK_OFF_S = 0.1
-"""Pause of a worker after it asked a node that does not lead; it asks another one then."""
+"""Pause of a worker after a node refused because it does not lead; then it asks another node."""
 PINNED_BACK_OFF_S = 0.25
-"""The same for a worker that will ask the same node again."""
+"""The same pause for a worker that is pinned to a node and asks it again."""
 FINAL_BOUND_S = 30.0
-"""How long the cluster has, after the heal, for each of: the last operations, the final reads."""
+"""Bound on each of: the first leader, the last operations after the heal, the final reads."""
 ACTED_WITHIN_MS = 1_000.0
-"""How long a fault may hold up its strand."""
+"""How long the injection of a fault may delay its strand."""
 HEAL_BOUND_S = 20.0
-"""How long healing may take when a run is broken off."""
+"""How long healing may take when a run is aborted."""
 
 
 @valueclass
 class Run:
-    """What a run is made of."""
+    """The parts of a run."""
 
     plan: Plan
     backend: Backend
     recorder: Recorder
     clock: Clock
     standings: Callable[[], Followed] | None = None
-    """Makes what follows the nodes, for a plan with strands; None: by their traces' files."""
+    """Makes the standings of the nodes for a plan with strands; None: from their trace files."""
 
 
 @valueclass
 class _Cast:
-    """Everybody who acts in a run."""
+    """Clients, observer, nemesis and interpreter of a run."""
 
     client: Client
     networks: tuple[ClientNetwork, ...]
@@ -87,12 +87,12 @@ class _Cast:
     nemesis: NemesisClient
     interpreter: Interpreter
     script: _Script | None
-    """Of a plan with strands or single operations."""
+    """For a plan with strands or single operations."""
 
 
 @valueclass
 class _Script:
-    """What plays the strands of a plan, and the clients that do what it asks for."""
+    """The player of a plan's strands, and the clients that perform their operations."""
 
     standings: Followed
     player: Player
@@ -103,8 +103,8 @@ async def conduct(run: Run) -> FinalReads:
     """Perform a run from first start to last stop, and return the final reads.
 
     Raises BackendError where the cluster cannot be started or its place is lost, HarnessError where
-    the harness failed. Cancelling it heals and takes the cluster down; cancelling once more leaves
-    out the healing.
+    the harness failed. Cancelling it heals and takes the cluster down; a second cancellation skips
+    the healing.
     """
     run.recorder.begin()
     view: RunView | None = None
@@ -118,12 +118,12 @@ async def conduct(run: Run) -> FinalReads:
                 stack.callback(network.close)
             async with _standing(run.backend), _followed(cast.script):
                 reads = await _watched(cast.observer, _perform(run, cast))
-        cast.observer.tell_deaths()
+        cast.observer.journal_deaths()
         done = True
         return reads
     finally:
         try:
-            with contextlib.suppress(OSError):  # of the journal: said already, or by the next note
+            with contextlib.suppress(OSError):  # the journal's error was raised already
                 run.recorder.note("phase", {"name": "stop"})
             if view is not None and not done:
                 await _heal_bounded(view)
@@ -159,7 +159,7 @@ async def _perform(run: Run, cast: _Cast) -> FinalReads:
 
 
 def main_phase(plan: Plan, nemesis: NemesisClient, script: _Script | None = None) -> Generator:
-    """Clients at the plan's rate, or as scripted, while the nemesis follows its schedule."""
+    """Make the fault phase: clients at the plan's rate or as scripted, nemesis by its schedule."""
 
     def stream(worker: Worker) -> Generator:
         assert isinstance(worker, int), "only clients have streams"
@@ -182,7 +182,7 @@ def main_phase(plan: Plan, nemesis: NemesisClient, script: _Script | None = None
 
 
 def final_phase(plan: Plan) -> Generator:
-    """The workload's last operations, each until it is ok, as far as time allows."""
+    """Make the final phase: the workload's last operations, each until it is ok, within a bound."""
     ops = plan.make_workload().final_operations()
     return Clients(
         TimeLimit(
@@ -194,7 +194,7 @@ def final_phase(plan: Plan) -> Generator:
 def _cast(run: Run) -> _Cast:
     plan, backend = run.plan, run.backend
     tracker = LeaderTracker(backend.nodes)
-    # Connections answer in order: the observer must not wait behind anybody else's request.
+    # A connection answers in order: the observer must not wait behind another client's request.
     networks = (backend.client_network(), backend.client_network())
 
     def wrong_answer(endpoint: Endpoint, what: str) -> None:
@@ -244,8 +244,8 @@ def _cast(run: Run) -> _Cast:
         )
         return _Connected(inner, network)
 
-    hands = 0 if script is None else HANDS
-    interpreter = Interpreter(Of(()), run.recorder, make_client, plan.concurrency + hands)
+    workers = plan.concurrency + (0 if script is None else STRAND_WORKERS)
+    interpreter = Interpreter(Of(()), run.recorder, make_client, workers)
     return _Cast(client, networks, observer, view, nemesis, interpreter, script)
 
 
@@ -272,7 +272,7 @@ def _script(run: Run, view_of: Callable[[Random], RunView]) -> _Script:
 
 @contextlib.asynccontextmanager
 async def _followed(script: _Script | None) -> AsyncIterator[None]:
-    """Keep the standings up to date while the block runs; nothing of the script outlives it."""
+    """Update the standings while the block runs; closes the player at its end."""
     if script is None:
         yield
         return
@@ -302,23 +302,23 @@ class _Connected:
 
 
 def pinned_to(plan: Plan, worker: int) -> str | None:
-    """Node that a worker is pinned to: two workers a node, but never more than half of all."""
+    """Return the node that a worker is pinned to: two workers a node, at most half of them all."""
     pinned = min(2 * plan.nodes, plan.concurrency // 2)
     return plan.node_names[worker % plan.nodes] if worker < pinned else None
 
 
 def role_of(plan: Plan, worker: int) -> Role:
-    """Role of a worker: the first that is pinned to a node reads there, the second writes."""
+    """Return a worker's role: the first that is pinned to a node reads there, the second writes."""
     if pinned_to(plan, worker) is None:
         return Role.MIXED
     return Role.READER if worker < plan.nodes else Role.WRITER
 
 
 async def _watched(observer: Observer, work: Coroutine[Any, Any, FinalReads]) -> FinalReads:
-    """Do the work while the observer watches; that one of both fails ends the other at once.
+    """Do the work while the observer watches; a failure of either cancels the other at once.
 
-    Where both fail, what failed first is the cause, and the message names both. Raises what the
-    work raises, and HarnessError when the observer dies.
+    If both fail, the first failure is the cause, and the message names both. Raises what the work
+    raises, and HarnessError when the observer dies.
     """
     watching, working = asyncio.ensure_future(observer.watch()), asyncio.ensure_future(work)
     try:
@@ -330,20 +330,20 @@ async def _watched(observer: Observer, work: Coroutine[Any, Any, FinalReads]) ->
         watched, worked = await asyncio.gather(watching, working, return_exceptions=True)
     if not isinstance(watched, Exception):
         return working.result()
-    told = f"the observer died: {type(watched).__name__}: {watched}"
+    observer_failure = f"the observer died: {type(watched).__name__}: {watched}"
     if not isinstance(worked, Exception):
-        raise HarnessError(told) from watched
-    work_told = (
+        raise HarnessError(observer_failure) from watched
+    work_failure = (
         str(worked) if isinstance(worked, HarnessError) else f"{type(worked).__name__}: {worked}"
     )
     if work_ended_first:
-        raise HarnessError(f"{work_told}; then {told}") from worked
-    raise HarnessError(f"{told}; then {work_told}") from watched
+        raise HarnessError(f"{work_failure}; then {observer_failure}") from worked
+    raise HarnessError(f"{observer_failure}; then {work_failure}") from watched
 
 
 @contextlib.asynccontextmanager
 async def _standing(backend: Backend) -> AsyncIterator[None]:
-    """Break the work off when the place itself is lost. Raises BackendError."""
+    """Cancel the block when the backend's place (a container, a host) is lost: BackendError."""
     loop = asyncio.get_running_loop()
     lost = asyncio.ensure_future(backend.lost())
 
@@ -368,7 +368,7 @@ async def _standing(backend: Backend) -> AsyncIterator[None]:
 
 
 async def _wait_for_leader(observer: Observer) -> None:
-    """Wait for the first leader, bounded: a cluster without one is to be seen, not to hang on."""
+    """Wait for the first leader, bounded: a run without one goes on, and its verdict shows it."""
     loop = asyncio.get_running_loop()
     deadline_s = loop.time() + FINAL_BOUND_S
     while await observer.ask() is None:
@@ -378,7 +378,7 @@ async def _wait_for_leader(observer: Observer) -> None:
 
 
 async def _heal_bounded(view: RunView) -> None:
-    # What cannot be healed in time ends with the cluster.
+    # A fault that is not healed in time ends with the cluster.
     with contextlib.suppress(TimeoutError):
         async with asyncio.timeout(HEAL_BOUND_S):
             await drive.heal_all(view)

@@ -36,12 +36,12 @@ from results.engine import Engine
 from results.store import RunStore
 
 _ROOM_BYTES_MIN = 16 << 20
-"""With less a disk counts as full: a node may have asked for as much at once."""
+"""Less free space counts as full: a node's failed write may have been as large."""
 
 
 @valueclass
 class Request:
-    """What the user asked for beside the plan."""
+    """A plan and the options that are no part of it."""
 
     plan: Plan
     runs: Path
@@ -52,10 +52,10 @@ class Request:
 
 
 def run_name(now: datetime, seed: int) -> str:
-    """Name a run by the time it began at (UTC), its seed, and what makes it one of its kind.
+    """Name a run by its UTC start, its seed and a random suffix.
 
-    The name labels every process of the run, so two runs that begin in one second with one seed
-    must not share it: cleaning up after one would end the other.
+    The name labels every process of the run. Two runs that begin in the same second with the same
+    seed must not share it: cleaning up after the first would kill the second's processes.
     """
     return f"{now:%Y%m%dT%H%M%SZ}-seed{seed}-{secrets.token_hex(2)}"
 
@@ -80,9 +80,9 @@ def _perform(request: Request, store: RunStore) -> int:
     display.say(f"run {store.folder}")
     if plan.mutant is not None:
         display.say(f"MUTANT {plan.mutant}: the nodes are deliberately faulty")
-    for one in plan.skipped:
-        remedy = f" (remedy: {one.remedy})" if one.remedy else ""
-        display.say(f"SKIPPED {one.fault}: it cannot work here: {one.reason}{remedy}")
+    for skipped in plan.skipped:
+        remedy = f" (remedy: {skipped.remedy})" if skipped.remedy else ""
+        display.say(f"SKIPPED {skipped.fault}: it cannot work here: {skipped.reason}{remedy}")
     run_cluster(plan, store, display)
     with Engine(request.spark_master, display.say) as engine:
         display.say("judging")
@@ -90,7 +90,7 @@ def _perform(request: Request, store: RunStore) -> int:
 
 
 def run_cluster(plan: Plan, store: RunStore, display: Display) -> None:
-    """Everything that needs nodes; the run is stored when it returns, or raises."""
+    """Run the cluster and store the run, also when it raises."""
     system = system_of(plan, store.folder.name)
 
     def on_signal(count: int) -> None:
@@ -137,9 +137,9 @@ def run_cluster(plan: Plan, store: RunStore, display: Display) -> None:
 
 
 class _NoteNoSpace:
-    """Journals beside a node's death that the disk of the run's folder is full, if it is.
+    """Journals after a node's death that the disk of the run's folder is full, if it is.
 
-    On this machine the nodes may share it, and one that ends over it has broken no promise.
+    Nodes on this machine may share that disk, and a node that ends over it violates nothing.
     """
 
     def __init__(self, recorder: Recorder, folder: Path) -> None:
@@ -156,7 +156,7 @@ class _NoteNoSpace:
 
 
 def system_of(plan: Plan, run: str) -> KraftSystem:
-    """Make the system that a plan asks for, with keys and passwords of its own if any."""
+    """Make the system of a plan, with keys and passwords for the run if it is secured."""
     security = RunSecurity(plan.security, run) if plan.security.to_json() else None
     return KraftSystem(plan.node_settings, plan.mutant, security)
 
@@ -176,7 +176,7 @@ async def _show_and_conduct(run: Run, display: Display) -> FinalReads:
 
 
 def repeat_command(arguments: list[str], seed: int) -> str:
-    """Spell the command line that repeats a run: what was typed, and the seed."""
+    """Return the command line that repeats a run: the given arguments and the seed."""
     typed = list(arguments)
     if not any(part == "--seed" or part.startswith("--seed=") for part in typed):
         typed += ["--seed", str(seed)]
@@ -184,5 +184,5 @@ def repeat_command(arguments: list[str], seed: int) -> str:
 
 
 def own_arguments() -> list[str]:
-    """Return what was typed after `kraftprobe run`."""
+    """Return the arguments after `kraftprobe run`."""
     return sys.argv[2:] if sys.argv[1:2] == ["run"] else []

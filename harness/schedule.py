@@ -1,20 +1,19 @@
-"""Which fault comes when: data, computed from the seed before anything starts.
+"""Schedules of faults, computed from the seed before anything starts.
 
-A schedule is a list of entries, each one fault with its parameters, the second of the fault phase
-at which it is injected, and how long it lasts. It is either scripted in the plan or drawn at
-random; either way it is stored in the run's plan, so that a run can be repeated from its plan even
-after the way of drawing has changed.
+A schedule is a list of entries: a fault with its parameters, the second of the fault phase at which
+it is injected, and its length. It is either scripted in the plan or drawn at random; either way it
+is stored in the run's plan, so the plan repeats the run even after the drawing code has changed.
 
 A random schedule has quiet times between faults, in which the quorum can recover, and never two
-faults at a time, unless it is told to nest: then some faults have another one inside, of another
-kind, which begins later and is healed before. Whether that may act on its node in the state that
-it finds is decided then (`nemeses.legality`); where it may not it is journaled as refused.
+faults at a time, unless the option `nested` is set: then some faults contain another of a different
+kind, which begins later and is healed earlier. Whether the inner fault may act on its node's state
+is decided when it is injected (`nemeses.legality`); if not, it is journaled as refused.
 
-A fault that is refused, or does not bite, is tried again (`harness.nemesis`): a moment later as it
-was, then with other parameters. These alternatives are drawn from the seed, too, and stored.
+A fault that is refused or has no effect is tried again (`harness.nemesis`): shortly after with the
+same parameters, then with others. These alternatives are drawn from the seed, too, and stored.
 
-It holds every kind of fault that the plan names at least once; the first time a kind comes it is
-aimed at the leader, where the kind can be, since that is where most can break.
+A schedule holds every kind of fault that the plan names at least once. The first fault of a kind
+targets the leader, where the kind can, since that exercises the most of the protocol.
 """
 
 from __future__ import annotations
@@ -31,11 +30,11 @@ from cluster.values import valueclass
 from nemeses.registry import fault_named
 
 LEAD_IN_S = 2.0
-"""Quiet before the first fault, so that there is something to lose."""
+"""Quiet time before the first fault, so that acknowledged writes exist by then."""
 LEAD_OUT_S = 1.0
-"""Quiet after the last one."""
+"""Quiet time after the last fault."""
 OTHERS = 2
-"""How many other parameters of the same fault are drawn for the case that it does not bite."""
+"""Number of alternative parameters that are drawn for each fault."""
 
 
 class ScheduleError(ValueError):
@@ -63,11 +62,11 @@ class Entry:
     for_s: Moment = 0.0
     """How long until it is healed."""
     alternatives: tuple[Mapping[str, Any], ...] = ()
-    """Parameters to try in turn while it is refused or does not bite; none: the same again."""
+    """Parameters to try in turn while it is refused or has no effect; none: the same again."""
 
     def to_json(self) -> dict[str, Any]:
         """Render the entry as a plan holds it."""
-        alternatives = [dict(one) for one in self.alternatives]
+        alternatives = [dict(parameters) for parameters in self.alternatives]
         return {
             "at_s": self.at_s,
             "fault": self.fault,
@@ -84,9 +83,9 @@ class RandomSchedule:
     quiet_s: Span = (2.0, 4.0)
     """Shortest and longest quiet time between two faults."""
     fault_s: Span = (4.0, 7.0)
-    """Shortest and longest fault. A follower needs about 3 s to miss its leader and elect."""
+    """Shortest and longest fault. Followers need about 3 s to time out and elect a leader."""
     nested: Annotated[float, Field(strict=True, ge=0, le=1)] = 0.0
-    """Share of faults that have another one inside, 0 to 1."""
+    """Share of faults that contain another fault, 0 to 1."""
 
 
 def draw(
@@ -111,7 +110,7 @@ def draw(
         raise ScheduleError(
             f"{duration_s:g} s are too short for {', '.join(kinds)}: they need {least_s:g} s"
         )
-    # How much every length may be above its least, so that the kinds fit for certain.
+    # Share of each range that may be drawn above its least, so that all kinds fit.
     most_s = len(kinds) * (options.quiet_s[1] + options.fault_s[1]) - options.quiet_s[1]
     slack = 1.0 if most_s <= free_s else (free_s - needed_s) / (most_s - needed_s)
     due = list(kinds)
@@ -138,12 +137,12 @@ def draw(
 def _with_alternatives(
     seed: int, entries: Sequence[Entry], nodes: tuple[str, ...]
 ) -> tuple[Entry, ...]:
-    """Add to each entry what to try when it does not bite: the same again, then others."""
+    """Add alternatives to each entry: its own parameters first, then others."""
     random = Random(f"{seed}/alternatives")
     found = []
     for entry in entries:
         options = fault_named(entry.fault).options(nodes)
-        others = [one for one in options if one != entry.parameters]
+        others = [parameters for parameters in options if parameters != entry.parameters]
         drawn = random.sample(others, min(OTHERS, len(others)))
         found.append(replace(entry, alternatives=(entry.parameters, *map(dict, drawn))))
     return tuple(found)
@@ -194,7 +193,7 @@ class Step:
 
 
 def steps(entries: Sequence[Entry]) -> list[Step]:
-    """Every injection and heal in order of time; a heal comes before an injection of its moment."""
+    """Order all injections and heals by time; at the same moment heals come first."""
     both = [
         step
         for number, entry in enumerate(entries)
@@ -203,7 +202,7 @@ def steps(entries: Sequence[Entry]) -> list[Step]:
             Step(entry.at_s + entry.for_s, "heal", number),
         )
     ]
-    # A fault of no length must still be injected before it is healed.
+    # But a fault of length 0 is injected before it is healed.
     order = {"heal": 0, "inject": 1}
     return sorted(
         both,

@@ -53,7 +53,7 @@ def _check_entry(entry: Entry, nodes: tuple[str, ...], duration_s: float, place:
 
 
 def strand_of(entry: Entry) -> Strand:
-    """Write a timed fault as a strand of one step; it is not tried again where it is refused."""
+    """Rewrite a timed fault as a strand of one step; a strand does not retry a refused fault."""
     parameters = dict(entry.parameters)
     step = Step(
         entry.fault,

@@ -1,8 +1,8 @@
 """Clients of a plan with strands: a seeded stream of operations, a list of them, or a strand's.
 
-Workers below the plan's concurrency follow the stream or the list; the *hands* behind them
-perform what strands ask for, each as soon as one of them is free. What a strand or a list aims at a
-node is asked of that node; everything else goes to the node that is believed to lead.
+Workers below the plan's concurrency follow the stream or the list; `STRAND_WORKERS` more perform
+the operations of strands, each as soon as a worker is free. An operation of a strand or a list may
+name its node; every other goes to the supposed leader.
 """
 
 from __future__ import annotations
@@ -24,18 +24,18 @@ from workloads.base import ClientContext, Completion, Op, Role, Workload, Worklo
 from workloads.leader import LeaderTracker
 from workloads.target import LEADS_NOT
 
-HANDS = 4
-"""Workers for the operations of strands; more at a time wait for a free one."""
+STRAND_WORKERS = 4
+"""Workers for the operations of strands; further operations wait for a free worker."""
 _NS = 1_000_000
 _BACK_OFF_S = 0.1
 _PINNED_BACK_OFF_S = 0.25
 _CERTAIN = 10**9
-"""An epoch that no belief is fresher than."""
+"""An epoch above every real one: nothing that the tracker learns replaces the aim."""
 
 
 @valueclass
 class AimedOp(Op):
-    """An operation that a list or a strand decided, maybe for one node."""
+    """An operation of a list or a strand, maybe for a given node."""
 
     node: str | None = None
     op_id: str = ""
@@ -55,7 +55,7 @@ class ScriptedClients:
         self._over = False
 
     def ask(self, op: Op, node: str | None, op_id: str) -> None:
-        """Have one of the hands perform an operation."""
+        """Have a strand worker perform an operation."""
         self._asked.append(AimedOp(op.f, op.key, op.value, node, op_id))
         if self._wake is not None:
             self._wake()
@@ -75,9 +75,9 @@ class ScriptedClients:
             return Wait(end_ns)
         listed = self._listed.get(context.worker)
         if listed:
-            told = listed.popleft()
-            at_ns = max(context.now_ns, self._origin_ns + round(told.at_ms * _NS))
-            op = AimedOp(told.f, told.key, told.value, told.node)
+            scripted = listed.popleft()
+            at_ns = max(context.now_ns, self._origin_ns + round(scripted.at_ms * _NS))
+            op = AimedOp(scripted.f, scripted.key, scripted.value, scripted.node)
             return Next(op, at_ns) if at_ns < end_ns else Done()
         return Done() if self._stream is None else self._stream.op(context)
 
@@ -87,7 +87,7 @@ class ScriptedClients:
             self._stream.update(context, event)
 
     def stop(self) -> None:
-        """Begin nothing more."""
+        """Answer `Done` from now on."""
         self._over = True
 
 
@@ -114,14 +114,14 @@ def _stream(plan: Plan, workload: Workload) -> TimeLimit:
 
 
 def pinned_to(plan: Plan, worker: int) -> str | None:
-    """Node that a worker of the stream is pinned to: less than half of them are."""
+    """Return the node that a worker of the stream is pinned to; at most half of them are."""
     if plan.rate_per_s <= 0 or worker >= plan.concurrency // 2:
         return None
     return plan.node_names[worker % plan.nodes]
 
 
 class ScriptedClient:
-    """One process's client, with connections of its own."""
+    """The client of a process, with its own connections."""
 
     def __init__(
         self,

@@ -1,7 +1,7 @@
-"""Shows what happens before a run: each step at once, on stderr.
+"""Shows the steps before a run on stderr.
 
-On a terminal the step under way stands in one line that moves; elsewhere steps are plain lines, now
-and then, so that a log shows what takes long and is not flooded.
+On a terminal a status line shows the step under way; elsewhere steps are plain lines, at most one a
+second, so that a log shows the slow steps and is not flooded.
 """
 
 from __future__ import annotations
@@ -20,21 +20,21 @@ _LINE_EVERY_S = 1.0
 
 
 class Steps:
-    """Says what is done; used around everything that may take more than a second."""
+    """Shows steps; used around everything that may take more than a second."""
 
     def __init__(self, console: Console | None = None) -> None:
         self._console = console or Console(stderr=True)
         self._status: Status | None = None
         self._began_s = time.monotonic()
-        self._told_s = 0.0
+        self._printed_s = 0.0
 
     @contextmanager
     def shown(self, *, at_once: bool) -> Iterator[None]:
-        """Show steps until left; what was shown of the last one on a terminal goes.
+        """Show the steps of the block; a terminal's status line disappears at its end.
 
-        `at_once`: a line for the first step, too, since all of it will take seconds.
+        `at_once`: print the first step, too, since the block will take seconds.
         """
-        self._began_s, self._told_s = time.monotonic(), -_LINE_EVERY_S if at_once else 0.0
+        self._began_s, self._printed_s = time.monotonic(), -_LINE_EVERY_S if at_once else 0.0
         if can_redraw(self._console):
             self._status = self._console.status("")
             self._status.start()
@@ -46,12 +46,12 @@ class Steps:
                 self._status = None
 
     def step(self, line: str) -> None:
-        """Say what is done now."""
+        """Show the step that begins now."""
         passed_s = time.monotonic() - self._began_s
         if self._status is not None:
             self._status.update(escape(line))
-        elif passed_s - self._told_s >= _LINE_EVERY_S:
-            self._told_s = passed_s
+        elif passed_s - self._printed_s >= _LINE_EVERY_S:
+            self._printed_s = passed_s
             self._console.print(
                 f"{passed_s:5.1f} s | {line}", markup=False, highlight=False, soft_wrap=True
             )

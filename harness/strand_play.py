@@ -1,6 +1,6 @@
-"""One strand as it is played: its pauses, its conditions, its names.
+"""Plays one strand: its pauses, its conditions, its names.
 
-What a step does is for the stage on which the strand is played (`harness.player`).
+The stage (`harness.player`) executes the steps.
 """
 
 from __future__ import annotations
@@ -53,17 +53,17 @@ class Stage(Protocol):
     stopped: bool
 
     def act(self, play: Play, step: Step, *, at_event: bool) -> None:
-        """Do what a step says, and call `play.done`."""
+        """Execute a step, and call `play.done`."""
 
     def wait(self, play: Play, condition: Condition | None) -> None:
-        """Call `play.look` whenever the condition may have come; None: no more."""
+        """Call `play.look` whenever the condition may hold; None: no longer."""
 
     def broken(self, name: str, explanation: str, place: str) -> None:
-        """Report that what a script expects is not so."""
+        """Report that an expectation of the script does not hold."""
 
 
 class Play:
-    """One strand as it is played."""
+    """A strand under way."""
 
     def __init__(self, stage: Stage, number: int, strand: Strand) -> None:
         self.stage = stage
@@ -75,7 +75,7 @@ class Play:
         self._turn = 0
 
     def stream(self, step: Step) -> Random:
-        """Make the step's own stream: what other strands do does not change what it draws."""
+        """Make the step's own stream, so that removing another strand changes none of its draws."""
         seed, at_ms = self.stage.plan.seed, self.strand.at_ms
         return Random(f"{seed}/targets/{at_ms}/{step.kind}/{step.targets}/{self.position}")
 
@@ -105,7 +105,7 @@ class Play:
             self.look(None)
 
     def look(self, event: tuple[str, str, Mapping[str, Any]] | None) -> None:
-        """Act if what is waited for has come."""
+        """Execute the step if its condition holds."""
         stage, wanted = self.stage, self.waiting
         assert wanted is not None
         if holds(wanted, stage.standings, self.cast, stage.outcomes, event):
@@ -122,12 +122,12 @@ class Play:
             self.stage.act(self, step, at_event=False)
 
     def done(self) -> None:
-        """Go on after a step; not within the event of a node."""
+        """Go on to the next step, after the current event."""
         self.stage.timers.call_later(0, self.next)
 
 
 class Expectation:
-    """Something that must come true within a time, and stay so for a while."""
+    """A condition that must hold within a time, and then for a while."""
 
     def __init__(self, stage: Stage, play: Play, step: Step, that: Condition) -> None:
         self._stage = stage
@@ -140,7 +140,7 @@ class Expectation:
         self._came = False
 
     def begin(self) -> None:
-        """Look now, and from now on at each event."""
+        """Evaluate it now, and from now on at each event."""
         if self._holds():
             self._come()
             return

@@ -1,4 +1,4 @@
-"""Strands: what a schedule does step by step, and what each step waits for.
+"""Strands: scripted steps of a schedule, and the conditions that they wait for.
 
     [[schedule]]
     at_ms = 2000
@@ -8,14 +8,14 @@
       { kind = "op", f = "write", key = "k0", value = "x", targets = "@A", id = "x" },
     ]
 
-A *strand* is a list of steps that follow each other; strands run side by side, the first step of
-each `at_ms` after the fault phase began. A step waits `after_ms`, then for its condition `until`
-(at most `within_ms`), and then acts; a fault with `for_ms` is healed so much later, without holding
-up the next step. Names that a step of kind `cast` gives to nodes (`{"A": "leader"}`) are used by
-later steps of the strand as `@A`.
+A *strand* is a list of consecutive steps; strands run concurrently, each from `at_ms` after the
+beginning of the fault phase. A step waits `after_ms`, then for its condition `until` (at most
+`within_ms`), and then acts; a fault with `for_ms` is healed after that time, while the next step
+goes on. A step of kind `cast` gives names to nodes (`{"A": "leader"}`), which later steps of the
+strand use as `@A`.
 
-What must never happen is judged in every run; a script can add what must be true at one point of
-it by a step of kind `expect`.
+Every run is judged by the invariants; a step of kind `expect` adds a condition that must hold at
+its point of the script.
 """
 
 from __future__ import annotations
@@ -54,10 +54,10 @@ class ScriptedOp:
 
 @valueclass
 class Condition:
-    """What a step waits for or expects. All that is given must hold at one node of `at`."""
+    """What a step waits for or expects. All given fields must hold at the same node of `at`."""
 
     at: Text = "all"
-    """Where to look: target words as for faults, `all` meaning any of them."""
+    """Nodes to evaluate it on: target words as for faults; `all` means any node."""
     event: Text | None = None
     """The next trace event of this name (docs/evidence.md) ..."""
     where: Mapping[str, Any] = field(default_factory=dict)
@@ -66,11 +66,11 @@ class Condition:
     """The node's epoch state: Leader, Follower, Candidate, ..."""
     not_state: Text | None = None
     epoch: Literal["same", "later"] | None = None
-    """`same`: no later than the highest when the names were cast; `later`: above it."""
+    """`same`: at most the highest epoch when the names were cast; `later`: above it."""
     established: Flag = False
-    """It leads and has committed its epoch's start."""
+    """The node leads and has committed its epoch's start."""
     synced: Flag = False
-    """Everything in its log is durable."""
+    """The node's whole log is durable."""
     ok: Text | None = None
     """The operation of this id ended ok."""
     ended: Text | None = None
@@ -88,32 +88,32 @@ CONDITION = Schema(Condition, PlanError)
 
 @valueclass
 class Step:
-    """One thing that a strand does: a fault or a verb (`harness.verbs`)."""
+    """A step of a strand: a fault or a verb (`harness.verbs`)."""
 
     kind: Text
     after_ms: Ms = 0.0
     targets: Text = ""
     for_ms: Ms | None = None
-    """A fault's length; None: until something undoes it, at the latest the end of the phase."""
+    """A fault's length; None: until a `heal`, at the latest the end of the fault phase."""
     until: Annotated[Condition, BeforeValidator(_says_something)] | None = None
     within_ms: Ms = 10_000.0
-    """How long to wait for `until`; then the step acts all the same, unless `strict`."""
+    """How long to wait for `until`; then the step acts without it, unless `strict`."""
     strict: Flag = False
-    """Without its condition the strand ends here."""
+    """If its condition does not come, the strand ends here."""
     options: Mapping[str, Any] = field(default_factory=dict)
     """Of a verb, or the parameters of a fault beside `targets`."""
 
     @property
     def parameters(self) -> dict[str, Any]:
-        """What a fault is injected with."""
+        """The parameters of a fault."""
         return {**({"targets": self.targets} if self.targets else {}), **self.options}
 
 
 def _gathered(row: object) -> object:
     """Check the options of a verb, which stand beside the step's fields, and gather them.
 
-    They are kept as they are given; what is not given has the default of the day it is run. A
-    fault checks its own, once the nodes are known (`check_strands`).
+    They are kept as given; a missing option has the default of the version that runs the plan. A
+    fault's parameters are checked once the nodes are known (`check_strand`).
     """
     if not isinstance(row, dict):
         return row
@@ -146,7 +146,7 @@ class Strand:
 
 
 SILENT = frozenset({"cast", "wait", "expect"})
-"""Verbs that neither do anything to the world nor ask it anything."""
+"""Verbs that neither act on the cluster nor send it a request."""
 
 
 def strand_to_json(strand: Strand) -> Json:
@@ -180,7 +180,7 @@ def _differences(value: Any) -> Json:
 
 
 def without_faults(strand: Strand, kinds: Collection[str]) -> Strand:
-    """Drop faults of a strand; what comes after one keeps its time."""
+    """Drop faults of a strand; the steps after a dropped fault keep their times."""
     kept: list[Step] = []
     owed_ms = 0.0
     for step in strand.steps:
@@ -193,7 +193,7 @@ def without_faults(strand: Strand, kinds: Collection[str]) -> Strand:
 
 
 def check_strand(strand: Strand, nodes: tuple[str, ...], place: Place) -> None:
-    """Refuse a strand that names what there is not, in one line: PlanError."""
+    """Refuse a strand that uses unknown names. Raises PlanError with one line."""
     if len(strand.steps) > STEPS_MAX:
         raise PlanError(f"{where_of(place)}: steps must be at most {STEPS_MAX}")
     names: tuple[str, ...] = ()
@@ -206,13 +206,13 @@ def check_strand(strand: Strand, nodes: tuple[str, ...], place: Place) -> None:
 
 
 def _check(step: Step, names: Sequence[str], nodes: tuple[str, ...]) -> None:
-    """Refuse what names no node, and parameters that a fault does not take."""
+    """Refuse unknown target words, and parameters that a fault does not take."""
     known = {*TARGETS, *names, *(f"node:{node}" for node in nodes)}
     for word in _words(step):
         if word not in known:
             raise PlanError(unknown("target", word, known))
     if is_fault(step.kind):
-        # Which nodes the names will stand for is not known yet: any will do to check the rest.
+        # The nodes of cast names are not known yet; any node serves to check the other parameters.
         parameters = step.parameters
         if step.targets.startswith("@"):
             parameters["targets"] = f"node:{nodes[0]}"
@@ -222,7 +222,7 @@ def _check(step: Step, names: Sequence[str], nodes: tuple[str, ...]) -> None:
 
 
 def _words(step: Step) -> Iterator[str]:
-    """Return every word of a step that stands for nodes."""
+    """Yield every target word of a step."""
     if step.targets:
         yield from step.targets.split(",")
     yield from (end for ends in ends_of(str(step.options.get("links", ""))) for end in ends[:2])

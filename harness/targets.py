@@ -1,4 +1,4 @@
-"""What commands on stored runs are given: run folders, folders above them, and batches of seeds."""
+"""Arguments of commands on stored runs: run folders, their parents, and batches of seeds."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ import click
 from harness.errors import EXIT_USAGE, UsageError, is_expected, one_line
 
 _RUN_MARKS = ("plan.json", "history.jsonl", "results.json", "digests.jsonl", "nodes")
-"""Any of these makes a folder a run's, so that a run which lost some is not passed over."""
+"""A folder with any of these is a run's, so that a damaged run is reported, not skipped."""
 BATCH_MARK = "batch.json"
 _DEPTH_MAX = 4
 
@@ -27,10 +27,10 @@ def is_batch(folder: Path) -> bool:
 
 
 def find_runs(targets: Sequence[Path]) -> list[Path]:
-    """Name every run and batch that is meant, in order, as often as it is meant.
+    """List the runs and batches at the targets, in order, with repetitions.
 
     A folder that is neither, such as one of a campaign, means all that are below it. Raises
-    UsageError for one without any.
+    UsageError for a folder without any.
     """
     found: list[Path] = []
     for target in targets:
@@ -46,7 +46,7 @@ def find_runs(targets: Sequence[Path]) -> list[Path]:
 
 
 def each_once(folders: Sequence[Path]) -> list[Path]:
-    """Leave out what was meant before, by whatever path."""
+    """Drop repetitions of a folder, by whatever path it was named."""
     return list({folder.resolve(): folder for folder in reversed(folders)}.values())[::-1]
 
 
@@ -63,8 +63,8 @@ def _below(folder: Path, depth: int) -> Iterator[Path]:
 def for_each(targets: Sequence[Path], act: Callable[[Path, str], int]) -> int:
     """Act on each target; return the exit code of the worst: 1, then 2, 3, 4, 0.
 
-    `act` is given the target's name for its lines, empty where there is but one target. One of
-    many that cannot be acted on is a line on stderr and does not stop the others.
+    `act` gets the target's name for its lines, empty for a single target. With several targets, an
+    expected error of one is reported on stderr and does not stop the others.
     """
     if len(targets) == 1:
         return act(targets[0], "")

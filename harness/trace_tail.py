@@ -1,9 +1,8 @@
-"""The standings of real nodes: their traces, read while they are written.
+"""The standings of real nodes, from their traces, read while they are written.
 
-A line of a trace is in the kernel's hands when its event has happened
-(`cluster.node.runtime.trace`), so what is read here is at most one poll old. Events that were
-written between two polls are taken in the order of their times, which are comparable where the
-nodes share a clock.
+A node writes the line of an event before it goes on (`cluster.node.runtime.trace`), so the
+standings lag by at most one poll. Events of several nodes between two polls are applied in the
+order of their times, which are comparable where the nodes share a clock.
 """
 
 from __future__ import annotations
@@ -19,14 +18,14 @@ from cluster.backends.base import Backend, NodeState
 
 POLL_S = 0.02
 STATES_S = 0.2
-"""How often the processes are asked for: a trace does not say that its node was killed."""
+"""Interval of asking for the processes' states: a trace does not show that its node was killed."""
 
 
 class Followed(Standings):
-    """Standings that keep up with a run."""
+    """Standings that follow the nodes of a run."""
 
     async def follow(self) -> None:
-        """Keep up with the nodes until cancelled."""
+        """Follow the nodes until cancelled."""
         raise NotImplementedError
 
 
@@ -41,7 +40,7 @@ class TraceTail(Followed):
         }
 
     async def follow(self) -> None:
-        """Read on until cancelled."""
+        """Poll until cancelled."""
         loop = asyncio.get_running_loop()
         ask_at_s = 0.0
         while True:
@@ -52,7 +51,7 @@ class TraceTail(Followed):
             await asyncio.sleep(POLL_S)
 
     def poll(self) -> None:
-        """Take what was written since the last time."""
+        """Apply the events written since the last poll."""
         news = [(event, node) for node, tail in self._files.items() for event in tail.read()]
         for event, node in sorted(news, key=lambda row: row[0]["t"]):
             fields = {key: value for key, value in event.items() if key not in _OF_THE_LINE}
@@ -71,14 +70,14 @@ _OF_THE_LINE = frozenset({"t", "w", "n", "e", "crc"})
 
 
 class _Tail:
-    """One file, from where it was last read."""
+    """One trace file and the position up to which it was read."""
 
     def __init__(self, path: Path) -> None:
         self._path = path
         self._position = 0
 
     def read(self) -> list[dict[str, Any]]:
-        """Return the whole lines that are new; a line that is no event is for the judge."""
+        """Return the events of new whole lines; the checks report lines that are no events."""
         try:
             with self._path.open("rb") as file:
                 file.seek(self._position)

@@ -1,16 +1,16 @@
-"""What a step of a strand can do: a fault (`nemeses`), or one of the verbs of scripts.
+"""The verbs of strands. A step is either a fault (`nemeses`) or one of these verbs.
 
 | verb | does | options |
 |---|---|---|
-| `wait` | nothing: for its time, for `until` | |
-| `cast` | gives nodes names: `{"A": "leader", "B": "follower"}`, used as `@A` from then on | `names` |
-| `op` | has a client ask `targets` (or the supposed leader) for `f`, `key`, `value` | `id`, `f`, `key`, `value` |
-| `expect` | `that` must hold within `within_ms`, and with `for_ms` stay so | `that`, `property` |
-| `heal` | ends faults: all of them, or those of the kinds `fault` at `targets` | `fault` |
-| `release` | delivers what `hold` keeps, on `links` or everywhere, and keeps nothing more there | `links` |
+| `wait` | nothing but wait for its time and `until` | |
+| `cast` | gives names to nodes: `{"A": "leader", "B": "follower"}`, used as `@A` from then on | `names` |
+| `op` | lets a client perform the operation `f`, `key`, `value` at `targets` (or the supposed leader) | `id`, `f`, `key`, `value` |
+| `expect` | checks that `that` holds within `within_ms`, and then for `for_ms` | `that`, `property` |
+| `heal` | heals all faults, or those of the kinds `fault` at `targets` | `fault` |
+| `release` | delivers the messages that `hold` keeps on `links` (default: all) and ends the hold there | `links` |
 
-Every other step is a fault by its name, whose parameters stand beside the step's own fields; in its
-`targets` and `links` names and words stand for nodes. It is in force for `for_ms`, or until a
+Every other step is a fault by its name, with its parameters beside the step's own fields; its
+`targets` and `links` may use cast names and target words. It is in force for `for_ms`, or until a
 `heal`, at the latest until the end of the fault phase.
 """
 
@@ -32,12 +32,12 @@ from nemeses.linkwords import ends_of
 from nemeses.registry import FAULTS
 
 TARGETS = ("leader", "follower", "followers", "random", "minority", "majority", "all")
-"""Words for the nodes of an `op`, a `heal`, a `cast`; besides these `@NAME` and `node:n2`."""
+"""Target words of an `op`, a `heal`, a `cast`, beside `@NAME` and `node:n2`."""
 
 
 @valueclass
 class Option:
-    """One option of a verb: its type as pydantic takes it, and what it is unless given."""
+    """An option of a verb: its type for pydantic, and its default."""
 
     type: Any
     default: Any
@@ -84,16 +84,16 @@ VERBS: Mapping[str, Mapping[str, Option]] = {
 """Verb -> its options."""
 
 TAKES_FOR = frozenset({*FAULTS, "expect"})
-"""What `for_ms` may be given for."""
+"""Kinds of step that take `for_ms`."""
 
 
 def is_fault(kind: str) -> bool:
-    """Whether a step of this kind does something to the world that is healed."""
+    """Whether a step of this kind is a fault."""
     return kind in FAULTS
 
 
 @cache
 def options_of(verb: str) -> Schema[BaseModel]:
-    """Return what the options of a verb may be."""
+    """Return the schema of a verb's options."""
     options = {name: (option.type, option.default) for name, option in VERBS[verb].items()}
     return Schema(create_model(verb, **options), PlanError)  # type: ignore[call-overload]

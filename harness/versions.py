@@ -1,4 +1,4 @@
-"""The versions that may matter to somebody who repeats a run."""
+"""The versions that a run stores, for its repetition."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ _PACKAGES = ("kraftprobe", "pyspark", "pyarrow", "pandas", "numpy", "kio", "aiok
 
 
 def versions() -> Mapping[str, str]:
-    """Name them, with the platform and its number of processors."""
+    """Return the versions of Python and packages, the platform, and the number of processors."""
     found = {"python": platform.python_version(), "platform": platform.platform()}
     found["cpus"] = str(os.cpu_count())
     for package in _PACKAGES:

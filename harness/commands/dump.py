@@ -33,8 +33,8 @@ def log() -> None:
 def dump_log(folders: tuple[Path, ...]) -> int:
     """Print every record of the segments in DIR (a folder like __cluster_metadata-0).
 
-    Any other folder, such as one of a run or a campaign, means all logs below it. Of several logs,
-    each line says in `log` of which it is. One that is damaged does not stop the others.
+    Any other folder, such as one of a run or a campaign, means all logs below it. With several
+    logs, the field `log` of each line names the log. A damaged log does not stop the others.
     """
     return for_each([log for folder in folders for log in _logs(folder)], _dump_log)
 
@@ -79,7 +79,7 @@ def snapshot() -> None:
 def dump_snapshot(files: tuple[Path, ...]) -> int:
     """Print every record of FILE (<end offset>-<epoch>.checkpoint), header and footer included.
 
-    Of several files, each line says in `snapshot` of which it is.
+    With several files, the field `snapshot` of each line names the file.
     """
     return for_each(files, _dump_snapshot)
 
@@ -107,8 +107,8 @@ def _dump(path: Path, next_offset: int, where: dict[str, str]) -> int:
     try:
         for header, batch in iter_batches(path.read_bytes()):
             if header.base_offset != next_offset:
-                told = f"{path}: byte {position}: offset {header.base_offset}, not {next_offset}"
-                raise UsageError(told)
+                found = f"offset {header.base_offset}, not {next_offset}"
+                raise UsageError(f"{path}: byte {position}: {found}")
             for line in _lines(header, batch, where):
                 click.echo(line)
             position += header.size_bytes

@@ -1,4 +1,4 @@
-"""`check`, `report` and `gate`: everything that works on stored runs alone."""
+"""`check`, `report` and `gate`: the commands that need stored runs only."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from checkers.registry import CheckSpec
 from checkers.verdict import EXIT_CODES
 from harness.commands.options import spark_option
 from harness.errors import UsageError
-from harness.judgement import judge_and_report, tell
+from harness.judgement import judge_and_report, print_results
 from harness.targets import each_once, find_runs, for_each, is_batch
 from results.engine import Engine
 from results.pipeline import judge_file
@@ -97,7 +97,7 @@ def check(
     chosen = [p for t in targets for p in (_runs([t]) if t.is_dir() else [t])]
     with Engine(spark_master, lambda line: click.echo(line, err=True)) as engine:
 
-        def judge_one(path: Path, name: str) -> int:
+        def judge_target(path: Path, name: str) -> int:
             prefix = f"{name}: " if name else ""
             if path.is_dir():
                 store = RunStore(path)
@@ -106,14 +106,14 @@ def check(
             results = judge_file(
                 path, [_file_check(options)], independent=independent, certificates=certificate
             )
-            tell(results, prefix)
+            print_results(results, prefix)
             return EXIT_CODES[results.status]
 
-        return for_each(each_once(chosen), judge_one)
+        return for_each(each_once(chosen), judge_target)
 
 
 def _runs(targets: Sequence[Path]) -> list[Path]:
-    """Name the runs that are meant; batches of simulated seeds have nothing to judge again."""
+    """List the runs at the targets; batches of simulated seeds keep nothing to judge again."""
     found = each_once(find_runs(targets))
     runs = [folder for folder in found if not is_batch(folder)]
     if not runs:
@@ -122,7 +122,7 @@ def _runs(targets: Sequence[Path]) -> list[Path]:
 
 
 def _file_check(options: dict[str, Any]) -> CheckSpec:
-    """Return the check that a model asks for: cycles and sessions are no linearizability."""
+    """Return the check for a model; transactions and sessions have checks of their own."""
     model = str(options.get("model", _MODEL))
     rest = {name: value for name, value in options.items() if name != "model"}
     if model == "sessions":
@@ -135,7 +135,7 @@ def _file_check(options: dict[str, Any]) -> CheckSpec:
 def _complete_evidence(store: RunStore, prefix: str) -> None:
     """Decode the logs of a run whose harness was killed before it could.
 
-    Evidence that is stored is never made anew: judging again must judge the same.
+    Stored evidence is never decoded again: a second judgement must see the same evidence.
     """
     missing = tuple(n for n in store.node_names(store.plan()) if not store.has_log(n))
     if not missing:
@@ -155,13 +155,13 @@ def report(run_folders: tuple[Path, ...]) -> int:
     """
     from results.report import write_report  # noqa: PLC0415  (imports what makes pages)
 
-    def report_one(folder: Path, _: str) -> int:
+    def report_run(folder: Path, _: str) -> int:
         store = RunStore(folder)
         write_report(store, store.read_results())
         click.echo(str(store.report_path))
         return 0
 
-    return for_each(_runs(run_folders), report_one)
+    return for_each(_runs(run_folders), report_run)
 
 
 @click.command()

@@ -1,4 +1,4 @@
-"""`list`: runs with their verdicts, and what a plan can name."""
+"""`list` and `campaign`: runs with their verdicts, and the names that plans may use."""
 
 from __future__ import annotations
 

@@ -16,7 +16,7 @@ from cluster.backends.machine.mounts import heal, unmount
 from cluster.backends.ssh.leftovers import abandoned_hosts, clean_host
 from cluster.backends.trials import abandoned_trials, remove_trial
 from harness.commands.options import runs_option
-from harness.doctor import examine, shortcomings, tables, told
+from harness.doctor import examine, explained, shortcomings, tables
 from harness.errors import EXIT_USAGE
 from harness.plan import BACKENDS
 
@@ -32,7 +32,7 @@ from harness.plan import BACKENDS
 )
 @click.option("--inventory", metavar="FILE", help="TOML file that names the hosts of backend ssh.")
 def doctor(*, as_json: bool, backends: tuple[str, ...], inventory: str | None) -> int:
-    """Say what works on this machine, each fault on each backend, found out by trying.
+    """Probe what works on this machine: each fault on each backend is tried.
 
     Exit code 0 when campaigns can run on one of the backends here, else 2.
     """
@@ -41,7 +41,7 @@ def doctor(*, as_json: bool, backends: tuple[str, ...], inventory: str | None) -
         click.echo(json.dumps(found.to_json(), indent=1))
     else:
         for what, probe in found.machine.items():
-            click.echo(f"{'yes' if probe.possible else 'NO '}  {what}: {told(probe)}")
+            click.echo(f"{'yes' if probe.possible else 'NO '}  {what}: {explained(probe)}")
         console = Console(soft_wrap=True)
         for table in tables(found):
             console.print()
@@ -67,21 +67,21 @@ def doctor(*, as_json: bool, backends: tuple[str, ...], inventory: str | None) -
     help="Runs of every folder, not of --runs alone.",
 )
 def cleanup(runs: Path, run_id: str | None, *, everywhere: bool) -> int:
-    """Take away what killed runs left behind, and nothing else.
+    """Remove what killed runs left behind, and nothing else.
 
-    Processes, containers and networks of containers, mounts, hosts behind ssh, folders of probes.
+    Processes, containers, their networks, mounts, files on ssh hosts, folders of probes.
     """
     where = None if everywhere else runs
     leftovers = find_leftovers(where, run_id)
     for leftover in leftovers:
         command = leftover.command or "?"
         click.echo(f"ending {leftover.identity.pid} of run {leftover.run_id}: {command}")
-    # Whatever a node leans on goes after the node: it would see its disk fail, and say so.
+    # A node's mounts and helpers end after the node: else it would log a failing disk.
     mounts = abandoned_mounts(where, run_id)
     for mount in mounts:
         heal(mount)
-    clean(one for one in leftovers if not one.supports)
-    contained = any(one.contained for one in leftovers)
+    clean(leftover for leftover in leftovers if not leftover.supports)
+    contained = any(leftover.contained for leftover in leftovers)
     things, stubborn = _clean_containers(where, run_id, contained=contained)
     staying = []
     for mount in mounts:
@@ -95,17 +95,17 @@ def cleanup(runs: Path, run_id: str | None, *, everywhere: bool) -> int:
     hosts, unclean = _clean_hosts(runs, run_id)
     trials = [] if run_id is not None else abandoned_trials()
     for folder in trials:
-        told = "removing" if remove_trial(folder) else "could not remove all of"
-        click.echo(f"{told} {folder}")
+        action = "removing" if remove_trial(folder) else "could not remove all of"
+        click.echo(f"{action} {folder}")
     if not (leftovers or things or mounts or hosts or trials):
         click.echo("nothing was left behind")
     return EXIT_USAGE if remaining or stubborn or staying or unclean else 0
 
 
 def _clean_containers(runs: Path | None, run_id: str | None, *, contained: bool) -> tuple[int, int]:
-    """Remove what runs left in the docker engine; how many there were, and how many stay.
+    """Remove what runs left in the docker engine; returns (found, not removed).
 
-    `contained`: processes of theirs were found, so containers there must be.
+    `contained`: processes of containers were found, so there must be containers.
     """
     if not engine_expected():
         return 0, 0
@@ -113,7 +113,7 @@ def _clean_containers(runs: Path | None, run_id: str | None, *, contained: bool)
         client = connect()
     except BackendError as error:
         again = "; then run cleanup again, since containers are left" if contained else ""
-        click.echo(f"kraftprobe: containers were not looked at: {error}{again}", err=True)
+        click.echo(f"kraftprobe: containers were not examined: {error}{again}", err=True)
         return 0, int(contained)
     try:
         things = find_things(client, runs, run_id)
@@ -128,7 +128,7 @@ def _clean_containers(runs: Path | None, run_id: str | None, *, contained: bool)
 
 
 def _clean_hosts(runs: Path, run_id: str | None) -> tuple[int, int]:
-    """Clean the hosts behind ssh that runs used; how many there were, and how many stay unclean."""
+    """Clean the ssh hosts that runs used; returns (found, not cleaned)."""
     hosts = list(abandoned_hosts(runs, run_id))
     unclean = []
     for host in hosts:

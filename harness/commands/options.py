@@ -7,7 +7,7 @@ from pathlib import Path
 import click
 
 RUNS = Path("runs")
-"""Where runs are stored unless told otherwise, below the working folder."""
+"""Default folder of runs, below the working folder."""
 
 runs_option = click.option(
     "--runs",

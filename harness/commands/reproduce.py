@@ -15,12 +15,12 @@ from harness.interrupt import stopping
 from harness.plan import from_document
 from harness.sim.reproduce import RedRun, Search, only, red_run, search
 from harness.sim.shrink import Progress, Shrinker
-from harness.sim.story import tell
+from harness.sim.story import story_of
 from harness.targets import is_run
 from results.store import RunStore
 
 _SHARE = 0.6
-"""Of the time, for the search; the rest is for shrinking."""
+"""Share of the time for the search; the rest is for shrinking."""
 
 
 @click.command()
@@ -47,10 +47,10 @@ _SHARE = 0.6
     help="Seconds for the search and for shrinking together.",
 )
 def reproduce(folder: Path, wanted: str | None, out: Path | None, limit_s: float) -> int:
-    """Look for a failed run's violation in the simulated world, and tell its story.
+    """Look for a failed run's violation in the simulated world, and print its story.
 
-    The run's plan and the faults of its journal are tried there, and their neighbourhood; what is
-    found is shrunk to a plan that `replay` plays again.
+    The search starts from the run's plan and the faults of its journal and varies them. A plan that
+    violates the property is shrunk; `replay` plays it again.
 
     Exit code: 0 found, 3 not found in the time, 2 usage, 130 interrupted.
     """
@@ -122,6 +122,6 @@ def _shrunk(state: Search, out: Path, began: float, limit_s: float) -> int:
         with stopping(shrinker.stop):
             small = shrinker.shrink(state.found)
             write_small(small, shrinker, out)
-            for line in tell(*shrinker.story):
+            for line in story_of(*shrinker.story):
                 click.echo(line)
     return small.events

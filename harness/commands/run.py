@@ -99,7 +99,7 @@ def run(
 
 
 def compose(asked: Mapping[str, Any]) -> dict[str, Any]:
-    """Lay what the command line says over the campaign's plan; draw a seed where none is told."""
+    """Apply the command line's options to the campaign's plan; draw a seed unless one is given."""
     document = load(asked["campaign"])
     given = dict(document)
     campaign = document.get("campaign")
@@ -137,11 +137,11 @@ def compose(asked: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def _rescaled(given: Mapping[str, Any], asked: Mapping[str, Any]) -> dict[str, Any]:
-    """Return what a plan expects of its own length, rate and faults, of those that were asked for.
+    """Scale a campaign's expectations to the length, rate and faults of the command line.
 
-    A plan of half the length expects half the operations and half the leader changes. Faults are
-    the plan's own again, and without any that can depose a leader none has to change. What comes
-    out is at least the floor (`harness.plan`).
+    A plan of half the length expects half the operations and half the leader changes. Other nodes,
+    faults or schedule drop the expected faults, and without a fault that can depose a leader the
+    expected leader changes. `harness.plan` raises the result to the floor.
     """
     expectations = dict(asked["expectations"])
     length = _ratio(given, asked, "duration_s")

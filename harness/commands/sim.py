@@ -35,7 +35,7 @@ from harness.sim.findings import SimResult
 from harness.sim.runner import run_plan
 from harness.sim.shrink import Shrinker
 from harness.sim.stored import run_stored
-from harness.sim.story import tell
+from harness.sim.story import story_of
 from results.session import Spark, SparkError
 
 _FILE = click.Path(path_type=Path, dir_okay=False)
@@ -80,7 +80,7 @@ def sim(
     Exit code: 0 PASS, 1 FAIL, 2 usage, 3 UNKNOWN, 4 UNDER-EXERCISED (of many seeds: all together),
     130 interrupted (finished seeds are kept).
     """
-    if sum(told is not None for told in (seed, seeds, campaign)) != 1:
+    if sum(option is not None for option in (seed, seeds, campaign)) != 1:
         raise UsageError("give one of --seed N, --seeds A..B and --campaign C")
     if duration_s is not None and not 0.001 <= duration_s <= 86_400:
         raise UsageError("--duration is in seconds, from 0.001 to 86400")
@@ -91,11 +91,11 @@ def sim(
         plan = BatchPlan(first, last, chosen, duration_ms, stop_at_first=stop_at_first)
         return _run_batch(plan, out, spark_master)
     if campaign is not None:
-        one = _simulated(load(campaign), chosen)
+        single = _simulated(load(campaign), chosen)
     else:
         assert seed is not None, "one of the three is given"
-        one = draw(seed, mutant=chosen, duration_ms=duration_ms)
-    return _run_one(one, out)
+        single = draw(seed, mutant=chosen, duration_ms=duration_ms)
+    return _run_single(single, out)
 
 
 @click.command()
@@ -107,25 +107,26 @@ def sim(
     help="Keep the run there, with its report.  [default: keep nothing]",
 )
 def replay(file: Path, out: Path | None) -> int:
-    """Run a stored plan again in the simulated world and tell its story.
+    """Run a stored plan again in simulation and print its story.
 
-    Exit code: that of its verdict; 2 where the file says what was found, and that is not found.
+    Exit code: that of its verdict; 2 when the file names a violated property that the replay does
+    not violate.
     """
     plan = _simulated(read_document(file))
     if out is not None:
-        return _run_one(plan, out)
+        return _run_single(plan, out)
     found = _found(read_document(file))
     wanted = None if found is None else str(found.get("property"))
-    # What was found is what is looked for: another property may be violated before it.
+    # Judge the recorded property alone: another may be violated earlier and would end the run.
     played, result = shrinking.run(plan, None if wanted is None else frozenset({wanted}))
-    for line in tell(played, result.violations[0] if result.violations else None):
+    for line in story_of(played, result.violations[0] if result.violations else None):
         click.echo(line)
     if wanted is not None and wanted != result.property:
         raise UsageError(
             f"{file}: says that {wanted} was violated, but now it is "
             f"{result.property or 'nothing'}: node, simulator or checks have changed"
         )
-    _tell_result(plan, result)
+    _print_result(plan, result)
     return EXIT_CODES[result.verdict]
 
 
@@ -147,9 +148,9 @@ def replay(file: Path, out: Path | None) -> int:
     help="Seconds after which the smallest plan so far is kept.",
 )
 def shrink(file: Path, out: Path | None, limit_s: float) -> int:
-    """Cut a failing plan down to what matters and tell its story.
+    """Shrink a failing plan and print its story.
 
-    Ctrl-C ends it with the smallest found so far.
+    Ctrl-C stops shrinking and keeps the smallest plan so far.
     """
     plan = _simulated(read_document(file))
     result = run_plan(plan)
@@ -161,16 +162,16 @@ def shrink(file: Path, out: Path | None, limit_s: float) -> int:
     began = time.monotonic()
     with progress_bar("shrinking", limit_s) as shown:
 
-        def told(progress: shrinking.Progress) -> None:
+        def report(progress: shrinking.Progress) -> None:
             spent_s = min(limit_s, time.monotonic() - began)
-            told_now = f"{progress.pass_name}: {progress.events} events, {progress.tried} tried"
-            shown.at(spent_s, f"{told_now}, {limit_s - spent_s:.0f} s left")
+            shown_now = f"{progress.pass_name}: {progress.events} events, {progress.tried} tried"
+            shown.at(spent_s, f"{shown_now}, {limit_s - spent_s:.0f} s left")
 
-        shrinker = Shrinker(wanted, began + limit_s, told)
+        shrinker = Shrinker(wanted, began + limit_s, report)
         with stopping(shrinker.stop):
             small = shrinker.shrink(plan)
             write_small(small, shrinker, out)
-            for line in tell(*shrinker.story):
+            for line in story_of(*shrinker.story):
                 click.echo(line)
             click.echo(
                 f"{plan.events} events became {small.events} in "
@@ -182,7 +183,7 @@ def shrink(file: Path, out: Path | None, limit_s: float) -> int:
 
 
 def can_write(path: Path) -> None:
-    """Raise OSError now rather than after minutes of work."""
+    """Check that a file can be written before minutes of work. Raises OSError."""
     is_new = not path.exists()
     path.open("a", encoding="utf-8").close()
     if is_new:
@@ -190,7 +191,7 @@ def can_write(path: Path) -> None:
 
 
 def write_small(small: Plan, shrinker: Shrinker, out: Path) -> None:
-    """Write what shrinking left: the plan, what it violates, and its story."""
+    """Write the shrunk plan with the property it violates and its story."""
     played, violation = shrinker.story
     document = small.to_json()
     if violation is not None:
@@ -199,19 +200,19 @@ def write_small(small: Plan, shrinker: Shrinker, out: Path) -> None:
             "explanation": violation.explanation,
             "causes": list(violation.causes),
         }
-    document["about"] = "\n".join(tell(played, violation))[:9000]
+    document["about"] = "\n".join(story_of(played, violation))[:9000]
     out.write_text(json.dumps(document, indent=1) + "\n", encoding="utf-8")
 
 
-def _run_one(plan: Plan, out: Path | None) -> int:
+def _run_single(plan: Plan, out: Path | None) -> int:
     if out is not None:
         return run_stored(plan, out)
     result = run_plan(plan)
-    _tell_result(plan, result)
+    _print_result(plan, result)
     return EXIT_CODES[result.verdict]
 
 
-def _tell_result(plan: Plan, result: SimResult) -> None:
+def _print_result(plan: Plan, result: SimResult) -> None:
     figures = result.statistics
     for violation in result.violations:
         click.echo(f"  {violation.property}: {violation.explanation}")
@@ -250,7 +251,7 @@ def _run_batch(plan: BatchPlan, out: Path | None, spark_master: str | None) -> i
 
 
 def _so_far(batch: Batch) -> str:
-    """Say what there is of a batch that did not come to its end, and leave a summary of that."""
+    """Summarise an unfinished batch: writes the summary files and returns one line."""
     batch.load()
     return f"{lines_of(batch.finish())[0]}; run it again to go on ({batch.folder})"
 
@@ -262,7 +263,7 @@ def _run_seeds(batch: Batch, total: int, spark_master: str | None) -> None:
         def show() -> None:
             shown.at(len(batch.rows), f"{len(batch.rows)} of {total} seeds, {failing} failing")
 
-        def told(row: dict[str, Any]) -> None:
+        def on_row(row: dict[str, Any]) -> None:
             nonlocal failing
             failing += row["verdict"] == Status.FAIL.value
             show()
@@ -270,12 +271,12 @@ def _run_seeds(batch: Batch, total: int, spark_master: str | None) -> None:
         show()
         left = total - len(batch.rows)
         if spark_master is None and left < _SPARK_FROM:
-            run_plainly(batch, told)
+            run_plainly(batch, on_row)
         elif left > 0:
             spark = Spark(spark_master)
             with spark as handle:
                 try:
-                    run_on_spark(batch, handle.spark, told)
+                    run_on_spark(batch, handle.spark, on_row)
                 except SparkError as error:
                     raise SparkError(f"{error}{spark.last_words()}; {_so_far(batch)}") from error
 
@@ -295,13 +296,13 @@ def _mutant(name: str | None) -> str | None:
 
 
 def _simulated(document: Mapping[str, Any], mutant: str | None = None) -> Plan:
-    """Make the plan of a document, to be played in a simulated world. Raises PlanError."""
+    """Make a plan of a document, with backend `sim`. Raises PlanError."""
     changed = {"mutant": mutant} if mutant is not None else {}
     given = {"seed": random.randrange(_SEED_MAX), **document, **changed, "backend": "sim"}
     return in_strands(from_document(given))
 
 
 def _found(document: Mapping[str, Any]) -> Mapping[str, Any] | None:
-    """Return what a stored plan says was found."""
+    """Return the recorded violation of a stored plan, if any."""
     found = document.get("found")
     return found if isinstance(found, dict) else None

@@ -1,4 +1,4 @@
-"""Combinators that say who does what next, and when; see `harness.generators.base`."""
+"""Generators of operations and their combinators; see `harness.generators.base`."""
 
 from harness.generators.base import Answer, Context, Done, Generator, Next, Wait, Worker
 from harness.generators.flow import EachWorker, Limit, Mix, Of, Phases, UntilOk

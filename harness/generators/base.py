@@ -1,13 +1,12 @@
-"""Generators: who does what next, and when.
+"""Generators: which worker performs which operation next, and when.
 
-A generator is asked by one free worker at a time (`op`) and answers with an operation and the
-earliest time at which it may be invoked, with "not now", or with "never again for you". It is told
-of every invocation and completion (`update`). The interpreter calls it from one task, so a
-generator needs no locks.
+The interpreter asks a generator for each free worker (`op`); the answer is an operation with the
+earliest time of its invocation (`Next`), or `Wait`, or `Done` for this worker. Every invocation and
+completion is passed to `update`. All calls come from one task, so a generator needs no locks.
 
-Generators here hold state and are used once; combinators own the generators they are given. They
-read no clock but the context's and have no randomness but a `random.Random` that they were given,
-so that one seed gives one sequence of operations to each worker in any world.
+Generators here hold state and are used once; combinators own the generators they are given. Their
+only clock is the context's and their only randomness a `random.Random` given to them, so one seed
+gives each worker the same sequence of operations in any world.
 
 The ideas are Jepsen's (jepsen.generator); the difference is that the asking worker is given, that
 a time may be reserved ahead (`Next.at_ns`), and that state is explicit and mutable.
@@ -39,21 +38,21 @@ def seconds(value_s: float) -> int:
 
 @valueclass
 class Context:
-    """The moment of a question."""
+    """The moment of a call."""
 
     now_ns: int
     """Nanoseconds since the run began."""
     worker: Worker
-    """Who is free and asks, or whose event it is."""
+    """The free worker, or the worker of the event."""
     workers: tuple[Worker, ...]
-    """Everybody who takes part, in a fixed order."""
+    """All workers of the run, in a fixed order."""
     wake: Callable[[], None]
-    """To be called when workers that were told to wait for news should ask again."""
+    """Lets workers that wait for news ask again."""
 
 
 @valueclass
 class Next:
-    """Do this, not before `at_ns`."""
+    """Perform `op`, not before `at_ns`."""
 
     op: Op
     at_ns: int
@@ -70,7 +69,7 @@ class Wait:
     news: bool = True
 
     def __post_init__(self) -> None:
-        assert self.news or self.until_ns is not None, "nobody waits for ever"
+        assert self.news or self.until_ns is not None, "every wait has an end"
 
 
 @valueclass
@@ -85,9 +84,9 @@ class Generator(Protocol):
     """See the module."""
 
     def op(self, context: Context) -> Answer:
-        """Say what the free worker `context.worker` does next.
+        """Return what the free worker `context.worker` does next.
 
-        An operation that is answered is taken: the caller performs it or drops it for good.
+        A returned operation is consumed: the caller performs it or drops it for good.
         """
 
     def update(self, context: Context, event: Event) -> None:

@@ -1,6 +1,6 @@
-"""Combinators that decide what comes, and in which order."""
+"""Combinators that decide which operations come, and in which order."""
 
-# ruff: noqa: D102  (what `op` and `update` do is told by the protocol and the class)
+# ruff: noqa: D102  (the protocol and the class document `op` and `update`)
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from workloads.base import Op
 
 
 class Of:
-    """The operations of an iterable, one to each question, whoever asks; then done."""
+    """The operations of an iterable, each for the next worker that asks; then done."""
 
     def __init__(self, ops: Iterable[Op]) -> None:
         self._ops: Iterator[Op] = iter(ops)
@@ -27,7 +27,7 @@ class Of:
 
 
 class EachWorker:
-    """An own generator for each worker, made when it first asks.
+    """A separate generator for each worker, made when the worker first asks.
 
     Done for a worker when its own is. Events of a worker go to its own generator only.
     """
@@ -49,10 +49,10 @@ class EachWorker:
 
 
 class Mix:
-    """Each question goes to one of several generators, chosen at random with their weights.
+    """Each call goes to one of several generators, chosen at random by weight.
 
-    One that is done for a worker is not chosen for it again; done for it when all are. The
-    choice is drawn anew for every question, also for those that end in `Wait`.
+    A generator that is done for a worker is not chosen for it again; the mix is done for it when
+    all are. The choice is drawn for every call, also when the answer is `Wait`.
     """
 
     def __init__(self, parts: Sequence[tuple[float, Generator]], random: Random) -> None:
@@ -100,13 +100,13 @@ class Limit:
 
 
 class UntilOk:
-    """Repeats one operation until somebody's attempt is ok; then done.
+    """Repeats one operation until an attempt is ok; then done.
 
-    Several workers may have an attempt under way at a time, at most `attempts_open_max`.
+    At most `attempts_open_max` workers have an attempt open at a time.
     """
 
     def __init__(self, op: Op, attempts_open_max: int = 1) -> None:
-        assert attempts_open_max >= 1, "somebody must try"
+        assert attempts_open_max >= 1, "an attempt is possible"
         self._op = op
         self._open_max = attempts_open_max
         self._open: set[Worker] = set()
@@ -131,9 +131,9 @@ class UntilOk:
 class Phases:
     """One generator after another, with a barrier between them.
 
-    A phase is over once every worker was told `Done` by it. A worker is only told so when it is
-    free, so no operation of a phase is open when the next one begins. A worker that is done
-    early waits for the others.
+    A phase is over once it has answered `Done` to every worker. Only a free worker asks, so no
+    operation of a phase is open when the next phase begins. A worker that is done early waits for
+    the others.
     """
 
     def __init__(self, *phases: Generator) -> None:

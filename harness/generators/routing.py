@@ -1,6 +1,6 @@
-"""Combinators that decide who."""
+"""Combinators that decide which worker a generator serves."""
 
-# ruff: noqa: D102  (what `op` and `update` do is told by the protocol and the class)
+# ruff: noqa: D102  (the protocol and the class document `op` and `update`)
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from harness.generators.base import NEMESIS, Answer, Context, Done, Generator, W
 
 
 class Clients:
-    """A generator for client workers only: done for the nemesis, which it does not count."""
+    """A generator for client workers only: done for the nemesis, which its context leaves out."""
 
     def __init__(self, inner: Generator) -> None:
         self._inner = inner
@@ -43,7 +43,7 @@ class Nemesis:
 
 
 class Together:
-    """Clients do one thing while the nemesis does another; done when both are."""
+    """One generator for the clients beside another for the nemesis; done when both are."""
 
     def __init__(self, clients: Generator, nemesis: Generator) -> None:
         self._clients = Clients(clients)

@@ -1,6 +1,6 @@
-"""Combinators that decide when."""
+"""Combinators that decide when operations are invoked."""
 
-# ruff: noqa: D102  (what `op` and `update` do is told by the protocol and the class)
+# ruff: noqa: D102  (the protocol and the class document `op` and `update`)
 
 from __future__ import annotations
 
@@ -27,8 +27,8 @@ class Rate:
     """At most `per_s` operations a second over all workers.
 
     A worker reserves the next free moment. Moments are 1/per_s apart on average; with `random`
-    the gaps are uniform in [0, 2/per_s), so that operations meet in ever new ways. Time in which
-    nobody asked is not made up for by a burst.
+    the gaps are uniform in [0, 2/per_s), so that operations overlap in varying ways. Time in which
+    no worker asked is not made up for by a burst.
     """
 
     def __init__(self, per_s: float, inner: Generator, random: Random | None = None) -> None:
@@ -44,8 +44,8 @@ class Rate:
             return answer
         at_ns = max(answer.at_ns, self._free_at_ns)
         factor = 1.0 if self._random is None else 2 * self._random.random()
-        # From the free moment, not from `at_ns`: a worker that wants to be late (after a
-        # back-off) must not push everybody else behind itself.
+        # From the free moment, not from `at_ns`: one worker's late operation (after a back-off)
+        # must not delay those of all other workers.
         self._free_at_ns = max(context.now_ns, self._free_at_ns) + round(self._gap_ns * factor)
         return Next(answer.op, at_ns)
 
@@ -100,7 +100,7 @@ class BackOff:
 
 
 class TimeLimit:
-    """Operations that begin within `limit_s` of the first question; then done for everybody."""
+    """Operations that begin within `limit_s` of the first call; then done for every worker."""
 
     def __init__(self, limit_s: float, inner: Generator) -> None:
         assert limit_s >= 0, "a limit is not negative"
@@ -126,9 +126,9 @@ class TimeLimit:
 
 
 class At:
-    """Operations at moments told in seconds after the first question, in order; then done.
+    """Operations at given moments, in seconds after the first call, in order; then done.
 
-    One that is late, because the one before took long, comes at once.
+    An operation whose moment has passed, because the one before it took long, comes at once.
     """
 
     def __init__(self, timed_ops: Sequence[tuple[float, Op]]) -> None:

@@ -1,6 +1,6 @@
-"""The simulated arm of the harness: swarm, runner, shrinker, fan-out.
+"""The simulated arm of the harness: swarm, runner, shrinker, batches of seeds.
 
-`draw` makes a plan from a seed, `runner` runs one and judges it, `shrink` makes a failing one
-small, `story` says what happened, `batch` runs many, `reproduce` looks for what a run on real nodes
-showed.
+`draw` makes a plan from a seed, `runner` runs and judges a plan, `shrink` reduces a failing plan,
+`story` describes a run, `batch` runs many seeds, `reproduce` looks for the violation of a run on
+real nodes.
 """

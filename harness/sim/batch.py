@@ -1,24 +1,23 @@
-"""Many seeds: run, kept as they finish, continued after a kill, grouped when they failed.
+"""Batches of seeds: run, stored as they finish, continued after a kill, failures grouped.
 
-    DIR/batch.json                    what was asked for, of which code; a folder holds one batch
+    DIR/batch.json                    the request and the digest of the code; one batch a folder
     DIR/running/<first>-<last>.jsonl  seeds of a chunk that is under way, one line each
     DIR/results/<first>-<last>.parquet  a finished chunk
-    DIR/failures/<property>-<seed>.json the plan of a seed that failed, with what was found
+    DIR/failures/<property>-<seed>.json the plan of a failed seed, with its violation
     DIR/summary.json, summary.txt     groups of failures, coverage, figures
 
-A seed's line is written the moment it has finished, so whoever is killed, driver or worker, loses
-no finished seed; running the same command again takes up what is there and runs the rest. Chunks
-are tasks of Spark or the turns of a plain loop: the same function does either. Seeds run in waves;
-the coverage of the waves before decides what a wave is steered to, so a batch is a function of its
-range and of the code: who changed the code begins another folder. One process at a time runs a
-batch.
+A seed's line is written the moment it has finished, so a kill of the driver or of a worker loses no
+finished seed; the same command run again loads them and runs the rest. A chunk is a Spark task or a
+turn of a plain loop, by the same function. Seeds run in waves, and the coverage of the earlier
+waves steers the next one, so a batch is a function of its range and of the code: changed code needs
+another folder. One process at a time runs a batch.
 
-The verdict of a batch is the worst of its seeds, but that a seed which tried too little by itself
-(UNDER-EXERCISED: a small world, mostly without a leader) does not decide. The floor of
-`checkers.exercised` is held against the totals instead: the finished seeds together must have tried
-what each of them would have to, so that the mean seed is above its floor, and every kind of fault
-that any of them planned must have bitten in one. Where they have not, nothing was found and the
-batch is UNDER-EXERCISED. The summary counts and names the quiet seeds in either case.
+The verdict of a batch is the worst verdict of its seeds, except that a seed that is UNDER-EXERCISED
+(a quiet seed: a small world, mostly without a leader) does not decide. Instead the floor of
+`checkers.exercised` applies to the totals: the finished seeds together must reach the sum of their
+floors, and every kind of fault that any of them planned must have taken effect in at least one.
+Otherwise, if no seed failed, the batch is UNDER-EXERCISED. The summary always counts and lists the
+quiet seeds.
 """
 
 from __future__ import annotations
@@ -72,7 +71,7 @@ SCHEMA = pa.schema(
 
 @valueclass
 class BatchPlan:
-    """What was asked for. Seeds are `first` to `last - 1`."""
+    """The request of a batch. Seeds are `first` to `last - 1`."""
 
     first: int
     last: int
@@ -82,15 +81,15 @@ class BatchPlan:
     stop_at_first: bool = False
 
     def to_json(self) -> Row:
-        """What must be equal for a folder to be continued."""
-        told = asdict(self)
-        del told["stop_at_first"]
-        return {"version": VERSION, "code": source_digest(), **told}
+        """Render what must be equal for a folder to be continued."""
+        fields = asdict(self)
+        del fields["stop_at_first"]
+        return {"version": VERSION, "code": source_digest(), **fields}
 
 
 @valueclass
 class Chunk:
-    """Seeds that run one after the other, in one task."""
+    """Seeds that run in sequence, in one task."""
 
     seeds: tuple[int, ...]
     plan: BatchPlan
@@ -106,26 +105,26 @@ class Chunk:
 
 
 def plan_of(plan: BatchPlan, seed: int, covered: Mapping[str, int]) -> Plan:
-    """The plan of a seed of a batch."""
+    """Draw the plan of a seed of a batch."""
     steer = coverage.steer_for(seed, covered) if plan.steered else None
     return draw(seed, mutant=plan.mutant, duration_ms=plan.duration_ms, steer=steer)
 
 
 def run_seed(plan: Plan) -> Row:
-    """Run one plan; a failure of the simulator itself is a finding too."""
+    """Run a plan; an exception of the simulator becomes a violation, `harness-error`."""
     try:
         result = run_plan(plan)
     except Exception as error:  # noqa: BLE001  (one seed must not end the others)
         frames = traceback.extract_tb(error.__traceback__)[-3:]
         place = " <- ".join(f"{Path(f.filename).name} {f.name}" for f in reversed(frames))
-        told = f"{type(error).__name__}: {error}"
-        broken = Violation("harness-error", f"{told} ({place})", (generalised(told), place))
+        message = f"{type(error).__name__}: {error}"
+        broken = Violation("harness-error", f"{message} ({place})", (generalised(message), place))
         result = SimResult(plan.seed, Status.FAIL, (broken,), {}, {})
     return row_of(plan, result)
 
 
 def row_of(plan: Plan, result: SimResult) -> Row:
-    """One line of results. The plan is kept where it did not pass."""
+    """Make a seed's row of results. The plan is kept unless it passed."""
     first = result.violations[0] if result.violations else None
     kept = None if result.verdict is Status.PASS else json.dumps(plan.to_json())
     return {
@@ -141,10 +140,10 @@ def row_of(plan: Plan, result: SimResult) -> Row:
     }
 
 
-def run_chunk(chunk: Chunk, told: Callable[[Row], bool] = lambda _: True) -> list[Row]:
-    """Run the seeds of a chunk and store them; `told` hears of each and may say to stop.
+def run_chunk(chunk: Chunk, on_row: Callable[[Row], bool] = lambda _: True) -> list[Row]:
+    """Run the seeds of a chunk and store them. `on_row` gets each row; False ends the chunk.
 
-    Whatever ends it early leaves the finished seeds in `running`.
+    An exception or a kill leaves the finished seeds in `running`.
     """
     folder = Path(chunk.folder)
     line_path = folder / "running" / f"{chunk.name}.jsonl"
@@ -155,7 +154,7 @@ def run_chunk(chunk: Chunk, told: Callable[[Row], bool] = lambda _: True) -> lis
             rows.append(row)
             lines.write(json.dumps(row) + "\n")
             lines.flush()
-            if not told(row):
+            if not on_row(row):
                 break
     _store(folder, rows)
     line_path.unlink()
@@ -171,7 +170,7 @@ def _store(folder: Path, rows: Sequence[Row]) -> None:
 
 
 def _stored(path: Path) -> list[Row]:
-    """Read rows that are stored. Raises BatchError."""
+    """Read the rows of a finished chunk. Raises BatchError."""
     try:
         table = pq.read_table(path)
         if not table.schema.equals(SCHEMA) or table.column("seed").null_count:
@@ -182,9 +181,9 @@ def _stored(path: Path) -> list[Row]:
 
 
 def _running(path: Path) -> list[Row]:
-    """Read rows that were written as they came, up to the line that a kill tore.
+    """Read the rows of an unfinished chunk, up to a line that a kill tore.
 
-    Raises BatchError where a whole line is none.
+    Raises BatchError for a JSON line that is no row.
     """
     rows: list[Row] = []
     for line in path.read_bytes().splitlines():
@@ -199,17 +198,17 @@ def _running(path: Path) -> list[Row]:
 
 
 class Batch:
-    """A batch in its folder, which is this process's alone until it is closed."""
+    """A batch in its folder, which it locks until it is closed."""
 
     def __init__(self, folder: Path, plan: BatchPlan) -> None:
-        """Open or begin it. Raises BatchError when the folder holds another one or is in use."""
+        """Open or begin it. Raises BatchError when the folder holds another batch or is in use."""
         self.folder = folder
         self.plan = plan
         for name in ("running", "results", "failures"):
             (folder / name).mkdir(parents=True, exist_ok=True)
         self.rows: dict[int, Row] = {}
         self._code = ""
-        """What the seeds run with: taken once, as sources may change under a long batch."""
+        """Digest of the code, computed once: the sources may be edited during a long batch."""
         self._claim = os.open(folder / "batch.json", os.O_RDWR | os.O_CREAT, 0o644)
         try:
             self._begin()
@@ -229,7 +228,7 @@ class Batch:
         self.close()
 
     def close(self) -> None:
-        """Leave the folder to others. Idempotent."""
+        """Unlock the folder. Idempotent."""
         claim, self._claim = self._claim, -1
         if claim >= 0:
             os.close(claim)
@@ -249,7 +248,7 @@ class Batch:
         self.load()
 
     def _compare(self, text: str, asked: Row) -> None:
-        """Raise BatchError unless what is in the folder is what was asked for."""
+        """Raise BatchError unless the folder's batch is the requested one."""
         try:
             found = json.loads(text)
         except (ValueError, RecursionError) as error:
@@ -259,13 +258,13 @@ class Batch:
         if isinstance(found, dict) and {**found, "code": asked["code"]} == asked:
             raise BatchError(
                 f"{self.folder}: its seeds ran with other code ({found.get('code')}, this is "
-                f"{asked['code']}); go on with that code, or begin another folder"
+                f"{asked['code']}); continue with that code, or use another folder"
             )
         raise BatchError(f"{self.folder}: holds another batch ({json.dumps(found)[:200]})")
 
     def load(self) -> None:
-        """Take up what finished before, or was written by workers whose driver did not hear it."""
-        self.rows = {}  # what is known of and not stored yet lies in `running`
+        """Load finished seeds, also those of workers whose driver was killed."""
+        self.rows = {}  # rows that are not stored yet are in `running`
         for path in sorted((self.folder / "results").glob("*.parquet")):
             for row in _stored(path):
                 self.rows[row["seed"]] = row
@@ -281,7 +280,7 @@ class Batch:
             path.unlink()
 
     def waves(self) -> Iterator[list[Chunk]]:
-        """What is left, wave by wave; a wave is made when the one before has been added."""
+        """Yield the chunks of each wave; a wave is made when the rows of the last were added."""
         covered: dict[str, int] = {}
         for first in range(self.plan.first, self.plan.last, WAVE):
             seeds = range(first, min(first + WAVE, self.plan.last))
@@ -298,17 +297,17 @@ class Batch:
                 covered = coverage.merged((covered, *(json.loads(row["coverage"]) for row in rows)))
 
     def add(self, rows: Sequence[Row]) -> None:
-        """Take in finished seeds; the plans of those that failed become files."""
+        """Add the rows of finished seeds."""
         for row in rows:
             self.rows[row["seed"]] = row
 
     @property
     def failures(self) -> list[Row]:
-        """Seeds that failed, in order."""
+        """Rows of the failed seeds, in order."""
         return [row for _, row in sorted(self.rows.items()) if row["verdict"] == Status.FAIL.value]
 
     def finish(self) -> Row:
-        """Write failures and summary; returns the summary."""
+        """Write the plans of failed seeds and the summary; returns the summary."""
         for row in self.failures:
             path = self.folder / "failures" / f"{row['property']}-{row['seed']}.json"
             document = {**json.loads(row["plan"]), "found": found_in(row)}
@@ -320,12 +319,12 @@ class Batch:
         return summary
 
     def summary(self) -> Row:
-        """Everything that is told of a batch."""
+        """Summarise the finished seeds."""
         return summarise(self.plan, self._code, self.rows)
 
 
 def summarise(plan: BatchPlan, code: str, by_seed: Mapping[int, Row]) -> Row:
-    """Return what `summary.json` says of the seeds that have finished, by their rows alone."""
+    """Make the content of `summary.json` from the rows of the finished seeds."""
     rows = [row for _, row in sorted(by_seed.items())]
     figures = [json.loads(row["statistics"]) for row in rows]
     failures = [
@@ -358,12 +357,12 @@ def summarise(plan: BatchPlan, code: str, by_seed: Mapping[int, Row]) -> Row:
         "too_little": short,
         "quiet": quiet,
         "coverage": covered,
-        "cells_empty": ["/".join(one) for one in coverage.empty(covered)],
+        "cells_empty": ["/".join(cell) for cell in coverage.empty(covered)],
     }
 
 
 def _verdict(rows: Sequence[Row], short: Sequence[str]) -> Status:
-    """See the module. `short`: what was tried too little over all rows."""
+    """Apply the rule of the module's docstring. `short`: shortfalls of the totals."""
     found = {Status(row["verdict"]) for row in rows} - {Status.UNDER_EXERCISED}
     if rows:
         found.add(Status.UNDER_EXERCISED if short else Status.PASS)
@@ -371,7 +370,7 @@ def _verdict(rows: Sequence[Row], short: Sequence[str]) -> Status:
 
 
 def found_in(row: Row) -> Row:
-    """What a failure file says of the failure; replaying compares with it."""
+    """Return the recorded violation of a failure file, which `replay` compares with."""
     return {key: row[key] for key in ("property", "explanation", "causes")}
 
 
@@ -390,10 +389,10 @@ def lines_of(summary: Row) -> list[str]:
             f"tried too little by themselves: {len(summary['quiet'])} of {summary['finished']} "
             f"seeds ({_seeds(summary['quiet'])})"
         )
-    lines += [f"tried too little by all seeds together: {told}" for told in summary["too_little"]]
+    lines += [f"tried too little by all seeds together: {short}" for short in summary["too_little"]]
     for group in summary["groups"]:
-        told = _seeds(group["seeds"])
-        lines.append(f"{group['property']}: {len(group['seeds'])} seeds ({told})")
+        count, listed = len(group["seeds"]), _seeds(group["seeds"])
+        lines.append(f"{group['property']}: {count} seeds ({listed})")
         lines += [f"    {depth * '  '}{cause}" for depth, cause in enumerate(group["causes"][1:])]
         lines.append(f"    e.g. {group['explanation']}")
     lines.append("coverage (fault: role/phase times):")
@@ -409,17 +408,17 @@ def _seeds(seeds: Sequence[int]) -> str:
     return ", ".join(str(seed) for seed in seeds[:8]) + more
 
 
-# -- who runs the chunks --------------------------------------------------------------------------
+# -- in a loop, or on Spark -----------------------------------------------------------------------
 
 
-def run_plainly(batch: Batch, told: Callable[[Row], None]) -> None:
-    """Run everything that is left, one seed after the other."""
+def run_plainly(batch: Batch, on_row: Callable[[Row], None]) -> None:
+    """Run the remaining seeds in sequence."""
     stop = False
 
     def each(row: Row) -> bool:
         nonlocal stop
         batch.add([row])
-        told(row)
+        on_row(row)
         stop = batch.plan.stop_at_first and row["verdict"] == Status.FAIL.value
         return not stop
 
@@ -430,11 +429,11 @@ def run_plainly(batch: Batch, told: Callable[[Row], None]) -> None:
                 return
 
 
-def run_on_spark(batch: Batch, spark: Any, told: Callable[[Row], None]) -> None:
-    """Run everything that is left, chunks as tasks.
+def run_on_spark(batch: Batch, spark: Any, on_row: Callable[[Row], None]) -> None:
+    """Run the remaining seeds, each chunk as a task.
 
-    Tasks write their results themselves: `batch.folder` must be one that all workers see. Raises
-    BatchError when a worker has other code, SparkError when Spark dies; what ran is kept.
+    Tasks write their results themselves, so `batch.folder` must be visible to all workers. Raises
+    BatchError when a worker has other code, SparkError when Spark dies; finished seeds are kept.
     """
     for wave in batch.waves():
         with one_line_errors():
@@ -446,7 +445,7 @@ def run_on_spark(batch: Batch, spark: Any, told: Callable[[Row], None]) -> None:
                 continue
             batch.add(found)
             for row in found:
-                told(row)
+                on_row(row)
         if others:
             raise BatchError(
                 f"workers of Spark have other code ({', '.join(sorted(others))}) than this "
@@ -457,7 +456,7 @@ def run_on_spark(batch: Batch, spark: Any, told: Callable[[Row], None]) -> None:
 
 
 def _run_task(chunk: Chunk) -> list[Row] | str:
-    """Run a chunk in a worker; its digest where the worker has other code than the batch."""
+    """Run a chunk in a worker; returns the worker's digest if its code is not the batch's."""
     own = _own_digest()
     return run_chunk(chunk) if own == chunk.code else own
 

@@ -1,8 +1,9 @@
-"""What the gate says of a batch of simulated seeds: recomputed from its rows, never trusting them.
+"""Gates a batch of simulated seeds: recomputes the verdict from rows that it does not trust.
 
-The rows must be those of the whole range that `batch.json` names, each seed once, and none may
-contradict itself; the verdict is the worst of theirs, whatever `summary.json` says. A batch keeps
-no journals: judging again runs its seeds again, which gives the same rows with the same code.
+The rows must be those of the whole range of `batch.json`, each seed once, and each must agree with
+its own verdict. The batch's verdict is computed from them; a different `summary.json` refuses the
+gate. A batch keeps no journals: judging again runs its seeds again, and the same code must give the
+same rows.
 """
 
 from __future__ import annotations
@@ -25,12 +26,12 @@ from results.gate import GateEntry, one_line
 
 _FIGURES = ("operations", "faults", "simulated_s", "cpu_s")
 _SUMMED = ("verdict", "verdicts", "seeds", "mutant", "code", "operations", "faults", "exercise")
-"""What a summary says, whatever the version of the code that words it."""
+"""Keys of a summary that do not depend on the wording of any version of the code."""
 _COUNTS = ("ok", "reads", "writes", "leader_changes")
 
 
 def gate_batch(folder: Path, *, allow_no_faults: bool, judge_again: bool) -> GateEntry:
-    """Say whether a batch passes. Nothing that is stored raises; it is in the entry's line."""
+    """Gate a batch. No stored content raises; errors are reported in the entry's line."""
     resolved = folder.resolve()
     name = one_line(f"{resolved.parent.name}/{resolved.name}")
     try:
@@ -52,7 +53,7 @@ def _gate(folder: Path, *, allow_no_faults: bool, judge_again: bool) -> tuple[St
     status, tried = Status(summary["verdict"]), summary["exercise"]
     here = source_digest()
     counts = ", ".join(f"{n:,} {name}" for name, n in summary["verdicts"].items() if n)
-    told = (
+    text = (
         f"{len(rows):,} seeds ({counts}), {tried['ok']:,} operations ok ({tried['reads']:,} reads, "
         f"{tried['writes']:,} writes), {sum(tried['faults_verified'].values()):,} faults that bit, "
         f"{tried['leader_changes']:,} leader changes in {summary['simulated_s']:,g} simulated s; "
@@ -64,12 +65,12 @@ def _gate(folder: Path, *, allow_no_faults: bool, judge_again: bool) -> tuple[St
     if judge_again:
         again = _again(plan, code, rows)
         status = worst((status, again[0]))
-        told += f"; {again[1]}"
+        text += f"; {again[1]}"
     if summary["too_little"]:
-        told += f"; too little by all seeds together: {one_line(summary['too_little'][0])}"
+        text += f"; too little by all seeds together: {one_line(summary['too_little'][0])}"
     if status is Status.PASS and tried["without_faults"] and not allow_no_faults:
-        return Status.UNDER_EXERCISED, f"PASS: {told}: no fault was tried (--allow-no-faults)"
-    return status, f"{status}: {told}"
+        return Status.UNDER_EXERCISED, f"PASS: {text}: no fault was tried (--allow-no-faults)"
+    return status, f"{status}: {text}"
 
 
 def _summary(plan: BatchPlan, code: str, rows: Mapping[int, Row]) -> Row:
@@ -81,7 +82,7 @@ def _summary(plan: BatchPlan, code: str, rows: Mapping[int, Row]) -> Row:
 
 
 def _plan(folder: Path) -> tuple[BatchPlan, str]:
-    """Return what was asked for, and the digest of the code that ran."""
+    """Read the request of the batch, and the digest of the code that ran."""
     path = folder / "batch.json"
     fields = read_json_object(path)
     if fields.get("version") != VERSION:
@@ -99,7 +100,7 @@ def _plan(folder: Path) -> tuple[BatchPlan, str]:
     )
     if not good:
         raise StoreError(f"{path}: this is no batch")
-    plan = BatchPlan(first, last, mutant, duration_ms, steered=fields["steered"])  # type: ignore[arg-type]  # looked at above
+    plan = BatchPlan(first, last, mutant, duration_ms, steered=fields["steered"])  # type: ignore[arg-type]  # checked above
     return plan, fields["code"]
 
 
@@ -186,9 +187,9 @@ def _again(plan: BatchPlan, code: str, rows: Mapping[int, Row]) -> tuple[Status,
         tempfile.TemporaryDirectory(prefix="kraftprobe-gate-") as place,
         Batch(Path(place), plan) as batch,
     ):
-        run_plainly(batch, lambda row: None)  # noqa: ARG005  (nobody watches)
+        run_plainly(batch, lambda row: None)  # noqa: ARG005  (no progress is shown)
         fresh = batch.rows
-    unlike = [seed for seed in sorted(fresh) if _told(fresh[seed]) != _told(rows[seed])]
+    unlike = [s for s in sorted(fresh) if _determined(fresh[s]) != _determined(rows[s])]
     if not unlike:
         return Status.PASS, "judged again: the same"
     seed = unlike[0]
@@ -200,8 +201,8 @@ def _again(plan: BatchPlan, code: str, rows: Mapping[int, Row]) -> tuple[Status,
     return status, f"judged again: {len(unlike)} of {len(fresh)} seeds differ: {how}"
 
 
-def _told(row: Row) -> tuple[Any, ...]:
-    """Everything of a row that the code and the seed alone determine."""
+def _determined(row: Row) -> tuple[Any, ...]:
+    """Return the parts of a row that the code and the seed alone determine: all but CPU time."""
     figures = json.loads(row["statistics"])
     return (
         *(row[name] for name in ("verdict", "property", "explanation")),

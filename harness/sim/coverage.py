@@ -1,7 +1,7 @@
-"""Which fault was tried on whom in which phase of the protocol, and what was not tried yet.
+"""Coverage: which faults hit which roles in which phases of the protocol.
 
-A cell is `fault/role of the target/phase`: `kill/leader/establishing`. Cells that are empty after a
-wave of seeds are asked of the next wave (`Steer`), in a fixed order, so that a batch stays a
+A cell is `fault/role of the target/phase`: `kill/leader/establishing`. The next wave of seeds is
+steered to the cells that are still empty (`Steer`), in a fixed order, so that a batch stays a
 function of its seeds and of the coverage stored beside it.
 """
 
@@ -17,12 +17,12 @@ ROLES = ("leader", "follower")
 CELLS_ASKED = 2
 """Empty cells that one seed is steered to."""
 _UNAIMED = frozenset({"loss", "duplicate", "delay", "hold"})
-"""Faults of all links: no role is theirs to aim at."""
+"""Faults of all links, which target no role."""
 _NAMES = {"one-way": "partition"}
 
 
 def universe() -> tuple[tuple[str, str, str], ...]:
-    """All cells that the swarm can be steered to, in order."""
+    """List all cells that the swarm can be steered to, in order."""
     return tuple(
         (kind, role, phase)
         for phase in PHASES
@@ -34,7 +34,7 @@ def universe() -> tuple[tuple[str, str, str], ...]:
 
 
 def cell(kind: str, role: str, phase: str) -> str:
-    """Name a cell as results have it."""
+    """Name a cell as results do."""
     return f"{_NAMES.get(kind, kind)}/{role}/{phase}"
 
 
@@ -47,12 +47,12 @@ def merged(coverages: Iterable[Mapping[str, int]]) -> dict[str, int]:
 
 
 def empty(covered: Mapping[str, int]) -> tuple[tuple[str, str, str], ...]:
-    """Cells of the universe that were never visited."""
-    return tuple(one for one in universe() if not covered.get(cell(*one)))
+    """List the cells of the universe that were never visited."""
+    return tuple(parts for parts in universe() if not covered.get(cell(*parts)))
 
 
 def steer_for(seed: int, covered: Mapping[str, int]) -> Steer:
-    """What one seed is steered to: its share of the empty cells, round and round."""
+    """Return the cells that a seed is steered to: its share of the empty ones, in rotation."""
     cells = empty(covered)
     if not cells or not covered:
         return Steer()
@@ -62,16 +62,16 @@ def steer_for(seed: int, covered: Mapping[str, int]) -> Steer:
 
 
 def table(covered: Mapping[str, int]) -> list[str]:
-    """Lines that show the coverage: one a fault, one column for each role and phase."""
+    """Render the coverage: a line for each fault with its counts by role and phase."""
     kinds = sorted({name.split("/")[0] for name in covered})
     lines = []
     for kind in kinds:
         row = {name: count for name, count in covered.items() if name.split("/")[0] == kind}
-        told = ", ".join(
+        counts = ", ".join(
             f"{role}/{phase} {row.get(f'{kind}/{role}/{phase}', 0)}"
             for role in (*ROLES, "voter", "dead", "-")
             for phase in PHASES
             if row.get(f"{kind}/{role}/{phase}", 0)
         )
-        lines.append(f"{kind}: {told}")
+        lines.append(f"{kind}: {counts}")
     return lines

@@ -1,12 +1,12 @@
-"""The swarm: a plan for every seed, each a different world.
+"""The swarm: draws a plan from every seed, each with different features.
 
 After *swarm testing* (Groce, Zhang, Eide, Chen, Regehr: ISSTA 2012): a seed first decides which
-features it has at all (kinds of fault, shaped fragments, knobs off their defaults), and only then
-how they are used. Leaving features out is what lets the others go deep: a run in which half of all
-messages are lost never gets far enough to see what a late one does.
+features it has at all (kinds of fault, shaped fragments, settings off their defaults), and only
+then how they are used. Omitting features lets the others reach deep states: a run that loses half
+of all messages never gets far enough to show the effect of a late message.
 
-A plan is a function of its seed and of what it is *steered* to (`Steer`), and holds all that
-was drawn: a stored one replays whatever this file becomes.
+A plan is a function of its seed and of the cells that it is *steered* to (`Steer`), and holds all
+draws: a stored plan replays after any change of this file.
 """
 
 from __future__ import annotations
@@ -47,12 +47,12 @@ PLAIN = (
 
 _EVENTS_MAX = 1_000_000
 _EVENTS_PER_S_MAX = 30_000
-"""Ten times what the liveliest quorum of the swarm does."""
+"""Ten times the rate of the busiest quorum of the swarm."""
 
 
 @valueclass
 class Steer:
-    """What coverage asks for: cells (fault, role of its target, phase) that are still empty."""
+    """Empty cells (fault, role of its target, phase) that a plan should visit."""
 
     cells: tuple[tuple[str, str, str], ...] = ()
 
@@ -104,8 +104,8 @@ def _events_max(duration_ms: float) -> int:
 def _settings(random: Random) -> dict[str, int]:
     election_ms = random.choice((60, 100, 100, 150, 300, 1000))
     fetch_ms = round(election_ms * random.choice((0.5, 1, 1, 2)))
-    told = dict(NODE_SETTINGS)
-    told |= {
+    settings = dict(NODE_SETTINGS)
+    settings |= {
         "controller.quorum.election.timeout.ms": election_ms,
         "controller.quorum.election.backoff.max.ms": round(election_ms * random.choice((0.5, 1))),
         "controller.quorum.fetch.timeout.ms": max(30, fetch_ms),
@@ -117,11 +117,11 @@ def _settings(random: Random) -> dict[str, int]:
         "metadata.max.idle.interval.ms": random.choice((0, 100, 500, 2000)),
         REGISTRATION: 0,
     }
-    return told
+    return settings
 
 
 def _world(random: Random, settings: dict[str, int]) -> SimSettings:
-    """Draw a world in which a quorum with these time-outs can live when it is left alone."""
+    """Draw a world in which a quorum with these time-outs is live without faults."""
     quick_ms = min(
         settings["controller.quorum.election.timeout.ms"],
         settings["controller.quorum.fetch.timeout.ms"],
@@ -132,7 +132,8 @@ def _world(random: Random, settings: dict[str, int]) -> SimSettings:
     low = random.choice((0.1, 0.5))
     turn_ms = 2 * latency_ms + sync_ms
     if turn_ms > 0.2 * min(100, settings["metadata.max.idle.interval.ms"] or 100):
-        # One batch a turn would be less than what the leader alone appends.
+        # One batch for each round trip would be less than the leader itself appends when idle, and
+        # followers would never catch up.
         settings["controller.quorum.fetch.max.bytes"] = 8 << 20
     return SimSettings(
         latency_ms=(round(low * latency_ms, 3), latency_ms),
@@ -206,7 +207,7 @@ def _strands(
 
 
 def _subset(random: Random, names: Sequence[str], probability: float) -> tuple[str, ...]:
-    """Choose features; at least one."""
+    """Draw a subset of features, at least one."""
     chosen = tuple(name for name in names if random.random() < probability)
     return chosen or (random.choice(names),)
 
@@ -232,13 +233,13 @@ _MOMENT_OF = {
     "establishing": Condition(event="epoch-start"),
     "catching-up": Condition(event="append", where={"role": "leader"}),
 }
-"""What to wait for, to act in a phase; in the steady one a quorum mostly is."""
+"""Phase -> the condition that starts it; a quorum is steady most of the time."""
 
 _NODE_TARGETS = ("leader", "leader", "follower", "random", "random", "minority", "majority", "all")
 
 
 def _plain(random: Random, kind: str, unit_ms: float, role: str) -> Step:
-    """Draw one plain fault; `role` (leader or follower) where coverage asks for one."""
+    """Draw a plain fault; `role` (leader or follower) if coverage steers to it, else empty."""
     target = random.choice(_NODE_TARGETS)
     target = role if role in ("leader", "follower") else target
     for_ms = round(unit_ms * random.choice((0.05, 0.3, 1.0, 2.5)) * random.uniform(0.5, 1.5), 1)

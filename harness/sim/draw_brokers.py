@@ -1,8 +1,9 @@
-"""What the swarm draws of brokers that register (see `harness.sim.draw`).
+"""The swarm's draws of registered brokers (see `harness.sim.draw`).
 
-It has a stream of its own, so that what a seed draws otherwise does not depend on it. In three
-seeds of ten every node's broker registers, with sessions short enough to end within a fault. Where
-no strand asks for operations of its own, clients then do what brokers, lists or topics are for.
+They use a stream of their own, so that the other draws of a seed do not depend on them. In three
+seeds of ten every node's broker registers, with sessions short enough to expire within a fault.
+Unless a strand has operations of its own, the workload is then drawn from those that need brokers,
+lists or topics.
 """
 
 from __future__ import annotations
@@ -22,7 +23,7 @@ _GROWTH_MAX_PER_S = 8.0
 
 
 def with_brokers(plan: Plan, unit_ms: float) -> Plan:
-    """Draw whether a plan's nodes register, and what its clients do then."""
+    """Draw whether a plan's nodes register, and the workload if they do."""
     random = Random(f"swarm/{plan.seed}/brokers")
     if random.random() >= _SHARE:
         return plan

@@ -1,9 +1,9 @@
-"""What the swarm draws of voters that come and go, and of snapshots (see `harness.sim.draw`).
+"""The swarm's draws of voter changes and of snapshots (see `harness.sim.draw`).
 
-Both have streams of their own, so that what a seed draws otherwise does not depend on them. About
-two seeds of five have voters in the log: one or two nodes more, an upgrade of kraft.version early,
-and then voters that are added, removed and wiped, among all that the seed has besides; shaped
-strands do the moves of the known bugs of reconfiguration in their order.
+Both use streams of their own, so that the other draws of a seed do not depend on them. About two
+seeds of five have voters in the log: up to two more nodes, an early upgrade of kraft.version, and
+then voters that are added, removed and wiped beside the seed's other faults. Shaped strands repeat
+the schedules of known bugs of reconfiguration.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ _SNAPSHOT_SETTINGS = "metadata.log.max.record.bytes.between.snapshots"
 
 
 def with_voters(plan: Plan, unit_ms: float) -> Plan:
-    """Draw whether a plan's voters come and go, and how."""
+    """Draw whether a plan's voters change, and how."""
     random = Random(f"swarm/{plan.seed}/voters")
     if random.random() >= 0.4:
         return plan
@@ -31,7 +31,7 @@ def with_voters(plan: Plan, unit_ms: float) -> Plan:
     strands = list(plan.strands)
     at_ms = round(unit_ms * random.uniform(0.0, 0.5), 1)
     strands.append(Strand(at_ms, (Step("voters", options={"change": "upgrade"}),)))
-    # Voters tell of themselves first, which takes twice the fetch time-out.
+    # The upgrade needs every voter's endpoints (UpdateRaftVoter): two fetch time-outs.
     fetch_ms = float(plan.node_settings["controller.quorum.fetch.timeout.ms"])
     at_ms += 2.5 * fetch_ms + unit_ms * random.uniform(0.5, 2.0)
     while at_ms < plan.duration_ms - 0.5 * unit_ms:
@@ -51,7 +51,7 @@ def with_voters(plan: Plan, unit_ms: float) -> Plan:
 
 
 def with_snapshots(plan: Plan, unit_ms: float) -> Plan:
-    """Draw whether nodes snapshot often and clean their logs, and when they are told to."""
+    """Draw whether nodes snapshot and clean their logs often, and faults that force snapshots."""
     random = Random(f"swarm/{plan.seed}/snapshots")
     if random.random() >= 0.4:
         return plan
@@ -60,7 +60,7 @@ def with_snapshots(plan: Plan, unit_ms: float) -> Plan:
         _SNAPSHOT_SETTINGS: random.choice((200, 1_000, 5_000)),
         "metadata.log.segment.bytes": random.choice((1024, 1024, 4096)),
         "metadata.max.retention.bytes": random.choice((0, 2_000, 100 << 20)),
-        # A snapshot must not be cleaned sooner than a follower can load it, piece by piece.
+        # A snapshot must not be cleaned before a follower can have loaded all its pieces.
         "kraftprobe.log.clean.interval.ms": round(unit_ms * random.choice((2.0, 4.0, 10.0))),
         "controller.quorum.fetch.snapshot.max.bytes": random.choice((3_000, 20_000, 1 << 20)),
     }
@@ -94,7 +94,7 @@ _WORDS = ("leader", "follower", "follower", "random", "random")
 
 
 def _plain(random: Random, unit_ms: float, nodes: int) -> Step:
-    """One change at a random moment."""
+    """Draw a single change of voters."""
     kind = random.choice(("add", "add", "remove", "remove", "wipe", "resign"))
     word = random.choice((*_WORDS, f"node:n{nodes}"))
     if kind == "resign":
@@ -112,7 +112,7 @@ def _cast(unit_ms: float, **names: str) -> Step:
 
 
 def _half(random: Random, unit_ms: float, nodes: int) -> list[Step]:
-    """A voter is added, and with the leader cut off from the others at the append."""
+    """A voter is changed, and cut off together with the leader when the change is appended."""
     steps = [
         _cast(unit_ms, D=f"node:n{nodes}", A="leader"),
         Step("voters", targets="@D", options={"change": random.choice(("add", "add", "remove"))}),
@@ -139,7 +139,7 @@ def _half(random: Random, unit_ms: float, nodes: int) -> list[Step]:
 
 
 def _ongaro(random: Random, unit_ms: float, nodes: int) -> list[Step]:
-    """A change that stays with its leader, then another by the next leader at once."""
+    """A change that only its leader has, then another by the next leader (Ongaro's bug of 2015)."""
     return [
         _cast(unit_ms, E=f"node:n{nodes}", A="leader"),
         Step(
@@ -165,7 +165,7 @@ def _ongaro(random: Random, unit_ms: float, nodes: int) -> list[Step]:
 
 
 def _wiped(random: Random, unit_ms: float, nodes: int) -> list[Step]:
-    """A voter that holds what only one other holds is wiped, and that other goes down."""
+    """A record is on two voters only; one of them is wiped, and the other goes down."""
     del nodes
     span = round(unit_ms * random.uniform(0.3, 1.0), 1)
     return [

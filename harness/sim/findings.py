@@ -1,4 +1,4 @@
-"""What a simulated run is found guilty of, and what is told of a run."""
+"""Violations and results of simulated runs."""
 
 from __future__ import annotations
 
@@ -12,21 +12,21 @@ from cluster.values import valueclass
 
 _NUMBERS = re.compile(r"\d+")
 _PLACE = re.compile(r"\b[nktswx](?=[a-f.:-]*\d)[0-9a-f.:-]+\b")
-"""Names of nodes, keys, topics, workers, values: with a digit in them, unlike "need" and "seed"."""
+"""Names of nodes, keys, topics, workers, values: they hold a digit, unlike "need" and "seed"."""
 
 
 @valueclass
 class Violation:
-    """One property that does not hold."""
+    """A property that does not hold."""
 
     property: str
     """Its name: election-safety, linearizable, liveness, node-died, ..."""
     explanation: str
     """One sentence with values, nodes, offsets."""
     causes: tuple[str, ...] = ()
-    """From what to what it follows, without values: failures with equal causes are one finding."""
+    """The chain of causes, without values: failures with equal causes are one finding."""
     at_ms: float = 0.0
-    """When it was seen; 0 when it was seen at the end."""
+    """When it was detected; 0: by a check at the end."""
 
     def to_json(self) -> dict[str, Any]:
         """Render for a failure file and for Parquet."""
@@ -40,7 +40,7 @@ class Violation:
 
 @valueclass
 class SimResult:
-    """How a simulated run ended."""
+    """The result of a simulated run."""
 
     seed: int
     verdict: Status
@@ -49,9 +49,9 @@ class SimResult:
     coverage: Mapping[str, int]
     """Cells, `fault/role/phase` -> how often."""
     faults: tuple[str, ...] = ()
-    """Kinds that acted, sorted."""
+    """Kinds of fault that acted, sorted."""
     exercise: Mapping[str, Any] = field(default_factory=dict)
-    """How much was tried: `statistics` of `checkers.exercised`; empty where the harness failed."""
+    """`statistics` of `checkers.exercised`; empty if the harness failed."""
 
     @property
     def property(self) -> str | None:
@@ -60,13 +60,13 @@ class SimResult:
 
 
 def generalised(text: str) -> str:
-    """A message without what differs from run to run."""
+    """Remove names and numbers, which differ from run to run, from a message."""
     flat = _PLACE.sub("_", text)
     return " ".join(_NUMBERS.sub("#", flat).split())[:160]
 
 
 def of_check(result: CheckResult) -> Violation:
-    """What a failed black-box check says."""
+    """Make the violation of a failed black-box check."""
     kinds = sorted({str(anomaly.get("kind")) for anomaly in result.anomalies})
     return Violation(result.checker, result.summary, (result.checker, *kinds))
 

@@ -1,12 +1,12 @@
-"""Shaped pieces of schedules: the moves that deep schedules are made of, with random parameters.
+"""Shaped fragments of schedules, with random parameters.
 
-Uniformly random faults seldom do the three or four things in the right order that make a quorum
-forget something. Each fragment here is one such order, known from a real or a published bug; how
-long each move takes, who is hit and what is left out is drawn. They are woven among plain random
-faults, which is what turns a known shape into unknown schedules.
+Losing a committed record takes three or four faults in the right order, which uniformly random
+faults seldom produce. Each fragment here is such an order, known from a real or a published bug;
+the times, the targets and the omitted steps are drawn. The swarm mixes them with plain random
+faults, which varies the known order into new ones.
 
-Times are in *units*: one unit is about what a quorum needs to notice a lost leader and elect the
-next one with the plan's time-outs.
+Times are in *units*: one unit is about the time that a quorum needs to detect the loss of its
+leader and to elect the next, with the plan's time-outs.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from harness.strands import Condition, Step, Strand
 
 @valueclass
 class Draw:
-    """What a fragment may use."""
+    """The draws of a fragment."""
 
     random: Random
     unit_ms: float
@@ -34,7 +34,7 @@ class Draw:
         return round(self.unit_ms * self.random.uniform(low, high), 1)
 
     def chance(self, probability: float) -> bool:
-        """Flip a coin."""
+        """Draw whether an event of this probability occurs."""
         return self.random.random() < probability
 
     def keep(self) -> dict[str, Any]:
@@ -43,7 +43,7 @@ class Draw:
 
 
 def kept(keep: str) -> dict[str, Any]:
-    """Return the parameters of a kill; the world's own way of losing power needs none."""
+    """Return the parameters of a kill; `any` is the world's default of a power loss."""
     return {} if keep == "any" else {"keep": keep}
 
 
@@ -53,13 +53,13 @@ _ESTABLISHED = Condition(established=True)
 
 
 def _cast(draw: Draw, *names: str) -> Step:
-    """Name the leader by the first name and as many followers as there are others."""
-    told = dict.fromkeys(names[1:], "follower")
+    """Cast the leader as the first name and followers as the others."""
+    followers = dict.fromkeys(names[1:], "follower")
     return Step(
         "cast",
         until=_ESTABLISHED,
         within_ms=6 * draw.unit_ms,
-        options={"names": {names[0]: "leader", **told}},
+        options={"names": {names[0]: "leader", **followers}},
     )
 
 
@@ -86,13 +86,13 @@ def _cut_off(targets: str, after_ms: float = 0.0, **options: Any) -> Step:
 
 
 def _lose(fault: str, targets: str, after_ms: float) -> Step:
-    """Have the others do without nodes."""
+    """Take nodes away from the others, by a partition or a fault of the process."""
     cut_off = fault == "partition"
     return _cut_off(targets, after_ms) if cut_off else _do(fault, targets, after_ms)
 
 
 def _down(targets: str, for_ms: float, **options: Any) -> Step:
-    """Kill nodes, or ask them to stop where `graceful`, and start them again."""
+    """Kill nodes, or stop them if `graceful`, and start them again."""
     if options.pop("graceful", False):
         return _do("stop", targets, for_ms=for_ms)
     return _do("kill", targets, for_ms=for_ms, **options)
@@ -110,14 +110,14 @@ def _writes(draw: Draw, targets: str, count: int) -> list[Step]:
 
 
 def _hurry(draw: Draw, targets: str) -> Step:
-    """Let a node's time-outs be over before those of the others."""
+    """Let a node's time-outs expire before those of the others."""
     return _do(
         "timer-rate", targets, for_ms=draw.span(1, 2), rate=round(draw.random.uniform(3, 12), 1)
     )
 
 
 def stale_candidate(draw: Draw) -> list[Step]:
-    """A voter misses writes; then the leader is lost and the voter is the first to stand (M01)."""
+    """A voter misses writes; the leader is lost and that voter is the first candidate (M01)."""
     steps = [
         _cast(draw, "A", "B", "C"),
         _cut_off("@C"),
@@ -133,7 +133,7 @@ def stale_candidate(draw: Draw) -> list[Step]:
 def long_old_log(draw: Draw) -> list[Step]:
     """A leader that is cut off appends much; the others commit less, then lose their leader (M02).
 
-    Without the loss it comes back with a tail of its own (M21, M25).
+    If they keep their leader, the first one returns with a diverging tail (M21, M25).
     """
     steps = [
         _cast(draw, "A", "B", "C"),
@@ -158,9 +158,9 @@ def long_old_log(draw: Draw) -> list[Step]:
 
 
 def contested_epoch(draw: Draw) -> list[Step]:
-    """Two stand in one epoch; who voted, or won, dies at once and meets the loser's late Vote.
+    """Two candidates in one epoch; the voter, or the winner, dies and then gets the loser's Vote.
 
-    The winner meets it as it starts, or as it leaves Resigned. (M03, M04, M06, M09.)
+    The winner gets it when it starts, or when it leaves Resigned. (M03, M04, M06, M09.)
     """
     start: list[Step] = [
         _cast(draw, "C", "A", "B"),
@@ -198,7 +198,7 @@ def contested_epoch(draw: Draw) -> list[Step]:
 
 
 def _voter_forgets(draw: Draw) -> Step:
-    """Kill the voter at its vote, or damage what it wrote of it."""
+    """Kill the voter at its vote, or damage its quorum-state file."""
     granted = Condition(at="@C", event="vote", where={"granted": True, "pre_vote": False})
     within_ms = 4 * draw.unit_ms
     if draw.chance(0.15):
@@ -208,7 +208,7 @@ def _voter_forgets(draw: Draw) -> Step:
 
 
 def resigned_leader(draw: Draw) -> list[Step]:
-    """A leader resigns, cut off or asked to stop, and votes of its epoch reach it late (M09)."""
+    """A leader resigns, cut off or stopped, and late votes of its epoch reach it (M09)."""
     steps = [
         _cast(draw, "A", "B", "C"),
         _do("hold", links="@B>@A,@C>@A", types="VoteRequest,FetchRequest"),
@@ -221,7 +221,10 @@ def resigned_leader(draw: Draw) -> list[Step]:
 
 
 def figure_8(draw: Draw) -> list[Step]:
-    """A record of an old epoch reaches a majority in a later one, and its leader dies (M17)."""
+    """A record of an old epoch reaches a majority in a later one, and its leader dies (M17).
+
+    Figure 8 of the Raft paper: counting replicas commits no record of an earlier epoch.
+    """
     won_again = Condition(at="@A", state="Leader")
     caught = Condition(at="@B", event="append", where={"role": "follower"})
     return [
@@ -252,7 +255,7 @@ def figure_8(draw: Draw) -> list[Step]:
 
 
 def late_responses(draw: Draw) -> list[Step]:
-    """Fetch responses are kept over time-outs and elections, and delivered then (M22, M23)."""
+    """Fetch responses are held over time-outs and elections, then delivered (M22, M23)."""
     steps = [
         _cast(draw, "A", "B", "C"),
         _do("hold", links="@A>@B", types="FetchResponse"),
@@ -266,7 +269,7 @@ def late_responses(draw: Draw) -> list[Step]:
 
 
 def lost_power(draw: Draw) -> list[Step]:
-    """Who acknowledged loses power with a stalled disk, then the other copy is gone (M13, M19)."""
+    """A replica with a stalled disk loses power after an ack, then the other copy (M13, M19)."""
     slow, other = ("@A", "@B") if draw.chance(0.5) else ("@B", "@A")
     return [
         _cast(draw, "A", "B", "C"),
@@ -283,7 +286,7 @@ def lost_power(draw: Draw) -> list[Step]:
 
 
 def at_the_event(draw: Draw) -> list[Step]:
-    """A node dies at the very moment at which it does something."""
+    """A node dies at the instruction of a trace event."""
     event, where = draw.random.choice(_MOMENTS)
     target = draw.random.choice(("leader", "follower", "random"))
     moment = Condition(at="all", event=event, where=where)
@@ -322,5 +325,5 @@ FRAGMENTS: Mapping[str, Fragment] = {
 
 
 def strand(name: str, at_ms: float, draw: Draw) -> Strand:
-    """Draw one fragment that begins at a time."""
+    """Draw a fragment as a strand."""
     return Strand(round(at_ms, 1), tuple(FRAGMENTS[name](draw)))

@@ -1,13 +1,13 @@
-"""What the invariants of brokers may see of a simulated node: its committed metadata image.
+"""Shows committed metadata images of simulated nodes to the invariants of brokers.
 
-`ImageWatch(world, watcher)` shows each image when its node traces that the high watermark moved,
-so in the state before that move, and whenever it acknowledges. Worlds without registered brokers
-cost nothing.
+`ImageWatch(world, watcher)` shows a node's image at its trace events `hw` (so in the state before
+the high watermark moved), `ack` and `load-snapshot`. Worlds without registered brokers cost
+nothing.
 
-Images are large and most offsets change one partition, so a monitor that reads all of one at every
-offset spends the world's time on it. Registrations are immutable and replaced when they change:
-whatever is still the same object is unchanged. The node's own account of its changes is not asked;
-it could be wrong.
+Images are large and most offsets change a single partition, so reading a whole image at every
+offset would dominate the simulation. Registrations are immutable and replaced when they change: an
+entry that is still the same object is unchanged. The node's own list of changes is not used, since
+it may be wrong.
 """
 
 from __future__ import annotations
@@ -48,18 +48,18 @@ V = TypeVar("V")
 _HASH_MASK = 2**64 - 1
 _EVENTS = frozenset({"hw", "ack", "load-snapshot"})
 _VIEWS_EVERY = 16
-"""Of the images of one incarnation, every how many, from the first on, the broker's own view is
-compared with all partitions: what is wrong stays wrong, and to compare is much work."""
+"""The broker's published view is compared with the image at every n-th image of an incarnation,
+beginning with the first. The comparison is expensive, and a difference persists."""
 
 
 class ImageWatch:
-    """Shows the images of a world to a watcher, from the beginning on."""
+    """Shows the images of a world to a watcher."""
 
     def __init__(self, world: SimWorld, watcher: Watcher) -> None:
         self.images_checked = 0
         self._watcher = watcher
         self._sights: dict[str, ImageSight] = {}
-        """By node, of its latest incarnation."""
+        """Node -> sight of its latest incarnation."""
         world.observers.append(self._observe)
 
     def _observe(self, process: Process, event: str, fields: TraceFields) -> None:
@@ -79,7 +79,7 @@ class ImageWatch:
 
 
 def _view(process: Process, sight: ImageSight) -> str | None:
-    """Compare what a broker was published with its image, now and then."""
+    """Compare a broker's published view with its image, at every `_VIEWS_EVERY`-th image."""
     assert process.node is not None
     publisher, controller = process.node.publisher, process.node.controller
     due = controller.loader.is_published and sight.looks % _VIEWS_EVERY == 1
@@ -108,49 +108,53 @@ def partitions_of(
     state: MetadataState, among: Mapping[PartitionKey, PartitionRegistration]
 ) -> dict[Hashable, Partition]:
     """Describe some partitions of a state."""
-    return {key: _partition(state, key, one) for key, one in among.items()}
+    return {key: _partition(state, key, registration) for key, registration in among.items()}
 
 
-def _partition(state: MetadataState, key: PartitionKey, one: PartitionRegistration) -> Partition:
+def _partition(
+    state: MetadataState, key: PartitionKey, registration: PartitionRegistration
+) -> Partition:
     topic = state.topics.get(key[0])
-    brokers = {*one.replicas, *one.isr, one.leader}
+    brokers = {*registration.replicas, *registration.isr, registration.leader}
     return Partition(
         name=f"{key[0] if topic is None else topic.name}-{key[1]}",
         topic_exists=topic is not None,
-        leader=one.leader,
-        replicas=tuple(one.replicas),
-        isr=tuple(one.isr),
-        elr=tuple(one.elr),
-        leader_epoch=one.leader_epoch,
-        partition_epoch=one.partition_epoch,
-        is_recovering=one.leader_recovery_state == RECOVERING,
+        leader=registration.leader,
+        replicas=tuple(registration.replicas),
+        isr=tuple(registration.isr),
+        elr=tuple(registration.elr),
+        leader_epoch=registration.leader_epoch,
+        partition_epoch=registration.partition_epoch,
+        is_recovering=registration.leader_recovery_state == RECOVERING,
         isr_min=1 if topic is None else min_insync_replicas(state, topic.name),
         active=frozenset(broker for broker in brokers if is_active(state, broker)),
-        online=frozenset(broker for broker in brokers if has_online_replica(state, one, broker)),
+        online=frozenset(
+            broker for broker in brokers if has_online_replica(state, registration, broker)
+        ),
     )
 
 
 @valueclass
 class Changes:
-    """What one look found that the one before it had not."""
+    """Differences between two consecutive looks at an image."""
 
     partitions: dict[PartitionKey, PartitionRegistration]
-    """Partitions that are new or not what they were."""
+    """New or changed partitions."""
     affected: dict[PartitionKey, PartitionRegistration]
-    """Those, and the ones whose topic, configuration or brokers are not what they were."""
+    """Those, and the partitions whose topic, configuration or brokers changed."""
 
 
 class ImageSight:
-    """Looks at the committed image of one incarnation of a node, again and again."""
+    """Compares the committed image of an incarnation of a node with its last state."""
 
     def __init__(self, incarnation: int) -> None:
         self.incarnation = incarnation
         self.offset = -1
-        """Of the image when it was looked at last."""
+        """Offset of the image at the last look."""
         self.looks = 0
-        """How often it was looked at."""
+        """Number of looks."""
         self.digest = 0
-        """64 bits that two images with the same partitions share: a sum over their hashes."""
+        """Sum of the hashes of all partitions, mod 2^64: equal for images with equal partitions."""
         self._topics: dict[uuid.UUID, TopicImage] = {}
         self._partitions: dict[PartitionKey, PartitionRegistration] = {}
         self._configs: dict[ConfigKey, str] = {}
@@ -158,16 +162,16 @@ class ImageSight:
         self._features: dict[str, int] = {}
 
     def look(self, offset: int, state: MetadataState) -> Changes:
-        """Compare an image with what it was at the last look."""
+        """Compare an image with the last look."""
         self.offset = offset
         self.looks += 1
         before, self._partitions = self._partitions, _entries(state.partitions)
         changed: dict[PartitionKey, PartitionRegistration] = {}
         for key in _changed(before, self._partitions):
             old, new = before.get(key), self._partitions.get(key)
-            for one, sign in ((old, -1), (new, 1)):
-                if one is not None:
-                    self.digest = (self.digest + sign * hash((key, one))) & _HASH_MASK
+            for registration, sign in ((old, -1), (new, 1)):
+                if registration is not None:
+                    self.digest = (self.digest + sign * hash((key, registration))) & _HASH_MASK
             if new is not None:
                 changed[key] = new
         return Changes(changed, self._affected(state, changed))
@@ -192,9 +196,9 @@ class ImageSight:
         for topic in touched:
             for index in range(topic.partition_count if topic is not None else 0):
                 assert topic is not None
-                one = self._partitions.get((topic.id, index))
-                if one is not None:
-                    affected[topic.id, index] = one
+                registration = self._partitions.get((topic.id, index))
+                if registration is not None:
+                    affected[topic.id, index] = registration
         return affected
 
 

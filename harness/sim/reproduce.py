@@ -1,19 +1,20 @@
-"""From a failed run on real nodes to the same violation in a simulated world.
+"""Searches the simulated world for the violation of a failed run on real nodes.
 
 A run that failed on containers cannot be stepped through: its nodes are gone, and the same faults
-at the same times need not show it again. Here its plan becomes one of a simulated world: the same
-nodes, settings, clients and mutant, and its faults as the journal says that they acted. That plan's
-neighbourhood is searched until one of the properties that the run violated is violated there:
+at the same times need not violate the property again. Its plan is converted to a simulated world:
+the same nodes, settings, clients and mutant, and the faults of its journal. Variations of that plan
+are run until one violates a property that the run violated:
 
 | varied | how |
 |---|---|
 | draws of the world | another seed each time |
-| times of the faults | as they were, then jittered, more with each round |
-| which nodes they hit | by the role that the target had then, or the very nodes |
-| what a kill keeps | everything written, as SIGKILL does |
+| times of the faults | as in the run, then jittered, more with each round |
+| nodes that they hit | by the role that the target had in the run, or the same nodes |
+| writes that survive a kill | all, as of SIGKILL |
 
-What is found is an ordinary failing plan, to be shrunk and told as a story. Nothing is claimed
-where nothing is found: the search says how many worlds it tried, and which other properties it saw.
+The result is an ordinary failing plan, which can be shrunk and described as a story. A search
+without a result proves nothing: it reports how many worlds it tried and which other properties they
+violated.
 """
 
 from __future__ import annotations
@@ -36,23 +37,23 @@ from results.model import RunResults
 
 _NS_PER_MS = 1e6
 _INSTEAD = {"container-kill": "kill"}
-"""Faults of real places -> what comes nearest in a simulated world."""
+"""Faults of real backends -> the nearest fault of the simulated world."""
 _NOT_SIMULATED = frozenset({"limit"})
 _JITTER_MS = 250.0
-"""By how much times are moved in the first rounds; each round more."""
+"""Range of the jitter in the first round with one; it grows with each round."""
 _ROUND = 6
 """Tries in a round: three aims, with and without jitter."""
 
 
 @valueclass
 class Acted:
-    """One fault of the run, as its journal has it."""
+    """A fault of the run, from its journal."""
 
     fault: str
     parameters: Mapping[str, Any]
     targets: tuple[str, ...]
     role: str
-    """Target word for what the targets were: `leader`, `follower`, `followers`; empty: neither."""
+    """Target word of the targets' role: `leader`, `follower`, `followers`; empty: none of them."""
     at_ms: float
     """After the fault phase began."""
     for_ms: float | None
@@ -60,29 +61,29 @@ class Acted:
 
 @valueclass
 class RedRun:
-    """What is known of a failed run."""
+    """A failed run: its plan, violated properties and faults."""
 
     plan: Plan
     wanted: frozenset[str]
     """Properties that it violated."""
     acted: tuple[Acted, ...]
     left_out: tuple[str, ...]
-    """Faults that no simulated world has."""
+    """Faults that the simulated world does not have."""
 
 
 @dataclass(slots=True)
 class Search:
-    """How far a search has come."""
+    """Progress and result of a search."""
 
     tried: int = 0
     others: Counter[str] = field(default_factory=Counter)
-    """Properties that were violated but not wanted -> how often."""
+    """Other violated property -> number of worlds."""
     found: Plan | None = None
     property: str = ""
 
 
 def red_run(plan: Plan, results: RunResults, events: Sequence[Event]) -> RedRun:
-    """Read what a stored run says. Raises UsageError where it violates nothing."""
+    """Make the failed run of a plan, results and journal. Raises UsageError if nothing failed."""
     failed = [check for check in results.checks if check.status is Status.FAIL]
     if not failed:
         raise UsageError(f"{results.run}: {results.status} violates nothing; nothing to reproduce")
@@ -96,7 +97,7 @@ def red_run(plan: Plan, results: RunResults, events: Sequence[Event]) -> RedRun:
 
 
 def only(red: RedRun, wanted: str) -> RedRun:
-    """Look for one of the violated properties alone. Raises UsageError for any other."""
+    """Restrict the search to one violated property. Raises UsageError for any other."""
     if wanted not in red.wanted:
         raise UsageError(unknown("violated property", wanted, red.wanted))
     return replace(red, wanted=frozenset({wanted}))
@@ -105,7 +106,7 @@ def only(red: RedRun, wanted: str) -> RedRun:
 def search(
     red: RedRun, goes_on: Callable[[], bool], report: Callable[[Search], None] = lambda _: None
 ) -> Search:
-    """Try plans until one violates what is wanted, or `goes_on` says no."""
+    """Try plans until one violates a wanted property, or `goes_on` returns False."""
     state = Search()
     for candidate in neighbours(red):
         if not goes_on():
@@ -127,7 +128,7 @@ def _violated(plan: Plan, wanted: frozenset[str]) -> str | None:
 
 
 def neighbours(red: RedRun) -> Iterator[Plan]:
-    """Plans of simulated worlds near a run, the nearest first, without an end."""
+    """Yield simulated plans near a run, the nearest first, without end."""
     number = 0
     while True:
         random = Random(f"{red.plan.seed}/reproduce/{number}")
@@ -140,7 +141,7 @@ def neighbours(red: RedRun) -> Iterator[Plan]:
 
 
 def simulated(plan: Plan, seed: int, strands: tuple[Strand, ...]) -> Plan:
-    """Put a plan's run into a simulated world, with these faults."""
+    """Convert a plan to the simulated world, with these faults."""
     plain = Plan()
     return replace(
         plan,
@@ -175,7 +176,7 @@ def _strand(act: Acted, random: Random, jitter_ms: float, *, by_role: bool) -> S
 
 
 def _acted(plan: Plan, events: Sequence[Event]) -> Iterator[Acted]:
-    """Return every fault that bit, in order."""
+    """Yield every verified fault, in order."""
     began_ms = _faults_began_ms(events)
     invoked: dict[tuple[str, int], Event] = {}
     healed = _heals(events)
@@ -232,7 +233,7 @@ def _faults_began_ms(events: Sequence[Event]) -> float:
 
 
 def _heals(events: Sequence[Event]) -> dict[tuple[str, int], list[float]]:
-    """(fault, entry) -> when heals of it ended, in ms of the run."""
+    """Return (fault, entry) -> times at which its heals ended, in ms of the run."""
     found: dict[tuple[str, int], list[float]] = {}
     for event in events:
         value = event.value

@@ -8,16 +8,16 @@ from typing import Any
 
 from checkers.history import EventType
 from harness.plan import Plan
-from harness.scripted_clients import HANDS
+from harness.scripted_clients import STRAND_WORKERS
 from harness.sim.runner import Played
 from harness.strands import Condition, ScriptedOp, Step
 
 _IDLE_MS = 1_000.0
-"""Less time than this at the beginning is not worth a run."""
+"""A shorter idle time at the beginning is not worth a run to remove it."""
 
 
 def rounder(value: float) -> Iterator[float]:
-    """Simpler numbers than this, the simplest first."""
+    """Yield simpler numbers than this, the simplest first."""
     seen = {value}
     for simpler in (0.0, *(float(round(value / unit) * unit) for unit in (1000, 100, 10, 1))):
         if simpler not in seen and simpler >= 0:
@@ -26,9 +26,9 @@ def rounder(value: float) -> Iterator[float]:
 
 
 def begun(played: Played) -> Iterator[ScriptedOp]:
-    """Operations of the stream that began in the fault phase, with the node that each asked."""
-    hands = played.plan.concurrency
-    total = hands + HANDS
+    """Yield the stream's operations that began in the fault phase, with the node of each."""
+    streamed = played.plan.concurrency
+    total = streamed + STRAND_WORKERS
     ends: dict[int, str | None] = {}
     open_at: dict[int | str, int] = {}
     for event in played.events:
@@ -44,19 +44,19 @@ def begun(played: Played) -> Iterator[ScriptedOp]:
         assert isinstance(event.process, int), "clients are numbered"
         worker = event.process % total
         at_ms = event.time_ns / 1e6 - played.fault_phase_ms
-        if worker < hands and 0 <= at_ms < played.plan.duration_ms:
+        if worker < streamed and 0 <= at_ms < played.plan.duration_ms:
             node = ends.get(event.index)
             yield ScriptedOp(event.f, round(at_ms, 6), worker, event.key, event.value, node)
 
 
 def in_order(plan: Plan) -> Plan:
-    """List operations in the order of their times, which is how they run anyway."""
+    """Sort operations by time, which changes no run."""
     operations = tuple(sorted(plan.operations, key=lambda op: op.at_ms))
     return replace(plan, operations=operations)
 
 
 def moved_earlier(plan: Plan, from_ms: float, by_ms: float) -> Plan:
-    """Let everything from a moment on come earlier, the end too."""
+    """Move everything from a moment on to an earlier time, including the end."""
 
     def moved(at_ms: float) -> float:
         return round(at_ms - by_ms, 3) if at_ms >= from_ms else at_ms
@@ -75,7 +75,7 @@ def without_late(plan: Plan) -> Plan:
 
 
 def halves(plan: Plan) -> Iterator[Plan]:
-    """Plans with much less of something: the stream, the time, the strands, the clients."""
+    """Yield plans with much less load, time, strands or clients."""
     strands = plan.strands
     for part in (8, 2):
         if plan.rate_per_s > part:
@@ -96,7 +96,7 @@ def halves(plan: Plan) -> Iterator[Plan]:
 
 
 def with_step(plan: Plan, number: int, position: int, step: Step) -> Plan:
-    """Put another step in the place of one."""
+    """Replace a step."""
     strands = list(plan.strands)
     steps = list(strands[number].steps)
     steps[position] = step
@@ -105,7 +105,7 @@ def with_step(plan: Plan, number: int, position: int, step: Step) -> Plan:
 
 
 def without_step(plan: Plan, number: int, position: int) -> Plan:
-    """Drop a step; the one behind it waits for both."""
+    """Drop a step; the next one waits for both pauses."""
     strands = list(plan.strands)
     steps = list(strands[number].steps)
     gone = steps.pop(position)
@@ -126,7 +126,7 @@ def retarget(plan: Plan, number: int, position: int, targets: tuple[str, ...]) -
 
 
 def name_casts(plan: Plan, played: Played) -> Plan:
-    """Replace the names that casts gave by nodes, in links and conditions too; drop the casts."""
+    """Replace cast names by their nodes, also in links and conditions, and drop the casts."""
     strands = []
     for number, strand in enumerate(plan.strands):
         names: dict[str, str] = dict(played.casts.get(number, {}))
@@ -150,7 +150,7 @@ def name_casts(plan: Plan, played: Played) -> Plan:
 
 
 def named(step: Step, names: dict[str, str]) -> Step:
-    """Replace names by the nodes that they stood for."""
+    """Replace a step's cast names by their nodes."""
 
     def word(text: Any) -> Any:
         if isinstance(text, str):
@@ -168,7 +168,7 @@ def named(step: Step, names: dict[str, str]) -> Step:
 
 
 def act_time(played: Played, number: int, position: int) -> float | None:
-    """World time at which a step acted; None when it did not."""
+    """Return the world time at which a step acted; None if it did not act."""
     for act in played.acts:
         if (act.strand, act.step) == (number, position) and not act.undone:
             return act.at_ms
@@ -176,9 +176,9 @@ def act_time(played: Played, number: int, position: int) -> float | None:
 
 
 def with_a_node_less(plan: Plan) -> Plan | None:
-    """The same without the last node, if nothing names it."""
+    """Drop the last node; None if a strand or an operation names it."""
     last = f"n{plan.nodes}"
-    told = repr(plan.strands) + repr(plan.operations)
-    if last in told:
+    names = repr(plan.strands) + repr(plan.operations)
+    if last in names:
         return None
     return replace(plan, nodes=plan.nodes - 1)

@@ -1,10 +1,9 @@
 """Runs one plan and judges it: `run_plan(plan) -> SimResult`.
 
-The run is the same, callback by callback, every time: one queue of events decides everything.
-The invariants (`checkers.invariants`) judge every event; what clients saw is checked by the
-harness's own checkers once the run is over; and after the last heal the quorum must come back to
-life within the plan's bound. The first violation ends a run: what follows from a broken state
-says nothing more.
+A plan's run is the same, callback by callback, every time: one queue of events orders everything.
+The invariants (`checkers.invariants`) judge every event, and the history is checked by the
+workload's checkers after the run. After the last heal the quorum must be live again within the
+plan's bound. The first violation ends a run: further ones may only be its consequences.
 """
 
 from __future__ import annotations
@@ -39,7 +38,7 @@ from harness.observer import Leadership, Observer
 from harness.plan import Plan
 from harness.player import Player
 from harness.recorder import Journal, Recorder
-from harness.scripted_clients import HANDS, ScriptedClient, ScriptedClients
+from harness.scripted_clients import STRAND_WORKERS, ScriptedClient, ScriptedClients
 from harness.sim.findings import SimResult, Violation, generalised, of_check
 from harness.sim.image_sight import ImageWatch
 from harness.sim.sight import watch
@@ -55,12 +54,12 @@ from workloads.target import LEADS_NOT
 _CHECK_EVERY_MS = 20.0
 _RESTART_MS = 100.0
 _COLLECT_AFTER = 100_000
-"""New objects before the next search for cycles; Python's own 700 cost a tenth of a run."""
+"""New objects before the next garbage collection; Python's default of 700 costs 10 % of a run."""
 
 
 @dataclass(slots=True)
 class MemoryJournal:
-    """Keeps the history of a run that is not stored."""
+    """Keeps the history of a run in memory."""
 
     events: list[Event] = field(default_factory=list)
 
@@ -71,7 +70,7 @@ class MemoryJournal:
 
 @dataclass(slots=True)
 class Played:
-    """A run as it was played, before it is judged."""
+    """A finished run, before it is judged."""
 
     plan: Plan
     events: Sequence[Event]
@@ -81,12 +80,12 @@ class Played:
     backend: SimBackend
     watch: Watch
     casts: Mapping[int, Mapping[str, str]]
-    """By strand: the nodes that its names last stood for."""
+    """Strand -> cast name -> the node that it last named."""
     cpu_s: float
     fault_phase_ms: float
     """World time at which the fault phase began."""
     wanted: frozenset[str] | None
-    """Properties that were looked at; None: all."""
+    """Properties that were judged; None: all."""
 
 
 def run_plan(plan: Plan) -> SimResult:
@@ -104,10 +103,10 @@ def play(
     brief: bool = False,
     wanted: frozenset[str] | None = None,
 ) -> Played:
-    """Run a plan to its end; `events` is what the journal keeps.
+    """Run a plan to its end; `events` is the journal's list of events.
 
-    A brief run ends with the fault phase: it tells what the monitor saw until then, and no more.
-    With `wanted`, only violations of these properties are seen, and end it.
+    A brief run ends with the fault phase, and its result holds the monitor's violations only. With
+    `wanted`, violations of all other properties are ignored and do not end the run.
     """
     with contextlib.ExitStack() as stack:
         if plan.mutant is not None:
@@ -118,7 +117,7 @@ def play(
 
 @contextlib.contextmanager
 def _few_collections() -> Iterator[None]:
-    """Look for garbage in cycles more seldom: a world is one, but is not garbage before its end."""
+    """Collect garbage less often: a world is a large cycle, but in use until its end."""
     before = gc.get_threshold()
     gc.set_threshold(_COLLECT_AFTER, *before[1:])
     try:
@@ -128,7 +127,7 @@ def _few_collections() -> Iterator[None]:
 
 
 def judge(played: Played) -> SimResult:
-    """Judge what was played: violations seen on the way, then the black-box checks."""
+    """Judge a finished run: violations during the run, else the black-box checks."""
     violations = list(played.violations)
     verdict = Status.FAIL
     operations = pair(played.events)
@@ -142,7 +141,7 @@ def judge(played: Played) -> SimResult:
         results = [run_check(spec, run) for spec in checks]
         failed = [of_check(result) for result in results if result.status is Status.FAIL]
         wanted = played.wanted
-        violations = [one for one in failed if wanted is None or one.property in wanted]
+        violations = [found for found in failed if wanted is None or found.property in wanted]
         verdict = worst(result.status for result in (*results, exercise))
     counts = {kind: sum(op.type is kind for op in operations) for kind in EventType}
     world = played.backend.world
@@ -171,7 +170,7 @@ def judge(played: Played) -> SimResult:
 
 
 class _KnowingObserver(Observer):
-    """Knows who leads without asking anybody."""
+    """Reads the leader from the world's state instead of asking the nodes."""
 
     standings: Watch
 
@@ -183,7 +182,7 @@ class _KnowingObserver(Observer):
 
 
 class _Run:
-    """Everything of one run."""
+    """The state of one run."""
 
     def __init__(
         self,
@@ -230,7 +229,7 @@ class _Run:
             self._view,
             self._recorder,
             self._clients.ask,
-            lambda name, told, cause: self._broken(Violation(name, told, (cause,))),
+            lambda name, why, cause: self._broken(Violation(name, why, (cause,))),
         )
         self._reads: FinalReads | None = None
         self._fault_phase_ms = 0.0
@@ -287,7 +286,7 @@ class _Run:
         recorder.note("phase", {"name": "faults"})
         self._fault_phase_ms = self._scheduler.now_ms
         interpreter = Interpreter(
-            self._clients, recorder, self._make_client, plan.concurrency + HANDS
+            self._clients, recorder, self._make_client, plan.concurrency + STRAND_WORKERS
         )
         self._player.begin()
         self._scheduler.call_later(plan.duration_ms, self._end_faults)
@@ -312,7 +311,7 @@ class _Run:
         self._player.stop()
 
     async def _heal(self) -> None:
-        """Undo everything, once what is under way is over."""
+        """Heal everything, after the injections and heals under way."""
         await self._player.settle()
         for healed in await drive.heal_all(self._view(Random(f"{self._plan.seed}/heal"))):
             how = EventType.OK if healed.verified else EventType.INFO
@@ -322,7 +321,7 @@ class _Run:
         return SimView(self._backend, self._watch, self._active, random)
 
     async def _first_leader(self) -> None:
-        """Wait until somebody leads, or as long as liveness may take."""
+        """Wait for an established leader, within the bound on liveness."""
         deadline_ms = self._scheduler.now_ms + self._plan.bounds.liveness_ms
         while self._scheduler.now_ms < deadline_ms:
             leader = self._watch.leader()
@@ -332,7 +331,7 @@ class _Run:
         self._dead("no leader was established at the start")
 
     async def _come_back(self, interpreter: Interpreter) -> None:
-        """After the heal: last operations ok, every node up and caught up, within the bound."""
+        """Check liveness after the heal: last operations ok, every node caught up in the bound."""
         bound_ms = self._plan.bounds.liveness_ms
         deadline_ms = self._scheduler.now_ms + bound_ms
         self._recorder.note("phase", {"name": "final-reads"})
@@ -354,12 +353,12 @@ class _Run:
         self._recorder.note(FINAL_READS, reads.value())
         self._reads = reads
         if reads.sentinel is None or reads.missing:
-            said = "; ".join(f"{node}: {why}" for node, why in reads.missing.items())
-            self._dead(f"not all nodes came back {bound_ms / 1000:g} s after the heal: {said}")
+            reasons = "; ".join(f"{node}: {why}" for node, why in reads.missing.items())
+            self._dead(f"not all nodes came back {bound_ms / 1000:g} s after the heal: {reasons}")
 
     def _make_client(self, worker: Worker, process: int | str) -> WorkloadClient:
         if worker == NEMESIS:
-            return _Nobody()
+            return _IdleNemesis()
         assert isinstance(worker, int), "clients are numbered"
         assert isinstance(process, int), "and so are their processes"
         return ScriptedClient(
@@ -396,8 +395,8 @@ class _Run:
 
     def _watchdog(self) -> None:
         if self._scheduler.events > self._plan.bounds.events_max:
-            told = f"more than {self._plan.bounds.events_max} callbacks"
-            self._broken(Violation("progress", told, ("too many events",)))
+            explanation = f"more than {self._plan.bounds.events_max} callbacks"
+            self._broken(Violation("progress", explanation, ("too many events",)))
         else:
             self._scheduler.call_later(_CHECK_EVERY_MS, self._watchdog)
 
@@ -409,7 +408,7 @@ class _Run:
             self._recorder.note("leader", {"leader": node, "epoch": epoch})
 
     def _ended(self, process: Process) -> None:
-        """Look at who died by itself."""
+        """Judge the death of a node that no fault killed."""
         deaths = self._backend.world.deaths
         if not deaths or deaths[-1].node != process.name:
             return
@@ -421,7 +420,7 @@ class _Run:
         )
 
     def _rightly_dead(self, node: str) -> None:
-        """Start it again where no heal will: its storage failed it late."""
+        """Start a node whose storage failed late, after the heals that would start it."""
         if self._player.stopped:
             self._scheduler.call_later(_RESTART_MS, lambda: self._start(node))
 
@@ -431,15 +430,15 @@ class _Run:
 
     def _died(self, death: Death) -> None:
         reason = " ".join(death.output_tail)
-        told = f"{death.node} died by itself: {reason}"
-        self._broken(Violation("node-died", told, ("node-died", generalised(reason))))
+        explanation = f"{death.node} died by itself: {reason}"
+        self._broken(Violation("node-died", explanation, ("node-died", generalised(reason))))
 
 
-class _Nobody:
-    """The nemesis has no operations of its own here: the driver acts."""
+class _IdleNemesis:
+    """The client of the nemesis: without operations, since the player injects all faults."""
 
     async def invoke(self, op: Op) -> Completion:
-        raise AssertionError(f"nobody asked for {op.f}")
+        raise AssertionError(f"the nemesis has no operation {op.f}")
 
     async def close(self) -> None:
-        """Nothing is held."""
+        """Hold nothing."""

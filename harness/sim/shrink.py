@@ -1,26 +1,26 @@
-"""Cut a failing plan down while it keeps violating the same property.
+"""Shrinks a failing plan while it keeps violating the same property.
 
 Delta debugging (Zeller and Hildebrandt, 2002) over the lists of a plan, then simplification of
-what is left. The passes, each with the invariant that it keeps:
+the rest. The passes, each with the invariant that it keeps:
 
 | pass | does | keeps |
 |---|---|---|
-| materialise | the seeded stream becomes the list of operations that were really begun | who asks whom what, when |
-| concretise | target words become the nodes that were hit, `cast` goes | what is done to whom, when |
-| other seeds | the half of it, in another world: strands, rate, clients or time, tried with several seeds | what is done, but not the world's draws |
-| strands, steps | ddmin over strands, then over the steps of each | order, and the time of what stays |
-| operations | ddmin over the list | their times |
-| flatten | waits for a condition become fixed times | when things really happened |
-| gaps | less time passes where nothing is done | order |
-| nodes | one node less, where nobody names the last one | the names of the others |
-| duration | the fault phase ends after the last thing that matters | everything before |
-| knobs | a setting or a property of the world goes back to its default | all others |
+| materialise | the seeded stream becomes the list of operations that it began | client, node, content and time of each |
+| concretise | target words become the nodes that were hit, `cast` is dropped | faults, targets and times |
+| other seeds | halves strands, rate, clients or time, and tries several seeds | the actions that remain, not the world's draws |
+| strands, steps | ddmin over strands, then over the steps of each | order, and the times of the rest |
+| operations | ddmin over the list | times of the rest |
+| flatten | waits for a condition become fixed times | the times at which steps acted |
+| gaps | less time passes between actions | order |
+| nodes | drops the last node if no strand or operation names it | the names of the others |
+| duration | the fault phase ends after the violation or the last action | everything before |
+| knobs | resets a setting or a property of the world to its default | all others |
 | values | times and lengths become round or smaller numbers | all others |
 
-A pass is tried only as a whole candidate: a candidate that fails with the same property (and does
-not come to it by the harness's own fault) replaces the plan; everything else is dropped. Since
-the run is a function of the plan no candidate has to be run twice, and the result is exactly
-what `kraftprobe replay` will see. Rounds repeat until one changes nothing or the time is up.
+A candidate that violates the same property replaces the plan; any other is dropped. An exception of
+the harness counts as no violation. A run is a function of its plan, so no candidate runs twice, and
+the result is exactly what `kraftprobe replay` runs. Rounds repeat until one changes nothing or the
+time is up.
 """
 
 # ruff: noqa: E501  (the table)
@@ -56,17 +56,17 @@ from harness.strands import ScriptedOp, Strand
 T = TypeVar("T")
 
 EVENTS_MAX = 12
-"""Fault and operation events that a person can follow; what shrinking aims at."""
+"""Target of shrinking: as many fault and operation events as a reader can follow."""
 _EVENTS_SPARE = 50_000
 _PATIENCE_S = 4.0
-"""How long a candidate is tried with other seeds where that is worth the time."""
+"""How long a candidate is tried with other seeds."""
 _MANY = 2 * EVENTS_MAX
-"""Of more things than this, large parts are worth that time."""
+"""Parts of longer lists than this are tried with other seeds."""
 
 
 @dataclass(slots=True)
 class Progress:
-    """What is told while it shrinks."""
+    """Progress of shrinking, for display."""
 
     pass_name: str = ""
     tried: int = 0
@@ -76,20 +76,20 @@ class Progress:
 
 @dataclass(slots=True)
 class Shrinker:
-    """Shrinks one plan. `told` is called after each candidate."""
+    """Shrinks one plan. `on_progress` is called after each candidate."""
 
     wanted: str
     """The property that must stay violated."""
     deadline_s: float
-    told: Callable[[Progress], None] = lambda _: None
+    on_progress: Callable[[Progress], None] = lambda _: None
     progress: Progress = field(default_factory=Progress)
     _seen: dict[str, bool] = field(default_factory=dict)
     _played: Played | None = None
     _violation: Violation | None = None
     _is_race: bool = False
-    """Few schedules show it: large parts are dropped in other worlds, too."""
+    """Few schedules violate the property: large parts are also dropped with other seeds."""
     _brief: bool = False
-    """Runs end with the fault phase: the violation is seen before, and the rest takes time."""
+    """Runs end with the fault phase, which saves time: the violation comes before its end."""
 
     @property
     def out_of_time(self) -> bool:
@@ -97,11 +97,11 @@ class Shrinker:
         return time.monotonic() >= self.deadline_s
 
     def stop(self) -> None:
-        """Let no further candidate be tried: `shrink` returns the best so far."""
+        """Try no further candidate: `shrink` returns the best plan so far."""
         self.deadline_s = 0.0
 
     def fails(self, plan: Plan) -> bool:
-        """Whether this one violates the property too; remembers how it went."""
+        """Whether a candidate violates the property; keeps its run if it does."""
         key = repr(plan)
         if key in self._seen:
             return self._seen[key]
@@ -117,7 +117,7 @@ class Shrinker:
             verdict = True
             self._played, self._violation = played, violation
         self._seen[key] = verdict
-        self.told(self.progress)
+        self.on_progress(self.progress)
         return verdict
 
     def _run(self, plan: Plan) -> tuple[Played, Violation | None]:
@@ -130,7 +130,7 @@ class Shrinker:
         return played, played.violations[0] if played.violations else None
 
     def _be_brief(self, plan: Plan) -> None:
-        """Leave out what comes after the fault phase, if the violation comes before its end."""
+        """Skip what follows the fault phase if the violation comes before its end."""
         played, violation = self._last_played(plan), self._violation
         if violation is not None and 0 < violation.at_ms < (
             played.fault_phase_ms + plan.duration_ms
@@ -138,7 +138,7 @@ class Shrinker:
             self._brief = True
 
     def shrink(self, plan: Plan) -> Plan:
-        """Shrink until nothing more helps. The plan given must fail."""
+        """Shrink until a round changes nothing. The given plan must fail."""
         assert self.fails(plan), f"it does not violate {self.wanted}"
         best = self._bounded(plan)
         for name, single in (("cut short", self._end_early), ("strands", self._strands)):
@@ -161,8 +161,8 @@ class Shrinker:
         )
         while not self.out_of_time:
             before = best
-            for name, one in passes:
-                best = self._pass(name, one, best)
+            for name, shrink_by in passes:
+                best = self._pass(name, shrink_by, best)
             if best == before:
                 break
         best = in_order(best)
@@ -171,40 +171,40 @@ class Shrinker:
         return best
 
     def _bounded(self, plan: Plan) -> Plan:
-        """Give candidates not much more events than the run at hand took, lest one run for ever."""
+        """Bound the events of candidates by those of this run, so that none runs for very long."""
         played = self._last_played(plan)
         most = 4 * played.backend.world.scheduler.events + _EVENTS_SPARE
         bounds = replace(plan.bounds, events_max=min(plan.bounds.events_max, most))
         return self._keep(replace(plan, bounds=bounds), plan)
 
     def fails_again(self, plan: Plan) -> None:
-        """Play the result once more, for the story."""
+        """Run the result once more in full, for the story."""
         self._played, result = run(plan, frozenset({self.wanted}))
         self._violation = result.violations[0] if result.violations else None
 
     @property
     def story(self) -> tuple[Played, Violation | None]:
-        """The last failing run, to be told."""
+        """The last failing run and its violation."""
         assert self._played is not None
         return self._played, self._violation
 
-    def _pass(self, name: str, one: Callable[[Plan], Plan], plan: Plan) -> Plan:
+    def _pass(self, name: str, shrink_by: Callable[[Plan], Plan], plan: Plan) -> Plan:
         self.progress.pass_name, self.progress.events = name, plan.events
         if self.out_of_time:
             return plan
-        after = one(plan)
+        after = shrink_by(plan)
         self.progress.events = after.events
         return after
 
     def _keep(self, candidate: Plan, current: Plan) -> Plan:
-        """The candidate if it fails too, else the current one."""
+        """Return the candidate if it fails, too, else the current plan."""
         if candidate == current or not self.fails(candidate):
             return current
         self.progress.kept += 1
         return candidate
 
     def _last_played(self, plan: Plan) -> Played:
-        """How this very plan was played."""
+        """Return the run of this very plan."""
         if self._played is None or self._played.plan != plan:
             self._played, self._violation = self._run(plan)
         return self._played
@@ -212,7 +212,7 @@ class Shrinker:
     # -- lists -----------------------------------------------------------------------------------
 
     def _end_early(self, plan: Plan) -> Plan:
-        """End the fault phase right after the violation, or after the last thing done."""
+        """End the fault phase right after the violation, or after the last act."""
         played = self._last_played(plan)
         at_ms = self._violation.at_ms if self._violation is not None else 0.0
         seen_ms = at_ms - played.fault_phase_ms
@@ -250,8 +250,8 @@ class Shrinker:
     def _ddmin(self, plan: Plan, items: Sequence[T], build: Callable[[Sequence[T]], Plan]) -> Plan:
         """Drop parts, large ones first, each size in one sweep from the end to the beginning.
 
-        ddmin without its restarts: what came late is dropped first, since less hangs on it. Large
-        parts of many are tried in other worlds, too.
+        ddmin without its restarts: late parts are dropped first, since less depends on them. Large
+        parts of long lists are also tried with other seeds.
         """
         best, left = plan, tuple(items)
         if left and self.fails(build(())):
@@ -277,10 +277,10 @@ class Shrinker:
     # -- other worlds ----------------------------------------------------------------------------
 
     def _other_seeds(self, plan: Plan) -> Plan:
-        """Halve what cannot be written down, as it hangs on the draws of its world, in other worlds.
+        """Halve a plan whose violation depends on the world's draws, with other seeds.
 
-        Where one draw more or less ends the violation, as of a race that few schedules lose, hardly
-        anything can be dropped in the same world; but a part of it does the same in many others.
+        A race that few schedules lose is gone after one draw more or less, so in the same world
+        almost nothing can be dropped. But a part of the plan loses the race in some other world.
         """
         self._is_race = plan.rate_per_s > 0
         while self._is_race and not self.out_of_time:
@@ -293,7 +293,7 @@ class Shrinker:
         return self._materialise(plan)
 
     def _somewhere(self, candidate: Plan, for_s: float = _PATIENCE_S) -> Plan | None:
-        """The candidate with the first seed with which it fails, its own the first."""
+        """Return the candidate with the first seed that makes it fail, from its own on."""
         until_s = time.monotonic() + for_s
         while not self.fails(candidate):
             if time.monotonic() >= until_s or self.out_of_time:
@@ -301,10 +301,10 @@ class Shrinker:
             candidate = replace(candidate, seed=candidate.seed + 1)
         return candidate
 
-    # -- from words to facts ---------------------------------------------------------------------
+    # -- from words to nodes and times -----------------------------------------------------------
 
     def _materialise(self, plan: Plan) -> Plan:
-        """Write the stream down as the operations that it began."""
+        """Replace the stream by the list of the operations that it began."""
         if plan.rate_per_s <= 0:
             return plan
         candidate = replace(plan, rate_per_s=0.0)
@@ -336,7 +336,7 @@ class Shrinker:
         return self._keep(name_casts(plan, played), plan)
 
     def _flatten(self, plan: Plan) -> Plan:
-        """Let steps that wait for a condition act at the time at which they did."""
+        """Replace the conditions of steps by the times at which they acted."""
         for number, strand in enumerate(plan.strands):
             for position, step in enumerate(strand.steps):
                 if step.until is None:
@@ -353,7 +353,7 @@ class Shrinker:
         return plan
 
     def _gaps(self, plan: Plan) -> Plan:
-        """Let less time pass where nothing is done: before anything, then between things."""
+        """Shorten the time before each moment at which something is done, the last one first."""
         moments = {strand.at_ms for strand in plan.strands}
         moments |= {op.at_ms for op in plan.operations}
         for moment in sorted(moments, reverse=True):
@@ -421,8 +421,8 @@ class Shrinker:
             step = plan.strands[number].steps[position]
             value = getattr(step, name)
             for simpler in () if value is None else rounder(value):
-                told: dict[str, Any] = {name: simpler}
-                changed = replace(plan.strands[number].steps[position], **told)
+                change: dict[str, Any] = {name: simpler}
+                changed = replace(plan.strands[number].steps[position], **change)
                 candidate = with_step(plan, number, position, changed)
                 plan = self._keep(candidate, plan)
         step = plan.strands[number].steps[position]

@@ -1,7 +1,7 @@
-"""What the invariants may see of simulated nodes beside their trace: their logs and their disks.
+"""Shows the logs and disks of simulated nodes to the invariants, beside the nodes' traces.
 
-`watch(world)` follows a world from its beginning with all invariants of `checkers.invariants`: call
-it before the first node starts. It looks into nodes and never changes them.
+`watch(world)` judges a world by all invariants of `checkers.invariants`; call it before the first
+node starts. It reads the nodes' state and never changes it.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ _READ_BYTES = 1 << 30
 
 
 def watch(world: SimWorld, on_violation: Callable[[Violation], None] | None = None) -> Watcher:
-    """Follow a world; `on_violation` is called in the midst of an event: it may note, not act."""
+    """Judge a world; `on_violation` is called within a node's event, so it must not act on it."""
     watcher = Watcher(WorldSight(world), on_violation, (*INVARIANTS, *BROKER_INVARIANTS))
     take = watcher.take
 
@@ -55,7 +55,7 @@ class WorldSight:
         self._nodes = world.nodes
 
     def is_open(self, node: str) -> bool:
-        """Whether the node has been assembled on its log."""
+        """Whether the node has opened its log."""
         process = self._nodes[node].process
         return process is not None and process.node is not None
 
@@ -74,14 +74,14 @@ class WorldSight:
         return read_from(process.node.raft.log, offset)
 
     def durable_end(self, node: str) -> int | None:
-        """Offset below which all is durable; None: the node does not run, or opens its log."""
+        """Offset below which all is durable; None: the node does not run, or is opening its log."""
         process = self._nodes[node].process
         if process is None or process.node is None or not process.alive:
             return None
         return process.node.raft.log.durable_end_offset
 
     def quorum_state(self, node: str) -> Election | str | None:
-        """What a power loss would leave of the quorum-state file."""
+        """The durable content of the quorum-state file, or why it cannot be decoded."""
         content = self._nodes[node].disk.durable(_QUORUM_STATE)
         if content is None:
             return None
@@ -105,7 +105,7 @@ class WorldSight:
 
 
 def batches_of(data: bytes) -> list[Batch]:
-    """Batches of bytes that hold whole ones; no checksum is verified here."""
+    """Split bytes that hold whole batches; no checksum is verified here."""
     found: list[Batch] = []
     position = 0
     while position < len(data):
@@ -116,7 +116,7 @@ def batches_of(data: bytes) -> list[Batch]:
 
 
 def read_from(log: ReplicatedLog, offset: int) -> list[Batch]:
-    """All batches of a log from `offset` on; one read ends where a file does."""
+    """Read all batches of a log from `offset` on; a single read ends with its segment."""
     found: list[Batch] = []
     while offset < log.end_offset:
         found += batches_of(log.read(offset, _READ_BYTES))

@@ -1,4 +1,4 @@
-"""What code this is: results of two states of it prove nothing together."""
+"""A digest of the source code: seeds run by different code prove nothing together."""
 
 from __future__ import annotations
 

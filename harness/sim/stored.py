@@ -1,12 +1,11 @@
-"""A simulated run with its whole run folder, judged by the ordinary pipeline.
+"""A simulated run with a run folder, judged by the ordinary pipeline.
 
     DIR/plan.json, history.jsonl, nodes/<node>/{trace.jsonl, metadata/, evidence/},
     results.json, report.html, junit.xml     as of every run (results/store.py)
-    DIR/plan.json                         what replays it
-    DIR/story.txt                             what happened, in plain English
+    DIR/story.txt                            the run's story (harness.sim.story)
 
-What the monitor saw while it ran is in the journal as `violation` and is judged by the check
-`monitor`; so the verdict of the folder is the verdict of the run.
+Violations during the run are in the journal as `violation` and judged by the check `monitor`, so
+the folder's verdict is that of the run. `kraftprobe replay DIR/plan.json` repeats it.
 """
 
 from __future__ import annotations
@@ -23,7 +22,7 @@ from harness.plan_document import plan_document
 from harness.recorder import Journal
 from harness.sim.findings import SimResult
 from harness.sim.runner import Played, judge, play
-from harness.sim.story import tell
+from harness.sim.story import story_of
 from results import pipeline
 from results.store import RunStore
 
@@ -41,7 +40,7 @@ class _Both:
 
 
 def run_stored(plan: Plan, folder: Path) -> int:
-    """Run into a new folder, judge, report; returns the exit code of the verdict.
+    """Run a plan into a new folder, judge and report; returns the exit code of the verdict.
 
     Raises UsageError when the folder is not empty.
     """
@@ -52,7 +51,7 @@ def run_stored(plan: Plan, folder: Path) -> int:
     store.begin(plan_document(plan, folder.name, f"kraftprobe replay {folder.name}/plan.json"))
     played, result = _play(plan, store)
     violation = result.violations[0] if result.violations else None
-    story = "\n".join(tell(played, violation))
+    story = "\n".join(story_of(played, violation))
     (folder / "story.txt").write_text(story + "\n", encoding="utf-8")
     store.end_recording()
     return judge_and_report(store, pipeline.judge, with_report=True)

@@ -1,8 +1,8 @@
-"""A run told as a numbered story in plain English, made from what was done and traced.
+"""Renders a simulated run as a numbered story in plain English, from its acts and traces.
 
-What a person needs to follow a failure: what the faults did, who became leader of which epoch,
-which writes were acknowledged at which offset, what was cut off or lost, and what is wrong in the
-end. Fetches, heartbeats and everything that happens all the time are left out.
+The story holds what a reader needs to follow a failure: faults, leaders and their epochs, appends
+and acknowledged writes, and the violation at the end. Fetches, heartbeats and other periodic events
+are left out.
 """
 
 from __future__ import annotations
@@ -22,34 +22,34 @@ _LINES_MAX = 60
 
 @valueclass
 class Line:
-    """One thing that happened."""
+    """One event of the story."""
 
     at_ms: float
     order: int
     text: str
     routine: tuple[str, str] | None = None
-    """(node, verb) of what happens all the time; such lines in a row become one."""
+    """(node, verb) of a frequent event; consecutive lines of the same kind are joined."""
     offsets: tuple[int, int] = (0, 0)
 
 
-def tell(played: Played, violation: Violation | None) -> list[str]:
-    """The story, one numbered line a thing."""
+def story_of(played: Played, violation: Violation | None) -> list[str]:
+    """Render the story, a numbered line for each event."""
     end_ms = violation.at_ms if violation is not None and violation.at_ms else float("inf")
     lines = [*_acts(played), *_clients(played), *_nodes(played)]
     ordered = sorted(
         (line for line in lines if line.at_ms <= end_ms), key=lambda line: (line.at_ms, line.order)
     )
-    told = [f"{line.at_ms / 1000.0:9.4f} s  {line.text}" for line in _shortened(_joined(ordered))]
+    texts = [f"{line.at_ms / 1000.0:9.4f} s  {line.text}" for line in _shortened(_joined(ordered))]
     tail = [] if violation is None else [f"VIOLATED {violation.property}: {violation.explanation}"]
     return [
         _setting(played.plan),
-        *(f"{number:3}. {text}" for number, text in enumerate(told, start=1)),
+        *(f"{number:3}. {text}" for number, text in enumerate(texts, start=1)),
         *tail,
     ]
 
 
 def _joined(lines: list[Line]) -> list[Line]:
-    """Join what a node does again and again while nothing else happens."""
+    """Join the frequent events of each node between two other events."""
     joined: list[Line] = []
     open_: dict[tuple[str, str], Line] = {}
 
@@ -75,11 +75,11 @@ def _joined(lines: list[Line]) -> list[Line]:
 
 
 def _shortened(lines: list[Line]) -> list[Line]:
-    """Leave out the middle of what nobody would read; what comes last matters most."""
+    """Cut a long story after its first ten lines; the last lines matter most."""
     if len(lines) <= _LINES_MAX:
         return lines
     left_out = len(lines) - _LINES_MAX + 1
-    gap = Line(lines[10].at_ms, 0, f"... {left_out} things more ...")
+    gap = Line(lines[10].at_ms, 0, f"... {left_out} events more ...")
     return [*lines[:10], gap, *lines[10 + left_out :]]
 
 
@@ -123,7 +123,7 @@ _HEALED = {
     "pause": "{nodes} went on",
     "hold": "the held messages were delivered",
 }
-"""What a step `heal` of one kind of fault did."""
+"""Kind of fault -> text of a step `heal` for it."""
 
 
 def _act_text(act: Act) -> str:
@@ -147,7 +147,7 @@ _KEPT = {"nothing": "all that was not synced was lost", "everything": "nothing w
 
 
 def _detail(act: Act) -> str:
-    """Say what the parameters add that a person needs."""
+    """Render the parameters of an act."""
     parts = []
     for key, value in act.detail.items():
         if key == "keep":
@@ -190,7 +190,7 @@ def _operation(begun: Event, ended: Event) -> str:
         result = f" with {ended.value}" if begun.f in ("read", "describe") else ""
         return f"{where} acknowledged {what}{result}"
     if ended.type is EventType.INFO and begun.f not in ("read", "describe"):
-        return f"{where} left it open whether {what} was done ({ended.error})"
+        return f"{where} left {what} indeterminate ({ended.error})"
     return ""
 
 
@@ -198,8 +198,8 @@ def _operation(begun: Event, ended: Event) -> str:
 
 
 def _nodes(played: Played) -> Iterator[Line]:
-    for name, told in played.watch.told.items():
-        for at_ms, _, event, fields in told:
+    for name, noted in played.watch.noted.items():
+        for at_ms, _, event, fields in noted:
             routine = _routine(event, fields)
             if routine is not None:
                 verb, first, last = routine
@@ -209,7 +209,7 @@ def _nodes(played: Played) -> Iterator[Line]:
 
 
 def _routine(event: str, fields: Mapping[str, Any]) -> tuple[str, int, int] | None:
-    """(verb, first offset, last offset) of what nodes do all the time."""
+    """Return (verb, first offset, last offset) of a frequent event, else None."""
     match event:
         case "append":
             verb = "appended" if fields["role"] == "leader" else "copied"

@@ -1,4 +1,4 @@
-"""What faults see of a simulated world (`nemeses.base.View`)."""
+"""The view of a simulated world that faults act through (`nemeses.base.View`)."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from nemeses.base import Injection
 
 
 class SimView:
-    """One moment's view; all views of a run share the list of active injections."""
+    """A view for one fault; all views of a run share the list of active injections."""
 
     def __init__(
         self, backend: SimBackend, watch: Watch, active: list[Injection], random: Random
@@ -21,9 +21,9 @@ class SimView:
         self._watch = watch
 
     async def leader(self) -> str | None:
-        """Know it, without a question."""
+        """Return the leader of the world's state, without asking the nodes."""
         return self._watch.leader()
 
     async def partition_leader(self) -> str | None:
-        """Know of none: the swarm aims at no topics."""
+        """Return None: no simulated fault targets topics."""
         return None

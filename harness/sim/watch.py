@@ -1,4 +1,4 @@
-"""The standings of a simulated world's nodes, and what its story is made of."""
+"""The standings of a simulated world's nodes, and the trace events of its story."""
 
 from __future__ import annotations
 
@@ -15,22 +15,22 @@ _EVERYDAY = frozenset({"fetch", "flush", "commit", "read", "start"})
 
 
 class Watch(Followed):
-    """Hears of each trace event at the instruction at which it is written."""
+    """Follows the nodes' trace events, each at the instruction that writes it."""
 
     def __init__(self, world: SimWorld) -> None:
         super().__init__(world.names)
         self.world = world
-        self.told: dict[str, list[Noted]] = {name: [] for name in world.names}
-        """What is worth a line in a story, of each node, with the world's time."""
+        self.noted: dict[str, list[Noted]] = {name: [] for name in world.names}
+        """Node -> its trace events except the everyday ones."""
         world.on_start.append(lambda process: self.started(process.name))
         world.on_end.append(lambda process: self.ended(process.name))
         world.observers.append(self._heard)
 
     async def follow(self) -> None:
-        """Nothing is left to do: the world calls."""
+        """Do nothing: the world calls the observers."""
 
     def _heard(self, process: Process, event: str, fields: dict[str, Any]) -> None:
         if event not in _EVERYDAY:
             now_ms = self.world.scheduler.now_ms
-            self.told[process.name].append((now_ms, process.incarnation, event, fields))
+            self.noted[process.name].append((now_ms, process.incarnation, event, fields))
         self.traced(process.name, event, fields)

@@ -22,16 +22,16 @@ from harness.sim.draw import draw
 from harness.sim.runner import MemoryJournal, play
 journal = MemoryJournal()
 played = play(draw(SEED), journal, journal.events)
-told = repr(journal.events) + repr(played.watch.told) + repr(played.acts)
-print(hashlib.sha256(told.encode()).hexdigest())
+text = repr(journal.events) + repr(played.watch.noted) + repr(played.acts)
+print(hashlib.sha256(text.encode()).hexdigest())
 """
 
 
 def fingerprint(seed):
     journal = MemoryJournal()
     played = play(draw(seed), journal, journal.events)
-    told = repr(journal.events) + repr(played.watch.told) + repr(played.acts)
-    return hashlib.sha256(told.encode()).hexdigest()
+    text = repr(journal.events) + repr(played.watch.noted) + repr(played.acts)
+    return hashlib.sha256(text.encode()).hexdigest()
 
 
 def test_a_seed_runs_the_same_in_processes_with_other_hash_seeds():

@@ -7,7 +7,7 @@ from harness.plan import from_document
 from harness.sim.rewrites import halves
 from harness.sim.runner import run_plan
 from harness.sim.shrink import Shrinker
-from harness.sim.story import tell
+from harness.sim.story import story_of
 from harness.strands import Step, Strand
 from tests.sim.plans import sim_plan
 
@@ -38,7 +38,7 @@ def test_only_what_matters_is_left():
     assert small.events <= 3
     assert small.rate_per_s == 0
     assert from_document(json.loads(json.dumps(small.to_json()))).to_json() == small.to_json()
-    story = tell(*shrinker.story)
+    story = story_of(*shrinker.story)
     assert "nodes of the mutant M15" in story[0]
     assert story[-1].startswith("VIOLATED majority-durable")
 
