@@ -35,7 +35,7 @@ SLOW = (
     "harness/test_imports.py",
     "harness/test_output.py",
     "harness/test_impossible_faults.py",
-    "harness/test_cli.py::test_doctor_tells_its_findings_as_json",
+    "harness/test_cli.py::test_doctor_prints_its_findings_as_json",
     "harness/test_cli.py::test_spark_starts_when_no_node_runs_any_more",
     "harness/test_schedule.py::test_one_seed_gives_one_schedule_in_any_process",
     "kraft/test_bootstrap_crashes.py::test_power_may_fail_at_every_operation_of_a_quorums_beginning",

@@ -1,8 +1,8 @@
 """A quorum that is only a model: no log, no election protocol, no bytes; runs in virtual time.
 
-It keeps its promises by construction: one shared state, changed only through a leader that
-reaches a majority. `stale_reads` makes it lie as a leader does that never confirms its
-leadership, and `crash_at_s` lets a node die unasked, so that tests can see the alarm.
+It is correct by construction: one shared state, changed only through a leader that reaches a
+majority. `stale_reads` makes it answer as a leader does that never confirms its leadership, and
+`crash_at_s` lets a node die unexpectedly, so that tests can check the alarm.
 """
 
 import asyncio
@@ -155,7 +155,7 @@ class FakeCluster:
         return 1 + reached > len(self.nodes) // 2
 
     def _settle(self):
-        """Elect another leader when the one there is cannot lead."""
+        """Elect another leader when the current one cannot lead."""
         self.beliefs = {
             node: belief for node, belief in self.beliefs.items() if not self._has_majority(node)
         }

@@ -1,4 +1,4 @@
-"""Nothing runs without its assertions, which state what must hold."""
+"""Nothing runs with assertions turned off, since they state the invariants."""
 
 from __future__ import annotations
 

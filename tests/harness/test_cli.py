@@ -120,7 +120,7 @@ def test_check_of_a_file_with_an_unknown_model_is_one_line(tmp_path):
     assert "registr" in one_line_on_stderr(kraftprobe("check", path, "--model", "registr"))
 
 
-def test_a_truncated_file_is_told_with_the_line(tmp_path):
+def test_a_truncated_file_is_reported_with_the_line(tmp_path):
     path = write_history(tmp_path / "history.jsonl", read="b")
     with path.open("ab") as file:
         file.write(b'{"index":6,"time_ns"')
@@ -244,7 +244,7 @@ def test_help_goes_to_stdout_with_exit_code_0():
 
 
 @pytest.mark.parametrize("kind", ["workloads", "faults", "campaigns", "mutants"])
-def test_list_tells_what_a_plan_can_name(kind):
+def test_list_prints_what_a_plan_can_name(kind):
     expected = {
         "workloads": "register",
         "faults": "partition",
@@ -295,7 +295,7 @@ def test_list_of_no_runs_says_so(tmp_path):
     assert kraftprobe("list", "--runs", tmp_path).stdout == f"no runs in {tmp_path}\n"
 
 
-def test_doctor_tells_its_findings_as_json():
+def test_doctor_prints_its_findings_as_json():
     looked_at = ("local", "sim", "ssh")
     asked = [word for backend in looked_at for word in ("--backend", backend)]
     result = kraftprobe("doctor", "--json", *asked)
@@ -325,8 +325,8 @@ def test_doctor_shows_every_fault_and_the_command_that_brings_what_is_missing(mo
     assert rows["ability"] == rows["fault"] == ["local"]
     assert list(rows).index("links") < list(rows).index("fault") < list(rows).index("kill")
     assert (rows["kill"], rows["partition"]) == (["yes"], ["NO"])
-    told = "backend local: links, partition: nft not found (remedy: apt install nftables)"
-    assert result.stdout.splitlines()[-1] == told
+    last_line = "backend local: links, partition: nft not found (remedy: apt install nftables)"
+    assert result.stdout.splitlines()[-1] == last_line
 
 
 def test_doctor_ends_in_2_where_no_campaign_can_run(monkeypatch):
@@ -411,7 +411,7 @@ def test_lengths_that_cannot_be_are_refused_in_one_line(expecting, key, value):
         from_document(run_command.compose({"campaign": expecting, "seed": 1, key: value}))
 
 
-def test_a_seed_is_drawn_where_none_is_told():
+def test_a_seed_is_drawn_where_none_is_given():
     seeds = {run_command.compose({"campaign": "smoke"})["seed"] for _ in range(5)}
     assert len(seeds) == 5
 
@@ -518,7 +518,7 @@ def test_a_folder_without_runs_is_one_line(tmp_path, command):
     assert line == f"kraftprobe: {tmp_path / 'empty'}: there are no runs in it"
 
 
-def test_gate_takes_a_campaign_and_the_run_in_which_one_stands(runs, monkeypatch):
+def test_gate_takes_a_campaign_and_the_working_folder(runs, monkeypatch):
     result = kraftprobe("gate", runs)
     assert result.exit_code == 1
     assert result.stdout.splitlines()[-1] == "gate closed: 1 of 2 runs pass"

@@ -43,7 +43,7 @@ def test_a_log_that_begins_above_zero_is_printed_record_by_record(folder, capsys
     assert lines[1]["timestampMs"] == 2_000
 
 
-def test_damage_is_told_after_what_is_intact(folder, capsys):
+def test_damage_is_reported_after_the_intact_records(folder, capsys):
     path = folder / f"{8:020d}.log"
     content = bytearray(path.read_bytes())
     content[-1] ^= 1
@@ -53,7 +53,7 @@ def test_damage_is_told_after_what_is_intact(folder, capsys):
     assert f"{path}: byte 0, offset 8: CRC is" in error
 
 
-def test_a_missing_segment_is_told(folder, capsys):
+def test_a_missing_segment_is_reported(folder, capsys):
     (folder / f"{8:020d}.log").rename(folder / f"{9:020d}.log")
     code, _, [error] = ran(capsys, "log", "dump", folder)
     assert code == 2

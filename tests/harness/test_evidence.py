@@ -1,4 +1,4 @@
-"""What is decoded of the logs that nodes left: a torn tail is cut off, damage is refused."""
+"""Decoding the logs of stopped nodes: a torn tail is cut off, damage is refused."""
 
 import random
 import shutil

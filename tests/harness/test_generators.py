@@ -115,7 +115,7 @@ def test_back_off_pauses_a_worker_after_a_refusal_only():
     assert times_s(events) == pytest.approx([0, 1.1, 1.2, 1.3])
 
 
-def test_back_off_holds_up_nobody_else():
+def test_back_off_delays_no_other_worker():
     def answer(op):
         return refused() if op.value == 0 else EventType.OK
 

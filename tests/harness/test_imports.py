@@ -1,4 +1,4 @@
-"""What a command imports: no more than it needs, since each library costs a tenth of a second."""
+"""A command imports no more than it needs, since each library costs a tenth of a second."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ main(sys.argv[1:], prog_name="kraftprobe")
 
 
 def modules_of(*arguments: str) -> tuple[int, set[str]]:
-    """Exit code of a call of its own, and the modules that it had imported when it ended."""
+    """Run a program in its own process; returns its exit code and the modules that it imported."""
     done = subprocess.run(
         [sys.executable, "-c", PROGRAM, *arguments],
         cwd=ROOT,

@@ -74,7 +74,7 @@ def test_what_only_shows_when_the_place_is_up_is_tried_there(monkeypatch):
     assert try_faults(from_document(document()), ["partition"], Steps())["partition"].possible
 
 
-def test_an_impossible_fault_is_told_with_reason_and_remedy(monkeypatch):
+def test_an_impossible_fault_is_reported_with_reason_and_remedy(monkeypatch):
     on(monkeypatch, Crippled)
     with pytest.raises(ImpossibleError) as refused:
         settle(document(faults=["kill", "partition"]), skip=False)
@@ -243,8 +243,8 @@ def test_the_shortest_run_without_faults_is_no_pass(monkeypatch, tmp_path):
     options = ("--duration", 1, "--faults", "none", "--rate", 0.5, "--runs", tmp_path)
     result = kraftprobe("run", "--no-report", *options)
     assert result.exit_code == 4, result.output
-    told = " operations were ok, 50 were expected"
-    assert told in result.stdout
+    expected = " operations were ok, 50 were expected"
+    assert expected in result.stdout
     (folder,) = (tmp_path / "smoke").iterdir()
     assert kraftprobe("check", folder).exit_code == 4
     plan = json.loads((folder / "plan.json").read_text())
@@ -252,7 +252,7 @@ def test_the_shortest_run_without_faults_is_no_pass(monkeypatch, tmp_path):
         json.dumps({**plan, "expectations": {}, "checks": [{"name": "statistics"}]})
     )
     again = kraftprobe("check", folder)
-    assert (again.exit_code, told in again.stdout) == (3, True)
+    assert (again.exit_code, expected in again.stdout) == (3, True)
     assert "plan.json is not what was recorded" in again.stdout
 
 
@@ -280,11 +280,11 @@ def fast_checks(plan):
     return (CheckSpec("exercised", options_of(plan.to_json())),)
 
 
-def test_a_pass_that_skipped_something_is_told_as_such(partial_run):
+def test_a_pass_names_what_was_skipped(partial_run):
     result, folder = partial_run
     assert result.exit_code == 0, result.stderr
-    told = "nft not found (remedy: apt install nftables)"
-    assert f"SKIPPED partition: it cannot work here: {told}" in result.stderr
+    expected = "nft not found (remedy: apt install nftables)"
+    assert f"SKIPPED partition: it cannot work here: {expected}" in result.stderr
     verdict = result.stdout.splitlines()[-2]
     assert verdict.startswith(f"PASS WITHOUT partition {folder.name}")
     assert "SKIPPED as impossible there: partition" in result.stdout
@@ -310,7 +310,7 @@ def test_the_junit_file_has_a_skipped_test_case(partial_run):
     assert "WITHOUT partition" in text
 
 
-def test_the_gate_opens_for_it_only_when_told_to(partial_run, monkeypatch):
+def test_the_gate_opens_for_it_only_with_the_option(partial_run, monkeypatch):
     monkeypatch.setattr(plan_document, "checks_for", fast_checks)
     folder = partial_run[1]
     closed = kraftprobe("gate", folder)

@@ -63,7 +63,7 @@ def test_a_journal_without_room_says_so_again_and_again(tmp_path, monkeypatch):
 
 
 @pytest.mark.parametrize("room_bytes", [0, 60, 40_000, 100_000])
-def test_a_run_whose_journal_has_no_room_is_broken_off_and_blames_nobody(
+def test_a_run_whose_journal_has_no_room_is_aborted_and_blames_no_node(
     tmp_path, monkeypatch, room_bytes
 ):
     full_disk(monkeypatch, journal, room_bytes)
@@ -116,8 +116,8 @@ def test_a_judgement_that_cannot_be_stored_is_no_verdict(tmp_path, monkeypatch, 
 
 def _no_tables(*_):
     """Fail as Arrow does."""
-    told = "[Errno 28] Error writing bytes to file. Detail: [errno 28] No space left on device"
-    raise OSError(errno.ENOSPC, told)
+    message = "[Errno 28] Error writing bytes to file. Detail: [errno 28] No space left on device"
+    raise OSError(errno.ENOSPC, message)
 
 
 @pytest.mark.parametrize(("free_bytes", "noted"), [(4096, True), (1 << 40, False)])
@@ -127,8 +127,8 @@ def test_a_death_on_a_full_disk_is_noted_as_such(tmp_path, monkeypatch, free_byt
     recorder = Recorder(written, lambda: 1.0)
     recorder.listen(run_to_verdict._NoteNoSpace(recorder, tmp_path))
     recorder.note("crash", {"node": "n2", "exit_code": 1}, EventType.INFO)
-    told = [event.f for event in written.events]
-    assert told == (["crash", "no-space"] if noted else ["crash"])
+    operations = [event.f for event in written.events]
+    assert operations == (["crash", "no-space"] if noted else ["crash"])
 
 
 @pytest.mark.parametrize(

@@ -1,4 +1,4 @@
-"""What the observer makes of the answers that it gets, in virtual time."""
+"""What the observer concludes from the nodes' answers, in virtual time."""
 
 import asyncio
 from types import SimpleNamespace
@@ -17,7 +17,7 @@ TURN_S = POLL_INTERVAL_S * len(NODES)
 
 
 class Quorum:
-    """Nodes that tell the leader and the epoch that they are told to tell; both sides of a run."""
+    """Nodes that report a given leader and epoch: both the backend and the client of a run."""
 
     nodes = NODES
 
@@ -90,7 +90,7 @@ def test_news_of_a_single_node_are_heard_within_a_turn(quorum, knows):
     assert (tracker.guess, tracker.epoch) == ("n3", 2)
 
 
-def test_who_still_believes_in_the_former_leader_is_not_believed(quorum):
+def test_an_answer_of_an_older_epoch_is_ignored(quorum):
     def depose():
         quorum.says.update(n2=(2, 5), n3=(2, 5))
 
@@ -114,7 +114,7 @@ def test_what_is_no_node_of_the_run_does_not_lead_it(quorum):
     assert tracker.epoch == -1
 
 
-def test_a_death_is_told_once_and_soon(quorum):
+def test_a_death_is_journaled_once_and_soon(quorum):
     def die():
         quorum.deaths.append(
             SimpleNamespace(node="n2", incarnation=1, exit_code=3, output_tail=("gone",))

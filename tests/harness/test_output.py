@@ -1,4 +1,4 @@
-"""Signals, closed pipes, closed descriptors and full disks under what is printed."""
+"""Output to closed pipes, closed descriptors and full disks; signals."""
 
 import contextlib
 import json
@@ -90,7 +90,7 @@ def test_no_file_becomes_the_stdout_that_was_closed(tmp_path):
 
 
 @pytest.mark.parametrize(("read", "code"), [("b", 0), ("a", 1)])
-def test_a_verdict_that_nobody_reads_is_still_the_exit_code(tmp_path, read, code):
+def test_a_verdict_without_a_reader_is_still_the_exit_code(tmp_path, read, code):
     path = write_history(tmp_path / "h.jsonl", read=read)
     with pipe_without_a_reader() as stdout:
         assert ended("check", path, stdout=stdout) == (code, "")
@@ -104,7 +104,7 @@ def test_a_verdict_onto_a_full_disk_is_the_exit_code_and_one_line(tmp_path):
     assert stderr == "kraftprobe: stdout could not be written: No space left on device\n"
 
 
-def test_an_error_that_nobody_reads_keeps_its_exit_code():
+def test_an_error_without_a_reader_keeps_its_exit_code():
     with pipe_without_a_reader() as stderr:
         process = start("list", "runz", stderr=stderr)
         assert process.wait(60) == 2
@@ -156,7 +156,7 @@ def test_a_signal_stops_a_run_cleanly_and_keeps_its_journal(run, number):
     assert phases(journal) == STOPPED
 
 
-def test_a_reader_of_the_progress_who_leaves_stops_a_run_cleanly(run):
+def test_a_closed_pipe_of_the_progress_stops_a_run_cleanly(run):
     process, journal = run()
     process.stderr.close()
     assert process.wait(30) == 130
@@ -186,7 +186,7 @@ def test_a_run_under_nohup_goes_on_without_its_terminal(run):
     assert phases(journal)[-3:] == ["final-reads", "stop", "evidence"]
 
 
-def test_a_reader_who_leaves_ends_simulated_work_like_a_signal(monkeypatch):
+def test_a_closed_pipe_ends_simulated_work_like_a_signal(monkeypatch):
     with pipe_without_a_reader() as stream, monkeypatch.context() as patch:
         patch.setattr(sys, "stderr", stream)
         with guarded(), pytest.raises(KeyboardInterrupt), interruptible():  # noqa: PT012
@@ -194,7 +194,7 @@ def test_a_reader_who_leaves_ends_simulated_work_like_a_signal(monkeypatch):
             pytest.fail("it went on")
 
 
-def test_a_reader_who_left_before_ends_it_at_once(monkeypatch):
+def test_a_pipe_closed_before_ends_it_at_once(monkeypatch):
     with pipe_without_a_reader() as stream, monkeypatch.context() as patch:
         patch.setattr(sys, "stderr", stream)
         with guarded() as output:

@@ -1,4 +1,4 @@
-"""The target `partition-leader`: whom it means, and that it is refused where nobody is meant."""
+"""The target `partition-leader`: the node that it means, and its refusal where there is none."""
 
 from __future__ import annotations
 
@@ -53,7 +53,7 @@ def test_a_node_that_does_not_answer_or_knows_of_none_is_passed_over():
     assert found(n1=(-1,), n2=None, n3=(1,)) == "n1"
 
 
-def test_without_partitions_nobody_is_meant_and_the_fault_is_refused():
+def test_without_partitions_the_target_is_no_node_and_the_fault_is_refused():
     assert found(n1=(), n2=(-1,), n3=None) is None
 
     class View:

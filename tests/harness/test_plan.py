@@ -103,7 +103,7 @@ def error(**changes):
         ({"schedule": SCRIPT, "faults": ["pause"]}, "faults names 'pause', but the schedule"),
     ],
 )
-def test_what_is_wrong_is_told_in_one_line(changes, message):
+def test_a_wrong_plan_is_reported_in_one_line(changes, message):
     assert message in error(**changes)
 
 
@@ -158,7 +158,7 @@ def test_of_every_fault_it_is_known_whether_it_can_depose_a_leader():
     assert coverage.ENDING == HOLDS_DOWN
 
 
-def test_faults_that_depose_nobody_expect_no_leader_change():
+def test_faults_that_depose_no_leader_expect_no_leader_change():
     assert plan(faults=["delay"]).expectations["leader_changes"] == 0
     assert plan(faults=["kill"], nodes=1).expectations["leader_changes"] == 0
 
@@ -194,7 +194,7 @@ def test_the_default_campaign_kills_pauses_and_partitions_the_leader_with_any_se
         assert wanted <= aims
 
 
-def test_unknown_campaigns_are_told_with_the_nearest():
+def test_an_unknown_campaign_is_reported_with_the_nearest_name():
     with pytest.raises(PlanError, match="unknown campaign 'smok'; did you mean 'smoke'"):
         load("smok")
 
@@ -209,7 +209,7 @@ def test_unknown_campaigns_are_told_with_the_nearest():
         ("a.json", "[" * 100_000, "cannot be read as a plan"),
     ],
 )
-def test_files_that_are_no_plans_are_told_in_one_line(tmp_path, name, content, message):
+def test_files_that_are_no_plans_are_reported_in_one_line(tmp_path, name, content, message):
     path = tmp_path / name
     path.write_bytes(content.encode("utf-8", "surrogateescape"))
     with pytest.raises(PlanError, match=message) as caught:

@@ -302,8 +302,8 @@ def test_a_dead_observer_does_not_hide_the_error_that_came_first(monkeypatch):
     monkeypatch.setattr(RegisterClient, "invoke", invoke)
     monkeypatch.setattr(Observer, "watch", watch)
     error, _ = play_until_it_fails(cluster)
-    told = str(error)
-    assert told.index("KeyError: 'first'") < told.index(
+    message = str(error)
+    assert message.index("KeyError: 'first'") < message.index(
         "the observer died: ZeroDivisionError: second"
     )
     assert isinstance(error.__cause__, HarnessError)

@@ -1,4 +1,4 @@
-"""What is shown before a run starts: from the first second, and without a flood."""
+"""The steps shown before a run starts: from the first second, and at most one a second."""
 
 import io
 
@@ -8,7 +8,7 @@ from harness import steps
 from harness.steps import Steps
 
 
-def told(monkeypatch, moments, *, at_once):
+def lines_shown(monkeypatch, moments, *, at_once):
     """Lines of a plain console for a step at each of these moments, in seconds."""
     stream = io.StringIO()
     clock = iter([0.0, 0.0, *moments])
@@ -21,7 +21,7 @@ def told(monkeypatch, moments, *, at_once):
 
 
 def test_the_first_step_shows_at_once_and_further_ones_once_a_second(monkeypatch):
-    lines = told(monkeypatch, [0.0, 0.2, 1.1, 1.5, 2.2], at_once=True)
+    lines = lines_shown(monkeypatch, [0.0, 0.2, 1.1, 1.5, 2.2], at_once=True)
     assert lines == [
         "  0.0 s | step at [0.0]",
         "  1.1 s | step at [1.1]",
@@ -30,7 +30,7 @@ def test_the_first_step_shows_at_once_and_further_ones_once_a_second(monkeypatch
 
 
 def test_what_takes_less_than_a_second_shows_nothing(monkeypatch):
-    assert told(monkeypatch, [0.0, 0.2, 0.9], at_once=False) == []
+    assert lines_shown(monkeypatch, [0.0, 0.2, 0.9], at_once=False) == []
 
 
 class Terminal(io.StringIO):

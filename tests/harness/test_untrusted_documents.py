@@ -1,4 +1,4 @@
-"""Whatever is in a file that a run, a user or a node left: it is read, or refused in one line."""
+"""Any content of a file of a run, a user or a node is read, or refused in one line."""
 
 from __future__ import annotations
 

@@ -9,7 +9,7 @@ from cluster.node.runtime.trace import encode_line
 from tests.sim.quorums import campaign
 
 
-def tell(*parts):
+def show(*parts):
     sys.stdout.write(" ".join(str(part) for part in parts) + "\n")
 
 
@@ -22,15 +22,15 @@ def main(seed):
     )
     assert monitor.violations == []
     journal = hashlib.sha256("\n".join(repr(event) for event in events).encode())
-    tell("journal", len(events), journal.hexdigest())
+    show("journal", len(events), journal.hexdigest())
     for node, evidence in backend.evidence().items():
         trace, disk = hashlib.sha256(), hashlib.sha256()
         for t, n, e, fields, w in evidence.trace:
             trace.update(encode_line({"t": t, "w": w, "n": n, "e": e, **fields}))
         for name, data in evidence.segments:
             disk.update(json.dumps([name, data.hex()]).encode())
-        tell(node, len(evidence.trace), trace.hexdigest(), disk.hexdigest())
-    tell("events", backend.world.scheduler.events)
+        show(node, len(evidence.trace), trace.hexdigest(), disk.hexdigest())
+    show("events", backend.world.scheduler.events)
 
 
 if __name__ == "__main__":

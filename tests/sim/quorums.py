@@ -54,7 +54,7 @@ class Quorum:
             leader = self.leader()
             return leader is not None and self.node(leader).controller.is_active
 
-        assert self.scheduler.run_until(claimed, timeout_ms), "nobody was elected"
+        assert self.scheduler.run_until(claimed, timeout_ms), "no leader was elected"
         return self.leader()
 
     def append(self, leader, count=1):

@@ -1,8 +1,8 @@
-"""The monitor's properties once more, by reading everything: slow, and owing the monitor nothing.
+"""A second, slow implementation of the monitor's properties, which reads everything.
 
-`scan` reads every node's log through its own code and every disk through the eyes of a power loss,
-and compares all nodes with each other. It says what the monitor should have said, and whether the
-monitor's copies are what is really there. Tests run it beside the monitor; a person may, to debug.
+`scan` reads every node's log through its own code and every disk as a power loss would leave it,
+and compares all nodes with each other. It reports what the monitor should have reported, and
+whether the monitor's copies equal the nodes' state. Tests run it beside the monitor.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from harness.sim.sight import read_from
 
 
 def scan(world: SimWorld, monitor: Watcher) -> list[str]:
-    """Return one line for each thing that is wrong, with the world or with the monitor."""
+    """Return one line for each error, of the world or of the monitor."""
     wrong: list[str] = []
     logs: dict[str, list[Batch]] = {}
     committed: dict[str, int] = {}

@@ -1,4 +1,4 @@
-"""Many seeds: kept as they finish, continued, grouped; on Spark and in a loop alike."""
+"""Batches of seeds: stored as they finish, continued, grouped; on Spark and in a loop alike."""
 
 import json
 import os
@@ -111,17 +111,17 @@ def test_a_worker_with_other_code_runs_nothing(tmp_path, monkeypatch):
 
 
 @pytest.mark.spark
-def test_a_batch_whose_spark_dies_tells_how_to_go_on(tmp_path, monkeypatch):
-    """Found when both were stopped for minutes: "Connection refused" was all that was said."""
+def test_a_batch_whose_spark_dies_reports_how_to_go_on(tmp_path, monkeypatch):
+    """Found when both were stopped for minutes: the only message was "Connection refused"."""
 
-    def dying(batch, spark, told):
-        def tell(row):
-            told(row)
+    def dying(batch, spark, on_row):
+        def kill_spark(row):
+            on_row(row)
             pid = spark._jvm.java.lang.ProcessHandle.current().pid()
             os.kill(pid, signal.SIGKILL)
             monkeypatch.undo()  # the next run's Spark lives
 
-        run_on_spark(batch, spark, tell)
+        run_on_spark(batch, spark, kill_spark)
 
     arguments = ("sim", "--seeds", "11..14", "--spark-master", "local[1]", "--out", str(tmp_path))
     monkeypatch.setattr("harness.sim.batch.WAVE", 1)
@@ -262,7 +262,7 @@ def test_the_command_fails_a_mutant(tmp_path):
 
 
 @pytest.mark.parametrize(
-    ("arguments", "told"),
+    ("arguments", "message"),
     [
         (["sim"], "give one of"),
         (["sim", "--seeds", "5..5"], "--seeds is a range"),
@@ -271,11 +271,11 @@ def test_the_command_fails_a_mutant(tmp_path):
         (["replay", "no-such-file"], "No such file"),
     ],
 )
-def test_bad_usage_is_one_line(arguments, told):
+def test_bad_usage_is_one_line(arguments, message):
     code, output = invoke(*arguments)
 
     assert code == 2
-    assert told in output
+    assert message in output
     assert output.count("\n") == 1
 
 
@@ -293,18 +293,18 @@ def wait_for(process, path, lines=0):
 
 
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
-def test_an_interrupted_batch_tells_how_far_it_came_and_goes_on(tmp_path, number):
+def test_an_interrupted_batch_reports_its_progress_and_goes_on(tmp_path, number):
     arguments = ("sim", "--seeds", "0..300", "--out", tmp_path)
     process = started(*arguments)
     wait_for(process, tmp_path / "running" / "000000000-000000009.jsonl", 2)
     process.send_signal(number)
-    _, told = process.communicate(timeout=60)
+    _, stderr = process.communicate(timeout=60)
 
     assert process.returncode == 130
-    assert "left; " in told
-    assert "run it again to go on" in told
-    assert told.splitlines()[-1] == "kraftprobe: interrupted"
-    assert "Traceback" not in told
+    assert "left; " in stderr
+    assert "run it again to go on" in stderr
+    assert stderr.splitlines()[-1] == "kraftprobe: interrupted"
+    assert "Traceback" not in stderr
     summary = json.loads((tmp_path / "summary.json").read_text())
     assert 2 <= summary["finished"] == len(stored(tmp_path)) < 300
     assert list((tmp_path / "running").iterdir()) == []
@@ -334,7 +334,7 @@ def test_interrupted_shrinking_keeps_the_smallest_so_far(tmp_path):
     assert run_plan(read_plan(small)).property == "durable-vote"
 
 
-def test_long_work_tells_how_far_it_is_where_there_is_no_terminal(tmp_path, monkeypatch):
+def test_long_work_prints_its_progress_without_a_terminal(tmp_path, monkeypatch):
     monkeypatch.setattr(progress_bar, "LINE_EVERY_S", 0.0)
     code, output = invoke("sim", "--seeds", "11..13", "--out", str(tmp_path))
 

@@ -33,18 +33,18 @@ def test_a_killed_broker_is_fenced_and_comes_back_as_a_new_incarnation():
     quorum = Quorum(3, run_node_settings=SETTINGS)
     images = ImageWatch(quorum.world, quorum.monitor)
     leader = quorum.elect()
-    everybody = {1: False, 2: False, 3: False}
-    assert quorum.scheduler.run_until(lambda: brokers(quorum, leader) == everybody, 10_000)
+    none_fenced = {1: False, 2: False, 3: False}
+    assert quorum.scheduler.run_until(lambda: brokers(quorum, leader) == none_fenced, 10_000)
     killed = next(name for name in quorum.world.names if name != leader)
     number = int(killed[1:])
     state = quorum.node(leader).controller.image.state
     before = state.brokers.get(number)
     quorum.world.kill(killed)
     assert quorum.scheduler.run_until(
-        lambda: brokers(quorum, leader) == {**everybody, number: True}, 10_000
+        lambda: brokers(quorum, leader) == {**none_fenced, number: True}, 10_000
     )
     quorum.world.start(killed)
-    assert quorum.scheduler.run_until(lambda: brokers(quorum, leader) == everybody, 10_000)
+    assert quorum.scheduler.run_until(lambda: brokers(quorum, leader) == none_fenced, 10_000)
     after = state.brokers.get(number)
     assert after.epoch > before.epoch
     assert after.incarnation_id != before.incarnation_id
@@ -53,28 +53,28 @@ def test_a_killed_broker_is_fenced_and_comes_back_as_a_new_incarnation():
 
 
 @pytest.mark.parametrize("registers", [True, False])
-def test_a_node_that_is_asked_to_stop_twice_stops_once_and_tells_both(registers):
+def test_a_node_that_is_asked_to_stop_twice_stops_once_and_answers_both(registers):
     quorum = Quorum(3, run_node_settings={**SETTINGS, REGISTRATION: int(registers)})
     leader = quorum.elect()
     quorum.run(2_000)
-    told = []
-    quorum.world.stop(leader, lambda: told.append("first"))
+    answers = []
+    quorum.world.stop(leader, lambda: answers.append("first"))
     assert quorum.world.nodes[leader].state is NodeState.RUNNING, "it hands over meanwhile"
-    quorum.world.stop(leader, lambda: told.append("second"))
-    assert quorum.scheduler.run_until(lambda: len(told) == 2, 20_000)
+    quorum.world.stop(leader, lambda: answers.append("second"))
+    assert quorum.scheduler.run_until(lambda: len(answers) == 2, 20_000)
     quorum.run(5_000)
-    assert told == ["first", "second"]
+    assert answers == ["first", "second"]
     assert quorum.world.nodes[leader].state is NodeState.DEAD
     assert quorum.leader() not in {None, leader}
     assert quorum.monitor.violations == []
 
 
-def test_a_broker_with_a_new_disk_tells_its_directory_and_leads_again():
+def test_a_broker_with_a_new_disk_reports_its_directory_and_leads_again():
     quorum = Quorum(3, run_node_settings=SETTINGS)
     images = ImageWatch(quorum.world, quorum.monitor)
     leader = quorum.elect()
-    everybody = {1: False, 2: False, 3: False}
-    assert quorum.scheduler.run_until(lambda: brokers(quorum, leader) == everybody, 10_000)
+    none_fenced = {1: False, 2: False, 3: False}
+    assert quorum.scheduler.run_until(lambda: brokers(quorum, leader) == none_fenced, 10_000)
     wiped = next(name for name in quorum.world.names if name != leader)
     number = int(wiped[1:])
     state = quorum.node(leader).controller.image.state
@@ -92,38 +92,38 @@ def test_a_broker_with_a_new_disk_tells_its_directory_and_leads_again():
     quorum.world.kill(wiped)
     quorum.world.wipe(wiped)
     assert quorum.scheduler.run_until(
-        lambda: brokers(quorum, leader) == {**everybody, number: True}, 10_000
+        lambda: brokers(quorum, leader) == {**none_fenced, number: True}, 10_000
     )
     quorum.world.start(wiped)
     assert quorum.scheduler.run_until(
-        lambda: brokers(quorum, leader) == everybody and partition().leader == number, 20_000
+        lambda: brokers(quorum, leader) == none_fenced and partition().leader == number, 20_000
     )
     assert partition().directories == state.brokers.get(number).log_dirs != before.directories
-    told = [line for line in quorum.world.nodes[wiped].trace if line[2] == "assign-replicas"]
-    assert [line[3] for line in told] == [{"partitions": 1}]
+    reports = [line for line in quorum.world.nodes[wiped].trace if line[2] == "assign-replicas"]
+    assert [line[3] for line in reports] == [{"partitions": 1}]
     assert quorum.monitor.violations == []
     assert images.images_checked > 10
 
 
 def test_a_dead_broker_is_fenced_after_a_failover():
-    """KAFKA-18138: the new controller has heard of nobody yet."""
+    """KAFKA-18138: the new controller has had no heartbeat yet."""
     quorum = Quorum(5, run_node_settings=SETTINGS)
     leader = quorum.elect()
-    everybody = dict.fromkeys(range(1, 6), False)
-    assert quorum.scheduler.run_until(lambda: brokers(quorum, leader) == everybody, 10_000)
+    none_fenced = dict.fromkeys(range(1, 6), False)
+    assert quorum.scheduler.run_until(lambda: brokers(quorum, leader) == none_fenced, 10_000)
     killed = next(name for name in quorum.world.names if name != leader)
     quorum.world.kill(killed)
     quorum.world.kill(leader)
     survivor = quorum.running()[0]
     dead = {int(killed[1:]), int(leader[1:])}
-    expected = {number: number in dead for number in everybody}
+    expected = {number: number in dead for number in none_fenced}
     assert quorum.scheduler.run_until(lambda: brokers(quorum, survivor) == expected, 30_000)
 
 
 PLAN = {"node_settings": SETTINGS, "faults": ["kill"], "workload": "topics", "duration_s": 15}
 
 
-def test_the_monitor_has_nothing_to_say_of_a_right_controller():
+def test_the_monitor_accepts_a_correct_controller():
     _, monitor, events, _ = campaign(seed=2, **PLAN)
     assert monitor.violations == []
     assert sum(event.f == "create" and event.type == "ok" for event in events) > 20

@@ -101,7 +101,7 @@ WRONG = [
 
 
 @pytest.mark.parametrize(("part", "line"), WRONG, ids=[line for _, line in WRONG])
-def test_what_is_wrong_is_said_in_one_line(part, line):
+def test_a_wrong_strand_is_reported_in_one_line(part, line):
     with pytest.raises(PlanError) as caught:
         from_document({"version": 1, **part})
 

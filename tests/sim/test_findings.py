@@ -1,4 +1,4 @@
-"""What is told of failures, so that equal ones are one finding."""
+"""Generalised messages of failures, so that equal failures are one finding."""
 
 import pytest
 

@@ -28,24 +28,24 @@ def run(body, nodes: int = 3) -> list[object]:
     """Run an async test body on a view of a simulated cluster; returns what it collects."""
     scheduler = Scheduler()
     backend = SimBackend(nodes, 5, "run", scheduler=scheduler)
-    told: list[object] = []
+    found: list[object] = []
 
     async def whole() -> None:
         try:
             await backend.up()
-            await body(View(backend), told)
+            await body(View(backend), found)
         finally:
             await backend.down()
 
     loop.run(whole(), scheduler)
     assert backend.unexpected_deaths() == ()
     assert backend.abilities().shaping.shaped() == {}
-    return told
+    return found
 
 
 @pytest.mark.parametrize("name", ["delay", "duplicate", "loss", "reorder"])
 def test_a_link_fault_bites_heals_and_repeats_exactly(name):
-    async def body(view: View, told: list[object]) -> None:
+    async def body(view: View, found: list[object]) -> None:
         assert (await view.backend.abilities().shaping.probe(LinkShape(loss=0.1))).possible
         injected = await inject(view, name, {"targets": "leader", "direction": "incoming"})
         assert injected.verified, injected.detail
@@ -56,26 +56,26 @@ def test_a_link_fault_bites_heals_and_repeats_exactly(name):
         healed = await heal(view, injected)
         assert healed.verified, healed.detail
         assert "ended_early" not in healed.detail
-        told += [injected, healed]
+        found += [injected, healed]
 
     assert run(body) == run(body)
 
 
 def test_delays_add_up_over_both_directions():
-    async def body(view: View, told: list[object]) -> None:
+    async def body(view: View, found: list[object]) -> None:
         shaping = view.backend.abilities().shaping
         both = LinkShape(delay_ms=40.0)
         await shaping.shape({("n1", "n2"): both, ("n2", "n1"): both})
-        told.append((await shaping.measure(("n1", "n2"))).round_trip_ms)
+        found.append((await shaping.measure(("n1", "n2"))).round_trip_ms)
 
     (round_trip_ms,) = run(body)
     assert round_trip_ms == 80.0
 
 
 def test_a_rate_cannot_be_put_on_messages_without_a_size():
-    async def body(view: View, told: list[object]) -> None:
-        told.append(await inject(view, "bandwidth", {}))
-        told.append(await view.backend.abilities().shaping.probe(LinkShape(rate_kbit_s=100.0)))
+    async def body(view: View, found: list[object]) -> None:
+        found.append(await inject(view, "bandwidth", {}))
+        found.append(await view.backend.abilities().shaping.probe(LinkShape(rate_kbit_s=100.0)))
 
     refused, probe = run(body)
     assert not refused.applied

@@ -1,4 +1,4 @@
-"""The monitor says what a scan of everything says, and something when something is broken."""
+"""The monitor agrees with a scan of everything, and reports injected bugs."""
 
 import random
 
@@ -128,7 +128,7 @@ def test_an_old_leader_elected_over_committed_records_is_seen():
         quorum.world.kill(late)
         quorum.append(leader, 5)
         quorum.run(1_000)
-        # Only the one that missed everything asks for votes; the one that holds it all gives its.
+        # Only the node that missed everything asks for votes; the up-to-date one grants its vote.
         quorum.world.mesh.add_rule(MessageMatch("VoteRequest", source=held), "drop")
         quorum.world.kill(leader)
         quorum.world.start(late)
@@ -139,7 +139,7 @@ def test_an_old_leader_elected_over_committed_records_is_seen():
     assert "leader-completeness" in properties(quorum)
 
 
-def test_a_scan_sees_what_the_monitor_was_not_told():
+def test_a_scan_finds_a_wrong_copy_of_the_monitor():
     quorum = Quorum()
     quorum.elect()
     quorum.run(3_000)
@@ -151,26 +151,26 @@ def test_a_scan_sees_what_the_monitor_was_not_told():
 
 
 def taken_up(electorate, offset, committed_end):
-    """The offset of the voters that n1 forgets as it takes up those of another one."""
+    """The offset of the voters that n1 forgets when it takes over those at `offset`."""
     forgotten = electorate.forgotten("n1", offset, committed_end)
     electorate.take_up("n1", VotersInForce({}, offset))
     return forgotten
 
 
 def test_a_node_that_goes_back_behind_committed_voters_is_seen():
-    def told(*steps):
+    def forgotten_at(*steps):
         """Voters by their offsets, each with the end of what the node knows to be committed."""
         electorate = Electorate()
         electorate.start("n1", "a")
         return [taken_up(electorate, at, end) for at, end in steps]
 
-    assert told((3, 0), (5, 4), (3, 5)) == [None, None, None]  # 5 was not committed
-    assert told((3, 0), (5, 4), (3, 6)) == [None, None, 5]
-    assert told((716, 700), (729, 729), (-1, 729)) == [None, None, 716]
-    assert told((-1, 0), (8, 7), (-1, 7)) == [None, None, None]
+    assert forgotten_at((3, 0), (5, 4), (3, 5)) == [None, None, None]  # 5 was not committed
+    assert forgotten_at((3, 0), (5, 4), (3, 6)) == [None, None, 5]
+    assert forgotten_at((716, 700), (729, 729), (-1, 729)) == [None, None, 716]
+    assert forgotten_at((-1, 0), (8, 7), (-1, 7)) == [None, None, None]
     # 8 was cut off; what is committed there later is another record.
-    assert told((3, 0), (8, 4), (3, 8), (10, 9), (3, 9)) == [None] * 5
-    assert told((3, 0), (8, 4), (3, 8), (8, 8), (3, 9)) == [None, None, None, None, 8]
+    assert forgotten_at((3, 0), (8, 4), (3, 8), (10, 9), (3, 9)) == [None] * 5
+    assert forgotten_at((3, 0), (8, 4), (3, 8), (8, 8), (3, 9)) == [None, None, None, None, 8]
 
 
 def test_what_a_node_knew_before_it_restarted_is_no_longer_asked_for():

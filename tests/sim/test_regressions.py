@@ -1,4 +1,4 @@
-"""Every failure that was ever shrunk: of a mutant it is found again, of the true node never."""
+"""Shrunk failures: those of a mutant are found again, those of the true node never."""
 
 import json
 import re

@@ -1,4 +1,4 @@
-"""A failed run is looked for in the simulated world, and becomes a story there."""
+"""The violation of a failed run is found in the simulated world and shrunk to a story."""
 
 import json
 from dataclasses import replace

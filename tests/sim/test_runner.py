@@ -1,4 +1,4 @@
-"""A simulated run is a function of its plan, and says what it is guilty of."""
+"""A simulated run is a function of its plan, and reports its violations."""
 
 import gc
 import hashlib

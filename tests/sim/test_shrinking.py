@@ -1,4 +1,4 @@
-"""Shrinking keeps the property and leaves what matters; the story tells it."""
+"""Shrinking keeps the violated property and the events that it needs; the story shows them."""
 
 import json
 import time

@@ -1,4 +1,4 @@
-"""Whole nodes that snapshot often, under the monitor; and the snapshot mutants, which it catches."""
+"""Nodes that snapshot often, under the monitor, which catches the snapshot mutants."""
 
 import pytest
 
@@ -113,7 +113,7 @@ def test_the_monitor_sees_an_id_that_is_no_committed_end():
     assert found(quorum) == {"snapshot-committed"}
 
 
-def test_the_monitor_sees_a_snapshot_that_is_told_of_before_it_is_durable():
+def test_the_monitor_sees_a_snapshot_that_is_reported_before_it_is_durable():
     with mutants.applied("M27"):
         quorum = Quorum(run_node_settings=OFTEN)
         burst(quorum)

@@ -1,4 +1,4 @@
-"""A stored run is judged as the same run in memory is, with its nodes' logs and traces besides."""
+"""A stored run is judged as the same run in memory, and also by its nodes' logs and traces."""
 
 from __future__ import annotations
 
@@ -40,8 +40,8 @@ def struck(step: Step) -> Plan:
 
 
 def results_of(folder: Path) -> dict[str, str]:
-    told = json.loads((folder / "results.json").read_text())
-    return {check["checker"]: check["status"] for check in told["checks"]}
+    results = json.loads((folder / "results.json").read_text())
+    return {check["checker"]: check["status"] for check in results["checks"]}
 
 
 @pytest.mark.parametrize("where", DAMAGE)
@@ -59,7 +59,7 @@ def test_a_node_that_ends_rightly_is_no_finding(where: str, tmp_path: Path):
     assert run_plan(plan).verdict is Status.PASS
 
 
-def test_a_node_that_ends_for_another_reason_is_one(tmp_path: Path):
+def test_a_node_that_ends_for_another_reason_is_a_finding(tmp_path: Path):
     plan = replace(read_plan(SCRIPTS / "rejoining_leader.toml"), mutant="M21")
     assert run_stored(plan, tmp_path / "run") == 1
     assert results_of(tmp_path / "run")["log-agreement"] == "FAIL"

@@ -28,7 +28,7 @@ def ask(quorum, name, message=None, timeout_ms=500):
     return replies
 
 
-# -- what a request's fate tells ----------------------------------------------------------------
+# -- failed requests ----------------------------------------------------------------------------
 
 
 def test_a_dead_node_refuses_and_nothing_was_sent():
@@ -83,7 +83,7 @@ def test_a_link_cut_one_way_loses_only_what_goes_that_way():
     quorum.run(5_000)
     assert quorum.world.mesh.link(leader, follower).passed == 0
     assert quorum.world.mesh.link(follower, leader).passed > 0, "it still asks"
-    # PreVote keeps the one that hears nothing from deposing who leads the others.
+    # PreVote keeps the node that hears nothing from deposing the leader of the others.
     assert quorum.leader() == leader
     offset = quorum.append(leader)
     quorum.run(500)
@@ -129,7 +129,7 @@ def test_a_vote_held_over_a_restart_reaches_the_next_process():
     assert quorum.monitor.violations == []
 
 
-def test_rules_act_as_often_as_they_are_told():
+def test_a_rule_acts_at_most_its_number_of_times():
     quorum = Quorum()
     quorum.elect()
     rule = quorum.world.mesh.add_rule(MessageMatch("FetchRequest"), "drop", times=2)
@@ -137,7 +137,7 @@ def test_rules_act_as_often_as_they_are_told():
     assert rule.acted == 2
 
 
-def test_a_link_knows_the_one_the_other_way():
+def test_a_link_knows_its_reverse():
     mesh = Mesh(Scheduler(), 1, SimSettings())
 
     there = mesh.link("n1", "n2")
@@ -148,7 +148,7 @@ def test_a_link_knows_the_one_the_other_way():
 
 
 def test_links_draw_from_streams_of_their_own():
-    """One link more or less does not change what another one does."""
+    """Removing a link does not change the draws of another."""
 
     def latencies(first):
         quorum = Quorum()
@@ -237,7 +237,7 @@ def test_a_failed_disk_ends_the_node_and_is_no_unexpected_death():
     assert quorum.monitor.violations == []
 
 
-def test_a_node_that_meets_the_impossible_dies_and_is_told_of():
+def test_a_node_that_breaks_an_assertion_dies_and_is_reported():
     quorum = Quorum()
     quorum.elect()
     process = quorum.world.nodes["n1"].process
@@ -318,7 +318,7 @@ def test_time_that_stands_still_is_an_error():
         scheduler.run_for(1)
 
 
-def test_time_ends_where_it_is_told_although_what_is_due_belongs_to_a_stopped_process():
+def test_time_ends_at_its_bound_although_the_next_callback_belongs_to_a_stopped_process():
     scheduler, ran = Scheduler(), []
     stopped = SimpleNamespace(runs=False, alive=True, backlog=[], die=None)
     scheduler.call_later(10.0, lambda: ran.append("stopped"), stopped)
