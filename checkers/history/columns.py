@@ -214,12 +214,12 @@ def from_operations(operations: Sequence[Operation]) -> Columns:
             raise HistoryError(f"operation {o.index}: process {o.process} is below 0")
     functions, keys, values, errors, names = Table(), Table(), Table([None]), Table([None]), Table()
     kinds = {kind: code for code, kind in enumerate(KINDS)}
-    rows = np.empty((len(operations), 11), np.int64)
-    for i, o in enumerate(operations):
+    fields: list[int] = []
+    for o in operations:
         given, expected = o.input, NO_PAIR
         if o.f == "cas" and isinstance(given, list | tuple) and len(given) == 2:
             expected, given = values.code(given[0]), given[1]
-        rows[i] = (
+        fields += (
             *(o.index, o.process if isinstance(o.process, int) else -1 - names.code(o.process)),
             *(kinds[o.type], functions.code(o.f), keys.code(o.key), values.code(given), expected),
             *(0 if o.output is None else values.code(o.output), errors.code(o.error)),
@@ -232,6 +232,7 @@ def from_operations(operations: Sequence[Operation]) -> Columns:
         lambda row: (kept[row].node, kept[row].offset, kept[row].epoch, kept[row].end_index),
         np.arange(len(kept)),
     )
+    rows = np.array(fields, np.int64).reshape(len(operations), 11)
     types = [np.int64, np.int64, np.int8, np.int16, *[np.int32] * 5, np.int64, np.int64]
     arrays = {
         name: np.ascontiguousarray(rows[:, i].astype(types[i])) for i, name in enumerate(_ARRAYS)

@@ -4,10 +4,10 @@ Theory. Where every value is made at most once, a compare-and-set from `a` to `b
 stands directly behind the cluster of `a` (the operation that made `a`, then its reads) and begins
 the cluster of `b`. Clusters so linked form a chain, and in any linearization a chain stands
 together: between its operations no other value can be made, or the compare-and-set would fail. What
-Gibbons and Korach (1997) prove of clusters with one write holds of any groups that stand together,
-since only the earliest completion f and the latest invocation s of a group enter: an order of the
-groups exists exactly when no two have f(A) < s(B) and f(B) < s(A). So a history is linearizable
-exactly when
+holds of clusters (`linearizability.clusters`) holds of any groups that stand together, since only
+the earliest completion f and the latest invocation s of a group enter: an order of the groups
+exists exactly when no two have f(A) < s(B) and f(B) < s(A). So a history is linearizable exactly
+when
 
 - every value that was read or compared with was made, and no cluster has two successors,
 - no read completes before its value is made, links form no circle,
@@ -29,7 +29,7 @@ that was left out, might still explain it: this algorithm then has no answer, an
 judge.
 
 A history without compare-and-set is the case in which each chain is one cluster
-(`linearizability.zones`). Complexity: O(n log n) time, O(n) memory; all keys at once.
+(the algorithm `zones`). Complexity: O(n log n) time, O(n) memory; all keys at once.
 """
 
 from __future__ import annotations

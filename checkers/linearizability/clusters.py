@@ -1,9 +1,28 @@
 """Unique values in NumPy: clusters, chains of clusters, and where they conflict.
 
-What `linearizability.zones` does with objects for one key is done here with arrays, for all keys of
-a history at once, and for compare-and-set as well (`linearizability.chains` gives the theory). Keys
-are laid one after another in time: what belongs to different keys then never conflicts, and a key
-is judged exactly as if it were alone.
+Theory (Gibbons and Korach 1997, section 5; Golab, Li and Shah 2011 name the zones) of a register
+without compare-and-set; `linearizability.chains` adds that. A cluster is a write with the reads of
+its value; in any linearization its operations stand together, the write first. Let f be its
+earliest completion and s its latest invocation. An operation of cluster A precedes one of cluster B
+in real time exactly when f(A) < s(B), so A must come before B. The history is linearizable exactly
+when
+
+- every value read was written (or is the initial one, written before everything),
+- no read completes before its write is invoked, and
+- no two clusters must each come before the other: f(A) < s(B) and f(B) < s(A).
+
+Two are enough: on any cycle of such demands take the cluster A with the smallest f and the one B
+that it must follow; f(B) < s(A), and f(A) <= f(predecessor of B) < s(B). In terms of zones: with
+f < s the zone [f, s] is forward, else backward, [s, f]; no two forward zones overlap and no
+backward zone lies inside a forward one.
+
+Indeterminate writes are exact: one that was read took effect, and its completion is not the
+earliest of its cluster; one that nobody read is left out, since nothing shows its effect.
+Times are compared strictly, since intervals are closed.
+
+All keys are judged at once, laid one after another in time: what belongs to different keys then
+never conflicts, and a key is judged exactly as if it were alone. Of a single key of 10 operations
+objects would take 40 microseconds and arrays take 140, of 300 operations they take as long.
 """
 
 from __future__ import annotations
@@ -229,8 +248,8 @@ class Chains:
 def conflicts(f: Int64s, s: Int64s) -> NDArray[np.int64]:
     """Return pairs of groups that must each come before the other, at least one for each key.
 
-    The same theorem as in `linearizability.zones`: f is the earliest completion of a group of
-    operations that stand together in any order, s the latest invocation.
+    f is the earliest completion of a group of operations that stand together in any order, s the
+    latest invocation.
     """
     is_forward = f < s
     forward = np.flatnonzero(is_forward)

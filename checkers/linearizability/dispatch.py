@@ -10,9 +10,9 @@
 
 Searches are compiled where Numba is there and the model becomes integers
 (`linearizability.encoding`): registers and strings that are appended to. Short histories are first
-searched in plain Python, for a bounded number of configurations; up to a few hundred operations
-while nothing is compiled yet in this process. Without Numba the plain ones take turns like the
-compiled ones. Which of the two it is changes no verdict.
+searched by the plain `wgl`, for a bounded number of configurations; up to a few hundred operations
+while nothing is compiled yet in this process. Without Numba it searches alone: the frontier is
+compiled only. Which of them it is changes no verdict.
 """
 
 from __future__ import annotations
@@ -21,15 +21,15 @@ from collections.abc import Sequence
 
 from checkers.history import Operation, seconds
 from checkers.history.columns import Columns, Int64s, from_operations
-from checkers.linearizability import chains, frontier, wgl, zones
+from checkers.linearizability import chains, wgl
 from checkers.linearizability.clusters import Judged, unique_keys
 from checkers.linearizability.encoding import Encoded, encodable, encode, state_code
-from checkers.linearizability.kernels import Kernels, load
+from checkers.linearizability.kernels import load
 from checkers.linearizability.kernels.drive import is_warm
 from checkers.linearizability.outcome import Budget, Outcome, Window
 from checkers.linearizability.race import SEARCHES, Raced, race
 from checkers.linearizability.rules import RULE_NAMES, rules_for
-from checkers.models import Model, Register, State, relevant
+from checkers.models import CasRegister, Model, Register, State, relevant
 from checkers.verdict import Status
 
 ALGORITHMS = ("zones", "chains", *RULE_NAMES, "frontier", "wgl")
@@ -38,9 +38,6 @@ _PLAIN = (40, 300)
 _PLAIN_COLD = (300, 5_000)
 """Up to so many operations plain Python is tried first, for so many configurations: always, and
 while nothing is compiled in this process."""
-_ZONES_PLAIN_MAX = 300
-"""Up to so many operations objects are faster than arrays."""
-_TURN_FACTOR = 4
 
 
 def dispatch(
@@ -62,7 +59,7 @@ def dispatch(
             return rule.name, outcome
     if algorithm is not None and algorithm not in SEARCHES:
         return algorithm, Outcome(Status.UNKNOWN, _refusal(algorithm, model))
-    if algorithm == "frontier" and not frontier.applicable(model):
+    if algorithm == "frontier" and (type(model) not in (Register, CasRegister) or load() is None):
         return algorithm, Outcome(Status.UNKNOWN, _refusal(algorithm, model))
     return search(kept, model, budget, None, SEARCHES if algorithm is None else (algorithm,))
 
@@ -72,6 +69,8 @@ def _refusal(algorithm: str, model: Model) -> str:
         return "zones need a register in which every written value is unique"
     if algorithm == "chains":
         return "chains need a register in which every value is made once, and nobody refused oddly"
+    if algorithm == "frontier" and load() is None:
+        return "the frontier is compiled, and needs Numba"
     if algorithm == "frontier":
         return f"the frontier knows registers, not {model.name!r}"
     return f"the rule {algorithm!r} does not apply to this history of {model.name!r}"
@@ -80,9 +79,6 @@ def _refusal(algorithm: str, model: Model) -> str:
 def _unique(
     kept: Sequence[Operation], model: Model, algorithm: str | None
 ) -> tuple[str, Outcome] | None:
-    if type(model) is Register and algorithm != "chains" and len(kept) <= _ZONES_PLAIN_MAX:
-        outcome = zones.judge(kept, model)
-        return None if outcome is None else ("zones", outcome)
     name = "zones" if type(model) is Register else "chains"
     if not isinstance(model, Register) or not encodable(model) or algorithm not in (None, name):
         return None
@@ -137,7 +133,12 @@ def _wrong_outcome(
 ) -> Outcome:
     found = judged.wrong[key]
     shown = set(columns.index[judged.encoded.rows[list(found.rows)]].tolist())
-    explanation = f"{_EXPLANATIONS[found.kind]}: operations {', '.join(map(str, sorted(shown)))}"
+    described = (
+        f"{o.index} of process {o.process} ({model.describe_operation(o)})"
+        for o in kept
+        if o.index in shown
+    )
+    explanation = f"{_EXPLANATIONS[found.kind]}: operation {', operation '.join(described)}"
     if found.times_ns:
         f, s, other_f, other_s = map(seconds, found.times_ns)
         explanation += f" (one by {f} and at {s} or later, the other by {other_f} and at {other_s})"
@@ -159,29 +160,19 @@ def search(
     algorithms: Sequence[str] = SEARCHES,
 ) -> tuple[str, Outcome]:
     """Search relevant operations of one key, from the model's own state or any of `initial`."""
-    if not frontier.applicable(model):
-        algorithms = [name for name in algorithms if name != "frontier"]
+    if encodable(model):
+        budget.pause(load)
     kernels = load() if encodable(model) else None
+    if kernels is None:
+        return "wgl", wgl.search(kept, model, budget, initial)
+    if not isinstance(model, Register):
+        algorithms = ["wgl"]
     cold = not any(is_warm(name) for name in algorithms)
     operations_max, explored_max = _PLAIN_COLD if cold else _PLAIN
-    if kernels is not None and len(kept) <= operations_max:
-        found = _plain_turn(kept, model, budget, initial, algorithms[0], explored_max)
-        if found is not None:
-            return algorithms[0], found
-    if kernels is None:
-        return _plain(kept, model, budget, initial, algorithms)
-    return compiled(kernels, kept, model, budget, initial, algorithms)
-
-
-def compiled(
-    kernels: Kernels,
-    kept: Sequence[Operation],
-    model: Model,
-    budget: Budget,
-    initial: Sequence[State] | None = None,
-    algorithms: Sequence[str] = SEARCHES,
-) -> tuple[str, Outcome]:
-    """Search with the kernels; the model is `encodable`."""
+    if "wgl" in algorithms and len(kept) <= operations_max:
+        outcome = wgl.search(kept, model, budget, initial, explored_max=explored_max)
+        if outcome.status is not Status.UNKNOWN or outcome.explored <= explored_max:
+            return "wgl", outcome
     columns = from_operations(kept)
     encoded = encode(columns, model)
     states = [encoded.initial]
@@ -212,44 +203,7 @@ def raced_outcome(
         f"no order exists for what completed up to {seconds(horizon_ns)}: none lets operation "
         f"{blocked.index} of process {blocked.process} happen, "
         f"{model.describe_operation(blocked)}",
-        window=frontier.prefix_window(kept, model, horizon_ns),
+        window=wgl.prefix_window(kept, model, horizon_ns),
         proved_ns=horizon_ns,
         explored=raced.explored,
     )
-
-
-def _plain_turn(
-    kept: Sequence[Operation],
-    model: Model,
-    budget: Budget,
-    initial: Sequence[State] | None,
-    algorithm: str,
-    explored_max: int,
-) -> Outcome | None:
-    """Search in plain Python; None when `explored_max` was met."""
-    if algorithm == "frontier":
-        outcome = frontier.search(kept, model, budget, initial, explored_max=explored_max)
-    else:
-        outcome = wgl.search(kept, model, budget, initial, explored_max=explored_max)
-    met = outcome.status is Status.UNKNOWN and outcome.explored > explored_max
-    return None if met else outcome
-
-
-def _plain(
-    kept: Sequence[Operation],
-    model: Model,
-    budget: Budget,
-    initial: Sequence[State] | None,
-    algorithms: Sequence[str],
-) -> tuple[str, Outcome]:
-    if len(algorithms) == 1:
-        outcome = _plain_turn(kept, model, budget, initial, algorithms[0], 1 << 62)
-        assert outcome is not None
-        return algorithms[0], outcome
-    explored_max = 4 * len(kept) + 5_000
-    while True:
-        for algorithm in algorithms:
-            outcome = _plain_turn(kept, model, budget, initial, algorithm, explored_max)
-            if outcome is not None:
-                return algorithm, outcome
-        explored_max *= _TURN_FACTOR

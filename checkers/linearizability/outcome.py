@@ -70,7 +70,7 @@ class Budget:
         if self.cancelled():
             raise BudgetExceededError("cancellation")
 
-    def pause(self, work: Callable[[], None]) -> None:
+    def pause(self, work: Callable[[], object]) -> None:
         """Do work that does not count: what is compiled once is not the history's fault."""
         started_s = time.monotonic()
         work()

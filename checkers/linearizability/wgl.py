@@ -20,6 +20,9 @@ others are placed. Three rules keep them and reads from multiplying the work; no
 Soundness and completeness: PASS comes with the order found; FAIL means that every configuration
 was visited. Complexity: exponential in the number of concurrent operations in the worst case
 (the problem is NP-complete, Gibbons and Korach 1997); hence the bounds in time and memory.
+
+`linearizability.kernels.wgl` does the same over integers. This one stays beside it because a model
+may be any Python class, and because it is done with a short history before a kernel is loaded.
 """
 
 from __future__ import annotations
@@ -275,12 +278,6 @@ class _Search:
             f"{blocked.process}, {self.model.describe_operation(blocked)}"
         )
 
-    def _counts_within(self, operation: Operation, horizon_ns: int) -> bool:
-        """Return whether an operation belongs to the prefix that ends at `horizon_ns`."""
-        completed = operation.complete_ns <= horizon_ns
-        begun = operation.invoke_ns <= horizon_ns
-        return completed or (begun and self.model.has_effect(operation))
-
     def outcome(self, status: Status, explanation: str) -> Outcome:
         """Translate positions to operation indexes."""
         path = self.path if status is Status.PASS else ()
@@ -289,8 +286,7 @@ class _Search:
         window = None
         if status is Status.FAIL:
             assert horizon_ns is not None, "a search fails at a completion"
-            within = (o.index for o in self.given if self._counts_within(o, horizon_ns))
-            window = Window(tuple(within), horizon_ns=horizon_ns)
+            window = prefix_window(self.given, self.model, horizon_ns)
         return Outcome(
             status,
             explanation,
@@ -299,3 +295,16 @@ class _Search:
             proved_ns=None if status is Status.PASS else horizon_ns,
             explored=self.explored,
         )
+
+
+def prefix_window(operations: Sequence[Operation], model: Model, horizon_ns: int) -> Window:
+    """Return the window of what was invoked up to a completion that no order reaches.
+
+    Of what was open then only operations with effect count.
+    """
+    within = (
+        o.index
+        for o in operations
+        if o.complete_ns <= horizon_ns or (o.invoke_ns <= horizon_ns and model.has_effect(o))
+    )
+    return Window(tuple(within), horizon_ns=horizon_ns)

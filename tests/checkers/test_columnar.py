@@ -175,10 +175,11 @@ def test_threads_change_nothing(kind, in_order_of_keys, monkeypatch):
 def test_orders_that_are_wrong_are_noticed_and_every_key_is_judged_anew(monkeypatch):
     honest = chains.judge
 
-    def liar(*arguments, **named):
-        judged = honest(*arguments, **named)
-        judged.order = judged.order[::-1].copy()
-        judged.wrong.clear()
+    def liar(encoded, *arguments, **named):
+        judged = honest(encoded, *arguments, **named)
+        if len(encoded.bounds) > 2:  # over all keys at once only
+            judged.order = judged.order[::-1].copy()
+            judged.wrong.clear()
         return judged
 
     monkeypatch.setattr(columnar.chains, "judge", liar)

@@ -7,7 +7,7 @@ import pytest
 
 from checkers import Status, check
 from checkers.history import EventType, HistoryError
-from checkers.linearizability import zones
+from checkers.linearizability import dispatch
 from checkers.linearizability.linearizable import judge, verify
 from checkers.linearizability.outcome import Outcome, Window
 from checkers.models import Model, NondeterministicModel, Register, model_named
@@ -228,12 +228,12 @@ def test_a_mutation_may_not_be_left_out_of_a_window_of_another_model():
 
 def test_a_checker_that_lies_is_unmasked(monkeypatch):
     lie = Outcome(Status.PASS, "trust me", linearization=(0, 1, 2, 3, 4))
-    monkeypatch.setattr(zones, "judge", lambda *_: lie)
+    monkeypatch.setattr(dispatch, "judged_outcome", lambda *_: lie)
     result = judge(failing(), Register())
     assert result.status is Status.UNKNOWN
     assert "CERTIFICATE REFUSED" in result.summary
     lie = Outcome(Status.FAIL, "trust me", window=Window((0, 1)))
-    monkeypatch.setattr(zones, "judge", lambda *_: lie)
+    monkeypatch.setattr(dispatch, "judged_outcome", lambda *_: lie)
     assert judge(passing(), Register()).status is Status.UNKNOWN
 
 

@@ -132,7 +132,7 @@ def ignores_a_refused_cas(patch):
 def takes_true_for_one(patch):
     for module in ("registers", "base"):
         patch.setattr(f"checkers.models.{module}.freeze", lambda value: value)
-    patch.setattr("checkers.linearizability.zones.freeze", lambda value: value)
+    patch.setattr("checkers.history.columns.freeze", lambda value: value)
 
 
 @mutant

@@ -14,7 +14,7 @@ import numpy as np
 import pytest
 
 from checkers.history.columns import from_operations
-from checkers.linearizability import chains, clusters, encoding, frontier, race, refused
+from checkers.linearizability import chains, clusters, encoding, race, refused
 from checkers.linearizability.columnar import judge_columns
 from checkers.linearizability.kernels import load
 from checkers.linearizability.outcome import Budget
@@ -23,6 +23,7 @@ from checkers.verdict import Status
 from tests.checkers import test_arrays, test_mutants
 from tests.checkers.histories import FAIL, op, random_history, write
 from tests.checkers.oracle import is_linearizable
+from tests.checkers.oracles import frontier
 from tests.checkers.test_searches import crowd
 
 DOCS = Path(__file__).parents[2] / "docs" / "checkers.md"
@@ -55,7 +56,7 @@ def battery() -> Iterator[str]:
             if name == "kv":
                 continue
             of_key = [o for o in operations if o.key == "k0"]
-            outcome = frontier.search(relevant(of_key, model), model, Budget())
+            outcome = frontier.search(relevant(of_key, model), model)
             if outcome.status is not truth["k0"]:
                 yield f"frontier {kind} {seed}: {outcome.explanation}"
     yield from _narrow()
@@ -79,7 +80,7 @@ def _narrow() -> Iterator[str]:
         model = model_named("cas-register")
         encoded = encoding.encode(from_operations(operations), model)
         status = race.race(load(), encoded, [encoded.initial], Budget(), ["frontier"]).status
-        if status is not frontier.search(relevant(operations, model), model, Budget()).status:
+        if status is not frontier.search(relevant(operations, model), model).status:
             yield f"race {seed}"
 
 

@@ -10,7 +10,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from checkers.history.columns import from_operations
-from checkers.linearizability import certificate, frontier, wgl
+from checkers.linearizability import certificate, wgl
 from checkers.linearizability.dispatch import raced_outcome
 from checkers.linearizability.encoding import encode
 from checkers.linearizability.kernels import cache_folder, load
@@ -20,6 +20,7 @@ from checkers.models import model_named, relevant
 from checkers.verdict import Status
 from tests.checkers.histories import FAIL, INFO, OK, op, random_history, read, write
 from tests.checkers.oracle import is_linearizable
+from tests.checkers.oracles import frontier
 
 CASES = 700
 REGISTERS = ["register", "cas-register", "unique-register", "unique-cas-register"]
@@ -30,7 +31,7 @@ def plain_wgl(kept, model):
 
 
 def plain_frontier(kept, model):
-    return frontier.search(kept, model, Budget())
+    return frontier.search(kept, model)
 
 
 def compiled(*algorithms):
@@ -129,7 +130,7 @@ def test_a_narrow_frontier_finds_orders_but_refutes_nothing():
     for seed in range(400):
         operations, _ = random_history(Random(seed), "cas-register", size_max=7)
         model = model_named("cas-register")
-        outcome = frontier.search(relevant(operations, model), model, Budget(), width_max=1)
+        outcome = frontier.search(relevant(operations, model), model, width_max=1)
         seen[outcome.status] += 1
         truth = is_linearizable(operations, "cas-register")
         assert truth or outcome.status is not Status.PASS, seed

@@ -1,6 +1,6 @@
 """Searches compiled by Numba: optional, loaded on first use, cached on disk.
 
-Everything works without: `load()` then returns None and the plain Python algorithms judge. Numba is
+Everything but the frontier works without: `load()` then returns None and plain Python judges. It is
 switched off by KRAFTPROBE_NUMBA=0. Compiling takes some ten seconds once; the cache lies beside the
 sources, in a folder of this very state of them, since Numba does not notice that a module which
 another one imports has changed; where that is read-only, where Numba finds a writable place

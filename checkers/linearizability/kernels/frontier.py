@@ -1,12 +1,52 @@
-"""The frontier of `linearizability.frontier`, compiled: same theory, integers and bit masks.
+"""Registers by a frontier of configurations: in order of time, all that can be and is of use.
+
+Theory (just-in-time linearization: Lowe 2017; Wing and Gong 1993). Walk through calls and returns
+in order of time. A configuration says what may be at this moment: the state, and what became of
+each open operation. Nothing has to be placed before the return of some operation forces it to be;
+so only there configurations are expanded, by placing open operations in every order, until the one
+that returns is done with. The history is linearizable exactly when some configuration outlives the
+last return.
+
+What became of an open operation x:
+
+- *owed*: nothing yet met its obligation to take effect before it returns;
+- *spent*: it was placed, its effect can not be had again;
+- neither: its obligation is met, and it can still be placed. So for a read (of the state as it is
+  now or was since its call), for a write of the value that is there, and for every open write when
+  another write is placed: it can stand directly before that one, and nobody will see it.
+
+Of indeterminate operations only the number spent of each class is kept, where a class is all that
+would do the same: they return never, so any that was called is as good as another. The earliest
+called is spent first; of equal open operations the one that returns first.
+
+Dominance. With one state, configuration A dominates B when A owes nothing that B does not owe,
+and has spent nothing that B has not spent, and of no class more. Then whatever B does next, A can
+do, and it dominates still:
+
+- B places x. If A has an equal operation y that it would rather place (one that returns earlier, or
+  an open one where x is indeterminate), B has spent y, or it would have chosen it too; then A
+  places y, else x. Either way the state is the same, so are the obligations that it meets, and A
+  has spent nothing that B has not.
+- x returns. If B may let it go, x is not owed in B, so not in A, and A may let it go. It is spent
+  in neither after that.
+- x is called: it becomes owed in both or in neither, since the states are equal.
+
+So B may be dropped (the frontier is an antichain). A write that is neither owed nor spent when it
+returns is a resource that ends: it may go unused, or be placed at this last moment, and both are
+kept. A compare-and-set is owed exactly until it is spent. One from a value to itself is a read.
+
+With a width, the frontier keeps only so many configurations, those that owe and have spent least:
+an order that is found is an order; that none is found proves nothing then.
+
+Soundness and completeness: PASS comes with the order, FAIL means that no configuration outlived a
+return. Complexity: O(events x width x (width + values)), where the width is exponential in the
+worst case (in concurrent compare-and-sets, and in distinct classes of indeterminate operations),
+and small for plain writes however many clients there are.
 
 A configuration is a row of integers: state, node of the log of placements, masks of owed and of
 spent slots (63 slots a word), and how many indeterminate operations of each class were spent. A
-slot is a place that an open operation holds from its call to its return.
-
-`run` works in chunks and keeps everything in arrays, so that it goes on where it stopped. A width
-bounds the frontier: of more configurations than that the best are kept. An order that is found is
-an order, whatever was thrown away; that there is none is only said when nothing was.
+slot is a place that an open operation holds from its call to its return. `run` works in chunks and
+keeps everything in arrays, so that it goes on where it stopped.
 """
 
 from __future__ import annotations

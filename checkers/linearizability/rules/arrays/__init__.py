@@ -1,9 +1,9 @@
-"""The rules of `linearizability.rules` for histories in columns: from a million operations on.
+"""The rules of `linearizability.rules` for long histories in columns: they find orders only.
 
 Each looks for an order, rows of the columns, by the theory in the plain rule's file, or
 says None. An order is not believed but verified (`linearizability.replay_types`), so a mistake here
-can only cost time: whatever finds no order that is accepted goes to the plain rule, which finds
-what is wrong, shows it and has it verified. That is also what these are tested against.
+can only cost time. The plain rule stays for what finds no order that is accepted: it finds what is
+wrong, shows it in a small window, and needs no Numba. That is also what these are tested against.
 """
 
 from __future__ import annotations

@@ -1,67 +1,17 @@
-"""Registers by a frontier of configurations: in order of time, all that can be and is of use.
-
-Theory (just-in-time linearization: Lowe 2017; Wing and Gong 1993). Walk through calls and returns
-in order of time. A configuration says what may be at this moment: the state, and what became of
-each open operation. Nothing has to be placed before the return of some operation forces it to be;
-so only there configurations are expanded, by placing open operations in every order, until the one
-that returns is done with. The history is linearizable exactly when some configuration outlives the
-last return.
-
-What became of an open operation x:
-
-- *owed*: nothing yet met its obligation to take effect before it returns;
-- *spent*: it was placed, its effect can not be had again;
-- neither: its obligation is met, and it can still be placed. So for a read (of the state as it is
-  now or was since its call), for a write of the value that is there, and for every open write when
-  another write is placed: it can stand directly before that one, and nobody will see it.
-
-Of indeterminate operations only the number spent of each class is kept, where a class is all that
-would do the same: they return never, so any that was called is as good as another. The earliest
-called is spent first; of equal open operations the one that returns first.
-
-Dominance. With one state, configuration A dominates B when A owes nothing that B does not owe,
-and has spent nothing that B has not spent, and of no class more. Then whatever B does next, A can
-do, and it dominates still:
-
-- B places x. If A has an equal operation y that it would rather place (one that returns earlier, or
-  an open one where x is indeterminate), B has spent y, or it would have chosen it too; then A
-  places y, else x. Either way the state is the same, so are the obligations that it meets, and A
-  has spent nothing that B has not.
-- x returns. If B may let it go, x is not owed in B, so not in A, and A may let it go. It is spent
-  in neither after that.
-- x is called: it becomes owed in both or in neither, since the states are equal.
-
-So B may be dropped (the frontier is an antichain). A write that is neither owed nor spent when it
-returns is a resource that ends: it may go unused, or be placed at this last moment, and both are
-kept. A compare-and-set is owed exactly until it is spent. One from a value to itself is a read.
-
-With a width, the frontier keeps only so many configurations, those that owe and have spent least:
-an order that is found is an order; that none is found proves nothing then.
-
-Soundness and completeness: PASS comes with the order, FAIL means that no configuration outlived a
-return. Complexity: O(events x width x (width + values)), where the width is exponential in the
-worst case (in concurrent compare-and-sets, and in distinct classes of indeterminate operations),
-and small for plain writes however many clients there are.
-
-This is the readable reference; `linearizability.kernels.frontier` does the same with integers.
-"""
+"""The frontier of `linearizability.kernels.frontier` with objects and sets: its readable reference."""
 
 from __future__ import annotations
 
 from collections.abc import Hashable, Iterable, Sequence
 from dataclasses import dataclass, field, replace
-from sys import getsizeof
 from typing import NamedTuple
 
 from checkers.history import EventType, Operation, seconds
-from checkers.linearizability.outcome import Budget, BudgetExceededError, Outcome, Window
-from checkers.models import CasRegister, Model, Register
+from checkers.linearizability.outcome import Outcome
+from checkers.linearizability.wgl import prefix_window
+from checkers.models import Model
 from checkers.models.registers import cas_pair
 from checkers.verdict import Status
-
-_BYTES = 500
-"""Of one configuration with its placement, without its sets."""
-_SPEND_EVERY = 64
 
 
 class _Placed(NamedTuple):
@@ -95,50 +45,25 @@ class _Configuration:
         return len(self.owed) + len(self.spent) + sum(self.used)
 
 
-def applicable(model: Model) -> bool:
-    """Return whether the model is a register, with compare-and-set or without."""
-    return type(model) in (Register, CasRegister)
-
-
 def search(
-    operations: Sequence[Operation],
-    model: Model,
-    budget: Budget,
-    initial: Sequence[Hashable] | None = None,
-    *,
-    width_max: int | None = None,
-    explored_max: int | None = None,
+    operations: Sequence[Operation], model: Model, *, width_max: int | None = None
 ) -> Outcome:
-    """Judge the operations of one key, as `wgl.search` does, of an `applicable` model.
+    """Judge the operations of one key of a register, with compare-and-set or without.
 
-    UNKNOWN when a bound is met, or when nothing was left after some had been thrown away.
+    UNKNOWN when nothing was left after some configurations had been thrown away.
     """
-    assert applicable(model)
-    run = _Frontier(operations, model, budget, width_max, explored_max)
-    states = [model.init()] if initial is None else list(dict.fromkeys(initial))
-    try:
-        return run.judge(states)
-    except BudgetExceededError as error:
-        return run.outcome(Status.UNKNOWN, f"{error} met after {run.explored} configurations")
+    return _Frontier(operations, model, width_max).judge()
 
 
 class _Frontier:
     def __init__(
-        self,
-        operations: Sequence[Operation],
-        model: Model,
-        budget: Budget,
-        width_max: int | None,
-        explored_max: int | None,
+        self, operations: Sequence[Operation], model: Model, width_max: int | None
     ) -> None:
         self.given = operations
         self.model = model
-        self.budget = budget
         self.width_max = width_max
-        self.explored_max = explored_max
         self.explored = 0
         self.truncated = False
-        self._used_bytes = 0
         self.operations = [_plain(o) for o in model.useful(operations)]
         self.blocked: int | None = None
         self._returns = [
@@ -155,9 +80,8 @@ class _Frontier:
             + [(end, 1, i) for i, end in enumerate(self._returns) if end is not None]
         )
 
-    def judge(self, states: Iterable[Hashable]) -> Outcome:
-        none_used = (0,) * len(self._column)
-        frontier = [_Configuration(state, used=none_used) for state in states]
+    def judge(self) -> Outcome:
+        frontier = [_Configuration(self.model.init(), used=(0,) * len(self._column))]
         for event, (_, ends, i) in enumerate(self._events):
             if not ends:
                 frontier = [self._called(c, i) for c in frontier]
@@ -196,14 +120,13 @@ class _Frontier:
         resource = self.operations[i].f == "write"
         done: list[_Configuration] = []
         waiting: list[_Configuration] = []
-        self._used_bytes = 200 * self.explored  # placements of before
         for c in frontier:
             self._sort_in(c, i, done, waiting, resource=resource)
         at = 0
         while at < len(waiting):
             c = waiting[at]
             at += 1
-            self._spend()
+            self.explored += 1
             for following in self._following(c, event):
                 self._sort_in(following, i, done, waiting, resource=resource)
         return done
@@ -220,16 +143,11 @@ class _Frontier:
         if i in c.owed or (resource and i not in c.spent):
             if not any(other.dominates(c) for other in waiting):
                 waiting.append(c)
-                self._weigh(c)
         if i not in c.owed:
             gone = replace(c, spent=c.spent - {i})
             if not any(other.dominates(gone) for other in done):
                 done[:] = [other for other in done if not gone.dominates(other)]
                 done.append(gone)
-                self._weigh(gone)
-
-    def _weigh(self, c: _Configuration) -> None:
-        self._used_bytes += _BYTES + getsizeof(c.owed) + getsizeof(c.spent)
 
     def _following(self, c: _Configuration, event: int) -> Iterable[_Configuration]:
         """Place one operation more, in every way that differs."""
@@ -268,13 +186,6 @@ class _Frontier:
             return frontier
         self.truncated = True
         return sorted(frontier, key=_Configuration.cost)[: self.width_max]
-
-    def _spend(self) -> None:
-        self.explored += 1
-        if self.explored_max is not None and self.explored > self.explored_max:
-            raise BudgetExceededError(f"limit of {self.explored_max} configurations")
-        if self.explored % _SPEND_EVERY == 0:
-            self.budget.spend(self._used_bytes)
 
     def _woven(self, last: _Placed | None) -> list[int]:
         """Return the whole order: the placements, and between them what they met on the way.
@@ -342,19 +253,6 @@ class _Frontier:
             proved_ns=None if status is Status.PASS else horizon_ns,
             explored=self.explored,
         )
-
-
-def prefix_window(operations: Sequence[Operation], model: Model, horizon_ns: int) -> Window:
-    """Return the window of what was invoked up to a completion that no order reaches.
-
-    Of what was open then only operations with effect count.
-    """
-    within = (
-        o.index
-        for o in operations
-        if o.complete_ns <= horizon_ns or (o.invoke_ns <= horizon_ns and model.has_effect(o))
-    )
-    return Window(tuple(within), horizon_ns=horizon_ns)
 
 
 def _plain(operation: Operation) -> Operation:

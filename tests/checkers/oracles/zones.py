@@ -1,29 +1,4 @@
-"""Registers with unique writes: zones instead of search.
-
-Theory (Gibbons and Korach 1997, section 5; Golab, Li and Shah 2011 name the zones). A cluster is a
-write with the reads of its value; in any linearization its operations stand together, the write
-first. Let f be its earliest completion and s its latest invocation. An operation of cluster A
-precedes one of cluster B in real time exactly when f(A) < s(B), so A must come before B. The
-history is linearizable exactly when
-
-- every value read was written (or is the initial one, written before everything),
-- no read completes before its write is invoked, and
-- no two clusters must each come before the other: f(A) < s(B) and f(B) < s(A).
-
-Two are enough: on any cycle of such demands take the cluster A with the smallest f and the one B
-that it must follow; f(B) < s(A), and f(A) <= f(predecessor of B) < s(B). In terms of zones: with
-f < s the zone [f, s] is forward, else backward, [s, f]; no two forward zones overlap and no
-backward zone lies inside a forward one.
-
-Indeterminate writes are exact: one that was read took effect, and its completion is not the
-earliest of its cluster; one that nobody read is left out, since nothing shows its effect.
-Times are compared strictly, since intervals are closed.
-
-The order of a right history: clusters by min(f, s), backward ones first where equal; in each the
-write, then the reads by invocation. Complexity: O(n log n) time, O(n) memory.
-
-Not applicable, and refused with None, when a value is written twice or is the initial one.
-"""
+"""The zones of `checkers.linearizability.clusters` with objects: their readable reference."""
 
 from __future__ import annotations
 
