@@ -144,10 +144,12 @@ def _wrong_outcome(
         explanation += f" (one by {f} and at {s} or later, the other by {other_f} and at {other_s})"
     groups = {model.group(o) for o in kept if o.index in shown and model.has_effect(o)}
     groups |= {model.group(o) for o in kept if o.index in shown} - {None}
+    every = found.kind == "refused-cas"  # which any value that is left out might explain
     inside = [
         o.index
         for o in kept
-        if o.index in shown or (model.has_effect(o) and model.group(o) in groups | {None})
+        if o.index in shown
+        or (model.has_effect(o) and (every or model.group(o) in groups | {None}))
     ]
     return Outcome(Status.FAIL, explanation, kind=found.kind, window=Window(tuple(inside)))
 

@@ -162,6 +162,17 @@ def test_chains_name_the_anomaly(more, kind):
     assert is_linearizable([*CHAIN, *more], "cas-register") is (kind is None)
 
 
+def test_a_refused_cas_is_proved_wrong_beside_values_that_nothing_ties_to_it():
+    """What is left out of a window might be what it saw, so nothing that has an effect is."""
+    operations = [
+        op(0, "cas", (1, 2), input=[None, 1], type=FAIL),
+        *(read(1, None, 3, 4), write(2, 2, 5, 9), write(3, 3, 5, 8)),
+    ]
+    result = judge(operations, model_named("cas-register"), algorithm="chains")
+    assert (result.status, result.anomalies[0]["kind"]) == (Status.FAIL, "refused-cas")
+    assert verify(operations, model_named("cas-register"), result) is None
+
+
 def test_an_unread_indeterminate_write_explains_a_refused_cas():
     operations = [
         *(write(0, 1, 0, 1), write(1, 2, 2, None)),
