@@ -3,14 +3,14 @@
 A fault that was asked for and did not bite makes a run worthless without making it wrong, so
 every injection and every heal is measured, and the measurement goes into the history. A fault
 that could not be applied says so (`verified=False` and a reason in `detail`); it never raises into
-the schedule. Whoever drives faults uses `nemeses.drive`, which holds that rule for all of them.
+the schedule. `nemeses.drive`, which calls all faults, keeps that rule for them.
 """
 
 from __future__ import annotations
 
 import random
-from collections.abc import Mapping
-from dataclasses import field
+from collections.abc import Mapping, Sequence
+from dataclasses import field, replace
 from typing import Any, Protocol
 
 from cluster.backends.base import Backend, Link, NodeState, Probe
@@ -70,7 +70,7 @@ class View(Protocol):
         """Injections that are applied and not yet healed, oldest first; `drive` keeps it."""
 
     async def leader(self) -> str | None:
-        """Find who leads the quorum by the freshest answer of the nodes, None if unknown.
+        """Find the leader of the quorum by the freshest answer of the nodes, None if unknown.
 
         Asks anew, bounded to about a second; never raises.
         """
@@ -116,8 +116,17 @@ def others(view: View, injection: Injection) -> list[Injection]:
 
 def refused(fault: str, parameters: Parameters, reason: str, **detail: Any) -> Injection:
     """Report an injection that was not applied, and why."""
-    told = {"reason": reason, **detail}
-    return Injection(fault, dict(parameters), (), verified=False, detail=told)
+    found = {"reason": reason, **detail}
+    return Injection(fault, dict(parameters), (), verified=False, detail=found)
+
+
+def measured(
+    injection: Injection, found: Mapping[str, Any], reasons: Sequence[str] = ()
+) -> Injection:
+    """Add to an injection what was measured, and why that does not verify it, if anything."""
+    kept = {name: value for name, value in injection.detail.items() if name != "reason"}
+    detail = {**kept, **found} | ({"reason": "; ".join(reasons)} if reasons else {})
+    return replace(injection, verified=not reasons, detail=detail)
 
 
 __all__ = [
@@ -130,6 +139,7 @@ __all__ = [
     "Parameters",
     "Probe",
     "View",
+    "measured",
     "others",
     "refused",
 ]

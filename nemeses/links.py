@@ -10,7 +10,6 @@ from __future__ import annotations
 import asyncio
 import math
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import replace
 from typing import Any, ClassVar
 
 from cluster.backends.abilities import LinkShape, ShapeMeasure, Shaping
@@ -18,7 +17,15 @@ from cluster.backends.base import Backend, Link, Probe
 from cluster.backends.shapes import PERFECT, combine, left_effects, missing_effects
 from cluster.names import unknown
 from nemeses.at_once import at_once
-from nemeses.base import Injection, ParameterError, Parameters, View, others, refused
+from nemeses.base import (
+    Injection,
+    ParameterError,
+    Parameters,
+    View,
+    measured,
+    others,
+    refused,
+)
 from nemeses.targets import check_keys, check_target, choose
 
 DIRECTIONS = ("both", "outgoing", "incoming")
@@ -115,9 +122,9 @@ class LinkFault:
 
     async def verify(self, view: View, injection: Injection) -> Injection:
         """Measure whether the links behave as asked."""
-        measured = _sample(view, injection.links, MEASURED_LINKS_MAX)
-        seen, wrong = await _verify(view.backend, measured)
-        return _told(injection, {"measured": seen}, wrong)
+        sample = _sample(view, injection.links, MEASURED_LINKS_MAX)
+        seen, wrong = await _verify(view.backend, sample)
+        return measured(injection, {"measured": seen}, wrong)
 
     async def heal(self, view: View, injection: Injection) -> Injection:
         """Give the links what the other faults in force leave them, and measure that.
@@ -131,12 +138,12 @@ class LinkFault:
         was = {link: shaping.shaped().get(link, PERFECT) for link in injection.links}
         now = {link: combine(_others(view, injection, link)) for link in injection.links}
         await shaping.shape(now)
-        measured = _sample(view, injection.links, MEASURED_LINKS_MAX)
-        after, left = await _until_healed(view.backend, {link: was[link] for link in measured})
+        sample = _sample(view, injection.links, MEASURED_LINKS_MAX)
+        after, left = await _until_healed(view.backend, {link: was[link] for link in sample})
         detail = {"before_heal": before, "after_heal": after} | (
             {"ended_early": gone} if gone else {}
         )
-        return _told(injection, detail, left)
+        return measured(injection, detail, left)
 
 
 class Loss(LinkFault):
@@ -240,7 +247,7 @@ def _others(view: View, injection: Injection, link: Link) -> list[LinkShape]:
 
 
 def _sample(view: View, links: Sequence[Link], count: int) -> list[Link]:
-    """Choose whom to measure: links that no partition cuts, either way."""
+    """Choose links to measure: those that no partition cuts, either way."""
     cut = view.backend.links_cut()
     whole = [link for link in links if link not in cut and link[::-1] not in cut]
     return sorted(view.random.sample(whole, min(count, len(whole))))
@@ -301,7 +308,7 @@ def _why_not(backend: Backend) -> str:
 
 
 def _json(measure: ShapeMeasure) -> dict[str, float]:
-    told = {
+    values = {
         "round_trip_ms": measure.round_trip_ms,
         "spread_ms": measure.spread_ms,
         "lost": measure.lost,
@@ -309,7 +316,7 @@ def _json(measure: ShapeMeasure) -> dict[str, float]:
         "overtaking": measure.overtaking,
         "rate_kbit_s": measure.rate_kbit_s,
     }
-    return {name: round(value, 4) for name, value in told.items() if value is not None}
+    return {name: round(value, 4) for name, value in values.items() if value is not None}
 
 
 def _name(link: Link) -> str:
@@ -318,9 +325,3 @@ def _name(link: Link) -> str:
 
 def _names(links: Iterable[Link]) -> list[str]:
     return [_name(link) for link in sorted(links)]
-
-
-def _told(injection: Injection, detail: Mapping[str, Any], reasons: Sequence[str]) -> Injection:
-    kept = {key: value for key, value in injection.detail.items() if key != "reason"}
-    told = {**kept, **detail} | ({"reason": "; ".join(reasons)} if reasons else {})
-    return replace(injection, verified=not reasons, detail=told)

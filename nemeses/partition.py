@@ -12,7 +12,15 @@ from cluster.names import unknown
 from cluster.values import valueclass
 from nemeses import grudges
 from nemeses.at_once import at_once
-from nemeses.base import Injection, ParameterError, Parameters, View, others, refused
+from nemeses.base import (
+    Injection,
+    ParameterError,
+    Parameters,
+    View,
+    measured,
+    others,
+    refused,
+)
 from nemeses.links import DIRECTIONS as LINK_DIRECTIONS
 from nemeses.links import LINK_FAULTS
 from nemeses.linkwords import links_of
@@ -129,7 +137,6 @@ class Partition:
         whole = sorted(set(whole) - _barely_passing(view))
         leaking, broken, unmeasured = await _measure(view.backend, injection.links, whole)
         detail = {
-            **injection.detail,
             "leaking": _names(leaking),
             "broken": _names(broken),
             "unmeasured": _names(unmeasured),
@@ -139,7 +146,7 @@ class Partition:
         reasons += [f"{name} is open" for name in _names(set(injection.links) - cut)]
         if set(injection.links) <= set(unmeasured):
             reasons.append("no cut link could be measured, as its nodes do not run")
-        return _told(injection, detail, reasons)
+        return measured(injection, detail, reasons)
 
     async def heal(self, view: View, injection: Injection) -> Injection:
         """Restore the links that no other active partition cuts, and measure that they work."""
@@ -162,7 +169,7 @@ class Partition:
         }
         reasons = [f"nothing passes {name} after the heal" for name in _names(broken)]
         reasons += [f"{name} is still cut" for name in _names(still_cut)]
-        return _told(injection, detail, reasons)
+        return measured(replace(injection, detail={}), detail, reasons)
 
 
 async def _chosen(view: View, parameters: Parameters) -> _Cut:
@@ -220,16 +227,16 @@ async def _measure(
     after = await _running(backend)
     same = {node: process for node, process in before.items() if after.get(node) == process}
     changed = cut_before ^ backend.links_cut()
-    measured = dict(
+    by_link = dict(
         zip([link for link in (*quiet, *whole) if _both(link, before)], measures, strict=True)
     )
-    steady = [link for link in measured if _both(link, same) and link not in changed]
+    steady = [link for link in by_link if _both(link, same) and link not in changed]
     leaking = [
         link
         for link in quiet
-        if link in measured and link not in changed and not measured[link].silent
+        if link in by_link and link not in changed and not by_link[link].silent
     ]
-    broken = [link for link in steady if link in whole and not measured[link].works]
+    broken = [link for link in steady if link in whole and not by_link[link].works]
     return leaking, broken, [link for link in (*quiet, *whole) if link not in steady]
 
 
@@ -262,8 +269,3 @@ def _all_links(nodes: Sequence[str]) -> list[Link]:
 
 def _names(links: Iterable[Link]) -> list[str]:
     return [f"{source}->{target}" for source, target in sorted(links)]
-
-
-def _told(injection: Injection, detail: Mapping[str, Any], reasons: Sequence[str]) -> Injection:
-    told = dict(detail) | ({"reason": "; ".join(reasons)} if reasons else {})
-    return replace(injection, verified=not reasons, detail=told)

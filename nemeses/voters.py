@@ -2,11 +2,11 @@
 
 `remove`, and `replace`, which adds the node again at once: the heal makes it a voter again. `add`
 lets a node join for good, `upgrade` lets the voters be in the log (kraft.version 1) for good. Each
-is asked of whoever leads, again and again until it is committed, for a bounded time.
+is sent to the leader, again and again until it is committed, for a bounded time.
 
 A quorum whose voters are configured (kraft.version 0) is upgraded first: that waits until the
-voters have told where they listen. Two voters are always left, and none is removed while one that
-lost its disk still counts.
+voters have reported where they listen. Two voters are always left, and none is removed while a
+voter that lost its disk still counts.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ from cluster.node.protocol.messages import (
     milliseconds,
 )
 from nemeses.asking import leading, until
-from nemeses.base import Injection, ParameterError, Parameters, View, refused
+from nemeses.base import Injection, ParameterError, Parameters, View, measured, refused
 from nemeses.membership import (
     CHANGE_TIMEOUT_S,
     REQUEST_TIMEOUT_MS,
@@ -52,6 +52,7 @@ CHANGES = ("remove", "replace", "add", "upgrade")
 LEAST_VOTERS = 2
 _SINGLE = ("leader", "follower", "random", "partition-leader")
 _UPGRADE = 1
+_NOT_AGAIN = "it is no voter again yet"
 
 
 class Voters:
@@ -151,30 +152,30 @@ class Voters:
         )
         if change == "upgrade":
             reason = "" if committed else "kraft.version 1 was not finalized in time"
-            return _told(injection, reason)
+            return measured(injection, {}, [reason] if reason else [])
         node, joins = injection.targets[0], change == "add"
         patience_s = CHANGE_TIMEOUT_S if committed else 0.0
         voters = await until(lambda: is_voter(view, node, wanted=joins), patience_s)
         if voters is None:
             reason = "it is no voter yet" if joins else "it is a voter still"
-            return _told(injection, reason, voters_after=[])
+            return measured(injection, {"voters_after": []}, [reason])
         if change == "replace":
             with changing(view):
                 back = await until(lambda: _added(view, injection), CHANGE_TIMEOUT_S)
             if back is None:
-                return _told(injection, "it is no voter again yet", voters_after=voters)
+                return measured(injection, {"voters_after": voters}, [_NOT_AGAIN])
             voters = back
-        return _told(injection, "", voters_after=voters)
+        return measured(injection, {"voters_after": voters})
 
     async def heal(self, view: View, injection: Injection) -> Injection:
         """See `Fault.heal`: it is a voter (again); an upgrade is for good."""
         if injection.parameters.get("change") == "upgrade":
-            return _told(injection, "")
+            return measured(injection, {})
         with changing(view):
             back = await until(lambda: _added(view, injection), CHANGE_TIMEOUT_S)
         if back is None:
-            return _told(injection, "it is no voter again yet", voters_healed=[])
-        return _told(injection, "", voters_healed=back)
+            return measured(injection, {"voters_healed": []}, [_NOT_AGAIN])
+        return measured(injection, {"voters_healed": back})
 
 
 async def _unable(view: View, voters: Mapping[int, UUID], *, joins: bool) -> dict[str, str]:
@@ -196,13 +197,6 @@ def _too_few(view: View, node: str, voters: Mapping[int, UUID]) -> str:
     leaving = {name for name, count in changes(view).leaving.items() if count and name != node}
     left = [voter for voter in voters if f"n{voter}" not in leaving]
     return f"only {len(left)} voters are left" if len(left) <= LEAST_VOTERS else ""
-
-
-def _told(injection: Injection, reason: str, **found: list[str]) -> Injection:
-    detail = {k: v for k, v in injection.detail.items() if k != "reason"} | found
-    if reason:
-        detail["reason"] = reason
-    return replace(injection, verified=not reason, detail=detail)
 
 
 async def _upgraded(view: View) -> bool | None:
