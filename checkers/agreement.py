@@ -97,8 +97,8 @@ def check(run: RunInput, options: Mapping[str, Any], cancelled: Cancelled = neve
         if node in evidence.logs and _whole(state.get("tornTailBytes")) and state["tornTailBytes"]
     }
     if torn:
-        told = ", ".join(f"{size} bytes of {node}'s" for node, size in torn.items())
-        good += f"; left out as torn by a kill, at the ends of logs: {told}"
+        ends = ", ".join(f"{size} bytes of {node}'s" for node, size in torn.items())
+        good += f"; left out as torn by a kill, at the ends of logs: {ends}"
     statistics = {"records": records, "committed": committed, "torn_tail_bytes": torn}
     exercised = records > 0 and max(committed.values(), default=0) > 0
     return evidence_result(
@@ -123,34 +123,41 @@ def _malformed(logs: Logs) -> Iterator[Anomaly]:
     for node, log in logs.items():
         for before, after in pairwise(log):
             if after.offset != before.offset + 1:
-                told = f"the log of {node} goes from offset {before.offset} to {after.offset}"
-                yield {"kind": "offset-gap", "explanation": told, "node": node}
+                explanation = (
+                    f"the log of {node} goes from offset {before.offset} to {after.offset}"
+                )
+                yield {"kind": "offset-gap", "explanation": explanation, "node": node}
                 break
         for before, after in pairwise(log):
             if after.epoch < before.epoch:
-                told = (
+                explanation = (
                     f"the log of {node} goes back from epoch {before.epoch} to {after.epoch} at "
                     f"offset {after.offset}"
                 )
-                yield {"kind": "epoch-decrease", "explanation": told, "node": node}
+                yield {"kind": "epoch-decrease", "explanation": explanation, "node": node}
                 break
 
 
 def _not_on_majority(evidence: Evidence, committed: Mapping[str, int]) -> Iterator[Anomaly]:
     """Find the first announced offset that too few final logs still hold."""
     if any(node not in evidence.logs for node in evidence.nodes):
-        return  # A missing log is told as missing; it could be the one that holds the record.
+        return  # A missing log is reported as missing; it could be the one that holds the record.
     announcer = max(committed, key=lambda node: committed[node], default=None)
     if announcer is None:
         return
     ends = {node: _end(evidence, node) for node in evidence.nodes}
     kept = max(_kept(ends, voters) for voters in _electorates(evidence, announcer))
     if committed[announcer] > kept:
-        told = (
+        explanation = (
             f"{announcer} announced everything below {committed[announcer]} as committed, but a "
             f"majority of the final logs ends at {kept} or before"
         )
-        yield {"kind": "committed-lost", "explanation": told, "node": announcer, "offset": kept}
+        yield {
+            "kind": "committed-lost",
+            "explanation": explanation,
+            "node": announcer,
+            "offset": kept,
+        }
 
 
 def _kept(ends: Mapping[str, int], voters: Sequence[str]) -> int:
@@ -163,8 +170,8 @@ def _electorates(evidence: Evidence, announcer: str) -> list[Sequence[str]]:
     """Return the voter sets of which a majority may have committed the highest offset announced.
 
     Voters may come and go (KIP-853), and a set is in force before it is committed: so it is that
-    which the announcer's log told when it announced, or one that any node learned of later. All
-    nodes, where no trace tells of voters.
+    which the announcer's log held when it announced, or one that any node learned of later. All
+    nodes, where no trace names voters.
     """
     found: list[Sequence[str]] = []
     highest, current = -1, None
@@ -176,16 +183,16 @@ def _electorates(evidence: Evidence, announcer: str) -> list[Sequence[str]]:
         elif event.event == "hw" and int(event.fields["offset"]) > highest:
             highest, found = int(event.fields["offset"]), [] if current is None else [current]
     for trace in evidence.traces.values():
-        told = [event for event in trace if event.event == "voters"]
-        found += [[f"n{voter_id}" for voter_id in event.fields["voters"]] for event in told[-1:]]
+        sets = [event for event in trace if event.event == "voters"]
+        found += [[f"n{voter_id}" for voter_id in event.fields["voters"]] for event in sets[-1:]]
     return [voters for voters in found if voters] or [evidence.nodes]
 
 
 def _end(evidence: Evidence, node: str) -> int:
     """Return the log end offset; an empty log may begin behind a snapshot."""
     log = evidence.logs[node]
-    told = int(evidence.quorum_states.get(node, {}).get("logEndOffset", 0))
-    return max(told, log[-1].offset + 1 if log else 0)
+    stored = int(evidence.quorum_states.get(node, {}).get("logEndOffset", 0))
+    return max(stored, log[-1].offset + 1 if log else 0)
 
 
 def _deaths(evidence: Evidence, run: RunInput) -> tuple[list[Anomaly], list[Anomaly]]:
@@ -207,8 +214,8 @@ def _deaths(evidence: Evidence, run: RunInput) -> tuple[list[Anomaly], list[Anom
             if event.event != "fatal":
                 continue
             reason = event.fields.get("reason")
-            told = f"{node} ended itself at {evidence.when(event)}: {reason}"
-            death = {"kind": "fatal", "explanation": told, **evidence.place(event)}
+            explanation = f"{node} ended itself at {evidence.when(event)}: {reason}"
+            death = {"kind": "fatal", "explanation": explanation, **evidence.place(event)}
             if storage_failed(reason) and node in hit:
                 explained.add(node)
             elif storage_failed(reason) and (unclear or (crowded and _FULL.search(str(reason)))):
@@ -222,11 +229,13 @@ def _deaths(evidence: Evidence, run: RunInput) -> tuple[list[Anomaly], list[Anom
         node, code = str(note.value.get("node")), note.value.get("exit_code")
         if node in explained:
             continue
-        told = f"{node} died by {seconds(note.time_ns)} though no fault ended it, exit code {code}"
+        explanation = (
+            f"{node} died by {seconds(note.time_ns)} though no fault ended it, exit code {code}"
+        )
         killed = code == _KILLED
         if killed:
-            told += ": something outside of the run killed it (out of memory?)"
-        death = {"kind": "crash", "explanation": told, "node": node, "at_ns": note.time_ns}
+            explanation += ": something outside of the run killed it (out of memory?)"
+        death = {"kind": "crash", "explanation": explanation, "node": node, "at_ns": note.time_ns}
         unseen = node in hit and node not in evidence.traces
         # One whose trace is on a full disk cannot even trace why it ends.
         (doubts if unclear or crowded or unseen or killed else deaths).append(death)
@@ -234,7 +243,7 @@ def _deaths(evidence: Evidence, run: RunInput) -> tuple[list[Anomaly], list[Anom
 
 
 def _violations(events: Sequence[Event]) -> Iterator[Anomaly]:
-    """Tell what faults saw that no correct node may do: `violations` in what they measured."""
+    """Report what faults saw that no correct node may do: `violations` in what they measured."""
     for note in events:
         if note.process != NEMESIS or not isinstance(note.value, dict):
             continue
@@ -243,8 +252,8 @@ def _violations(events: Sequence[Event]) -> Iterator[Anomaly]:
         for violation in seen if isinstance(seen, list) else ():
             if isinstance(violation, dict):
                 kind = str(violation.get("kind", "violation"))
-                told = str(violation.get("explanation", kind))
-                yield {"kind": kind, "explanation": told, "node": violation.get("node")}
+                explanation = str(violation.get("explanation", kind))
+                yield {"kind": kind, "explanation": explanation, "node": violation.get("node")}
 
 
 def hit_by_ending_fault(events: Sequence[Event]) -> set[str]:

@@ -306,7 +306,7 @@ def merge(checker: str, results: Sequence[CheckResult]) -> CheckResult:
         {"key": result.key, **anomaly} for result in ordered for anomaly in result.anomalies
     ]
     operations = sum(result.operations for result in ordered)
-    told = next(result for result in ordered if result.status is status)
+    shown = next(result for result in ordered if result.status is status)
     algorithms = sorted({result.algorithm for result in ordered if result.algorithm})
     if status is Status.PASS:
         by = f" (by {', '.join(algorithms)})" if algorithms else ""
@@ -314,7 +314,7 @@ def merge(checker: str, results: Sequence[CheckResult]) -> CheckResult:
     else:
         summary = (
             f"{counts[status.value]} of {len(ordered)} keys {status.value}; "
-            f"first, key {told.key!r}: {told.summary}"
+            f"first, key {shown.key!r}: {shown.summary}"
         )
     return CheckResult(
         checker,

@@ -15,7 +15,7 @@ Listener = Callable[[str, str, Mapping[str, Any]], None]
 
 @dataclass(slots=True)
 class Standing:
-    """One node, as its trace tells it."""
+    """One node, as its trace shows it."""
 
     state: str = DEAD
     epoch: int = 0

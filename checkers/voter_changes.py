@@ -85,8 +85,8 @@ def _answered(operations: Sequence[Operation]) -> Iterator[Step]:
 def _lost(answered: Counter[Step], made: Counter[Step]) -> Iterator[Anomaly]:
     for (change, voter), count in sorted(answered.items()):
         if made[change, voter] < count:
-            told = (
+            explanation = (
                 f"{change} of voter {voter} was answered ok {count} times, and is in the longest "
                 f"log {made[change, voter]} times"
             )
-            yield {"kind": "change-lost", "explanation": told, "voter": voter}
+            yield {"kind": "change-lost", "explanation": explanation, "voter": voter}

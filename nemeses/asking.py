@@ -64,8 +64,8 @@ async def epoch_of(view: View, node: str) -> int:
 async def leading(view: View) -> tuple[str, DescribeQuorumResponse] | None:
     """The leader, and what it says of the quorum."""
     leader = await view.leader()
-    told = None if leader is None else await describe(view, leader)
-    return None if leader is None or told is None else (leader, told)
+    described = None if leader is None else await describe(view, leader)
+    return None if leader is None or described is None else (leader, described)
 
 
 async def until(find: Callable[[], Awaitable[T | None]], timeout_s: float) -> T | None:

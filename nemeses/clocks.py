@@ -151,11 +151,11 @@ class ClockDrift(ClockFault):
         ended_s, second = loop.time(), await clocks_of(view).measure(node)
         gained_ms = second.wall_offset_ms - first.wall_offset_ms
         seen_rate = 1.0 + gained_ms / ((ended_s - begun_s) * 1000)
-        told = {"asked_rate": rate, "seen_rate": round(seen_rate, 4)}
+        detail = {"asked_rate": rate, "seen_rate": round(seen_rate, 4)}
         wrong = "" if (seen_rate - 1.0) * (rate - 1.0) > 0 or rate == 1.0 else "it does not drift"
         if abs(second.monotonic_offset_ms) > MONOTONIC_MS:
             wrong = "the monotonic clock moved as well"
-        return Seen(told, f"{node}: {wrong}: {told}" if wrong else "")
+        return Seen(detail, f"{node}: {wrong}: {detail}" if wrong else "")
 
 
 class ClockStrobe(ClockFault):
@@ -202,14 +202,14 @@ class ClockStrobe(ClockFault):
 
 
 async def _reads(
-    view: View, node: str, low_ms: float, high_ms: float, told: Mapping[str, Any]
+    view: View, node: str, low_ms: float, high_ms: float, detail: Mapping[str, Any]
 ) -> Seen:
     measure = await clocks_of(view).measure(node)
     seen_ms, monotonic_ms = measure.wall_offset_ms, measure.monotonic_offset_ms
-    told = {**told, "seen_ms": round(seen_ms, 1), "monotonic_ms": round(monotonic_ms, 1)}
+    detail = {**detail, "seen_ms": round(seen_ms, 1), "monotonic_ms": round(monotonic_ms, 1)}
     wrong = ""
     if not low_ms - TOLERANCE_MS <= seen_ms <= high_ms + TOLERANCE_MS:
         wrong = f"{node}: the wall clock is off by {seen_ms:.0f} ms, not by {low_ms:.0f}"
     elif abs(monotonic_ms) > MONOTONIC_MS:
         wrong = f"{node}: the monotonic clock moved by {monotonic_ms:.0f} ms"
-    return Seen(told, wrong)
+    return Seen(detail, wrong)

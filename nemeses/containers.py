@@ -72,8 +72,8 @@ class ContainerKill(ProcessFault):
             if (measure.by_source or measure.by_target) and link in backend.links_cut():
                 leaking.append("->".join(link))
         wrong += [f"{name} is cut by another fault, and passes" for name in leaking]
-        told = {"containers": there, "still_cut": ["->".join(link) for link in cut]}
-        return _with(healed, told, wrong)
+        found = {"containers": there, "still_cut": ["->".join(link) for link in cut]}
+        return _with(healed, found, wrong)
 
 
 def _hosts(backend: Backend) -> HostLoss:
@@ -83,9 +83,9 @@ def _hosts(backend: Backend) -> HostLoss:
     return hosts
 
 
-def _with(injection: Injection, told: Mapping[str, object], wrong: list[str]) -> Injection:
+def _with(injection: Injection, found: Mapping[str, object], wrong: list[str]) -> Injection:
     reasons = [str(injection.detail["reason"])] if "reason" in injection.detail else []
-    detail = {**injection.detail, **told}
+    detail = {**injection.detail, **found}
     if reasons or wrong:
         detail["reason"] = "; ".join([*reasons, *wrong])
     return replace(injection, verified=injection.verified and not wrong, detail=detail)

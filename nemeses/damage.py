@@ -46,8 +46,8 @@ class DamageFault(NodeFault):
         target = parameters.get("targets", "random")
         many = set(words_of(target)) & {"majority", "all", "followers"}
         if many or len(nodes) < 3:
-            told = f"{target} of {len(nodes)} nodes"
-            raise ParameterError(f"{self.name} of {told} could be more than a minority")
+            hit = f"{target} of {len(nodes)} nodes"
+            raise ParameterError(f"{self.name} of {hit} could be more than a minority")
 
     def options(self, nodes: tuple[str, ...]) -> tuple[dict[str, Any], ...]:
         """See `Fault.options`; none where a single node is more than a minority."""
@@ -63,8 +63,8 @@ class DamageFault(NodeFault):
         damaged = {node for one in view.active if one.fault in DAMAGES for node in one.targets}
         together = damaged | set(nodes)
         if len(together) > (len(view.backend.nodes) - 1) // 2:
-            told = ", ".join(sorted(together))
-            return f"{told} would be without their disks: more than a minority"
+            named = ", ".join(sorted(together))
+            return f"{named} would be without their disks: more than a minority"
         return ""
 
     async def choose_details(
@@ -78,15 +78,15 @@ class DamageFault(NodeFault):
         """End it and damage what it left; then see whether it dares to start."""
         await self.end(view, node)
         disks = disks_of(view)
-        told = await self.hurt(disks, node, chosen)
-        return Seen({"damage": told})
+        damage = await self.hurt(disks, node, chosen)
+        return Seen({"damage": damage})
 
     async def end(self, view: View, node: str) -> None:
         """End the process, whose disk is about to be damaged."""
         await view.backend.kill(node)
 
     async def hurt(self, disks: Disks, node: str, chosen: Mapping[str, Any]) -> dict[str, Any]:
-        """Do the damage; tells what. BackendError where there is nothing to damage yet."""
+        """Do the damage and describe it. BackendError where there is nothing to damage yet."""
         raise NotImplementedError
 
     async def bites(
@@ -98,16 +98,16 @@ class DamageFault(NodeFault):
     ) -> Seen:
         """Start it: it must refuse."""
         if "damage" not in injection.detail["nodes"].get(node, {}):
-            return Seen({"damage": None})  # there was nothing to damage, which was told
+            return Seen({"damage": None})  # there was nothing to damage, as was noted
         try:
             await view.backend.start(node)
         except BackendError as refusal:
-            told = {**injection.detail["nodes"][node], "refused": _last(str(refusal))}
+            detail = {**injection.detail["nodes"][node], "refused": _last(str(refusal))}
             incarnation = view.backend.incarnation(node)
             if await ended_itself(view, node, incarnation, NOTICED_S):
-                return Seen(told)
+                return Seen(detail)
             # One that did not answer in time, say, has refused nothing, and may have accepted it.
-            return Seen(told, f"{node} did not end by itself: {_last(str(refusal))}")
+            return Seen(detail, f"{node} did not end by itself: {_last(str(refusal))}")
         why = f"{node} started on files that were damaged where it must notice"
         violation = {"kind": "damage-accepted", "explanation": why}
         return Seen({**injection.detail["nodes"][node], "refused": None}, violation=violation)

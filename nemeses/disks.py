@@ -42,7 +42,7 @@ class DiskFaultOf(NodeFault):
         return lacking(view, "disks") if disks is None else await disks.probe(self.fault)
 
     def kind(self, chosen: Mapping[str, Any]) -> DiskFault:  # noqa: ARG002  (some depend on it)
-        """Name what the disk is told to do."""
+        """Name the fault of the disk."""
         return self.fault
 
     def parameters(self, chosen: Mapping[str, Any]) -> dict[str, float]:  # noqa: ARG002
@@ -63,9 +63,9 @@ class DiskFaultOf(NodeFault):
     ) -> Seen:
         """Measure with a write and an fsync of the toolkit's own."""
         measure = await disks_of(view).measure(node, self.patience_s(chosen))
-        told = told_of(measure)
+        detail = detail_of(measure)
         wrong = self.complaint(measure, chosen)
-        return Seen(told, f"{node}: {wrong}: {told}" if wrong else "")
+        return Seen(detail, f"{node}: {wrong}: {detail}" if wrong else "")
 
     def patience_s(self, chosen: Mapping[str, Any]) -> float:  # noqa: ARG002  (some depend on it)
         """Say how long a measurement may take."""
@@ -85,11 +85,13 @@ class DiskFaultOf(NodeFault):
         """Measure that a write and an fsync come back, unless another fault is still there."""
         faults = [one.fault for one in others(view, injection) if node in one.targets]
         measure = await disks_of(view).measure(node, WELL_MS / 1000)
-        told = told_of(measure)
+        detail = detail_of(measure)
         if measure.fsync_ms is None and any(name.startswith("disk-") for name in faults):
-            return Seen({**told, "left_to_others": faults})
+            return Seen({**detail, "left_to_others": faults})
         well = measure.fsync_ms is not None and measure.error is None
-        return Seen(told, "" if well else f"{node}: the disk is not well after the heal: {told}")
+        return Seen(
+            detail, "" if well else f"{node}: the disk is not well after the heal: {detail}"
+        )
 
 
 class DiskStall(DiskFaultOf):
@@ -193,16 +195,16 @@ class DiskError(DiskFaultOf):
         """Wait until the node met the error, and for what it does about it."""
         kind = self.kind(chosen)
         hits = await _until_hit(view, node, kind)
-        told: dict[str, Any] = {"errors": hits}
+        detail: dict[str, Any] = {"errors": hits}
         if not hits:
-            return Seen(told, f"{node} met no error within {HIT_TIMEOUT_S:g} s")
+            return Seen(detail, f"{node} met no error within {HIT_TIMEOUT_S:g} s")
         ended = await _until_dead(view, node)
-        told["ended_itself"] = ended
+        detail["ended_itself"] = ended
         violation = None
         if kind is DiskFault.FSYNC_ERROR and ended is False:
             why = f"{node} lives on after an fsync failed with EIO"
             violation = {"kind": "fsync-error-ignored", "explanation": why}
-        return Seen(told, violation=violation)
+        return Seen(detail, violation=violation)
 
 
 async def _until_hit(view: View, node: str, kind: DiskFault) -> int:
@@ -228,8 +230,8 @@ async def _until_dead(view: View, node: str) -> bool | None:
     return True
 
 
-def told_of(measure: DiskMeasure) -> dict[str, Any]:
+def detail_of(measure: DiskMeasure) -> dict[str, Any]:
     """Render a measurement; None is a call that did not come back in time."""
     times = {"write_ms": measure.write_ms, "fsync_ms": measure.fsync_ms}
-    told: dict[str, Any] = {name: ms and round(ms, 1) for name, ms in times.items()}
-    return told | ({"error": measure.error} if measure.error else {})
+    detail: dict[str, Any] = {name: ms and round(ms, 1) for name, ms in times.items()}
+    return detail | ({"error": measure.error} if measure.error else {})

@@ -11,7 +11,7 @@ from collections.abc import Iterable, Sequence
 from cluster.backends.base import Link
 
 Nodes = Sequence[str]
-"""In the order that decides who is where; a caller shuffles it with its seeded generator."""
+"""In the order that decides which node is where; a caller shuffles it with its seeded generator."""
 
 
 def between(ones: Iterable[str], others: Iterable[str]) -> frozenset[Link]:
@@ -75,7 +75,7 @@ def majorities_ring(nodes: Nodes) -> frozenset[Link]:
 
 
 def sees(nodes: Nodes, cut: frozenset[Link], node: str) -> frozenset[str]:
-    """Name whom the node can exchange requests with, itself included."""
+    """Name the nodes that the node can exchange requests with, itself included."""
     return frozenset(
         other for other in nodes if (node, other) not in cut and (other, node) not in cut
     )

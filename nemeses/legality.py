@@ -65,7 +65,7 @@ _REFUSALS: Mapping[tuple[str, NodeState], str] = {
 
 
 def refusal(fault: str, state: NodeState) -> str | None:
-    """Tell why the fault may not act on a node in this state, None when it may."""
+    """Say why the fault may not act on a node in this state, None when it may."""
     return _REFUSALS.get((fault, state))
 
 

@@ -56,14 +56,14 @@ class Limit(NodeFault):
         """Set it. A leader that writes all the time may be gone before this returns."""
         name, value = _asked(chosen)
         incarnation = view.backend.incarnation(node)
-        told: dict[str, Any] = {"incarnation": incarnation}
-        told["before"] = (await limits_of(view).measure(node, name)).soft
+        detail: dict[str, Any] = {"incarnation": incarnation}
+        detail["before"] = (await limits_of(view).measure(node, name)).soft
         try:
             await limits_of(view).set(node, name, value)
         except BackendError:
             if not await ended_itself(view, node, incarnation, NOTICED_S):
                 raise
-        return Seen(told)
+        return Seen(detail)
 
     async def bites(
         self,
@@ -73,10 +73,10 @@ class Limit(NodeFault):
         injection: Injection,
     ) -> Seen:
         """Measure what the limit does; that it is in force would not show that it hurt anybody."""
-        told = dict(injection.detail["nodes"].get(node, {}))
+        detail = dict(injection.detail["nodes"].get(node, {}))
         name, value = _asked(chosen)
-        if "incarnation" not in told:
-            return Seen(told)  # it was not set, which was told
+        if "incarnation" not in detail:
+            return Seen(detail)  # it was not set, as was noted
         try:
             if name == "descriptors":
                 seen = await _refuses_connections(view, node, value)
@@ -88,9 +88,9 @@ class Limit(NodeFault):
         # A process that ended by itself was hit. It may be gone, or going, whatever it shows: the
         # kernel lifts the file size limit of one that exits while it writes its account of it
         # (kernel/acct.c).
-        if seen.wrong and await ended_itself(view, node, told["incarnation"], NOTICED_S):
-            return Seen({**told, "ended_itself": True})
-        return Seen({**told, **seen.told}, seen.wrong)
+        if seen.wrong and await ended_itself(view, node, detail["incarnation"], NOTICED_S):
+            return Seen({**detail, "ended_itself": True})
+        return Seen({**detail, **seen.detail}, seen.wrong)
 
     async def undo(self, view: View, node: str, injection: Injection) -> None:
         """Give back what the process had; one that was started since has its own."""
@@ -109,7 +109,7 @@ class Limit(NodeFault):
         now = (await limits_of(view).measure(node, name)).soft
         if now == value != injection.detail["nodes"].get(node, {}).get("before"):
             return Seen({"now": now}, f"{node}: the limit is still {now}")
-        return Seen({"now": now, **(await alive(view, node, injection)).told})
+        return Seen({"now": now, **(await alive(view, node, injection)).detail})
 
 
 def _asked(chosen: Mapping[str, Any]) -> tuple[str, int]:
@@ -137,11 +137,11 @@ async def _refuses_connections(view: View, node: str, value: int) -> Seen:
     finally:
         for network in networks:
             network.close()
-    told = {"now": measured.soft, "room": measured.room, "connections": len(networks)}
+    detail = {"now": measured.soft, "room": measured.room, "connections": len(networks)}
     if measured.soft != value:
-        return Seen(told, f"{node}: the limit is {measured.soft}")
+        return Seen(detail, f"{node}: the limit is {measured.soft}")
     if not isinstance(answer, Failure):
-        return Seen(told, f"{node} answers on {len(networks)} more connections")
+        return Seen(detail, f"{node} answers on {len(networks)} more connections")
     if measured.room != 0:
-        return Seen(told, f"{node} has {measured.room} descriptors left, and does not answer")
-    return Seen({**told, "unanswered": answer.value})
+        return Seen(detail, f"{node} has {measured.room} descriptors left, and does not answer")
+    return Seen({**detail, "unanswered": answer.value})

@@ -39,7 +39,7 @@ class PowerLoss(NodeFault):
         return lacking(view, "disks") if disks is None else await disks.probe(None)
 
     async def apply(self, view: View, node: str, chosen: Mapping[str, Any]) -> Seen:
-        """Take the power; tells what was lost."""
+        """Take the power, and note what was lost."""
         held_ms = float(chosen.get("held_ms", 200))
         lost = await disks_of(view).power_loss(node, held_ms=held_ms, torn=self.torn)
         return Seen({"lost": dict(lost)})

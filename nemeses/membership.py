@@ -1,4 +1,4 @@
-"""The voter set as the leader tells it, and single changes of it (KIP-853), each asked once.
+"""The voter set as the leader describes it, and single changes of it (KIP-853), each sent once.
 
 What several faults are about to change of one cluster is counted (`changing`), so that together
 they do nothing that an operator must not do: a quorum that lost its majority so shows no bug.
@@ -28,7 +28,7 @@ from nemeses.base import View
 from nemeses.lives import DISK_WIPE
 
 LOST = "lost_voter"
-"""Key of what is told of a voter that is to be replaced, in the detail of its fault."""
+"""Key of what is noted of a voter that is to be replaced, in the detail of its fault."""
 CHANGE_TIMEOUT_S = 10.0
 """How long a change may take to commit in a quorum that works."""
 REQUEST_TIMEOUT_MS = 3_000
@@ -39,21 +39,21 @@ def node_id(node: str) -> int:
     return int(node.removeprefix("n"))
 
 
-def directories(told: DescribeQuorumResponse) -> dict[int, UUID]:
+def directories(quorum: DescribeQuorumResponse) -> dict[int, UUID]:
     """Id -> directory id of each voter; NO_DIRECTORY where voters are configured."""
-    return {voter.replica_id: voter.directory_id for voter in told.voters}
+    return {voter.replica_id: voter.directory_id for voter in quorum.voters}
 
 
-def is_dynamic(told: DescribeQuorumResponse) -> bool:
+def is_dynamic(quorum: DescribeQuorumResponse) -> bool:
     """Whether the voters are in the log (kraft.version 1)."""
-    known = directories(told).values()
+    known = directories(quorum).values()
     return bool(known) and NO_DIRECTORY not in known
 
 
-def endpoint_of(view: View, told: DescribeQuorumResponse, node: str) -> tuple[str, int]:
+def endpoint_of(view: View, quorum: DescribeQuorumResponse, node: str) -> tuple[str, int]:
     """Where the leader reaches a voter, or would reach it."""
     where = view.backend.endpoint(node, "CONTROLLER")
-    known = ((e.host, e.port) for e in told.nodes if e.node_id == node_id(node))
+    known = ((e.host, e.port) for e in quorum.nodes if e.node_id == node_id(node))
     return next(known, (where.host, where.port))
 
 
@@ -100,7 +100,7 @@ async def note_upgrade(view: View) -> None:
 def lost_voters(view: View) -> list[str]:
     """Name the voters that have lost their disks and are not replaced yet."""
     chosen = [one.detail["chosen"] for one in view.active if one.fault == DISK_WIPE]
-    return sorted(node for of_nodes in chosen for node, told in of_nodes.items() if LOST in told)
+    return sorted(node for of_nodes in chosen for node, own in of_nodes.items() if LOST in own)
 
 
 async def remove_voter(view: View, node: str, directory: UUID) -> bool | None:
@@ -151,7 +151,7 @@ async def fetching_directory(view: View, node: str) -> UUID | None:
 
 
 async def ask_leader(view: View, request: object) -> object:
-    """Send a request to who leads; None when nobody is known to."""
+    """Send a request to the leader; None when none is known."""
     leader = await view.leader()
     if leader is None:
         return None

@@ -1,8 +1,8 @@
 """What faults have in common that act on nodes one by one: targets, legality, measuring, healing.
 
 A subclass says what happens to one node (`apply`), what is measured there while the fault bites
-(`bites`) and after it was undone (`undo`, `gone`). Each measurement is told for each node in the
-history, under `detail.nodes`.
+(`bites`) and after it was undone (`undo`, `gone`). Each measurement goes into the history for
+each node, under `detail.nodes`.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ from nemeses.targets import check_keys, check_target, choose
 class Seen:
     """What was measured of one node."""
 
-    told: Mapping[str, Any] = field(default_factory=dict)
+    detail: Mapping[str, Any] = field(default_factory=dict)
     """JSON-able."""
     wrong: str = ""
     """Why this does not show what it should; empty when it does."""
@@ -87,7 +87,7 @@ class NodeFault:
         except BackendError as error:
             return refused(self.name, parameters, str(error))
         seen = await on_each(choice.nodes, lambda node: self.apply(view, node, chosen[node]))
-        detail: dict[str, Any] = {"nodes": _told(seen), "chosen": chosen}
+        detail: dict[str, Any] = {"nodes": _details(seen), "chosen": chosen}
         if self.may_end_node:
             detail["may_end_node"] = True
         return _judged(
@@ -103,7 +103,7 @@ class NodeFault:
         seen = await on_each(
             injection.targets, lambda node: self.bites(view, node, chosen[node], injection)
         )
-        detail = {**injection.detail, "nodes": _merged(injection.detail["nodes"], _told(seen))}
+        detail = {**injection.detail, "nodes": _merged(injection.detail["nodes"], _details(seen))}
         return _judged(injection, detail, seen, reason)
 
     async def heal(self, view: View, injection: Injection) -> Injection:
@@ -114,7 +114,7 @@ class NodeFault:
             return await self.gone(view, node, injection)
 
         seen = await on_each(injection.targets, undo)
-        detail: dict[str, Any] = {"nodes": _told(seen), "chosen": injection.detail["chosen"]}
+        detail: dict[str, Any] = {"nodes": _details(seen), "chosen": injection.detail["chosen"]}
         if self.may_end_node:
             detail["may_end_node"] = True
         return _judged(injection, detail, seen)
@@ -163,7 +163,7 @@ class NodeFault:
 
 
 async def on_each(nodes: Iterable[str], act: Act) -> dict[str, Seen]:
-    """Act on all nodes at once; an error of the backend is told as what is wrong there."""
+    """Act on all nodes at once; an error of the backend is reported as what is wrong there."""
 
     async def guarded(node: str) -> tuple[str, Seen]:
         try:
@@ -189,8 +189,8 @@ async def alive(view: View, node: str, injection: Injection) -> Seen:
     if state is not NodeState.DEAD:
         return Seen({"state": str(state)})
     other = keeper(view, node, injection)
-    told = {"state": str(state)} | ({"left_to": other} if other else {})
-    return Seen(told, "" if other else f"{node} is dead")
+    detail = {"state": str(state)} | ({"left_to": other} if other else {})
+    return Seen(detail, "" if other else f"{node} is dead")
 
 
 async def ended_itself(view: View, node: str, incarnation: int, timeout_s: float) -> bool:
@@ -215,14 +215,14 @@ def number_of(
     return value
 
 
-def _told(seen: Mapping[str, Seen]) -> dict[str, dict[str, Any]]:
-    return {node: dict(one.told) for node, one in seen.items()}
+def _details(seen: Mapping[str, Seen]) -> dict[str, dict[str, Any]]:
+    return {node: dict(one.detail) for node, one in seen.items()}
 
 
 def _merged(
     before: Mapping[str, Mapping[str, Any]], now: Mapping[str, Mapping[str, Any]]
 ) -> dict[str, dict[str, Any]]:
-    return {node: {**before.get(node, {}), **told} for node, told in now.items()}
+    return {node: {**before.get(node, {}), **detail} for node, detail in now.items()}
 
 
 def _judged(

@@ -63,7 +63,7 @@ class ProcessFault:
         backend = view.backend
         before = {node: _name(await backend.process(node)) for node in choice.nodes}
         errors = await _for_each(choice.nodes, lambda node: self.apply(backend, node, parameters))
-        detail = {"processes_before": before, **self.told(backend, parameters)}
+        detail = {"processes_before": before, **self.extra_detail(backend, parameters)}
         if errors:
             detail["errors"] = errors
         return Injection(
@@ -102,7 +102,7 @@ class ProcessFault:
         """Say which ability these parameters need that is not here; empty when none."""
         return ""
 
-    def told(self, backend: Backend, parameters: Parameters) -> dict[str, Any]:  # noqa: ARG002
+    def extra_detail(self, backend: Backend, parameters: Parameters) -> dict[str, Any]:  # noqa: ARG002
         """What else the history says of an injection."""
         return {}
 
@@ -158,8 +158,8 @@ class Kill(ProcessFault):
         way = "; power-loss does" if keep == "nothing" else ""
         return f"a kill on backend {view.backend.name} cannot keep {keep} of unsynced writes{way}"
 
-    def told(self, backend: Backend, parameters: Parameters) -> dict[str, Any]:
-        """See `ProcessFault.told`."""
+    def extra_detail(self, backend: Backend, parameters: Parameters) -> dict[str, Any]:
+        """See `ProcessFault.extra_detail`."""
         crashes = backend.abilities().crashes
         by_itself = EVERYTHING if crashes is None else crashes.keeps
         return {"keeps": parameters.get("keep", by_itself)}

@@ -62,7 +62,7 @@ class Resign:
         if not choice.nodes:
             return refused(self.name, parameters, choice.reason)
         asked = {node: await describe(view, node) for node in choice.nodes}
-        epochs = {node: told.leader_epoch for node, told in asked.items() if told is not None}
+        epochs = {node: quorum.leader_epoch for node, quorum in asked.items() if quorum is not None}
         if not epochs:
             return refused(self.name, parameters, f"{', '.join(choice.nodes)} does not lead")
         for node in epochs:

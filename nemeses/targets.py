@@ -1,4 +1,4 @@
-"""Whom a fault hits: target names of a plan, resolved when the fault is injected.
+"""The nodes that a fault hits: target names of a plan, resolved when the fault is injected.
 
 `leader`, `follower` (one that runs, if one does), `followers` (all but the leader),
 `partition-leader` (the broker that leads most topic partitions; refused when none does), `random`

@@ -118,9 +118,9 @@ class Voters:
             return await self._change(view, parameters, change, found[1])
 
     async def _change(
-        self, view: View, parameters: Parameters, change: str, told: DescribeQuorumResponse
+        self, view: View, parameters: Parameters, change: str, quorum: DescribeQuorumResponse
     ) -> Injection:
-        voters = directories(told)
+        voters = directories(quorum)
         unable = await _unable(view, voters, joins=change == "add")
         choice = await choose(view, parameters.get("targets", "random"), unable)
         if not choice.nodes:
@@ -132,7 +132,7 @@ class Voters:
         detail = {
             "voters_before": sorted(f"n{voter}" for voter in voters),
             "directory": None if before is None else str(before),
-            "endpoint": list(endpoint_of(view, told, node)),
+            "endpoint": list(endpoint_of(view, quorum, node)),
         }
         injection = Injection(
             self.name, dict(parameters), (node,), verified=False, detail=detail, applied=True

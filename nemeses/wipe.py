@@ -4,9 +4,10 @@ What comes back with an empty disk must not count as the voter that it was. Wher
 log (kraft.version 1) it is replaced as an operator does it (KIP-853): the lost voter is removed,
 the node starts under a new directory id as an observer, and that one is added. Where they are
 configured there is no such way and no quorum can be asked to survive it: the heal brings the files
-back, as from a copy of the disk. It does so, too, where the removal does not commit; but who was
-asked for it may have written it down, and commit it later. So the heal is over only once a leader
-that knows what is committed tells that the node is a voter, and a node that is none then is added.
+back, as from a copy of the disk. It does so, too, where the removal does not commit; but a leader
+that was asked for it may have written it down, and commit it later. So the heal is over only once a
+leader that knows what is committed reports the node as a voter, and a node that is none then is
+added.
 
 With `back_ms` the node does not wait for that: an operator starts it with its new disk while the
 voter that was lost still counts. A node that took it for that voter, by its id alone, would vote
@@ -70,7 +71,7 @@ class DiskWipe(DamageFault):
     async def choose_details(
         self, view: View, nodes: tuple[str, ...], parameters: Mapping[str, Any]
     ) -> dict[str, dict[str, Any]]:
-        """Find out who can be replaced; asked before any is dead, as one of them may lead."""
+        """Find the nodes that can be replaced, before any is dead: one of them may lead."""
         details = await super().choose_details(view, nodes, parameters)
         found = await leading(view)
         voters = {} if found is None else directories(found[1])
@@ -80,8 +81,8 @@ class DiskWipe(DamageFault):
         for node in nodes:
             if may_lose and found is not None and node_id(node) in voters:
                 endpoint = list(endpoint_of(view, found[1], node))
-                told = {"directory": str(voters[node_id(node)]), "endpoint": endpoint}
-                details[node] = {**details[node], LOST: told}
+                voter = {"directory": str(voters[node_id(node)]), "endpoint": endpoint}
+                details[node] = {**details[node], LOST: voter}
             elif not may_lose and "back_ms" in parameters:
                 raise BackendError(f"{node} cannot be replaced now, and must not come back empty")
         return details
@@ -107,9 +108,9 @@ class DiskWipe(DamageFault):
     ) -> Seen:
         """See that it is dead and that nothing is left, unless it has come back already."""
         state, left = await view.backend.state(node), await disks_of(view).files(node)
-        told = {**injection.detail["nodes"].get(node, {}), "state": str(state), "left": len(left)}
+        detail = {**injection.detail["nodes"].get(node, {}), "state": str(state), "left": len(left)}
         gone = "back_ms" in chosen if state is not NodeState.DEAD else not left
-        return Seen(told, "" if gone else f"{node} is {state} with {len(left)} files")
+        return Seen(detail, "" if gone else f"{node} is {state} with {len(left)} files")
 
     async def undo(self, view: View, node: str, injection: Injection) -> None:
         """Replace the voter, or bring its files back; start it."""
@@ -148,22 +149,22 @@ class DiskWipe(DamageFault):
                 return await add_voter(view, node, now, tuple(lost["endpoint"]))
 
             if await until(back, CHANGE_TIMEOUT_S) is None:
-                raise BackendError(f"no leader tells that {node} is a voter again")
+                raise BackendError(f"no leader reports {node} as a voter again")
 
     async def gone(self, view: View, node: str, injection: Injection) -> Seen:
-        """See that it lives, and as whom."""
+        """See that it lives, and under which directory id."""
         seen = await super().gone(view, node, injection)
         lost = injection.detail["chosen"][node].get(LOST)
         found = await leading(view) if lost is not None else None
         if lost is None or found is None:
             return seen
         now = directories(found[1]).get(node_id(node))
-        told = {**seen.told, "directory_before": lost["directory"], "directory_now": str(now)}
-        return Seen(told, seen.wrong)
+        detail = {**seen.detail, "directory_before": lost["directory"], "directory_now": str(now)}
+        return Seen(detail, seen.wrong)
 
 
 async def _all_know_directories(
-    view: View, told: DescribeQuorumResponse, nodes: tuple[str, ...]
+    view: View, quorum: DescribeQuorumResponse, nodes: tuple[str, ...]
 ) -> bool:
     """Whether every other voter holds what put the voters into the log.
 
@@ -171,7 +172,7 @@ async def _all_know_directories(
     take the empty node for the voter that it was, and with its vote lead without what is committed.
     """
     known = changes(view).dynamic_below
-    end = max(voter.log_end_offset for voter in told.voters) if known is None else known
+    end = max(voter.log_end_offset for voter in quorum.voters) if known is None else known
 
     async def caught_up() -> bool | None:
         found = await leading(view)
@@ -183,13 +184,13 @@ async def _all_know_directories(
     return await until(caught_up, CATCH_UP_S) is True
 
 
-def _may_lose(view: View, told: DescribeQuorumResponse, nodes: tuple[str, ...]) -> bool:
-    """Whether the quorum survives it that these never come back as who they are."""
-    if not is_dynamic(told) or changes(view).under_way:
+def _may_lose(view: View, quorum: DescribeQuorumResponse, nodes: tuple[str, ...]) -> bool:
+    """Whether the quorum survives it that these never come back as the voters they are."""
+    if not is_dynamic(quorum) or changes(view).under_way:
         return False
     if any(one.fault == Voters.name and not one.verified for one in view.active):
         return False  # it may commit yet
-    voters = directories(told)
+    voters = directories(quorum)
     lost = sum(node_id(node) in voters for node in {*lost_voters(view), *nodes})
     return lost <= (len(voters) - 1) // 2
 

@@ -108,8 +108,8 @@ class ImageAgreement(_OfImages):
             del self._contents[next(iter(self._contents))]
         if known == image.content:
             return None
-        told = f"images of {other} and {node} differ at offset {image.offset}"
-        return Broken(told, (other, node))
+        explanation = f"images of {other} and {node} differ at offset {image.offset}"
+        return Broken(explanation, (other, node))
 
 
 class BrokerView(_OfImages):

@@ -34,11 +34,11 @@ class MajorityDurable(Invariant):
         lacking = voters.majority - len(holders)
         if lacking <= 0 or not voters.directories:
             return None
-        told = (
+        explanation = (
             f"{node} commits up to {offset} in epoch {fields['epoch']}, which is durable on "
             f"{', '.join(holders) or 'none'} only of its voters {voters}"
         )
-        return Broken(told, unseen=quorum.unseen_of(voters.directories, holders, lacking))
+        return Broken(explanation, unseen=quorum.unseen_of(voters.directories, holders, lacking))
 
 
 class MajorityCounted(Invariant):
@@ -93,8 +93,8 @@ class MonotonicHighWatermark(Invariant):
         self._most[epoch] = max(self._most.get(epoch, (offset, node)), (offset, node))
         self._least[epoch] = min(self._least.get(epoch, (offset, node)), (offset, node))
         if self._most[epoch][0] > offset:
-            told = f"after {self._most[epoch][0]} in epoch {epoch}"
-            return Broken(f"{node} announces the high watermark {offset} {told}")
+            before = f"after {self._most[epoch][0]} in epoch {epoch}"
+            return Broken(f"{node} announces the high watermark {offset} {before}")
         place = bisect_left(self._epochs, epoch)
         # What is right so far ascends, so that only the neighbours can be wrong.
         for low, high in ((place - 1, place), (place, place + 1)):
@@ -109,11 +109,11 @@ class MonotonicHighWatermark(Invariant):
         after, after_node = self._least[later]
         if before <= after:
             return None
-        told = (
+        explanation = (
             f"{after_node}, leader of epoch {later}, announces the high watermark {after}, though "
             f"{before_node}, leader of epoch {earlier}, announced {before}"
         )
-        return Broken(told, (after_node, before_node))
+        return Broken(explanation, (after_node, before_node))
 
 
 class LeaderCompleteness(Invariant):
@@ -160,11 +160,11 @@ class LeaderCompleteness(Invariant):
             return None
         for later, (start, leader) in self._started.items():
             if later > epoch and start < offset:
-                told = (
+                explanation = (
                     f"{leader} leads epoch {later} from offset {start}, without all that {node} "
                     f"commits in epoch {epoch}, which is up to {offset}"
                 )
-                return Broken(told, (leader, node))
+                return Broken(explanation, (leader, node))
         return None
 
 

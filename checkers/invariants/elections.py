@@ -49,8 +49,10 @@ class ElectionSafety(Invariant):
         known = self.quorum.leader_of.get(epoch, leader)
         if known == leader:
             return None
-        told = f"epoch {epoch} is led by {known}, as {said} says, and by {leader}, as {node} says"
-        return Broken(told, (known, leader))
+        explanation = (
+            f"epoch {epoch} is led by {known}, as {said} says, and by {leader}, as {node} says"
+        )
+        return Broken(explanation, (known, leader))
 
     def _starts(self, node: str, fields: Fields) -> Broken | None:
         epoch, offset = fields["epoch"], fields["offset"]
@@ -79,12 +81,12 @@ class ElectedByMajority(Invariant):
         lacking = voters.majority - len(granting)
         if lacking <= 0 or not voters.directories:
             return None
-        told = (
+        explanation = (
             f"{node} leads epoch {epoch} with the votes of {', '.join(granting) or 'no node'} "
             f"among {voters}"
         )
         unseen = self.quorum.unseen_of(voters.directories, granting, lacking)
-        return Broken(told, unseen=unseen)
+        return Broken(explanation, unseen=unseen)
 
 
 class OneVote(Invariant):

@@ -1,4 +1,4 @@
-"""Who may vote, as the nodes' traces report it: the view of reconfiguration (KIP-853).
+"""The voters, as the nodes' traces report them: the view of reconfiguration (KIP-853).
 
 A voter is an id and the directory of its log. A node whose disk was wiped comes back with another
 directory and is another replica: what it promised and held before, it promised and held no more.

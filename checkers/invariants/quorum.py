@@ -70,7 +70,7 @@ class Quorum:
         self.stale: set[str] = set()
         """Nodes that opened their log, and nobody has looked into it since."""
         self.leader_of: dict[int, str] = {}
-        """Who led each epoch, as the first that believed it said."""
+        """The leader of each epoch, as the first node that believed in it said."""
         self.epoch_starts: dict[int, int] = {}
         """Offset of the LeaderChange of each epoch."""
         self.epochs: dict[str, int] = {}

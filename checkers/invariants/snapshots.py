@@ -52,8 +52,8 @@ class SnapshotCommitted(Invariant):
             fits = quorum.committed_below(offset) is not None
         if fits:
             return None
-        told = f"{node} has a snapshot of all below {offset}, where no committed batch ends"
-        return Broken(told, unseen=tuple(sorted(quorum.unseen)))
+        explanation = f"{node} has a snapshot of all below {offset}, where no committed batch ends"
+        return Broken(explanation, unseen=tuple(sorted(quorum.unseen)))
 
 
 class SnapshotDurable(Invariant):
@@ -96,5 +96,5 @@ class SnapshotAgreement(Invariant):
         other, known = self._first.setdefault((offset, epoch), (node, held))
         if known == held:
             return None
-        told = f"{node} and {other} hold different snapshots of one id, {offset}-{epoch}"
-        return Broken(told, (node, other))
+        explanation = f"{node} and {other} hold different snapshots of one id, {offset}-{epoch}"
+        return Broken(explanation, (node, other))

@@ -9,7 +9,7 @@ from nemeses.base import Injection
 
 
 class StubView:
-    """A view of a fake cluster; the leader is whom a test says."""
+    """A view of a fake cluster; the leader is the node that a test names."""
 
     def __init__(self, backend: LocalBackend) -> None:
         self.backend = backend

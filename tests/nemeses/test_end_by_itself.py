@@ -44,8 +44,8 @@ class Node:
         return (*first, Death("n1", self.lives, 1, ())) if self.dies else first
 
 
-def verified(node: Node, fault: str, **told: Any) -> Injection:
-    detail = {"nodes": {"n1": told}, "chosen": {"n1": {}}}
+def verified(node: Node, fault: str, **measured: Any) -> Injection:
+    detail = {"nodes": {"n1": measured}, "chosen": {"n1": {}}}
     injection = Injection(fault, {}, ("n1",), verified=True, applied=True, detail=detail)
     return asyncio.run(FAULTS[fault].verify(SimpleNamespace(backend=node), injection))
 

@@ -100,8 +100,8 @@ def test_a_file_size_that_no_write_ran_into_has_not_bitten_though_it_is_in_force
 def test_a_node_without_a_descriptor_for_a_connection_is_bitten():
     injection = descriptors(takes=3, room=0)
     assert injection.verified
-    told = injection.detail["nodes"]["n1"]
-    assert (told["room"], told["connections"], told["unanswered"]) == (0, 4, "timed-out")
+    detail = injection.detail["nodes"]["n1"]
+    assert (detail["room"], detail["connections"], detail["unanswered"]) == (0, 4, "timed-out")
 
 
 @pytest.mark.parametrize(

@@ -55,7 +55,7 @@ def test_everything_may_be_lost(with_hosts_view):
     with_hosts_view(body)
 
 
-def test_a_fault_that_ends_by_itself_is_told_at_its_heal(with_hosts_view):
+def test_a_fault_that_ends_by_itself_is_reported_at_its_heal(with_hosts_view):
     async def body(view) -> None:
         injected = await inject(view, "delay", {"targets": "leader", "delay_ms": 80})
         assert injected.verified

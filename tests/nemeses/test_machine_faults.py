@@ -60,9 +60,9 @@ def test_clocks_and_limits_bite_and_heal(tmp_path: Path):
         await bites_and_heals(view, "clock-drift", targets="node:n2", rate=2.0)
         await bites_and_heals(view, "clock-strobe", targets="node:n3")
         limit = await bites_and_heals(view, "limit", targets="node:n1")
-        told = limit.detail["nodes"]["n1"]
-        assert (told["now"], told["room"]) == (16, 0)
-        assert told["unanswered"]
+        detail = limit.detail["nodes"]["n1"]
+        assert (detail["now"], detail["room"]) == (16, 0)
+        assert detail["unanswered"]
         roomy = await inject(view, "limit", {"targets": "node:n2", "value": 900})
         assert "n2 answers on 129 more connections" in roomy.detail["reason"]
         assert not roomy.verified
@@ -78,7 +78,7 @@ def test_nodes_that_end_themselves_over_a_file_size_limit_were_bitten_and_say_wh
             view, "limit", {"targets": "all", "limit": "file-size", "value": 0}
         )
         assert injection.verified, injection.detail
-        await eventually(view.backend.unexpected_deaths)  # who leads appends twice a second
+        await eventually(view.backend.unexpected_deaths)  # the leader appends twice a second
         dead = {death.node for death in view.backend.unexpected_deaths()}
         late = await FAULTS["limit"].verify(view, injection)
         assert late.verified

@@ -75,9 +75,9 @@ def test_a_campaign_with_real_network_faults_passes_and_leaves_nothing(tmp_path:
 
     asyncio.run(work())
     results = judge(store)
-    told = {check.checker: (check.status, check.summary) for check in results.checks}
-    assert results.status is Status.PASS, "\n".join(map(str, told.items()))
-    assert "faults that bit: delay 1, kill 1, partition 1" in told["exercised"][1]
+    found = {check.checker: (check.status, check.summary) for check in results.checks}
+    assert results.status is Status.PASS, "\n".join(map(str, found.items()))
+    assert "faults that bit: delay 1, kill 1, partition 1" in found["exercised"][1]
     faults = [
         event for event in store.history().events if event.f in ("delay", "partition", "kill")
     ]
@@ -98,8 +98,8 @@ def test_ctrl_c_in_the_middle_of_a_fault_leaves_nothing(tmp_path: Path):
             assert run.poll() is None, run.stdout.read()
             time.sleep(0.05)
         run.send_signal(signal.SIGINT)
-        told, _ = run.communicate(timeout=120)
-    assert run.returncode == 130, told
+        output, _ = run.communicate(timeout=120)
+    assert run.returncode == 130, output
     left = find_leftovers(runs)
     clean(left)
     assert left == []

@@ -147,7 +147,7 @@ def test_partitions_overlap_and_each_heal_leaves_the_others_alone(with_view):
     with_view(body)
 
 
-def test_equal_partitions_are_told_apart(with_view):
+def test_equal_partitions_are_distinguished(with_view):
     async def body(view) -> None:
         ones = [
             await inject(view, "partition", {"shape": "isolate", "targets": "leader"})

@@ -28,7 +28,7 @@ NODES = ("n1", "n2", "n3")
 
 
 class LiveView:
-    """A view that asks the nodes themselves who leads."""
+    """A view that asks the nodes themselves which leads."""
 
     def __init__(self, backend) -> None:
         self.backend = backend
@@ -37,7 +37,7 @@ class LiveView:
 
     async def leader(self) -> str | None:
         found = [(node, await describe(self, node)) for node in self.backend.nodes]
-        leading = [(told.leader_epoch, node) for node, told in found if told is not None]
+        leading = [(quorum.leader_epoch, node) for node, quorum in found if quorum is not None]
         return max(leading)[1] if leading else None
 
 
@@ -187,7 +187,7 @@ def test_real_nodes_resign_snapshot_and_change_their_voters(tmp_path: Path):
     asyncio.run(body())
 
 
-def test_a_voter_comes_back_after_the_nodes_without_whom_no_change_commits():
+def test_a_voter_comes_back_after_the_nodes_without_which_no_change_commits():
     async def body(view: View) -> None:
         # The first change upgrades to kraft.version 1, which needs every voter.
         await heal(view, await inject(view, "voters", {"change": "replace"}))

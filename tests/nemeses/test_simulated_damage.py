@@ -38,10 +38,12 @@ def test_a_node_that_cannot_stop_is_killed_before_its_log_is_cut():
     async def body(view: View) -> None:
         await view.backend.pause("n1")
         injected = await inject(view, "truncate-file", {"targets": "node:n1"})
-        told = injected.detail["nodes"]["n1"]
+        detail = injected.detail["nodes"]["n1"]
         assert injected.applied
         assert await view.backend.state("n1") is NodeState.DEAD
-        assert injected.verified or "nothing below its recovery point" in str(injected.detail), told
+        assert injected.verified or "nothing below its recovery point" in str(injected.detail), (
+            detail
+        )
         assert (await heal(view, injected)).verified
 
     simulated(body)

@@ -166,7 +166,7 @@ def test_held_messages_may_be_dropped():
     in_world(body)
 
 
-def test_a_hold_may_end_on_some_links_first_and_two_holds_are_told_apart():
+def test_a_hold_may_end_on_some_links_first_and_two_holds_are_distinguished():
     async def body(view: WorldView) -> None:
         first = await inject(view, "hold", {"types": "FetchRequest"})
         second = await inject(view, "hold", {"types": "FetchRequest"})

@@ -43,9 +43,9 @@ def test_a_voter_in_the_log_comes_back_as_another_replica(target: str):
         changed = {node for node in after if after[node] != before[node]}
         assert changed == {node_id(node) for node in wiped.targets}
         for node in wiped.targets:
-            told = healed.detail["nodes"][node]
-            assert told["directory_before"] == str(before[node_id(node)])
-            assert told["directory_now"] == str(after[node_id(node)])
+            detail = healed.detail["nodes"][node]
+            assert detail["directory_before"] == str(before[node_id(node)])
+            assert detail["directory_now"] == str(after[node_id(node)])
         again = await inject(view, "disk-wipe", {"targets": target})
         assert (again.verified, (await heal(view, again)).verified) == (True, True)
 
@@ -78,7 +78,7 @@ def test_a_voter_whose_removal_cannot_commit_gets_its_files_back():
         assert (wiped.verified, killed.verified) == (True, True)
         healed = await heal(view, wiped)  # one of the three is left, and commits nothing
         assert not healed.verified
-        assert "no leader tells that n1 is a voter" in healed.detail["reason"]
+        assert "no leader reports n1 as a voter" in healed.detail["reason"]
         assert view.active == [wiped, killed]
         assert all(one.verified for one in await heal_all(view))
         assert await voters(view) == before
