@@ -43,7 +43,7 @@ _COMMANDS = {
     "replay": ("sim:replay", "Run a stored plan again in simulation and print its story."),
     "report": ("judge:report", "Write the report of a judged run again, and print its path."),
     "run": ("run:run", "Run a campaign: cluster up, clients and faults, heal, judge, report."),
-    "shrink": ("sim:shrink", "Shrink a failing plan and print its story."),
+    "shrink": ("shrink:shrink", "Shrink a failing plan and print its story."),
     "sim": ("sim:sim", "Run simulated clusters in virtual time, from seeds or a plan."),
     "snapshot": ("dump:snapshot", "Look into a snapshot of the metadata log."),
 }

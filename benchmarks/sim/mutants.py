@@ -13,7 +13,7 @@ import sys
 import time
 from pathlib import Path
 
-from harness.commands.sim import write_small
+from harness.commands.shrink import write_small
 from harness.sim.draw import draw
 from harness.sim.runner import run_plan
 from harness.sim.shrink import Shrinker

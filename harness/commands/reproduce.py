@@ -9,13 +9,11 @@ import click
 
 from checkers.verdict import EXIT_CODES, Status
 from harness.commands.progress_bar import progress_bar
-from harness.commands.sim import can_write, write_small
+from harness.commands.shrink import can_write, out_option, shrink_to, time_option
 from harness.errors import UsageError
 from harness.interrupt import stopping
 from harness.plan import from_document
 from harness.sim.reproduce import RedRun, Search, only, red_run, search
-from harness.sim.shrink import Progress, Shrinker
-from harness.sim.story import story_of
 from harness.targets import is_run
 from results.store import RunStore
 
@@ -31,21 +29,8 @@ _SHARE = 0.6
     metavar="P",
     help="Look for this one of the violated properties, such as linearizable.  [default: any]",
 )
-@click.option(
-    "--out",
-    type=click.Path(path_type=Path, dir_okay=False),
-    metavar="FILE",
-    help="Where the small plan goes.  [default: RUN/reproduced.json]",
-)
-@click.option(
-    "--time",
-    "limit_s",
-    type=click.FloatRange(1, 86_400),
-    default=600.0,
-    show_default=True,
-    metavar="S",
-    help="Seconds for the search and for shrinking together.",
-)
+@out_option("RUN/reproduced.json")
+@time_option(600.0, "Seconds for the search and for shrinking together.")
 def reproduce(folder: Path, wanted: str | None, out: Path | None, limit_s: float) -> int:
     """Look for a failed run's violation in the simulated world, and print its story.
 
@@ -72,11 +57,7 @@ def reproduce(folder: Path, wanted: str | None, out: Path | None, limit_s: float
         return EXIT_CODES[Status.UNKNOWN]
     spent_s = time.monotonic() - began
     click.echo(f"{state.property} is violated in world {state.tried}, after {spent_s:.1f} s")
-    small_events = _shrunk(state, out, began, limit_s)
-    click.echo(
-        f"{state.found.events} events became {small_events} in "
-        f"{time.monotonic() - began:.1f} s; kraftprobe replay {out}"
-    )
+    shrink_to(out, state.found, state.property, began, limit_s)
     return 0
 
 
@@ -108,20 +89,3 @@ def _not_found(red: RedRun, state: Search, spent_s: float) -> str:
         f"not found: {state.tried} worlds in {spent_s:.0f} s violate none of {wanted}; "
         f"seen instead: {others or 'nothing'}"
     )
-
-
-def _shrunk(state: Search, out: Path, began: float, limit_s: float) -> int:
-    assert state.found is not None, "there is something to shrink"
-    with progress_bar("shrinking", limit_s) as shown:
-
-        def report(progress: Progress) -> None:
-            spent_s = min(limit_s, time.monotonic() - began)
-            shown.at(spent_s, f"{progress.pass_name}: {progress.events} events")
-
-        shrinker = Shrinker(state.property, began + limit_s, report)
-        with stopping(shrinker.stop):
-            small = shrinker.shrink(state.found)
-            write_small(small, shrinker, out)
-            for line in story_of(*shrinker.story):
-                click.echo(line)
-    return small.events

@@ -1,10 +1,8 @@
-"""`sim`, `replay` and `shrink`: the simulated arm on the command line."""
+"""`sim` and `replay`: the simulated arm on the command line."""
 
 from __future__ import annotations
 
-import json
 import random
-import time
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
@@ -20,9 +18,8 @@ from harness.campaigns import load, read_document
 from harness.commands.options import spark_option
 from harness.commands.progress_bar import progress_bar
 from harness.errors import UsageError
-from harness.interrupt import interruptible, stopping
+from harness.interrupt import interruptible
 from harness.plan import Plan, from_document, in_strands
-from harness.sim import shrink as shrinking
 from harness.sim.batch import (
     Batch,
     BatchPlan,
@@ -32,8 +29,7 @@ from harness.sim.batch import (
 )
 from harness.sim.draw import draw
 from harness.sim.findings import SimResult
-from harness.sim.runner import run_plan
-from harness.sim.shrink import Shrinker
+from harness.sim.runner import run, run_plan
 from harness.sim.stored import run_stored
 from harness.sim.story import story_of
 from results.session import Spark, SparkError
@@ -91,7 +87,7 @@ def sim(
         plan = BatchPlan(first, last, chosen, duration_ms, stop_at_first=stop_at_first)
         return _run_batch(plan, out, spark_master)
     if campaign is not None:
-        single = _simulated(load(campaign), chosen)
+        single = simulated(load(campaign), chosen)
     else:
         assert seed is not None, "one of the three is given"
         single = draw(seed, mutant=chosen, duration_ms=duration_ms)
@@ -112,13 +108,13 @@ def replay(file: Path, out: Path | None) -> int:
     Exit code: that of its verdict; 2 when the file names a violated property that the replay does
     not violate.
     """
-    plan = _simulated(read_document(file))
+    plan = simulated(read_document(file))
     if out is not None:
         return _run_single(plan, out)
     found = _found(read_document(file))
     wanted = None if found is None else str(found.get("property"))
     # Judge the recorded property alone: another may be violated earlier and would end the run.
-    played, result = shrinking.run(plan, None if wanted is None else frozenset({wanted}))
+    played, result = run(plan, None if wanted is None else frozenset({wanted}))
     for line in story_of(played, result.violations[0] if result.violations else None):
         click.echo(line)
     if wanted is not None and wanted != result.property:
@@ -128,80 +124,6 @@ def replay(file: Path, out: Path | None) -> int:
         )
     _print_result(plan, result)
     return EXIT_CODES[result.verdict]
-
-
-@click.command()
-@click.argument("file", type=_FILE)
-@click.option(
-    "--out",
-    type=_FILE,
-    metavar="FILE",
-    help="Where the small plan goes.  [default: <file>-small.json beside the given one]",
-)
-@click.option(
-    "--time",
-    "limit_s",
-    type=click.FloatRange(1, 86_400),
-    default=300.0,
-    show_default=True,
-    metavar="S",
-    help="Seconds after which the smallest plan so far is kept.",
-)
-def shrink(file: Path, out: Path | None, limit_s: float) -> int:
-    """Shrink a failing plan and print its story.
-
-    Ctrl-C stops shrinking and keeps the smallest plan so far.
-    """
-    plan = _simulated(read_document(file))
-    result = run_plan(plan)
-    wanted = result.property
-    if wanted is None:
-        raise UsageError(f"{file}: this plan violates nothing; there is nothing to shrink")
-    out = out or file.with_name(f"{file.stem}-small.json")
-    can_write(out)
-    began = time.monotonic()
-    with progress_bar("shrinking", limit_s) as shown:
-
-        def report(progress: shrinking.Progress) -> None:
-            spent_s = min(limit_s, time.monotonic() - began)
-            shown_now = f"{progress.pass_name}: {progress.events} events, {progress.tried} tried"
-            shown.at(spent_s, f"{shown_now}, {limit_s - spent_s:.0f} s left")
-
-        shrinker = Shrinker(wanted, began + limit_s, report)
-        with stopping(shrinker.stop):
-            small = shrinker.shrink(plan)
-            write_small(small, shrinker, out)
-            for line in story_of(*shrinker.story):
-                click.echo(line)
-            click.echo(
-                f"{plan.events} events became {small.events} in "
-                f"{time.monotonic() - began:.1f} s, {shrinker.progress.tried} runs; "
-                f"the same property: {wanted}"
-            )
-            click.echo(str(out))
-    return 0
-
-
-def can_write(path: Path) -> None:
-    """Check that a file can be written before minutes of work. Raises OSError."""
-    is_new = not path.exists()
-    path.open("a", encoding="utf-8").close()
-    if is_new:
-        path.unlink()
-
-
-def write_small(small: Plan, shrinker: Shrinker, out: Path) -> None:
-    """Write the shrunk plan with the property it violates and its story."""
-    played, violation = shrinker.story
-    document = small.to_json()
-    if violation is not None:
-        document["found"] = {
-            "property": violation.property,
-            "explanation": violation.explanation,
-            "causes": list(violation.causes),
-        }
-    document["about"] = "\n".join(story_of(played, violation))[:9000]
-    out.write_text(json.dumps(document, indent=1) + "\n", encoding="utf-8")
 
 
 def _run_single(plan: Plan, out: Path | None) -> int:
@@ -295,7 +217,7 @@ def _mutant(name: str | None) -> str | None:
         raise UsageError(str(error)) from error
 
 
-def _simulated(document: Mapping[str, Any], mutant: str | None = None) -> Plan:
+def simulated(document: Mapping[str, Any], mutant: str | None = None) -> Plan:
     """Make a plan of a document, with backend `sim`. Raises PlanError."""
     changed = {"mutant": mutant} if mutant is not None else {}
     given = {"seed": random.randrange(_SEED_MAX), **document, **changed, "backend": "sim"}

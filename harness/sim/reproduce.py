@@ -31,7 +31,7 @@ from cluster.names import unknown
 from cluster.values import valueclass
 from harness.errors import UsageError
 from harness.plan import Plan
-from harness.sim.runner import MemoryJournal, judge, play
+from harness.sim.runner import run
 from harness.strands import Step, Strand
 from results.model import RunResults
 
@@ -112,7 +112,7 @@ def search(
         if not goes_on():
             break
         state.tried += 1
-        violated = _violated(candidate, red.wanted)
+        violated = run(candidate, red.wanted)[1].property
         if violated is not None and violated in red.wanted:
             state.found, state.property = candidate, violated
             break
@@ -120,11 +120,6 @@ def search(
             state.others[violated] += 1
         report(state)
     return state
-
-
-def _violated(plan: Plan, wanted: frozenset[str]) -> str | None:
-    journal = MemoryJournal()
-    return judge(play(plan, journal, journal.events, wanted=wanted)).property
 
 
 def neighbours(red: RedRun) -> Iterator[Plan]:

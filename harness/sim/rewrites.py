@@ -9,7 +9,7 @@ from typing import Any
 from checkers.history import EventType
 from harness.plan import Plan
 from harness.scripted_clients import STRAND_WORKERS
-from harness.sim.runner import Played
+from harness.sim.play import Played
 from harness.strands import Condition, ScriptedOp, Step
 
 _IDLE_MS = 1_000.0

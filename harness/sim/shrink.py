@@ -35,7 +35,8 @@ from typing import Any, TypeVar
 from cluster.backends.sim.settings import SimSettings
 from cluster.systems.kraft import NODE_SETTINGS
 from harness.plan import Plan, expectations_of
-from harness.sim.findings import SimResult, Violation
+from harness.sim.findings import Violation
+from harness.sim.play import MemoryJournal, Played, play
 from harness.sim.rewrites import (
     act_time,
     begun,
@@ -50,7 +51,7 @@ from harness.sim.rewrites import (
     without_late,
     without_step,
 )
-from harness.sim.runner import MemoryJournal, Played, judge, play
+from harness.sim.runner import run
 from harness.strands import ScriptedOp, Strand
 
 T = TypeVar("T")
@@ -437,13 +438,3 @@ class Shrinker:
                     changed = replace(step, options={**step.options, key: simpler})
                     plan = self._keep(with_step(plan, number, position, changed), plan)
         return plan
-
-
-def run(plan: Plan, wanted: frozenset[str] | None = None) -> tuple[Played, SimResult]:
-    """Play and judge; `wanted` as of `harness.sim.runner.play`."""
-    journal = MemoryJournal()
-    played = play(plan, journal, journal.events, wanted=wanted)
-    return played, judge(played)
-
-
-__all__ = ["EVENTS_MAX", "Progress", "Shrinker", "run"]

@@ -21,7 +21,8 @@ from harness.plan import Plan
 from harness.plan_document import plan_document
 from harness.recorder import Journal
 from harness.sim.findings import SimResult
-from harness.sim.runner import Played, judge, play
+from harness.sim.play import Played, play
+from harness.sim.runner import judge
 from harness.sim.story import story_of
 from results import pipeline
 from results.store import RunStore

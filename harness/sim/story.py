@@ -15,7 +15,7 @@ from cluster.values import valueclass
 from harness.acts import Act
 from harness.plan import Plan
 from harness.sim.findings import Violation
-from harness.sim.runner import Played
+from harness.sim.play import Played
 
 _LINES_MAX = 60
 

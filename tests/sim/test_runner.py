@@ -11,7 +11,8 @@ from pathlib import Path
 import harness.sim
 from cluster.backends.sim.world import SimWorld
 from harness.sim.draw import draw
-from harness.sim.runner import MemoryJournal, play, run_plan
+from harness.sim.play import MemoryJournal, play
+from harness.sim.runner import run_plan
 from harness.strands import Step, Strand
 from tests.sim.plans import read_plan, sim_plan
 
@@ -19,7 +20,7 @@ SCRIPTS = Path(harness.sim.__file__).parent / "scripts"
 FINGERPRINT = """
 import hashlib
 from harness.sim.draw import draw
-from harness.sim.runner import MemoryJournal, play
+from harness.sim.play import MemoryJournal, play
 journal = MemoryJournal()
 played = play(draw(SEED), journal, journal.events)
 text = repr(journal.events) + repr(played.watch.noted) + repr(played.acts)

@@ -1,0 +1,110 @@
+"""`shrink`, and the shrinking of `reproduce`: options, progress, and the files that are written."""
+
+from __future__ import annotations
+
+import json
+import time
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import click
+
+from harness.campaigns import read_document
+from harness.commands.progress_bar import progress_bar
+from harness.commands.sim import simulated
+from harness.errors import UsageError
+from harness.interrupt import stopping
+from harness.plan import Plan
+from harness.sim.runner import run_plan
+from harness.sim.shrink import Progress, Shrinker
+from harness.sim.story import story_of
+
+
+def out_option(default: str) -> Callable[[Any], Any]:
+    """Make the option of the file for the small plan."""
+    return click.option(
+        "--out",
+        type=click.Path(path_type=Path, dir_okay=False),
+        metavar="FILE",
+        help=f"Where the small plan goes.  [default: {default}]",
+    )
+
+
+def time_option(default_s: float, bounded: str) -> Callable[[Any], Any]:
+    """Make the option of the time limit."""
+    return click.option(
+        "--time",
+        "limit_s",
+        type=click.FloatRange(1, 86_400),
+        default=default_s,
+        show_default=True,
+        metavar="S",
+        help=bounded,
+    )
+
+
+@click.command()
+@click.argument("file", type=click.Path(path_type=Path, dir_okay=False))
+@out_option("<file>-small.json beside the given one")
+@time_option(300.0, "Seconds after which the smallest plan so far is kept.")
+def shrink(file: Path, out: Path | None, limit_s: float) -> int:
+    """Shrink a failing plan and print its story.
+
+    Ctrl-C stops shrinking and keeps the smallest plan so far.
+    """
+    plan = simulated(read_document(file))
+    wanted = run_plan(plan).property
+    if wanted is None:
+        raise UsageError(f"{file}: this plan violates nothing; there is nothing to shrink")
+    out = out or file.with_name(f"{file.stem}-small.json")
+    can_write(out)
+    shrink_to(out, plan, wanted, time.monotonic(), limit_s)
+    return 0
+
+
+def can_write(path: Path) -> None:
+    """Check that a file can be written before minutes of work. Raises OSError."""
+    is_new = not path.exists()
+    path.open("a", encoding="utf-8").close()
+    if is_new:
+        path.unlink()
+
+
+def shrink_to(out: Path, plan: Plan, wanted: str, began: float, limit_s: float) -> None:
+    """Shrink a plan until `limit_s` after `began` (monotonic), write it and print its story.
+
+    Raises KeyboardInterrupt after a signal, when the smallest plan so far is written.
+    """
+    with progress_bar("shrinking", limit_s) as shown:
+
+        def report(progress: Progress) -> None:
+            spent_s = min(limit_s, time.monotonic() - began)
+            done = f"{progress.pass_name}: {progress.events} events, {progress.tried} tried"
+            shown.at(spent_s, f"{done}, {limit_s - spent_s:.0f} s left")
+
+        shrinker = Shrinker(wanted, began + limit_s, report)
+        with stopping(shrinker.stop):
+            small = shrinker.shrink(plan)
+            write_small(small, shrinker, out)
+            for line in story_of(*shrinker.story):
+                click.echo(line)
+            click.echo(
+                f"{plan.events} events became {small.events} in "
+                f"{time.monotonic() - began:.1f} s, {shrinker.progress.tried} runs; "
+                f"the same property: {wanted}; kraftprobe replay {out}"
+            )
+
+
+def write_small(small: Plan, shrinker: Shrinker, out: Path) -> None:
+    """Write the shrunk plan with the property it violates and its story."""
+    played, violation = shrinker.story
+    document = small.to_json()
+    if violation is not None:
+        document["found"] = {
+            "property": violation.property,
+            "explanation": violation.explanation,
+            "causes": list(violation.causes),
+        }
+    document["about"] = "\n".join(story_of(played, violation))[:9000]
+    out.write_text(json.dumps(document, indent=1) + "\n", encoding="utf-8")
