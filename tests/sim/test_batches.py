@@ -66,7 +66,7 @@ def test_a_killed_batch_loses_no_finished_seed(tmp_path):
         f"run_plainly(Batch(Path({str(tmp_path)!r}), BatchPlan(0, 6)), lambda row: None)"
     )
     process = subprocess.Popen([sys.executable, "-c", code])
-    lines = tmp_path / "running" / "000000000-000000005.jsonl"
+    lines = tmp_path / "running" / "000000000-000000003.jsonl"
     while not lines.exists() or lines.read_text().count("\n") < 2:
         assert process.poll() is None, "it ended before it was killed"
         time.sleep(0.02)
@@ -296,7 +296,7 @@ def wait_for(process, path, lines=0):
 def test_an_interrupted_batch_reports_its_progress_and_goes_on(tmp_path, number):
     arguments = ("sim", "--seeds", "0..300", "--out", tmp_path)
     process = started(*arguments)
-    wait_for(process, tmp_path / "running" / "000000000-000000009.jsonl", 2)
+    wait_for(process, tmp_path / "running" / "000000000-000000003.jsonl", 2)
     process.send_signal(number)
     _, stderr = process.communicate(timeout=60)
 
