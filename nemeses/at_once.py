@@ -24,11 +24,11 @@ async def at_once(coroutines: Iterable[Coroutine[Any, Any, T]]) -> list[T]:
     if len(several) == 1:
         return [await several[0]]
     begun = [_Begun(coroutine) for coroutine in several]
-    if all(one.ended for one in begun):
-        for one in begun:
-            one.task.cancel()
-        return [one.result() for one in begun]
-    return await asyncio.gather(*(one.task for one in begun))
+    if all(run.ended for run in begun):
+        for run in begun:
+            run.task.cancel()
+        return [run.result() for run in begun]
+    return await asyncio.gather(*(run.task for run in begun))
 
 
 def begin(coroutine: Coroutine[Any, Any, T]) -> asyncio.Task[T]:

@@ -111,7 +111,7 @@ class Fault(Protocol):
 
 def others(view: View, injection: Injection) -> list[Injection]:
     """List the other injections in force, oldest first."""
-    return [one for one in view.active if one.key is not injection.key]
+    return [other for other in view.active if other.key is not injection.key]
 
 
 def refused(fault: str, parameters: Parameters, reason: str, **detail: Any) -> Injection:

@@ -60,7 +60,12 @@ class DamageFault(NodeFault):
 
     def too_much(self, view: View, nodes: tuple[str, ...]) -> str:
         """See `NodeFault.too_much`."""
-        damaged = {node for one in view.active if one.fault in DAMAGES for node in one.targets}
+        damaged = {
+            node
+            for injection in view.active
+            if injection.fault in DAMAGES
+            for node in injection.targets
+        }
         together = damaged | set(nodes)
         if len(together) > (len(view.backend.nodes) - 1) // 2:
             named = ", ".join(sorted(together))

@@ -83,7 +83,7 @@ class DiskFaultOf(NodeFault):
 
     async def gone(self, view: View, node: str, injection: Injection) -> Seen:
         """Measure that a write and an fsync come back, unless another fault is still there."""
-        faults = [one.fault for one in others(view, injection) if node in one.targets]
+        faults = [other.fault for other in others(view, injection) if node in other.targets]
         measure = await disks_of(view).measure(node, WELL_MS / 1000)
         detail = detail_of(measure)
         if measure.fsync_ms is None and any(name.startswith("disk-") for name in faults):

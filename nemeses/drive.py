@@ -90,7 +90,7 @@ def heal_order(injections: Sequence[Injection]) -> list[Injection]:
     its disk works.
     """
     newest_first = list(reversed(injections))
-    return sorted(newest_first, key=lambda one: _RANK.get(one.fault, 0))
+    return sorted(newest_first, key=lambda injection: _RANK.get(injection.fault, 0))
 
 
 async def heal_all(view: View) -> tuple[Injection, ...]:
@@ -102,7 +102,7 @@ async def heal_all(view: View) -> tuple[Injection, ...]:
     last result of fault `sweep`.
     """
     ordered = heal_order(view.active)
-    first = [one for one in ordered if _RANK.get(one.fault, 0) < _MEMBERSHIP]
+    first = [injection for injection in ordered if _RANK.get(injection.fault, 0) < _MEMBERSHIP]
     results = [await heal(view, injection) for injection in first]
     swept = await _sweep(view)
     results += [await heal(view, injection) for injection in ordered[len(first) :]]

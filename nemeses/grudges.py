@@ -14,9 +14,9 @@ Nodes = Sequence[str]
 """In the order that decides which node is where; a caller shuffles it with its seeded generator."""
 
 
-def between(ones: Iterable[str], others: Iterable[str]) -> frozenset[Link]:
-    """Cut both directions between every one and every other."""
-    out = one_way(ones, others)
+def between(some: Iterable[str], others: Iterable[str]) -> frozenset[Link]:
+    """Cut both directions between each of some nodes and each of others."""
+    out = one_way(some, others)
     return out | {(b, a) for a, b in out}
 
 

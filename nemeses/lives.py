@@ -30,7 +30,7 @@ def is_damaged(view: View, node: str) -> bool:
 
 
 def _first(view: View, node: str, faults: Collection[str], active: Iterable[Injection]) -> str:
-    ours = (one.fault for one in active if one.fault in faults and node in one.targets)
+    ours = (other.fault for other in active if other.fault in faults and node in other.targets)
     return next((name for name in ours if name != DISK_WIPE or not _is_back(view, node)), "")
 
 

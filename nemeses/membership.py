@@ -99,7 +99,9 @@ async def note_upgrade(view: View) -> None:
 
 def lost_voters(view: View) -> list[str]:
     """Name the voters that have lost their disks and are not replaced yet."""
-    chosen = [one.detail["chosen"] for one in view.active if one.fault == DISK_WIPE]
+    chosen = [
+        injection.detail["chosen"] for injection in view.active if injection.fault == DISK_WIPE
+    ]
     return sorted(node for of_nodes in chosen for node, own in of_nodes.items() if LOST in own)
 
 
@@ -145,8 +147,8 @@ async def fetching_directory(view: View, node: str) -> UUID | None:
     """
     found = await leading(view)
     observers = () if found is None else found[1].observers
-    mine = [one for one in observers if one.replica_id == node_id(node)]
-    latest = max(mine, key=lambda one: one.last_fetch_timestamp_ms, default=None)
+    mine = [observer for observer in observers if observer.replica_id == node_id(node)]
+    latest = max(mine, key=lambda observer: observer.last_fetch_timestamp_ms, default=None)
     return None if latest is None else latest.directory_id
 
 

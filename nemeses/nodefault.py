@@ -198,7 +198,9 @@ async def ended_itself(view: View, node: str, incarnation: int, timeout_s: float
 
     async def noticed() -> bool | None:
         deaths = view.backend.unexpected_deaths()
-        return any((one.node, one.incarnation) == (node, incarnation) for one in deaths) or None
+        return (
+            any((death.node, death.incarnation) == (node, incarnation) for death in deaths) or None
+        )
 
     return await until(noticed, timeout_s) is True
 
@@ -216,7 +218,7 @@ def number_of(
 
 
 def _details(seen: Mapping[str, Seen]) -> dict[str, dict[str, Any]]:
-    return {node: dict(one.detail) for node, one in seen.items()}
+    return {node: dict(measured.detail) for node, measured in seen.items()}
 
 
 def _merged(
@@ -232,9 +234,11 @@ def _judged(
     before: str | None = None,
 ) -> Injection:
     wrong = [before] if before else []
-    wrong += [one.wrong for one in seen.values() if one.wrong]
+    wrong += [measured.wrong for measured in seen.values() if measured.wrong]
     violations = [
-        {"node": node, **one.violation} for node, one in seen.items() if one.violation is not None
+        {"node": node, **measured.violation}
+        for node, measured in seen.items()
+        if measured.violation is not None
     ]
     if wrong:
         detail["reason"] = "; ".join(wrong)

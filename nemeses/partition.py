@@ -103,7 +103,9 @@ class Partition:
             *({**one_way, "direction": direction} for direction in DIRECTIONS["one-way"]),
             *({**leader, "direction": direction} for direction in ("outgoing", "incoming")),
         )
-        return tuple(one for one in every if len(nodes) >= _LEAST_NODES.get(one["shape"], 2))
+        return tuple(
+            option for option in every if len(nodes) >= _LEAST_NODES.get(option["shape"], 2)
+        )
 
     async def probe(self, view: View) -> Probe:
         """See `Fault.probe`."""
@@ -201,10 +203,10 @@ async def _chosen(view: View, parameters: Parameters) -> _Cut:
 def _barely_passing(view: View) -> set[Link]:
     """Name the links on which another fault lets nothing pass, or nothing in time."""
     shaped = [
-        (link, LINK_FAULTS[one.fault].shape(one.parameters))
-        for one in view.active
-        if one.fault in LINK_FAULTS
-        for link in one.links
+        (link, LINK_FAULTS[other.fault].shape(other.parameters))
+        for other in view.active
+        if other.fault in LINK_FAULTS
+        for link in other.links
     ]
     slow = [link for link, shape in shaped if shape.loss >= 1.0 or shape.delay_ms > _SLOW_MS]
     return {end for link in slow for end in (link, link[::-1])}

@@ -89,7 +89,7 @@ async def _choose_word(view: View, target: str, refused: Mapping[str, str]) -> C
             return Choice((), "no topic partition has a leader")
         return _named(broker, refused)
     if target == "untouched":
-        touched = {node for one in view.active for node in one.targets}
+        touched = {node for injection in view.active for node in injection.targets}
         able = [node for node in able if node not in touched]
     count = {
         "follower": 1,

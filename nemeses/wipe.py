@@ -178,7 +178,7 @@ async def _all_know_directories(
         found = await leading(view)
         if found is None or not is_dynamic(found[1]):
             return None
-        others = (one for one in found[1].voters if f"n{one.replica_id}" not in nodes)
+        others = (voter for voter in found[1].voters if f"n{voter.replica_id}" not in nodes)
         return all(voter.log_end_offset >= end for voter in others) or None
 
     return await until(caught_up, CATCH_UP_S) is True
@@ -188,7 +188,7 @@ def _may_lose(view: View, quorum: DescribeQuorumResponse, nodes: tuple[str, ...]
     """Whether the quorum survives it that these never come back as the voters they are."""
     if not is_dynamic(quorum) or changes(view).under_way:
         return False
-    if any(one.fault == Voters.name and not one.verified for one in view.active):
+    if any(injection.fault == Voters.name and not injection.verified for injection in view.active):
         return False  # it may commit yet
     voters = directories(quorum)
     lost = sum(node_id(node) in voters for node in {*lost_voters(view), *nodes})

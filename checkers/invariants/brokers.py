@@ -216,26 +216,26 @@ def faults(partition: Partition, *, has_elr: bool) -> Iterator[str]:
         )
 
 
-def _faults(one: Partition, *, has_elr: bool) -> Iterator[str]:
-    isr, elr, replicas = set(one.isr), set(one.elr), set(one.replicas)
-    led = one.leader != NO_NODE
-    if len(isr) != len(one.isr) or not isr <= replicas or not elr <= replicas:
+def _faults(partition: Partition, *, has_elr: bool) -> Iterator[str]:
+    isr, elr, replicas = set(partition.isr), set(partition.elr), set(partition.replicas)
+    led = partition.leader != NO_NODE
+    if len(isr) != len(partition.isr) or not isr <= replicas or not elr <= replicas:
         yield "has members in sync that are not its replicas, or twice"
     if isr & elr:
         yield "has a member of the ISR in the ELR"
-    if one.elr and len(isr) >= min(one.isr_min, len(replicas)):
+    if partition.elr and len(isr) >= min(partition.isr_min, len(replicas)):
         yield "keeps an ELR although its ISR is large enough"
-    if led and (one.leader not in isr or one.leader not in one.active):
+    if led and (partition.leader not in isr or partition.leader not in partition.active):
         yield "is led by a broker that is not in sync, or not alive"
-    if one.leader in replicas and one.leader not in one.online:
+    if partition.leader in replicas and partition.leader not in partition.online:
         yield "is led from a log directory that is offline"
-    alive = isr <= one.active
+    alive = isr <= partition.active
     last_one = not has_elr and len(isr) == 1 and not led
     if not alive and not last_one:
         yield "has a fenced broker in its ISR"
-    if isr and alive and isr & replicas <= one.online and not led:
+    if isr and alive and isr & replicas <= partition.online and not led:
         yield "has no leader although brokers in sync are alive"
-    if one.is_recovering and led and len(isr) != 1:
+    if partition.is_recovering and led and len(isr) != 1:
         yield "is recovering, and more than its leader is in sync"
 
 

@@ -78,7 +78,7 @@ class Electorate:
         cut off again.
         """
         known = self._offsets.setdefault(node, [-1])
-        newest = max(one for one in known if one < max(committed_end, 0))
+        newest = max(entry for entry in known if entry < max(committed_end, 0))
         return newest if newest > offset else None
 
     def take_up(self, node: str, voters: VotersInForce) -> None:
@@ -86,7 +86,7 @@ class Electorate:
         self._in_force[node] = voters
         known = self._offsets.setdefault(node, [-1])
         # What it goes back behind was cut off: other records will be committed at those offsets.
-        self._offsets[node] = [one for one in known if one < voters.offset] + [voters.offset]
+        self._offsets[node] = [entry for entry in known if entry < voters.offset] + [voters.offset]
 
     def members(self, node: str) -> VotersInForce:
         """The voters in force at a node."""

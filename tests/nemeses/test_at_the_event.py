@@ -100,7 +100,7 @@ def test_a_kill_within_a_nodes_own_event_ends_it_there():
         await asyncio.sleep(5)
         (killed,) = done
         assert (killed.targets[0], len(killed.targets), killed.verified) == (leader, 2, True)
-        assert all(one.verified for one in await heal_all(view))
+        assert all(injection.verified for injection in await heal_all(view))
 
     in_world(body, 5)
 

@@ -123,15 +123,15 @@ def test_heal_all_undoes_everything_newest_first(with_view):
         paused = await inject(view, "pause", {"targets": "node:n1"})
         killed = await inject(view, "kill", {"targets": "leader"})
         results = await heal_all(view)
-        assert [one.fault for one in results] == ["kill", "pause", "partition"]
-        assert all(one.verified for one in results), results
+        assert [injection.fault for injection in results] == ["kill", "pause", "partition"]
+        assert all(injection.verified for injection in results), results
         assert view.active == []
         assert view.backend.links_cut() == frozenset()
         for node in view.backend.nodes:
             assert await view.backend.state(node) is NodeState.RUNNING
         assert await heal_all(view) == ()
-        for one in (cut, paused, killed, *results):
-            json.dumps([one.value("inject"), one.value("heal")])
+        for injection in (cut, paused, killed, *results):
+            json.dumps([injection.value("inject"), injection.value("heal")])
 
     with_view(body)
 

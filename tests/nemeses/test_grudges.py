@@ -74,7 +74,7 @@ def test_on_a_ring_every_node_sees_a_majority_and_no_two_see_the_same(nodes):
     cut = grudges.majorities_ring(nodes)
     assert is_symmetric(cut)
     seen = [grudges.sees(nodes, cut, node) for node in nodes]
-    assert all(len(one) >= majority(nodes) for one in seen)
+    assert all(len(visible) >= majority(nodes) for visible in seen)
     assert len(set(seen)) == len(nodes)
 
 

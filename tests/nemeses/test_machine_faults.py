@@ -39,7 +39,7 @@ def on_real_nodes(folder: Path, body) -> LocalBackend:
         return backend
 
     backend = asyncio.run(whole())
-    assert [one for one in mounts() if one.folder.is_relative_to(folder)] == []
+    assert [mount for mount in mounts() if mount.folder.is_relative_to(folder)] == []
     return backend
 
 
@@ -123,7 +123,7 @@ def test_disks_in_use_stall_slow_down_fill_up_and_fail(tmp_path: Path):
         assert slow.detail["nodes"]["n1"]["fsync_ms"] >= 270
         assert view.backend.unexpected_deaths() == ()
         full = await bites_and_heals(view, "disk-full", targets="all")
-        assert {one["error"] for one in full.detail["nodes"].values()} == {"ENOSPC"}
+        assert {detail["error"] for detail in full.detail["nodes"].values()} == {"ENOSPC"}
         error = await bites_and_heals(view, "disk-error", targets="node:n1")
         assert error.detail["nodes"]["n1"]["ended_itself"]
         assert "violations" not in error.detail
@@ -159,7 +159,7 @@ def test_lost_power_and_damaged_files(tmp_path: Path):
         assert wipe.detail["nodes"]["n3"]["left"] == 0
         more = await inject(view, "bit-flip", {"targets": "node:n1"})
         assert "more than a minority" in more.detail["reason"]
-        assert all(one.verified for one in await heal_all(view))
+        assert all(injection.verified for injection in await heal_all(view))
         assert await view.backend.state("n3") is NodeState.RUNNING
 
     on_real_nodes(tmp_path, body)

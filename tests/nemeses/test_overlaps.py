@@ -51,9 +51,9 @@ def test_everything_is_as_before_when_all_is_healed(seed: int):
         running: set[asyncio.Task[object]] = set()
         healing: set[object] = set()
 
-        async def undo(one) -> None:
-            await heal(view, one)
-            healing.discard(one.key)
+        async def undo(injection) -> None:
+            await heal(view, injection)
+            healing.discard(injection.key)
 
         for _ in range(25):
             fault = draw.choice(QUICK)
@@ -62,15 +62,17 @@ def test_everything_is_as_before_when_all_is_healed(seed: int):
                 parameters["back_ms"] = draw.choice((0, 300, 3_000))
             running.add(asyncio.ensure_future(inject(view, fault, parameters)))
             await asyncio.sleep(draw.uniform(0, 1))
-            idle = [one for one in view.active if one.key not in healing]
+            idle = [injection for injection in view.active if injection.key not in healing]
             if len(idle) > 3:
-                one = draw.choice(idle)
-                healing.add(one.key)
-                running.add(asyncio.ensure_future(undo(one)))
+                injection = draw.choice(idle)
+                healing.add(injection.key)
+                running.add(asyncio.ensure_future(undo(injection)))
         await asyncio.wait(running)
         assert [task.exception() for task in running] == [None] * len(running)
         healed = await heal_all(view)
-        left = [(one.fault, one.detail) for one in healed if not one.verified]
+        left = [
+            (injection.fault, injection.detail) for injection in healed if not injection.verified
+        ]
         assert left == []
         assert view.active == []
         assert healthy(view) == before
@@ -103,7 +105,7 @@ def test_a_node_is_stalled_once():
         )
         other = await inject(view, "disk-slow", {"targets": "node:n1"})
         assert other.applied
-        assert all(one.verified for one in await heal_all(view))
+        assert all(injection.verified for injection in await heal_all(view))
         assert first.verified
 
     in_world(body)
@@ -120,7 +122,7 @@ def test_a_stall_that_begins_in_a_loss_of_power_outlasts_it():
         assert stall.verified
         assert (await lost).verified
         assert disk.stalled
-        assert all(one.verified for one in await heal_all(view))
+        assert all(injection.verified for injection in await heal_all(view))
         assert not disk.stalled
 
     in_world(body)
@@ -137,7 +139,7 @@ def test_a_pause_over_a_stall_and_a_kill_over_a_partition():
             ("partition", {"shape": "halves"}),
         ):
             assert (await inject(view, fault, parameters)).applied
-        assert all(one.verified for one in await heal_all(view))
+        assert all(injection.verified for injection in await heal_all(view))
         assert healthy(view) == before
         assert NodeState.DEAD not in before["states"]
 

@@ -149,13 +149,13 @@ def test_partitions_overlap_and_each_heal_leaves_the_others_alone(with_view):
 
 def test_equal_partitions_are_distinguished(with_view):
     async def body(view) -> None:
-        ones = [
+        partitions = [
             await inject(view, "partition", {"shape": "isolate", "targets": "leader"})
             for _ in range(2)
         ]
-        await heal(view, ones[0])
-        assert view.backend.links_cut() == set(ones[1].links)
-        await heal(view, ones[1])
+        await heal(view, partitions[0])
+        assert view.backend.links_cut() == set(partitions[1].links)
+        await heal(view, partitions[1])
         assert view.backend.links_cut() == frozenset()
 
     with_view(body)

@@ -49,8 +49,8 @@ def test_kill_hits_as_many_as_its_target_says(with_view, target, count):
 
 def test_a_named_node_and_the_followers_can_be_hit(with_view):
     async def body(view) -> None:
-        one = await inject(view, "kill", {"targets": "node:n3"})
-        assert one.targets == ("n3",)
+        named = await inject(view, "kill", {"targets": "node:n3"})
+        assert named.targets == ("n3",)
         rest = await inject(view, "kill", {"targets": "followers"})
         assert rest.targets == ("n1",), "n2 leads and n3 is dead already"
 

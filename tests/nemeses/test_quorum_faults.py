@@ -115,7 +115,7 @@ def test_a_resignation_is_not_over_while_nobody_leads():
         assert not healed.verified
         assert healed.detail["leader_after"] is None
         assert "no node leads in an epoch above" in healed.detail["reason"]
-        assert [one.fault for one in view.active] == ["resign", "kill"]
+        assert [injection.fault for injection in view.active] == ["resign", "kill"]
         first, second = await heal_all(view)
         assert (first.fault, second.fault) == ("kill", "resign")
         assert second.verified
@@ -198,7 +198,10 @@ def test_a_voter_comes_back_after_the_nodes_without_which_no_change_commits():
         assert killed.verified
         assert (leaving.applied, leaving.verified) == (True, False)  # one of the two left is dead
         healed = await heal_all(view)
-        assert [(one.fault, one.verified) for one in healed] == [("kill", True), ("voters", True)]
+        assert [(injection.fault, injection.verified) for injection in healed] == [
+            ("kill", True),
+            ("voters", True),
+        ]
         assert view.active == []
 
     simulated(body)
@@ -254,10 +257,10 @@ def test_two_removals_at_once_leave_two_voters():
         removals = await asyncio.gather(
             *(inject(view, "voters", {"targets": f"node:{node}"}) for node in NODES)
         )
-        assert [one.verified for one in removals].count(True) == 1
+        assert [injection.verified for injection in removals].count(True) == 1
         found = await leading(view)
         assert len(found[1].voters) == 2
-        assert all(one.verified for one in await heal_all(view))
+        assert all(injection.verified for injection in await heal_all(view))
         found = await leading(view)
         assert len(found[1].voters) == 3
 
@@ -274,7 +277,7 @@ def test_no_voter_is_removed_while_a_lost_one_counts():
             False,
             "n1 lost the disk of a voter that counts still",
         )
-        assert all(one.verified for one in await heal_all(view))
+        assert all(injection.verified for injection in await heal_all(view))
 
     in_world(body, 5)
 
@@ -286,7 +289,7 @@ def test_a_change_that_no_majority_carries_did_not_bite_and_is_made_later():
         added = await inject(view, "voters", {"change": "add", "targets": "node:n4"})
         assert (cut.verified, added.applied, added.verified) == (True, True, False)
         assert added.detail["reason"] == "it is no voter yet"
-        assert [one.fault for one in await heal_all(view)] == ["partition", "voters"]
+        assert [injection.fault for injection in await heal_all(view)] == ["partition", "voters"]
         assert view.active == []
         found = await leading(view)
         assert len(found[1].voters) == 4

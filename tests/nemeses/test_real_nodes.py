@@ -30,7 +30,7 @@ def test_a_real_cluster_is_hurt_healed_and_taken_down(tmp_path: Path):
             assert (await heal(view, cut)).verified
             paused = await inject(view, "pause", {"targets": "minority"})
             assert paused.verified
-            assert [one.fault for one in await heal_all(view)] == ["pause"]
+            assert [injection.fault for injection in await heal_all(view)] == ["pause"]
             again = await inject(view, "restart", {"targets": "random", "graceful": True})
             assert again.verified, again.detail
         finally:
@@ -38,9 +38,9 @@ def test_a_real_cluster_is_hurt_healed_and_taken_down(tmp_path: Path):
         assert backend.unexpected_deaths() == ()
 
     asyncio.run(body())
-    nodes = [one for one in read_recorded(tmp_path) if one.role != "harness"]
-    assert len(nodes) == 5, "three starts, one after a kill, one of a restart"
-    assert all(identify(one.identity.pid) is None for one in nodes)
+    nodes = [node for node in read_recorded(tmp_path) if node.role != "harness"]
+    assert len(nodes) == 5, "three starts, node after a kill, node of a restart"
+    assert all(identify(node.identity.pid) is None for node in nodes)
     for node in ("n1", "n2", "n3"):
         trace = (tmp_path / "nodes" / node / "trace.jsonl").read_text().splitlines()
         assert json.loads(trace[0])["e"] == "start"

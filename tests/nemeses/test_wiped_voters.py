@@ -80,7 +80,7 @@ def test_a_voter_whose_removal_cannot_commit_gets_its_files_back():
         assert not healed.verified
         assert "no leader reports n1 as a voter" in healed.detail["reason"]
         assert view.active == [wiped, killed]
-        assert all(one.verified for one in await heal_all(view))
+        assert all(injection.verified for injection in await heal_all(view))
         assert await voters(view) == before
         await asyncio.sleep(5)
         assert await voters(view) == before
@@ -95,7 +95,7 @@ def test_a_voter_is_replaced_beside_another_that_was_removed():
         removed = await inject(view, "voters", {"change": "remove", "targets": "node:n1"})
         wiped = await inject(view, "disk-wipe", {"targets": "node:n2"})
         assert (removed.verified, wiped.verified) == (True, True)
-        assert all(one.verified for one in await heal_all(view))
+        assert all(injection.verified for injection in await heal_all(view))
         after = await voters(view)
         assert after.keys() == before.keys()
         assert {node for node in after if after[node] != before[node]} == {2}
@@ -118,7 +118,7 @@ def test_a_voter_is_not_given_up_while_the_voters_change():
         wiped = await inject(view, "disk-wipe", {"targets": "node:n2"})
         assert (cut.verified, wiped.verified) == (True, True)
         await changing
-        assert all(one.verified for one in await heal_all(view))
+        assert all(injection.verified for injection in await heal_all(view))
         assert await voters(view) == before
 
     simulated(body, 5)
