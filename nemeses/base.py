@@ -21,7 +21,7 @@ Parameters = Mapping[str, Any]
 
 
 class ParameterError(ValueError):
-    """A plan asks a fault for what it does not know; one line, with the nearest name."""
+    """A plan has a parameter that the fault does not take; one line, with the nearest name."""
 
 
 @valueclass
@@ -41,7 +41,7 @@ class Injection:
     applied: bool = False
     """Whether anything was done that has to be healed. Stays True if it did not bite."""
     key: object = field(default_factory=object, compare=False, repr=False)
-    """The same in all that is measured of one injection, which are values of their own."""
+    """Identity of the injection: each measurement makes a new value with the same key."""
 
     def value(self, phase: str) -> dict[str, Any]:
         """Render as the completion value of a nemesis event: phase is "inject" or "heal"."""
@@ -76,7 +76,7 @@ class View(Protocol):
         """
 
     async def partition_leader(self) -> str | None:
-        """Find the broker that leads most topic partitions, None if unknown; as `leader` else."""
+        """Find the broker that leads most topic partitions, None if unknown; else as `leader`."""
 
 
 class Fault(Protocol):

@@ -57,7 +57,7 @@ class ContainerKill(ProcessFault):
         return _with(verified, {"containers": there}, wrong)
 
     async def heal(self, view: View, injection: Injection) -> Injection:
-        """See `Fault.heal`; measures also that what is in force in the container is so again."""
+        """See `Fault.heal`; measures also that other faults are in force in the container again."""
         healed = await super().heal(view, injection)
         backend = view.backend
         hosts = _hosts(backend)

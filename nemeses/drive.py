@@ -1,4 +1,4 @@
-"""Apply and undo faults so that a schedule never dies of one.
+"""Apply and undo faults so that no error of a fault ends a schedule.
 
 `inject`, `heal` and `heal_all` turn every error into an Injection that says `verified=False` and
 why; only cancellation passes through. They keep `view.active`, which is how one fault knows of
@@ -32,9 +32,9 @@ _RANK = {
 }
 """Place in the order of heals; 0 where none is given."""
 _failed_late: WeakKeyDictionary[Backend, set[tuple[str, int]]] = WeakKeyDictionary()
-"""(node, incarnation) that met a fault of its storage which was healed, and may end over it yet."""
+"""(node, incarnation) that a storage fault hit, healed by now: the node may still end over it."""
 SWEEP = "sweep"
-"""The name under which `heal_all` reports what no active injection accounts for."""
+"""Name of the result in which `heal_all` reports leftovers of no active injection."""
 
 
 async def inject(

@@ -11,7 +11,7 @@ from collections.abc import Iterable, Sequence
 from cluster.backends.base import Link
 
 Nodes = Sequence[str]
-"""In the order that decides which node is where; a caller shuffles it with its seeded generator."""
+"""Names; their order decides the sides, so a caller shuffles them with its seeded generator."""
 
 
 def between(some: Iterable[str], others: Iterable[str]) -> frozenset[Link]:
@@ -21,7 +21,7 @@ def between(some: Iterable[str], others: Iterable[str]) -> frozenset[Link]:
 
 
 def one_way(sources: Iterable[str], targets: Iterable[str]) -> frozenset[Link]:
-    """Cut what every source says to every target, and nothing that the targets say."""
+    """Cut every link from a source to a target, and none from a target."""
     heard = tuple(targets)
     return frozenset((a, b) for a in sources for b in heard if a != b)
 

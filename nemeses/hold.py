@@ -1,4 +1,4 @@
-"""The fault `hold`: messages are kept on their way, and arrive late or never.
+"""The fault `hold`: messages are held between two nodes, and arrive late or never.
 
 A held message may arrive after an election, or after its sender or its receiver was started again:
 what a network of datagrams may do, and a proxy between two nodes with a stream.
@@ -88,7 +88,7 @@ class Hold:
         )
 
     async def verify(self, view: View, injection: Injection) -> Injection:
-        """See `Fault.verify`: the hold stands. Time shows whether there is a message to keep."""
+        """See `Fault.verify`: the hold is in force, whether or not a message came yet."""
         held = await messages_of(view).held(injection.detail["hold"])
         if held is None:
             detail = {**injection.detail, "reason": "nothing is held"}
@@ -108,5 +108,5 @@ class Hold:
 
     @staticmethod
     async def release(view: View, injection: Injection, links: Sequence[Link]) -> int:
-        """End the hold on some of its links only, and deliver what it kept there; says how many."""
+        """End the hold on some of its links only and deliver their messages; return how many."""
         return await messages_of(view).release(injection.detail["hold"], links)

@@ -72,7 +72,7 @@ class Limit(NodeFault):
         chosen: Mapping[str, Any],
         injection: Injection,
     ) -> Seen:
-        """Measure what the limit does; that it is in force would not show that it hurt anybody."""
+        """Measure the effect of the limit: that it is in force does not show an effect."""
         detail = dict(injection.detail["nodes"].get(node, {}))
         name, value = _asked(chosen)
         if "incarnation" not in detail:
@@ -93,7 +93,7 @@ class Limit(NodeFault):
         return Seen({**detail, **seen.detail}, seen.wrong)
 
     async def undo(self, view: View, node: str, injection: Injection) -> None:
-        """Give back what the process had; one that was started since has its own."""
+        """Set the limits that the process had before; a process started since has its own."""
         name, _ = _asked(injection.detail["chosen"][node])
         try:
             await limits_of(view).set(node, name, None)

@@ -1,4 +1,4 @@
-"""Which fault holds a node down: its heal starts the node, and no other's does.
+"""Which fault keeps a node down: the heal of that fault, and of no other, starts the node.
 
 Faults overlap, and one that was injected while a node ran may be healed when another one has taken
 the node's life or its disk since. A node that is started on an empty disk as the voter that it was
@@ -14,7 +14,7 @@ from nemeses.returns import return_of
 
 DISK_WIPE = "disk-wipe"
 DAMAGES = frozenset({"bit-flip", "truncate-file", DISK_WIPE})
-"""Faults whose targets are without what their disks held."""
+"""Faults after which the disk of a target has lost its contents."""
 HOLDS_DOWN = DAMAGES | {"kill", "stop", "container-kill", "power-loss", "torn-write"}
 """Faults whose targets are down until their heal."""
 
@@ -25,7 +25,7 @@ def keeper(view: View, node: str, injection: Injection) -> str:
 
 
 def is_damaged(view: View, node: str) -> bool:
-    """Whether a fault in force took from a node that is down what its disk held."""
+    """Whether a fault in force damaged the disk of a node that is down."""
     return _first(view, node, DAMAGES, view.active) != ""
 
 

@@ -1,4 +1,4 @@
-"""What faults have in common that act on nodes one by one: targets, legality, measuring, healing.
+"""The base of faults that act on single nodes: targets, legality, measuring, healing.
 
 A subclass says what happens to one node (`apply`), what is measured there while the fault bites
 (`bites`) and after it was undone (`undo`, `gone`). Each measurement goes into the history for
@@ -28,9 +28,9 @@ class Seen:
     detail: Mapping[str, Any] = field(default_factory=dict)
     """JSON-able."""
     wrong: str = ""
-    """Why this does not show what it should; empty when it does."""
+    """Why the measurement does not verify the fault or its heal; empty when it does."""
     violation: Mapping[str, str] | None = None
-    """{"kind", "explanation"} of what no correct node may do, seen by this fault."""
+    """{"kind", "explanation"} of behaviour that the fault saw and no correct node shows."""
 
 
 Act = Callable[[str], Awaitable[Seen]]
@@ -66,7 +66,7 @@ class NodeFault:
         self.check_own(parameters)
 
     def check_own(self, parameters: Parameters) -> None:
-        """Refuse what is wrong about the parameters beside `targets`: ParameterError."""
+        """Raise ParameterError for wrong parameters other than `targets`."""
 
     def options(self, nodes: tuple[str, ...]) -> tuple[dict[str, Any], ...]:
         """See `Fault.options`."""
@@ -120,7 +120,7 @@ class NodeFault:
         return _judged(injection, detail, seen)
 
     def too_much(self, view: View, nodes: tuple[str, ...]) -> str:  # noqa: ARG002
-        """Say why no quorum could be asked to survive this; empty when one could."""
+        """Say why no quorum can survive this; empty when it can."""
         return ""
 
     async def choose_details(
@@ -129,7 +129,7 @@ class NodeFault:
         nodes: tuple[str, ...],
         parameters: Parameters,
     ) -> dict[str, dict[str, Any]]:
-        """Say what exactly happens to each node; JSON-able. Random draws belong here, in order.
+        """Return the details for each node, JSON-able. Random draws belong here, in order.
 
         Raises BackendError where it must not happen to them now.
         """

@@ -29,7 +29,7 @@ from nemeses.targets import check_keys, check_target, choose, words_of
 SILENCE_S = 0.3
 """How long a cut link must stay silent to count as cut."""
 WORKS_TIMEOUT_S = 3.0
-"""How long a link that should work may take to show it; a busy node is slow to answer."""
+"""How long bytes may take over a link that should work; a busy node answers slowly."""
 
 _RETRY_S = 0.05
 
@@ -47,7 +47,7 @@ _KEYS: Mapping[str, tuple[str, ...]] = {
 """Shape -> its own parameters."""
 _LEAST_NODES = {"majorities-ring": 3, "bridge": 3}
 _SLOW_MS = 1_000.0
-"""A link that a fault delays so is not measured: it works too late to be seen."""
+"""A link with more delay than this is not measured: its bytes arrive after the time-out."""
 
 
 @valueclass
@@ -175,7 +175,7 @@ class Partition:
 
 
 async def _chosen(view: View, parameters: Parameters) -> _Cut:
-    """Say which nodes and links this partition is about, as of now."""
+    """Choose the nodes and links that this partition cuts."""
     backend, shape = view.backend, parameters.get("shape", "isolate")
     if shape == "links":
         named = links_of(Partition.name, parameters["links"], backend.nodes)

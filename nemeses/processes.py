@@ -26,7 +26,7 @@ class ProcessFault:
     name: ClassVar[str]
     ability: ClassVar[Ability]
     state: ClassVar[NodeState]
-    """What the operating system shows of a target while the fault bites."""
+    """State of a target, as the operating system reports it, while the fault is in force."""
     leftover: ClassVar[NodeState]
     """What it shows of a target that is not healed."""
     keys: ClassVar[tuple[str, ...]] = ("targets",)
@@ -103,7 +103,7 @@ class ProcessFault:
         return ""
 
     def extra_detail(self, backend: Backend, parameters: Parameters) -> dict[str, Any]:  # noqa: ARG002
-        """What else the history says of an injection."""
+        """Return more of an injection's detail for the history."""
         return {}
 
     def rule(self, parameters: Parameters) -> str:  # noqa: ARG002  (restart's depends on them)
@@ -151,7 +151,7 @@ class Kill(ProcessFault):
             raise ParameterError(unknown("keep of kill", keep, KEEPS))
 
     def lacking(self, view: View, parameters: Parameters) -> str:
-        """A place whose kill is the end of a process cannot lose what that wrote."""
+        """A backend that kills a process only cannot lose what the process wrote."""
         keep = parameters.get("keep", EVERYTHING)
         if keep == EVERYTHING or view.backend.abilities().crashes is not None:
             return ""
@@ -271,7 +271,7 @@ class Restart(ProcessFault):
         await backend.start(node)
 
     def complaints(self, injection: Injection, after: dict[str, str | None]) -> list[str]:
-        """Every target must be another process than before."""
+        """Check that every target runs as a new process."""
         before = injection.detail["processes_before"]
         return [
             f"{node} is the same process as before"

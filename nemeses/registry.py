@@ -66,5 +66,5 @@ def fault_named(name: str) -> Fault:
 
 
 def check_fault(name: str, parameters: Parameters, nodes: tuple[str, ...]) -> None:
-    """Refuse a fault or parameters that a plan must not name: ParameterError, one line."""
+    """Raise ParameterError, one line, for a fault or parameters that a plan must not name."""
     fault_named(name).check(parameters, nodes)

@@ -15,7 +15,7 @@ from nemeses.base import Injection, Parameters, View, refused
 from nemeses.targets import check_keys, check_target, choose
 
 EFFECT_TIMEOUT_S = 8.0
-"""How long an effect may take to show: an election, or a snapshot behind a slow disk."""
+"""How long an effect may take: an election, or a snapshot on a slow disk."""
 
 
 def _unable(view: View) -> Probe:
@@ -87,7 +87,7 @@ class Resign:
         return replace(injection, verified=True, detail={**injection.detail, "epoch_after": epoch})
 
     async def heal(self, view: View, injection: Injection) -> Injection:
-        """See `Fault.heal`: a node says that it leads, in a later epoch than the one that resigned.
+        """See `Fault.heal`: a node leads in a later epoch than that of the leader that resigned.
 
         Not so while other faults keep them from it: `heal_all` asks again when these are healed.
         """
@@ -168,7 +168,7 @@ class Snapshot:
         )
 
     async def heal(self, view: View, injection: Injection) -> Injection:
-        """See `Fault.heal`: a snapshot is nothing to undo."""
+        """See `Fault.heal`: a snapshot needs no undoing."""
         del view
         detail = {key: value for key, value in injection.detail.items() if key != "reason"}
         return replace(injection, verified=True, detail=detail)

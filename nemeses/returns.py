@@ -1,4 +1,4 @@
-"""Nodes that come back by themselves some time after their disk was lost, before any heal."""
+"""Nodes that start again some time after their disk was lost, before the heal."""
 
 from __future__ import annotations
 
@@ -12,11 +12,11 @@ from nemeses.needs import disks_of
 
 
 class Return:
-    """One node's way back: it waits, then starts with its empty disk."""
+    """The start of a node with its empty disk, after a delay."""
 
     def __init__(self, view: View, node: str, after_ms: float) -> None:
         self.has_begun = False
-        """Its lost files are given up: it cannot get them back."""
+        """Whether its lost files were given up, so that they cannot be restored."""
         self._task: asyncio.Task[None] | None = asyncio.create_task(
             self._come(view, node, after_ms)
         )
@@ -35,7 +35,7 @@ class Return:
             await view.backend.start(node)
 
     async def settle(self) -> bool:
-        """Wait for its end if it has begun, else call it off; whether it had begun."""
+        """Wait for the start if it has begun, else cancel it; return whether it had begun."""
         if self._task is not None:
             if not self.has_begun:
                 self._task.cancel()
@@ -47,7 +47,7 @@ _returns: WeakKeyDictionary[Backend, dict[str, Return]] = WeakKeyDictionary()
 
 
 def come_back(view: View, node: str, after_ms: float | None) -> None:
-    """Let a node whose disk was just lost come back so much later; None: not before the heal."""
+    """Start a node whose disk was just lost after `after_ms`; None: not before the heal."""
     of_nodes = _returns.setdefault(view.backend, {})
     of_nodes.pop(node, None)
     if after_ms is not None:
@@ -55,5 +55,5 @@ def come_back(view: View, node: str, after_ms: float | None) -> None:
 
 
 def return_of(backend: Backend, node: str) -> Return | None:
-    """Return the way back of a node since its disk was lost last; None when it has none."""
+    """Return the delayed start of a node since it last lost its disk; None where there is none."""
     return _returns.get(backend, {}).get(node)

@@ -43,7 +43,7 @@ def check_keys(fault: str, parameters: Parameters, known: Sequence[str]) -> None
 
 
 def words_of(target: object) -> tuple[object, ...]:
-    """Split joined words; what is no text is its own word."""
+    """Split joined words; a value that is no text is returned as a single word."""
     return tuple(target.split(",")) if isinstance(target, str) else (target,)
 
 

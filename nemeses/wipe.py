@@ -47,7 +47,7 @@ from nemeses.returns import come_back, return_of
 from nemeses.voters import Voters
 
 CATCH_UP_S = 1.0
-"""How long the other voters may take to hold what put the voters into the log."""
+"""How long the other voters may take to replicate the records that put the voters into the log."""
 
 
 class DiskWipe(DamageFault):
@@ -106,7 +106,7 @@ class DiskWipe(DamageFault):
         chosen: Mapping[str, Any],
         injection: Injection,
     ) -> Seen:
-        """See that it is dead and that nothing is left, unless it has come back already."""
+        """Check that it is dead and its disk empty, unless it has come back already."""
         state, left = await view.backend.state(node), await disks_of(view).files(node)
         detail = {**injection.detail["nodes"].get(node, {}), "state": str(state), "left": len(left)}
         gone = "back_ms" in chosen if state is not NodeState.DEAD else not left
@@ -152,7 +152,7 @@ class DiskWipe(DamageFault):
                 raise BackendError(f"no leader reports {node} as a voter again")
 
     async def gone(self, view: View, node: str, injection: Injection) -> Seen:
-        """See that it lives, and under which directory id."""
+        """Check that it lives, and note its directory id."""
         seen = await super().gone(view, node, injection)
         lost = injection.detail["chosen"][node].get(LOST)
         found = await leading(view) if lost is not None else None
@@ -166,7 +166,7 @@ class DiskWipe(DamageFault):
 async def _all_know_directories(
     view: View, quorum: DescribeQuorumResponse, nodes: tuple[str, ...]
 ) -> bool:
-    """Whether every other voter holds what put the voters into the log.
+    """Whether every other voter has replicated the records that put the voters into the log.
 
     A voter that has not learned yet that voters are in the log knows them by their ids. It would
     take the empty node for the voter that it was, and with its vote lead without what is committed.
@@ -185,7 +185,7 @@ async def _all_know_directories(
 
 
 def _may_lose(view: View, quorum: DescribeQuorumResponse, nodes: tuple[str, ...]) -> bool:
-    """Whether the quorum survives it that these never come back as the voters they are."""
+    """Whether the quorum keeps a majority if these nodes never come back as the same voters."""
     if not is_dynamic(quorum) or changes(view).under_way:
         return False
     if any(injection.fault == Voters.name and not injection.verified for injection in view.active):

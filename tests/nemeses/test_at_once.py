@@ -37,7 +37,7 @@ def test_all_have_acted_when_the_first_one_waits():
     asyncio.run(body())
 
 
-def test_what_needs_no_wait_is_over_without_one():
+def test_coroutines_that_do_not_wait_end_without_a_suspension():
     async def body() -> None:
         done: list[str] = []
         assert first_step(at_once(acts(done, name) for name in "abc"))
@@ -46,7 +46,7 @@ def test_what_needs_no_wait_is_over_without_one():
     asyncio.run(body())
 
 
-def test_results_come_in_order_whoever_ends_first():
+def test_results_come_in_order_whichever_ends_first():
     async def body() -> None:
         done: list[str] = []
         pauses = {"a": 0.02, "b": None, "c": 0.0}

@@ -136,7 +136,7 @@ def test_heal_all_undoes_everything_newest_first(with_view):
     with_view(body)
 
 
-def test_heal_all_sweeps_up_after_a_fault_that_nobody_remembers(with_view):
+def test_heal_all_sweeps_up_after_an_injection_that_is_not_active(with_view):
     async def body(view) -> None:
         await view.backend.cut_links([("n1", "n2")])
         await view.backend.pause("n1")

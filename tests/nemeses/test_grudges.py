@@ -26,7 +26,7 @@ def majority(nodes: tuple[str, ...]) -> int:
 
 
 @given(shuffled(2))
-def test_no_shape_cuts_a_node_from_itself_or_names_a_stranger(nodes):
+def test_no_shape_cuts_a_node_from_itself_or_names_an_unknown_node(nodes):
     shapes = [
         *(grudges.isolate(nodes, nodes[:1], way) for way in ("both", "outgoing", "incoming")),
         grudges.halves(nodes),
@@ -79,7 +79,7 @@ def test_on_a_ring_every_node_sees_a_majority_and_no_two_see_the_same(nodes):
 
 
 @given(shuffled(4))
-def test_on_a_ring_of_four_or_more_everybody_misses_somebody_and_all_equally_many(nodes):
+def test_on_a_ring_of_four_or_more_every_node_misses_equally_many(nodes):
     cut = grudges.majorities_ring(nodes)
     sizes = {len(grudges.sees(nodes, cut, node)) for node in nodes}
     assert len(sizes) == 1

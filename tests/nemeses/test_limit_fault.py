@@ -84,13 +84,13 @@ def test_a_node_that_ends_over_its_limit_was_bitten_whatever_it_shows_meanwhile(
 
 
 @pytest.mark.parametrize("now", [None, -1])
-def test_another_life_of_the_node_explains_nothing(now: int | None):
+def test_the_end_of_another_incarnation_does_not_verify_the_fault(now: int | None):
     injection = file_size(now, Death("n1", 1, 1, ()))
     assert not injection.verified
     assert injection.detail["reason"]
 
 
-def test_a_file_size_that_no_write_ran_into_has_not_bitten_though_it_is_in_force():
+def test_a_file_size_limit_that_no_write_reached_has_not_bitten():
     injection = file_size(0)
     assert not injection.verified
     assert injection.detail["nodes"]["n1"]["now"] == 0
@@ -113,7 +113,7 @@ def test_a_node_without_a_descriptor_for_a_connection_is_bitten():
         ({"takes": 0, "room": 0, "soft": 1024}, "n1: the limit is 1024"),
     ],
 )
-def test_a_limit_of_descriptors_that_nobody_felt_has_not_bitten(state, why):
+def test_a_limit_of_descriptors_without_effect_has_not_bitten(state, why):
     injection = descriptors(**state)
     assert not injection.verified
     assert why in injection.detail["reason"]

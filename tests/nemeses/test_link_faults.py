@@ -149,7 +149,7 @@ def test_plain_processes_can_be_delayed(with_view):
 
 
 @pytest.mark.parametrize("name", sorted(set(LINK_FAULTS) - {"delay"}))
-def test_a_place_without_packets_refuses_and_says_why(with_view, name):
+def test_a_backend_without_packets_refuses_and_names_the_reason(with_view, name):
     async def body(view) -> None:
         probe = await FAULTS[name].probe(view)
         assert not probe.possible
@@ -172,7 +172,7 @@ def test_a_place_without_packets_refuses_and_says_why(with_view, name):
         ("bandwidth", {"targets": "leaders"}, "did you mean 'leader'"),
     ],
 )
-def test_what_a_plan_cannot_mean_is_one_clear_line(name, parameters, reason):
+def test_wrong_parameters_are_refused_in_one_line(name, parameters, reason):
     with pytest.raises(ParameterError, match=reason):
         check_fault(name, parameters, NODES)
 

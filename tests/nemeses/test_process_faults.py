@@ -35,7 +35,7 @@ def test_kill_of_the_leader_is_measured_and_heal_starts_another_process(with_vie
 @pytest.mark.parametrize(
     ("target", "count"), [("random", 1), ("minority", 2), ("majority", 3), ("all", 5)]
 )
-def test_kill_hits_as_many_as_its_target_says(with_view, target, count):
+def test_kill_hits_the_nodes_of_its_target(with_view, target, count):
     async def body(view) -> None:
         killed = await inject(view, "kill", {"targets": target})
         assert killed.verified
@@ -111,7 +111,7 @@ def test_a_majority_is_not_made_of_fewer_nodes_than_that(with_view):
     with_view(body)
 
 
-def test_a_paused_node_can_be_killed_and_both_heals_cope_in_either_order(with_view):
+def test_a_paused_node_can_be_killed_and_both_heals_work_in_either_order(with_view):
     async def body(view) -> None:
         for first_healed in (0, 1):
             paused = await inject(view, "pause", {"targets": "leader"})

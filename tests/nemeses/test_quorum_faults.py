@@ -57,7 +57,7 @@ def simulated(body: Callable[[View], Awaitable[None]], nodes: int = 3) -> Watche
 
 
 @pytest.mark.parametrize("parameters", FAULTS["voters"].options(NODES))
-def test_a_voter_goes_and_comes_back(parameters):
+def test_a_voter_is_removed_and_added_again(parameters):
     async def body(view: View) -> None:
         gone = await inject(view, "voters", parameters)
         assert gone.verified, gone.detail
@@ -105,7 +105,7 @@ def test_a_node_that_does_not_lead_does_not_resign():
     simulated(body)
 
 
-def test_a_resignation_is_not_over_while_nobody_leads():
+def test_a_resignation_is_not_over_while_no_node_leads():
     async def body(view: View) -> None:
         resigned = await inject(view, "resign", {})
         killed = await inject(view, "kill", {"targets": "majority"})
@@ -282,7 +282,7 @@ def test_no_voter_is_removed_while_a_lost_one_counts():
     in_world(body, 5)
 
 
-def test_a_change_that_no_majority_carries_did_not_bite_and_is_made_later():
+def test_a_change_that_does_not_commit_did_not_bite_and_is_made_later():
     async def body(view: View) -> None:
         await heal(view, await inject(view, "voters", {"change": "upgrade"}))
         cut = await inject(view, "partition", {"targets": "leader,node:n4"})

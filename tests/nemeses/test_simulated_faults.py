@@ -29,7 +29,7 @@ R, D = NodeState.RUNNING, NodeState.DEAD
 @pytest.mark.parametrize(
     ("keep", "left"), [("nothing", b"durable"), ("everything", b"durable, written")]
 )
-def test_a_kill_keeps_as_much_as_it_says(keep: str, left: bytes):
+def test_a_kill_keeps_what_its_parameter_names(keep: str, left: bytes):
     async def body(view: WorldView) -> None:
         disk = view.backend.world.nodes["n1"].disk
         disk.replace({**disk.files(), "mark": b"durable"})
@@ -44,7 +44,7 @@ def test_a_kill_keeps_as_much_as_it_says(keep: str, left: bytes):
 
 
 @pytest.mark.parametrize("keep", ["any", "everything"])
-def test_a_kill_that_does_not_say_it_names_what_this_world_keeps(keep):
+def test_a_kill_without_keep_reports_what_the_simulation_keeps(keep):
     async def body(view: WorldView) -> None:
         killed = await inject(view, "kill", {"targets": "node:n1"})
         assert killed.detail["keeps"] == keep
@@ -187,7 +187,7 @@ def test_a_hold_may_end_on_some_links_first_and_two_holds_are_distinguished():
     in_world(body)
 
 
-def test_held_messages_are_delivered_in_the_order_in_which_they_set_out():
+def test_held_messages_are_delivered_in_the_order_in_which_they_were_sent():
     async def body(view: WorldView) -> None:
         mesh = view.backend.world.mesh
         messages = view.backend.abilities().messages
@@ -221,7 +221,7 @@ def test_a_timer_rate_is_beside_the_hosts_own_and_healed_to_it():
     in_world(body)
 
 
-def test_a_hurried_clock_does_not_jump_and_passes_so_much_faster():
+def test_a_clock_with_a_rate_does_not_jump_and_runs_faster():
     async def body(view: WorldView) -> None:
         clock = view.backend.world.nodes["n1"].clock
         own, before_ms = clock.rate, clock.monotonic_ms()
@@ -236,7 +236,7 @@ def test_a_hurried_clock_does_not_jump_and_passes_so_much_faster():
 
 
 @pytest.mark.parametrize("fault", ["hold", "timer-rate"])
-def test_other_places_refuse_what_only_the_simulated_world_can_do(with_view, fault):
+def test_real_backends_refuse_faults_of_the_simulation(with_view, fault):
     async def body(view) -> None:
         probe = await FAULTS[fault].probe(view)
         assert not probe.possible
