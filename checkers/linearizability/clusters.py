@@ -21,8 +21,8 @@ earliest of its cluster; one that nobody read is left out, since nothing shows i
 Times are compared strictly, since intervals are closed.
 
 All keys are judged at once, laid one after another in time: what belongs to different keys then
-never conflicts, and a key is judged exactly as if it were alone. Of a single key of 10 operations
-objects would take 40 microseconds and arrays take 140, of 300 operations they take as long.
+never conflicts, and a key is judged exactly as if it were alone. A single key of 10 operations
+takes 210 microseconds with its proof, where objects would take 45; of 300 operations both take 900.
 """
 
 from __future__ import annotations
