@@ -1,4 +1,4 @@
-"""Nodes that start again some time after their disk was lost, before the heal."""
+"""How a node starts again after its disk was lost: by itself after a delay, or by a heal."""
 
 from __future__ import annotations
 
@@ -12,14 +12,17 @@ from nemeses.needs import disks_of
 
 
 class Return:
-    """The start of a node with its empty disk, after a delay."""
+    """What becomes of a node after one loss of its disk."""
 
-    def __init__(self, view: View, node: str, after_ms: float) -> None:
+    def __init__(self) -> None:
         self.has_begun = False
         """Whether its lost files were given up, so that they cannot be restored."""
-        self._task: asyncio.Task[None] | None = asyncio.create_task(
-            self._come(view, node, after_ms)
-        )
+        self._is_anew = False
+        self._task: asyncio.Task[None] | None = None
+
+    def begin_later(self, view: View, node: str, after_ms: float) -> None:
+        """Start the node with its empty disk after a delay."""
+        self._task = asyncio.create_task(self._come(view, node, after_ms))
         self._task.add_done_callback(self._over)
 
     def _over(self, _: asyncio.Task[None]) -> None:
@@ -28,11 +31,20 @@ class Return:
 
     async def _come(self, view: View, node: str, after_ms: float) -> None:
         await asyncio.sleep(after_ms / 1000)
-        self.has_begun = True
         with contextlib.suppress(BackendError):  # the heal finds the node down
+            await self.begin(view, node)
+            await view.backend.start(node)
+
+    async def begin(self, view: View, node: str) -> None:
+        """Make the dead node another replica, with an empty disk; only once for one loss.
+
+        A heal that is repeated would otherwise wipe the voter that the node has become meanwhile.
+        """
+        self.has_begun = True
+        if not self._is_anew:
             await disks_of(view).give_up(node)
             await view.backend.join_anew(node)
-            await view.backend.start(node)
+            self._is_anew = True
 
     async def settle(self) -> bool:
         """Wait for the start if it has begun, else cancel it; return whether it had begun."""
@@ -46,14 +58,12 @@ class Return:
 _returns: WeakKeyDictionary[Backend, dict[str, Return]] = WeakKeyDictionary()
 
 
-def come_back(view: View, node: str, after_ms: float | None) -> None:
-    """Start a node whose disk was just lost after `after_ms`; None: not before the heal."""
-    of_nodes = _returns.setdefault(view.backend, {})
-    of_nodes.pop(node, None)
-    if after_ms is not None:
-        of_nodes[node] = Return(view, node, after_ms)
+def lose(view: View, node: str) -> Return:
+    """Note that the disk of a node was just lost."""
+    way = _returns.setdefault(view.backend, {})[node] = Return()
+    return way
 
 
 def return_of(backend: Backend, node: str) -> Return | None:
-    """Return the delayed start of a node since it last lost its disk; None where there is none."""
+    """Return what becomes of a node since it last lost its disk; None where it never did."""
     return _returns.get(backend, {}).get(node)

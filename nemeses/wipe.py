@@ -43,7 +43,7 @@ from nemeses.membership import (
 )
 from nemeses.needs import disks_of
 from nemeses.nodefault import Seen, number_of, start_if_dead
-from nemeses.returns import come_back, return_of
+from nemeses.returns import lose, return_of
 from nemeses.voters import Voters
 
 CATCH_UP_S = 1.0
@@ -90,7 +90,9 @@ class DiskWipe(DamageFault):
     async def apply(self, view: View, node: str, chosen: Mapping[str, Any]) -> Seen:
         """See `DamageFault.apply`."""
         seen = await super().apply(view, node, chosen)
-        come_back(view, node, chosen.get("back_ms"))
+        way = lose(view, node)
+        if "back_ms" in chosen:
+            way.begin_later(view, node, chosen["back_ms"])
         return seen
 
     async def hurt(self, disks: Disks, node: str, chosen: Mapping[str, Any]) -> dict[str, Any]:  # noqa: ARG002
@@ -115,7 +117,7 @@ class DiskWipe(DamageFault):
     async def undo(self, view: View, node: str, injection: Injection) -> None:
         """Replace the voter, or bring its files back; start it."""
         lost = injection.detail["chosen"][node].get(LOST)
-        way = return_of(view.backend, node) if "back_ms" in injection.parameters else None
+        way = return_of(view.backend, node)
         came_back = way is not None and await way.settle()
         if lost is None:
             if came_back:
@@ -129,14 +131,11 @@ class DiskWipe(DamageFault):
                 replaced = (
                     await until(lambda: remove_voter(view, node, before), CHANGE_TIMEOUT_S) is True
                 )
-                if came_back and not replaced:
-                    raise BackendError(f"the voter that {node} was counts still")
-                if came_back:
+                if replaced and way is not None:
+                    await way.begin(view, node)
                     await start_if_dead(view, node, injection)
-                elif replaced:
-                    await disks_of(view).give_up(node)
-                    await view.backend.join_anew(node)
-                    await view.backend.start(node)
+                elif came_back:
+                    raise BackendError(f"the voter that {node} was counts still")
                 else:
                     # Never to be started empty as the voter that it still is; with its files it
                     # may.

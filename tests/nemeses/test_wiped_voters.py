@@ -9,6 +9,7 @@ from test_quorum_faults import LiveView, simulated
 
 from cluster.backends.base import NodeState
 from cluster.backends.local import LocalBackend
+from cluster.backends.sim.sim_backend import SimBackend
 from cluster.systems.kraft import KraftSystem
 from nemeses.asking import leading, until
 from nemeses.base import View
@@ -164,6 +165,32 @@ def test_a_node_that_is_healed_before_its_return_is_replaced_once():
         assert (view.backend.incarnation("n1"), await voters(view)) == (incarnation, after)
 
     simulated(body)
+
+
+def test_a_heal_that_is_repeated_wipes_no_voter_again(monkeypatch):
+    """The node was a voter again, and was stopped before its heal saw it alive."""
+    joined: list[str] = []
+    join_anew = SimBackend.join_anew
+
+    async def counted(backend: SimBackend, node: str) -> None:
+        joined.append(node)
+        await join_anew(backend, node)
+
+    monkeypatch.setattr(SimBackend, "join_anew", counted)
+
+    async def body(view: View) -> None:
+        await upgrade(view)
+        wiped = await inject(view, "disk-wipe", {"targets": "node:n1"})
+        assert (await heal(view, wiped)).verified
+        after = await voters(view)
+        await view.backend.kill("n1")
+        view.active.append(wiped)
+        again = await heal(view, wiped)
+        assert again.verified, again.detail
+        assert await voters(view) == after
+        assert joined == ["n1"]
+
+    simulated(body, 5)
 
 
 def test_a_node_that_came_back_and_was_killed_is_started_by_the_heal_of_its_kill():
