@@ -49,15 +49,15 @@ def holds(
     event: tuple[str, str, Mapping[str, Any]] | None = None,
 ) -> bool:
     """Whether it holds now; with `event` (node, event, fields) at that event."""
+    if condition.event is not None and (event is None or event[1] != condition.event):
+        return False  # nearly always: asked at every event of every node
     if condition.ok is not None and outcomes.by_id.get(condition.ok) != "ok":
         return False
     if condition.ended is not None and condition.ended not in outcomes.by_id:
         return False
     among = candidates(condition.at, standings, names)
-    if condition.event is not None:
-        if event is None or event[0] not in among or event[1] != condition.event:
-            return False
-        if not _fields_match(condition.where, event[2], names):
+    if condition.event is not None and event is not None:
+        if event[0] not in among or not _fields_match(condition.where, event[2], names):
             return False
         among = (event[0],)
     return any(_is_so(condition, name, standings, names) for name in among)
