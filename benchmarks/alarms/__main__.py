@@ -65,8 +65,8 @@ def main() -> int:
             stack.enter_context(tempfile.TemporaryDirectory(prefix="kraftprobe-alarms-"))
         )
         for number in range(asked.rounds):
-            backend, loaded = backends[number % len(backends)], number % 2 == 1
-            turn = number // len(backends)
+            turn, place = divmod(number, len(backends))
+            backend, loaded = backends[place], (turn + place) % 2 == 1
             faults = _FAULTS[backend][turn % len(_FAULTS[backend])]
             workload = _WORKLOADS[turn % len(_WORKLOADS)]
             seed = asked.first_seed + number
