@@ -16,7 +16,8 @@ from click.testing import CliRunner
 from harness.cli import main
 from harness.plan import from_document
 from harness.plan_document import checks_for
-from harness.sim.batch import Batch, BatchPlan, run_plainly
+from harness.sim.batch import Batch, run_plainly
+from harness.sim.chunks import BatchPlan
 from harness.sim.stored import run_stored
 from harness.strands import Step, Strand
 from results import digests

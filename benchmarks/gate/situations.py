@@ -15,7 +15,7 @@ import pyarrow.parquet as pq
 
 from benchmarks.gate.bench import Bench, Situation, edit, forge, rejudge_digest
 from checkers.history import EventType
-from harness.sim.batch import SCHEMA
+from harness.sim.chunks import SCHEMA
 from results.journal import decode_event, encode_event
 from results.pipeline import judge
 from results.store import RunStore

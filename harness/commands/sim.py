@@ -22,16 +22,16 @@ from harness.interrupt import interruptible
 from harness.plan import Plan, from_document, in_strands
 from harness.sim.batch import (
     Batch,
-    BatchPlan,
-    lines_of,
     run_on_spark,
     run_plainly,
 )
+from harness.sim.chunks import BatchPlan
 from harness.sim.draw import draw
 from harness.sim.findings import SimResult
 from harness.sim.runner import run, run_plan
 from harness.sim.stored import run_stored
 from harness.sim.story import story_of
+from harness.sim.summary import lines_of
 from results.session import Spark, SparkError
 
 _FILE = click.Path(path_type=Path, dir_okay=False)

@@ -25,176 +25,33 @@ from __future__ import annotations
 import fcntl
 import json
 import os
-import traceback
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import asdict
+from collections.abc import Callable, Iterator, Sequence
 from functools import cache
 from pathlib import Path
 from types import TracebackType
 from typing import Any, Self
 
 import pyarrow as pa
-import pyarrow.parquet as pq
 
-from checkers import exercised
-from checkers.verdict import Status, worst
-from cluster.values import valueclass
+from checkers.verdict import Status
 from harness.errors import BatchError
-from harness.plan import Plan
 from harness.sim import coverage
-from harness.sim.draw import draw
-from harness.sim.findings import SimResult, Violation, generalised, grouped
-from harness.sim.runner import run_plan
+from harness.sim.chunks import (
+    NO_RESULTS,
+    BatchPlan,
+    Chunk,
+    Row,
+    read_finished,
+    read_unfinished,
+    run_chunk,
+    store_rows,
+)
 from harness.sim.source import source_digest
+from harness.sim.summary import found_in, lines_of, summarise
 from results.session import one_line_errors
 
-VERSION = 4
 WAVE = 100
 CHUNK = 4
-Row = dict[str, Any]
-
-_NO_RESULTS = "these are no results of seeds"
-SCHEMA = pa.schema(
-    [
-        ("seed", pa.int64()),
-        ("verdict", pa.string()),
-        ("property", pa.string()),
-        ("explanation", pa.string()),
-        ("causes", pa.list_(pa.string())),
-        ("plan", pa.string()),
-        ("statistics", pa.string()),
-        ("coverage", pa.string()),
-        ("exercise", pa.string()),
-    ]
-)
-
-
-@valueclass
-class BatchPlan:
-    """The request of a batch. Seeds are `first` to `last - 1`."""
-
-    first: int
-    last: int
-    mutant: str | None = None
-    duration_ms: float | None = None
-    steered: bool = True
-    stop_at_first: bool = False
-
-    def to_json(self) -> Row:
-        """Render what must be equal for a folder to be continued."""
-        fields = asdict(self)
-        del fields["stop_at_first"]
-        return {"version": VERSION, "code": source_digest(), **fields}
-
-
-@valueclass
-class Chunk:
-    """Seeds that run in sequence, in one task."""
-
-    seeds: tuple[int, ...]
-    plan: BatchPlan
-    folder: str
-    covered: Mapping[str, int]
-    code: str
-    """Digest of the sources that the batch runs with."""
-
-    @property
-    def name(self) -> str:
-        """Name of its files."""
-        return f"{self.seeds[0]:09d}-{self.seeds[-1]:09d}"
-
-
-def plan_of(plan: BatchPlan, seed: int, covered: Mapping[str, int]) -> Plan:
-    """Draw the plan of a seed of a batch."""
-    steer = coverage.steer_for(seed, covered) if plan.steered else None
-    return draw(seed, mutant=plan.mutant, duration_ms=plan.duration_ms, steer=steer)
-
-
-def run_seed(plan: Plan) -> Row:
-    """Run a plan; an exception of the simulator becomes a violation, `harness-error`."""
-    try:
-        result = run_plan(plan)
-    except Exception as error:  # noqa: BLE001  (one seed must not end the others)
-        frames = traceback.extract_tb(error.__traceback__)[-3:]
-        place = " <- ".join(f"{Path(f.filename).name} {f.name}" for f in reversed(frames))
-        message = f"{type(error).__name__}: {error}"
-        broken = Violation("harness-error", f"{message} ({place})", (generalised(message), place))
-        result = SimResult(plan.seed, Status.FAIL, (broken,), {}, {})
-    return row_of(plan, result)
-
-
-def row_of(plan: Plan, result: SimResult) -> Row:
-    """Make a seed's row of results. The plan is kept unless it passed."""
-    first = result.violations[0] if result.violations else None
-    kept = None if result.verdict is Status.PASS else json.dumps(plan.to_json())
-    return {
-        "seed": result.seed,
-        "verdict": result.verdict.value,
-        "property": None if first is None else first.property,
-        "explanation": None if first is None else first.explanation,
-        "causes": [] if first is None else list(first.causes),
-        "plan": kept,
-        "statistics": json.dumps(dict(result.statistics)),
-        "coverage": json.dumps(dict(result.coverage)),
-        "exercise": json.dumps(dict(result.exercise)),
-    }
-
-
-def run_chunk(chunk: Chunk, on_row: Callable[[Row], bool] = lambda _: True) -> list[Row]:
-    """Run the seeds of a chunk and store them. `on_row` gets each row; False ends the chunk.
-
-    An exception or a kill leaves the finished seeds in `running`.
-    """
-    folder = Path(chunk.folder)
-    line_path = folder / "running" / f"{chunk.name}.jsonl"
-    rows: list[Row] = []
-    with line_path.open("a", encoding="utf-8") as lines:
-        for seed in chunk.seeds:
-            row = run_seed(plan_of(chunk.plan, seed, chunk.covered))
-            rows.append(row)
-            lines.write(json.dumps(row) + "\n")
-            lines.flush()
-            if not on_row(row):
-                break
-    _store(folder, rows)
-    line_path.unlink()
-    return rows
-
-
-def _store(folder: Path, rows: Sequence[Row]) -> None:
-    name = f"{rows[0]['seed']:09d}-{rows[-1]['seed']:09d}.parquet"
-    path = folder / "results" / name
-    temporary = path.with_suffix(f".tmp{os.getpid()}")
-    pq.write_table(pa.Table.from_pylist(list(rows), SCHEMA), temporary)
-    temporary.replace(path)
-
-
-def _stored(path: Path) -> list[Row]:
-    """Read the rows of a finished chunk. Raises BatchError."""
-    try:
-        table = pq.read_table(path)
-        if not table.schema.equals(SCHEMA) or table.column("seed").null_count:
-            raise BatchError(f"{path}: {_NO_RESULTS}")
-        return list(table.to_pylist())
-    except (pa.ArrowException, OSError, UnicodeDecodeError) as error:
-        raise BatchError(f"{path}: {_NO_RESULTS}") from error
-
-
-def _running(path: Path) -> list[Row]:
-    """Read the rows of an unfinished chunk, up to a line that a kill tore.
-
-    Raises BatchError for a JSON line that is no row.
-    """
-    rows: list[Row] = []
-    for line in path.read_bytes().splitlines():
-        try:
-            row = json.loads(line.decode("utf-8"))
-        except (ValueError, RecursionError):
-            break
-        if not isinstance(row, dict) or type(row.get("seed")) is not int:
-            raise BatchError(f"{path}: {_NO_RESULTS}")
-        rows.append(row)
-    return rows
 
 
 class Batch:
@@ -266,16 +123,16 @@ class Batch:
         """Load finished seeds, also those of workers whose driver was killed."""
         self.rows = {}  # rows that are not stored yet are in `running`
         for path in sorted((self.folder / "results").glob("*.parquet")):
-            for row in _stored(path):
+            for row in read_finished(path):
                 self.rows[row["seed"]] = row
         for path in sorted((self.folder / "running").glob("*.jsonl")):
-            rows = _running(path)
+            rows = read_unfinished(path)
             fresh = [row for row in rows if row["seed"] not in self.rows]
             if fresh:
                 try:
-                    _store(self.folder, fresh)
+                    store_rows(self.folder, fresh)
                 except (pa.ArrowException, ValueError, TypeError, OverflowError) as error:
-                    raise BatchError(f"{path}: {_NO_RESULTS}") from error
+                    raise BatchError(f"{path}: {NO_RESULTS}") from error
             self.rows |= {row["seed"]: row for row in fresh}
             path.unlink()
 
@@ -321,91 +178,6 @@ class Batch:
     def summary(self) -> Row:
         """Summarise the finished seeds."""
         return summarise(self.plan, self._code, self.rows)
-
-
-def summarise(plan: BatchPlan, code: str, by_seed: Mapping[int, Row]) -> Row:
-    """Make the content of `summary.json` from the rows of the finished seeds."""
-    rows = [row for _, row in sorted(by_seed.items())]
-    figures = [json.loads(row["statistics"]) for row in rows]
-    failures = [
-        (row["seed"], Violation(row["property"], row["explanation"], tuple(row["causes"])))
-        for row in rows
-        if row["verdict"] == Status.FAIL.value
-    ]
-    covered = coverage.merged(json.loads(row["coverage"]) for row in rows)
-    tried = exercised.total(filter(None, (json.loads(row["exercise"]) for row in rows)))
-    short = [anomaly["explanation"] for anomaly in exercised.shortfalls(tried)]
-    quiet = [row["seed"] for row in rows if row["verdict"] == Status.UNDER_EXERCISED.value]
-    return {
-        "version": VERSION,
-        "code": code,
-        "seeds": [plan.first, plan.last],
-        "mutant": plan.mutant,
-        "finished": len(rows),
-        "left": plan.last - plan.first - len(rows),
-        "verdict": _verdict(rows, short).value,
-        "verdicts": {
-            status.value: sum(row["verdict"] == status.value for row in rows) for status in Status
-        },
-        "first_failure": failures[0][0] if failures else None,
-        "groups": [asdict(group) for group in grouped(failures)],
-        "simulated_s": round(sum(figure.get("simulated_s", 0.0) for figure in figures), 1),
-        "cpu_s": round(sum(figure.get("cpu_s", 0.0) for figure in figures), 1),
-        "operations": sum(figure.get("operations", 0) for figure in figures),
-        "faults": sum(figure.get("faults", 0) for figure in figures),
-        "exercise": tried,
-        "too_little": short,
-        "quiet": quiet,
-        "coverage": covered,
-        "cells_empty": ["/".join(cell) for cell in coverage.empty(covered)],
-    }
-
-
-def _verdict(rows: Sequence[Row], short: Sequence[str]) -> Status:
-    """Apply the rule of the module's docstring. `short`: shortfalls of the totals."""
-    found = {Status(row["verdict"]) for row in rows} - {Status.UNDER_EXERCISED}
-    if rows:
-        found.add(Status.UNDER_EXERCISED if short else Status.PASS)
-    return worst(found)
-
-
-def found_in(row: Row) -> Row:
-    """Return the recorded violation of a failure file, which `replay` compares with."""
-    return {key: row[key] for key in ("property", "explanation", "causes")}
-
-
-def lines_of(summary: Row) -> list[str]:
-    """Render a summary for a terminal."""
-    counts = ", ".join(f"{count} {name}" for name, count in summary["verdicts"].items() if count)
-    lines = [
-        (
-            f"{summary['finished']} seeds ({counts or 'none'}), {summary['left']} left; "
-            f"{summary['simulated_s']:g} simulated seconds in {summary['cpu_s']:g} CPU seconds; "
-            f"{summary['operations']} operations, {summary['faults']} faults"
-        ),
-    ]
-    if summary["quiet"]:
-        lines.append(
-            f"tried too little by themselves: {len(summary['quiet'])} of {summary['finished']} "
-            f"seeds ({_seeds(summary['quiet'])})"
-        )
-    lines += [f"tried too little by all seeds together: {short}" for short in summary["too_little"]]
-    for group in summary["groups"]:
-        count, listed = len(group["seeds"]), _seeds(group["seeds"])
-        lines.append(f"{group['property']}: {count} seeds ({listed})")
-        lines += [f"    {depth * '  '}{cause}" for depth, cause in enumerate(group["causes"][1:])]
-        lines.append(f"    e.g. {group['explanation']}")
-    lines.append("coverage (fault: role/phase times):")
-    lines += [f"    {line}" for line in coverage.table(summary["coverage"])]
-    if summary["cells_empty"]:
-        shown = ", ".join(summary["cells_empty"][:12])
-        lines.append(f"    never: {shown}{' ...' if len(summary['cells_empty']) > 12 else ''}")
-    return lines
-
-
-def _seeds(seeds: Sequence[int]) -> str:
-    more = f" and {len(seeds) - 8} more" if len(seeds) > 8 else ""
-    return ", ".join(str(seed) for seed in seeds[:8]) + more
 
 
 # -- in a loop, or on Spark -----------------------------------------------------------------------

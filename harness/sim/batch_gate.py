@@ -19,8 +19,10 @@ import pyarrow.parquet as pq
 
 from checkers.exercised import shortfalls
 from checkers.verdict import Status, worst
-from harness.sim.batch import SCHEMA, VERSION, Batch, BatchPlan, Row, run_plainly, summarise
+from harness.sim.batch import Batch, run_plainly
+from harness.sim.chunks import SCHEMA, VERSION, BatchPlan, Row
 from harness.sim.source import source_digest
+from harness.sim.summary import summarise
 from results.files import StoreError, parse_json, read_json_object
 from results.gate import GateEntry, one_line
 

@@ -25,7 +25,8 @@ from cluster.systems.kraft import NODE_SETTINGS, KraftSystem, SettingError
 from harness.campaigns import read_document
 from harness.errors import BatchError, PlanError, is_expected
 from harness.plan import from_document
-from harness.sim.batch import Batch, BatchPlan
+from harness.sim.batch import Batch
+from harness.sim.chunks import BatchPlan
 from results.evidence_files import load_evidence
 from results.files import StoreError
 from results.journal import encode_event, read_journal

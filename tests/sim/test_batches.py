@@ -18,7 +18,8 @@ import harness
 from harness.cli import main
 from harness.commands import progress_bar, sim
 from harness.errors import BatchError
-from harness.sim.batch import Batch, BatchPlan, run_on_spark, run_plainly
+from harness.sim.batch import Batch, run_on_spark, run_plainly
+from harness.sim.chunks import BatchPlan
 from harness.sim.runner import run_plan
 from harness.sim.source import source_digest
 from results.session import Spark
@@ -102,7 +103,7 @@ def test_seeds_of_two_states_of_the_code_do_not_go_together(tmp_path):
 
 
 def test_a_worker_with_other_code_runs_nothing(tmp_path, monkeypatch):
-    monkeypatch.setattr("harness.sim.batch.source_digest", lambda: "of-other-code")
+    monkeypatch.setattr("harness.sim.chunks.source_digest", lambda: "of-other-code")
     with Batch(tmp_path, BatchPlan(0, 3)) as batch, Spark("local[1]") as handle:
         with pytest.raises(BatchError, match=rf"have other code \({source_digest()}\)"):
             run_on_spark(batch, handle.spark, lambda row: None)
