@@ -18,7 +18,7 @@ from harness.campaigns import load, read_document
 from harness.commands.options import spark_option
 from harness.commands.progress_bar import progress_bar
 from harness.errors import UsageError
-from harness.interrupt import interruptible, stopping
+from harness.interrupt import interruptible
 from harness.plan import Plan, from_document, in_strands
 from harness.sim.batch import (
     Batch,
@@ -179,18 +179,8 @@ def _so_far(batch: Batch) -> str:
 
 
 def _run_seeds(batch: Batch, total: int, spark_master: str | None) -> None:
-    failing, stopped = len(batch.failures), False
-    left = total - len(batch.rows)
-    plainly = spark_master is None and left < _SPARK_FROM
-
-    def stop() -> None:
-        nonlocal stopped
-        stopped = True
-
-    # In this process the first signal ends a batch after the seed under way: an interrupt raised
-    # within a world may strike where Python drops or reports it (a weak reference's callback, a
-    # task that is never awaited).
-    with progress_bar("seeds", total) as shown, stopping(stop) if plainly else interruptible():
+    failing = len(batch.failures)
+    with progress_bar("seeds", total) as shown, interruptible():
 
         def show() -> None:
             shown.at(len(batch.rows), f"{len(batch.rows)} of {total} seeds, {failing} failing")
@@ -199,11 +189,10 @@ def _run_seeds(batch: Batch, total: int, spark_master: str | None) -> None:
             nonlocal failing
             failing += row["verdict"] == Status.FAIL.value
             show()
-            if stopped:
-                raise KeyboardInterrupt
 
         show()
-        if plainly:
+        left = total - len(batch.rows)
+        if spark_master is None and left < _SPARK_FROM:
             run_plainly(batch, on_row)
         elif left > 0:
             spark = Spark(spark_master)

@@ -2,6 +2,7 @@ import asyncio
 import contextlib
 import os
 import signal
+import weakref
 
 import pytest
 
@@ -108,3 +109,42 @@ def test_a_signal_is_not_lost_on_a_run_that_swallows_cancellation():
 
     with pytest.raises(KeyboardInterrupt):
         run(main())
+
+
+@pytest.mark.parametrize("place", ["weak reference", "task", "last callback"])
+def test_a_signal_is_not_lost_wherever_it_strikes(place):
+    """Python drops an error in a weak reference's callback; nothing awaits this task."""
+
+    def strike(_=None):
+        os.kill(os.getpid(), signal.SIGINT)
+        return "a bytecode boundary, at which the handler runs"
+
+    async def stray():
+        strike()
+        await asyncio.sleep(0)
+
+    async def main():
+        if place == "weak reference":
+            thing = set()
+            reference = weakref.ref(thing, strike)
+            del thing
+            assert reference() is None
+        elif place == "task":
+            asyncio.create_task(stray())  # noqa: RUF006  (left behind, which is the point)
+        else:
+            strike()
+            return
+        await asyncio.sleep(10)
+
+    with pytest.raises(KeyboardInterrupt):
+        run(main())
+
+
+def test_the_handlers_of_signals_are_as_before_after_a_run():
+    before = signal.getsignal(signal.SIGINT)
+
+    async def main():
+        assert signal.getsignal(signal.SIGINT) is not before
+
+    run(main())
+    assert signal.getsignal(signal.SIGINT) is before

@@ -13,10 +13,13 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import math
+import signal
+import threading
 from asyncio import events
 from collections import deque
-from collections.abc import Callable, Coroutine
+from collections.abc import Callable, Coroutine, Iterator
 from contextvars import Context, copy_context
+from types import FrameType
 from typing import Any, TypeVar, TypeVarTuple, Unpack
 
 from cluster.backends.sim.scheduler import Scheduler
@@ -126,14 +129,16 @@ class VirtualTimeLoop(asyncio.BaseEventLoop):
 def run(main: Coroutine[Any, Any, T], scheduler: Scheduler | None = None) -> T:
     """Run a coroutine on a loop of its own to its end.
 
-    Unlike `asyncio.run`, it leaves the handler of SIGINT alone: asyncio's cancels the main task,
-    and whoever awaits with a cancellation of its own under way swallows that one, too. Here an
-    interrupt is raised where it strikes and leaves this function, whatever else breaks after it.
+    What a handler of a signal raises, KeyboardInterrupt above all, leaves this function between two
+    callbacks. Where the signal strikes it could be lost: Python drops what is raised within a weak
+    reference's callback, and a task keeps it for a caller that never asks. (`asyncio.run` cancels
+    the main task instead, and a coroutine that awaits a cancellation of its own swallows that.)
     """
     loop = VirtualTimeLoop(scheduler)
     try:
-        result = loop.run_until_complete(main)
-        _end_tasks(loop)
+        with _interrupts_at_callbacks(loop.scheduler):
+            result = loop.run_until_complete(main)
+            _end_tasks(loop)
     except BaseException:
         with contextlib.suppress(Exception):  # the first error is the one to report
             _end_tasks(loop)
@@ -141,6 +146,35 @@ def run(main: Coroutine[Any, Any, T], scheduler: Scheduler | None = None) -> T:
     finally:
         loop.close()
     return result
+
+
+@contextlib.contextmanager
+def _interrupts_at_callbacks(scheduler: Scheduler) -> Iterator[None]:
+    """Let the scheduler raise what the handlers of signals raise; only the main thread has any."""
+    before: dict[signal.Signals, Callable[[int, FrameType | None], Any]] = {}
+    struck: list[BaseException] = []
+
+    def handle(number: int, frame: FrameType | None) -> None:
+        try:
+            before[signal.Signals(number)](number, frame)
+        except BaseException as error:  # noqa: BLE001  (raised again, at the next callback)
+            struck.append(error)
+            scheduler.raise_next(error)
+
+    if threading.current_thread() is threading.main_thread():
+        for known in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
+            handler = signal.getsignal(known)
+            if callable(handler):
+                before[known] = handler
+                signal.signal(known, handle)
+    try:
+        yield
+    finally:
+        for known, handler in before.items():
+            if signal.getsignal(known) is handle:  # a handler may have replaced itself
+                signal.signal(known, handler)
+    if struck:  # after the last callback
+        raise struck[0]
 
 
 def _end_tasks(loop: VirtualTimeLoop) -> None:

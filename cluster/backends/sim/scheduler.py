@@ -114,6 +114,15 @@ class Scheduler:
         heappush(self._queue, entry)
         return entry
 
+    def raise_next(self, error: BaseException) -> None:
+        """Raise an error out of `run` before any other callback; for handlers of signals."""
+
+        def fail() -> None:
+            raise error
+
+        self._sequence += 1
+        heappush(self._queue, [-math.inf, self._sequence, fail, None, None])
+
     def _advance(self, delay_ms: float) -> None:
         """Queue the next of a line whose first has left the queue."""
         line = self._lines[delay_ms]
