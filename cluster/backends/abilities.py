@@ -1,12 +1,12 @@
-"""What a place can do to its nodes beyond starting, killing and cutting: one protocol an ability.
+"""What a backend can do to its nodes beyond starting, killing and cutting: one protocol an ability.
 
-A backend hands out an ability object where it can carry it and None where it cannot; a fault asks
-for the ability and never for the place. The simulated world carries them in its own seams; real
-places carry them by kernel means (spec/faults.md) run through a `Host`.
+A backend provides an object where it has the ability and None where it has not; a fault asks for
+the ability and never for the backend. The simulated world has them in its own seams; real backends
+use means of the kernel (docs/faults.md), run through a `Host`.
 
-Every verb acts at once, is idempotent, and raises `BackendError` with one line where the place
-refuses. What is in force is remembered by the ability, so that a node that is started again, or a
-container whose namespaces were lost, gets back what its fault prescribes.
+Every method acts at once, is idempotent, and raises `BackendError` with one line where the backend
+refuses. The ability remembers what is in force and applies it again to a node that is restarted, or
+a container whose namespaces were lost.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ from cluster.values import valueclass
 
 @valueclass
 class Completed:
-    """What a command in a host did."""
+    """The outcome of a command in a host."""
 
     exit_code: int
     stdout: bytes
@@ -31,7 +31,7 @@ class Completed:
 
 
 class Host(Protocol):
-    """The surroundings of one node: its addresses, files and processes, as the node sees them.
+    """The machine of one node: its addresses, files and processes, as the node sees them.
 
     Outlives the node's process; kernel state that a fault sets (packet filter, queueing, mounts)
     belongs to the host.
@@ -56,7 +56,7 @@ class Host(Protocol):
     async def run(
         self, command: Sequence[str], *, stdin: bytes = b"", timeout_s: float = 10.0
     ) -> Completed:
-        """Run a command inside the host with the privilege that the place gives its faults.
+        """Run a command inside the host with the privilege that the backend gives its faults.
 
         Raises BackendError when it cannot be run at all or does not end in time (it is then
         killed); a non-zero exit code is the caller's to judge.
@@ -69,12 +69,13 @@ class Host(Protocol):
 class Surroundings(Protocol):
     """What an ability must have in place before a node starts: a clock's file, a disk's mount.
 
-    A backend calls `prepare` before every start of a node, and gives the node's process what it
-    answers; `relax` before it stops all nodes, and `release` when they have ended.
+    A backend calls `prepare` before every start of a node, and puts what it returns into the
+    environment of the node's process; `relax` before it stops all nodes, and `release` when they
+    have ended.
     """
 
     async def prepare(self, node: str) -> Mapping[str, str]:
-        """Put it in place where it is not, and name the variables of the node's environment.
+        """Put it in place where it is not, and return variables of the node's environment.
 
         Raises BackendError.
         """
@@ -83,7 +84,7 @@ class Surroundings(Protocol):
         """End every fault in force, as the nodes are to stop now. Idempotent; never raises."""
 
     async def release(self) -> None:
-        """Take everything away, the node's files in place. Idempotent; never raises."""
+        """Remove it, and leave the node's files in place. Idempotent; never raises."""
 
 
 @valueclass
@@ -187,7 +188,7 @@ class Timers(Protocol):
 
 
 class DiskFault(enum.StrEnum):
-    """What a node's disk can be told to do. Parameters in brackets."""
+    """The faults of a node's disk. Parameters in brackets."""
 
     STALL = "stall"
     """Writes and fsyncs wait until the heal."""
@@ -205,7 +206,7 @@ class DiskFault(enum.StrEnum):
 
 @valueclass
 class DiskMeasure:
-    """What a small write and fsync beside the node's data met."""
+    """The result of a small write and fsync beside the node's data."""
 
     write_ms: float | None
     fsync_ms: float | None
@@ -215,14 +216,14 @@ class DiskMeasure:
 
 
 class Damage(enum.StrEnum):
-    """What may befall the files of a dead node behind its back."""
+    """Damage to the files of a dead node, done from outside."""
 
     BIT_FLIP = "bit-flip"
-    """The lowest bit of one byte is another."""
+    """The lowest bit of one byte is inverted."""
     TRUNCATE = "truncate"
     """A file ends at a byte, and what followed is gone."""
     WIPE = "wipe"
-    """Every file is gone: another disk, empty."""
+    """Every file is gone: the disk was replaced by an empty one."""
 
 
 class Disks(Protocol):
@@ -232,7 +233,7 @@ class Disks(Protocol):
         """Try it on a throw-away disk; None: power loss."""
 
     async def set(self, node: str, fault: DiskFault, parameters: Mapping[str, float]) -> None:
-        """Let the node's disk misbehave so; faults of several kinds may be in force at once."""
+        """Put a fault of the node's disk in force; several kinds may be in force at once."""
 
     async def clear(self, node: str, fault: DiskFault) -> None:
         """End that fault; what waits goes on."""
@@ -241,7 +242,7 @@ class Disks(Protocol):
         """Write and fsync a file of the toolkit's own on the node's disk."""
 
     async def hits(self, node: str) -> Mapping[DiskFault, int]:
-        """Tell how many calls of the node each kind has hit since it was last set."""
+        """Count the calls of the node that each kind has hit since it was last set."""
 
     async def power_loss(
         self, node: str, *, held_ms: float = 0.0, torn: bool = False
@@ -250,7 +251,7 @@ class Disks(Protocol):
 
         `held_ms`: for so long before, no fsync comes back, so that there is something to lose.
         `torn`: of the last un-fsynced write the first half survives, and so do writes before it.
-        Answers what was lost: {"bytes": ..., "files": ..., ...}. The node stays dead.
+        Returns what was lost: {"bytes": ..., "files": ..., ...}. The node stays dead.
         """
 
     async def files(self, node: str) -> Mapping[str, int]:
@@ -263,10 +264,10 @@ class Disks(Protocol):
         """Damage the files of a dead node, and keep aside what they held. WIPE needs no path."""
 
     async def give_up(self, node: str) -> None:
-        """Forget what damage to a dead node's files replaced: it will not come back."""
+        """Discard what damage to a dead node's files replaced: `restore` cannot undo it then."""
 
     async def restore(self, node: str) -> int:
-        """Undo all damage to a dead node's files, as from a copy; answers how many there were."""
+        """Undo all damage to a dead node's files, as from a copy; returns how many there were."""
 
 
 @valueclass
@@ -293,7 +294,7 @@ class Limits(Protocol):
 
 
 class Requests(Protocol):
-    """What an operator asks a running node for by a signal."""
+    """Signals by which an operator has a running node resign or take a snapshot."""
 
     async def send(self, node: str, what: Literal["resign", "snapshot"]) -> None:
         """Have a leader resign (SIGUSR1), or a node snapshot its metadata (SIGUSR2).
@@ -310,35 +311,35 @@ Keep = Literal["any", "nothing", "everything"]
 
 
 class Crashes(Protocol):
-    """Kills that say what survives of writes that were not fsynced."""
+    """Kills that determine what survives of writes that were not fsynced."""
 
     @property
     def keeps(self) -> str:
-        """What a kill keeps that does not say it (`Backend.kill`): a `Keep`."""
+        """What `Backend.kill` keeps, which has no such parameter: a `Keep`."""
 
     async def kill(self, node: str, keep: Keep) -> None:
-        """As `Backend.kill`, after which so much of what was not fsynced is there."""
+        """As `Backend.kill`; `keep`: what survives of writes that were not fsynced."""
 
 
 class Messages(Protocol):
-    """Messages between nodes that are kept on their way, each a whole one of the protocol."""
+    """Holding back messages between nodes, each a whole message of the protocol."""
 
     async def probe(self) -> Probe:
-        """Whether messages can be told apart and kept."""
+        """Whether messages can be distinguished by type, and held back."""
 
     async def hold(self, links: Sequence[Link], types: Sequence[str]) -> str:
-        """Keep messages of these types (any, when none is named) that set out over these links.
+        """Hold back messages of these types (none: all types) that are sent over these links.
 
-        A type is the name of a class of `cluster.node.kraft.messages`. Answers the hold's name.
+        A type is the name of a class of `cluster.node.kraft.messages`. Returns the hold's name.
         """
 
     async def held(self, name: str) -> int | None:
-        """Count what a hold keeps; None when there is no such hold (any more)."""
+        """Count the messages that a hold keeps; None when there is no such hold (any more)."""
 
     async def release(self, name: str, links: Sequence[Link] = (), *, deliver: bool = True) -> int:
-        """End a hold on some of its links, on all when none is named; answers how many it kept.
+        """End a hold on some of its links, on all when none is named; returns how many it kept.
 
-        They are delivered in the order in which they set out, or lost.
+        They are delivered in the order in which they were sent, or lost.
         """
 
 
@@ -351,7 +352,7 @@ class HostLoss(Protocol):
     async def lose(self, node: str) -> None:
         """Kill the node's host: its processes and its network are gone, its files stay.
 
-        The node is dead then, as of a SIGKILL that was asked for.
+        The node is dead then, as after `Backend.kill`.
         """
 
     async def bring_back(self, node: str) -> None:
@@ -363,7 +364,7 @@ class HostLoss(Protocol):
 
 @valueclass
 class Abilities:
-    """What one backend carries; None for what it cannot, with the reason in `missing`."""
+    """The abilities of one backend; None for those that it lacks, with the reason in `missing`."""
 
     shaping: Shaping | None = None
     clocks: Clocks | None = None
@@ -376,4 +377,4 @@ class Abilities:
     """None: a kill is the end of a process, and the operating system has what it wrote."""
     messages: Messages | None = None
     missing: Mapping[str, str] = field(default_factory=dict)
-    """Field name -> one line that says why this place cannot carry it, ever."""
+    """Field name -> one line that says why this backend can never have it."""

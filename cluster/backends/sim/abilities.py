@@ -30,7 +30,7 @@ _FAULT, _POWER = "fault", "power"
 
 
 class SimClocks:
-    """See `cluster.backends.abilities.Clocks`. Beside the skew that a world gave its hosts."""
+    """See `cluster.backends.abilities.Clocks`. Added to the skew that the world drew."""
 
     def __init__(self, world: SimWorld) -> None:
         self._world = world
@@ -71,7 +71,7 @@ class SimClocks:
 
 
 class SimTimers:
-    """See `cluster.backends.abilities.Timers`. Times the rate that a world gave each host."""
+    """See `cluster.backends.abilities.Timers`. Multiplied by the rate that the world drew."""
 
     def __init__(self, world: SimWorld) -> None:
         self._clocks = {name: node.clock for name, node in world.nodes.items()}
@@ -82,7 +82,7 @@ class SimTimers:
         return Probe(possible=True)
 
     async def set(self, node: str, rate: float) -> None:
-        """See `Timers.set`. What is waited for already comes when it was due."""
+        """See `Timers.set`. Timers that are set already stay due when they were."""
         self._clocks[node].set_rate(rate * self._own[node])
 
     async def measure(self, node: str) -> float:
@@ -136,8 +136,8 @@ class SimMessages:
             return 0
         rule, match = self._holds[name]
         left = match.links.difference(links) if links else frozenset[Link]()
-        out = [one for one in rule.held if (one.link.source, one.link.target) not in left]
-        rule.held = [one for one in rule.held if (one.link.source, one.link.target) in left]
+        out = [m for m in rule.held if (m.link.source, m.link.target) not in left]
+        rule.held = [m for m in rule.held if (m.link.source, m.link.target) in left]
         if left:
             rule.match = LinksMatch(left, match.kinds)
             self._holds[name] = rule, rule.match
@@ -151,13 +151,13 @@ class SimMessages:
 
 
 class SimDisks:
-    """See `cluster.backends.abilities.Disks`. `MemoryDisk` tells what a disk here promises."""
+    """See `cluster.backends.abilities.Disks`. `MemoryDisk` documents what a disk promises."""
 
     def __init__(self, world: SimWorld) -> None:
         self._world = world
         self._saved: dict[str, list[dict[str, bytes]]] = {node: [] for node in world.names}
         self._stalls: dict[str, Counter[str]] = {node: Counter() for node in world.names}
-        """Why each disk stalls: a fault of the disk itself, power that is about to go."""
+        """Reasons why each disk stalls: a fault, or a power loss that is about to come."""
 
     async def probe(self, fault: DiskFault | Damage | None) -> Probe:  # noqa: ARG002  (contract)
         """See `Disks.probe`."""
@@ -197,7 +197,7 @@ class SimDisks:
         return {DiskFault(name): count for name, count in sorted(found.items())}
 
     async def measure(self, node: str, timeout_s: float = 0.5) -> DiskMeasure:
-        """See `Disks.measure`. What a sync that began now would meet; writes take no time here."""
+        """See `Disks.measure`. The result of a sync that began now; writes take no time here."""
         disk = self._world.nodes[node].disk
         if disk.full:
             return DiskMeasure(None, None, "ENOSPC")

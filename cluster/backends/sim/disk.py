@@ -1,7 +1,6 @@
 """A disk in memory that can be slow, stall, fail and lose power. Deterministic.
 
-What it promises is `cluster.node.ports.Disk`, and what it withholds is all that the contract
-withholds:
+It keeps the contract of `cluster.node.ports.Disk`, and promises nothing beyond it:
 
 - The queue is FIFO. A sync takes time, and what is queued behind it is not applied before it has
   completed; without a sync ahead a change is applied at once and visible to reads.
@@ -11,10 +10,10 @@ withholds:
   synced content; a rename or a removal may be undone.
 - What was queued and not applied is gone, and so are the completions on their way.
 - After the first error nothing more is applied, and every completion reports it.
-- Without power (`power_off`, until `power_on`) nothing is taken: what a dead process still says is
-  not heard.
+- Without power (`power_off`, until `power_on`) the changes that a dead process still asks for are
+  ignored.
 
-A sync costs what changed since the one before, not what the file holds.
+The cost of a sync is that of the changes since the sync before, not that of the file's size.
 """
 
 from __future__ import annotations
@@ -119,10 +118,10 @@ class _Folder:
 
 
 class OperationHook(Protocol):
-    """Told of each change that a node asks for, after it was queued or applied."""
+    """Called at each change that a node asks for, after it was queued or applied."""
 
     def count(self) -> None:
-        """Count one; may `crash` the disk."""
+        """Count the change; may `crash` the disk."""
 
 
 _Queued = tuple[Callable[[], None], Completion | None]
@@ -182,7 +181,7 @@ class MemoryDisk:
             file.lose_power(random, keep)
 
     def power_off(self, random: Random, keep: Keep = "any") -> None:
-        """As `crash`, and take nothing until `power_on`."""
+        """As `crash`, and ignore every change until `power_on`."""
         self.crash(random, keep)
         self._powered = False
         self.on_operation = None
@@ -192,7 +191,7 @@ class MemoryDisk:
         self._powered = True
 
     def wipe(self) -> None:
-        """Be empty, as a new disk is; only between `power_off` and `power_on`."""
+        """Remove everything, as a new disk is empty; only between `power_off` and `power_on`."""
         assert not self._powered, "a disk is replaced while its node is off"
         self._folders = {"": _Folder()}
 
@@ -211,17 +210,17 @@ class MemoryDisk:
         return self._stalled
 
     def fail(self, error: OSError | None) -> None:
-        """Fail the next sync with `error`, and with it the disk; None: not any more."""
+        """Let the next sync fail with `error`, and the disk from then on; None withdraws that."""
         self._next_error = error
 
     def unsynced(self) -> dict[str, int]:
-        """Count what a power loss may take now."""
+        """Count the bytes and files that a power loss may lose now."""
         files = [file for _, file in self._named() if file.changes]
         size = sum(len(change.data) for file in files for change in file.changes)
         return {"bytes": size, "files": len(files)}
 
     def replace(self, files: dict[str, bytes]) -> None:
-        """Hold these files, synced, and no others, as a disk that another hand has written."""
+        """Replace everything by these files, synced, as if edited while the node is off."""
         self._folders = {"": _Folder()}
         for path, content in files.items():
             parts = path.split("/")[:-1]
@@ -240,13 +239,13 @@ class MemoryDisk:
         ]
 
     def corrupt(self, path: str, position: int, mask: int) -> None:
-        """Flip the bits of `mask` in one byte, on the medium and behind everybody's back."""
+        """Flip the bits of `mask` in one byte of the medium, without any error or event."""
         file = self._file(path)
         assert not file.changes, "only what is synced lies on the medium"
         file.content[position] ^= mask
         file.synced[position] ^= mask
 
-    # What an observer sees.
+    # Reading the state.
 
     @property
     def is_idle(self) -> bool:
@@ -386,7 +385,7 @@ class MemoryDisk:
             self.on_operation.count()
 
     def _next(self) -> None:
-        """Apply what is queued up to a sync, and start that one."""
+        """Apply the queued changes up to the first sync, and start that."""
         while self._queue and not self._syncing:
             apply, done = self._queue[0]
             if done is None:

@@ -1,4 +1,4 @@
-"""What may be hooked on what happens in a simulated world."""
+"""Acting at a chosen event of a simulated world: which event, and the trigger that counts it."""
 
 from __future__ import annotations
 
@@ -13,14 +13,14 @@ TraceFields = dict[str, Any]
 
 @valueclass
 class TraceMatch:
-    """Which trace events are meant; None matches all. JSON-able."""
+    """Which trace events match; None matches all. JSON-able."""
 
     event: str | None = None
     node: str | None = None
     fields: Mapping[str, Any] = field(default_factory=dict)
 
     def accepts(self, node: str, event: str, fields: TraceFields) -> bool:
-        """Whether this event is meant."""
+        """Whether this event matches."""
         return (
             (self.event is None or self.event == event)
             and (self.node is None or self.node == node)
@@ -30,14 +30,14 @@ class TraceMatch:
 
 @dataclass(slots=True, eq=False)
 class Trigger:
-    """Something that is to be done at the n-th event of a kind; once."""
+    """Calls `act` at the n-th event that is counted, once."""
 
     act: Callable[[], None]
     remaining: int
     done: bool = False
 
     def count(self) -> None:
-        """Count one event, and act if it is the one."""
+        """Count an event, and act if it is the n-th."""
         if not self.done:
             self.remaining -= 1
             if self.remaining <= 0:

@@ -1,4 +1,4 @@
-"""Directed links, what they do to messages by chance, and rules that do it on purpose."""
+"""Directed links that misbehave at random, and rules that act on chosen messages."""
 
 from __future__ import annotations
 
@@ -15,15 +15,15 @@ from cluster.values import valueclass
 Action = Literal["hold", "drop", "delay", "duplicate"]
 
 CLIENT_PREFIX = "c"
-"""Names of harness clients begin with it; no link fault but a rule that names them meets them."""
+"""Names of harness clients begin with it; of link faults only a rule that names them hits them."""
 
 OVERTAKEN_MS = 10.0
-"""What a message takes that others are to overtake, on a link without a delay."""
+"""Extra latency of a message that others are to overtake, on a link without a delay."""
 
 
 @valueclass
 class MessageMatch:
-    """Which messages a rule is about; None matches all. JSON-able."""
+    """Which messages a rule matches; None matches all. JSON-able."""
 
     kind: str | None = None
     """Class name: "VoteRequest", "VoteResponse", "FetchResponse", ..."""
@@ -33,11 +33,11 @@ class MessageMatch:
     """Attributes of the message and their values, e.g. {"pre_vote": False}."""
 
     def may(self, source: str, target: str) -> bool:
-        """Whether some message of this link may be meant."""
+        """Whether any message of this link may match."""
         return self.source in {None, source} and self.target in {None, target}
 
     def accepts(self, source: str, target: str, message: object) -> bool:
-        """Whether this message is meant."""
+        """Whether this message matches."""
         return (
             (self.kind is None or type(message).__name__ == self.kind)
             and self.may(source, target)
@@ -68,7 +68,7 @@ class LinksMatch:
 
 @dataclass(slots=True, eq=False)
 class Rule:
-    """Something that is done on purpose to messages, while it stands.
+    """An action on the messages that match, while the rule is in force.
 
     `action`: "hold" keeps them in `held` until `release` or `drop_held`; "drop" loses them;
     "delay" adds `delay_ms`; "duplicate" delivers them once more, `delay_ms` later. `times` is how
@@ -170,14 +170,14 @@ class LinkState:
         self.extra_ms = 0.0
         """A delay spike, while it lasts."""
         self.shape: LinkShape | None = None
-        """What a fault makes of the link, over all that it is by itself."""
+        """The fault in force, in addition to what the link does by itself."""
         self.cut = False
         self.kept: list[Transit] = []
         """Messages that wait for the link to be restored."""
         self.passed = 0
         """Messages that went over it since it was last cut or restored."""
         self.rules: tuple[Rule, ...] | None = None
-        """Those that may want a message of it, in order; None until the mesh looks again."""
+        """Those that may match a message of it, in order; None: the mesh must select them anew."""
         self.stream = random.Random(f"{seed}/link/{source}/{target}")
 
     @property
@@ -203,7 +203,7 @@ class LinkState:
         return own_ms if self.shape is None else own_ms + self._travel(self.shape)
 
     def _travel(self, shape: LinkShape) -> float:
-        """Draw how much longer a shaped link takes; what overtakes takes no longer."""
+        """Draw the extra latency of a shaped link; a message that overtakes has none."""
         if shape.reorder and self.stream.random() < shape.reorder:
             return 0.0
         delay_ms = travel_ms(shape)
@@ -213,5 +213,5 @@ class LinkState:
 
 
 def travel_ms(shape: LinkShape) -> float:
-    """Say how much longer what does not overtake takes on a shaped link, without its jitter."""
+    """Return the extra ms of a message that does not overtake on a shaped link, without jitter."""
     return shape.delay_ms or (OVERTAKEN_MS if shape.reorder else 0.0)

@@ -31,11 +31,11 @@ _MS = 1000.0
 
 
 class Stalled(RuntimeError):  # noqa: N818  (what happened, as an event)
-    """Everything waits for something that can no longer happen."""
+    """No callback is ready and none is due: what the coroutines wait for cannot happen."""
 
 
 class _Handle(asyncio.TimerHandle):
-    """A callback without what asyncio keeps of it for debugging, which is most of what it costs."""
+    """A handle without what asyncio keeps for debugging, which is most of its cost."""
 
     __slots__ = ()
 
@@ -51,11 +51,11 @@ class _Handle(asyncio.TimerHandle):
         return f"<{type(self).__name__} of {self._callback}>"
 
     def cancel(self) -> None:
-        """See asyncio. It stays where it waits, and does nothing when its turn comes."""
+        """See asyncio. The handle stays in its queue, and does nothing when it is due."""
         self._cancelled = True
 
     def run(self) -> None:
-        """Do it, unless it was cancelled."""
+        """Call the callback, unless it was cancelled."""
         if not self._cancelled:
             self._context.run(self._callback, *self._args)
 
@@ -106,7 +106,8 @@ class VirtualTimeLoop(asyncio.BaseEventLoop):
         handle = _Handle(callback, args, context)
         due_ms = when * _MS
         while due_ms / _MS < when:
-            # Never early, not by the last bit: who waits for a deadline would wait again, for ever.
+            # Never early, not by the last bit: a coroutine that compares `time()` with its deadline
+            # would find it not reached and wait again, with no time passing, for ever.
             due_ms = math.nextafter(due_ms, math.inf)
         self.scheduler.call_at(due_ms, handle.run)
         return handle
@@ -123,7 +124,7 @@ class VirtualTimeLoop(asyncio.BaseEventLoop):
         raise AssertionError("there is no I/O")
 
     def _write_to_self(self) -> None:
-        """Wake nobody: there are no threads."""
+        """Do nothing: there is no other thread that could wait for this one."""
 
 
 def run(main: Coroutine[Any, Any, T], scheduler: Scheduler | None = None) -> T:

@@ -4,15 +4,14 @@ A request is two messages, there and back, each over its own link. Every link ha
 random numbers, made from (seed, link), so that what happens on one link does not change what
 happens on another, and a run without one of its events stays nearly the same run.
 
-What a link may do to a message: delay it, lose it, deliver it twice, let another overtake it; cut,
-it loses it or keeps it until it is restored, as a TCP connection does while it lives. `Rule`s do
-all this on purpose to the messages that they match; a held message can be delivered after its
-sender or its receiver was restarted, which no other one survives.
+A link may delay a message, lose it, deliver it twice, or let a later one overtake it. A link that
+is cut loses messages or keeps them until it is restored, as a TCP connection does while it lives.
+A `Rule` does the same on purpose to the messages that it matches. Only a message that a rule held
+can be delivered after its sender or its receiver was restarted.
 
-What a connection tells is as in `cluster.node.runtime.network`: a node that is dead when the
-request is sent refuses it (NOT_SENT); one that dies with it makes it DISCONNECTED; all else is
-TIMED_OUT. Loss and duplication hit raft messages between nodes only: TCP repeats and drops nobody's
-write.
+Failures are those of `cluster.node.runtime.network`: NOT_SENT when the node is dead as the request
+is sent, DISCONNECTED when it dies before it has answered, TIMED_OUT for everything else. Loss and
+duplication hit raft messages between nodes only: TCP neither repeats nor drops a client's write.
 """
 
 from __future__ import annotations
@@ -75,7 +74,7 @@ class Call:
         timeout_ms: float,
         on_reply: Reply,
     ) -> None:
-        """Set out."""
+        """Send the request."""
         self._mesh = mesh
         self._sender = sender
         self._there = there
@@ -95,13 +94,13 @@ class Call:
         mesh.carry(there, message, self._serve, self._target, self._arrive_late, None)
 
     def disconnect(self) -> None:
-        """Tell the sender that the other end died."""
+        """Report to the sender that the other end died."""
         if not (self.done or self._back.cut):
             scheduler = self._mesh.scheduler
             scheduler.call_later(self._back.latency(), self._disconnected, self._sender)
 
     def _arrive_late(self) -> None:
-        """Whoever runs there now takes it, as from a proxy's new connection."""
+        """Deliver to the present incarnation of the target, as over a proxy's new connection."""
         target = self._mesh.hosts.get(self._there.target)
         if target is not None:
             self._target = target
@@ -113,7 +112,7 @@ class Call:
         target.serve(self._port, self._message, partial(self.answer, target))
 
     def answer(self, host: Host, response: object) -> None:
-        """Send the response back, if its host lives still."""
+        """Send the response back, if its host is still alive."""
         if not host.alive:
             return
         host.calls.pop(self, None)
@@ -197,15 +196,15 @@ class Mesh:
         deliver_late: Callable[[], None],
         late_owner: Owner | None,
     ) -> None:
-        """Let one message go over a link, or what becomes of it.
+        """Send one message over a link, which may lose, keep, delay or repeat it.
 
-        `deliver` ends it as part of the connection that it was sent on; `deliver_late` also after
-        that connection is gone, for what a rule held or repeated.
+        `deliver` delivers it on the connection that it was sent on; `deliver_late` also after that
+        connection is gone, for a message that a rule held or repeated.
         """
         delay_ms = 0.0
         rules = link.rules
         if rules is None:
-            rules = tuple(one for one in self.rules if one.match.may(link.source, link.target))
+            rules = tuple(rule for rule in self.rules if rule.match.may(link.source, link.target))
             link.rules = rules
         if rules:
             late = Transit(self.scheduler, link, message, deliver_late, late_owner)
@@ -227,7 +226,7 @@ class Mesh:
         self.scheduler.post(link.latency() + delay_ms, deliver, owner)
 
     def _act(self, late: Transit, rules: tuple[Rule, ...]) -> float | None:
-        """Apply the first rule that wants the message: ms of delay, None when it is taken."""
+        """Apply the first rule that matches: ms of delay, None when it held or dropped it."""
         link = late.link
         for rule in rules:
             if rule.wants(link.source, link.target, late.message):
@@ -252,9 +251,9 @@ class Mesh:
         delay_ms: float = 0.0,
         times: int | None = None,
     ) -> Rule:
-        """Let a rule stand from now on, until it is ended."""
+        """Put a rule in force until it is ended."""
         rule = Rule(match, action, delay_ms, times)
-        self._set_rules([*(one for one in self.rules if not one.spent), rule])
+        self._set_rules([*(other for other in self.rules if not other.spent), rule])
         return rule
 
     def _set_rules(self, rules: list[Rule]) -> None:
@@ -270,14 +269,14 @@ class Mesh:
         self._set_rules([])
 
     def cut(self, source: str, target: str) -> None:
-        """Let nothing more set out over a directed link."""
+        """Cut a directed link: it carries no message until it is restored."""
         link = self.link(source, target)
         if not link.cut:
             link.cut = True
             link.passed = 0
 
     def restore(self, source: str, target: str) -> None:
-        """Let messages pass again; what was kept flows."""
+        """Restore a directed link, and deliver the messages that it kept."""
         link = self.link(source, target)
         if link.cut:
             link.cut = False
@@ -292,7 +291,7 @@ class Mesh:
 
 
 _RAFT = frozenset(get_args(RaftRequest | RaftResponse))
-"""Classes of what raft sends: a lossy link asks of each message whether it is such."""
+"""Classes of raft's messages: a lossy link loses and repeats no others."""
 
 
 __all__ = [

@@ -2,8 +2,8 @@
 
 A request is two messages, there and back, each carried over its directed link. A cut link loses
 what is sent over it; a held link keeps it, in order, until it is released or dropped. A request to
-a node that is not running fails with NOT_SENT after one latency; whatever else goes wrong is seen
-only by its time-out.
+a node that is not running fails with NOT_SENT after one latency; every other failure is a
+time-out.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
-"""One incarnation of a simulated node: its four seams, and how it stops, goes on and dies.
+"""One incarnation of a simulated node: its four seams, and how it pauses, resumes and dies.
 
-Death may come at any instruction, in the midst of an event too. From then on nothing that the code
-of the dead process still does gets out: its seams have turned to stone.
+A process may die at any instruction, also within an event, whose code then runs to its end. Nothing
+of that has an effect: the seams of a dead process send, write and trace nothing.
 """
 
 from __future__ import annotations
@@ -24,8 +24,8 @@ from cluster.node.protocol.messages import ApiVersionsRequest
 from cluster.node.reasons import reason_of
 
 TIMER_GRAIN_MS = 1e-6
-"""A timer is late by this much, as real ones are late: with clocks that drift, rounding would else
-let one be due before its time, again and again, without time passing."""
+"""A timer is late by this much, as real ones are: with clocks that drift, rounding could otherwise
+make it due before its time, and the node set it again and again without time passing."""
 
 WALL_ORIGIN_MS = 1_767_225_600_000
 """2026-01-01T00:00:00Z: when every simulated world begins."""
@@ -65,7 +65,7 @@ class HostClock:
         return int(WALL_ORIGIN_MS + self.skew_ms + drifted_ms)
 
     def set_rate(self, rate: float) -> None:
-        """Run faster or slower from now on; what is shown now does not jump."""
+        """Run faster or slower from now on; the present reading does not jump."""
         assert rate > 0, "a monotonic clock goes on"
         self.offset_ms += self._scheduler.now_ms * (self.rate - rate)
         self.rate = rate
@@ -145,7 +145,7 @@ class Process:
         self._services: dict[int, WireService] = {}
         self._ready: Callable[[], None] | None = None
 
-    # -- life ------------------------------------------------------------------------------------
+    # -- start and end ---------------------------------------------------------------------------
 
     def begin(
         self, config: NodeConfig, pid: int, mutant: str | None, ready: Callable[[], None]
@@ -204,7 +204,7 @@ class Process:
             self._on_death(self, reason_of(error))
 
     def halt(self) -> None:
-        """Be dead from this instruction on."""
+        """End at this instruction."""
         self.alive = self.runs = False
         self.backlog.clear()
         if self._mesh.hosts.get(self.name) is self:
@@ -214,11 +214,11 @@ class Process:
             call.disconnect()
 
     def pause(self) -> None:
-        """SIGSTOP: what becomes due waits."""
+        """SIGSTOP: callbacks that become due wait."""
         self.runs = False
 
     def resume(self) -> None:
-        """SIGCONT: what waited comes at once, one event after the other."""
+        """SIGCONT: the callbacks that waited run now, in the order in which they became due."""
         self.runs = True
         backlog, self.backlog = self.backlog, []
         for callback in backlog:
@@ -237,7 +237,7 @@ class Process:
         else:
             self._clock.call_later(1.0, lambda: self._drain(done))
 
-    # -- what it takes and tells -----------------------------------------------------------------
+    # -- requests and trace ----------------------------------------------------------------------
 
     def serve(self, port: int, message: Any, reply: Reply) -> None:
         """Take a request on the listener of this port."""

@@ -1,12 +1,12 @@
 """Virtual time: one queue of callbacks, run in order of time and then of arrival.
 
 A callback may have an owner, the process that it belongs to. What is due for a process that is
-stopped (SIGSTOP) waits in its backlog; what is due for one that is dead is forgotten. So nobody who
-schedules needs to wrap a callback, which would cost more than the queue itself.
+stopped (SIGSTOP) waits in its backlog; what is due for a dead process is dropped. So no caller has
+to wrap its callbacks in such a check, which would cost more than the queue itself.
 
 Most time-outs are long, of a few lengths, and cancelled before they are due. Those of one length
-are due in the order in which they were asked for: they stand in a line, and only its first is in
-the queue. The others never are when they are cancelled before it is their turn.
+are due in the order in which they were scheduled: they stand in a line, and only its first entry is
+in the queue. An entry that is cancelled before it becomes the first never enters the queue.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ class BusyLoopError(AssertionError):
 
 
 class Owner(Protocol):
-    """Whom a callback belongs to."""
+    """The process that a callback belongs to."""
 
     runs: bool
     """Neither stopped nor dead."""
@@ -54,7 +54,7 @@ class Entry(list[Any]):
 
 
 class Condition:
-    """Is true when what it asks says so."""
+    """A truth value that is computed each time it is tested."""
 
     __slots__ = ("_holds",)
 
@@ -66,7 +66,7 @@ class Condition:
 
 
 class Scheduler:
-    """The only thing in a simulated world that makes anything happen."""
+    """The one source of events in a simulated world: nothing runs but its callbacks."""
 
     __slots__ = ("_at_once", "_lines", "_queue", "_sequence", "events", "now_ms")
 
@@ -101,7 +101,7 @@ class Scheduler:
         return entry
 
     def post(self, delay_ms: float, callback: Callable[[], None], owner: Owner | None) -> None:
-        """As `call_later`, for what nobody will cancel: half of all, and cheaper to keep."""
+        """As `call_later`, for a callback that is never cancelled: half of all, and cheaper."""
         self._sequence = sequence = self._sequence + 1
         heappush(self._queue, [self.now_ms + delay_ms, sequence, callback, owner, None])
 
@@ -124,7 +124,7 @@ class Scheduler:
         heappush(self._queue, [-math.inf, self._sequence, fail, None, None])
 
     def _advance(self, delay_ms: float) -> None:
-        """Queue the next of a line whose first has left the queue."""
+        """Queue the next entry of a line whose first has left the queue."""
         line = self._lines[delay_ms]
         line.popleft()
         while line and line[0][2] is None:
@@ -145,11 +145,11 @@ class Scheduler:
         return queue[0][0] if queue else None
 
     def run(self, end_ms: float = math.inf, until: object = None) -> bool:
-        """Run what is due by `end_ms`, until that is true; returns whether it is.
+        """Run what is due by `end_ms`, or until `until` is true; returns whether it is.
 
-        `until` is asked before each callback: something that fills, or a `Condition`. Raises what a
-        callback without owner raises. What is due of stopped owners only goes to their backlogs,
-        so what comes after it may be due much later: each is compared with `end_ms`.
+        `until` is tested before each callback: a container that fills, or a `Condition`. Raises
+        what a callback without owner raises. What is due for stopped owners only goes to their
+        backlogs, so the entry after it may be due much later: each is compared with `end_ms`.
         """
         queue = self._queue
         while not until:
@@ -189,7 +189,7 @@ class Scheduler:
         return self.run(until=Condition(lambda: self.events > before))
 
     def run_for(self, duration_ms: float) -> None:
-        """Run everything that is due within the next `duration_ms`, then stand there."""
+        """Run everything that is due within the next `duration_ms`, and end at that time."""
         end_ms = self.now_ms + duration_ms
         self.run(end_ms)
         self.now_ms = end_ms

@@ -54,8 +54,8 @@ class SimSettings:
     """What a kill keeps of unsynced changes: "any" prefix of each file's, the last one torn,
     "nothing", or "everything" (the process dies, the kernel lives)."""
     observers: Annotated[int, Field(strict=True, ge=0, le=1_000)] = 0
-    """How many nodes, the last ones, are not among the voters at first. They and who lost its disk
-    are configured with `controller.quorum.bootstrap.servers` (KIP-853)."""
+    """How many nodes, the last ones, are not among the voters at first. They, and a node
+    that lost its disk, are configured with `controller.quorum.bootstrap.servers` (KIP-853)."""
     wire: Flag = False
     """Encode and decode every message with `cluster.node.protocol`, as real nodes do."""
     trace_in_memory: Flag = True

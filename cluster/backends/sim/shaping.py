@@ -18,7 +18,7 @@ from cluster.backends.terms import ONE_NODE, BackendError
 _MIDDLE = 0.9
 """Part of the round trips over which `ShapeMeasure.spread_ms` goes."""
 _EXACT = 10**9
-"""Probes whose shares chance would not change."""
+"""Stands for so many probes that the shares are exact."""
 _NO_RATE = "messages of the simulated world have no size"
 
 

@@ -1,16 +1,15 @@
 """Backend `sim`: a whole cluster in this process, in virtual time.
 
 It runs inside a `cluster.backends.sim.loop.VirtualTimeLoop` whose scheduler it shares, so that the
-harness's coroutines and the nodes live on one time base:
+harness's coroutines and the nodes share one virtual time:
 
     scheduler = Scheduler()
     backend = SimBackend(3, seed=7, run_id="r", scheduler=scheduler)
     reads = loop.run(conduct(Run(plan, backend, Recorder(journal, ...), backend.clock)), scheduler)
     evidence = backend.evidence()
 
-What a coroutine of `Backend` does here takes the virtual time that it takes in the real world
-where that matters (a start, a graceful stop), else none: it has acted when it first suspends, and
-what is measured is read from the world.
+A start and a graceful stop take virtual time, as on real hosts. Every other coroutine of `Backend`
+takes none: it has acted when it first suspends, and a measurement reads the world's state.
 """
 
 from __future__ import annotations
@@ -72,7 +71,7 @@ class SimClock:
 
 
 class SimClientNetwork:
-    """Connections of one harness client: own name, own latencies, no link fault in the way."""
+    """Connections of one harness client: own name, own latencies, no link faults."""
 
     def __init__(self, mesh: Mesh) -> None:
         self._mesh = mesh
@@ -93,18 +92,18 @@ class SimClientNetwork:
         self._open[number] = on_reply
 
         def settle(reply: object) -> None:
-            told = self._open.pop(number, None)
-            if told is not None:
-                told(reply)
+            pending = self._open.pop(number, None)
+            if pending is not None:
+                pending(reply)
 
         self._mesh.request(self._name, None, destination, message, timeout_ms, settle)
 
     def close(self) -> None:
-        """End all its connections; what waits is told so. Idempotent."""
+        """Close all its connections: open requests end with DISCONNECTED. Idempotent."""
         self._closed = True
         waiting, self._open = self._open, {}
-        for told in waiting.values():
-            told(Failure.DISCONNECTED)
+        for on_reply in waiting.values():
+            on_reply(Failure.DISCONNECTED)
 
 
 class SimRequests:
@@ -130,8 +129,8 @@ class SimBackend:
     """See `cluster.backends.base.Backend`. Nothing happens before `up`.
 
     Without `run_folder` nothing touches the real disk; with it `down` writes each node's files and
-    trace below `run_folder/nodes/<node>`, as a real node leaves them. `world` is where the swarm
-    and tests find rules, triggers, disks and clocks; the monitor attaches to it.
+    trace below `run_folder/nodes/<node>`, as a real node leaves them. `world` holds the rules,
+    triggers, disks and clocks that the swarm and tests use; the monitor attaches to it.
     """
 
     name = "sim"
@@ -148,7 +147,7 @@ class SimBackend:
         run_folder: Path | None = None,
         scheduler: Scheduler | None = None,
     ) -> None:
-        """`mutant` is what traces say; applying it is the caller's. Raises SettingError."""
+        """`mutant` is only recorded in traces; the caller applies it. Raises SettingError."""
         self.world = SimWorld(
             node_count,
             seed,
@@ -169,7 +168,7 @@ class SimBackend:
         self._down = False
 
     async def probe(self, ability: Ability) -> Probe:  # noqa: ARG002  (contract)
-        """Everything can be done to a simulated node."""
+        """See `Backend.probe`: every ability works on a simulated node."""
         return Probe(possible=True)
 
     async def lost(self) -> str:
@@ -215,7 +214,7 @@ class SimBackend:
         """See `Backend.start`."""
         if self._down:
             raise BackendError(f"{node} cannot start: the cluster is down")
-        # A fault may be called from within a step of the node, which has to end before it starts.
+        # A fault may act within an event of the node, which has to end before the node starts.
         await asyncio.sleep(0)
         ready: asyncio.Future[str | None] = asyncio.get_running_loop().create_future()
 
@@ -248,7 +247,7 @@ class SimBackend:
             raise BackendError(f"{node} did not end within {STOP_TIMEOUT_S:g} s")
 
     async def _ended(self, node: str) -> bool:
-        """Wait for the end of a node that was asked to stop; whether it came in time."""
+        """Wait for the end of a node that was asked to stop; returns whether it came in time."""
         process = self.world.nodes[node].process
         if process is None or not process.alive:
             return True
@@ -317,7 +316,7 @@ class SimBackend:
         return self.world.mesh.cuts()
 
     async def measure_link(self, link: Link, timeout_s: float = 0.5) -> LinkMeasure:
-        """See `Backend.measure_link`. The mesh itself says what a message would meet."""
+        """See `Backend.measure_link`. It reads the links' state: no message is sent."""
         del timeout_s
         state = self.world.mesh.link(*link)
         running = all(self.world.nodes[node].state is NodeState.RUNNING for node in link)
@@ -341,10 +340,10 @@ class SimBackend:
         root = Path("/sim") if self._run_folder is None else self._run_folder.absolute()
         return root / "nodes" / node
 
-    # -- what is left ----------------------------------------------------------------------------
+    # -- evidence --------------------------------------------------------------------------------
 
     def evidence(self) -> dict[str, NodeEvidence]:
-        """Return what each node leaves behind, undecoded and in memory; call it after `down`."""
+        """Return each node's log and trace, undecoded and in memory; call it after `down`."""
         return self.world.evidence()
 
     def write(self) -> None:

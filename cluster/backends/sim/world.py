@@ -1,10 +1,10 @@
-"""A simulated world: nodes, links, disks and clocks on one queue, and all that can befall them.
+"""A simulated world: nodes, links, disks and clocks on one queue of events, and their faults.
 
 Nothing here is asynchronous: a test drives `scheduler` itself. The backend
 (`cluster.backends.sim.sim_backend`) puts the same world behind coroutines.
 
 Everything random comes from streams that are made from the seed and a name (a link, a disk, an
-incarnation), so that one thing more or less in one place does not change what another place draws.
+incarnation), so that an event added or left out in one place does not change what others draw.
 """
 
 from __future__ import annotations
@@ -38,7 +38,7 @@ from cluster.values import valueclass
 ListenerName = Literal["CONTROLLER", "CLIENT"]
 
 Observe = Callable[[Process, str, TraceFields], None]
-"""Told of each trace event at the instruction that traces it: (process, event, fields)."""
+"""Called with (process, event, fields) at the instruction that traces the event."""
 
 EXIT_BROKEN = 1
 """Exit code of a node that ends itself (`cluster.node`)."""
@@ -53,7 +53,7 @@ TraceLine = tuple[int, int, str, TraceFields, int]
 
 @valueclass
 class NodeEvidence:
-    """What one node leaves behind, undecoded."""
+    """The log, quorum-state file and trace of one node, undecoded."""
 
     segments: tuple[tuple[str, bytes], ...]
     """Files of the metadata log by name, in offset order, as a reader of the disk sees them."""
@@ -63,7 +63,7 @@ class NodeEvidence:
 
 
 class SimNode:
-    """A host: what outlives the node's processes."""
+    """A host: the clock, disk and trace that outlive the node's processes."""
 
     def __init__(self, world: SimWorld, name: str, node_id: int) -> None:
         settings, seed = world.settings, world.seed
@@ -84,12 +84,12 @@ class SimNode:
             draw_sync_ms=_sync_times(settings, random.Random(f"{seed}/disk/{name}")),
         )
         self.losses = random.Random(f"{seed}/losses/{name}")
-        """Decides what a power loss keeps."""
+        """Draws what a power loss keeps."""
         self.starts = random.Random(f"{seed}/starts/{name}")
         self.events: list[tuple[float, int, str, TraceFields, float]] = []
         """(the node's monotonic ms, incarnation, event, fields, the world's ms), oldest first."""
         self.is_doomed = False
-        """Its disk fails next: that its process ends by itself is expected, once."""
+        """Its disk fails next: the process is then expected to end by itself, once."""
         self._scheduler = world.scheduler
 
     @property
@@ -101,12 +101,12 @@ class SimNode:
         )
 
     def _complete_later(self, delay_ms: float, done: Callable[[], None]) -> object:
-        # A completion belongs to the process that asked: it waits while that one is stopped.
+        # A completion belongs to the process that asked for it, and waits while that is stopped.
         return self._scheduler.call_later(delay_ms, done, self.process)
 
     @property
     def state(self) -> NodeState:
-        """What an operating system would say of the process."""
+        """The state of the process, as an operating system reports it."""
         process = self.process
         if process is None or not process.alive:
             return NodeState.DEAD
@@ -141,7 +141,7 @@ class SimWorld:
         scheduler: Scheduler | None = None,
         root: str = "/sim",
     ) -> None:
-        """`mutant` is only what the traces say: applying it is the caller's (`cluster.mutants`).
+        """`mutant` is only recorded in the traces: the caller applies it (`cluster.mutants`).
 
         Raises SettingError for a node setting that does not exist.
         """
@@ -156,13 +156,13 @@ class SimWorld:
             name: SimNode(self, name, number) for number, name in enumerate(self.names, start=1)
         }
         self.deaths: list[Death] = []
-        """Ends that nobody asked for, oldest first."""
+        """Processes that ended by themselves, oldest first."""
         self.observers: list[Observe] = []
-        """Told of every trace event; they must not change the world."""
+        """Called at every trace event; they must not change the world."""
         self.on_start: list[Callable[[Process], None]] = []
-        """Told of every new process before its first instruction."""
+        """Called with every new process before its first instruction."""
         self.on_end: list[Callable[[Process], None]] = []
-        """Told of every process that has just ended, in whatever way, its disk as it left it."""
+        """Called with every process that has ended, in any way, before its disk loses power."""
         self._triggers: list[tuple[TraceMatch, Trigger]] = []
         self._mutant = mutant
         self._system = KraftSystem(node_settings)
@@ -178,7 +178,7 @@ class SimWorld:
         self._ready: dict[str, list[Callable[[str | None], None]]] = {}
         self._pids = 0
 
-    # -- life of nodes ---------------------------------------------------------------------------
+    # -- processes -------------------------------------------------------------------------------
 
     def start(self, name: str, ready: Callable[[str | None], None] | None = None) -> None:
         """Start a dead node; `ready(None)` once it serves, `ready(reason)` if it ends before.
@@ -201,16 +201,16 @@ class SimWorld:
             self._died,
         )
         node.disk.power_on()
-        for tell in self.on_start:
-            tell(process)
+        for hook in self.on_start:
+            hook(process)
         waiting = self._ready[name] = [] if ready is None else [ready]
         self._pids += 1
         pid = _FIRST_PID + self._pids
         least_ms, most_ms = self.settings.start_ms
 
         def serves() -> None:
-            for told in waiting:
-                told(None)
+            for callback in waiting:
+                callback(None)
             waiting.clear()
 
         def begin() -> None:
@@ -237,8 +237,9 @@ class SimWorld:
     def wipe(self, name: str) -> None:
         """Replace the disk of a dead node, which is another replica when it starts again.
 
-        It is told whom to ask and no voters, as an operator must: by its old configuration it would
-        take itself for a voter that it is not. Raises BackendError when it is not dead.
+        Its new configuration names bootstrap servers and no voters, as an operator's must: by the
+        old one it would count itself among the voters with a log that it no longer has, and vote
+        a second time in an epoch. Raises BackendError when it is not dead.
         """
         node = self.nodes[name]
         if node.state is not NodeState.DEAD:
@@ -299,38 +300,38 @@ class SimWorld:
     def _ended(self, node: SimNode, keep: Keep, reason: str) -> None:
         assert node.process is not None
         node.is_doomed = False
-        for tell in self.on_end:
-            tell(node.process)
+        for hook in self.on_end:
+            hook(node.process)
         node.disk.power_off(node.losses, keep)
         waiting = self._ready.pop(node.name, [])
-        for told in waiting:
-            told(reason)
+        for callback in waiting:
+            callback(reason)
 
-    # -- what may befall a disk ------------------------------------------------------------------
+    # -- disk faults -----------------------------------------------------------------------------
 
     def break_disk(self, name: str, error: OSError) -> None:
-        """Let the next sync of a node's disk fail, of which the node is expected to die.
+        """Let the next sync of a node's disk fail; the node is expected to end.
 
-        A restart finds the disk repaired, with what was synced before.
+        After a restart the disk works again, and holds what was synced before.
         """
         node = self.nodes[name]
         node.is_doomed = True
         node.disk.fail(error)
 
-    # -- what may be hooked on what happens ------------------------------------------------------
+    # -- triggers --------------------------------------------------------------------------------
 
     def on_trace(self, match: TraceMatch, act: Callable[[], None], nth: int = 1) -> Trigger:
-        """Do something at the `nth` trace event that matches, at that very instruction.
+        """Call `act` at the `nth` trace event that matches, at the instruction that traces it.
 
-        The act may kill, pause, cut and hold; it must not start a node in the midst of another's
-        event: schedule that.
+        `act` may kill, pause, cut and hold. It must not start a node within another node's event,
+        but schedule the start.
         """
         trigger = Trigger(act, nth)
         self._triggers.append((match, trigger))
         return trigger
 
     def on_disk(self, name: str, act: Callable[[], None], nth: int = 1) -> Trigger:
-        """Do something right after the `nth` change that the node asks of its disk from now on.
+        """Call `act` right after the `nth` change that the node asks of its disk from now on.
 
         Appends, writes, truncations, renames, removals and syncs count: with `kill` as the act
         the node dies between a write and its fsync, or between two steps of replacing a file.
@@ -339,14 +340,14 @@ class SimWorld:
         self.nodes[name].disk.on_operation = trigger
         return trigger
 
-    # -- where things are ------------------------------------------------------------------------
+    # -- addresses and evidence ------------------------------------------------------------------
 
     def endpoint(self, name: str, listener: ListenerName = "CONTROLLER") -> Endpoint:
         """Where a node listens."""
         return self._endpoints[name, listener]
 
     def evidence(self) -> dict[str, NodeEvidence]:
-        """What every node leaves behind, as of now; take it once all are dead."""
+        """Read the log, quorum-state file and trace of every node; call it once all are dead."""
         found = {}
         for name, node in self.nodes.items():
             folder = str(self._system.log_folder(PurePath()).relative_to("metadata"))
@@ -412,7 +413,7 @@ class SimWorld:
         for match, trigger in tuple(self._triggers):
             if match.accepts(name, event, fields):
                 trigger.count()
-        self._triggers = [one for one in self._triggers if not one[1].done]
+        self._triggers = [entry for entry in self._triggers if not entry[1].done]
 
 
 __all__ = [
