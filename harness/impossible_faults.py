@@ -21,9 +21,6 @@ from harness.plan import Plan, Skipped, from_document, planned
 from harness.steps import Steps
 from harness.strands import strand_to_json, without_faults
 
-TRACES_AT_HAND = ("local", "netns", "docker", "sim")
-"""Backends whose nodes' traces the harness can read while they are written."""
-
 
 def asked_faults(plan: Plan) -> tuple[str, ...]:
     """List every kind of fault that a run of this plan would inject, in a fixed order."""
@@ -37,10 +34,6 @@ def settle(document: Mapping[str, Any], *, skip: bool) -> Plan:
     `skip`, when one of its faults cannot work there.
     """
     plan = from_document(document)
-    if plan.strands and plan.backend not in TRACES_AT_HAND:
-        refused = f"strands cannot be played on backend {plan.backend}"
-        why = "the nodes' traces cannot be read there while they are written"
-        raise ImpossibleError([f"{refused}: {why} (remedy: {', '.join(TRACES_AT_HAND)})"])
     probes = try_faults(plan, asked_faults(plan), Steps())
     impossible = {kind: probe for kind, probe in probes.items() if not probe.possible}
     if not impossible:

@@ -9,12 +9,11 @@ from __future__ import annotations
 
 import asyncio
 import json
-from pathlib import Path
 from typing import Any
 
 from checkers.standings import DEAD, Standings
 from checkers.trace_fields import wrong_field
-from cluster.backends.base import Backend, NodeState
+from cluster.backends.base import Backend, BackendError, NodeState
 
 POLL_S = 0.02
 STATES_S = 0.2
@@ -30,38 +29,49 @@ class Followed(Standings):
 
 
 class TraceTail(Followed):
-    """Follows the traces below the nodes' folders."""
+    """Follows the traces that the nodes of a backend write."""
 
     def __init__(self, backend: Backend) -> None:
         super().__init__(backend.nodes)
         self._backend = backend
-        self._files = {
-            node: _Tail(backend.node_folder(node) / "trace.jsonl") for node in self.nodes
-        }
+        self._tails = {node: _Tail() for node in self.nodes}
 
     async def follow(self) -> None:
         """Poll until cancelled."""
         loop = asyncio.get_running_loop()
         ask_at_s = 0.0
         while True:
-            self.poll()
+            await self.poll()
             if loop.time() >= ask_at_s:
                 await self._ask_states()
                 ask_at_s = loop.time() + STATES_S
             await asyncio.sleep(POLL_S)
 
-    def poll(self) -> None:
+    async def poll(self) -> None:
         """Apply the events written since the last poll."""
-        news = [(event, node) for node, tail in self._files.items() for event in tail.read()]
+        read = await asyncio.gather(*(self._read(node) for node in self.nodes))
+        news = [
+            (event, node) for node, events in zip(self.nodes, read, strict=True) for event in events
+        ]
         for event, node in sorted(news, key=lambda row: row[0]["t"]):
             fields = {key: value for key, value in event.items() if key not in _OF_THE_LINE}
             if event["e"] == "start":
                 self.started(node)
             self.traced(node, event["e"], fields)
 
+    async def _read(self, node: str) -> list[dict[str, Any]]:
+        tail = self._tails[node]
+        try:
+            return tail.take(await self._backend.read_trace(node, tail.position))
+        except BackendError:
+            return []  # what was written meanwhile comes when its host can be reached again
+
     async def _ask_states(self) -> None:
         for node, standing in self.nodes.items():
-            state = await self._backend.state(node)
+            try:
+                state = await self._backend.state(node)
+            except BackendError:
+                continue
             if state is NodeState.DEAD and standing.state != DEAD:
                 self.ended(node)
 
@@ -70,22 +80,15 @@ _OF_THE_LINE = frozenset({"t", "w", "n", "e", "crc"})
 
 
 class _Tail:
-    """One trace file and the position up to which it was read."""
+    """One trace and the position up to which its lines were taken."""
 
-    def __init__(self, path: Path) -> None:
-        self._path = path
-        self._position = 0
+    def __init__(self) -> None:
+        self.position = 0
 
-    def read(self) -> list[dict[str, Any]]:
+    def take(self, data: bytes) -> list[dict[str, Any]]:
         """Return the events of new whole lines; the checks report lines that are no events."""
-        try:
-            with self._path.open("rb") as file:
-                file.seek(self._position)
-                data = file.read()
-        except FileNotFoundError:
-            return []
         whole, newline, _ = data.rpartition(b"\n")
-        self._position += len(whole) + len(newline)
+        self.position += len(whole) + len(newline)
         return [event for line in whole.split(b"\n") if (event := _event(line)) is not None]
 
 

@@ -208,6 +208,13 @@ class Backend(Protocol):
     def node_folder(self, node: str) -> Path:
         """Locate the node's folder in the run: stdout.log, trace.jsonl, configuration, data."""
 
+    async def read_trace(self, node: str, offset: int) -> bytes:
+        """Read what a running node has written to its trace from byte `offset` on.
+
+        Empty while there is no more, or no trace yet; a long rest may come in parts. Raises
+        BackendError where the node's host cannot be reached now.
+        """
+
 
 __all__ = [
     "RUN_LABEL",

@@ -293,6 +293,11 @@ class ProcessBackend:
         """See `Backend.node_folder`."""
         return self._run_folder / "nodes" / node
 
+    async def read_trace(self, node: str, offset: int) -> bytes:
+        """See `Backend.read_trace`; the node's folder is on this machine."""
+        trace = self.system.trace_file(self.node_folder(node))
+        return b"" if trace is None else _read_from(Path(trace), offset)
+
     # -- parts -----------------------------------------------------------------------------------
 
     def _make_run_folder(self) -> None:
@@ -364,3 +369,12 @@ class ProcessBackend:
                     return bool(await loop.sock_recv(connection, 1))
         except (OSError, TimeoutError):
             return False
+
+
+def _read_from(path: Path, offset: int) -> bytes:
+    try:
+        with path.open("rb") as file:
+            file.seek(offset)
+            return file.read()
+    except FileNotFoundError:
+        return b""

@@ -21,6 +21,10 @@ class Place:
         (self.folder / node).mkdir(exist_ok=True)
         return self.folder / node
 
+    async def read_trace(self, node, offset):
+        path = self.node_folder(node) / "trace.jsonl"
+        return path.read_bytes()[offset:] if path.exists() else b""
+
     async def state(self, node):
         return self.states[node]
 
@@ -40,12 +44,12 @@ START = (1, "start", {"node_id": 1})
 def test_a_leader_is_known_by_its_trace(tmp_path):
     place = Place(tmp_path)
     tail = TraceTail(place)
-    tail.poll()
+    asyncio.run(tail.poll())
     assert tail.leader() is None
 
     place.write("n1", START, state(2, "Follower", 3, 2))
     place.write("n2", START, state(2, "Leader", 3, 2))
-    tail.poll()
+    asyncio.run(tail.poll())
 
     assert tail.leader() == "n2"
     assert (tail.role("n1"), tail.role("n2")) == ("follower", "leader")
@@ -59,7 +63,7 @@ def test_events_between_two_polls_come_in_the_order_of_their_times(tmp_path):
 
     place.write("n1", state(5, "Candidate", 2), state(9, "Leader", 2))
     place.write("n2", (7, "claim", {"epoch": 2, "offset": 3}))
-    tail.poll()
+    asyncio.run(tail.poll())
 
     assert [(node, event) for node, event, _ in seen] == [
         ("n1", "state"), ("n2", "claim"), ("n1", "state"),
@@ -73,12 +77,12 @@ def test_a_line_is_taken_once_and_only_when_it_is_whole(tmp_path):
     tail.listeners.append(lambda node, event, fields: seen.append(event))
 
     place.write("n1", START, (2, "hw", {"epoch": 1, "offset": 0, "role": "follower"}), end="")
-    tail.poll()
+    asyncio.run(tail.poll())
     assert seen == ["start"]
 
     place.write("n1", end="\n")
-    tail.poll()
-    tail.poll()
+    asyncio.run(tail.poll())
+    asyncio.run(tail.poll())
     assert seen == ["start", "hw"]
 
 
@@ -87,7 +91,7 @@ def test_what_is_no_event_is_passed_over(tmp_path):
     (place.node_folder("n1") / "trace.jsonl").write_bytes(b"\xff{\n[1]\n{}\n" + b"[" * 5000 + b"\n")
     place.write("n1", state(3, "Leader", 1), (4, "state", {}), (5, "flush", {"end_offset": "x"}))
     tail = TraceTail(place)
-    tail.poll()
+    asyncio.run(tail.poll())
 
     assert tail.leader() == "n1"
 

@@ -2,6 +2,7 @@
 
 import json
 import time
+from pathlib import Path
 
 import pytest
 
@@ -29,9 +30,12 @@ for_s = 2
 """
 
 
-def start(lab, name, inventory):
+STRANDS = Path(__file__).parents[1] / "conformance" / "strands.toml"
+
+
+def start(lab, name, inventory, text=PLAN):
     plan = lab.folder / f"{name}.toml"
-    plan.write_text(PLAN)
+    plan.write_text(text)
     return lab.kraftprobe(
         *("run", "--campaign", plan, "--inventory", inventory, "--runs", lab.folder / "runs"),
         *("--no-report", "--spark-master", "local[1]"),
@@ -67,6 +71,21 @@ def test_a_campaign_with_partition_and_kill_passes_and_leaves_nothing(lab):
         assert (run / "nodes" / node / "trace.jsonl").stat().st_size > 0
         assert (run / "nodes" / node / "stdout.log").exists()
     assert not (run / "hosts.json").exists()
+    assert lab.traces() == []
+
+
+@pytest.mark.spark
+def test_the_strands_of_every_backend_are_played_behind_ssh(lab):
+    text = f'backend = "ssh"\n{STRANDS.read_text()}'
+    process = start(lab, "strands", lab.inventory(), text)
+    stdout, stderr = process.communicate(timeout=200)
+    assert process.returncode == 0, stdout + stderr
+    (run,) = (lab.folder / "runs/strands").iterdir()
+    assert faults_verified(run) == {"kill": 1, "partition": 1}
+    journal = [json.loads(line) for line in (run / "history.jsonl").read_text().splitlines()]
+    ok = {event["value"] for event in journal if event["type"] == "ok" and event["f"] == "write"}
+    assert "kept" in ok
+    assert "cut-off" not in ok
     assert lab.traces() == []
 
 

@@ -340,6 +340,10 @@ class SimBackend:
         root = Path("/sim") if self._run_folder is None else self._run_folder.absolute()
         return root / "nodes" / node
 
+    async def read_trace(self, node: str, offset: int) -> bytes:  # noqa: ARG002  (contract)
+        """See `Backend.read_trace`: a world's observers are called with each event instead."""
+        raise BackendError("the traces of a simulated world are observed, not read")
+
     # -- evidence --------------------------------------------------------------------------------
 
     def evidence(self) -> dict[str, NodeEvidence]:

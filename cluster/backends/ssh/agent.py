@@ -41,6 +41,7 @@ NAMESPACE_LABEL = "KRAFTPROBE_NAMESPACE"
 SUPPORT_LABEL = "KRAFTPROBE_SUPPORT"
 LENGTHS = struct.Struct(">II")
 TAIL_BYTES = 4096
+READ_BYTES_MAX = 1 << 20
 MESSAGE_BYTES_MAX = 1 << 30
 THROW_AWAY = ("trial-", "kraftprobe-")
 """Begin the ids of runs that only tried something and have no evidence."""
@@ -218,6 +219,16 @@ class Agent:
         with open(self.inside(request["path"]), "rb") as file:
             file.seek(max(0, os.fstat(file.fileno()).st_size - request["last_bytes"]))
             return {}, file.read()
+
+    async def do_read_from(self, request: Asked, payload: bytes) -> Answer:
+        """Read a file that may be there, from an offset on, at most so much: {path, offset}."""
+        del payload
+        try:
+            with open(self.inside(request["path"]), "rb") as file:
+                file.seek(request["offset"])
+                return {}, file.read(READ_BYTES_MAX)
+        except FileNotFoundError:
+            return {}, b""
 
     async def do_pack(self, request: Asked, payload: bytes) -> Answer:
         """Pack a folder: {path}."""

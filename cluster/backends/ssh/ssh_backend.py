@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Collection
-from pathlib import Path
+from pathlib import Path, PurePath
 
 from cluster.backends.abilities import Abilities
 from cluster.backends.hosted import HostedBackend
@@ -27,14 +27,20 @@ class SshBackend(HostedBackend):
         *,
         needs: Collection[Need] = (),
     ) -> None:
+        self._hosts = SshProvider(inventory, run_folder, run_id)
         super().__init__(
-            SshProvider(inventory, run_folder, run_id),
+            self._hosts,
             system,
             run_folder,
             node_count,
             run_id,
             make_abilities=lambda _: self._equipped(needs),
         )
+
+    async def read_trace(self, node: str, offset: int) -> bytes:
+        """See `Backend.read_trace`."""
+        trace = self.system.trace_file(PurePath())
+        return b"" if trace is None else await self._hosts.read_from(node, trace, offset)
 
     def _equipped(self, needs: Collection[Need]) -> Abilities:
         machines = {node: Machine(host, INTERPRETER) for node, host in self.hosts.items()}

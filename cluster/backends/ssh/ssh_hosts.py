@@ -226,6 +226,13 @@ class SshProvider:
             self.latest[node] = process
         return process
 
+    async def read_from(self, node: str, path: PurePath, offset: int) -> bytes:
+        """Read a file of the node's folder from an offset on; empty where there is none."""
+        answer = await self._sessions[node].call(
+            "read_from", path=f"nodes/{node}/{path}", offset=offset, timeout_s=_ASK_S
+        )
+        return answer.payload
+
     async def fetch(self, node: str, destination: Path) -> None:
         """Download the node's folder."""
         session = self._sessions[node]
