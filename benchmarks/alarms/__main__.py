@@ -18,6 +18,8 @@ from collections import Counter
 from collections.abc import Iterator
 from pathlib import Path
 
+from harness.interrupt import signals_interrupt
+
 _PROGRAM = (sys.executable, "-c", "from harness.cli import main; main(prog_name='kraftprobe')")
 _VERDICTS = {0: "PASS", 4: "UNDER-EXERCISED", 1: "FAIL", 3: "UNKNOWN"}
 _RIGHT = {0, 4}
@@ -58,7 +60,7 @@ def main() -> int:
     backends = asked.backends.split(",")
     verdicts: Counter[tuple[str, str]] = Counter()
     wrong = 0
-    with contextlib.ExitStack() as stack:
+    with signals_interrupt(), contextlib.ExitStack() as stack:
         if asked.keep:
             asked.keep.mkdir(parents=True, exist_ok=True)
         folder = asked.keep or Path(
@@ -100,16 +102,18 @@ def main() -> int:
 def _run(folder: Path, plan: Path) -> tuple[int, str]:
     """Run a campaign as a person would; its exit code and what it said last."""
     words = ("--campaign", str(plan), "--skip-impossible", "--runs", str(folder))
-    done = subprocess.run(
-        (*_PROGRAM, "run", *words),
-        capture_output=True,
-        text=True,
-        check=False,
-        timeout=_BOUND_S,
-    )
-    lines = [line.strip() for line in (done.stdout + done.stderr).splitlines()]
+    command = (*_PROGRAM, "run", *words)
+    with subprocess.Popen(
+        command, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True
+    ) as campaign:
+        try:
+            output, _ = campaign.communicate(timeout=_BOUND_S)
+        except BaseException:
+            campaign.terminate()  # it stops its nodes, which a kill would leave behind
+            raise
+    lines = [line.strip() for line in output.splitlines()]
     bad = [line for line in lines if line.startswith(("FAIL", "UNKNOWN", "kraftprobe:"))]
-    return done.returncode, " | ".join(bad) or "no word"
+    return campaign.returncode, " | ".join(bad) or "no word"
 
 
 @contextlib.contextmanager
@@ -125,4 +129,7 @@ def _load(count: int) -> Iterator[None]:
 
 
 if __name__ == "__main__":
-    sys.exit(main())
+    try:
+        sys.exit(main())
+    except KeyboardInterrupt:
+        sys.exit(130)
