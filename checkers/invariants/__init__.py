@@ -1,8 +1,8 @@
 """What must hold in a KRaft quorum: each invariant once, as a fold over the nodes' trace events.
 
-A simulated world feeds them live, with a sight of logs and disks. Of a stored run, of any backend,
-the check `invariants` feeds them the traces, logs and quorum-state files that the nodes left; the
-column `stored` says of which that is enough. What each reads, and its source, is beside its class.
+A simulated world feeds them live, with access to logs and disks (`Sight`). For a stored run of any
+backend the check `invariants` feeds them the traces, logs and quorum-state files that the nodes
+left. Each class names the events that it reads, and its source.
 
 | name | says | order | stored |
 |---|---|---|---|
@@ -30,13 +30,12 @@ column `stored` says of which that is enough. What each reads, and its source, i
 | ack-committed | an acknowledged write is below the high watermark of the node that answers | node | yes |
 | read-confirmed | a linearizable read is answered after leadership was confirmed | none | yes |
 
-order: `none`, any will do, as it compares two things that contradict each other; `node`, each node's
-own is enough; `cause`, the events that allowed one come before it. No invariant needs to know which
-of two events of different nodes came first. stored: whether what nodes leave behind is enough, or
-the bytes on a disk must be seen at that very moment.
+order, the order of events that the invariant needs: `none`, any, as it compares two facts that
+contradict each other; `node`, each node's own; `cause`, the events that allowed an event come before
+it. No invariant needs to know which of two events of different nodes came first. stored: whether it
+can be judged from what nodes leave, or needs the bytes on a disk at the moment of an event.
 
-Of brokers and partitions, on the metadata images that a simulated world shows of its nodes (no trace
-holds these):
+Of brokers and partitions, on the metadata images of a simulated world's nodes (no trace holds these):
 
 | name | says |
 |---|---|
@@ -48,12 +47,12 @@ holds these):
 
 | file | what |
 |---|---|
-| `sight.py` | what is known of nodes: events, and what can be seen beside them |
+| `sight.py` | what is known of nodes: the fields of events, and logs and disks where they can be read |
 | `quorum.py`, `electorate.py` | what all share: copies of logs, votes, voters, commits |
 | `fold.py` | what an invariant is |
 | `elections.py`, `voters.py`, `logs.py`, `commits.py`, `snapshots.py`, `brokers.py` | the invariants |
 | `registry.py` | all of them |
-| `watcher.py` | feeds events to them, one by one |
+| `watcher.py` | feeds each event to them |
 | `merge.py`, `stored.py` | one order of stored traces; the check of a stored run |
 """
 

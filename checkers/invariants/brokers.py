@@ -1,8 +1,8 @@
 """Invariants of brokers and partitions, over the metadata images of nodes.
 
-They read one event, `image`: a node's committed metadata at an offset, as a simulated world shows
-it (`harness/sim/image_sight.py`); its field `image` is an `Image`. No trace has it, so stored runs
-are not judged by these.
+They read one event, `image`: a node's committed metadata at an offset, read from a simulated world
+(`harness/sim/image_sight.py`); its field `image` is an `Image`. No trace has it, so these do not
+judge stored runs.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ _REMEMBERED_MAX = 5_000
 
 @dataclass(frozen=True, slots=True)
 class Partition:
-    """One partition, and what the image says of its brokers."""
+    """One partition, and the state of its brokers in the image."""
 
     name: str
     """As `topic-index`."""
@@ -39,12 +39,12 @@ class Partition:
     active: frozenset[int]
     """Of its replicas and leader: registered, neither fenced nor shutting down."""
     online: frozenset[int]
-    """Of these: nothing is known against the log directory of its replica."""
+    """Of these: the log directory of its replica is not known to be offline."""
 
 
 @dataclass(frozen=True, slots=True)
 class Image:
-    """What is compared of a node's committed metadata."""
+    """The part of a node's committed metadata that is compared."""
 
     offset: int
     has_elr: bool
@@ -52,13 +52,13 @@ class Image:
     brokers: Mapping[int, tuple[int, Hashable]]
     """Epoch and incarnation by id."""
     changed: Mapping[Hashable, Partition]
-    """Partitions that are not what they were when this node's image was looked at before."""
+    """Partitions that changed since this node's image was last read."""
     affected: Mapping[Hashable, Partition]
-    """Those, and the ones whose topic, configuration or brokers are not what they were."""
+    """Those, and the partitions whose topic, configuration or brokers changed."""
     content: Hashable
     """Equal for two images that hold the same brokers and partitions."""
     view_difference: str | None
-    """What the node's broker was published that its image does not hold; None: nothing."""
+    """How the state published to the broker differs from the image; None: it does not."""
 
 
 class _OfImages(Invariant):
@@ -67,7 +67,7 @@ class _OfImages(Invariant):
 
 
 class ValidBrokers(_OfImages):
-    """What holds of brokers and partitions in every committed state.
+    """Brokers and partitions are consistent in every committed state.
 
     After ValidControllerState and ValidControllerIsrAndElr of KIP-966's specification, and Kafka's
     rules for the last member of an ISR.
@@ -98,7 +98,7 @@ class ImageAgreement(_OfImages):
     def __init__(self, quorum: Quorum) -> None:
         super().__init__(quorum)
         self._contents: dict[int, tuple[str, Hashable]] = {}
-        """By offset: the node whose image was seen there first, and what it held."""
+        """By offset: the first node whose image was read there, and its content."""
 
     def on_image(self, node: str, fields: Fields) -> Broken | None:
         """Compare with the first image at this offset."""
@@ -113,7 +113,7 @@ class ImageAgreement(_OfImages):
 
 
 class BrokerView(_OfImages):
-    """A broker acts on what it was published, which must be what its image holds."""
+    """The state published to a broker, on which it acts, is that of its image."""
 
     name = "broker-view"
     says = "what a broker was published is what its image holds"
@@ -121,7 +121,7 @@ class BrokerView(_OfImages):
     order = Order.NONE
 
     def on_image(self, node: str, fields: Fields) -> Broken | None:
-        """Judge the view, where it was compared."""
+        """Judge the difference, where the states were compared."""
         image: Image = fields["image"]
         if image.view_difference is None:
             return None
@@ -205,7 +205,7 @@ BROKER_INVARIANTS: tuple[type[Invariant], ...] = (
 
 
 def faults(partition: Partition, *, has_elr: bool) -> Iterator[str]:
-    """Say what is wrong with a partition, one sentence each; nothing where all is right."""
+    """Yield what is wrong with a partition, one sentence each."""
     if not partition.topic_exists:
         yield f"{partition.name} is of no topic"
         return

@@ -1,4 +1,4 @@
-"""Invariants of commits: what a high watermark promises, and what is answered by it."""
+"""Invariants of commits: of high watermarks, and of the answers that rely on them."""
 
 from __future__ import annotations
 
@@ -12,8 +12,8 @@ from checkers.invariants.sight import Fields
 class MajorityDurable(Invariant):
     """What a leader commits is durable on a majority of its voters.
 
-    From stored traces the batches are not known: then a voter counts that ever had everything below
-    the offset durable, whichever batches these were.
+    Stored traces do not name the batches. Then a voter counts if it ever had everything below the
+    offset durable, whichever batches these were.
     """
 
     name = "majority-durable"
@@ -80,7 +80,7 @@ class MonotonicHighWatermark(Invariant):
     def __init__(self, quorum: Quorum) -> None:
         super().__init__(quorum)
         self._epochs: list[int] = []
-        """Epochs whose leaders announced one, ascending."""
+        """Epochs whose leaders announced a high watermark, ascending."""
         self._least: dict[int, tuple[int, str]] = {}
         self._most: dict[int, tuple[int, str]] = {}
         """By epoch: offset and node."""
@@ -96,7 +96,7 @@ class MonotonicHighWatermark(Invariant):
             before = f"after {self._most[epoch][0]} in epoch {epoch}"
             return Broken(f"{node} announces the high watermark {offset} {before}")
         place = bisect_left(self._epochs, epoch)
-        # What is right so far ascends, so that only the neighbours can be wrong.
+        # The epochs before this event ascend, so only its neighbours can contradict it.
         for low, high in ((place - 1, place), (place, place + 1)):
             if low >= 0 and high < len(self._epochs):
                 broken = self._decreases(self._epochs[low], self._epochs[high])
@@ -169,7 +169,11 @@ class LeaderCompleteness(Invariant):
 
 
 class DurableFetch(Invariant):
-    """A voter fetches no further than it has fsynced: the fetch offset is its acknowledgement."""
+    """A voter fetches no further than it has fsynced: the fetch offset is its acknowledgement.
+
+    The leader counts it towards a majority. Were the records below it lost with the voter's power,
+    a leader without them could be elected, and committed records would be gone.
+    """
 
     name = "durable-fetch"
     says = "a voter fetches no further than it has fsynced"
@@ -210,7 +214,11 @@ class AckCommitted(Invariant):
 
 
 class ReadConfirmed(Invariant):
-    """A linearizable read is answered once leadership was confirmed since it arrived."""
+    """A linearizable read is answered once leadership was confirmed since it arrived.
+
+    A leader that is cut off from a majority does not know that a later epoch has begun, and would
+    answer without the writes that were acknowledged in it.
+    """
 
     name = "read-confirmed"
     says = "a linearizable read is answered after leadership was confirmed"
@@ -229,7 +237,11 @@ class ReadConfirmed(Invariant):
 
 
 class ClaimAfterReplay(Invariant):
-    """A controller claims leadership only past the start of its epoch."""
+    """A controller claims leadership only once it has replayed its log past its epoch's start.
+
+    Everything committed in earlier epochs lies below that offset. Before, its image may lack
+    some of it, and it would generate records against a stale state.
+    """
 
     name = "claim-after-replay"
     says = "a controller claims only past its epoch's start"

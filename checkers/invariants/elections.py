@@ -8,7 +8,7 @@ from checkers.invariants.sight import NO_NODE, Fields, node_name
 
 
 class ElectionSafety(Invariant):
-    """At most one leader an epoch, over what all nodes believed, and one LeaderChange."""
+    """At most one leader an epoch, by the events of all nodes, and one LeaderChange."""
 
     name = "election-safety"
     says = "one leader an epoch, whichever node believes in it"
@@ -22,10 +22,10 @@ class ElectionSafety(Invariant):
     def __init__(self, quorum: Quorum) -> None:
         super().__init__(quorum)
         self._said: dict[int, str] = {}
-        """By epoch: the node that named its leader first."""
+        """By epoch: the first node that named its leader."""
 
     def on_state(self, node: str, fields: Fields) -> Broken | None:
-        """Judge what a node believes."""
+        """Judge the leader that a node knows."""
         if fields["leader_id"] == NO_NODE:
             return None
         return self._led(node, fields["epoch"], node_name(fields["leader_id"]))
@@ -37,11 +37,11 @@ class ElectionSafety(Invariant):
         return self.on_state(node, fields) or self._starts(node, fields)
 
     def on_epoch_start(self, node: str, fields: Fields) -> Broken | None:
-        """Judge what a leader believes of itself."""
+        """Judge the start of an epoch, by its leader."""
         return self._led(node, fields["epoch"], node) or self._starts(node, fields)
 
     def on_claim(self, node: str, fields: Fields) -> Broken | None:
-        """Judge what a controller believes of itself."""
+        """Judge the claim of a controller."""
         return self._led(node, fields["epoch"], node)
 
     def _led(self, node: str, epoch: int, leader: str) -> Broken | None:
@@ -90,7 +90,11 @@ class ElectedByMajority(Invariant):
 
 
 class OneVote(Invariant):
-    """A voter votes for one candidate an epoch, whatever befalls it."""
+    """A voter votes for one candidate an epoch, over its restarts and power losses.
+
+    Two candidates that share one such voter can each have a majority: n1 with n1 and n2, n3 with
+    n3 and n2, and one epoch has two leaders.
+    """
 
     name = "one-vote"
     says = "a voter votes for one candidate an epoch, over its restarts"
@@ -106,7 +110,7 @@ class OneVote(Invariant):
     on_quorum_state = on_state
 
     def on_vote(self, node: str, fields: Fields) -> Broken | None:
-        """Judge a vote that is granted."""
+        """Judge a granted vote."""
         if not fields["granted"] or fields["pre_vote"]:
             return None
         return self._voted(node, fields["epoch"], node_name(fields["candidate_id"]))
@@ -135,7 +139,11 @@ class MonotonicEpoch(Invariant):
 
 
 class DurableVote(Invariant):
-    """A vote, an epoch and a leader are on the disk before another node hears of them."""
+    """A vote, an epoch and a leader are on the disk before another node learns of them.
+
+    A voter that answers first and loses power before the write has no record of its vote: it comes
+    back and grants the same epoch to another candidate.
+    """
 
     name = "durable-vote"
     says = "a vote, an epoch, a leader is on the disk before another node hears of it"

@@ -1,7 +1,7 @@
-"""The voters, as the nodes' traces report them: the view of reconfiguration (KIP-853).
+"""Voters, voter sets and votes, as the nodes' traces report them (KIP-853).
 
 A voter is an id and the directory of its log. A node whose disk was wiped comes back with another
-directory and is another replica: what it promised and held before, it promised and held no more.
+directory and is another replica: the votes and records of the former replica do not count for it.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ from dataclasses import dataclass, field
 from checkers.invariants.sight import Fields, node_name
 
 ANY = "00000000-0000-0000-0000-000000000000"
-"""Directory of a static voter: whichever it has."""
+"""Directory of a static voter: it matches every directory."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -26,7 +26,7 @@ class VotersInForce:
 
     @property
     def majority(self) -> int:
-        """How many of them decide."""
+        """How many voters are a majority."""
         return len(self.directories) // 2 + 1
 
     def __str__(self) -> str:
@@ -38,7 +38,7 @@ def voters_of(fields: Fields) -> dict[str, str]:
     return {node_name(voter_id): directory for voter_id, directory in fields["voters"].items()}
 
 
-_NOBODY = VotersInForce()
+_NO_VOTERS = VotersInForce()
 
 
 class Electorate:
@@ -50,9 +50,9 @@ class Electorate:
         self.votes: dict[tuple[str, str, int], str] = {}
         """(voter, its directory, epoch) -> the candidate that it voted for first."""
         self._in_force: dict[str, VotersInForce] = {}
-        """What each node's log says."""
+        """The newest voter set in each node's log."""
         self._offsets: dict[str, list[int]] = {}
-        """Offsets of the voter sets that each node's process went by and has in its log."""
+        """Offsets of the voter sets that each node's process used and has in its log."""
 
     def is_replaced(self, node: str, directory: str) -> bool:
         """Whether a node that starts with a directory is another replica than before."""
@@ -74,23 +74,23 @@ class Electorate:
     def forgotten(self, node: str, offset: int, committed_end: int) -> int | None:
         """Return the offset of committed voters that are newer than those taken up now.
 
-        `committed_end`: the high watermark that the node knows; what it went by above that may be
-        cut off again.
+        `committed_end`: the high watermark that the node knows; a voter set above it may be
+        truncated again.
         """
         known = self._offsets.setdefault(node, [-1])
         newest = max(entry for entry in known if entry < max(committed_end, 0))
         return newest if newest > offset else None
 
     def take_up(self, node: str, voters: VotersInForce) -> None:
-        """Note the voters that a node goes by now."""
+        """Note the voters that a node uses from now on."""
         self._in_force[node] = voters
         known = self._offsets.setdefault(node, [-1])
-        # What it goes back behind was cut off: other records will be committed at those offsets.
+        # Sets at this offset and above were truncated: other records may be committed there.
         self._offsets[node] = [entry for entry in known if entry < voters.offset] + [voters.offset]
 
     def members(self, node: str) -> VotersInForce:
         """The voters in force at a node."""
-        return self._in_force.get(node, _NOBODY)
+        return self._in_force.get(node, _NO_VOTERS)
 
     def granting(self, node: str, epoch: int) -> list[str]:
         """The members of a node's voter set that voted for it."""
@@ -111,7 +111,7 @@ class Electorate:
 
 
 def difference(before: Mapping[str, str], after: Mapping[str, str]) -> int:
-    """How many voters came or went between two sets; one that was named only now did not."""
+    """Count voters that were added or removed; one whose directory became known was neither."""
     changed = 0
     for name in {**before, **after}:
         old, new = before.get(name), after.get(name)

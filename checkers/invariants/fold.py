@@ -1,21 +1,21 @@
-"""What an invariant is here: a fold over trace events, and what it may look at beside them.
+"""What an invariant is here: a fold over trace events, and over logs and disks where they are seen.
 
-An invariant reads the events of all nodes, one after the other, in any order (`Order.NONE`), in one
-that respects each node's own (`Order.NODE`) or, beyond that, lets the cause of an event come before
-it (`Order.CAUSE`). Its hooks (`on_state` is called for `state`, `on_epoch_start` for
-`epoch-start`, `on_leader_hw` for `hw` with the role of a leader)
-are called before the event changes the shared state (`checkers.invariants.quorum`), and return
-what is broken, or None. They change nothing but what an invariant remembers for itself.
+An invariant reads the events of all nodes in a sequence: any sequence (`Order.NONE`), one that
+keeps each node's own order (`Order.NODE`), or one in which moreover the cause of an event comes
+before it (`Order.CAUSE`). Its hooks (`on_state` is called for `state`, `on_epoch_start` for
+`epoch-start`, `on_leader_hw` for a leader's `hw`) are called before the event changes the shared
+state (`checkers.invariants.quorum`), and return what is broken, or None. A hook changes no state
+but its invariant's own.
 
-What this means for events that nobody kept (a stored trace may end early):
+What this means for events that were not stored (a trace may end early):
 
-- `NONE` compares two things that were seen: whatever else happened, they contradict each other.
-- `NODE` needs all that the event's own node did before: a trace that ends early still has that, one
+- `NONE` compares two events that were stored: whatever else happened, they contradict each other.
+- `NODE` needs every earlier event of the same node: a trace that ends early still has them, a trace
   with a hole has not.
 - `CAUSE` compares an event with facts that only grow, on any node: votes granted, offsets that were
-  durable, offsets announced as committed. It accuses by what is *not* there, so it names the nodes
-  of which more may have happened (`Broken.unseen`). That the facts only grow is also what makes it
-  sound without clocks: see `checkers.invariants.merge`.
+  durable, offsets announced as committed. It reports what is *missing*, so it names the nodes that
+  may have done more than was stored (`Broken.unseen`). That the facts only grow is also what makes
+  it sound without clocks: see `checkers.invariants.merge`.
 """
 
 from __future__ import annotations
@@ -43,9 +43,9 @@ class Broken:
 
     explanation: str
     nodes: tuple[str, ...] = ()
-    """The nodes that are involved; empty: the one whose event it is."""
+    """The nodes that are involved; empty: the node of the event."""
     unseen: tuple[str, ...] = ()
-    """Nodes of which more may have happened than was seen, and would make it right."""
+    """Nodes that may have done more than was seen, which would make the event right."""
 
 
 class Invariant:
@@ -67,11 +67,11 @@ class Invariant:
 
 
 Hook = Callable[[str, Fields], Broken | None]
-"""(node, fields of its event)."""
+"""Called with (node, fields of its event)."""
 
 
 def hooks(invariant: Invariant) -> dict[str, Hook]:
-    """Return the hooks of an invariant by the event that they are for."""
+    """Return the hooks of an invariant by the name of their event."""
     prefix = "on_"
     return {
         name.removeprefix(prefix).replace("_", "-"): getattr(invariant, name)

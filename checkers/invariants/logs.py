@@ -1,4 +1,4 @@
-"""Invariants of logs: what is in them, and what may be taken out of them."""
+"""Invariants of logs: what they hold, and what may be truncated."""
 
 from __future__ import annotations
 
@@ -18,14 +18,14 @@ class LogMatching(Invariant):
     )
 
     def on_append(self, node: str, fields: Fields) -> Broken | None:
-        """Judge where batches are appended, and what they are where that is known."""
+        """Judge where batches are appended, and their headers where these are known."""
         end, base_offset = self.quorum.logs[node].end, fields["base_offset"]
         if base_offset != end:
             return Broken(f"{node} appends at {base_offset}, but its log ends at {end}")
         return self.on_held(node, fields) if "batches" in fields else None
 
     def on_held(self, node: str, fields: Fields) -> Broken | None:
-        """Compare what a log holds with what others held."""
+        """Compare a log's batches with those of other logs."""
         contents = self.quorum.contents
         for batch in fields["batches"]:
             if contents.get((batch[0], batch[2]), batch) != batch:
@@ -84,10 +84,10 @@ class CommittedPrefix(Invariant):
 
 
 class CommittedTruncated(Invariant):
-    """No replica gives up a committed record that it held.
+    """No replica truncates a committed record that it held.
 
-    Where batches are not known, a node must keep what it announced itself, except what a power loss
-    may have taken or brought back.
+    Where batches are not known, a node must keep everything below the high watermarks that it
+    announced, except what a power loss may have taken, or put an old tail in its place.
     """
 
     name = "committed-truncated"
@@ -96,7 +96,7 @@ class CommittedTruncated(Invariant):
     needs = "`start`, `recovered`, `append`, `flush`, `truncate`, `truncate-fully`, `hw`"
 
     def on_truncate(self, node: str, fields: Fields) -> Broken | None:
-        """Judge what is cut off."""
+        """Judge what a truncation drops."""
         end_offset, committed = fields["end_offset"], self.quorum.committed
         log = self.quorum.logs[node]
         lost = end_offset < log.kept or any(
@@ -111,9 +111,9 @@ class CommittedTruncated(Invariant):
 class Recovery(Invariant):
     """What was fsynced is there again after a restart.
 
-    In between a log may get shorter by what the node itself traced: a truncation, or a log that was
-    dropped for a snapshot, from the moment on that it asked for one, as it may die before it traces
-    more.
+    A log may get shorter by what the node itself traced: a truncation, or its replacement by a
+    snapshot. The replacement is allowed from the node's request for the snapshot on
+    (`fetch-snapshot`), as it may die after it and before it traces `truncate-fully`.
     """
 
     name = "recovery"
@@ -122,7 +122,7 @@ class Recovery(Invariant):
     needs = "`start`, `flush`, `truncate`, `fetch-snapshot`, `truncate-fully`, `recovered`"
 
     def on_recovered(self, node: str, fields: Fields) -> Broken | None:
-        """Judge what a node comes back with."""
+        """Compare the log after a start with what was fsynced before."""
         end_offset, expected = fields["end_offset"], self.quorum.logs[node].flushed
         if end_offset >= expected:
             return None

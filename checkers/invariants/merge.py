@@ -1,34 +1,35 @@
-"""One order of all nodes' stored trace events that an invariant may be judged in.
+"""Merges the nodes' stored traces into one order in which the invariants may be judged.
 
 Every node's own order is that of its trace. Between nodes:
 
 *By the clock.* Where all traces read one clock (one kernel's monotonic clock, or a simulated
 world's), events are taken by time. A line carries the time before it was written, and it is written
-before anybody can observe what it describes, so a cause has no later time than its effect. Events
-of one time are taken in an order by causes, as below.
+before any node or client can observe what it describes, so a cause has no later time than its
+effect. Events of one time are taken in an order by causes, as below.
 
-*By causes.* Hosts apart have no clock in common. Then an event waits until what it depends on was
-taken: that a node leads, until its voters have voted; that something commits, until a majority has
-it; that a node follows a leader, until that leader leads; the high watermark of a follower, until a
-leader announced as much. Everything else is taken at once.
+*By causes.* Separate hosts have no clock in common. Then an event waits until what it depends on
+was taken: becoming leader waits for the votes of a majority; a leader's high watermark, for fsyncs
+of a majority; following a leader, for that leader's own event; a follower's high watermark, for a
+leader's that is as high. Every other event is taken at once.
 
-Why this accuses nobody wrongly: what events wait for only grows, so taking an event never keeps
-another one from being taken. If there is any order in which all is right (what really happened is
-one) then at each step the first event of it that was not taken yet waits for nothing, and can be
-taken. Where all heads of traces wait, there is no such order, *if the traces are whole*. So
+Why it reports no false violation: the facts that events wait for only grow, so taking an event
+never keeps another from being taken. If there is any order in which all events are right (that in
+which they happened, if the nodes are right) then at each step its first event that was not taken
+yet waits for nothing, and can be taken. Where the first remaining event of every trace waits, there
+is no such order, *if the traces are whole*. So
 
-- what waits for a node whose trace has ended already is taken, as that node may have done more;
+- an event that waits for a node whose trace has ended is taken, as that node may have done more;
 - an event that waits for votes, fsyncs or commits is judged as it stands. What it lacks is a
-  finding where all that could have it was seen, else a doubt (`Broken.unseen`). The lowest epoch
-  comes first, for what is wrong there may be why later ones wait.
+  finding where the traces of all nodes that could supply it go on, else a doubt (`Broken.unseen`).
+  The lowest epoch comes first, as a violation there may be why events of later epochs wait.
 
-Why it misses something: without a clock every fact counts that *may* have been there in time. A
-leader that commits too early is found if those that it should have waited for heard of the commit,
-or of the leader, before they did their part.
+Why it misses violations: without a clock every fact counts that *may* have been there in time. A
+leader that commits too early is found only if the followers that it should have waited for learned
+of the commit, or of the leader, before they fsynced or voted.
 
-`unseen` holds the nodes of which more may have happened by then: by the clock, those whose traces
-reach no further than the event; by causes, those whose traces are used up. Complexity: O(events log
-events) by the clock; by causes O(events x nodes) as long as little waits.
+`unseen` holds the nodes that may have done more by then: by the clock, those whose traces reach no
+further than the event; by causes, those whose traces are used up. Complexity: O(events log events)
+by the clock; by causes O(events x nodes) as long as few events wait.
 """
 
 from __future__ import annotations
@@ -47,11 +48,11 @@ Heads = dict[str, deque[TraceEvent]]
 Take = Callable[[TraceEvent], None]
 
 _RANKS = {"state": 0, "hw": 1}
-"""Of two events of one epoch that wait, the one that may be why the other does comes first."""
+"""Of two waiting events of one epoch the possible cause comes first: election before commit."""
 
 
 def one_clock(traces: Traces) -> bool:
-    """Whether all events were timed by one clock, by which every trace goes forward."""
+    """Whether all events carry times of one clock, which never decrease within a trace."""
     events = [event for trace in traces.values() for event in trace]
     clocks = {str(e.fields.get("clock") or "") for e in events if e.event == "start"}
     in_world = {event.world_ns is not None for event in events}
@@ -103,7 +104,7 @@ def _time(event: TraceEvent) -> int:
 
 
 class _Waiting:
-    """Takes events of which any order between nodes may be the one in which they happened."""
+    """Takes events of which any order between nodes may be the real one."""
 
     def __init__(self, heads: Heads, watcher: Watcher, take: Take) -> None:
         self._heads = heads
@@ -111,7 +112,7 @@ class _Waiting:
         self._take = take
 
     def take_all(self) -> None:
-        """Take every event; where all wait, the one that it is right to judge as it stands."""
+        """Take every event; where all wait, the first by `_precedence`, judged as it stands."""
         while self._heads:
             taken = False
             for node in tuple(self._heads):
@@ -142,10 +143,11 @@ class _Waiting:
         return min(self._heads, key=lambda node: self._precedence(self._heads[node][0]))
 
     def _precedence(self, event: TraceEvent) -> tuple[bool, bool, bool, int, int]:
-        """Order what waits: for the unseen first, then what lacks something, by epoch.
+        """Order events that all wait: for unseen nodes first, then those that lack facts, by epoch.
 
-        A snapshot before any election or commit: its node had traced by then what it goes by, so
-        that it waits is its own fault, and what is behind it may be what a commit waits for.
+        A snapshot comes before any election or commit: its node had traced before it the commits
+        that it relies on, so it can only wait because it is wrong, and an event behind it may be
+        what a commit waits for.
         """
         lacks = self._lacks(event)
         excused = lacks is not None and bool(lacks.unseen)
@@ -154,7 +156,7 @@ class _Waiting:
 
 
 class _WaitingForNews(_Waiting):
-    """Also lets events wait for what their nodes must have heard from another one."""
+    """Also lets an event wait for the event of another node that its node must have learned of."""
 
     def __init__(self, heads: Heads, watcher: Watcher, take: Take, unseen: set[str]) -> None:
         super().__init__(heads, watcher, take)
@@ -180,7 +182,7 @@ class _WaitingForNews(_Waiting):
         return (source is not None and source not in self._unseen) or super()._waits(event)
 
     def _news_from(self, event: TraceEvent) -> str | None:
-        """Return the leader that an event's node must have heard from; None: it heard already."""
+        """Return the leader whose event must come first; None: it was taken, or is not known."""
         fields = event.fields
         if event.event == "state" and fields["leader_id"] != NO_NODE:
             leader = node_name(fields["leader_id"])

@@ -1,12 +1,12 @@
 """What all invariants of the quorum share: a small copy of every node's log, votes and commits.
 
-Each event is taken up after the invariants have judged it, so that a step costs what it changed.
-Where a `Sight` is given, logs are known batch by batch. From stored traces they are not (a
-follower's `append` does not name the batches, and nobody kept the bytes): then a log is known by
-its end, by the offsets that were durable, and by the high watermarks that its node announced.
+Each event is taken up after the invariants have judged it, so that the cost of an event is that of
+what it changed. With a `Sight` logs are known batch by batch. From stored traces they are not (a
+follower's `append` does not name the batches, and their bytes are not stored): then a log is known
+by its end, by the offsets that were durable, and by the high watermarks that its node announced.
 
-A log that begins above 0 is taken for one whose beginning is what was committed below: its snapshot
-stands for that.
+A log that begins above 0 counts as if it held the committed batches below: its snapshot replaces
+them.
 """
 
 from __future__ import annotations
@@ -34,11 +34,11 @@ class Log:
     flushed: int = 0
     """Offset below which all must be there again after a restart, as the node itself traced."""
     kept: int = 0
-    """The highest high watermark below which it is what it was when its node announced that."""
+    """The highest announced high watermark below which the log has not changed since."""
     last_epoch: int | None = None
     """The epoch in which it ends."""
     asked: bool = False
-    """Its node asked for a snapshot, for which it may have been dropped since the last append."""
+    """Its node asked for a snapshot, which may have replaced the log since the last append."""
 
     def position(self, offset: int) -> int:
         """Index of the batch in which the records below an offset end; -1: of none."""
@@ -52,7 +52,7 @@ class Log:
             yield position, self.batches[position]
 
     def holds(self, position: int, batch: Batch) -> bool:
-        """Whether this very batch is at a position."""
+        """Whether this batch is at a position."""
         return position < len(self.batches) and self.batches[position] == batch
 
 
@@ -63,14 +63,14 @@ class Quorum:
         """Without a sight only events are known."""
         self.sight = sight
         self.unseen: Collection[str] = ()
-        """Nodes of which more may have happened by now than the events so far say."""
+        """Nodes that may have done more by now than their events so far show."""
         self.electorate = Electorate()
         self.logs: defaultdict[str, Log] = defaultdict(Log)
-        """By node: of the replica that it is now."""
+        """By node: the log of its present replica."""
         self.stale: set[str] = set()
-        """Nodes that opened their log, and nobody has looked into it since."""
+        """Nodes that have started and whose log was not read through the sight since."""
         self.leader_of: dict[int, str] = {}
-        """The leader of each epoch, as the first node that believed in it said."""
+        """The leader of each epoch, by the first event that named it."""
         self.epoch_starts: dict[int, int] = {}
         """Offset of the LeaderChange of each epoch."""
         self.epochs: dict[str, int] = {}
@@ -88,7 +88,7 @@ class Quorum:
         self._checked: dict[str, int] = {}
         """How many batches of each log were compared with what is committed since it started."""
         self._replaced: dict[tuple[str, str], Log] = {}
-        """By node and directory: what was on disks that are gone."""
+        """By node and directory: the logs of replaced disks."""
         self.takes: dict[str, Callable[[str, Fields], None]] = {
             "start": self._start,
             "recovered": self._recovered,
@@ -107,15 +107,15 @@ class Quorum:
             "hw": self._high_watermark,
             "held": self._held,
         }
-        if sight is None:  # else the log itself says what is durable
+        if sight is None:  # else the sight reads what is durable
             self.takes |= {"fetch": self._fetch, "flush": self._flush}
 
     def mark(self, node: str) -> int:
-        """Return what a node announced as committed since it started."""
+        """Return the highest high watermark that a node announced since it started."""
         return self.marks.get(node, 0)
 
     def distrust(self, node: str) -> None:
-        """Expect nothing more of what a node's disk held: a fault damaged it."""
+        """Stop expecting what a node's disk held: a fault damaged it."""
         log = self.logs[node]
         log.durable = log.flushed = 0
 
@@ -127,16 +127,16 @@ class Quorum:
         return unseen if len(unseen) >= lacking else ()
 
     def durable_end(self, node: str) -> int:
-        """Offset below which all is on the node's disk, as the completed fsyncs say.
+        """Offset below which all is on the node's disk, by the completed fsyncs.
 
-        Those of earlier lives count, also while a node that starts has not asked its disk yet.
+        Those of earlier processes count, also while a node that starts has not read its disk yet.
         """
         durable = self.logs[node].durable
         now = None if self.sight is None or node in self.stale else self.sight.durable_end(node)
         return durable if now is None or now < durable else now
 
     def committed_below(self, offset: int) -> list[Batch] | None:
-        """Return what a snapshot that ends at an offset stands for; None: no commit ends there."""
+        """Return the batches that a snapshot replaces; None: no committed batch ends there."""
         below = self.committed[: bisect_left(self.committed, (offset,))]
         return below if (below[-1][1] if below else 0) == offset else None
 
@@ -152,9 +152,9 @@ class Quorum:
         return first, batches[first:end]
 
     def held_durably(self, leader: str, voter: str, offset: int) -> bool:
-        """Whether a voter in force at a leader has, or had on a disk that is gone, all below.
+        """Whether a voter of the leader's voter set has all below durable, or had before a wipe.
 
-        What it had fsynced before it was wiped, it may have reported to the leader.
+        The leader may have counted what the voter had fsynced before it was wiped.
         """
         directory = self.electorate.members(leader).directories[voter]
         is_current = directory in (ANY, self.electorate.directories.get(voter))
@@ -184,8 +184,8 @@ class Quorum:
         known = self.electorate.directories.get(node, ANY)
         directory = str(fields.get("directory_id") or known)
         if self.electorate.is_replaced(node, directory):
-            # Its disk was wiped: it is another replica, which promised and held nothing yet. Or
-            # the disk of before is back, with what was on it.
+            # Its disk was wiped: it is another replica, which has granted no vote and holds no
+            # record yet. Or a former disk is back, with what was on it.
             self._replaced[node, known] = self.logs[node]
             self.logs[node] = self._replaced.pop((node, directory), Log())
             self.epochs.pop(node, None)
@@ -208,7 +208,7 @@ class Quorum:
         log.batches = self.committed_below(fields["start_offset"]) or []
         self._checked[node] = 0
         self._take(log, fields)
-        # What was fsynced in an earlier life is still that, so far as it is there.
+        # What an earlier process fsynced is durable still, as far as the log goes.
         log.durable = max(fields["durable_end_offset"], min(log.durable, log.end))
 
     def _ended(self, node: str, fields: Fields) -> None:
@@ -270,7 +270,7 @@ class Quorum:
         log.flushed = max(log.flushed, end_offset)
 
     def _fetch_snapshot(self, node: str, fields: Fields) -> None:
-        """Expect no more than the snapshot: the node may take it up and die before it traces so."""
+        """Expect no more than the snapshot: the node may load it and die before it traces that."""
         log = self.logs[node]
         log.flushed = min(log.flushed, fields["snapshot_offset"])
         log.asked = True

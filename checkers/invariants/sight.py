@@ -1,4 +1,4 @@
-"""What is known of nodes: their events, and what can be seen of them beside these."""
+"""What is known of nodes: the fields of their events, and logs and disks where they can be read."""
 
 from __future__ import annotations
 
@@ -32,10 +32,10 @@ class Election:
 
 
 class Sight(Protocol):
-    """What can be seen of nodes while they run, beside their events: a simulated world has it."""
+    """Access to nodes' logs and disks while they run, which a simulated world gives."""
 
     def is_open(self, node: str) -> bool:
-        """Whether the node has opened its log, so that the others can be asked."""
+        """Whether the node has opened its log; the other methods need that."""
 
     def start_offset(self, node: str) -> int:
         """First offset of the node's log."""
@@ -44,13 +44,13 @@ class Sight(Protocol):
         """All batches of the node's log from `offset` on, which begins a batch or is the end."""
 
     def durable_end(self, node: str) -> int | None:
-        """Offset below which all is durable, as the node's log knows; None: it does not run."""
+        """Offset below which all is durable, by the node's log; None: it does not run."""
 
     def quorum_state(self, node: str) -> Election | str | None:
-        """What a power loss would leave of the quorum-state file; a string: why it is none."""
+        """What a power loss would leave of the quorum-state file; a string: its fault."""
 
     def snapshot(self, node: str, offset: int, epoch: int) -> int | str:
-        """Checksum of the durable bytes of a snapshot; a string: why it is none."""
+        """Checksum of the durable bytes of a snapshot; a string: its fault."""
 
 
 def node_name(node_id: int) -> str:

@@ -10,7 +10,7 @@ from checkers.invariants.sight import Fields
 class SnapshotCommitted(Invariant):
     """A snapshot ends where a committed batch of its epoch does, and so does what a log drops.
 
-    From stored traces the batches are not known: then it is enough that a node announced as much as
+    Stored traces do not name the batches. Then it is enough that a node announced as much as
     committed.
     """
 
@@ -33,15 +33,15 @@ class SnapshotCommitted(Invariant):
         )
 
     def on_truncate_fully(self, node: str, fields: Fields) -> Broken | None:
-        """Judge where a log begins that was dropped for a snapshot."""
+        """Judge where a log begins that a snapshot replaced."""
         return self._ends(node, fields["start_offset"])
 
     def on_opened(self, node: str, fields: Fields) -> Broken | None:
-        """Judge where a log begins that was opened."""
+        """Judge where an opened log begins."""
         return self._ends(node, fields["start_offset"])
 
     def on_recovered(self, node: str, fields: Fields) -> Broken | None:
-        """Judge where a log begins that nobody can look into."""
+        """Judge where a log begins whose batches cannot be read."""
         return None if self.quorum.sight is not None else self._ends(node, fields["start_offset"])
 
     def _ends(self, node: str, offset: int) -> Broken | None:
@@ -66,14 +66,14 @@ class SnapshotDurable(Invariant):
     unstored = "it needs the bytes on a node's disk at the moment of a snapshot"
 
     def on_snapshot(self, node: str, fields: Fields) -> Broken | None:
-        """Judge what is on the disk."""
+        """Read the snapshot from the disk."""
         sight = self.quorum.sight
         held = 0 if sight is None else sight.snapshot(node, fields["offset"], fields["epoch"])
         return Broken(f"{node}: {held}") if isinstance(held, str) else None
 
 
 class SnapshotAgreement(Invariant):
-    """Equal ids stand for equal bytes: a snapshot is what replaying the log up to it gives."""
+    """Snapshots with equal ids have equal bytes: each is the replay of the log up to its id."""
 
     name = "snapshot-agreement"
     says = "snapshots of one id have equal bytes on all nodes"

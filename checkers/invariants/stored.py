@@ -2,26 +2,26 @@
 
 The traces are merged into one order (`checkers.invariants.merge`) and fed to the same folds that
 watch a simulated world. Then, as the run is over, each node's LeaderChange and VotersRecords, the
-batches of its log and its quorum-state file. Beside the folds: nobody leads on without a majority
+batches of its log and its quorum-state file. Beside the folds: no leader goes on without a majority
 that fetches (`led-alone`, `checkers.leader_age`), which needs times.
 
-*Doubts.* A trace may end anywhere: a kill, a full disk, a file that was cut at a line's border and
-looks whole. A finding is a doubt, which makes the check UNKNOWN and is named, where what is missing
-may explain it:
+*Doubts.* A trace may end anywhere: at a kill, at a full disk, or where a file was cut between two
+lines and looks whole. A finding that missing events may explain is a doubt, which is reported and
+makes the check UNKNOWN:
 
-- what an event lacks may be what a node did whose trace had ended by then (`Broken.unseen`);
-- a node whose trace has a malformed line may have done anything there: only what contradicts
-  something by itself (`Order.NONE`) counts of it;
-- a quorum-state file is compared with a trace where both name one directory: another one is another
-  replica, whose start the trace may lack;
-- what a log holds below what its node announced counts where its trace reaches the log's end: a
-  power loss in what is missing may have undone a truncation.
+- what an event lacks may have been done by a node whose trace had ended by then (`Broken.unseen`);
+- a node whose trace has a malformed line may have done anything there: of its events only those
+  count that contradict another event in any order (`Order.NONE`);
+- a quorum-state file is compared with a trace only where both name one directory: another directory
+  is another replica, whose start the trace may lack;
+- a log's records below the high watermark that its node announced count only where its trace
+  reaches the log's end: a power loss after the trace's end may have undone a truncation.
 
-Everything else stays a FAIL, however little of the run is there: it rests on what was seen.
+Every other finding stays a FAIL, however little of the run is stored: it rests on stored events.
 
-*Left out*, by name: what must see the bytes on a disk at the moment of an event, and `led-alone`
-where nodes have no clock in common. `recovery` accuses no node whose storage a fault may have
-damaged. Complexity: that of the merge, and O(records).
+*Left out*, by name: invariants that need the bytes on a disk at the moment of an event, and
+`led-alone` where nodes have no clock in common. `recovery` reports no node whose storage a fault
+may have damaged. Complexity: that of the merge, and O(records).
 """
 
 from __future__ import annotations
@@ -53,7 +53,7 @@ _JUDGED: Mapping[str, type[Invariant]] = {
     kind.name: kind for kind in INVARIANTS if not kind.unstored
 }
 _PER_NODE_AND_KIND_MAX = 3
-"""Anomalies shown of one kind on one node: what follows from a broken state says little."""
+"""Anomalies shown of one kind on one node: later ones mostly follow from the first."""
 _CANCELLED_EVERY = 1 << 12
 
 
@@ -109,7 +109,7 @@ def check(run: RunInput, options: Mapping[str, Any], cancelled: Cancelled = neve
 
 
 def batch_of(record: LogRecord) -> Batch:
-    """Take a record for a batch of its own: where its batch begins is not stored."""
+    """Return a record as a batch of its own: where its batch begins is not stored."""
     return record.offset, record.offset + 1, record.epoch, record.batch_crc
 
 
@@ -176,7 +176,7 @@ class _Judged:
             yield node, "quorum-state", {**election, "voted_id": state["votedId"]}
 
     def _found(self, violation: Violation) -> None:
-        """Take up what an invariant says of the present event, unless a fault is to blame."""
+        """Report a violation at the present event, unless damaged storage may be its cause."""
         kind, node, event = violation.property, self._node, self._event
         if kind == Recovery.name and node in self._damaged:
             return
@@ -196,7 +196,7 @@ class _Judged:
             self.anomalies.append(found)
 
     def _doubted_for(self, kind: type[Invariant], node: str) -> tuple[str, ...]:
-        """Return whose traces lack what may explain a finding on a node; none: nothing can."""
+        """Return the nodes whose missing events may explain a finding on a node."""
         quorum, state = self.watcher.quorum, self._evidence.quorum_states.get(node, {})
         if kind.order is Order.NONE:
             doubted = False

@@ -11,7 +11,11 @@ from checkers.invariants.sight import Fields
 
 
 class OneVoterChange(Invariant):
-    """Voter sets that follow each other differ by one voter, so that their majorities overlap."""
+    """Voter sets that follow each other differ by one voter, so that their majorities overlap.
+
+    From n1, n2, n3 to n1, ..., n5 in one step, n1 and n2 elect a leader by the old set while n3,
+    n4 and n5 elect another by the new one.
+    """
 
     name = "one-voter-change"
     says = "voter sets that follow each other differ by one voter"
@@ -36,7 +40,7 @@ class OneVoterChange(Invariant):
         )
 
     def on_voter_change(self, node: str, fields: Fields) -> Broken | None:
-        """Compare a set that is about to be appended with the one in force."""
+        """Compare a set that is about to be appended with the set in force."""
         before = self.quorum.electorate.members(node)
         after = voters_of(fields)
         if difference(before.directories, after) <= 1 or not before.directories:
@@ -68,7 +72,7 @@ class ChangeAfterCommit(Invariant):
 
 
 class CommittedVoters(Invariant):
-    """No node goes back behind voters that it knows to be committed, while it runs."""
+    """No node reverts to voters older than a set that it knows to be committed, while it runs."""
 
     name = "committed-voters"
     says = "no node goes back behind voters that it knows to be committed"

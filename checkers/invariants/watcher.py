@@ -1,4 +1,4 @@
-"""Feeds events to all invariants, one by one, and keeps the first violations.
+"""Feeds each event to all invariants, and keeps the first violations.
 
 What follows from a broken state is not worth reporting, so only the first few are kept.
 """
@@ -15,7 +15,7 @@ from checkers.invariants.sight import Fields, Sight
 
 VIOLATIONS_MAX = 20
 _LEADER_HW = "leader-hw"
-"""What `hw` is called here when a leader traces it: most of them come from followers."""
+"""Name of `hw` events of leaders: most come from followers, and few hooks read those."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -39,14 +39,14 @@ class Watcher:
         on_violation: Callable[[Violation], None] | None = None,
         among: Collection[type[Invariant]] = INVARIANTS,
     ) -> None:
-        """`on_violation` is called in the midst of an event: it may note, not act."""
+        """`on_violation` is called while an event is judged: it must change nothing."""
         self.violations: list[Violation] = []
         self.quorum = Quorum(sight)
         self._sight = sight
         self._on_violation = on_violation
         judging: dict[str, list[tuple[str, Hook]]] = {event: [] for event in self.quorum.takes}
         self._waiting: dict[str, list[Hook]] = {}
-        """By event: what asks whether its causes were there."""
+        """By event: the hooks of invariants that need its causes to come first."""
         for kind in among:
             invariant = kind(self.quorum)
             for event, hook in hooks(invariant).items():
@@ -80,7 +80,7 @@ class Watcher:
             take_up(node, fields)
 
     def lacks(self, node: str, event: str, fields: Fields) -> Broken | None:
-        """Return what would be broken by an event now, of what needs its causes to come first."""
+        """Return what the event would break if it were taken now, by hooks that need its causes."""
         for hook in self._waiting.get(_called(event, fields), ()):
             broken = hook(node, fields)
             if broken is not None:
@@ -88,12 +88,12 @@ class Watcher:
         return None
 
     def ended(self, node: str, durable_end_offset: int) -> None:
-        """Take up that a process has ended, with what its log knew to be durable."""
+        """Take up the end of a process; below `durable_end_offset` its log was durable."""
         if node not in self.quorum.stale:
             self.take(node, "ended", {"durable_end_offset": durable_end_offset})
 
     def violated(self, name: str, broken: Broken, node: str) -> None:
-        """Note a violation."""
+        """Keep a violation, and report it."""
         violation = Violation(name, broken.explanation, broken.nodes or (node,), broken.unseen)
         if len(self.violations) < VIOLATIONS_MAX:
             self.violations.append(violation)
@@ -101,7 +101,7 @@ class Watcher:
             self._on_violation(violation)
 
     def distrust(self, node: str) -> None:
-        """Expect nothing more of what a node's disk held: a fault damaged it."""
+        """Stop expecting what a node's disk held: a fault damaged it."""
         self.quorum.distrust(node)
 
     def _open(self, node: str, sight: Sight) -> None:

@@ -84,7 +84,7 @@ def _unique(
         return None
     columns = from_operations(kept)
     encoded = encode(columns, model)
-    if not unique_keys_of_one(encoded, len(columns.values)):
+    if not has_unique_values(encoded, len(columns.values)):
         return None
     judged = chains.judge(encoded, len(columns.values))
     if judged is None or judged.undecided:
@@ -92,8 +92,8 @@ def _unique(
     return name, judged_outcome(judged, 0, columns, kept, model)
 
 
-def unique_keys_of_one(encoded: Encoded, value_count: int) -> bool:
-    """Return whether `chains` may judge a history of one key."""
+def has_unique_values(encoded: Encoded, value_count: int) -> bool:
+    """Return whether every value of a one-key history is made once: what `chains` needs."""
     assert len(encoded.bounds) == 2, "operations of several keys"
     return bool(unique_keys(encoded, value_count)[0])
 

@@ -126,7 +126,7 @@ def takes_every_value_for_unique(patch):
         "checkers.linearizability.columnar.unique_keys",
         lambda e, n: np.ones(len(e.bounds) - 1, np.bool_),
     )
-    patch.setattr("checkers.linearizability.dispatch.unique_keys_of_one", lambda e, n: True)
+    patch.setattr("checkers.linearizability.dispatch.has_unique_values", lambda e, n: True)
 
 
 @mutant
