@@ -1,4 +1,4 @@
-"""Check quorum: nobody leads on without a majority that follows (KIP-595, KAFKA-15489).
+"""Check quorum: no leader goes on without a majority that follows (KIP-595, KAFKA-15489).
 
 A leader that no majority has fetched from for a check-quorum time-out (1.5 fetch time-outs) must
 resign. It is judged by the other voters' own traces, not by what the leader believes: a Fetch that
@@ -48,7 +48,7 @@ class _Term:
     epoch: int
     since_ns: int
     first_ns: int | None = None
-    """Its first append that nobody could have followed, and how many there were since."""
+    """Its first append that no majority can have followed, and how many there were since."""
     appends: int = 0
 
 

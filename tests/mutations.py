@@ -1,4 +1,4 @@
-"""Files that somebody edited, cut or filled with something else: for readers of untrusted files."""
+"""Files that were edited, cut or given other content, for tests of readers of untrusted files."""
 
 from __future__ import annotations
 

@@ -24,7 +24,7 @@ SLOW = (
     "checkers/test_limits.py::test_the_memory_that_is_really_used_stays_near_the_limit",
     "checkers/test_linearizable_oracle.py::test_no_counterexample_to_the_verdict_is_found",
     "checkers/test_linearizable_oracle.py::test_the_verdict_is_that_of_brute_force",
-    "checkers/test_rules.py::test_a_rule_says_what_brute_force_says",
+    "checkers/test_rules.py::test_a_rule_agrees_with_brute_force",
     "checkers/test_search_mutants.py::test_the_battery_finds_nothing_in_a_sound_checker",
     "checkers/test_search_mutants.py::test_the_battery_notices",
     "checkers/test_searches.py::test_the_verdict_is_that_of_brute_force",

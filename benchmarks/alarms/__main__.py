@@ -2,8 +2,8 @@
 
 Runs campaigns in turns over the backends, each with another seed, workload and set of faults. Every
 second one runs beside eight processes that only burn CPU. Correct verdicts are PASS and
-UNDER-EXERCISED: starved clients may do too little, but a slow machine breaks no promise. Exit code
-0 when there was no other one.
+UNDER-EXERCISED: starved clients may do too little, but a slow machine violates nothing. Exit code 0
+when there was no other verdict.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""The public corpus, all histories of it one after another, by both."""
+"""The public corpus: all its histories, judged by ours and by Porcupine."""
 
 from __future__ import annotations
 

@@ -141,7 +141,7 @@ def _apply(order, key, f, made, expected, hit, lost, unique, seen, done):
 
 
 def _processes(client, info, clients):
-    """A client is someone else after each of its indeterminate operations."""
+    """A client has a new process number after each of its indeterminate operations."""
     order = np.argsort(client, kind="stable")
     met = np.cumsum(info[order])
     first = np.searchsorted(client[order], np.arange(clients))

@@ -24,7 +24,7 @@ FUNCTIONS = {"read": 0, "write": 1, "cas": 2, "get": 3, "put": 4, "append": 5}
 
 @dataclass(frozen=True, slots=True)
 class Run:
-    """What came of one history."""
+    """The outcome of one history."""
 
     verdict: str
     """PASS, FAIL, `?` (time limit), OOM."""
@@ -68,8 +68,8 @@ def export(columns: Columns, path: Path) -> None:
     with path.open("w") as out:
         out.write("text\n" if text else "int\n")
         rows = np.flatnonzero(kept)
-        for some in np.array_split(rows, 1 + len(rows) // _ROWS_AT_ONCE):
-            _write(columns, some, f, out, text=text)
+        for part in np.array_split(rows, 1 + len(rows) // _ROWS_AT_ONCE):
+            _write(columns, part, f, out, text=text)
 
 
 def _write(

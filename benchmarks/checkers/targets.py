@@ -1,4 +1,4 @@
-"""What the rows are wanted to take, and what they took."""
+"""The times that the rows should take, and those that they took."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ LOG_MS = 5_000
 
 
 def lines(rows: dict[str, dict], growth: dict[str, tuple[list[float], float]]) -> list[str]:
-    """Return lines: what was wanted, what was measured. Rows that were not run are left out."""
+    """Return lines of target and measured time. Rows that were not run are left out."""
     lines = []
     for shape, limit in WANTED_MS:
         if shape.name in rows:

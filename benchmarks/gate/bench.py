@@ -1,4 +1,4 @@
-"""Runs to try the gate on, and the hands of a forger."""
+"""Runs to try the gate on, and edits that forge them."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ SKIPPED = {"fault": "clock-jump", "reason": "no libfaketime", "remedy": ""}
 
 @dataclass(frozen=True)
 class Situation:
-    """What the gate is given, and what it must say."""
+    """A folder to gate, and the exit code and sentence that the gate must give."""
 
     name: str
     make: Callable[[Bench], list[Path | str]]
@@ -76,7 +76,7 @@ class Bench:
         self._made: dict[str, Path] = {}
 
     def try_gate(self, situation: Situation) -> Outcome:
-        """Give the gate what the situation is."""
+        """Run the gate in the situation."""
         arguments = ["gate", *map(str, situation.make(self))]
         result = CliRunner().invoke(main, arguments, prog_name="kraftprobe")
         return Outcome(result.exit_code, result.output.splitlines())

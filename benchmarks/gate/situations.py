@@ -402,7 +402,7 @@ SITUATIONS = (
         "nodes/n1/evidence/log.jsonl is missing",
     ),
     Situation(
-        "a node that nobody recorded",
+        "a node that was not recorded",
         tampered("good", lambda s: s.write_log("n4", [])),
         3,
         "was not there when the run was recorded",

@@ -1,4 +1,4 @@
-"""What a live quorum of three makes of much metadata: by log and by snapshot, like for like.
+"""How a live quorum of three catches up with much metadata: by log and by snapshot, like for like.
 
 The same follower comes back with an empty folder to the same leader with the same records, first
 while the leader has the whole log and no snapshot, then when it has a snapshot and no log below.

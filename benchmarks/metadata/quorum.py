@@ -36,7 +36,7 @@ SETTINGS = {
     "metadata.log.max.record.bytes.between.snapshots": NEVER,  # snapshots are asked for
     "metadata.max.retention.bytes": 0,  # the log goes as soon as two snapshots are there
     "kraftprobe.log.clean.interval.ms": 500,
-    "controller.quorum.fetch.timeout.ms": 10_000,  # so that a busy machine elects nobody
+    "controller.quorum.fetch.timeout.ms": 10_000,  # so that a busy machine causes no election
     "controller.quorum.request.timeout.ms": 10_000,
     REGISTRATION: 0,  # brokers that come and go would add records of their own
 }

@@ -56,7 +56,7 @@ class Writer:
 
 
 async def find_leader(backend: LocalBackend, nodes: tuple[str, ...], timeout_s: float = 30) -> str:
-    """The node that says of itself that it leads, with a known high watermark."""
+    """The node that reports itself as leader, with a known high watermark."""
     writer = Writer(0)
     try:
         deadline = time.monotonic() + timeout_s

@@ -1,6 +1,6 @@
-"""What a machine is like, as far as a toolkit for faults could have changed it.
+"""The state of a machine, as far as a toolkit for faults could have changed it.
 
-Each trace is one line of text; a machine is a set of them, so that a difference names itself.
+Each item is one line of text; a machine is a set of them, so that a difference can be read.
 Numbers that move by themselves (counters, ids that are given anew) are left out.
 """
 
@@ -43,7 +43,7 @@ class Ours:
 
 
 def snapshot(folder: Path, ours: Ours, *, alone: bool) -> set[str]:
-    """Look at this machine. `folder`: where runs are. `alone`: nobody else is here."""
+    """Look at this machine. `folder`: where runs are. `alone`: no other program runs here."""
     return {
         *(line for line in _rules() if alone or _is_ours(line, ours)),
         *_mounts(folder, alone=alone),
@@ -55,7 +55,7 @@ def snapshot(folder: Path, ours: Ours, *, alone: bool) -> set[str]:
 
 
 def clock_offset_s() -> float:
-    """How far the wall clock is from the clock that nobody can set."""
+    """Offset of the wall clock from a clock that cannot be set."""
     return time.time() - time.clock_gettime(time.CLOCK_MONOTONIC_RAW)
 
 

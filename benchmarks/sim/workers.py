@@ -46,7 +46,7 @@ def plain_s(processes: int, plan: BatchPlan) -> float:
     """Seconds that each of so many plain processes takes for all seeds; the mean."""
     command = [sys.executable, "-c", PLAIN, *map(str, (plan.first, plan.last, plan.duration_ms))]
     running = [subprocess.Popen(command, stdout=subprocess.PIPE) for _ in range(processes)]
-    return statistics.mean(float(one.communicate()[0]) for one in running)
+    return statistics.mean(float(process.communicate()[0]) for process in running)
 
 
 def main() -> None:

@@ -1,1 +1,1 @@
-"""How a node fares with frames that no client should send: `python -m benchmarks.wire`."""
+"""What frames that no client should send do to a node: `python -m benchmarks.wire`."""

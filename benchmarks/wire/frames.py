@@ -4,8 +4,8 @@ Values are drawn to get far: names from a small pool, so that requests meet what
 ids, epochs and offsets near those of the node that is asked, and at the ends of their types.
 
 Vote, BeginQuorumEpoch and EndQuorumEpoch come from another cluster by default. Peers of the same
-cluster are believed: the lie that another node leads the epoch stops the node, which takes the
-quorum for broken, and the last epoch of all leaves none for the next election.
+cluster are trusted: a false claim that another node leads the epoch stops the node, as a broken
+quorum does, and the highest possible epoch leaves none for the next election.
 """
 
 from __future__ import annotations
@@ -55,7 +55,7 @@ class Frame:
 
     @property
     def is_whole(self) -> bool:
-        """Return whether the announced size is that of the frame: then it has to be reacted to."""
+        """Return whether the announced size is that of the frame: then the node must react."""
         return len(self.data) >= 4 and int.from_bytes(self.data[:4], "big") == len(self.data) - 4
 
     @property

@@ -139,7 +139,7 @@ class Connection:
     async def send(self, frame: Frame) -> str:
         """Send a frame and a sound request behind it; return "answered", "closed" or "parked".
 
-        Raises HangError, and OSError when nobody listens.
+        Raises HangError, and OSError when the node does not listen.
         """
         patient = frame.is_whole and not frame.may_be_parked
         outcome = await self.reacts(frame.data + _PROBE, HANG_S if patient else PARKED_S)

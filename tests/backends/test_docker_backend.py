@@ -360,7 +360,7 @@ def test_a_cancelled_up_leaves_nothing(client: docker.DockerClient, tmp_path: Pa
     assert find_things(client, None, run_id) == []
 
 
-def test_a_node_that_does_not_start_is_one_clear_error_and_nothing_is_left(
+def test_a_node_that_does_not_start_is_reported_and_nothing_is_left(
     client: docker.DockerClient, tmp_path: Path, run_id: str
 ):
     async def body() -> None:

@@ -109,7 +109,7 @@ def test_a_line_that_is_no_answer_is_one_clear_error_and_the_next_command_connec
     assert connections == 2
 
 
-def test_what_an_engine_says_without_a_newline_is_reported_when_it_hangs_up():
+def test_output_of_an_engine_without_a_newline_is_reported_when_it_disconnects():
     outcomes, _ = run_twice(lambda _: [(STDOUT, OCI), None], good)
     assert outcomes == [f"n1: its container does not answer: {OCI.decode()}", b"done"]
 

@@ -93,7 +93,7 @@ def test_bytes_pass_both_ways_while_nothing_is_cut():
     in_world(body)
 
 
-def test_a_cut_link_holds_what_its_source_says_on_connections_that_it_dialled():
+def test_a_cut_link_holds_what_its_source_sends_on_connections_that_it_opened():
     async def body(world: World) -> None:
         reader, writer = await world.dial("n1", "n2")
         writer.write(b"before")
@@ -148,7 +148,7 @@ def test_other_links_are_untouched_by_a_cut():
     in_world(body)
 
 
-def test_a_connection_made_during_the_cut_is_heard_of_only_after_the_restore():
+def test_a_connection_opened_during_the_cut_arrives_only_after_the_restore():
     async def body(world: World) -> None:
         world.proxies.cut([A_TO_B])
         reader, writer = await world.dial("n1", "n2")
@@ -162,7 +162,7 @@ def test_a_connection_made_during_the_cut_is_heard_of_only_after_the_restore():
     in_world(body)
 
 
-def test_a_connection_made_and_given_up_during_the_cut_is_never_heard_of():
+def test_a_connection_opened_and_closed_during_the_cut_never_arrives():
     async def body(world: World) -> None:
         world.proxies.cut([A_TO_B])
         _, writer = await world.dial("n1", "n2")
@@ -199,7 +199,7 @@ def test_the_end_of_a_connection_travels_the_link_like_bytes_do():
     in_world(body)
 
 
-def test_a_dialler_hears_that_its_peer_ended_only_when_the_link_back_is_open():
+def test_a_client_sees_that_its_peer_closed_only_when_the_link_back_is_open():
     async def body(world: World) -> None:
         reader, writer = await world.dial("n1", "n2")
         writer.write(b"x")

@@ -139,7 +139,7 @@ def test_deaths_are_listed_oldest_first_so_that_news_is_at_the_end(with_cluster)
     with_cluster(body)
 
 
-def test_a_node_that_is_killed_by_somebody_else_is_reported(with_cluster):
+def test_a_node_that_another_program_kills_is_reported(with_cluster):
     async def body(backend: LocalBackend) -> None:
         process = await backend.process("n1")
         os.kill(process.pid, 9)
@@ -149,7 +149,7 @@ def test_a_node_that_is_killed_by_somebody_else_is_reported(with_cluster):
     with_cluster(body)
 
 
-def test_a_node_that_does_not_start_is_one_clear_error_and_nothing_is_left(tmp_path: Path):
+def test_a_node_that_does_not_start_is_reported_and_nothing_is_left(tmp_path: Path):
     async def body() -> None:
         backend = LocalBackend(FakeSystem("fail"), tmp_path, 3, "run-1")
         with pytest.raises(
@@ -278,7 +278,7 @@ def test_two_clusters_at_once_do_not_meet(tmp_path: Path):
     asyncio.run(body())
 
 
-def test_nobody_gets_the_port_of_a_dead_node(with_cluster):
+def test_no_program_gets_the_port_of_a_dead_node(with_cluster):
     async def body(backend: LocalBackend) -> None:
         port = backend.endpoint("n1").port
         await backend.kill("n1")

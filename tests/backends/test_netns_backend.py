@@ -185,7 +185,7 @@ def test_nothing_shows_in_the_machines_own_network_and_nothing_is_left(tmp_path:
     assert find_leftovers(tmp_path) == []
 
 
-def test_a_node_that_does_not_start_is_one_clear_error_and_nothing_is_left(tmp_path: Path):
+def test_a_node_that_does_not_start_is_reported_and_nothing_is_left(tmp_path: Path):
     async def body() -> None:
         with pytest.raises(BackendError, match="n1 ended with 1 as it started: this node does"):
             await netns_backend(tmp_path, 2, mode="fail").up()
@@ -241,7 +241,7 @@ def test_it_works_for_a_user_without_any_privilege(everybodys: Path):
     if os.geteuid() == 0:
         as_nobody = ["setpriv", "--reuid=65534", "--regid=65534", "--clear-groups"]
         as_nobody += ["--inh-caps=-all", "--bounding-set=-all"]
-        interpreter = interpreter_for_everybody(as_nobody)
+        interpreter = interpreter_for_all_users(as_nobody)
         # A checkout below /root is closed to others: they see it at a place of their own.
         shown = [everybodys / f"seen-{place}" for place in range(1 + len(packages))]
         for folder in shown:
@@ -265,8 +265,8 @@ def test_it_works_for_a_user_without_any_privilege(everybodys: Path):
     assert report["back"] == {"by_source": True, "by_target": True, "bytes_since_cut": None}
 
 
-def interpreter_for_everybody(as_nobody: list[str]) -> str:
-    """Find a Python of this version that everybody may run."""
+def interpreter_for_all_users(as_nobody: list[str]) -> str:
+    """Find a Python of this version that every user may run."""
     wanted = f"{sys.version_info[0]}.{sys.version_info[1]}"
     # setpriv may start what its user may not: only the started one can say.
     question = "import os, sys; os.access(sys.executable, os.X_OK) or sys.exit(1); "

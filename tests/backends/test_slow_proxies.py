@@ -12,7 +12,7 @@ from cluster.backends.pipe import DELAYED_BYTES
 LONG_MS = 60_000.0
 
 
-def test_bytes_and_the_end_of_a_connection_travel_as_long_as_the_link_says():
+def test_bytes_and_the_end_of_a_connection_take_the_delay_of_the_link():
     async def body(world: World) -> None:
         world.proxies.slow_down(A_TO_B, 150.0, 0.0)
         loop = asyncio.get_running_loop()

@@ -39,7 +39,7 @@ def test_the_folder_of_a_killed_harness_is_found_and_removed(temporary):
     assert list(temporary.iterdir()) == []
 
 
-def test_nothing_else_is_taken_for_one(temporary):
+def test_no_other_folder_is_taken_for_an_abandoned_trial(temporary):
     subprocess.run([sys.executable, "-c", _KILLED, str(temporary)], check=False)
     (theirs,) = abandoned_trials()
     name = theirs.name

@@ -161,7 +161,7 @@ STEP = st.one_of(
 
 
 @given(st.lists(STEP, max_size=25))
-def test_any_history_leaves_what_a_model_says(tmp_path_factory, steps):
+def test_a_power_loss_after_any_steps_leaves_what_a_model_predicts(tmp_path_factory, steps):
     disk = Disk(tmp_path_factory.mktemp("disk"))
     names: dict[str, list[bytes]] = {}  # name -> [content, synced content] of one file
     durable: dict[str, list[bytes]] = {}

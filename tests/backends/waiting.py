@@ -1,4 +1,4 @@
-"""Waiting in tests for what comes from outside the event loop."""
+"""Waiting in tests for conditions that change outside the event loop."""
 
 from __future__ import annotations
 
@@ -11,5 +11,5 @@ TIMEOUT_S = 5.0
 async def eventually(condition: Callable[[], object]) -> None:
     """Wait until the condition holds. Raises TimeoutError."""
     async with asyncio.timeout(TIMEOUT_S):
-        while not condition():  # noqa: ASYNC110  (nobody could set an Event for us)
+        while not condition():  # noqa: ASYNC110  (no code of ours could set an Event)
             await asyncio.sleep(0.002)

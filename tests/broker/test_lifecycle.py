@@ -140,7 +140,7 @@ def test_an_answer_that_comes_too_late_changes_nothing():
     assert life.manager.state is BrokerState.NOT_REGISTERED
 
 
-def test_a_broker_that_nobody_registers_in_time_ends_its_node():
+def test_a_broker_that_is_not_registered_in_time_ends_its_node():
     life = Life()
     life.broken = Failure.NOT_SENT
     life.manager.start()

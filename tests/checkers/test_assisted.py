@@ -62,11 +62,11 @@ def test_what_is_written_but_not_committed_stays_open():
         replace(logs_of([("k", "b")]), logs={"n1": logs_of([("k", "b")]).logs["n1"]}),
     ],
 )
-def test_without_whole_logs_nothing_is_said_to_be_never(evidence):
+def test_without_whole_logs_no_write_is_proved_to_have_failed(evidence):
     assert types([LOST], evidence) == [INFO]
 
 
-def test_logs_that_lack_what_was_acknowledged_say_nothing_is_never():
+def test_logs_that_lack_an_acknowledged_write_prove_no_write_failed():
     acknowledged = write(1, "c", 0, 5, key="k")
     assert types([LOST, acknowledged], logs_of([("k", "b")])) == [INFO, OK]
     assert types([LOST, acknowledged], logs_of([("k", "c")])) == [FAIL, OK]
@@ -113,7 +113,7 @@ def evidence_of(operations, rnd):
     return logs_of(chosen, committed=rnd.randint(0, len(chosen)))
 
 
-def test_no_evidence_whatever_turns_a_wrong_history_right():
+def test_no_evidence_turns_a_wrong_history_right():
     wrong = more = 0
     for case in range(3_000):
         rnd = Random(case)
@@ -144,7 +144,7 @@ def history(rnd):
     return sorted(operations, key=lambda o: (o.invoke_ns, o.index))
 
 
-def test_no_evidence_whatever_turns_a_wrong_history_of_the_corpus_right(folder):  # noqa: F811  (a fixture)
+def test_no_evidence_turns_a_wrong_history_of_the_corpus_right(folder):  # noqa: F811  (a fixture)
     wrong = [n for n in JUDGED if n.startswith("etcd") and not expected()[n]["valid"]]
     assert len(wrong) > 20
     for name in wrong[::6]:

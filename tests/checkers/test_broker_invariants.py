@@ -64,7 +64,7 @@ def test_what_breaks_an_invariant_is_reported_and_its_neighbour_is_not(name):
     assert broken(correct) == set()
 
 
-def test_an_older_image_of_another_node_says_nothing_of_epochs():
+def test_an_older_image_of_another_node_breaks_no_epoch():
     newer = image(2, replace(LED, leader_epoch=5, partition_epoch=8), broker=(6, "b"))
     assert broken([("n1", newer), ("n2", image(1))]) == set()
 

@@ -77,7 +77,7 @@ LIFE = (
 )
 
 
-def test_a_whole_life_is_legal():
+def test_the_operations_of_a_correct_broker_are_legal():
     assert first_illegal(*LIFE) is None
 
 
@@ -131,7 +131,7 @@ def test_a_lost_heartbeat_may_have_unfenced_and_one_behind_cannot():
         assert outcome.status is verdict
 
 
-def test_values_that_say_nothing_are_refused():
+def test_malformed_values_are_refused():
     for broken in (
         operation(0, "register", None, {"epoch": 1}),
         operation(0, "register", {"incarnation": "a"}, None),

@@ -128,7 +128,7 @@ def test_linearizable_keys_show_more():
     assert strict[0] is Status.FAIL
 
 
-def test_a_consistency_forbids_what_it_says():
+def test_a_consistency_model_forbids_its_anomalies():
     weaker = ["read-uncommitted", "read-committed", "snapshot-isolation", "serializable"]
     for kind, first in (("G0", 0), ("G1c", 1), ("G-single", 2), ("G2", 3)):
         for place, name in enumerate(weaker):

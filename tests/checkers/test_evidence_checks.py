@@ -107,20 +107,20 @@ ODD_LINES = [
 
 @pytest.mark.parametrize("name", ["log-agreement", "invariants"])
 @pytest.mark.parametrize(("event", "fields", "message"), ODD_LINES)
-def test_an_odd_trace_line_is_reported_and_never_passes(name, event, fields, message):
+def test_a_malformed_trace_line_is_reported_and_never_passes(name, event, fields, message):
     result = run_check(CheckSpec(name), with_trace("n2", (event, fields)))
     assert result.status is Status.UNKNOWN
     assert "n2 (line" in result.summary
     assert message in result.summary
 
 
-def test_an_odd_trace_line_does_not_hide_what_the_rest_shows():
+def test_a_malformed_trace_line_does_not_hide_what_the_rest_shows():
     bad = ("fetch", FETCH | {"durable_end_offset": 1})
     run = with_trace("n2", ("fetch", {"epoch": 1}), bad)
     assert kinds("invariants", run) == (Status.FAIL, {"durable-fetch"})
 
 
-def test_many_odd_lines_are_counted():
+def test_many_malformed_lines_are_counted():
     run = with_trace("n2", *[("fetch", {})] * 10)
     assert "7 more malformed lines" in run_check(CheckSpec("invariants"), run).summary
 

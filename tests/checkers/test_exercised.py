@@ -186,7 +186,7 @@ def test_a_strand_can_depose_a_leader_as_a_timed_fault_can():
         assert expected(schedule=schedule, faults=[])["leader_changes"] == changes
 
 
-def test_skipped_faults_are_remembered_and_nothing_left_is_said():
+def test_skipped_faults_are_named_and_a_plan_without_any_left_is_marked():
     skipped = [{"fault": "loss", "reason": "no nft"}]
     assert options_of({**PLAN, "skipped": skipped})["nothing_left"] is False
     left = options_of({**PLAN, "faults": [], "skipped": skipped})

@@ -1,4 +1,4 @@
-"""Check quorum as traces show it: silent where a voter may have followed, loud where nobody could."""
+"""Check quorum by traces: a violation only where no voter can have followed the leader."""
 
 from __future__ import annotations
 
@@ -101,7 +101,7 @@ def test_a_leader_that_leads_on_alone_is_reported():
     assert (anomaly["kind"], anomaly["node"]) == ("led-alone", "n1")
 
 
-def test_a_leader_that_leads_on_while_the_others_are_not_heard_of_any_more_is_in_doubt():
+def test_a_leader_that_goes_on_after_the_other_traces_ended_is_in_doubt():
     """Their traces may have been cut off: they may have fetched on."""
     run = lonely(10)
     assert run.evidence is not None
@@ -141,13 +141,13 @@ def test_a_voter_that_asks_another_or_in_another_epoch_does_not_follow(fetches):
     "fields",
     [{"clock": "another"}, {"clock": ""}, {"clock": None}, {"check_quorum_timeout_ms": None}],
 )
-def test_clocks_that_cannot_be_compared_accuse_nobody_and_the_result_says_so(fields):
+def test_clocks_that_cannot_be_compared_leave_it_out_of_the_result(fields):
     assert found(lonely(10, **fields)) == set()
     result = run_check(CheckSpec("invariants"), lonely(10, **fields))
     assert "led-alone" in result.statistics["left_out"]
 
 
-def test_clocks_that_can_be_compared_leave_it_in():
+def test_clocks_that_can_be_compared_keep_it_in_the_result():
     result = run_check(CheckSpec("invariants"), lonely(10))
     assert "led-alone" not in result.statistics["left_out"]
 
@@ -157,7 +157,7 @@ def test_a_leader_of_an_unnamed_clock_is_not_judged():
     assert found(run) == set()
 
 
-def test_a_fetch_line_without_the_asked_node_accuses_nobody():
+def test_a_fetch_line_without_the_asked_node_is_no_violation():
     odd = follower("n2", until_s=2)
     odd += events("n2", (2.5, "fetch", {"offset": 6, "durable_end_offset": 6}))
     run = run_of(leader(appends_until_s=10), odd, follower("n3", until_s=2))

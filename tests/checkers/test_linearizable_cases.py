@@ -59,7 +59,7 @@ def test_a_failed_cas_saw_another_value_unless_it_was_refused_for_another_reason
     assert status([write(0, 1, 0, 1), refused], "cas-register") is Status.PASS
 
 
-def test_true_is_not_one():
+def test_true_is_not_the_number_one():
     assert status([write(0, 1, 0, 1), read(1, True, 5, 6)]) is Status.FAIL
     assert status([write(0, 1, 0, 1), read(1, "1", 5, 6)]) is Status.FAIL
 

@@ -66,7 +66,7 @@ def prove(outcome, operations, model, truth):
 
 
 @pytest.mark.parametrize("kind", [f"unique {name}" for name in RULED])
-def test_a_rule_says_what_brute_force_says(kind):
+def test_a_rule_agrees_with_brute_force(kind):
     seen = Counter(judged(Random(f"{kind}-{case}"), kind) for case in range(CASES))
     assert seen["PASS"] > CASES / 3
     assert seen["PASS"] + seen[None] < CASES * 0.95
@@ -190,7 +190,7 @@ def test_each_fault_of_a_log_has_its_name(kind, change):
     assert judge_columns(change(columns(100))).kind == kind
 
 
-def test_an_append_that_nobody_placed_leaves_the_rule_without_verdict():
+def test_an_append_without_an_offset_leaves_the_rule_without_verdict():
     records = columns(10)
     unplaced = replace(records, offset=put(records.offset, 4, -1), **shown(records, 0))
     assert judge_columns(unplaced) is None
@@ -228,7 +228,7 @@ def shorten(records, place):
 
 
 @pytest.mark.parametrize("kind", [f"unique {name}" for name in RULED] + ["any queue", "any stack"])
-def test_replaying_an_order_says_what_its_steps_say(kind):
+def test_replaying_an_order_agrees_with_its_single_steps(kind):
     refused = 0
     for case in range(500):
         rnd = Random(f"replay-{kind}-{case}")

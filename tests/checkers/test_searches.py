@@ -143,7 +143,7 @@ def test_a_narrow_frontier_finds_orders_but_refutes_nothing():
 
 @settings(max_examples=150, deadline=None, suppress_health_check=[HealthCheck.too_slow])
 @given(st.randoms(use_true_random=False), st.sampled_from(REGISTERS))
-def test_searches_hold_for_whatever_hypothesis_thinks_of(rnd, kind):
+def test_searches_agree_on_generated_histories(rnd, kind):
     name = kind.removeprefix("unique-")
     operations, _ = random_history(rnd, kind, size_max=6)
     model = model_named(name)

@@ -64,7 +64,7 @@ def test_a_stale_read_is_in_order():
     assert status(history) is Status.PASS
 
 
-def test_nobody_goes_back_to_the_initial_value():
+def test_no_session_returns_to_the_initial_value():
     history = script([("write", 1)], [("read", 1), ("read", None)])
     assert status(history) is Status.FAIL
 

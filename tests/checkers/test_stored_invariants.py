@@ -216,7 +216,7 @@ def test_a_wrong_log_fails(kind):
     assert (status, kind in kinds) == (Status.FAIL, True)
 
 
-def test_two_leader_changes_of_one_leader_in_one_epoch_are_one_too_many():
+def test_two_leader_changes_of_one_leader_in_one_epoch_are_reported():
     run = with_log("n2", [*good_log("n2"), leader_change("n2", 6, 1, 1)])
     assert judged(run) == (Status.FAIL, {"election-safety"})
 

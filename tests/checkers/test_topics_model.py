@@ -71,7 +71,7 @@ CASES = {
 
 
 @pytest.mark.parametrize("name", CASES)
-def test_the_life_of_a_topic(name):
+def test_the_model_judges_histories_of_a_topic(name):
     right, operations = CASES[name]
     assert is_linearizable(operations, "topics") == right
     assert judge(operations, Topics()).status is (Status.PASS if right else Status.FAIL)

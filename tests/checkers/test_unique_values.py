@@ -104,7 +104,7 @@ def test_short_registers_get_what_plain_zones_find():
 
 @settings(max_examples=300, deadline=None, suppress_health_check=list(HealthCheck))
 @given(rnd=st.randoms(use_true_random=False))
-def test_no_register_is_found_of_which_plain_zones_say_otherwise(rnd):
+def test_no_register_is_found_on_which_plain_zones_differ(rnd):
     dispatched_like_plain_zones(rnd)
 
 

@@ -18,7 +18,7 @@ TIMEOUT_S = 90.0
 
 
 def free_ports(count: int) -> list[int]:
-    """Ports that nobody listens on, below those that outgoing connections are given."""
+    """Ports that no program listens on, below those that outgoing connections are given."""
     found: list[int] = []
     while len(found) < count:
         port = random.SystemRandom().randrange(10_000, 30_000)

@@ -304,7 +304,7 @@ def test_an_answer_about_something_else_is_a_wrong_one(operation, reply, what):
     assert message.endswith(what)
 
 
-def test_a_final_read_of_a_resource_that_nobody_knows_is_a_wrong_answer():
+def test_a_final_read_of_an_unknown_resource_is_a_wrong_answer():
     strange = replace(described(ErrorCode.none, k="v").results[0], resource_type=99)
     replies = (metadata(1), replace(described(ErrorCode.none), results=(strange,)))
 

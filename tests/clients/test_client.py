@@ -16,7 +16,7 @@ pytestmark = pytest.mark.cluster
 
 
 class Session:
-    """A client, where everybody is, and the leader."""
+    """A client, the endpoints of all nodes, and the leader."""
 
     def __init__(self, nodes, client):
         self.client = client

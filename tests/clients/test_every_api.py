@@ -33,7 +33,7 @@ from cluster.node.protocol.codec import write_request
 pytestmark = pytest.mark.cluster
 
 CLUSTER_ID = "test-cluster"
-NOBODY = 9
+UNKNOWN_NODE = 9
 SOON = dt.timedelta(seconds=5)
 DIRECTORY = uuid.UUID(int=10_000)
 LISTENERS = (VoterListener("CONTROLLER", "127.0.0.1", 1),)
@@ -47,7 +47,7 @@ def _fetch_v4():
     partition = fetch_v4.FetchPartition(partition=0, fetch_offset=0, partition_max_bytes=1 << 20)
     topic = fetch_v4.FetchTopic(topic=raft.METADATA_TOPIC, partitions=(partition,))
     return fetch_v4.FetchRequest(
-        replica_id=NOBODY,
+        replica_id=UNKNOWN_NODE,
         max_wait=dt.timedelta(0),
         min_bytes=0,
         topics=(topic,),
@@ -56,7 +56,7 @@ def _fetch_v4():
 
 
 SAMPLES = {
-    ApiKey.FETCH: raft.FetchRequest(CLUSTER_ID, NOBODY, DIRECTORY, 0, 0, 0, 0, 1 << 20),
+    ApiKey.FETCH: raft.FetchRequest(CLUSTER_ID, UNKNOWN_NODE, DIRECTORY, 0, 0, 0, 0, 1 << 20),
     ApiKey.METADATA: m.MetadataRequest(
         topics=_topics("unheard-of"), include_topic_authorized_operations=False
     ),
@@ -123,20 +123,22 @@ SAMPLES = {
         deletions=(m.ScramCredentialDeletion(name="nobody", mechanism=1),), upsertions=()
     ),
     ApiKey.VOTE: raft.VoteRequest(
-        CLUSTER_ID, 0, NOBODY, DIRECTORY, 1, uuid.UUID(int=0), 0, 0, pre_vote=False
+        CLUSTER_ID, 0, UNKNOWN_NODE, DIRECTORY, 1, uuid.UUID(int=0), 0, 0, pre_vote=False
     ),
     ApiKey.BEGIN_QUORUM_EPOCH: raft.BeginQuorumEpochRequest(
-        CLUSTER_ID, 1, uuid.UUID(int=0), NOBODY, 0, None
+        CLUSTER_ID, 1, uuid.UUID(int=0), UNKNOWN_NODE, 0, None
     ),
-    ApiKey.END_QUORUM_EPOCH: raft.EndQuorumEpochRequest(CLUSTER_ID, NOBODY, 0, (), None),
+    ApiKey.END_QUORUM_EPOCH: raft.EndQuorumEpochRequest(CLUSTER_ID, UNKNOWN_NODE, 0, (), None),
     ApiKey.DESCRIBE_QUORUM: raft.DescribeQuorumRequest(),
     ApiKey.FETCH_SNAPSHOT: raft.FetchSnapshotRequest(
-        CLUSTER_ID, NOBODY, DIRECTORY, 0, OffsetAndEpoch(10**6, 1), 0, 1 << 20
+        CLUSTER_ID, UNKNOWN_NODE, DIRECTORY, 0, OffsetAndEpoch(10**6, 1), 0, 1 << 20
     ),
     ApiKey.DESCRIBE_CLUSTER: m.DescribeClusterRequest(
         include_cluster_authorized_operations=False, include_fenced_brokers=False
     ),
-    ApiKey.ALTER_PARTITION: m.AlterPartitionRequest(broker_id=NOBODY, broker_epoch=1, topics=()),
+    ApiKey.ALTER_PARTITION: m.AlterPartitionRequest(
+        broker_id=UNKNOWN_NODE, broker_epoch=1, topics=()
+    ),
     ApiKey.UPDATE_FEATURES: m.UpdateFeaturesRequest(
         timeout=SOON, feature_updates=(), validate_only=True
     ),
@@ -144,7 +146,7 @@ SAMPLES = {
         request_data=b"", request_principal=None, client_host_address=bytes(4)
     ),
     ApiKey.BROKER_REGISTRATION: m.BrokerRegistrationRequest(
-        broker_id=NOBODY,
+        broker_id=UNKNOWN_NODE,
         cluster_id="another-cluster",
         incarnation_id=DIRECTORY,
         listeners=(),
@@ -152,16 +154,18 @@ SAMPLES = {
         rack=None,
     ),
     ApiKey.BROKER_HEARTBEAT: m.BrokerHeartbeatRequest(
-        broker_id=NOBODY,
+        broker_id=UNKNOWN_NODE,
         broker_epoch=1,
         current_metadata_offset=1,
         want_fence=False,
         want_shut_down=False,
     ),
-    ApiKey.UNREGISTER_BROKER: m.UnregisterBrokerRequest(broker_id=NOBODY),
-    ApiKey.ALLOCATE_PRODUCER_IDS: m.AllocateProducerIdsRequest(broker_id=NOBODY, broker_epoch=1),
+    ApiKey.UNREGISTER_BROKER: m.UnregisterBrokerRequest(broker_id=UNKNOWN_NODE),
+    ApiKey.ALLOCATE_PRODUCER_IDS: m.AllocateProducerIdsRequest(
+        broker_id=UNKNOWN_NODE, broker_epoch=1
+    ),
     ApiKey.ASSIGN_REPLICAS_TO_DIRS: m.AssignReplicasToDirsRequest(
-        broker_id=NOBODY, broker_epoch=1, directories=()
+        broker_id=UNKNOWN_NODE, broker_epoch=1, directories=()
     ),
     ApiKey.CONTROLLER_REGISTRATION: m.ControllerRegistrationRequest(
         controller_id=-1,
@@ -172,9 +176,11 @@ SAMPLES = {
     ),
     ApiKey.SASL_HANDSHAKE: m.SaslHandshakeRequest(mechanism="PLAIN"),
     ApiKey.SASL_AUTHENTICATE: m.SaslAuthenticateRequest(auth_bytes=b"x"),
-    ApiKey.ADD_RAFT_VOTER: AddVoterRequest(CLUSTER_ID, 5_000, NOBODY, DIRECTORY, LISTENERS),
-    ApiKey.REMOVE_RAFT_VOTER: RemoveVoterRequest(CLUSTER_ID, NOBODY, DIRECTORY),
-    ApiKey.UPDATE_RAFT_VOTER: UpdateVoterRequest(CLUSTER_ID, 0, NOBODY, DIRECTORY, LISTENERS, 0, 1),
+    ApiKey.ADD_RAFT_VOTER: AddVoterRequest(CLUSTER_ID, 5_000, UNKNOWN_NODE, DIRECTORY, LISTENERS),
+    ApiKey.REMOVE_RAFT_VOTER: RemoveVoterRequest(CLUSTER_ID, UNKNOWN_NODE, DIRECTORY),
+    ApiKey.UPDATE_RAFT_VOTER: UpdateVoterRequest(
+        CLUSTER_ID, 0, UNKNOWN_NODE, DIRECTORY, LISTENERS, 0, 1
+    ),
 }
 """A request for every API, which changes nothing."""
 
@@ -223,7 +229,7 @@ ELSEWHERE = {
     ErrorCode.not_leader_or_follower,
     ErrorCode.request_timed_out,
 }
-"""Answers that say that somebody else leads, or nobody for the moment."""
+"""Errors of a node that is not the leader, or of a quorum without a leader."""
 
 ENDS = [
     (listener, ApiKey(key), version)

@@ -47,7 +47,7 @@ def test_a_leader_cut_off_refuses_while_the_majority_goes_on(arm, tmp_path):
         assert cluster.backend.links_cut() == frozenset(links)
         measured = await cluster.backend.measure_link(links[0], 0.2)
         assert measured.silent
-        assert (await cluster.read(leader)).type != "ok", "nobody confirms that it leads"
+        assert (await cluster.read(leader)).type != "ok", "no majority confirms that it leads"
         assert (await cluster.write(leader, "lost")).type != "ok"
         successor = await cluster.write_somewhere("after", but=leader)
         assert successor != leader

@@ -163,7 +163,7 @@ def test_an_eligible_replica_leads_when_the_isr_is_empty():
     assert partition.leader_recovery_state == 0
 
 
-def test_the_last_known_leader_is_elected_only_when_alive_and_nobody_is_eligible():
+def test_the_last_known_leader_is_elected_only_when_alive_and_no_replica_is_eligible():
     cluster, topic = elr_cluster()
     cluster.alter(topic, (1, 2))
     cluster.alter(topic, (1,))

@@ -1,4 +1,4 @@
-"""Writes of many records go out in parts, a turn of the task each, and nobody sees one half done."""
+"""Writes of many records are appended in parts, one an event, and are atomic to readers."""
 
 import uuid
 

@@ -52,7 +52,7 @@ def check_state(state):
         if elr_enabled:
             assert all(alive), where
         elif not all(alive):
-            # Without ELR the last member stays, and nobody leads.
+            # Without ELR the last member stays, and there is no leader.
             assert (len(partition.isr), partition.leader) == (1, -1), where
         if partition.isr and all(alive):
             assert partition.leader != -1, where

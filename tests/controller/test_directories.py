@@ -47,7 +47,7 @@ def assigned(cluster, broker, directory, topic, index=0):
 def sound(cluster):
     found = partitions_of(cluster.state, dict(partitions(cluster.state)))
     has_elr = is_elr_enabled(cluster.state)
-    return [fault for one in found.values() for fault in faults(one, has_elr=has_elr)] == []
+    return [fault for entry in found.values() for fault in faults(entry, has_elr=has_elr)] == []
 
 
 def test_a_replica_of_a_broker_with_several_directories_is_unassigned_until_it_reports():
@@ -113,7 +113,7 @@ def test_a_directory_that_goes_offline_moves_the_leaders_in_it_and_no_others(elr
     assert sound(cluster)
 
 
-def test_nobody_leads_from_an_offline_directory_until_the_replica_is_elsewhere():
+def test_no_replica_leads_from_an_offline_directory_until_it_is_elsewhere():
     cluster = cluster_of(2)
     topic = cluster.topic(1)
     assigned(cluster, 1, A, topic)

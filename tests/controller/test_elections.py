@@ -1,4 +1,4 @@
-"""ElectLeaders: elections that somebody asks for."""
+"""ElectLeaders: elections that an operator asks for."""
 
 import pytest
 
@@ -85,7 +85,7 @@ def test_an_unclean_election_takes_a_live_replica_and_marks_the_partition_recove
     assert (partition.leader, partition.isr, partition.leader_recovery_state) == (2, (2,), 1)
 
 
-def test_an_unclean_election_is_not_needed_where_somebody_leads():
+def test_an_unclean_election_is_not_needed_where_there_is_a_leader():
     cluster = Brokers(1)
     cluster.topic(1)
     reply = cluster.node.call(elect(UNCLEAN, ("t", 0)))

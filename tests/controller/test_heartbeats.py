@@ -109,7 +109,7 @@ def test_a_new_controller_gives_every_unfenced_broker_a_fresh_session_and_then_f
     assert cluster.state.brokers.get(1).fenced is True
 
 
-def test_a_controller_that_renounced_fences_nobody():
+def test_a_controller_that_renounced_fences_no_broker():
     cluster = Brokers(1)
     cluster.node.raft.lose()
     before = len(cluster.node.raft.log)
@@ -124,7 +124,7 @@ def test_a_broker_that_leads_nothing_shuts_down_at_once_and_is_fenced():
     assert cluster.state.brokers.get(1).fenced is True
 
 
-def test_a_controlled_shutdown_waits_until_the_others_have_heard_of_it():
+def test_a_controlled_shutdown_waits_until_the_other_brokers_have_caught_up():
     cluster = Brokers(1, 2, 3)
     topic = cluster.topic(1, 2)
     reply = cluster.beat(1, offset=100, shut_down=True)

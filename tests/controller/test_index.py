@@ -143,7 +143,7 @@ def partition(**fields):
 
 
 @pytest.mark.parametrize(
-    ("one", "marks"),
+    ("indexed", "marks"),
     [
         (partition(), {1, 2}),
         (partition(isr=(1,), elr=(3,)), {1, 2, 3}),
@@ -154,8 +154,8 @@ def partition(**fields):
         (partition(removing_replicas=(2,)), {1, 2, REASSIGNING}),
     ],
 )
-def test_a_partition_is_found_by_its_brokers_and_by_what_is_wrong_with_it(one, marks):
-    found = partition_marks(one)
+def test_a_partition_is_found_by_its_brokers_and_by_what_is_wrong_with_it(indexed, marks):
+    found = partition_marks(indexed)
     assert len(found) == len(set(found))
     assert set(found) == marks
 

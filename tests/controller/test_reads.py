@@ -97,7 +97,7 @@ def test_a_confirmation_of_an_older_claim_answers_nothing():
     assert node.traced("read") == []
 
 
-def test_a_read_that_nobody_confirms_times_out():
+def test_a_read_that_no_majority_confirms_times_out():
     node = active()
     replies = node.send(describe())
     node.clock.advance(30_000)
@@ -149,7 +149,7 @@ def test_metadata_names_this_node_only_when_confirmed():
     assert replies[0].topics[0].error_code == ErrorCode.none
 
 
-def test_metadata_that_cannot_be_confirmed_comes_from_the_image_and_names_nobody():
+def test_metadata_that_cannot_be_confirmed_comes_from_the_image_and_names_no_controller():
     node = active()
     node.call(create("a"))
     replies = node.send(metadata("a"), CLIENT)

@@ -39,7 +39,7 @@ def test_the_epoch_counts_the_records_that_clean_up_before_it():
     cluster.node.clock.advance(500)
     cluster.beat(1)
     cluster.beat(2)
-    cluster.node.clock.advance(9_000)  # the session has expired, nobody has noticed yet
+    cluster.node.clock.advance(9_000)  # the session has expired, but no event has checked it yet
     assert cluster.partition(topic).isr == (1, 2)
     end = cluster.node.raft.end_offset
     epoch = cluster.register(1, incarnation=2).broker_epoch

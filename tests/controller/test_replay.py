@@ -281,7 +281,7 @@ def test_overlay_and_image_always_equal_a_replay_of_the_log(sequence):
         committed = from_scratch(raft.log[: raft.committed])
         assert content(controller.image.state) == content(committed.state)
         assert controller.image.provenance == committed.provenance
-        # The leader sees its whole log, everybody else what is committed.
+        # The leader sees its whole log, every other node what is committed.
         newest = from_scratch(raft.log) if controller.is_active else committed
         assert content(controller.speculative.state) == content(newest.state)
         check_index(controller.image.state)

@@ -52,8 +52,8 @@ def outcomes(node, *items):
     return {result.user: result.error_code for result in results}
 
 
-def described(node, *users, everybody=False):
-    names = None if everybody else tuple(ScramUserName(name=user) for user in users)
+def described(node, *users, every_user=False):
+    names = None if every_user else tuple(ScramUserName(name=user) for user in users)
     reply = node.call(DescribeUserScramCredentialsRequest(users=names), CLIENT)
     return {
         result.user: (
@@ -116,7 +116,7 @@ def test_a_user_that_is_named_twice_stays_as_it_is_and_others_change():
     }
     again = outcomes(node, upsert("d", mechanism=SHA_256), upsert("d", mechanism=SHA_512))
     assert again == {"d": ErrorCode.duplicate_resource}
-    assert set(described(node, everybody=True)) == {"a", "b", "c"}
+    assert set(described(node, every_user=True)) == {"a", "b", "c"}
 
 
 def test_all_users_of_a_request_are_one_batch():
@@ -133,8 +133,8 @@ def test_the_users_asked_for_are_described():
     outcomes(node, upsert("a", mechanism=SHA_256, iterations=4096), upsert("b"))
     both = [(SHA_256, 4096), (SHA_512, 5000)]
     assert described(node, "a") == {"a": (ErrorCode.none, both)}
-    everybody = {"a": (ErrorCode.none, both), "b": (ErrorCode.none, [(SHA_512, 4096)])}
-    assert described(node, everybody=True) == everybody == described(node)
+    every_user = {"a": (ErrorCode.none, both), "b": (ErrorCode.none, [(SHA_512, 4096)])}
+    assert described(node, every_user=True) == every_user == described(node)
     assert described(node, "x", "b", "b") == {
         "x": (ErrorCode.resource_not_found, []),
         "b": (ErrorCode.duplicate_resource, []),

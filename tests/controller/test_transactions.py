@@ -1,4 +1,4 @@
-"""Metadata transactions (KIP-868): nobody sees half of one, and a new leader aborts an open one."""
+"""Metadata transactions (KIP-868): atomic to readers, and aborted by a new leader if open."""
 
 import pytest
 

@@ -95,7 +95,7 @@ def test_a_folder_with_anything_else_in_it_is_not_formatted(voters):
 
 
 def test_what_an_interruption_left_is_no_observers_folder():
-    """It would begin as a voter that nobody asked for."""
+    """It would start as a voter although it was formatted as an observer."""
     steps = Steps()
     disk = MemoryDisk(steps.call_later)
     write_bootstrap(disk, "__cluster_metadata-0", VOTERS, 7, lambda error: None)

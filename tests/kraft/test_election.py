@@ -9,7 +9,7 @@ from cluster.node.kraft.types import IllegalStateError
 
 
 @pytest.mark.parametrize("count", [1, 2, 3, 4, 5])
-def test_it_is_won_by_a_majority_and_lost_without_hope_of_one(count):
+def test_it_is_won_by_a_majority_and_lost_once_a_majority_is_impossible(count):
     for answers in product((True, False, None), repeat=count):
         election = EpochElection(range(count))
         for voter, answer in enumerate(answers):

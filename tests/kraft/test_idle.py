@@ -64,7 +64,7 @@ def test_a_lone_survivor_asks_around_at_the_pace_of_its_back_off(requests, survi
 
 
 @pytest.mark.parametrize("role", ["leader", "follower"])
-def test_a_stalled_disk_makes_nobody_spin(requests, role):
+def test_no_node_spins_while_a_disk_is_stalled(requests, role):
     world, leader = settled()
     node = leader if role == "leader" else next(n for n in world.running if n is not leader)
     node.disk.stall()
@@ -73,7 +73,7 @@ def test_a_stalled_disk_makes_nobody_spin(requests, role):
     assert (sent < 20, events < 150) == (True, True)
 
 
-def test_nothing_piles_up(requests):
+def test_no_request_or_event_piles_up(requests):
     world, leader = settled()
     for _ in range(300):
         world.commit(leader, "a")

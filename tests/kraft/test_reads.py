@@ -182,7 +182,7 @@ def test_a_deposed_leader_that_does_not_know_it_is_not_confirmed():
     assert answers == [False]
 
 
-def test_a_replica_that_does_not_lead_says_so_at_once():
+def test_a_replica_that_does_not_lead_answers_false_at_once():
     world, leader = led()
     other = next(node for node in world.nodes.values() if node is not leader)
     answers = ask(other)
@@ -190,7 +190,7 @@ def test_a_replica_that_does_not_lead_says_so_at_once():
     assert answers == [False]
 
 
-def test_a_single_voter_needs_nobody():
+def test_a_single_voter_confirms_its_leadership_alone():
     world, leader = led(1)
     answers = ask(leader)
     assert answers == [], "never from within the call"

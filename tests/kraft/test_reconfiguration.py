@@ -287,7 +287,7 @@ def test_a_wiped_voter_is_another_replica_until_it_is_replaced():
     assert wiped.client._quorum.is_voter
 
 
-def test_a_leader_that_lost_its_disk_hears_of_its_former_life_and_goes_on():
+def test_a_leader_that_lost_its_disk_is_removed_and_added_again():
     world, leader = dynamic_world()
     lost = remove_request(leader)
     world.voters = VoterSet(())

@@ -85,7 +85,7 @@ def test_both_bootstrap_servers_get_their_turn():
     assert {requests.find_ready_bootstrap(0) for _ in range(50)} == set(PEERS)
 
 
-def test_a_request_that_timed_out_is_given_up_once_another_goes_out_to_whomever():
+def test_a_request_that_timed_out_is_given_up_once_another_is_sent_to_any_node():
     requests = manager()
     late = requests.on_request_sent(2, 0)
     assert requests.is_response_expected(2, late)

@@ -72,7 +72,7 @@ class Stage:
         return self.monitor.run_until(lambda: isinstance(node.state, Leader), 1_000)
 
     def all_agree(self):
-        """Heal; everybody gets to hold all that was committed, and a new write."""
+        """Heal; every node must then hold all that was committed, and a new write."""
         self.world.network.heal()
         for node in self.world.nodes.values():
             node.disk.resume()
@@ -251,7 +251,7 @@ def figure_8(stage):
     stage.cut(s3, s2)
     y = stage.world.append(s3, "y")
     stage.until(lambda: s3.log.durable_end_offset > y)
-    assert s2.log.end_offset == x, "the start of s3's epoch was to reach nobody"
+    assert s2.log.end_offset == x, "the start of s3's epoch was to reach no other node"
     stage.crash(s3, "everything")
     stage.world.network.heal()
     stage.come_back(s1)

@@ -200,7 +200,7 @@ def test_an_observer_never_asks_for_votes():
         bench.quorum.to_prospective()
 
 
-def test_a_lost_pre_election_returns_to_the_leader_or_to_nobody():
+def test_a_lost_pre_election_returns_to_the_leader_or_to_no_leader():
     bench = Bench()
     bench.be(bench.prospective(leader_id=2))
     bench.quorum.after_prospective_loss(nothing)

@@ -104,7 +104,7 @@ def ask_former_leader(world, leader, epoch):
     return ask(world, leader, candidate=leader.node_id % 3 + 1, epoch=epoch)
 
 
-def test_a_restarted_leader_votes_for_nobody_in_its_epoch():
+def test_a_restarted_leader_votes_for_no_candidate_in_its_epoch():
     world, leader, epoch = former_leader()
     assert isinstance(leader.state, Resigned)
     answer = ask_former_leader(world, leader, epoch)

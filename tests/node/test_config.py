@@ -101,7 +101,7 @@ def test_a_missing_key_is_named(key):
     assert error(**{key.replace(".", "__"): None}) == f"server.properties: {key} is missing"
 
 
-def test_without_static_voters_somebody_must_be_known_to_ask():
+def test_without_static_voters_bootstrap_servers_are_required():
     message = error(controller__quorum__voters=None)
     assert message == (
         "server.properties: neither controller.quorum.bootstrap.servers nor "

@@ -62,7 +62,7 @@ def test_all_features_of_a_request_are_updated(order):
     assert (raft.level, level_of(node)) == (1, 1)
 
 
-def test_alone_it_asks_nobody_else():
+def test_a_single_voter_asks_no_other_node():
     raft = Raft()
     assert answer(None, raft, updating(("kraft.version", 1))).error_code is ErrorCode.none
     assert raft.level == 1

@@ -364,7 +364,7 @@ def test_describe_quorum_of_another_partition_is_refused_for_that_partition():
     assert theirs.topics[0].partitions[0].error_code == ErrorCode.unknown_topic_or_partition
 
 
-def test_kafka_python_reads_what_a_fetch_response_says():
+def test_kafka_python_decodes_a_fetch_response():
     response = m.FetchResponse(
         ErrorCode.none, 2, 7, 90, 0, b"records", OffsetAndEpoch(40, 6), None, Endpoint(2, "h", 9)
     )

@@ -393,7 +393,7 @@ def test_labels_of_one_process_do_not_cover_each_other():
         assert y != other_y or end <= start + 1
 
 
-def test_a_large_window_is_cut_and_says_so():
+def test_a_large_window_is_cut_and_what_is_left_out_is_counted():
     picture = draw([operation(i, i, i, i + 1) for i in range(OPERATIONS_MAX + 5)])
     assert (len(picture.bars), picture.left_out) == (OPERATIONS_MAX, 5)
 

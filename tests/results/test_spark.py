@@ -60,7 +60,7 @@ def test_it_runs_on_the_jvm_that_pip_brings(spark):
     ],
     ids=["honest", "stale reads", "lost write", "no evidence"],
 )
-def test_the_judgement_is_the_one_of_the_plain_functions(tmp_path, spark, faults, expected):
+def test_spark_judges_like_the_plain_functions(tmp_path, spark, faults, expected):
     store = make_run(tmp_path, **faults)
     plain = judge(store)
     assert plain.status is expected

@@ -214,7 +214,7 @@ def test_drain_applies_the_queue_and_syncs_every_append(tmp_path, syncs):
     assert len(syncs) == 2
 
 
-def test_close_loses_what_was_not_synced_and_calls_nobody(tmp_path, monkeypatch):
+def test_close_loses_what_was_not_synced_and_calls_no_completion(tmp_path, monkeypatch):
     busy, let_go = threading.Event(), threading.Event()
 
     def slow(descriptor: int) -> None:

@@ -150,11 +150,11 @@ def test_many_immediate_answers_do_not_nest():
     run(body)
 
 
-def test_a_request_that_is_never_answered_stalls_nobody_else():
+def test_a_request_that_is_never_answered_stalls_no_other_connection():
     async def body():
         handler = Handler()
-        async with a_server(handler) as (_, port), a_caller(port) as one, a_caller(port) as other:
-            one.send(1)
+        async with a_server(handler) as (_, port), a_caller(port) as first, a_caller(port) as other:
+            first.send(1)
             await handler.next()
             other.send(2)
             _, _, reply = await handler.next()
@@ -445,7 +445,7 @@ def test_there_are_only_so_many_connections():
     run(body)
 
 
-def test_a_silent_peer_is_hung_up_on_and_a_busy_one_is_not():
+def test_a_silent_peer_is_disconnected_and_a_busy_peer_is_not():
     async def body():
         async with (
             a_server(Echo(), max_idle_ms=400) as (_, port),
@@ -476,7 +476,7 @@ def test_a_port_that_is_taken_is_an_error_and_nothing_listens():
     run(body)
 
 
-def test_nobody_can_connect_before_the_node_serves():
+def test_no_client_can_connect_before_the_node_serves():
     async def body():
         server = TcpServer()
         service = ListenerService("L", ListenerType.CONTROLLER, Echo())

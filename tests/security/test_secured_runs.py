@@ -109,10 +109,10 @@ def test_what_is_rendered_is_what_the_node_reads(protocol, tmp_path):
 
 
 def test_passwords_and_keys_differ_from_run_to_run_and_are_in_no_plan():
-    one, other = (
+    first, second = (
         KraftSystem(security=secured(protocol="SASL_SSL")).files(placement()) for _ in range(2)
     )
-    assert all(one[name] != other[name] for name in one)
+    assert all(first[name] != second[name] for name in first)
     security = SECURITY.read({"protocol": "SASL_SSL"})
     assert set(security.to_json()) == {"protocol", "mechanism"}
 

@@ -154,13 +154,13 @@ def test_a_client_without_a_certificate_is_served_only_where_none_is_required(
 ):
     security = security_of("SSL", authority, **{"ssl.client.auth": client_auth})
     ours = client_security(security)
-    nobody = replace(ours, tls=client_context(replace(security.tls, certificate_chain=None)))
+    anonymous = replace(ours, tls=client_context(replace(security.tls, certificate_chain=None)))
 
     async def body():
         async with a_server(security) as (_, port):
             assert await ask(ours, port) == ANSWER
             expected = ANSWER if client_auth == "requested" else Failure.NOT_SENT
-            assert await ask(nobody, port) == expected
+            assert await ask(anonymous, port) == expected
 
     run(body)
 
@@ -221,7 +221,7 @@ async def is_hung_up(reader):
 
 
 @pytest.mark.parametrize("sent", ["nothing", "half a hello", "garbage"])
-def test_a_peer_that_stops_mid_handshake_is_hung_up_on_and_stalls_nobody(authority, sent):
+def test_a_peer_that_stops_mid_handshake_is_disconnected_and_stalls_no_other(authority, sent):
     security = security_of("SSL", authority)
     incoming, outgoing = ssl.MemoryBIO(), ssl.MemoryBIO()
     hello = client_context(security.tls).wrap_bio(incoming, outgoing, server_hostname="127.0.0.1")

@@ -140,7 +140,7 @@ def test_a_missing_key_file_is_refused(lab):
     assert "/no/such/key" in line
 
 
-def test_a_host_that_nobody_answers_for_is_reported(lab):
+def test_a_host_that_does_not_answer_is_reported(lab):
     line = refusal(lab, lab.inventory("nobody.toml", port=2222))
     assert "n1 (root@10.0.0.1:2222) cannot be reached: " in line
 

@@ -27,7 +27,7 @@ exec "$@"
 
 
 def why_no_sudo():
-    """Why nobody can be let use sudo here; empty when one can."""
+    """Why no user can be given sudo here; empty when that is possible."""
     return "" if which("sudo") else "sudo not found: apt install sudo"
 
 

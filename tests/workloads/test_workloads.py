@@ -161,7 +161,7 @@ def test_a_pinned_client_stays_with_its_node_and_leaves_the_belief_alone():
     assert tracker.guess == "n1"
 
 
-def test_the_tracker_believes_the_latest_epoch_only():
+def test_the_tracker_keeps_the_leader_of_the_latest_epoch_only():
     tracker = LeaderTracker(NODES)
     tracker.learn("n3", 5)
     tracker.learn("n2", 4)
