@@ -1,6 +1,6 @@
 """A netns cluster of fake nodes: RUN_FOLDER RUN_ID hold|check.
 
-hold: bring it up, say so, and wait to be killed. check: cut a link one way, print what is measured
+hold: bring it up, print a line, and wait to be killed. check: cut a link one way, print what is measured
 as JSON, and end.
 """
 

@@ -1,4 +1,4 @@
-"""A harness that brings a cluster up, says so, and waits to be killed: RUN_FOLDER RUN_ID."""
+"""A harness that brings a cluster up, prints a line, and waits to be killed: RUN_FOLDER RUN_ID."""
 
 import asyncio
 import sys

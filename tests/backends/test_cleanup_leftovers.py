@@ -165,7 +165,7 @@ SLEEP = (sys.executable, "-I", "-S", "-c", "import time; time.sleep(60)")
 
 @pytest.fixture
 def leaning(tmp_path: Path) -> Iterator[tuple[subprocess.Popen[bytes], subprocess.Popen[bytes]]]:
-    """A node and, started before it, what it leans on; their run's harness is dead."""
+    """A node and, started before it, a process that it depends on; their run's harness is dead."""
     run = "leaning"
     dead = {HARNESS_LABEL: f"{2**22 + 1}:long ago"}
     record_process(tmp_path, RecordedProcess(run, "harness", ProcessIdentity(2**22 + 1, "x")))

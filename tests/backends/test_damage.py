@@ -1,4 +1,4 @@
-"""What is read of a node's files behind its back."""
+"""Reading a node's files from outside."""
 
 from cluster.backends.machine.inside import damage
 

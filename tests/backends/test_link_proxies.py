@@ -20,7 +20,7 @@ SILENCE_S = 0.1
 
 
 class Echo:
-    """A node: answers what it hears, and remembers it."""
+    """A node: echoes what it receives, and keeps it."""
 
     def __init__(self) -> None:
         self.heard = bytearray()

@@ -1,4 +1,4 @@
-"""A broker's life against a real controller, through a channel that the test can break."""
+"""A broker's lifecycle against a real controller, through a channel that the test can break."""
 
 import random
 import uuid

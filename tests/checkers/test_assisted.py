@@ -105,7 +105,7 @@ def test_a_switch_turns_it_off():
 
 
 def evidence_of(operations, rnd):
-    """Evidence about a history: what took effect is chosen at random, as a liar would."""
+    """Evidence about a history: what took effect is chosen at random, so that most of it is false."""
     writes = [o for o in operations if o.f == "write" and o.type is not FAIL]
     shares = {OK: 0.95, INFO: 0.5}
     chosen = [("k", o.input) for o in writes if rnd.random() < shares[o.type]]

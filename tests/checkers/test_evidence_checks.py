@@ -1,4 +1,4 @@
-"""Log agreement, and evidence that is missing or odd: silent on a run in order, loud on any other."""
+"""Log agreement, and missing or malformed evidence: no finding in a correct run, one in any other."""
 
 from dataclasses import replace
 

@@ -1,4 +1,4 @@
-"""What was fsynced is there again: silent on every right way to have less, loud on a wrong one."""
+"""What was fsynced is there again: no finding where a log may rightly be shorter, else one."""
 
 from __future__ import annotations
 

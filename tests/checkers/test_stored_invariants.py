@@ -1,4 +1,4 @@
-"""The invariants on stored runs: loud on what was seen, in doubt where a trace may lack the cause."""
+"""The invariants on stored runs: FAIL by stored events, a doubt where a trace may lack the cause."""
 
 from dataclasses import replace
 
@@ -267,7 +267,7 @@ def test_what_a_cut_trace_may_have_held_is_in_doubt(clock, event, kind):
     ("names", "kind"), [(["vote"], "elected-by-majority"), (["flush", "fetch"], "majority-durable")]
 )
 def test_what_whole_traces_do_not_hold_is_found_without_a_clock(names, kind):
-    """They follow the leader, and hear of its high watermark, and never did their part."""
+    """They follow the leader and learn its high watermark, but never voted or fsynced."""
     run = good_run()
     for node in ("n2", "n3"):
         run = without_events(run, node, *names)
@@ -283,7 +283,7 @@ def test_what_whole_traces_do_not_hold_is_found_without_a_clock(names, kind):
 
 
 def test_what_came_too_early_is_found_by_the_clock_alone():
-    """Without a clock the others may have done their part in time."""
+    """Without a clock the others may have voted and fsynced in time."""
     run = good_run()
     first_n1 = stamped(run, [e for node in NODES for e in run.evidence.traces[node]])
     assert judged(first_n1) == (Status.FAIL, {"elected-by-majority", "majority-durable"})

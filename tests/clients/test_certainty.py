@@ -211,7 +211,7 @@ class Nonsense:
 
 
 def wrong_answer(reply, call):
-    """How wrong an answer is, by the only two ways to say so; both must say the same."""
+    """The error of a wrong answer, by both calls that report it, which must agree."""
     noticed = []
 
     async def body():

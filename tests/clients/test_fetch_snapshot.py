@@ -39,7 +39,7 @@ def since_last_start(nodes, node, event):
 
 
 async def create_topics(endpoint):
-    """Twenty, each tried until it is there: brokers are unfenced when they feel like it."""
+    """Twenty, each tried until it is there: it is not known when brokers are unfenced."""
     network = TcpNetwork()
     client = Client(network, LoopClock(asyncio.get_running_loop()), timeout_ms=10_000)
     async with asyncio.timeout(TIMEOUT_S):

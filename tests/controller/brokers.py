@@ -1,4 +1,4 @@
-"""Requests of brokers, and a controller with brokers that the test speaks for."""
+"""Requests of brokers, and a controller with brokers whose requests the test makes."""
 
 import uuid
 

@@ -1,4 +1,4 @@
-"""Random lives of brokers: after every event the controller's state is valid.
+"""Random histories of brokers: after every event the controller's state is valid.
 
 ValidControllerState and ValidControllerIsrAndElr are those of Vanlightly's KIP-966 specification.
 """

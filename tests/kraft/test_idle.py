@@ -1,4 +1,4 @@
-"""A quorum with nothing to do does next to nothing, whoever is missing."""
+"""An idle quorum sends few requests and runs few events, whichever node is missing."""
 
 from collections import Counter
 

@@ -101,7 +101,7 @@ def test_validation_alone_changes_nothing():
 
 
 def test_half_of_it_is_no_refusal():
-    """The controller lost its office between the two: kraft.version is up, and that is reported."""
+    """The controller lost leadership between the two: kraft.version is up, and that is reported."""
     node, raft = active(), Raft()
 
     def others(request, then):

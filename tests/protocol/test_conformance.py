@@ -1,4 +1,4 @@
-"""Our frames in kafka-python's hands and its frames in ours: others' code is the judge."""
+"""kafka-python decodes our frames and we decode its: a check by independent code."""
 
 import dataclasses
 import io

@@ -17,7 +17,7 @@ def read(folder):
 
 
 def live(path, *events):
-    """One life of a node, which ends without a word."""
+    """One process of a node, which ends without a last event."""
     trace = JsonLinesTrace(path)
     trace("start", node_id=1)
     for event in events:

@@ -1,4 +1,4 @@
-"""Peers that do as they please: bytes in, bytes out, or not."""
+"""Peers under the test's control: they send and read any bytes, or none."""
 
 from __future__ import annotations
 

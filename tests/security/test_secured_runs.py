@@ -184,7 +184,7 @@ def test_a_secured_campaign_passes(tmp_path):
 
 @pytest.mark.cluster
 def test_a_client_with_no_keys_or_those_of_another_run_is_kept_out(tmp_path):
-    """Nor does a harness of another run believe the nodes."""
+    """Nor does a harness of another run trust the nodes."""
     system = KraftSystem(security=secured(protocol="SASL_SSL"))
     other = KraftSystem(security=secured(protocol="SASL_SSL"))
 
