@@ -22,10 +22,13 @@ quiet seeds.
 
 from __future__ import annotations
 
+import contextlib
 import fcntl
 import json
 import os
+import threading
 from collections.abc import Callable, Iterator, Sequence
+from concurrent.futures import Future, wait
 from functools import cache
 from pathlib import Path
 from types import TracebackType
@@ -52,6 +55,8 @@ from results.session import one_line_errors
 
 WAVE = 100
 CHUNK = 4
+_REPORT_S = 1.0
+"""Interval of looking for rows that workers have stored."""
 
 
 class Batch:
@@ -64,6 +69,8 @@ class Batch:
         for name in ("running", "results", "failures"):
             (folder / name).mkdir(parents=True, exist_ok=True)
         self.rows: dict[int, Row] = {}
+        self._read: set[str] = set()
+        """Names of the files of finished chunks that `stored` has read."""
         self._code = ""
         """Digest of the code, computed once: the sources may be edited during a long batch."""
         self._claim = os.open(folder / "batch.json", os.O_RDWR | os.O_CREAT, 0o644)
@@ -153,10 +160,23 @@ class Batch:
                 rows = (self.rows[seed] for seed in seeds if seed in self.rows)
                 covered = coverage.merged((covered, *(json.loads(row["coverage"]) for row in rows)))
 
-    def add(self, rows: Sequence[Row]) -> None:
-        """Add the rows of finished seeds."""
-        for row in rows:
-            self.rows[row["seed"]] = row
+    def add(self, rows: Sequence[Row]) -> list[Row]:
+        """Add the rows of finished seeds; returns those that are new."""
+        fresh = {row["seed"]: row for row in rows if row["seed"] not in self.rows}
+        self.rows |= fresh
+        return list(fresh.values())
+
+    def stored(self) -> list[Row]:
+        """Read the rows that workers have stored since the last call, and of unfinished chunks."""
+        found: list[Row] = []
+        for path in (self.folder / "running").glob("*.jsonl"):
+            with contextlib.suppress(FileNotFoundError):  # its chunk has finished
+                found += read_unfinished(path)
+        for path in (self.folder / "results").glob("*.parquet"):
+            if path.name not in self._read:
+                found += read_finished(path)
+                self._read.add(path.name)
+        return found
 
     @property
     def failures(self) -> list[Row]:
@@ -207,17 +227,17 @@ def run_on_spark(batch: Batch, spark: Any, on_row: Callable[[Row], None]) -> Non
     Tasks write their results themselves, so `batch.folder` must be visible to all workers. Raises
     BatchError when a worker has other code, SparkError when Spark dies; finished seeds are kept.
     """
+
+    def report(rows: Sequence[Row]) -> None:
+        for row in batch.add(rows):
+            on_row(row)
+
     for wave in batch.waves():
-        with one_line_errors():
-            tasks = spark.sparkContext.parallelize(wave, len(wave)).map(_run_task).collect()
-        others: set[str] = set()
-        for found in tasks:
-            if isinstance(found, str):
-                others.add(found)
-                continue
-            batch.add(found)
-            for row in found:
-                on_row(row)
+        found = _collected(spark, wave, lambda: report(batch.stored()))
+        others = {digest for digest in found if isinstance(digest, str)}
+        for rows in found:
+            if not isinstance(rows, str):
+                report(rows)
         if others:
             raise BatchError(
                 f"workers of Spark have other code ({', '.join(sorted(others))}) than this "
@@ -225,6 +245,30 @@ def run_on_spark(batch: Batch, spark: Any, on_row: Callable[[Row], None]) -> Non
             )
         if batch.plan.stop_at_first and batch.failures:
             return
+
+
+def _collected(
+    spark: Any, wave: Sequence[Chunk], meanwhile: Callable[[], None]
+) -> list[list[Row] | str]:
+    """Run the chunks of a wave as tasks; `meanwhile` is called each second until they have ended.
+
+    The job has a thread of its own, as only its end can be awaited in Python. An exception of
+    `meanwhile` leaves the thread behind; it ends with the session.
+    """
+    ended: Future[list[list[Row] | str]] = Future()
+
+    def run() -> None:
+        try:
+            tasks = spark.sparkContext.parallelize(wave, len(wave)).map(_run_task)
+            ended.set_result(tasks.collect())
+        except BaseException as error:  # noqa: BLE001  (raised again where it is awaited)
+            ended.set_exception(error)
+
+    threading.Thread(target=run, name="spark-wave", daemon=True).start()
+    while not wait((ended,), timeout=_REPORT_S).done:
+        meanwhile()
+    with one_line_errors():
+        return ended.result()
 
 
 def _run_task(chunk: Chunk) -> list[Row] | str:

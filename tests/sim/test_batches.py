@@ -143,6 +143,22 @@ def test_a_batch_whose_spark_dies_reports_how_to_go_on(tmp_path, monkeypatch):
     assert [row for row in stored(tmp_path) if row["seed"] == 11] == kept
 
 
+@pytest.mark.spark
+def test_seeds_on_spark_are_reported_while_their_wave_runs(tmp_path):
+    finished, results = [], tmp_path / "results"
+    plan = BatchPlan(0, 16, duration_ms=20_000.0)
+
+    def on_row(_):
+        finished.append(len(list(results.iterdir())))
+
+    with Batch(tmp_path, plan) as batch, Spark("local[1]") as handle:
+        run_on_spark(batch, handle.spark, on_row)
+
+    assert len(finished) == 16
+    assert finished[0] < 4, "the first seed was reported when all chunks had ended"
+    assert finished == sorted(finished)
+
+
 def test_every_source_counts(tmp_path, monkeypatch):
     before = source_digest()
     assert source_digest() == before
