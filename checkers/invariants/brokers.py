@@ -230,8 +230,8 @@ def _faults(partition: Partition, *, has_elr: bool) -> Iterator[str]:
     if partition.leader in replicas and partition.leader not in partition.online:
         yield "is led from a log directory that is offline"
     alive = isr <= partition.active
-    last_one = not has_elr and len(isr) == 1 and not led
-    if not alive and not last_one:
+    is_last_member = not has_elr and len(isr) == 1 and not led
+    if not alive and not is_last_member:
         yield "has a fenced broker in its ISR"
     if isr and alive and isr & replicas <= partition.online and not led:
         yield "has no leader although brokers in sync are alive"

@@ -21,7 +21,7 @@ class ElectionSafety(Invariant):
 
     def __init__(self, quorum: Quorum) -> None:
         super().__init__(quorum)
-        self._said: dict[int, str] = {}
+        self._named_by: dict[int, str] = {}
         """By epoch: the first node that named its leader."""
 
     def on_state(self, node: str, fields: Fields) -> Broken | None:
@@ -45,12 +45,12 @@ class ElectionSafety(Invariant):
         return self._led(node, fields["epoch"], node)
 
     def _led(self, node: str, epoch: int, leader: str) -> Broken | None:
-        said = self._said.setdefault(epoch, node)
+        first = self._named_by.setdefault(epoch, node)
         known = self.quorum.leader_of.get(epoch, leader)
         if known == leader:
             return None
         explanation = (
-            f"epoch {epoch} is led by {known}, as {said} says, and by {leader}, as {node} says"
+            f"epoch {epoch} is led by {known}, as {first} says, and by {leader}, as {node} says"
         )
         return Broken(explanation, (known, leader))
 

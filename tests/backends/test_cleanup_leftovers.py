@@ -196,7 +196,7 @@ def killed(monkeypatch: pytest.MonkeyPatch) -> list[tuple[int, bool]]:
     return order
 
 
-def test_a_node_is_dead_before_what_it_leans_on_is_ended(leaning, killed, tmp_path: Path):
+def test_a_node_is_dead_before_what_it_depends_on_is_ended(leaning, killed, tmp_path: Path):
     node, support = leaning
     assert clean(reversed(find_leftovers(tmp_path))) == []
     assert killed == [(node.pid, True), (support.pid, True)]

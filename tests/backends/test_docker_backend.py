@@ -374,16 +374,16 @@ def test_a_node_that_does_not_start_is_reported_and_nothing_is_left(
 def test_the_image_is_made_once_and_another_base_is_another_image(
     client: docker.DockerClient, monkeypatch: pytest.MonkeyPatch
 ):
-    said: list[str] = []
-    tag = asyncio.run(ensure_image(client, said.append))
-    assert said == []
+    messages: list[str] = []
+    tag = asyncio.run(ensure_image(client, messages.append))
+    assert messages == []
     labels = client.images.get(tag).labels
     assert labels[IMAGE_LABEL] == tag.partition(":")[2]
     monkeypatch.setenv("KRAFTPROBE_DOCKER_BASE", tag)  # as a user names a base of his own
-    other = asyncio.run(ensure_image(client, said.append))
+    other = asyncio.run(ensure_image(client, messages.append))
     try:
         assert other != tag
-        assert [line.split()[0] for line in said] == ["building", "built"]
+        assert [line.split()[0] for line in messages] == ["building", "built"]
     finally:
         client.images.remove(other)
 

@@ -114,7 +114,7 @@ def test_output_of_an_engine_without_a_newline_is_reported_when_it_disconnects()
     assert outcomes == [f"n1: its container does not answer: {OCI.decode()}", b"done"]
 
 
-def test_the_last_complaint_of_the_agent_is_reported_when_it_dies():
+def test_the_last_error_line_of_the_agent_is_reported_when_it_dies():
     complaint = b"Traceback (most recent call last):\n  File ...\nMemoryError\n"
     outcomes, _ = run_twice(lambda _: [(STDERR, complaint), None], good)
     assert outcomes == ["n1: its container does not answer: MemoryError", b"done"]

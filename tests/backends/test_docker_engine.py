@@ -149,13 +149,13 @@ def test_a_base_that_cannot_be_had_is_named_with_its_variable(monkeypatch: pytes
     images = SimpleNamespace(get=missing, pull=no_registry)
     client = SimpleNamespace(images=images, api=SimpleNamespace(timeout=30))
     monkeypatch.setenv("KRAFTPROBE_DOCKER_BASE", "nonsense:1")
-    said: list[str] = []
+    messages: list[str] = []
     with pytest.raises(BackendError) as refused:
-        asyncio.run(ensure_image(client, said.append))
+        asyncio.run(ensure_image(client, messages.append))
     line = str(refused.value)
     assert line.startswith("KRAFTPROBE_DOCKER_BASE names the image 'nonsense:1', which the docker")
     assert "pull access denied" in line
-    assert said == ["asking the registry for nonsense:1 (KRAFTPROBE_DOCKER_BASE)"]
+    assert messages == ["asking the registry for nonsense:1 (KRAFTPROBE_DOCKER_BASE)"]
     assert client.api.timeout == 30
 
 

@@ -284,7 +284,7 @@ def test_measuring_a_cut_link_leaves_no_connection_behind():
     in_world(body)
 
 
-def test_a_dead_target_resets_the_connection_of_its_dialler():
+def test_a_dead_target_resets_the_connection_of_its_client():
     async def body(world: World) -> None:
         with socket.socket() as quick:
             quick.bind((HOST, 0))

@@ -186,7 +186,7 @@ def test_an_unwritable_run_folder_is_one_clear_error(tmp_path: Path):
     asyncio.run(body())
 
 
-def test_down_ends_running_paused_and_deaf_nodes_and_can_be_called_again(tmp_path: Path):
+def test_down_ends_running_paused_and_unresponsive_nodes_and_can_be_called_again(tmp_path: Path):
     async def body() -> list[int]:
         system = FakeSystem("deaf")
         system.stop_timeout_s = 0.2

@@ -28,7 +28,7 @@ def test_an_operation_with_a_wrong_answer_is_found_with_node_and_time():
     assert anomaly["explanation"] in result.summary
 
 
-def test_what_the_harness_was_answered_counts_as_well():
+def test_wrong_answers_to_the_harness_count_as_well():
     value = {"node": "n3", "explanation": "answer to Y: no"}
     noted = Event(0, SECOND, NEMESIS, EventType.INFO, "wrong-answer", None, value)
     result = judged(noted, ended("wrong-answer", index=1))

@@ -112,11 +112,11 @@ def _accepted(operations, model, order):
     rows = np.array([row_of[i] for i in order], np.int64)
     try:
         array_rule_for(model).verify(columns, rows)
-        mine, said = True, ""
+        mine, reason = True, ""
     except RefusedError as refusal:
-        mine, said = False, str(refusal)
+        mine, reason = False, str(refusal)
     # What is not plain enough is refused, and left to the plain verifier.
-    if plain and not mine and ("plain" in said or _beyond(operations, order)):
+    if plain and not mine and ("plain" in reason or _beyond(operations, order)):
         return plain, plain
     return plain, mine
 

@@ -74,14 +74,14 @@ def test_logs_that_lack_an_acknowledged_write_prove_no_write_failed():
 
 def test_a_record_that_cannot_be_decoded_may_be_the_one():
     evidence = logs_of([("k", "b")])
-    odd = [*evidence.logs["n1"], record("n1", 1, kind="undecodable", hex="00")]
-    assert types([LOST], replace(evidence, logs=dict(evidence.logs) | {"n1": odd})) == [INFO]
+    malformed = [*evidence.logs["n1"], record("n1", 1, kind="undecodable", hex="00")]
+    assert types([LOST], replace(evidence, logs=dict(evidence.logs) | {"n1": malformed})) == [INFO]
 
 
 def test_logs_that_differ_resolve_nothing():
     evidence = logs_of([("k", "a")])
-    odd = dict(evidence.logs) | {"n2": [replace(evidence.logs["n2"][0], batch_crc=7)]}
-    assert types([LOST], replace(evidence, logs=odd)) == [INFO]
+    divergent = dict(evidence.logs) | {"n2": [replace(evidence.logs["n2"][0], batch_crc=7)]}
+    assert types([LOST], replace(evidence, logs=divergent)) == [INFO]
 
 
 def test_a_value_that_is_not_unique_resolves_nothing():

@@ -80,7 +80,7 @@ def test_the_moment_is_when_the_fault_began_not_when_it_was_measured():
     assert coverage(run) == {"partition/voter/electing": 1}
 
 
-def test_a_killed_leader_is_dead_though_its_trace_is_silent():
+def test_a_killed_leader_is_dead_although_it_traces_nothing_more():
     run = run_of(
         quorum(),
         (3.0, OK, "kill", "inject", ["n1"], True),

@@ -125,13 +125,13 @@ def test_many_malformed_lines_are_counted():
     assert "7 more malformed lines" in run_check(CheckSpec("invariants"), run).summary
 
 
-def test_an_odd_quorum_state_or_leader_change_is_reported():
+def test_a_malformed_quorum_state_or_leader_change_is_reported():
     states = dict(good_run().evidence.quorum_states) | {"n2": {"leaderId": "n1"}}
     result = run_check(CheckSpec("invariants"), good_run(quorum_states=states))
     assert result.status is Status.UNKNOWN
     assert "quorum-state without a whole number" in result.summary
-    odd = [*good_log("n2"), leader_change("n2", 6, 2, "n1")]
-    result = run_check(CheckSpec("invariants"), with_log("n2", odd))
+    malformed = [*good_log("n2"), leader_change("n2", 6, 2, "n1")]
+    result = run_check(CheckSpec("invariants"), with_log("n2", malformed))
     assert result.status is Status.UNKNOWN
     assert "names no leader" in result.summary
 

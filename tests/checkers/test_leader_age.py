@@ -158,9 +158,9 @@ def test_a_leader_of_an_unnamed_clock_is_not_judged():
 
 
 def test_a_fetch_line_without_the_asked_node_is_no_violation():
-    odd = follower("n2", until_s=2)
-    odd += events("n2", (2.5, "fetch", {"offset": 6, "durable_end_offset": 6}))
-    run = run_of(leader(appends_until_s=10), odd, follower("n3", until_s=2))
+    malformed = follower("n2", until_s=2)
+    malformed += events("n2", (2.5, "fetch", {"offset": 6, "durable_end_offset": 6}))
+    run = run_of(leader(appends_until_s=10), malformed, follower("n3", until_s=2))
     assert found(run) == set()
 
 

@@ -226,14 +226,14 @@ def test_a_mutation_may_not_be_left_out_of_a_window_of_another_model():
     assert "may not be left out" in verify(operations, model_named("cas-register"), lied)
 
 
-def test_a_checker_that_lies_is_unmasked(monkeypatch):
-    lie = Outcome(Status.PASS, "trust me", linearization=(0, 1, 2, 3, 4))
-    monkeypatch.setattr(dispatch, "judged_outcome", lambda *_: lie)
+def test_a_wrong_verdict_of_an_algorithm_is_refused(monkeypatch):
+    forged = Outcome(Status.PASS, "trust me", linearization=(0, 1, 2, 3, 4))
+    monkeypatch.setattr(dispatch, "judged_outcome", lambda *_: forged)
     result = judge(failing(), Register())
     assert result.status is Status.UNKNOWN
     assert "CERTIFICATE REFUSED" in result.summary
-    lie = Outcome(Status.FAIL, "trust me", window=Window((0, 1)))
-    monkeypatch.setattr(dispatch, "judged_outcome", lambda *_: lie)
+    forged = Outcome(Status.FAIL, "trust me", window=Window((0, 1)))
+    monkeypatch.setattr(dispatch, "judged_outcome", lambda *_: forged)
     assert judge(passing(), Register()).status is Status.UNKNOWN
 
 

@@ -93,7 +93,7 @@ class FakeWriter:
 
 @dataclass
 class FakeRaft:
-    """Holds the log; commits, elects and confirms only when the test says so."""
+    """Holds the log; commits, elects and confirms only when the test calls for it."""
 
     node_id: int = 1
     log: list = field(default_factory=list)  # CommittedBatch

@@ -133,7 +133,7 @@ def test_a_controlled_shutdown_waits_until_the_other_brokers_have_caught_up():
     assert cluster.state.brokers.get(1).in_controlled_shutdown
     moved = cluster.node.raft.end_offset - 1
     manager = cluster.node.controller.heartbeats
-    assert manager.may_shut_down(1, cluster.state)  # 2 and 3 had said that they have everything
+    assert manager.may_shut_down(1, cluster.state)  # 2 and 3 had reported that they have everything
     manager._metadata_offsets[2] = moved - 1
     assert cluster.beat(1, shut_down=True).should_shut_down is False
     manager._metadata_offsets[2] = moved

@@ -13,7 +13,7 @@ DIRECTORY = "topic-0"
 
 
 class Steps:
-    """`call_later` with callbacks that run when a test says so, in order of due time."""
+    """`call_later` with callbacks that run when a test advances the time, in order of due time."""
 
     def __init__(self) -> None:
         self.now_ms = 0.0

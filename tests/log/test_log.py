@@ -255,7 +255,7 @@ def test_end_offset_for_epoch_of_a_reopened_log():
     assert ends == [OffsetAndEpoch(offset, epoch) for offset, epoch in expected]
 
 
-def test_a_disk_error_is_reported_once_and_nothing_is_called_durable():
+def test_a_disk_error_is_reported_once_and_nothing_is_reported_durable():
     logs = Logs()
     log = filled(logs, 2)
     flushed(logs, log)

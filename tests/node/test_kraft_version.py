@@ -21,7 +21,7 @@ class Raft:
         self.asked.append((level, validate_only))
         if self.error is ErrorCode.none and not validate_only:
             self.level = level
-        done(self.error, None if self.error is ErrorCode.none else "raft said so")
+        done(self.error, None if self.error is ErrorCode.none else "raft refused")
 
 
 def updating(*features, validate_only=False):

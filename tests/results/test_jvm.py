@@ -1,4 +1,4 @@
-"""Which Java is taken, and what is said where there is none."""
+"""Which Java is taken, and what is reported where there is none."""
 
 import subprocess
 

@@ -40,7 +40,7 @@ def status_of(results, checker):
     return next(check.status for check in results.checks if check.checker == checker)
 
 
-def test_an_honest_run_passes_every_check(tmp_path):
+def test_a_correct_run_passes_every_check(tmp_path):
     results = judge(make_run(tmp_path))
     assert [
         (check.checker, check.status, check.summary)
@@ -242,7 +242,7 @@ def test_a_mutant_is_named_in_the_results(tmp_path):
     assert results.plan["nodes"] == len(NODES)
 
 
-def test_two_judgements_at_a_time_both_end_well_and_the_run_stays_whole(tmp_path, monkeypatch):
+def test_two_judgements_at_a_time_both_succeed_and_the_run_stays_whole(tmp_path, monkeypatch):
     store = make_run(tmp_path, duration_s=20)
     write = pq.write_table
 

@@ -248,16 +248,16 @@ CHILD = """
 
     async def main():
         disk = FileDisk(sys.argv[1], asyncio.get_running_loop())
-        def said(error):
+        def done(error):
             assert error is None
             print("durable", flush=True)
         disk.append("f", b"synced;")
         disk.append("new", b"never synced")
-        disk.sync("f", said)
+        disk.sync("f", done)
         disk.append("f", b"not synced;")
         disk.append("f", b"nor this")
         disk.write("g", b"whole files go to the kernel at once")
-        disk.sync("g", said)
+        disk.sync("g", done)
         await asyncio.sleep(60)
 
     asyncio.run(main())
@@ -307,8 +307,8 @@ LOG_CHILD = """
 """
 
 
-def test_a_log_that_is_killed_again_and_again_keeps_all_it_called_durable(tmp_path):
-    said = 0
+def test_a_log_that_is_killed_again_and_again_keeps_all_it_reported_durable(tmp_path):
+    reported = 0
     for lines in (30, 1, 55, 80):
         child = subprocess.Popen(
             [sys.executable, "-c", textwrap.dedent(LOG_CHILD), str(tmp_path)],
@@ -320,9 +320,9 @@ def test_a_log_that_is_killed_again_and_again_keeps_all_it_called_durable(tmp_pa
         seen += [int(line) for line in child.stdout if line.endswith(b"\n")]
         assert child.wait() == -signal.SIGKILL
         child.stdout.close()
-        said = max(said, *seen)
-        assert _log_end(tmp_path) >= said
-    assert said >= 3 * (29 + 54 + 79)
+        reported = max(reported, *seen)
+        assert _log_end(tmp_path) >= reported
+    assert reported >= 3 * (29 + 54 + 79)
 
 
 def _log_end(folder: Path) -> int:

@@ -199,7 +199,7 @@ def test_plain_refuses(token):
         PlainServer(USERS).answer(token)
 
 
-def test_a_server_that_does_not_know_the_password_is_not_believed():
+def test_a_server_that_does_not_know_the_password_is_not_trusted():
     client = ScramClientExchange("SCRAM-SHA-256", Credentials("alice", "wonderland"))
     impostor = ScramServer(
         "SCRAM-SHA-256", {"alice": scram_credential("SCRAM-SHA-256", "looking glass")}.get

@@ -37,7 +37,7 @@ def test_listeners_are_plaintext_unless_configured_otherwise():
     assert parsed({}) == {"CLIENT": plain, "CONTROLLER": plain}
 
 
-def test_a_listener_that_is_named_after_a_protocol_speaks_it():
+def test_a_listener_that_is_named_after_a_protocol_uses_it():
     listeners = "SSL://h:1,CONTROLLER://h:2"
     security = parsed({"listeners": listeners, "ssl.keystore.location": "/k"})
     assert security["SSL"].protocol is SecurityProtocol.SSL

@@ -187,16 +187,16 @@ def test_a_user_that_librdkafka_creates_logs_in_until_kafka_python_deletes_it(qu
 @pytest.mark.parametrize("quorum", KINDS[1:], ids=NAMES[1:], indirect=True)
 def test_a_wrong_password_is_refused(quorum):
     refused_by_kafka_python(**quorum.kafka_python_options(password="looking glass"))
-    said = refused_by_librdkafka(lambda **more: quorum.librdkafka("looking glass", **more))
-    assert "Authentication failed" in said
+    message = refused_by_librdkafka(lambda **more: quorum.librdkafka("looking glass", **more))
+    assert "Authentication failed" in message
 
 
 @pytest.mark.parametrize("quorum", KINDS[::2], ids=NAMES[::2], indirect=True)
-def test_a_node_of_another_authority_is_not_believed(quorum, tmp_path):
+def test_a_node_of_another_authority_is_not_trusted(quorum, tmp_path):
     other = Authority(tmp_path).ca_file
     refused_by_kafka_python(**quorum.kafka_python_options(ca_file=other))
-    said = refused_by_librdkafka(lambda **more: quorum.librdkafka(ca_file=other, **more))
-    assert "certificate" in said
+    message = refused_by_librdkafka(lambda **more: quorum.librdkafka(ca_file=other, **more))
+    assert "certificate" in message
 
 
 @pytest.mark.parametrize("quorum", KINDS, ids=NAMES, indirect=True)

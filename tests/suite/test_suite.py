@@ -1,4 +1,4 @@
-"""The test suite itself: every test can fail, and what was not tried is said."""
+"""The test suite itself: every test can fail, and what was not tried is reported."""
 
 from __future__ import annotations
 

@@ -406,7 +406,7 @@ class MemoryDisk:
             return  # of a process that lost its power
         self._syncing = False
         if self._stalled:
-            return
+            return  # the sync stays the first in the queue, and `resume` starts it again
         apply, done = self._queue.popleft()
         assert done is not None
         if self._error is None and self._next_error is not None:

@@ -86,6 +86,7 @@ class Call:
         self._timer = mesh.scheduler.call_later(timeout_ms, self._timed_out, sender)
         self._target: Host | None = mesh.hosts.get(there.target)
         if self._target is None:
+            # No refusal crosses a cut link: the request times out, and its outcome stays unknown.
             if not there.cut and not self._back.cut:
                 refused_ms = there.latency() + self._back.latency()
                 mesh.scheduler.call_later(refused_ms, self._refused, sender)
