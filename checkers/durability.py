@@ -8,9 +8,9 @@ been replayed. For each workload a rule of real time says which final states the
 - `topics`: a name is taken by the topic of a create which no deletion (or proof of absence)
   followed, and free only if a deletion can have followed the last proof of presence.
 
-"Followed" means real time: invoked after the other one completed, or after somebody had read its
+"Followed" means real time: invoked after the other one completed, or after a client had read its
 effect. An indeterminate operation may be there or not, but two nodes at the same committed offset
-must agree. Each rule is necessary, not sufficient: it accuses no correct system, and what it lets
+must agree. Each rule is necessary, not sufficient: it reports no correct system, and what it lets
 pass because operations were concurrent is left to linearizability and log agreement.
 
 A node without a final read makes the verdict UNKNOWN, and so does what only an operation behind the

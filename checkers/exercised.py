@@ -2,7 +2,7 @@
 
 What must have been tried is what the plan expects, and never less than the *floor*, which nothing
 removes: no option, no `expectations` of a plan, no plan that leaves this check out (`options_of`,
-which whoever judges a stored run applies to its plan).
+which every judgement of a stored run applies to its plan).
 
 | the floor | |
 |---|---|

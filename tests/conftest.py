@@ -8,12 +8,12 @@ from hypothesis import settings
 
 from tests.slow import SLOW
 
-# What an example takes says nothing on a machine that does other things, too.
+# How long an example takes means nothing on a machine that runs other programs, too.
 settings.register_profile("kraftprobe", deadline=None)
 settings.load_profile("kraftprobe")
 
 # A shell lets what it starts in the background ignore Ctrl-C, and nohup lets it ignore SIGHUP.
-# Whoever that starts inherits it: the processes that tests interrupt would not notice.
+# Its child processes inherit that: those that tests interrupt would ignore the signal.
 if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
     signal.signal(signal.SIGINT, signal.default_int_handler)
 if signal.getsignal(signal.SIGHUP) is signal.SIG_IGN:
