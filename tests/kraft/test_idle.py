@@ -4,7 +4,7 @@ from collections import Counter
 
 import pytest
 
-from cluster.backends.sim.network import SimNetwork
+from tests.kraft.network import SimNetwork
 from tests.kraft.world import World
 
 

@@ -8,7 +8,6 @@ from dataclasses import dataclass, field
 from types import SimpleNamespace
 
 from cluster.backends.sim.disk import MemoryDisk
-from cluster.backends.sim.network import NodeNetwork, SimNetwork
 from cluster.backends.sim.scheduler import Scheduler
 from cluster.node.errors import ErrorCode
 from cluster.node.kraft.config import RaftConfig
@@ -21,6 +20,7 @@ from cluster.node.log.control import VoterListener
 from cluster.node.log.log import Log, LogConfig
 from cluster.node.ports import Endpoint
 from cluster.node.protocol.messages import ApiVersionsRequest
+from tests.kraft.network import NodeNetwork, SimNetwork
 
 DIRECTORY = "__cluster_metadata-0"
 FOR_LONG_MS = 1_000_000
