@@ -25,6 +25,7 @@ from cluster.backends.processes import TRIAL
 from cluster.backends.terms import NoPlaceError
 from cluster.backends.trials import trial_folder
 from cluster.systems.idle import IdleSystem
+from cluster.systems.secured import RunSecurity
 from cluster.values import valueclass
 from harness.plan import Plan, parameters_in
 from harness.plan_backend import place_of
@@ -139,9 +140,10 @@ def _on_trial(plan: Plan, needs: Collection[Need], act: _Act, steps: Steps) -> N
     """Act on a throw-away cluster of the plan's kind, on a loop of its own, and take it down."""
     nodes = min(plan.nodes, _NODES_MAX)
     small = replace(plan, nodes=nodes, mutant=None, node_settings={})
+    system = IdleSystem(RunSecurity(plan.security, TRIAL).client())
     with trial_folder() as folder:
         run_folder = folder / f"{TRIAL}{secrets.token_hex(4)}"
-        with place_of(small, IdleSystem(), run_folder, needs=needs, say=steps.step) as place:
+        with place_of(small, system, run_folder, needs=needs, say=steps.step) as place:
 
             async def work() -> None:
                 try:

@@ -11,16 +11,16 @@ from nemeses.base import View
 
 T = TypeVar("T")
 
-SIM_ONLY = {
+_REASONS = {
     "timers": "time-outs of a real process follow the host's monotonic clock: try --backend sim",
-    "messages": "real links carry bytes, and no message by itself can be held: try --backend sim",
+    "messages": "no message by itself can be held on its links: try --backend local or sim",
 }
-"""Abilities that no real place has, and why."""
+"""Why abilities are missing that most places lack."""
 
 
 def lacking(view: View, ability: str) -> Probe:
     """Say why the backend has no such ability."""
-    reason = view.backend.abilities().missing.get(ability, "") or SIM_ONLY.get(ability, "")
+    reason = view.backend.abilities().missing.get(ability, "") or _REASONS.get(ability, "")
     reason = reason or f"backend {view.backend.name} has no {ability} that faults can act on"
     return Probe(possible=False, reason=reason)
 

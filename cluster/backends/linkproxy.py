@@ -25,8 +25,10 @@ import struct
 from collections.abc import Callable, Iterable, Sequence
 
 from cluster.backends.base import Link, LinkMeasure
+from cluster.backends.linkmessages import Sieve, Stream
 from cluster.backends.pipe import CHUNK_BYTES, Gate, Gated, Pipe
 from cluster.node.ports import Endpoint
+from cluster.node.protocol.frames import FrameError, FrameSplitter
 
 HOST = "127.0.0.1"
 _BACKLOG = 128
@@ -64,7 +66,9 @@ class Connection(Gated):
         forward: Gate,
         back: Gate,
         on_closed: Callable[[], None],
+        sieves: tuple[Sieve, Sieve] | None,
     ) -> None:
+        """`sieves`: of both links, forward and back; None: no message of it is held."""
         self._loop = asyncio.get_running_loop()
         self._near = near
         self._far: socket.socket | None = None
@@ -72,6 +76,7 @@ class Connection(Gated):
         self._forward = forward
         self._back = back
         self._on_closed = on_closed
+        self._sieves = sieves
         self._early = b""
         self._pipes: tuple[Pipe, ...] = ()
         self._closed = False
@@ -138,9 +143,14 @@ class Connection(Gated):
             self._refused(self._far)
             return
         near, far = self._near, self._far
+        requests = responses = None
+        if self._sieves is not None:
+            unanswered: dict[int, int] = {}
+            requests = Stream(self._sieves[0], unanswered, requests=True)
+            responses = Stream(self._sieves[1], unanswered, requests=False)
         self._pipes = (
-            Pipe(self._forward, near, far, self._early, self._dead),
-            Pipe(self._back, far, near, b"", self._dead),
+            Pipe(self._forward, near, far, self._early, self._dead, requests),
+            Pipe(self._back, far, near, b"", self._dead, responses),
         )
 
     def _refused(self, far: socket.socket) -> None:
@@ -175,15 +185,21 @@ class _Listener:
     """The proxy of one ordered pair: where `link[0]` dials `link[1]`."""
 
     def __init__(
-        self, link: Link, gates: dict[Link, Gate], target: Callable[[str], Endpoint]
+        self,
+        link: Link,
+        gates: dict[Link, Gate],
+        sieves: dict[Link, Sieve],
+        target: Callable[[str], Endpoint],
     ) -> None:
         self._loop = asyncio.get_running_loop()
         self._link = link
         self._forward = gates[link]
-        self._back = gates[link[1], link[0]]
+        self._back = gates[link[::-1]]
+        self._sieves = sieves[link], sieves[link[::-1]]
         self._target = target
         self.connections: dict[int, Connection] = {}
-        """By the dialler's port."""
+        """By the dialler's port; negative: by our own number, of what we dial."""
+        self._dialled = 0
         self.exempt_ports: set[int] = set()
         """Diallers with forward bytes that pass a shut gate; see `LinkProxies.measure`."""
         self._socket = socket.socket(socket.AF_INET, socket.SOCK_STREAM)
@@ -212,6 +228,20 @@ class _Listener:
         near.setblocking(False)  # noqa: FBT003  (takes no keyword)
         near.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
         forward = Gate(None) if port in self.exempt_ports else self._forward
+        self._admit(near, port, forward, self._sieves)
+
+    def dial(self) -> socket.socket:
+        """Dial the target once more, as the source; no message of this connection is held."""
+        ours, near = socket.socketpair()
+        for end in (ours, near):
+            end.setblocking(False)  # noqa: FBT003  (takes no keyword)
+        self._dialled += 1
+        self._admit(near, -self._dialled, self._forward, None)
+        return ours
+
+    def _admit(
+        self, near: socket.socket, port: int, forward: Gate, sieves: tuple[Sieve, Sieve] | None
+    ) -> None:
         target = self._target(self._link[1])
         closed_early = False
 
@@ -219,7 +249,8 @@ class _Listener:
             nonlocal closed_early
             closed_early = self.connections.pop(port, None) is None
 
-        connection = Connection(near, (target.host, target.port), forward, self._back, closed)
+        address = (target.host, target.port)
+        connection = Connection(near, address, forward, self._back, closed, sieves)
         if not closed_early:
             self.connections[port] = connection
 
@@ -234,6 +265,8 @@ class LinkProxies:
     def __init__(self, nodes: Sequence[str], target: Callable[[str], Endpoint]) -> None:
         links = [(a, b) for a in nodes for b in nodes if a != b]
         self._gates = {link: Gate(link) for link in links}
+        self.sieves = {link: Sieve(link) for link in links}
+        self._saying: set[asyncio.Task[None]] = set()
         self._listeners: dict[Link, _Listener] = {}
         self._target = target
 
@@ -241,10 +274,12 @@ class LinkProxies:
         """Listen for every ordered pair. Raises OSError."""
         assert not self._listeners, "opened once"
         for link in self._gates:
-            self._listeners[link] = _Listener(link, self._gates, self._target)
+            self._listeners[link] = _Listener(link, self._gates, self.sieves, self._target)
 
     def close(self) -> None:
         """End every connection and listener at once; idempotent."""
+        for saying in self._saying:
+            saying.cancel()
         for listener in self._listeners.values():
             listener.close()
         for gate in self._gates.values():
@@ -277,6 +312,14 @@ class LinkProxies:
     def slow_down(self, link: Link, delay_ms: float, jitter_ms: float) -> None:
         """Let bytes travel this long over the link from now on; 0 is no time."""
         self._gates[link].slow_down(delay_ms / 1000, jitter_ms / 1000)
+
+    def say_anew(self, link: Link, frames: Sequence[bytes]) -> None:
+        """Send requests over the link on a connection of their own; their responses are lost."""
+        dialled = self._listeners[link].dial()
+        saying = asyncio.get_running_loop().create_task(_say(dialled, frames))
+        self._saying.add(saying)
+        saying.add_done_callback(self._saying.discard)
+        saying.add_done_callback(lambda _: dialled.close())  # cancelled before it began
 
     async def round_trip_ms(self, link: Link, ping: bytes, timeout_s: float) -> float | None:
         """Time one ping over the link and its answer over the opposite one; None: none came."""
@@ -338,3 +381,17 @@ class LinkProxies:
             finally:
                 listener.exempt_ports.discard(port)
         return False
+
+
+async def _say(dialled: socket.socket, frames: Sequence[bytes]) -> None:
+    """Send requests and hear their responses out, lest the target takes them for given up."""
+    reader, writer = await asyncio.open_connection(sock=dialled)
+    splitter, awaited = FrameSplitter(), len(frames)
+    try:
+        writer.write(b"".join(frames))
+        while awaited > 0 and (data := await reader.read(CHUNK_BYTES)):
+            awaited -= sum(1 for _ in splitter.feed(data))
+    except (OSError, FrameError):
+        pass  # the target does not run, or speaks another protocol: they are lost
+    finally:
+        writer.transport.abort()

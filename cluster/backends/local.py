@@ -26,6 +26,7 @@ from cluster.backends.hosts import StartedProcess, plain_connect
 from cluster.backends.lifecycle import ProcessBackend
 from cluster.backends.linkproxy import HOST, LinkProxies
 from cluster.backends.localhost import LocalHost
+from cluster.backends.localmessages import LocalMessages
 from cluster.backends.localshaping import LocalShaping
 from cluster.backends.machine.equip import Need, equip
 from cluster.backends.machine.programs import Machine
@@ -33,9 +34,11 @@ from cluster.backends.nodeports import NodePorts
 from cluster.backends.processes import LocalProcess, RecordedProcess, labels, record_process
 from cluster.backends.shapes import PERFECT
 from cluster.node.ports import Endpoint
+from cluster.node.security.connecting import PLAINTEXT
 from cluster.systems.base import Placement, System
 
 _IN_USE = "in use"  # strerror(EADDRINUSE), as every system words it
+_SECURED = "the listeners are secured: no message between them can be read or delivered late"
 
 
 class LocalBackend(ProcessBackend):
@@ -69,7 +72,14 @@ class LocalBackend(ProcessBackend):
             )
             for node in self.nodes
         }
-        self._abilities = equip(self, machines, needs, abilities=Abilities(shaping=self._shaping))
+        self._messages = LocalMessages(self._proxies)
+        plain = system.client_security == PLAINTEXT
+        abilities = Abilities(
+            shaping=self._shaping,
+            messages=self._messages if plain else None,
+            missing={} if plain else {"messages": _SECURED},
+        )
+        self._abilities = equip(self, machines, needs, abilities=abilities)
 
     async def probe(self, ability: Ability) -> Probe:
         """Try it with a process and a proxy of its own."""
@@ -129,6 +139,7 @@ class LocalBackend(ProcessBackend):
 
     async def _before_goodbye(self) -> None:
         await self._shaping.shape(dict.fromkeys(self._shaping.shaped(), PERFECT))
+        self._messages.forget()
         self._proxies.restore(self._proxies.links_cut())  # or no leader could say goodbye
 
     async def _release(self) -> None:

@@ -19,6 +19,7 @@ from collections.abc import Callable
 from typing import Protocol
 
 from cluster.backends.base import Link
+from cluster.backends.linkmessages import Stream
 
 CHUNK_BYTES = 64 * 1024
 DELAYED_BYTES = 1024 * 1024
@@ -109,6 +110,7 @@ class Pipe:
         "_sink",
         "_source",
         "_stopped",
+        "_stream",
         "_timer",
     )
 
@@ -119,12 +121,18 @@ class Pipe:
         sink: socket.socket,
         early: bytes,
         on_dead: Callable[[socket.socket], None],
+        stream: Stream | None,
     ) -> None:
+        """`early`: read from the source before; `stream`: None where no message is to be held."""
         self._loop = asyncio.get_running_loop()
         self._gate = gate
         self._source = source
         self._sink = sink
-        self._pending = early  # read from the source before this pipe was there
+        self._stream = stream
+        self._pending = early
+        if stream is not None:
+            stream.begin(self._write)
+            self._pending = bytes(stream.take(memoryview(early)))
         self._on_dead = on_dead
         self._stopped = False
         self._delayed: deque[tuple[float, bytes]] = deque()
@@ -159,7 +167,22 @@ class Pipe:
         if not self._stopped:
             self._stopped = True
             self._gate.leave(self)
+            self._end_stream()
             self.gate_shut()
+
+    def _end_stream(self) -> None:
+        if self._stream is not None:
+            self._stream.end()
+
+    def _write(self, data: bytes) -> None:
+        """Send bytes that were held, after all that was read until now."""
+        if self._delayed or self._gate.delay_s:
+            self._delay(data)
+            return
+        self._pending += data
+        if not self._gate.shut:
+            self._loop.remove_reader(self._source)
+            self._loop.add_writer(self._sink, self._writable)
 
     def _readable(self) -> None:
         try:
@@ -168,15 +191,20 @@ class Pipe:
             return
         except OSError:
             size = 0
+        data: memoryview | bytes = _view[:size]
+        if size and self._stream is not None:
+            data = self._stream.take(_view[:size])
+            if not data:
+                return  # all of it is held
         if self._delayed or self._gate.delay_s:
-            self._delay(bytes(_view[:size]))
+            self._delay(bytes(data))
             return
         if size == 0:
             self._die(self._source)
             return
-        sent = self._send(_view[:size])
-        if sent < size and not self._stopped:
-            self._pending = bytes(_view[sent:size])
+        sent = self._send(data)
+        if sent < len(data) and not self._stopped:
+            self._pending = bytes(data[sent:])
             self._loop.remove_reader(self._source)
             self._loop.add_writer(self._sink, self._writable)
 
@@ -202,9 +230,11 @@ class Pipe:
         self._delayed.append((self._last_due_s, data))
         self._delayed_bytes += len(data)
         self._ended = not data
+        if self._ended:
+            self._end_stream()
         if self._ended or self._delayed_bytes >= DELAYED_BYTES:
             self._loop.remove_reader(self._source)
-        if len(self._delayed) == 1 and not self._pending:
+        if len(self._delayed) == 1 and not self._pending and not self._gate.shut:
             self._timer = self._loop.call_at(self._last_due_s, self._arrive)
 
     def _arrive(self) -> None:
@@ -224,7 +254,7 @@ class Pipe:
         else:
             self._go_on()
 
-    def _send(self, data: memoryview) -> int:
+    def _send(self, data: memoryview | bytes) -> int:
         assert not self._gate.shut, "nothing passes a shut gate"
         try:
             sent = self._sink.send(data)

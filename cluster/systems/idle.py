@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from pathlib import Path, PurePath
 
-from cluster.node.security.connecting import PLAINTEXT
+from cluster.node.security.connecting import PLAINTEXT, ClientSecurity
 from cluster.systems import echo
 from cluster.systems.base import Placement
 
@@ -22,8 +22,11 @@ class IdleSystem:
     name = "idle"
     mutant: str | None = None
     ping = b"?"
-    client_security = PLAINTEXT
     stop_timeout_s = 2.0
+
+    def __init__(self, client_security: ClientSecurity = PLAINTEXT) -> None:
+        """`client_security`: of the nodes that it stands for; it asks for none itself."""
+        self.client_security = client_security
 
     def files(self, node: Placement) -> Mapping[str, str]:  # noqa: ARG002  (contract)
         """It needs none."""

@@ -46,3 +46,41 @@ def test_a_real_cluster_is_hurt_healed_and_taken_down(tmp_path: Path):
         assert json.loads(trace[0])["e"] == "start"
         log = tmp_path / "nodes" / node / "metadata" / "__cluster_metadata-0"
         assert (log / "quorum-state").exists()
+
+
+def states_of(folder: Path, node: str) -> list[str]:
+    """Read the quorum states that a node has announced."""
+    trace = (folder / "nodes" / node / "trace.jsonl").read_text().splitlines()
+    return [event["state"] for event in map(json.loads, trace) if event["e"] == "state"]
+
+
+@pytest.mark.cluster
+def test_held_messages_keep_real_nodes_apart_and_come_when_they_are_released(tmp_path: Path):
+    nodes = ("n1", "n2", "n3")
+
+    async def until(condition) -> None:
+        async with asyncio.timeout(30):
+            while not condition([states_of(tmp_path, node)[-1] for node in nodes]):  # noqa: ASYNC110
+                await asyncio.sleep(0.1)
+
+    async def body() -> None:
+        backend = LocalBackend(KraftSystem(), tmp_path, 3, "run-1")
+        try:
+            await backend.up()
+            view = StubView(backend)
+            await until(lambda states: sorted(states) == ["Follower", "Follower", "Leader"])
+            held = await inject(view, "hold", {"types": "VoteRequest,FetchRequest"})
+            assert held.verified, held.detail
+            await until(lambda states: "Leader" not in states and "Follower" not in states)
+            cut = await inject(view, "partition", {"shape": "links", "links": "n1>n2"})
+            assert cut.verified, "a connection can be made and measured under a hold"
+            assert (await heal(view, cut)).verified
+            healed = await heal(view, held)
+            assert healed.verified, healed.detail
+            assert healed.detail["delivered"] > 0
+            await until(lambda states: sorted(states) == ["Follower", "Follower", "Leader"])
+        finally:
+            await backend.down()
+        assert backend.unexpected_deaths() == ()
+
+    asyncio.run(body())

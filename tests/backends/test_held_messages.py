@@ -1,0 +1,318 @@
+"""Messages held by the proxies of backend local, between servers in the test's own event loop."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+from collections.abc import Awaitable, Callable
+
+import pytest
+from fake_system import FakeSystem
+from test_link_messages import FETCH, VERSIONS, VOTE, request, response
+from waiting import eventually
+
+from cluster.backends import linkproxy
+from cluster.backends.base import BackendError
+from cluster.backends.local import LocalBackend
+from cluster.backends.localmessages import LocalMessages
+from cluster.backends.localprobe import probe_messages
+from cluster.node.ports import Endpoint
+from cluster.node.protocol.apis import ApiKey
+from cluster.node.protocol.frames import FrameError, FrameSplitter
+from cluster.node.security.connecting import ClientSecurity
+
+A_TO_B, B_TO_A = ("n1", "n2"), ("n2", "n1")
+SILENCE_S = 0.05
+
+
+class Node:
+    """Answers every request under its correlation id, if it is to, and remembers it."""
+
+    def __init__(self) -> None:
+        self.heard: list[bytes] = []
+        self.connections = 0
+        self.answers = True
+
+    async def serve(self) -> asyncio.Server:
+        server = await asyncio.start_server(self._handle, linkproxy.HOST, 0)
+        self.port = server.sockets[0].getsockname()[1]
+        return server
+
+    async def _handle(self, reader, writer) -> None:
+        self.connections += 1
+        splitter = FrameSplitter()
+        with contextlib.suppress(ConnectionError):
+            while data := await reader.read(65536):
+                with contextlib.suppress(FrameError):
+                    for frame in splitter.feed(data):
+                        self.heard.append(len(frame).to_bytes(4) + frame)
+                        if self.answers:
+                            writer.write(response(int.from_bytes(frame[4:8])))
+        writer.close()
+
+
+class World:
+    def __init__(self, proxies: linkproxy.LinkProxies, nodes: dict[str, Node]) -> None:
+        self.proxies = proxies
+        self.nodes = nodes
+        self.messages = LocalMessages(proxies)
+
+    async def dial(self, source: str, target: str):
+        return await asyncio.open_connection(linkproxy.HOST, self.proxies.port(source, target))
+
+
+def in_world(body: Callable[[World], Awaitable[None]]) -> None:
+    errors: list[object] = []
+
+    async def whole() -> None:
+        asyncio.get_running_loop().set_exception_handler(lambda _, context: errors.append(context))
+        nodes = {node: Node() for node in ("n1", "n2", "n3")}
+        servers = [await node.serve() for node in nodes.values()]
+        proxies = linkproxy.LinkProxies(
+            tuple(nodes), lambda node: Endpoint(0, linkproxy.HOST, nodes[node].port)
+        )
+        proxies.open()
+        try:
+            await body(World(proxies, nodes))
+        finally:
+            proxies.close()
+            for server in servers:
+                server.close()
+                await server.wait_closed()
+            await asyncio.sleep(SILENCE_S)
+
+    asyncio.run(asyncio.wait_for(whole(), 30))
+    assert errors == [], "no callback of a proxy fails"
+
+
+def test_messages_behind_a_held_one_pass_and_it_is_delivered_on_its_connection():
+    async def body(world: World) -> None:
+        reader, writer = await world.dial("n1", "n2")
+        name = await world.messages.hold([A_TO_B], ["VoteRequest"])
+        writer.write(VERSIONS + VOTE + FETCH)
+        passed = response(0) + response(2)
+        assert await reader.readexactly(len(passed)) == passed
+        assert await world.messages.held(name) == 1
+        assert world.nodes["n2"].heard == [VERSIONS, FETCH]
+        assert await world.messages.release(name) == 1
+        assert await reader.readexactly(len(response(1))) == response(1)
+        assert world.nodes["n2"].heard == [VERSIONS, FETCH, VOTE]
+        assert world.nodes["n2"].connections == 1
+        assert await world.messages.held(name) is None
+        assert await world.messages.release(name) == 0
+        writer.close()
+
+    in_world(body)
+
+
+def test_a_response_is_held_and_delivered_behind_later_ones():
+    async def body(world: World) -> None:
+        reader, writer = await world.dial("n1", "n2")
+        name = await world.messages.hold([B_TO_A], ["VoteResponse"])
+        writer.write(VOTE + FETCH)
+        assert await reader.readexactly(len(response(2))) == response(2)
+        assert world.nodes["n2"].heard == [VOTE, FETCH]
+        assert await world.messages.release(name) == 1
+        assert await reader.readexactly(len(response(1))) == response(1)
+        writer.close()
+
+    in_world(body)
+
+
+def test_a_hold_is_of_its_directed_links_only():
+    async def body(world: World) -> None:
+        await world.messages.hold([A_TO_B], ["VoteRequest"])
+        for source, target in ((*B_TO_A,), ("n1", "n3")):
+            reader, writer = await world.dial(source, target)
+            writer.write(VOTE)
+            assert await reader.readexactly(len(response(1))) == response(1)
+            writer.close()
+
+    in_world(body)
+
+
+def test_requests_whose_connection_is_gone_come_in_order_on_a_new_one():
+    async def body(world: World) -> None:
+        target = world.nodes["n2"]
+        reader, writer = await world.dial("n1", "n2")
+        name = await world.messages.hold([A_TO_B], [])
+        again = request(ApiKey.VOTE, 9)
+        writer.write(VERSIONS + VOTE + FETCH + again)
+        await reader.readexactly(len(response(0)))
+        writer.close()
+        await eventually(lambda: not world.proxies.sieves[A_TO_B].streams)
+        assert target.heard == [VERSIONS]
+        assert await world.messages.release(name) == 3
+        await eventually(lambda: len(target.heard) == 4)
+        assert target.heard == [VERSIONS, VOTE, FETCH, again]
+        assert target.connections == 2
+        await eventually(lambda: not world.proxies._listeners[A_TO_B].connections)
+
+    in_world(body)
+
+
+def test_a_response_whose_connection_is_gone_is_lost():
+    async def body(world: World) -> None:
+        _, writer = await world.dial("n1", "n2")
+        name = await world.messages.hold([B_TO_A], [])
+        writer.write(VOTE)
+        await eventually(lambda: world.messages._holds[name].held)
+        writer.close()
+        await eventually(lambda: not world.proxies.sieves[B_TO_A].streams)
+        assert await world.messages.held(name) == 1
+        assert await world.messages.release(name) == 0
+
+    in_world(body)
+
+
+def test_held_messages_may_be_dropped():
+    async def body(world: World) -> None:
+        reader, writer = await world.dial("n1", "n2")
+        name = await world.messages.hold([A_TO_B], ["VoteRequest"])
+        writer.write(VOTE + FETCH)
+        await reader.readexactly(len(response(2)))
+        assert await world.messages.release(name, deliver=False) == 1
+        await asyncio.sleep(SILENCE_S)
+        assert world.nodes["n2"].heard == [FETCH]
+        writer.close()
+
+    in_world(body)
+
+
+def test_a_hold_may_end_on_some_links_first():
+    async def body(world: World) -> None:
+        name = await world.messages.hold([A_TO_B, ("n1", "n3")], [])
+        writers = [(await world.dial("n1", target))[1] for target in ("n2", "n3")]
+        for writer in writers:
+            writer.write(VOTE)
+        await eventually(lambda: len(world.messages._holds[name].held) == 2)
+        assert await world.messages.release(name, [A_TO_B]) == 1
+        await eventually(lambda: world.nodes["n2"].heard == [VOTE])
+        writers[0].write(FETCH)
+        await eventually(lambda: world.nodes["n2"].heard == [VOTE, FETCH])
+        assert await world.messages.held(name) == 1
+        assert world.nodes["n3"].heard == []
+        assert await world.messages.release(name) == 1
+        await eventually(lambda: world.nodes["n3"].heard == [VOTE])
+        for writer in writers:
+            writer.close()
+
+    in_world(body)
+
+
+@pytest.mark.parametrize("closed", [False, True])
+def test_what_is_released_over_a_cut_link_comes_when_that_is_restored(closed):
+    async def body(world: World) -> None:
+        target = world.nodes["n2"]
+        _, writer = await world.dial("n1", "n2")
+        name = await world.messages.hold([A_TO_B], [])
+        writer.write(VOTE)
+        await eventually(lambda: world.messages._holds[name].held)
+        if closed:
+            writer.close()
+            await eventually(lambda: not world.proxies.sieves[A_TO_B].streams)
+        world.proxies.cut([A_TO_B])
+        assert await world.messages.release(name) == 1
+        await asyncio.sleep(SILENCE_S)
+        assert target.heard == []
+        world.proxies.restore([A_TO_B])
+        await eventually(lambda: target.heard == [VOTE])
+        writer.close()
+
+    in_world(body)
+
+
+@pytest.mark.parametrize("cut", [False, True])
+def test_what_is_released_over_a_slow_link_takes_its_time(cut):
+    async def body(world: World) -> None:
+        target = world.nodes["n2"]
+        _, writer = await world.dial("n1", "n2")
+        name = await world.messages.hold([A_TO_B], ["VoteRequest"])
+        world.proxies.slow_down(A_TO_B, 200, 0)
+        writer.write(VOTE + FETCH)
+        await eventually(lambda: world.messages._holds[name].held)
+        if cut:
+            world.proxies.cut([A_TO_B])
+        assert await world.messages.release(name) == 1
+        await asyncio.sleep(SILENCE_S)
+        assert target.heard == []
+        world.proxies.restore([A_TO_B])
+        await eventually(lambda: target.heard == [FETCH, VOTE])
+        writer.close()
+
+    in_world(body)
+
+
+def test_what_is_not_kafkas_protocol_passes_and_is_reported():
+    async def body(world: World) -> None:
+        world.nodes["n2"].answers = False
+        _, writer = await world.dial("n1", "n2")
+        name = await world.messages.hold([A_TO_B, B_TO_A], [])
+        writer.write(VOTE + b"GET / HTTP/1.1\r\n\r\n")
+        await eventually(lambda: world.messages._holds[name].undecoded)
+        reason = "messages on n1>n2 cannot be told apart: not Kafka's protocol"
+        with pytest.raises(BackendError, match=f"^{reason}$"):
+            await world.messages.held(name)
+        with pytest.raises(BackendError, match=f"^{reason}$"):
+            await world.messages.release(name)
+        assert await world.messages.held(name) is None, "it is over all the same"
+        writer.close()
+
+    in_world(body)
+
+
+def test_a_hold_is_refused_on_a_link_that_carries_another_protocol():
+    async def body(world: World) -> None:
+        _, writer = await world.dial("n1", "n2")
+        writer.write(b"GET / HTTP/1.1\r\n\r\n")
+        await eventually(lambda: any(s.undecodable for s in world.proxies.sieves[A_TO_B].streams))
+        with pytest.raises(BackendError, match="messages on n1>n2 cannot be told apart"):
+            await world.messages.hold([("n1", "n3"), A_TO_B], [])
+        assert not any(sieve.holds for sieve in world.proxies.sieves.values())
+        writer.close()
+
+    in_world(body)
+
+
+def test_released_messages_for_a_node_that_does_not_run_are_lost():
+    async def body(world: World) -> None:
+        _, writer = await world.dial("n1", "n2")
+        name = await world.messages.hold([A_TO_B], [])
+        writer.write(VOTE)
+        await eventually(lambda: world.messages._holds[name].held)
+        writer.close()
+        await eventually(lambda: not world.proxies.sieves[A_TO_B].streams)
+        world.nodes["n2"].port = 1
+        assert await world.messages.release(name) == 1
+        await eventually(lambda: not world.proxies._saying)
+
+    in_world(body)
+
+
+def test_all_holds_end_when_the_nodes_are_to_stop():
+    async def body(world: World) -> None:
+        for _ in range(2):
+            name = await world.messages.hold([A_TO_B, B_TO_A], [])
+        world.messages.forget()
+        assert await world.messages.held(name) is None
+        reader, writer = await world.dial("n1", "n2")
+        writer.write(VOTE)
+        assert await reader.readexactly(len(response(1))) == response(1)
+        writer.close()
+
+    in_world(body)
+
+
+def test_a_probe_holds_a_message_for_itself():
+    async def body(_: World) -> None:
+        assert (await probe_messages()).possible
+
+    in_world(body)
+
+
+def test_secured_listeners_leave_no_message_to_hold(tmp_path):
+    system = FakeSystem()
+    system.client_security = ClientSecurity(mechanism="PLAIN")
+    abilities = LocalBackend(system, tmp_path, 3, "run-1").abilities()
+    assert abilities.messages is None
+    assert abilities.missing["messages"].startswith("the listeners are secured: ")
