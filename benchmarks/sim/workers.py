@@ -20,7 +20,7 @@ WARM_UP = 1_000_000
 """First of the seeds that make the workers import what they need."""
 PLAIN = """
 import sys, time
-from harness.sim.batch import BatchPlan, plan_of, run_seed
+from harness.sim.chunks import BatchPlan, plan_of, run_seed
 first, last, duration_ms = int(sys.argv[1]), int(sys.argv[2]), float(sys.argv[3])
 plan = BatchPlan(first, last, duration_ms=duration_ms)
 run_seed(plan_of(plan, first, {}))
