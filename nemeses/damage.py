@@ -20,7 +20,7 @@ from cluster.node.log.checkpoint import RECOVERY_POINT_FILE, decode_recovery_poi
 from cluster.node.log.records import BatchHeader, CorruptBatchError, iter_batches
 from cluster.node.log.segment import segment_base_offset
 from nemeses.base import Injection, ParameterError, Parameters, View
-from nemeses.lives import DAMAGES
+from nemeses.lives import DAMAGES, hit
 from nemeses.needs import disks_of, lacking
 from nemeses.nodefault import NodeFault, Seen, alive, ended_itself, number_of, start_if_dead
 from nemeses.targets import words_of
@@ -60,13 +60,7 @@ class DamageFault(NodeFault):
 
     def too_much(self, view: View, nodes: tuple[str, ...]) -> str:
         """See `NodeFault.too_much`."""
-        damaged = {
-            node
-            for injection in view.active
-            if injection.fault in DAMAGES
-            for node in injection.targets
-        }
-        together = damaged | set(nodes)
+        together = {node for fault, node in hit(view) if fault in DAMAGES} | set(nodes)
         if len(together) > (len(view.backend.nodes) - 1) // 2:
             named = ", ".join(sorted(together))
             return f"{named} would be without their disks: more than a minority"

@@ -25,7 +25,8 @@ from cluster.node.kraft.voter_messages import (
 from cluster.node.log.control import VoterListener
 from nemeses.asking import ask, leading
 from nemeses.base import View
-from nemeses.lives import DISK_WIPE
+from nemeses.lives import DISK_WIPE, hit
+from nemeses.returns import gave_up
 
 LOST = "lost_voter"
 """Key of what is noted of a voter that is to be replaced, in the detail of its fault."""
@@ -98,11 +99,12 @@ async def note_upgrade(view: View) -> None:
 
 
 def lost_voters(view: View) -> list[str]:
-    """Name the voters that have lost their disks and are not replaced yet."""
-    chosen = [
-        injection.detail["chosen"] for injection in view.active if injection.fault == DISK_WIPE
-    ]
-    return sorted(node for of_nodes in chosen for node, own in of_nodes.items() if LOST in own)
+    """Name the voters that have lost their disks and are not replaced yet, or may lose them now."""
+    active = [injection for injection in view.active if injection.fault == DISK_WIPE]
+    known = {node for injection in active for node in injection.targets}
+    chosen = [own for injection in active for own in injection.detail["chosen"].items()]
+    lost = {node for node, own in chosen if LOST in own}
+    return sorted(lost | {node for fault, node in hit(view) if fault == DISK_WIPE} - known)
 
 
 async def remove_voter(view: View, node: str, directory: UUID) -> bool | None:
@@ -143,11 +145,17 @@ async def is_voter(view: View, node: str, *, wanted: bool) -> list[str] | None:
 async def fetching_directory(view: View, node: str) -> UUID | None:
     """The directory with which the node fetches from the leader without being a voter.
 
-    A leader remembers observers for a while, also what a node was before: the latest counts.
+    A leader remembers observers for a while, also what a node was before it lost its disk: of what
+    was not given up the latest counts.
     """
     found = await leading(view)
     observers = () if found is None else found[1].observers
-    mine = [observer for observer in observers if observer.replica_id == node_id(node)]
+    mine = [
+        observer
+        for observer in observers
+        if observer.replica_id == node_id(node)
+        and not gave_up(view.backend, node, observer.directory_id)
+    ]
     latest = max(mine, key=lambda observer: observer.last_fetch_timestamp_ms, default=None)
     return None if latest is None else latest.directory_id
 

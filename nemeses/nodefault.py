@@ -17,7 +17,7 @@ from nemeses.asking import until
 from nemeses.at_once import at_once
 from nemeses.base import Injection, ParameterError, Parameters, View, refused
 from nemeses.legality import refusals
-from nemeses.lives import keeper
+from nemeses.lives import applying, hit, keeper
 from nemeses.targets import check_keys, check_target, choose
 
 
@@ -80,18 +80,24 @@ class NodeFault:
         choice = await choose(view, parameters.get("targets", "random"), unable)
         if not choice.nodes:
             return refused(self.name, parameters, choice.reason)
-        if reason := self.too_much(view, choice.nodes):
+        taken = self._taken(view)  # another one may have been quicker than the choice
+        reasons = [taken[node] for node in choice.nodes if node in taken]
+        if reason := "; ".join(reasons) or self.too_much(view, choice.nodes):
             return refused(self.name, parameters, reason)
+        with applying(view, self.name, choice.nodes):
+            return await self._act(view, choice.nodes, parameters)
+
+    async def _act(self, view: View, nodes: tuple[str, ...], parameters: Parameters) -> Injection:
         try:
-            chosen = await self.choose_details(view, choice.nodes, parameters)
+            chosen = await self.choose_details(view, nodes, parameters)
         except BackendError as error:
             return refused(self.name, parameters, str(error))
-        seen = await on_each(choice.nodes, lambda node: self.apply(view, node, chosen[node]))
+        seen = await on_each(nodes, lambda node: self.apply(view, node, chosen[node]))
         detail: dict[str, Any] = {"nodes": _details(seen), "chosen": chosen}
         if self.may_end_node:
             detail["may_end_node"] = True
         return _judged(
-            Injection(self.name, dict(parameters), choice.nodes, verified=False, applied=True),
+            Injection(self.name, dict(parameters), nodes, verified=False, applied=True),
             detail,
             seen,
         )
@@ -155,11 +161,11 @@ class NodeFault:
         raise NotImplementedError
 
     def _taken(self, view: View) -> dict[str, str]:
-        taken: dict[str, str] = {}
-        for active in view.active:
-            if _families.get(active.fault) == _families[self.name]:
-                taken |= dict.fromkeys(active.targets, f"{active.fault} acts on it already")
-        return taken
+        return {
+            node: f"{fault} acts on it already"
+            for fault, node in sorted(hit(view))
+            if _families.get(fault) == _families[self.name]
+        }
 
 
 async def on_each(nodes: Iterable[str], act: Act) -> dict[str, Seen]:

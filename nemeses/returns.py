@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+from collections.abc import Iterable
+from uuid import UUID
 from weakref import WeakKeyDictionary
 
 from cluster.backends.base import Backend, BackendError
@@ -14,7 +16,9 @@ from nemeses.needs import disks_of
 class Return:
     """What becomes of a node after one loss of its disk."""
 
-    def __init__(self) -> None:
+    def __init__(self, was: frozenset[UUID]) -> None:
+        """Describe the return of a node that was known by these directory ids."""
+        self._was = was
         self.has_begun = False
         """Whether its lost files were given up, so that they cannot be restored."""
         self._is_anew = False
@@ -41,6 +45,7 @@ class Return:
         A heal that is repeated would otherwise wipe the voter that the node has become meanwhile.
         """
         self.has_begun = True
+        _given_up.setdefault(view.backend, set()).update((node, was) for was in self._was)
         if not self._is_anew:
             await disks_of(view).give_up(node)
             await view.backend.join_anew(node)
@@ -56,14 +61,20 @@ class Return:
 
 
 _returns: WeakKeyDictionary[Backend, dict[str, Return]] = WeakKeyDictionary()
+_given_up: WeakKeyDictionary[Backend, set[tuple[str, UUID]]] = WeakKeyDictionary()
 
 
-def lose(view: View, node: str) -> Return:
-    """Note that the disk of a node was just lost."""
-    way = _returns.setdefault(view.backend, {})[node] = Return()
+def lose(view: View, node: str, was: Iterable[UUID]) -> Return:
+    """Note that a node just lost its disk, which the leader knew by these directory ids."""
+    way = _returns.setdefault(view.backend, {})[node] = Return(frozenset(was))
     return way
 
 
 def return_of(backend: Backend, node: str) -> Return | None:
     """Return what becomes of a node since it last lost its disk; None where it never did."""
     return _returns.get(backend, {}).get(node)
+
+
+def gave_up(backend: Backend, node: str, directory: UUID) -> bool:
+    """Whether that directory of the node is lost for good."""
+    return (node, directory) in _given_up.get(backend, ())

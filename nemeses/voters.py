@@ -30,6 +30,7 @@ from cluster.node.protocol.messages import (
 )
 from nemeses.asking import leading, until
 from nemeses.base import Injection, ParameterError, Parameters, View, measured, refused
+from nemeses.lives import is_damaged
 from nemeses.membership import (
     CHANGE_TIMEOUT_S,
     REQUEST_TIMEOUT_MS,
@@ -46,6 +47,7 @@ from nemeses.membership import (
     note_upgrade,
     remove_voter,
 )
+from nemeses.returns import gave_up
 from nemeses.targets import NODE, check_keys, check_target, choose
 
 CHANGES = ("remove", "replace", "add", "upgrade")
@@ -187,6 +189,8 @@ async def _unable(view: View, voters: Mapping[int, UUID], *, joins: bool) -> dic
             unable[node] = "it is a voter" if joins else "it is no voter"
         elif state is not NodeState.RUNNING:
             unable[node] = f"it is {state}"
+        elif is_damaged(view, node):
+            unable[node] = "its disk is about to be lost"
     return unable
 
 
@@ -228,6 +232,8 @@ async def _added(view: View, injection: Injection) -> list[str] | None:
     node, (host, port) = injection.targets[0], injection.detail["endpoint"]
     before = injection.detail["directory"]
     directory = await fetching_directory(view, node) or (None if before is None else UUID(before))
-    if directory is None:
+    if is_damaged(view, node):
+        return None  # what it was may never come back
+    if directory is None or gave_up(view.backend, node, directory):
         return await is_voter(view, node, wanted=True)
     return await add_voter(view, node, directory, (host, port))

@@ -85,12 +85,15 @@ class DiskWipe(DamageFault):
                 details[node] = {**details[node], LOST: voter}
             elif not may_lose and "back_ms" in parameters:
                 raise BackendError(f"{node} cannot be replaced now, and must not come back empty")
+            known = () if found is None else (*found[1].voters, *found[1].observers)
+            was = {str(one.directory_id) for one in known if one.replica_id == node_id(node)}
+            details[node]["was"] = sorted(was)
         return details
 
     async def apply(self, view: View, node: str, chosen: Mapping[str, Any]) -> Seen:
         """See `DamageFault.apply`."""
         seen = await super().apply(view, node, chosen)
-        way = lose(view, node)
+        way = lose(view, node, map(UUID, chosen["was"]))
         if "back_ms" in chosen:
             way.begin_later(view, node, chosen["back_ms"])
         return seen
@@ -143,7 +146,7 @@ class DiskWipe(DamageFault):
 
             async def back() -> list[str] | None:
                 now = await fetching_directory(view, node)
-                if now is None or (replaced and now == before):  # which a leader may remember
+                if now is None:
                     return await _is_settled_voter(view, node)
                 return await add_voter(view, node, now, tuple(lost["endpoint"]))
 

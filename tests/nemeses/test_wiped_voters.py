@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+from uuid import UUID
 
 import pytest
 from test_quorum_faults import LiveView, simulated
@@ -11,6 +12,7 @@ from cluster.backends.base import NodeState
 from cluster.backends.local import LocalBackend
 from cluster.backends.sim.sim_backend import SimBackend
 from cluster.systems.kraft import KraftSystem
+from nemeses import wipe
 from nemeses.asking import leading, until
 from nemeses.base import View
 from nemeses.drive import heal, heal_all, inject
@@ -123,6 +125,85 @@ def test_a_voter_is_not_given_up_while_the_voters_change():
         assert await voters(view) == before
 
     simulated(body, 5)
+
+
+def test_a_node_does_not_become_a_voter_while_its_disk_is_about_to_be_lost(monkeypatch):
+    """Found by 2,000 long seeds: added between the look at the voters and the loss of its disk."""
+    all_know = wipe._all_know_directories
+
+    async def slowly(*arguments) -> bool:
+        await asyncio.sleep(0.5)
+        return await all_know(*arguments)
+
+    monkeypatch.setattr(wipe, "_all_know_directories", slowly)
+
+    async def body(view: View) -> None:
+        await upgrade(view)
+        removed = await inject(view, "voters", {"change": "remove", "targets": "node:n1"})
+        assert removed.verified, removed.detail
+        wiping = asyncio.ensure_future(
+            inject(view, "disk-wipe", {"targets": "node:n1", "back_ms": 0})
+        )
+        await asyncio.sleep(0.3)  # it has decided, and has not acted
+        adding = asyncio.ensure_future(
+            inject(view, "voters", {"change": "add", "targets": "node:n1"})
+        )
+        leaving = asyncio.ensure_future(
+            inject(view, "voters", {"change": "remove", "targets": "leader"})
+        )
+        wiped, added, left = await wiping, await adding, await leaving
+        assert (wiped.applied, left.applied) == (True, False), left.detail
+        lost = {UUID(was) for was in wiped.detail["chosen"]["n1"]["was"]}
+        assert len(lost) == 1
+        assert (await voters(view)).get(1) not in lost
+        results = await heal_all(view)
+        assert all(injection.verified for injection in results), (added.detail, results)
+        after = await voters(view)
+        assert after.keys() == {1, 2, 3, 4, 5}
+        assert after[1] not in lost
+
+    simulated(body, 5)
+
+
+def test_what_was_given_up_is_never_added_again():
+    """Until the new replica fetches, the leader remembers only the one that is lost."""
+
+    async def body(view: View) -> None:
+        await upgrade(view)
+        removed = await inject(view, "voters", {"change": "remove", "targets": "node:n1"})
+        before = await fetching_directory(view, "n1")
+        assert before is not None
+        wiped = await inject(view, "disk-wipe", {"targets": "node:n1", "back_ms": 0})
+        assert (removed.verified, wiped.verified) == (True, True)
+        await view.backend.cut_links({(node, "n1") for node in ("n2", "n3", "n4", "n5")})
+        await view.backend.cut_links({("n1", node) for node in ("n2", "n3", "n4", "n5")})
+        await asyncio.sleep(0.5)
+        found = await leading(view)
+        assert before in {observer.directory_id for observer in found[1].observers}
+        assert await fetching_directory(view, "n1") is None
+        healing = asyncio.ensure_future(heal(view, removed))
+        await asyncio.sleep(3)
+        assert 1 not in await voters(view)
+        await view.backend.restore_links(view.backend.links_cut())
+        assert (await healing).verified
+        assert (await voters(view))[1] != before
+
+    simulated(body, 5)
+
+
+def test_two_losses_at_once_are_no_more_than_a_minority():
+    async def body(view: View) -> None:
+        await upgrade(view)
+        both = await asyncio.gather(
+            inject(view, "disk-wipe", {"targets": "node:n1"}),
+            inject(view, "bit-flip", {"targets": "node:n2"}),
+        )
+        assert sorted(injection.applied for injection in both) == [False, True]
+        (refused,) = (injection for injection in both if not injection.applied)
+        assert "n1, n2 would be without their disks" in refused.detail["reason"]
+        assert all(injection.verified for injection in await heal_all(view))
+
+    simulated(body)
 
 
 def files_of(view: View, node: str) -> dict[str, bytes]:
