@@ -1,4 +1,5 @@
-# For a newcomer: `make run` (a campaign with a report) and `make test` (every check).
+# For a newcomer: `make run` (a campaign with a report), `make kafka` (one on Apache Kafka) and
+# `make test` (every check).
 # For every commit: `make check`, at most two minutes on two cores.
 # Needs git, make and Python 3.11 to 3.13; everything else goes into .venv.
 
@@ -13,10 +14,17 @@ QUICK := not cluster and not spark and not browser and not slow
 # --use-pep517: the pip of Debian 12 would warn of how it installs PySpark.
 PIP := $(BIN)/python -m pip --disable-pip-version-check --quiet install --use-pep517 --constraint requirements.lock
 
-.PHONY: run test check quick lint clean
+# A release of Apache Kafka, for `make kafka`: fetched, put under test, judged.
+KAFKA ?= 4.3.1
+
+.PHONY: run kafka test check quick lint clean
 
 run: $(VENV)/.run
 	$(BIN)/kraftprobe run $(ARGS)
+
+kafka: $(VENV)/.run
+	$(BIN)/kraftprobe kafka fetch $(KAFKA)
+	$(BIN)/kraftprobe run --system apache-kafka --kafka-version $(KAFKA) --campaign quick --faults kill,pause $(ARGS)
 
 test: lint
 	$(BIN)/python -m pytest $(PYTEST)

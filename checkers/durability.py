@@ -5,13 +5,22 @@ been replayed. For each workload a rule of real time says which final states the
 
 - `set`: an acknowledged element is there; one that only failed, or was never added, is not.
 - `register`: the final value is that of a write which no acknowledged write followed.
+- `append`: a list holds what was acknowledged, begins with what was read, and has nothing twice and
+  nothing that no append can have added.
+- `partitions`: a topic has as many partitions beyond its first as increments were acknowledged, and
+  the acknowledged ones that followed a read beyond what that showed; and no more than can be.
 - `topics`: a name is taken by the topic of a create which no deletion (or proof of absence)
-  followed, and free only if a deletion can have followed the last proof of presence.
+  followed, and free only if a deletion can have followed the last proof of presence. (Where nodes
+  lag, descriptions and refusals prove nothing of the present: `functions` and `refusals`.)
 
 "Followed" means real time: invoked after the other one completed, or after a client had read its
 effect. An indeterminate operation may be there or not, but two nodes at the same committed offset
 must agree. Each rule is necessary, not sufficient: it reports no correct system, and what it lets
 pass because operations were concurrent is left to linearizability and log agreement.
+
+Options: `workload`; `config_prefix` of the registers' names; `nodes` that serve final reads, all by
+default; `functions` and `refusals` (`checkers.run_input.asked_for`), since what a node that lags
+shows or refuses proves no presence or absence at that time.
 
 A node without a final read makes the verdict UNKNOWN, and so does what only an operation behind the
 end of a journal that was cut off may explain (`checkers.extent`). Complexity: O(operations + nodes
@@ -21,31 +30,48 @@ x keys x operations of the key).
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import replace
 from typing import Any
 
 from checkers.evidence import Evidence, FinalRead
 from checkers.evidence_result import doubtful
-from checkers.final_states import Anomaly, register_anomaly, set_anomaly, topic_anomaly
+from checkers.final_states import (
+    Anomaly,
+    counter_anomaly,
+    list_anomaly,
+    register_anomaly,
+    set_anomaly,
+    topic_anomaly,
+)
 from checkers.history import EventType, Operation
-from checkers.run_input import Cancelled, RunInput, never
+from checkers.run_input import Cancelled, RunInput, asked_for, never
 from checkers.verdict import CheckResult, Status
 
 NAME = "durability"
-WORKLOADS = ("register", "topics", "set")
 REGISTER_RESOURCE = "broker:"
-"""Registers are configs of the brokers' cluster-wide default resource."""
+"""Registers and lists are configs of the brokers' cluster-wide default resource."""
 ANOMALIES_MAX = 50
 
 _NOT_OF_A_PREFIX = {
     "set": frozenset({"phantom", "wrong-partitions"}),
     "register": frozenset({"phantom"}),
     "topics": frozenset({"phantom", "lost", "wrong-partitions"}),
+    "append": frozenset({"phantom"}),
+    "partitions": frozenset({"phantom"}),
 }
 """By workload: what an operation may explain that the journal of a prefix lacks. Not that a value
-of a set or a register is lost: nothing removes these, and no value is written twice."""
+is lost of what nothing removes it from: a set, a list, a counter, a register with unique values."""
 
 KeyRule = Callable[[str, Sequence[Operation], Any], Anomaly | None]
 """(key, its operations, final state on one node) -> what is wrong with it."""
+
+WORKLOADS: Mapping[str, KeyRule] = {
+    "register": register_anomaly,
+    "topics": topic_anomaly,
+    "set": set_anomaly,
+    "append": list_anomaly,
+    "partitions": counter_anomaly,
+}
 
 
 def validate(options: Mapping[str, Any]) -> None:
@@ -57,15 +83,14 @@ def validate(options: Mapping[str, Any]) -> None:
 
 def check(run: RunInput, options: Mapping[str, Any], cancelled: Cancelled = never) -> CheckResult:
     """Judge the final reads of all nodes; see `checkers.registry` for the options."""
-    evidence = run.evidence
-    assert evidence is not None, "the registry asks for evidence first"
+    assert run.evidence is not None, "the registry asks for evidence first"
+    evidence = replace(run.evidence, nodes=options.get("nodes", run.evidence.nodes))
     workload = str(options["workload"])
     prefix = str(options.get("config_prefix") or "")
-    by_key = _by_key(run.operations)
+    operations = asked_for(run.operations, options)
+    by_key = _by_key(operations)
     state_of = _state_reader(workload, prefix)
-    rule: KeyRule = {"set": set_anomaly, "register": register_anomaly, "topics": topic_anomaly}[
-        workload
-    ]
+    rule = WORKLOADS[workload]
     missing = [node for node in evidence.nodes if node not in evidence.final_reads]
     anomalies: list[Anomaly] = []
     for node, read in _reads(evidence):
@@ -81,7 +106,7 @@ def check(run: RunInput, options: Mapping[str, Any], cancelled: Cancelled = neve
     lacking = frozenset[str]() if run.extent.closed else _NOT_OF_A_PREFIX[workload]
     doubts = [anomaly for anomaly in anomalies if anomaly["kind"] in lacking]
     anomalies = [anomaly for anomaly in anomalies if anomaly["kind"] not in lacking]
-    return _result(run.operations, workload, evidence, missing, anomalies, doubts)
+    return _result(operations, workload, evidence, missing, anomalies, doubts)
 
 
 def _by_key(operations: Sequence[Operation]) -> dict[str, list[Operation]]:
@@ -109,7 +134,7 @@ def _state_reader(workload: str, prefix: str) -> Callable[[FinalRead], dict[str,
     def topics(read: FinalRead) -> dict[str, Any]:
         return dict(read.topics)
 
-    return registers if workload == "register" else topics
+    return registers if workload in ("register", "append") else topics
 
 
 def _disagreements(

@@ -4,6 +4,7 @@ The harness decodes each node's log and state (it knows the file formats; this p
 and stores JSON lines in `nodes/<node>/evidence/`:
 
 - `log.jsonl`: one line a record, see `LogRecord`; the node's whole log after the final stop.
+- `snapshots.jsonl`: one line a snapshot that the node has on its disk, see `Snapshot`.
 - `quorum-state.json`: the node's last quorum-state file, as Kafka writes it, plus
   `"logStartOffset"`, `"logEndOffset"`, `"tornTailBytes"` (left out behind the end as torn),
   `"directoryId"` (of the node's data folder) and `"traceBytes"` (how long its trace was).
@@ -42,6 +43,18 @@ class LogRecord:
     """`control:LEADER_CHANGE` or the metadata record's name, e.g. `TopicRecord`."""
     value: dict[str, Any] = field(default_factory=dict)
     """Decoded fields, JSON-able."""
+
+
+@dataclass(frozen=True, slots=True)
+class Snapshot:
+    """What a node has on its disk in place of a log's beginning."""
+
+    node: str
+    offset: int
+    """Where what it holds ends, exclusive."""
+    epoch: int
+    records: Sequence[tuple[str, Mapping[str, Any]]]
+    """(kind, value) as of `LogRecord`."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -93,6 +106,8 @@ class Evidence:
     quorum_states: Mapping[str, Mapping[str, Any]]
     traces: Mapping[str, Sequence[TraceEvent]]
     final_reads: Mapping[str, FinalRead]
+    snapshots: Mapping[str, Sequence[Snapshot]] = field(default_factory=dict)
+    """By node, in offset order."""
     run_clock: RunClock | None = None
     """None where the journal does not say: then no trace event can be placed in the run."""
 

@@ -11,6 +11,8 @@ which every judgement of a stored run applies to its plan).
 | faults | each planned kind was injected at least once and verified to bite |
 | leader changes | one, where there are several nodes and a planned fault can depose a leader |
 
+A stored plan with `leaderless` is of a system in which no node leads: no change is expected.
+
 Why these numbers: when n operations show no defect, then with 95 % confidence it shows in less than
 3/n of them ("rule of three": Hanley and Lippman-Hand, JAMA 1983). 50 operations speak against what
 spoils every sixteenth operation, 10 of a function against what spoils every third or fourth of that
@@ -111,7 +113,7 @@ def options_of(plan: Mapping[str, Any], own: Mapping[str, Any] | None = None) ->
     least: dict[str, Any] = {
         "min_operations": max(OPERATIONS_MIN, math.floor(possible * SHARE_MIN)),
         "faults": list(planned),
-        "leader_changes": int(can_depose(plan)),
+        "leader_changes": int(can_depose(plan) and plan.get("leaderless") is not True),
     }
     faults = (fault for expected in (least, *given) for fault in expected.get("faults", []))
     options: dict[str, Any] = {

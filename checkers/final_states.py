@@ -6,6 +6,7 @@ None or one anomaly that names the operations at fault.
 
 from __future__ import annotations
 
+from bisect import bisect_right
 from collections import Counter
 from collections.abc import Hashable, Iterable, Sequence
 from typing import Any
@@ -75,6 +76,51 @@ def _done_ns(writes: Sequence[Operation], operations: Sequence[Operation]) -> di
         seen_ns = read_ns.get(value, INFINITY_NS) if times[value] == 1 else INFINITY_NS
         done[write.index] = min(write.complete_ns, seen_ns)
     return done
+
+
+def list_anomaly(key: str, operations: Sequence[Operation], final: Any) -> Anomaly | None:
+    """Judge one list, elements joined by commas: it lacks nothing, and goes on from each read."""
+    elements = str(final).split(",") if final else []
+    appends = {str(o.input): o for o in operations if o.f == "append"}
+    reads = [o for o in operations if o.f == "read" and o.type is EventType.OK]
+    for element, times in Counter(elements).items():
+        append = appends.get(element)
+        if append is None or append.type is EventType.FAIL:
+            explanation = f"{key!r} holds {element!r}, which no append can have added"
+            return _anomaly("phantom", explanation, [] if append is None else [append])
+        if times > 1:
+            return _anomaly("doubled", f"{key!r} holds {element!r} {times} times", [append])
+    for append in appends.values():
+        if append.type is EventType.OK and str(append.input) not in elements:
+            return _anomaly("lost", f"{_described(append)}, but it is not there", [append])
+    for read in reads:
+        if list(read.output) != elements[: len(read.output)]:
+            explanation = f"{key!r} does not begin with what operation {read.index} read"
+            return _anomaly("reordered", explanation, [read])
+    return None
+
+
+def counter_anomaly(key: str, operations: Sequence[Operation], final: Any) -> Anomaly | None:
+    """Judge the number of partitions of one topic beyond its first, by the increments and reads."""
+    count = 0 if final is None else int(final["partitions"]) - 1
+    increments = [o for o in operations if o.f == "increment" and o.type is not EventType.FAIL]
+    if count > len(increments):
+        explanation = f"{key!r} counts {count}, but only {len(increments)} can have had an effect"
+        return _anomaly("phantom", explanation, increments)
+    done = sorted(o.invoke_ns for o in increments if o.type is EventType.OK)
+    if count < len(done):
+        explanation = f"{key!r} counts {count}, but {len(done)} increments were acknowledged"
+        return _anomaly("lost", explanation, increments)
+    for read in operations:
+        if read.f == "read" and read.type is EventType.OK:
+            later = len(done) - bisect_right(done, read.complete_ns)
+            if count < read.output + later:
+                explanation = (
+                    f"{key!r} counts {count}, but operation {read.index} read {read.output}, and "
+                    f"{later} increments that were asked for later were acknowledged"
+                )
+                return _anomaly("lost", explanation, [read])
+    return None
 
 
 def topic_anomaly(key: str, operations: Sequence[Operation], final: Any) -> Anomaly | None:

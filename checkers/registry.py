@@ -23,19 +23,22 @@ when the checker itself dies. The last argument is a callable that says whether 
 
 | name | scope | options |
 |---|---|---|
-| `linearizable` | key | `model` (required), `algorithm`, the two limits, `evidence`, `functions` |
-| `sessions` | key | `guarantees` (all four by default), `per_node` |
+| `linearizable` | key | `model`, which is required, `algorithm`, two limits, three filters |
+| `sessions` | key | `guarantees` (all four by default), `per_node`, `model`, `functions` |
+| `growth` | key | `model`, which is required: list-append, counter or broker |
 | `transactions` | run | `model`: list-append or rw-register; `consistency`, `linearizable_keys` |
-| `durability` | evidence | `workload` (required): register, topics or set; `config_prefix` |
+| `durability` | evidence | `workload` (required), `config_prefix`, `nodes`, and those two filters |
 | `log-agreement` | evidence | |
+| `snapshots` | evidence | |
 | `voter-changes` | evidence | |
-| `invariants` | evidence | |
+| `invariants` | evidence | `traced`: the events that traces of the system hold; all by default |
 | `monitor` | run | |
 | `answers` | run | |
 | `exercised` | run | `expectations`: the plan's; `skipped`: faults left out as impossible |
 | `statistics` | run | `bucket_ms` |
 
-Unknown limits (None) mean the defaults of `linearizability.linearizable`.
+Unknown limits (None) mean the defaults of `linearizability.linearizable`. Its filters are
+`evidence`, `functions` and `refusals` (see `judged_operations`).
 """
 
 from __future__ import annotations
@@ -51,8 +54,10 @@ from checkers import (
     cycles,
     durability,
     exercised,
+    growth,
     monitor,
     sessions,
+    snapshots,
     statistics,
     voter_changes,
 )
@@ -60,8 +65,9 @@ from checkers.history import Operation
 from checkers.invariants import stored as invariants
 from checkers.linearizability import linearizable
 from checkers.names import nearest
-from checkers.run_input import Cancelled, RunInput, never
-from checkers.verdict import CheckResult, Status, worst
+from checkers.run_input import Cancelled, RunInput, asked_for, never
+from checkers.verdict import PROMISE, CheckResult, Status, worst
+from extensions import Registry
 
 __all__ = [
     "CHECKS",
@@ -161,7 +167,7 @@ def _nothing(options: Options) -> None:
     del options
 
 
-_CHECKS: tuple[Check, ...] = (
+_OWN: tuple[Check, ...] = (
     KeyCheck(
         name=linearizable.NAME,
         options={
@@ -171,6 +177,7 @@ _CHECKS: tuple[Check, ...] = (
             "memory_limit_mb": (int, float),
             "evidence": bool,
             "functions": list,
+            "refusals": bool,
         },
         required=("model",),
         function=linearizable.check_key,
@@ -178,11 +185,12 @@ _CHECKS: tuple[Check, ...] = (
     ),
     KeyCheck(
         name=sessions.NAME,
-        options={"guarantees": list, "per_node": bool},
+        options={"guarantees": list, "per_node": bool, "model": str, "functions": list},
         required=(),
         function=sessions.check_key,
         validate=sessions.validate,
     ),
+    KeyCheck(growth.NAME, {"model": str}, ("model",), growth.check_key, growth.validate),
     RunCheck(
         name=cycles.NAME,
         scope="run",
@@ -194,14 +202,23 @@ _CHECKS: tuple[Check, ...] = (
     RunCheck(
         name=durability.NAME,
         scope="evidence",
-        options={"workload": str, "config_prefix": str},
+        options={
+            "workload": str,
+            "config_prefix": str,
+            "nodes": list,
+            "functions": list,
+            "refusals": bool,
+        },
         required=("workload",),
         function=durability.check,
         validate=durability.validate,
     ),
     RunCheck(agreement.NAME, "evidence", {}, (), agreement.check, _nothing),
+    RunCheck(snapshots.NAME, "evidence", {}, (), snapshots.check, _nothing),
     RunCheck(voter_changes.NAME, "evidence", {}, (), voter_changes.check, _nothing),
-    RunCheck(invariants.NAME, "evidence", {}, (), invariants.check, _nothing),
+    RunCheck(
+        invariants.NAME, "evidence", {"traced": list}, (), invariants.check, invariants.validate
+    ),
     RunCheck(monitor.NAME, "run", {}, (), monitor.check, _nothing),
     RunCheck(answers.NAME, "run", {}, (), answers.check, _nothing),
     RunCheck(
@@ -215,7 +232,7 @@ _CHECKS: tuple[Check, ...] = (
     RunCheck(statistics.NAME, "run", {"bucket_ms": int}, (), statistics.check, statistics.validate),
 )
 
-CHECKS: dict[str, Check] = {check.name: check for check in _CHECKS}
+CHECKS: Registry[Check] = Registry("kraftprobe.checkers", (KeyCheck, RunCheck), _OWN)
 
 
 def find_check(spec: CheckSpec) -> Check:
@@ -223,9 +240,9 @@ def find_check(spec: CheckSpec) -> Check:
 
     Raises CheckError with one line that names the nearest check or option.
     """
-    check = CHECKS.get(spec.name)
-    if check is None:
+    if spec.name not in CHECKS:
         raise CheckError(f"unknown check {spec.name!r}; {nearest(spec.name, CHECKS)}")
+    check = CHECKS[spec.name]
     for name, value in spec.options.items():
         types = check.options.get(name)
         if types is None:
@@ -257,7 +274,7 @@ def judged_operations(spec: CheckSpec, run: RunInput) -> Sequence[Operation]:
     """Return the operations that a check by key is given: resolved by the evidence where asked.
 
     The very `run.operations` where there is nothing to resolve or `evidence` is false, and all
-    functions are judged.
+    functions and refusals are judged.
     """
     wanted = spec.name == linearizable.NAME and spec.options.get("evidence") is not False
     wanted = wanted and run.extent.closed  # what was written later is in the logs as well
@@ -266,10 +283,7 @@ def judged_operations(spec: CheckSpec, run: RunInput) -> Sequence[Operation]:
         resolved = assisted.resolve(run.operations, run.evidence)
         if resolved.took_effect or resolved.never:
             judged = resolved.operations
-    functions = spec.options.get("functions")
-    if functions is not None:  # the other operations are for another check
-        judged = [operation for operation in judged if operation.f in functions]
-    return judged
+    return asked_for(judged, spec.options)
 
 
 def check_keys(
@@ -310,7 +324,9 @@ def merge(checker: str, results: Sequence[CheckResult]) -> CheckResult:
     algorithms = sorted({result.algorithm for result in ordered if result.algorithm})
     if status is Status.PASS:
         by = f" (by {', '.join(algorithms)})" if algorithms else ""
-        summary = f"{operations} operations on {len(ordered)} keys: every key passes{by}"
+        promises = {str(r.statistics[PROMISE]) for r in ordered if PROMISE in r.statistics}
+        kept = f"keeps {'; '.join(sorted(promises))}" if promises else "passes"
+        summary = f"{operations} operations on {len(ordered)} keys: every key {kept}{by}"
     else:
         summary = (
             f"{counts[status.value]} of {len(ordered)} keys {status.value}; "

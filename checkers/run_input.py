@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
+from typing import Any
 
 from checkers.evidence import Evidence
 from checkers.extent import WHOLE, Extent
-from checkers.history import Event, Operation
+from checkers.history import Event, EventType, Operation
 
 Cancelled = Callable[[], bool]
 """Asked regularly by every check that may take long; True makes it end in UNKNOWN."""
@@ -16,6 +17,20 @@ Cancelled = Callable[[], bool]
 def never() -> bool:
     """Cancel nothing."""
     return False
+
+
+def asked_for(operations: Sequence[Operation], options: Mapping[str, Any]) -> Sequence[Operation]:
+    """Leave out what a check's options `functions` and `refusals` leave to others.
+
+    `refusals` false: that an operation was refused says nothing of the state, since a node that
+    lags may have refused it.
+    """
+    functions = options.get("functions")
+    if functions is not None:
+        operations = [operation for operation in operations if operation.f in functions]
+    if options.get("refusals") is False:
+        operations = [o for o in operations if o.type is not EventType.FAIL]
+    return operations
 
 
 @dataclass(frozen=True, slots=True)

@@ -22,6 +22,9 @@ Where the server returns offsets of writes, these order the versions too, and ea
 hold of that order. Sequential consistency is not local: keys that are each in order may still not
 be together. A session is a process, or, with `per_node`, what a process did at one node.
 
+With `model` "topics" the versions of a key are the creations of a topic of that name, known by its
+ids; deletions, and reads that found no topic, demand nothing.
+
 Indeterminate operations: a write that was read happened; one that was not, and a read, demand
 nothing. Complexity: O(n log n) with all four, else O(n^2) for each session. FAIL names the broken
 guarantee by the demands of a shortest cycle; PASS carries an order of the versions.
@@ -30,7 +33,7 @@ guarantee by the demands of a shortest cycle; PASS carries an order of the versi
 from __future__ import annotations
 
 from collections.abc import Hashable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from itertools import pairwise
 from typing import Any
 
@@ -39,7 +42,7 @@ from checkers.cycles.transactions import Edge
 from checkers.history import EventType, Operation
 from checkers.history.values import freeze
 from checkers.run_input import Cancelled, never
-from checkers.verdict import CheckResult, Status
+from checkers.verdict import PROMISE, CheckResult, Status
 
 NAME = "sessions"
 GUARANTEES = (
@@ -56,6 +59,7 @@ _BY_FUNCTIONS = {
 }
 INITIAL: Hashable = None
 _SESSIONS = "sequential"
+MODELS = ("register", "topics")
 
 
 @dataclass(slots=True)
@@ -71,7 +75,9 @@ class _Versions:
 
 
 def validate(options: Mapping[str, Any]) -> None:
-    """Raise ValueError for an unknown guarantee."""
+    """Raise ValueError for an unknown guarantee or model."""
+    if options.get("model", MODELS[0]) not in MODELS:
+        raise ValueError(f"unknown model {options['model']!r}; known: {', '.join(MODELS)}")
     for guarantee in options.get("guarantees") or ():
         if guarantee not in GUARANTEES:
             raise ValueError(f"unknown guarantee {guarantee!r}; known: {', '.join(GUARANTEES)}")
@@ -84,6 +90,8 @@ def check_key(
     asked = tuple(options.get("guarantees") or GUARANTEES)
     key = operations[0].key if operations else None
     known = [o for o in operations if o.type is not EventType.FAIL]
+    if options.get("model") == "topics":
+        known = _creations(known)
     versions = _versions(known)
     if versions is None or cancelled():
         why = "a value was written twice, or there are other functions than read and write"
@@ -116,8 +124,38 @@ def check_key(
         algorithm="versions",
         operations=len(operations),
         anomalies=anomalies,
+        statistics={PROMISE: _promise(asked, per_node=per_node)},
         certificate=proof,
     )
+
+
+def _promise(asked: Sequence[str], *, per_node: bool) -> str:
+    """Name what was checked, of which reads and writes."""
+    held = "sequential consistency" if set(asked) == set(GUARANTEES) else ", ".join(asked)
+    return f"{held} (of each client at each node)" if per_node else held
+
+
+def _creations(operations: Sequence[Operation]) -> list[Operation]:
+    """Take the creations of a topic for versions: each has an id of its own, which reads show.
+
+    Which id an indeterminate creation had is not known. An id that no answer names is given to one
+    of them, in a session of its own, so that nothing is demanded of it.
+    """
+    found, unknown, created = [], [], set()
+    for operation in operations:
+        value = operation.output
+        if operation.f == "create" and operation.type is not EventType.OK:
+            unknown.append(operation)
+        elif operation.f == "create":
+            created.add(value["id"])
+            found.append(replace(operation, f="write", input=value["id"]))
+        elif operation.f == "describe" and operation.type is EventType.OK and value is not None:
+            found.append(replace(operation, f="read", output=value["id"]))
+    ids = dict.fromkeys(read.output for read in found if read.f == "read")
+    unnamed = [id_ for id_ in ids if id_ not in created]
+    for number, (operation, id_) in enumerate(zip(unknown, unnamed, strict=False)):
+        found.append(replace(operation, f="write", input=id_, process=-1 - number))
+    return found
 
 
 def _versions(operations: Sequence[Operation]) -> _Versions | None:

@@ -24,6 +24,9 @@ EXIT_CODES = {Status.PASS: 0, Status.FAIL: 1, Status.UNKNOWN: 3, Status.UNDER_EX
 
 _SEVERITY = (Status.FAIL, Status.UNKNOWN, Status.UNDER_EXERCISED, Status.PASS)
 
+PROMISE = "promise"
+"""Key of a result's `statistics`: what exactly was checked, where options decide it."""
+
 
 def worst(statuses: Iterable[Status]) -> Status:
     """The verdict over several: FAIL, then UNKNOWN, then UNDER-EXERCISED, then PASS.

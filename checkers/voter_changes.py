@@ -3,9 +3,11 @@
 From the nodes' final logs (VotersRecord, KIP-853) and the operations `change-voters` of clients,
 whose ok completions say {"change": "add" or "remove", "voter": id}: each of these is a step between
 two sets of the longest log, as often as it was answered. Answers come once the new set is
-committed, and committed records are never lost.
+committed, and committed records are never lost. And a step that nobody asked for is none: there are
+at most as many as were answered, and as may have been made by operations of unknown outcome.
 
-What it cannot see: sets that a snapshot replaced, so a log that begins above 0 owes nothing. That
+What it cannot see: sets that a snapshot replaced, so a log that begins above 0 owes nothing; which
+steps a fault asked for that changes voters itself, so beside one none is uninvited. That
 sets follow each other by one voter is judged by the invariant `one-voter-change`. Complexity:
 O(records + operations).
 """
@@ -19,7 +21,7 @@ from typing import Any
 
 from checkers.evidence import LogRecord
 from checkers.evidence_result import Anomaly, evidence_result, without
-from checkers.history import EventType, Operation
+from checkers.history import NEMESIS, Event, EventType, Operation
 from checkers.run_input import Cancelled, RunInput, never
 from checkers.trace_fields import VOTERS
 from checkers.verdict import CheckResult
@@ -27,6 +29,9 @@ from checkers.verdict import CheckResult
 NAME = "voter-changes"
 CHANGE = "change-voters"
 """The operation of clients that is judged."""
+
+_CHANGING = frozenset({"disk-wipe", "voters"})
+"""Faults that add and remove voters themselves."""
 
 Step = tuple[str, int]
 """("add" or "remove", voter id)."""
@@ -43,9 +48,10 @@ def check(run: RunInput, options: Mapping[str, Any], cancelled: Cancelled = neve
     doubts: list[Anomaly] = []
     missing = without(run.evidence, "log", logs)
     if longest and longest[0].offset == 0:
-        lost = _lost(answered, Counter(step for _, step in _steps(longest)))
+        made = Counter(step for _, step in _steps(longest))
         sure = run.extent.finished and not missing  # else another log may be the one that counts
-        (anomalies if sure else doubts).extend(lost)
+        found = [*_lost(answered, made), *_uninvited(answered, made, run.operations, run.events)]
+        (anomalies if sure else doubts).extend(found)
     sets = [record for record in longest if record.kind == VOTERS]
     return evidence_result(
         NAME,
@@ -90,3 +96,23 @@ def _lost(answered: Counter[Step], made: Counter[Step]) -> Iterator[Anomaly]:
                 f"log {made[change, voter]} times"
             )
             yield {"kind": "change-lost", "explanation": explanation, "voter": voter}
+
+
+def _uninvited(
+    answered: Counter[Step],
+    made: Counter[Step],
+    operations: Sequence[Operation],
+    events: Sequence[Event],
+) -> Iterator[Anomaly]:
+    if any(event.process == NEMESIS and event.f in _CHANGING for event in events):
+        return
+    asked = [operation for operation in operations if operation.f == CHANGE]
+    unknown = sum(op.type not in (EventType.OK, EventType.FAIL) for op in asked)
+    excess = made - answered
+    if excess.total() > unknown:  # each of unknown outcome may have made one step, whichever
+        steps = ", ".join(
+            f"{change} of voter {voter} {count} times more than was answered ok"
+            for (change, voter), count in sorted(excess.items())
+        )
+        explanation = f"in the longest log are {steps}; only {unknown} were of unknown outcome"
+        yield {"kind": "change-uninvited", "explanation": explanation}

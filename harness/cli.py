@@ -34,7 +34,8 @@ _COMMANDS = {
     "cleanup": ("machine:cleanup", "Remove what killed runs left behind, and nothing else."),
     "doctor": ("machine:doctor", "Probe what works on this machine, each fault on each backend."),
     "gate": ("judge:gate", "Pass only if every run passed."),
-    "list": ("listing:list_", "List runs, workloads, faults, campaigns or mutants."),
+    "kafka": ("kafka:kafka", "Fetch releases of Apache Kafka, to be put under test."),
+    "list": ("listing:list_", "List runs, systems, workloads, faults, campaigns or mutants."),
     "log": ("dump:log", "Look into a node's metadata log."),
     "reproduce": (
         "reproduce:reproduce",

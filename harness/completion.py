@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from cluster.backends.cleanup import find_leftovers
-from cluster.systems.kraft import KraftSystem
 from harness import evidence
 from harness.errors import UsageError
 from results.store import RunStore
@@ -19,4 +18,4 @@ def complete(store: RunStore, nodes: tuple[str, ...]) -> list[str]:
         raise UsageError(
             f"nodes of {run} still run; end them first: kraftprobe cleanup --run {run}"
         )
-    return evidence.collect(store, KraftSystem(), nodes)
+    return evidence.collect(store, nodes)

@@ -9,7 +9,7 @@ from __future__ import annotations
 import platform
 import sys
 import tempfile
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -17,9 +17,10 @@ from rich.table import Table
 from rich.text import Text
 
 from cluster.backends.base import Ability, Probe
+from cluster.backends.registry import BACKENDS
 from cluster.values import valueclass
 from harness.fault_probes import Tried, try_backend
-from harness.plan import BACKENDS, from_document
+from harness.plan import from_document
 from harness.steps import Steps
 from nemeses.registry import FAULTS
 from results.jvm import JvmError, find_jvm
@@ -60,7 +61,7 @@ class Examination:
         }
 
 
-def examine(backends: Sequence[str] = BACKENDS, inventory: str | None = None) -> Examination:
+def examine(backends: Iterable[str] = BACKENDS, inventory: str | None = None) -> Examination:
     """Try everything on these backends in turn; takes seconds for each."""
     return Examination(examine_machine(), {name: _backend(name, inventory) for name in backends})
 

@@ -25,7 +25,7 @@ from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
-from checkers.evidence import LogRecord
+from checkers.evidence import LogRecord, Snapshot
 from cluster.node.controller.records import MetadataRecordError, decode_record, record_to_json
 from cluster.node.log.checkpoint import RECOVERY_POINT_FILE, decode_recovery_point
 from cluster.node.log.control import ControlRecordType, control_type, decode_control
@@ -42,9 +42,12 @@ from cluster.node.log.records import (
     parse_header,
 )
 from cluster.node.log.segment import segment_base_offset
+from cluster.node.log.snapshot import SUFFIX, parse_snapshot_name
 from cluster.node.meta_properties import FILE_NAME as META_PROPERTIES
 from cluster.node.wire.uuid_text import uuid_from_text
-from cluster.systems.base import System
+from cluster.systems.base import Layout
+from cluster.systems.kinds import SystemKind
+from cluster.systems.registry import system_named
 from cluster.values import valueclass
 from harness.json_names import camel_case
 from harness.room import lack_of_room
@@ -67,15 +70,20 @@ class DecodedLog:
     torn_tail_bytes: int
 
 
-def collect(store: RunStore, system: System, nodes: tuple[str, ...]) -> list[str]:
+def collect(store: RunStore, nodes: tuple[str, ...]) -> list[str]:
     """Store the evidence of every node; returns one line for each node without any or with damage.
 
-    Raises OSError where there is no room to store it.
+    The stored plan names the system, which knows where a node's files lie; one that is no metadata
+    quorum leaves none. Raises SettingError for a system that is not known, and OSError where there
+    is no room to store the evidence.
     """
+    if not _kind_of(store).metadata_quorum:
+        return []
+    layout = layout_of(store)
     problems = []
     for node in nodes:
         try:
-            _collect_node(store, system, node)
+            _collect_node(store, layout, node)
         except (EvidenceError, OSError) as error:
             if lack_of_room(error) is not None:
                 raise  # the store's disk is full; the node's files are still there
@@ -83,10 +91,24 @@ def collect(store: RunStore, system: System, nodes: tuple[str, ...]) -> list[str
     return problems
 
 
-def _collect_node(store: RunStore, system: System, node: str) -> None:
-    folder = Path(system.log_folder(store.node_path(node)))
+def layout_of(store: RunStore) -> Layout:
+    """Return where the nodes of a stored run keep their files. Raises SettingError."""
+    return _kind_of(store).layout
+
+
+def _kind_of(store: RunStore) -> SystemKind:
+    return system_named(str(store.plan().get("system")))
+
+
+def _collect_node(store: RunStore, layout: Layout, node: str) -> None:
+    trace_file = Path(layout.trace_file(store.node_path(node)))
+    made = layout.made_trace(store.node_path(node))
+    if made is not None:
+        trace_file.write_bytes(made)
+    folder = Path(layout.log_folder(store.node_path(node)))
     log = decode_log(node, folder)
     store.write_log(node, log.records)
+    store.write_snapshots(node, decode_snapshots(node, folder))
     path = folder / QUORUM_STATE
     try:
         state = json.loads(path.read_text(encoding="utf-8"))
@@ -99,10 +121,8 @@ def _collect_node(store: RunStore, system: System, node: str) -> None:
     state["logStartOffset"] = log.start_offset
     state["logEndOffset"] = log.end_offset
     state["tornTailBytes"] = log.torn_tail_bytes
-    trace_file = system.trace_file(store.node_path(node))
-    if trace_file is not None:
-        state["traceBytes"] = len(_content(Path(trace_file)))
-    state["directoryId"] = directory_of(Path(system.data_folder(store.node_path(node))))
+    state["traceBytes"] = len(_content(trace_file))
+    state["directoryId"] = directory_of(Path(layout.data_folder(store.node_path(node))))
     store.write_quorum_state(node, state)
 
 
@@ -152,6 +172,25 @@ def decode_log(node: str, folder: Path) -> DecodedLog:
             torn_tail_bytes = len(data) - position
     _check_durable(folder, records, next_offset)
     return DecodedLog(tuple(records), start_offset, next_offset, torn_tail_bytes)
+
+
+def decode_snapshots(node: str, folder: Path) -> list[Snapshot]:
+    """Decode all snapshots in a folder, in offset order. Raises EvidenceError."""
+    snapshots = []
+    for path in sorted(folder.glob(f"*{SUFFIX}")):  # the names' digits are padded
+        named = parse_snapshot_name(path.name)
+        if named is None:
+            continue
+        try:
+            records = [
+                (record.kind, record.value)
+                for header, batch in iter_batches(path.read_bytes())
+                for record in batch_records(node, header, batch)
+            ]
+        except CorruptBatchError as error:
+            raise EvidenceError(f"{path}: damaged: {error}") from error
+        snapshots.append(Snapshot(node, named[0].offset, named[0].epoch, records))
+    return snapshots
 
 
 def _is_torn(rest: bytes, offset: int) -> bool:

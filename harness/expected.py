@@ -9,7 +9,9 @@ from __future__ import annotations
 from checkers.history import HistoryError
 from checkers.registry import CheckError
 from cluster.backends.base import BackendError
-from cluster.systems.kraft import SettingError
+from cluster.systems.kafka.fetch import FetchError
+from cluster.systems.kinds import SettingError
+from extensions import ExtensionError
 from harness.interpreter import HarnessError
 from nemeses.base import ParameterError
 from results.files import StoreError
@@ -20,6 +22,8 @@ from workloads.registry import WorkloadError
 EXPECTED = (
     BackendError,
     CheckError,
+    ExtensionError,
+    FetchError,
     HarnessError,
     HistoryError,
     JvmError,

@@ -43,7 +43,7 @@ _NODES_MAX = 3
 """Enough for every probe: a leader, and others to cut it off from."""
 PROBE_BOUND_S = 30.0
 """A probe that takes longer than this counts as impossible."""
-_SLOW = ("netns", "docker", "ssh")
+_QUICK = ("local", "sim")
 _OF_LINKS = frozenset({Partition().name, *LINK_FAULTS})
 NO_REMEDY = "none here; --skip-impossible runs a plan without it"
 
@@ -51,8 +51,10 @@ NO_REMEDY = "none here; --skip-impossible runs a plan without it"
 class TrialView:
     """The view of a probe (`nemeses.base.View`): a cluster without a leader."""
 
-    def __init__(self, backend: Backend) -> None:
+    def __init__(self, backend: Backend, controllers: tuple[str, ...]) -> None:
+        """`controllers`: those of the plan, of which the cluster may have fewer."""
         self.backend = backend
+        self.controllers = controllers
         self.random = Random("trial")
         self.active: list[Injection] = []
 
@@ -130,7 +132,7 @@ def _ask(
             of_abilities[ability.value] = await _bounded(backend.probe(ability))
         of_faults.update(await _probe_all(backend, plan, kinds, steps))
 
-    with steps.shown(at_once=plan.backend in _SLOW):
+    with steps.shown(at_once=plan.backend not in _QUICK):
         steps.step(f"probing {len(kinds)} faults on a throw-away cluster of backend {plan.backend}")
         _on_trial(plan, needs, act, steps)
     return Tried(Probe(possible=True), of_abilities, of_faults)
@@ -160,7 +162,7 @@ async def _probe_all(
     backend: Backend, plan: Plan, kinds: Sequence[str], steps: Steps
 ) -> dict[str, Probe]:
     """Probe link faults beside the others; `container-kill` last, as it ends its container."""
-    view = TrialView(backend)
+    view = TrialView(backend, plan.nodes_at("CONTROLLER"))
     found: dict[str, Probe] = {}
 
     async def probe(some: Sequence[str]) -> None:

@@ -7,7 +7,6 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-from cluster.systems.kraft import KraftSystem
 from harness import evidence
 from harness.errors import is_expected, one_line
 from harness.plan import from_document
@@ -57,9 +56,9 @@ def derive(plan: Mapping[str, Any]) -> dict[str, Any]:
 def recompute(store: RunStore) -> RunResults:
     """Judge a run from its plan, its journal and its nodes' raw files, changing nothing.
 
-    Logs and quorum states are decoded again and must equal the stored evidence; traces are raw
-    already. Final reads exist only as stored. Raises StoreError and what `results.pipeline.judge`
-    raises.
+    Logs and quorum states are decoded again and must equal the stored evidence, and so must traces
+    that were made from a node's output; others are raw already. Final reads exist only as stored.
+    Raises StoreError and what `results.pipeline.judge` raises.
     """
     with tempfile.TemporaryDirectory(prefix="kraftprobe-gate-") as place:
         folder = Path(place) / store.folder.resolve().name
@@ -71,11 +70,20 @@ def recompute(store: RunStore) -> RunResults:
         for node in store.node_names(store.plan()):
             _link_node(store.node_path(node), copy.node_path(node))
         nodes = tuple(n for n in store.node_names(store.plan()) if store.has_log(n))
-        problems = evidence.collect(copy, KraftSystem(), nodes)
+        layout = evidence.layout_of(copy)
+        for node in nodes:
+            trace = Path(layout.trace_file(copy.node_path(node)))
+            if layout.made_trace(copy.node_path(node)) is not None:
+                trace.unlink(missing_ok=True)
+        problems = evidence.collect(copy, nodes)
         if problems:
             raise StoreError(f"its evidence cannot be made anew: {problems[0]}")
         for node in nodes:
             _compare_evidence(store, copy, node)
+            if digest_of(Path(layout.trace_file(store.node_path(node)))) != digest_of(
+                Path(layout.trace_file(copy.node_path(node))).resolve()
+            ):
+                raise StoreError(f"the trace of {node} does not follow from the node's output")
         return pipeline.judge(copy, keep=False)
 
 

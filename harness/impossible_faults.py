@@ -18,6 +18,7 @@ from cluster.backends.base import Probe
 from harness.errors import ImpossibleError
 from harness.fault_probes import try_faults
 from harness.plan import Plan, Skipped, from_document, planned
+from harness.plan_system import request_of
 from harness.steps import Steps
 from harness.strands import strand_to_json, without_faults
 
@@ -30,11 +31,15 @@ def asked_faults(plan: Plan) -> tuple[str, ...]:
 def settle(document: Mapping[str, Any], *, skip: bool) -> Plan:
     """Return the plan of a document as it can run here.
 
-    Raises PlanError; BackendError where no node can run on its backend; ImpossibleError, unless
-    `skip`, when one of its faults cannot work there.
+    Raises PlanError; SettingError where its system is not installed; BackendError where no node
+    can run on its backend; ImpossibleError, unless `skip`, when a fault cannot work there.
     """
     plan = from_document(document)
-    probes = try_faults(plan, asked_faults(plan), Steps())
+    # What it is started from must be there before anything is tried or stored.
+    plan.kind.create(request_of(plan))
+    asked = asked_faults(plan)
+    probes = _unfit(plan, asked)
+    probes |= try_faults(plan, tuple(kind for kind in asked if kind not in probes), Steps())
     impossible = {kind: probe for kind, probe in probes.items() if not probe.possible}
     if not impossible:
         return plan
@@ -42,6 +47,25 @@ def settle(document: Mapping[str, Any], *, skip: bool) -> Plan:
         lines = [refusal(kind, plan.backend, probe) for kind, probe in impossible.items()]
         raise ImpossibleError([*lines, "nothing was started; --skip-impossible runs the rest"])
     return from_document(without(document, plan, impossible))
+
+
+def _unfit(plan: Plan, kinds: tuple[str, ...]) -> dict[str, Probe]:
+    """Say of which faults the system cannot be put under on the plan's backend."""
+    faults = plan.kind.faults
+    if faults is None:
+        return {}
+    here, elsewhere = faults[plan.backend], frozenset().union(*faults.values())
+    reason = f"system {plan.system} cannot be put under it"
+    found = {}
+    for kind in kinds:
+        if kind in elsewhere - here:
+            places = " or ".join(
+                f"--backend {name}" for name in sorted(faults) if kind in faults[name]
+            )
+            found[kind] = Probe(possible=False, reason=f"{reason} there", remedy=places)
+        elif kind not in here:
+            found[kind] = Probe(possible=False, reason=reason)
+    return found
 
 
 def without(

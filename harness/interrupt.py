@@ -9,7 +9,10 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import os
 import signal
+import sys
+import threading
 from collections.abc import Callable, Coroutine, Iterator
 from types import FrameType
 from typing import Any, NoReturn, TypeVar
@@ -17,6 +20,9 @@ from typing import Any, NoReturn, TypeVar
 from harness import output
 
 T = TypeVar("T")
+
+# Long enough for the callback that swallowed an interrupt to have returned.
+_AGAIN_S = 0.01
 
 
 def run_interruptible(work: Coroutine[Any, Any, T], on_signal: Callable[[int], None]) -> T:
@@ -67,8 +73,40 @@ def signals_interrupt() -> Iterator[None]:
     def interrupt(_number: int) -> NoReturn:
         raise KeyboardInterrupt
 
-    with _handlers(interrupt, *(n for n in _handled() if n != signal.SIGINT)):
+    with (
+        _lost_ones_strike_again(),
+        _handlers(interrupt, *(n for n in _handled() if n != signal.SIGINT)),
+    ):
         yield
+
+
+@contextlib.contextmanager
+def _lost_ones_strike_again() -> Iterator[None]:
+    """Send SIGINT once more for a KeyboardInterrupt that never got out of where it was raised.
+
+    Python drops what is raised within a finalizer or a weak reference's callback. That is not rare:
+    a signal that arrives while garbage is collected is handled in the first Python code after it,
+    which is such a callback. The hook that reports the loss is inside it as well, so the signal has
+    to come from elsewhere.
+    """
+    before = sys.unraisablehook
+    again: list[threading.Timer] = []
+
+    def hook(lost: sys.UnraisableHookArgs) -> None:
+        if not issubclass(lost.exc_type, KeyboardInterrupt):
+            before(lost)
+            return
+        again.append(threading.Timer(_AGAIN_S, os.kill, (os.getpid(), signal.SIGINT)))
+        again[-1].daemon = True
+        again[-1].start()
+
+    sys.unraisablehook = hook
+    try:
+        yield
+    finally:
+        sys.unraisablehook = before
+        for timer in again:
+            timer.cancel()
 
 
 @contextlib.contextmanager

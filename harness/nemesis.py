@@ -61,8 +61,13 @@ class RunView:
         self.active: list[Injection] = [] if active is None else active
         self._observer = observer
 
+    @property
+    def controllers(self) -> tuple[str, ...]:
+        """See `nemeses.base.controllers`."""
+        return self._observer.nodes
+
     async def leader(self) -> str | None:
-        """Ask all nodes for the leader."""
+        """Ask all controllers for the leader."""
         leadership = await self._observer.ask()
         return None if leadership is None else leadership.leader
 

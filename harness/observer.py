@@ -16,6 +16,8 @@ from checkers.history import EventType
 from cluster.backends.base import Backend
 from cluster.client.admin_client import CallFailed
 from cluster.node.ports import Endpoint
+from cluster.node.runtime.network import Connect
+from cluster.systems.kinds import AskLeader
 from cluster.values import valueclass
 from harness.recorder import Recorder
 from workloads.leader import LeaderTracker
@@ -31,6 +33,19 @@ class QuorumClient(Protocol):
         """Return a DescribeQuorumResponse; raises CallFailed."""
 
 
+def describing(client: QuorumClient) -> AskLeader:
+    """Ask nodes of a metadata quorum by DescribeQuorum."""
+
+    async def ask(_: Connect, endpoint: Endpoint, bound_ms: float) -> tuple[int, int] | None:
+        try:
+            response = await client.describe_quorum(endpoint, timeout_ms=bound_ms)
+        except CallFailed:
+            return None
+        return response.leader_id, response.leader_epoch
+
+    return ask
+
+
 @valueclass
 class Leadership:
     """The leader and its epoch, as one node reported."""
@@ -42,28 +57,35 @@ class Leadership:
 
 
 class Observer:
-    """Asks the nodes, and while `watch` runs, journals changes."""
+    """Asks the nodes, and while `watch` runs, journals changes.
+
+    Without `ask` there is no leader to learn of, and what it watches are deaths.
+    """
 
     def __init__(
         self,
         backend: Backend,
-        client: QuorumClient,
+        ask: AskLeader | None,
         recorder: Recorder,
         tracker: LeaderTracker,
         on_death: Callable[[str], None] = lambda _: None,
     ) -> None:
         self._backend = backend
-        self._client = client
+        self._ask_leader = ask
         self._recorder = recorder
         self._tracker = tracker
         self._on_death = on_death
         self._known: Leadership | None = None
         self._deaths_journaled = 0
 
+    @property
+    def nodes(self) -> tuple[str, ...]:
+        """Those that may lead, which are asked."""
+        return self._tracker.nodes
+
     async def ask(self) -> Leadership | None:
-        """Ask all nodes now; returns the leader of the highest epoch that any of them knows."""
-        nodes = self._backend.nodes
-        answers = await asyncio.gather(*(self._ask_node(node) for node in nodes))
+        """Ask all of them now; returns the leader of the highest epoch that any of them knows."""
+        answers = await asyncio.gather(*(self._ask_node(node) for node in self.nodes))
         known = [answer for answer in answers if answer is not None]
         if not known:
             return None
@@ -76,7 +98,7 @@ class Observer:
 
         A majority of the nodes takes part in an epoch, so a turn over all nodes finds its leader.
         """
-        for node in itertools.cycle(self._backend.nodes):
+        for node in itertools.cycle(self.nodes):
             answer = await self._ask_node(node)
             if answer is not None:
                 self._note(answer)
@@ -98,15 +120,17 @@ class Observer:
         self._deaths_journaled = len(deaths)
 
     async def _ask_node(self, node: str) -> Leadership | None:
+        if self._ask_leader is None:
+            return None
         endpoint = self._backend.endpoint(node, "CONTROLLER")
         try:
-            response = await self._client.describe_quorum(endpoint, timeout_ms=ASK_TIMEOUT_MS)
-        except CallFailed:
+            found = await self._ask_leader(self._backend.connect, endpoint, ASK_TIMEOUT_MS)
+        except OSError:
             return None
-        leader = f"n{response.leader_id}"
-        if leader not in self._backend.nodes:
+        if found is None or f"n{found[0]}" not in self.nodes:
             return None
-        return Leadership(leader, response.leader_epoch, by_itself=leader == node)
+        leader = f"n{found[0]}"
+        return Leadership(leader, found[1], by_itself=leader == node)
 
     def _note(self, seen: Leadership) -> None:
         if seen.by_itself:

@@ -9,11 +9,12 @@ line that names the place, and for an unknown name the nearest known one.
 | `campaign` | name; runs are stored below it | file name |
 | `workload`, `workload_options` | what clients do | `register` |
 | `version` | of this table | 1 |
-| `system` | which kind of node; `kraft` is the only one | `kraft` |
+| `system` | which kind of node (`kraftprobe list systems`) | `kraft` |
+| `system_options` | options of the system (docs/kafka.md): where it is installed, such as `image` | none |
 | `backend` | where nodes run: `local`, `netns`, `docker`, `ssh` or `sim` | `local` |
 | `inventory` | for `ssh`: file that names the hosts (`cluster.backends.ssh.inventory`) | none |
 | `nodes` | how many | 3 |
-| `node_settings` | Kafka configuration keys for every node | none |
+| `node_settings` | configuration keys for every node | none |
 | `security` | `protocol` of all listeners (`SSL`, ...), `mechanism` of SASL | `PLAINTEXT` |
 | `mutant` | a faulty variant of the node | none |
 | `duration_s` | length of the fault phase in seconds | 60 |
@@ -45,19 +46,23 @@ after `harness.sim.draw` has changed.
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import asdict, field, fields, replace
 from pathlib import Path
-from typing import Annotated, Any, Literal, get_args
+from typing import Annotated, Any
 
-from pydantic import Field
+from pydantic import AfterValidator, Field
 from typing_extensions import TypedDict
 
 from checkers import exercised
+from cluster.backends.registry import BACKENDS, DOCKER, SIM
 from cluster.backends.sim.settings import SimSettings
 from cluster.names import unknown
 from cluster.schemas import Schema, Text, shown, where_of
-from cluster.systems.kraft import REGISTRATION, NodeSettings
+from cluster.systems.base import Listener
+from cluster.systems.image import OPTION as IMAGE
+from cluster.systems.kinds import SettingError, SystemKind, SystemRequest
+from cluster.systems.registry import system_named
 from cluster.systems.secured import SecuritySettings
 from cluster.values import valueclass
 from harness.errors import PlanError
@@ -70,9 +75,7 @@ from nemeses.base import ParameterError, Parameters
 from workloads.base import Workload
 from workloads.registry import WorkloadError, workload_named
 
-BackendName = Literal["local", "netns", "docker", "ssh", "sim"]
-BACKENDS: tuple[str, ...] = get_args(BackendName)
-_STORED_ONLY = ("checks", "versions", "command")
+_STORED_ONLY = ("checks", "leaderless", "versions", "command")
 """Keys that a run stores beside its plan. They follow from it and cannot be chosen."""
 EXPECTED_MAX = 10**9
 """Most operations, or leader changes, that a plan can expect."""
@@ -88,6 +91,12 @@ Name = Annotated[
 ]
 Faults = Annotated[tuple[FaultName, ...], Field(description="a list of names")]
 Count = Annotated[int, Field(strict=True, ge=0, le=EXPECTED_MAX)]
+
+
+def _backend(name: str) -> str:
+    if name not in BACKENDS:
+        raise ValueError(unknown("backend", name, BACKENDS))
+    return name
 
 
 @valueclass
@@ -126,12 +135,13 @@ class Plan:
     about: Text = ""
     exposes: tuple[Text, ...] = ()
     """Mutants that it finds. For readers and tests; decides nothing."""
-    system: Literal["kraft"] = "kraft"
-    backend: BackendName = "local"
+    system: Annotated[str, AfterValidator(lambda name: system_named(name).name)] = "kraft"
+    system_options: dict[str, Text] = field(default_factory=dict)
+    backend: Annotated[str, AfterValidator(_backend)] = "local"
     inventory: Annotated[Path, Field(description="the path of a file")] | None = None
     """Of the hosts of backend ssh; None for any other."""
     nodes: Nodes = 3
-    node_settings: NodeSettings = field(default_factory=dict)
+    node_settings: dict[str, Any] = field(default_factory=dict)
     security: SecuritySettings = SecuritySettings()
     mutant: Mutant | None = None
     world: SimSettings = field(default_factory=SimSettings)
@@ -158,9 +168,22 @@ class Plan:
     skipped: tuple[Skipped, ...] = ()
 
     @property
+    def kind(self) -> SystemKind:
+        """What is known of the system."""
+        return system_named(self.system)
+
+    @property
     def node_names(self) -> tuple[str, ...]:
         """n1, n2, ..."""
         return node_names(self.nodes)
+
+    def nodes_at(self, listener: Listener) -> tuple[str, ...]:
+        """Name the nodes that have this listener: CONTROLLER to vote, CLIENT to serve clients."""
+        request = SystemRequest(self.node_settings, self.system_options)
+        listeners = self.kind.listeners(request, self.nodes)
+        return tuple(
+            node for node, own in zip(self.node_names, listeners, strict=True) if listener in own
+        )
 
     @property
     def duration_ms(self) -> float:
@@ -187,6 +210,10 @@ class Plan:
         """Make the workload, with its options."""
         return workload_named(self.workload, self.workload_options)
 
+    def judged_by(self) -> dict[str, Any]:
+        """Return the document that decides what a run must have tried (`checkers.exercised`)."""
+        return self.to_json() | ({} if self.kind.is_led else {"leaderless": True})
+
     def to_json(self) -> dict[str, Any]:
         """Render a document that gives the same plan again."""
         document: dict[str, Any] = {item.name: getattr(self, item.name) for item in fields(self)}
@@ -205,7 +232,13 @@ class Plan:
             ],
             "skipped": [asdict(row) for row in self.skipped],
         }
-        if self.backend != "sim":
+        if self.backend == SIM.name:  # where a run of an image is looked for as well
+            document["system_options"] = {
+                key: value for key, value in self.system_options.items() if key != IMAGE
+            }
+        if not document["system_options"]:
+            del document["system_options"]
+        if self.backend != SIM.name:
             del document["world"], document["bounds"]
         return document
 
@@ -231,6 +264,7 @@ def from_document(document: Mapping[str, Any]) -> Plan:
     plan = PLAN.read(stated)
     plan = replace(plan, faults=tuple(dict.fromkeys(plan.faults)))
     try:
+        _check_system(plan)
         plan.make_workload()
         _check_operations(plan)
         if isinstance(schedule, list):
@@ -239,7 +273,7 @@ def from_document(document: Mapping[str, Any]) -> Plan:
             options = RANDOM_SCHEDULE.read(schedule, place=("schedule",))
             drawn = draw(plan.seed, plan.faults, plan.duration_s, plan.node_names, options)
             plan = replace(plan, schedule=drawn)
-    except (ParameterError, ScheduleError, WorkloadError) as error:
+    except (ParameterError, ScheduleError, SettingError, WorkloadError) as error:
         raise PlanError(str(error)) from error
     if not (plan.rate_per_s or plan.strands or "operations" in document):
         raise PlanError("rate_per_s must be above 0 where a plan lists no operations itself")
@@ -272,6 +306,47 @@ def parameters_in(plan: Plan, kind: str) -> list[Parameters]:
     return [*timed, *(step.parameters for step in steps if step.kind == kind)]
 
 
+def _check_system(plan: Plan) -> None:
+    """Refuse what the system does not take, promise or run on. Raises PlanError, SettingError."""
+    kind = plan.kind
+    _check_image(plan)
+    request = SystemRequest(plan.node_settings, plan.system_options)
+    kind.check(request)
+    kind.listeners(request, plan.nodes)
+    for key in plan.system_options:
+        if key not in kind.options:
+            raise PlanError(f"system_options: {unknown('option', key, kind.options)}")
+    if plan.backend == SIM.name and not kind.simulated:
+        raise PlanError(f"system {kind.name} has no nodes in the simulated world (backend sim)")
+    if kind.backends is not None and plan.backend not in kind.backends:
+        raise PlanError(f"system {kind.name} runs on backend {_either(kind.backends)}")
+    if kind.workloads is not None and plan.workload not in kind.workloads:
+        raise PlanError(f"system {kind.name} carries workload {_either(kind.workloads)}")
+    if plan.mutant is not None and not kind.has_mutants:
+        raise PlanError(f"mutant: system {kind.name} has no faulty variants")
+    mechanism = plan.security.mechanism
+    if mechanism is not None and kind.mechanisms is not None and mechanism not in kind.mechanisms:
+        known = _either(kind.mechanisms)
+        raise PlanError(f"security: system {kind.name} takes mechanism {known}, not {mechanism}")
+
+
+def _check_image(plan: Plan) -> None:
+    if IMAGE not in plan.system_options:
+        return
+    if IMAGE not in plan.kind.options:
+        raise PlanError(f"system_options.image: system {plan.system} runs in no image of yours")
+    if not plan.system_options[IMAGE]:
+        raise PlanError("system_options.image: the name of an image is missing")
+    if plan.backend != DOCKER.name:
+        given = f"--backend {DOCKER.name} only, not on {plan.backend}"
+        raise PlanError(f"system_options.image: nodes of an image run on {given}")
+
+
+def _either(names: Collection[str]) -> str:
+    *others, last = sorted(names)
+    return f"{', '.join(others)} or {last}" if others else last
+
+
 def _check_operations(plan: Plan) -> None:
     for number, operation in enumerate(plan.operations):
         if operation.node is not None and operation.node not in plan.node_names:
@@ -283,10 +358,12 @@ def _scripted(plan: Plan, rows: Sequence[object], *, asks_for_faults: bool) -> P
     """Read the rows of a schedule, and name its faults."""
     entries, strands = read_rows(rows, plan.node_names, plan.duration_s)
     plan = replace(plan, schedule=entries, strands=strands)
-    if strands:
-        # Strands are written for the messages that they name. Registered brokers send others, so a
-        # plan that needs them sets this.
-        plan = replace(plan, node_settings={REGISTRATION: 0, **plan.node_settings})
+    if strands or plan.operations:
+        settings = plan.kind.scripted
+        if settings is None:
+            raise PlanError(f"system {plan.system} plays no strands of steps and single operations")
+        if strands:
+            plan = replace(plan, node_settings={**settings, **plan.node_settings})
     present = planned(plan)
     missing = [kind for kind in plan.faults if kind not in present]
     if asks_for_faults and missing:
@@ -298,13 +375,13 @@ def expectations_of(plan: Plan) -> Expectations:
     """Return a plan's expectations, with the default of a quarter of its rate and the floor."""
     possible = 0.0 if plan.strands else plan.rate_per_s * plan.duration_s
     least = Expectations(min_operations=math.floor(possible * _OK_FRACTION))
-    document = {**plan.to_json(), "expectations": {**least, **plan.expectations}}
+    document = {**plan.judged_by(), "expectations": {**least, **plan.expectations}}
     expected: Expectations = exercised.options_of(document)["expectations"]
     return expected
 
 
 def _inventory(plan: Plan) -> Path | None:
-    if plan.backend == "sim" and plan.security.to_json():
+    if plan.backend == SIM.name and plan.security.to_json():
         raise PlanError("security: messages of the simulated world cross as objects, without TLS")
     if plan.backend == "ssh" and plan.inventory is None:
         raise PlanError("backend ssh needs an inventory of hosts: --inventory FILE")

@@ -1,13 +1,13 @@
 """Makes the backend of a plan, with real or virtual time.
 
-A backend is imported only when a plan names it, since its packages take time to load.
+The simulated world has a time of its own, so it is made here and not by its kind.
 """
 
 from __future__ import annotations
 
 import asyncio
 import contextlib
-from collections.abc import Callable, Collection, Coroutine, Iterator, Mapping
+from collections.abc import Callable, Collection, Coroutine, Iterator
 from pathlib import Path
 from typing import Any
 
@@ -15,8 +15,8 @@ import click
 
 from checkers.evidence import WORLD_CLOCK
 from cluster.backends.base import Backend
-from cluster.backends.local import LocalBackend
 from cluster.backends.machine.equip import Need
+from cluster.backends.registry import BACKENDS, SIM, BackendRequest
 from cluster.mutants import applied
 from cluster.node.ports import Clock
 from cluster.node.runtime.clock import LoopClock
@@ -63,39 +63,25 @@ def place_of(
     `needs`: surroundings of the nodes; None: those that the plan's faults need. `say` gets a line
     before each slow step; None: stderr.
     """
-    if plan.backend == "sim":
+    if plan.backend == SIM.name:
         with _simulated(plan, run_folder) as place:
             yield place
     else:
+        asked = BackendRequest(
+            system,
+            run_folder,
+            plan.nodes,
+            frozenset(_needs(plan) if needs is None else needs),
+            plan.inventory,
+            say or _say,
+        )
         yield Place(
-            REAL_BACKENDS[plan.backend](
-                plan,
-                system,
-                run_folder,
-                frozenset(_needs(plan) if needs is None else needs),
-                say or _say,
-            ),
+            BACKENDS[plan.backend].create(asked),
             lambda: LoopClock(asyncio.get_running_loop()),
             None,
             clock_name(),
             lambda work, on_signal: run_interruptible(work(), on_signal),
         )
-
-
-def _local(plan: Plan, system: System, folder: Path, needs: Needs, _: Say) -> Backend:
-    return LocalBackend(system, folder, plan.nodes, folder.name, needs=needs)
-
-
-def _netns(plan: Plan, system: System, folder: Path, needs: Needs, _: Say) -> Backend:
-    from cluster.backends.netns.netns_backend import NetnsBackend  # noqa: PLC0415
-
-    return NetnsBackend(system, folder, plan.nodes, folder.name, needs=needs)
-
-
-def _docker(plan: Plan, system: System, folder: Path, needs: Needs, say: Say) -> Backend:
-    from cluster.backends.docker.docker_backend import DockerBackend  # noqa: PLC0415
-
-    return DockerBackend(system, folder, plan.nodes, folder.name, needs=needs, say=say)
 
 
 def _needs(plan: Plan) -> Needs:
@@ -105,24 +91,6 @@ def _needs(plan: Plan) -> Needs:
 
 def _say(line: str) -> None:
     click.echo(line, err=True)
-
-
-def _ssh(plan: Plan, system: System, folder: Path, needs: Needs, _: Say) -> Backend:
-    from cluster.backends.ssh.inventory import read_inventory  # noqa: PLC0415
-    from cluster.backends.ssh.ssh_backend import SshBackend  # noqa: PLC0415
-
-    assert plan.inventory is not None, "the plan was checked"
-    inventory = read_inventory(plan.inventory)
-    return SshBackend(inventory, system, folder, plan.nodes, folder.name, needs=needs)
-
-
-REAL_BACKENDS: Mapping[str, Callable[[Plan, System, Path, Needs, Say], Backend]] = {
-    "local": _local,
-    "netns": _netns,
-    "docker": _docker,
-    "ssh": _ssh,
-}
-"""How to make the backends whose time is the real one, by the names of `harness.plan.BACKENDS`."""
 
 
 @contextlib.contextmanager

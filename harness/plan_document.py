@@ -2,23 +2,36 @@
 
 from __future__ import annotations
 
-from typing import Any
+from collections.abc import Mapping
+from types import MappingProxyType
+from typing import Any, Final
 
-from checkers import answers, exercised
+from checkers import answers, durability, exercised
 from checkers.registry import CheckSpec, find_check
 from harness.plan import Plan
 from harness.versions import versions
 
+NOTHING: Final[Mapping[str, str]] = MappingProxyType({})
+
 
 def checks_for(plan: Plan) -> tuple[CheckSpec, ...]:
     """List the checks of a run of this plan. Raises CheckError."""
-    specs = (
-        *plan.make_workload().checks(),
-        *([CheckSpec("monitor")] if plan.strands else []),
+    traced = plan.kind.traced
+    of_logs = (
         CheckSpec("log-agreement"),
-        CheckSpec("invariants"),
+        CheckSpec("snapshots"),
+        CheckSpec("invariants", {} if traced is None else {"traced": sorted(traced)}),
+    )
+    brokers = plan.nodes_at("CLIENT")
+    # What serves no clients has no state that they could read in the end.
+    served = {} if brokers == plan.node_names else {durability.NAME: {"nodes": list(brokers)}}
+    of_workload = plan.make_workload().checks(reads_lag=plan.kind.reads_lag)
+    specs = (
+        *(CheckSpec(s.name, {**s.options, **served.get(s.name, {})}) for s in of_workload),
+        *([CheckSpec("monitor")] if plan.strands else []),
+        *(of_logs if plan.kind.metadata_quorum else ()),
         CheckSpec(answers.NAME),
-        CheckSpec(exercised.NAME, exercised.options_of(plan.to_json())),
+        CheckSpec(exercised.NAME, exercised.options_of(plan.judged_by())),
         CheckSpec("statistics"),
     )
     for spec in specs:
@@ -26,14 +39,16 @@ def checks_for(plan: Plan) -> tuple[CheckSpec, ...]:
     return specs
 
 
-def plan_document(plan: Plan, run: str, command: str) -> dict[str, Any]:
-    """Render everything that `plan.json` holds."""
-    document = plan.to_json()
+def plan_document(
+    plan: Plan, run: str, command: str, started: Mapping[str, str] = NOTHING
+) -> dict[str, Any]:
+    """Render everything that `plan.json` holds; `started`: versions of what the nodes run."""
+    document = plan.judged_by()
     return {
         **document,
         "run": run,
         "expectations": exercised.options_of(document)["expectations"],
         "checks": [{"name": spec.name, "options": spec.options} for spec in checks_for(plan)],
-        "versions": versions(),
+        "versions": {**versions(), **started},
         "command": command,
     }

@@ -20,7 +20,7 @@ from cluster.backends.base import Backend, BackendError, ClientNetwork
 from cluster.client.admin_client import Client
 from cluster.node.ports import Clock, Endpoint
 from cluster.values import valueclass
-from harness.final_reads import FinalReads, read_all
+from harness.final_reads import Cells, FinalReads, read_all
 from harness.generators import (
     At,
     BackOff,
@@ -39,7 +39,7 @@ from harness.generators import (
 from harness.generators.base import NEMESIS
 from harness.interpreter import HarnessError, Interpreter
 from harness.nemesis import NemesisClient, RunView
-from harness.observer import Observer
+from harness.observer import Observer, describing
 from harness.plan import Plan
 from harness.player import Player
 from harness.recorder import Recorder
@@ -137,7 +137,8 @@ async def conduct(run: Run) -> FinalReads:
 async def _perform(run: Run, cast: _Cast) -> FinalReads:
     """Go through the phases."""
     try:
-        await _wait_for_leader(cast.observer)
+        if run.plan.kind.is_led:
+            await _wait_for_leader(cast.observer)
         run.recorder.note("phase", {"name": "faults"})
         if cast.script is not None:
             cast.script.player.begin()
@@ -153,7 +154,11 @@ async def _perform(run: Run, cast: _Cast) -> FinalReads:
         await cast.interpreter.run(final_phase(run.plan))
     finally:
         await cast.interpreter.close()
-    reads = await read_all(run.backend, cast.client, cast.observer, FINAL_BOUND_S)
+    reads = FinalReads({}, {}, None)
+    if run.plan.kind.metadata_quorum:
+        written = run.plan.make_workload().cells()
+        cells = Cells(run.plan.kind.cell, written, run.plan.nodes_at("CLIENT"))
+        reads = await read_all(run.backend, cast.client, cast.observer, cells, FINAL_BOUND_S)
     run.recorder.note(FINAL_READS, reads.value())
     return reads
 
@@ -193,7 +198,7 @@ def final_phase(plan: Plan) -> Generator:
 
 def _cast(run: Run) -> _Cast:
     plan, backend = run.plan, run.backend
-    tracker = LeaderTracker(backend.nodes)
+    tracker = LeaderTracker(plan.nodes_at("CONTROLLER"))
     # A connection answers in order: the observer must not wait behind another client's request.
     networks = (backend.client_network(), backend.client_network())
 
@@ -204,7 +209,8 @@ def _cast(run: Run) -> _Cast:
     watcher, client = (
         Client(network, run.clock, on_wrong_answer=wrong_answer) for network in networks
     )
-    observer = Observer(backend, watcher, run.recorder, tracker)
+    ask = describing(watcher) if plan.kind.metadata_quorum else plan.kind.ask_leader
+    observer = Observer(backend, ask, run.recorder, tracker)
     active: list[Injection] = []
 
     def view_of(random: Random) -> RunView:
@@ -233,13 +239,23 @@ def _cast(run: Run) -> _Cast:
         network = backend.client_network()
         inner = plan.make_workload().client(
             ClientContext(
-                client=Client(network, run.clock, plan.operation_timeout_ms),
+                client=Client(
+                    network,
+                    run.clock,
+                    plan.operation_timeout_ms,
+                    indefinite=plan.kind.indefinite,
+                ),
                 endpoint=backend.endpoint,
+                nodes_at=plan.nodes_at,
                 leader=tracker,
                 worker=worker,
                 process=process,
                 pinned_to=pinned_to(plan, worker),
                 timeout_ms=plan.operation_timeout_ms,
+                cell=plan.kind.cell,
+                reads_at=plan.kind.reads_at,
+                reads_lag=plan.kind.reads_lag,
+                connect=backend.connect,
             )
         )
         return _Connected(inner, network)
@@ -302,16 +318,19 @@ class _Connected:
 
 
 def pinned_to(plan: Plan, worker: int) -> str | None:
-    """Return the node that a worker is pinned to: two workers a node, at most half of them all."""
-    pinned = min(2 * plan.nodes, plan.concurrency // 2)
-    return plan.node_names[worker % plan.nodes] if worker < pinned else None
+    """Return the node that a worker is pinned to: two workers a node, at most half of them all.
+
+    Where not every node has both listeners: one where cells are read, one where they are written.
+    """
+    pins = (*plan.nodes_at(plan.kind.reads_at), *plan.nodes_at("CONTROLLER"))
+    return pins[worker] if worker < min(len(pins), plan.concurrency // 2) else None
 
 
 def role_of(plan: Plan, worker: int) -> Role:
     """Return a worker's role: the first that is pinned to a node reads there, the second writes."""
     if pinned_to(plan, worker) is None:
         return Role.MIXED
-    return Role.READER if worker < plan.nodes else Role.WRITER
+    return Role.READER if worker < len(plan.nodes_at(plan.kind.reads_at)) else Role.WRITER
 
 
 async def _watched(observer: Observer, work: Coroutine[Any, Any, FinalReads]) -> FinalReads:

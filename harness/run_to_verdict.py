@@ -16,7 +16,7 @@ from rich.console import Console
 from checkers.agreement import NO_SPACE
 from checkers.extent import COLLECTED
 from checkers.history import NEMESIS, Event, EventType
-from cluster.systems.kraft import KraftSystem
+from cluster.systems.base import System
 from cluster.systems.secured import RunSecurity
 from cluster.values import valueclass
 from harness import evidence
@@ -29,6 +29,7 @@ from harness.live_figures import LiveFigures
 from harness.plan import Plan
 from harness.plan_backend import place_of
 from harness.plan_document import plan_document
+from harness.plan_system import request_of
 from harness.recorder import Recorder
 from harness.room import lack_of_room, run_broken_off
 from harness.run_phases import Run, conduct
@@ -68,7 +69,8 @@ def perform(request: Request, now: datetime) -> int:
     """
     plan = request.plan
     run = run_name(now, plan.seed)
-    store = RunStore.create(request.runs, plan_document(plan, run, request.command))
+    started = plan.kind.versions(request_of(plan))
+    store = RunStore.create(request.runs, plan_document(plan, run, request.command, started))
     with bugs_kept_in(store.folder):
         return _perform(request, store)
 
@@ -115,7 +117,7 @@ def run_cluster(plan: Plan, store: RunStore, display: Display) -> None:
                 for read in reads.reads.values():
                     store.write_final_read(read)
                 recorder.note("phase", {"name": "evidence"})
-                problems = evidence.collect(store, system, plan.node_names)
+                problems = evidence.collect(store, plan.node_names)
                 recorder.note(COLLECTED, {"problems": problems})
                 for problem in problems:
                     display.say(f"evidence: {problem}")
@@ -155,10 +157,10 @@ class _NoteNoSpace:
             self._recorder.note(NO_SPACE, note, EventType.INFO)
 
 
-def system_of(plan: Plan, run: str) -> KraftSystem:
+def system_of(plan: Plan, run: str) -> System:
     """Make the system of a plan, with keys and passwords for the run if it is secured."""
     security = RunSecurity(plan.security, run) if plan.security.to_json() else None
-    return KraftSystem(plan.node_settings, plan.mutant, security)
+    return plan.kind.create(request_of(plan, security))
 
 
 async def _show_and_conduct(run: Run, display: Display) -> FinalReads:

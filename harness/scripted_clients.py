@@ -141,13 +141,18 @@ class ScriptedClient:
         self._ended = ended
         timeout_ms = plan.operation_timeout_ms
         context = ClientContext(
-            client=Client(self._network, clock, timeout_ms),
+            client=Client(self._network, clock, timeout_ms, indefinite=plan.kind.indefinite),
             endpoint=backend.endpoint,
+            nodes_at=plan.nodes_at,
             leader=self._own,
             worker=worker,
             process=process,
             pinned_to=pinned_to(plan, worker),
             timeout_ms=timeout_ms,
+            cell=plan.kind.cell,
+            reads_at=plan.kind.reads_at,
+            reads_lag=plan.kind.reads_lag,
+            connect=backend.connect,
         )
         self._inner: WorkloadClient = workload.client(context)
 

@@ -30,7 +30,7 @@ from cluster.names import unknown
 from cluster.schemas import Flag, Place, Schema, Text, where_of
 from cluster.values import valueclass
 from harness.errors import PlanError
-from harness.verbs import TAKES_FOR, TARGETS, VERBS, is_fault, options_of
+from harness.verbs import TARGETS, VERBS, is_fault, options_of, takes_for
 from nemeses.base import ParameterError
 from nemeses.linkwords import ends_of
 from nemeses.registry import FAULTS, check_fault
@@ -121,7 +121,7 @@ def _gathered(row: object) -> object:
     if not isinstance(kind, str) or not (kind in VERBS or is_fault(kind)):
         raise ValueError(unknown("kind", str(kind)[:80], (*VERBS, *FAULTS)))
     own = {key: value for key, value in row.items() if key in _STEP_FIELDS}
-    if own.get("for_ms") is not None and kind not in TAKES_FOR:
+    if own.get("for_ms") is not None and not takes_for(kind):
         raise ValueError(f"a {kind} takes no for_ms")
     options = {key: value for key, value in row.items() if key not in own}
     if kind in VERBS:

@@ -83,8 +83,10 @@ VERBS: Mapping[str, Mapping[str, Option]] = {
 }
 """Verb -> its options."""
 
-TAKES_FOR = frozenset({*FAULTS, "expect"})
-"""Kinds of step that take `for_ms`."""
+
+def takes_for(kind: str) -> bool:
+    """Whether a step of this kind takes `for_ms`."""
+    return kind == "expect" or is_fault(kind)
 
 
 def is_fault(kind: str) -> bool:

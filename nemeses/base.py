@@ -11,7 +11,7 @@ from __future__ import annotations
 import random
 from collections.abc import Mapping, Sequence
 from dataclasses import field, replace
-from typing import Any, Protocol
+from typing import Any, Protocol, runtime_checkable
 
 from cluster.backends.base import Backend, Link, NodeState, Probe
 from cluster.values import valueclass
@@ -79,6 +79,13 @@ class View(Protocol):
         """Find the broker that leads most topic partitions, None if unknown; else as `leader`."""
 
 
+def controllers(view: View) -> tuple[str, ...]:
+    """Name the nodes that can be voters: the `controllers` of the view if it has any, else all."""
+    named: tuple[str, ...] = getattr(view, "controllers", view.backend.nodes)
+    return named
+
+
+@runtime_checkable
 class Fault(Protocol):
     """One kind of fault, without state of its own: what it did is in its Injection."""
 
@@ -139,6 +146,7 @@ __all__ = [
     "Parameters",
     "Probe",
     "View",
+    "controllers",
     "measured",
     "others",
     "refused",

@@ -5,7 +5,7 @@ must then refuse to start, for what it holds is not what it acknowledged. A node
 the same is reported as a violation. The heal brings the files back as they were, as from a copy of
 the disk, and starts the node.
 
-Never more than a minority of the nodes is without its disk at once.
+Never more than a minority of the nodes that can vote is without its disk at once.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from cluster.backends.base import BackendError, Probe
 from cluster.node.log.checkpoint import RECOVERY_POINT_FILE, decode_recovery_point
 from cluster.node.log.records import BatchHeader, CorruptBatchError, iter_batches
 from cluster.node.log.segment import segment_base_offset
-from nemeses.base import Injection, ParameterError, Parameters, View
+from nemeses.base import Injection, ParameterError, Parameters, View, controllers
 from nemeses.lives import DAMAGES, hit
 from nemeses.needs import disks_of, lacking
 from nemeses.nodefault import NodeFault, Seen, alive, ended_itself, number_of, start_if_dead
@@ -60,8 +60,10 @@ class DamageFault(NodeFault):
 
     def too_much(self, view: View, nodes: tuple[str, ...]) -> str:
         """See `NodeFault.too_much`."""
-        together = {node for fault, node in hit(view) if fault in DAMAGES} | set(nodes)
-        if len(together) > (len(view.backend.nodes) - 1) // 2:
+        may_vote = controllers(view)
+        damaged = {node for fault, node in hit(view) if fault in DAMAGES} | set(nodes)
+        together = damaged.intersection(may_vote)
+        if len(together) > (len(may_vote) - 1) // 2:
             named = ", ".join(sorted(together))
             return f"{named} would be without their disks: more than a minority"
         return ""

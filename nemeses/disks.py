@@ -185,20 +185,25 @@ class DiskError(DiskFaultOf):
         """See `DiskFaultOf.parameters`."""
         return {"count": int(chosen.get("count", 1))}
 
+    async def apply(self, view: View, node: str, chosen: Mapping[str, Any]) -> Seen:
+        """Let the disk fail, and note which life of the node is the first to meet it."""
+        incarnation = view.backend.incarnation(node)
+        await super().apply(view, node, chosen)
+        return Seen({"incarnation": incarnation})
+
     async def bites(
-        self,
-        view: View,
-        node: str,
-        chosen: Mapping[str, Any],
-        injection: Injection,  # noqa: ARG002  (contract)
+        self, view: View, node: str, chosen: Mapping[str, Any], injection: Injection
     ) -> Seen:
         """Wait until the node met the error, and for what it does about it."""
         kind = self.kind(chosen)
-        hits = await _until_hit(view, node, kind)
-        detail: dict[str, Any] = {"errors": hits}
+        detail = dict(injection.detail["nodes"].get(node, {}))
+        if "incarnation" not in detail:
+            return Seen(detail)  # it was not set, as was noted
+        hits, incarnation = await _until_hit(view, node, kind, detail["incarnation"])
+        detail["errors"] = hits
         if not hits:
             return Seen(detail, f"{node} met no error within {HIT_TIMEOUT_S:g} s")
-        ended = await _until_dead(view, node)
+        ended = await _until_dead(view, node, incarnation)
         detail["ended_itself"] = ended
         violation = None
         if kind is DiskFault.FSYNC_ERROR and ended is False:
@@ -207,22 +212,28 @@ class DiskError(DiskFaultOf):
         return Seen(detail, violation=violation)
 
 
-async def _until_hit(view: View, node: str, kind: DiskFault) -> int:
+async def _until_hit(view: View, node: str, kind: DiskFault, incarnation: int) -> tuple[int, int]:
+    """Count the errors that it met, and name the first incarnation that may have met one."""
     loop = asyncio.get_running_loop()
     deadline_s = loop.time() + HIT_TIMEOUT_S
     while True:
+        now = view.backend.incarnation(node)
         hits = (await disks_of(view).hits(node)).get(kind, 0)
         if hits or loop.time() >= deadline_s:
-            return hits
+            return hits, incarnation
+        incarnation = now
         await asyncio.sleep(_POLL_S)
 
 
-async def _until_dead(view: View, node: str) -> bool | None:
-    """Whether it ends in time; None where another fault stopped it, so that it could not."""
+async def _until_dead(view: View, node: str, incarnation: int) -> bool | None:
+    """Whether it ends in time; None where another fault stopped it, so that it could not.
+
+    Another fault may stop it and start it again between two looks at it.
+    """
     loop = asyncio.get_running_loop()
     deadline_s = loop.time() + DEATH_TIMEOUT_S
     while (state := await view.backend.state(node)) is not NodeState.DEAD:
-        if state is NodeState.PAUSED:
+        if state is NodeState.PAUSED or view.backend.incarnation(node) != incarnation:
             return None
         if loop.time() >= deadline_s:
             return False

@@ -17,6 +17,7 @@ from nemeses.base import (
     ParameterError,
     Parameters,
     View,
+    controllers,
     measured,
     others,
     refused,
@@ -186,10 +187,15 @@ async def _chosen(view: View, parameters: Parameters) -> _Cut:
         choice = await choose(view, parameters.get("targets", "leader"), {})
         links = grudges.isolate(backend.nodes, choice.nodes, direction)
         return _Cut(choice.nodes, links, choice.reason or "no node is left on the other side")
-    nodes = tuple(view.random.sample(backend.nodes, len(backend.nodes)))
+    to_follower = direction == "leader-to-follower"
+    # The sides are of voters; who never votes reaches, and is reached from, all of them.
+    among = backend.nodes if shape == "one-way" and not to_follower else controllers(view)
+    if len(among) < _LEAST_NODES.get(shape, 2):
+        return _Cut((), frozenset(), f"{len(among)} voters are too few for {shape}")
+    nodes = tuple(view.random.sample(among, len(among)))
     if shape == "one-way":
         source: str | None = nodes[0]
-        if direction == "leader-to-follower":
+        if to_follower:
             source = await view.leader()
         if source is None:
             return _Cut((), frozenset(), "no leader is known")

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable
 from typing import Literal
 
 from cluster.names import unknown
+from extensions import Registry
 from nemeses.base import Fault, ParameterError, Parameters
 from nemeses.clocks import ClockDrift, ClockFault, ClockJump, ClockSkew, ClockStrobe
 from nemeses.containers import ContainerKill
@@ -22,7 +23,7 @@ from nemeses.timers import TimerRate
 from nemeses.voters import Voters
 from nemeses.wipe import DiskWipe
 
-_ALL: tuple[Fault, ...] = (
+_OWN: tuple[Fault, ...] = (
     Kill(),
     Stop(),
     Pause(),
@@ -41,7 +42,7 @@ _ALL: tuple[Fault, ...] = (
     Limit(),
 )
 
-FAULTS: Mapping[str, Fault] = {fault.name: fault for fault in _ALL}
+FAULTS: Registry[Fault] = Registry("kraftprobe.faults", Fault, _OWN)
 
 
 def needs_of(kinds: Iterable[str]) -> frozenset[Literal["clocks", "disks"]]:

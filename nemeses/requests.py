@@ -11,7 +11,7 @@ from typing import ClassVar
 
 from cluster.backends.base import NodeState, Probe
 from nemeses.asking import describe, epoch_of, leading, until
-from nemeses.base import Injection, Parameters, View, refused
+from nemeses.base import Injection, Parameters, View, controllers, refused
 from nemeses.targets import check_keys, check_target, choose
 
 EFFECT_TIMEOUT_S = 8.0
@@ -77,7 +77,7 @@ class Resign:
         before = injection.detail["epoch_before"]
 
         async def later() -> int | None:
-            epochs = [await epoch_of(view, node) for node in view.backend.nodes]
+            epochs = [await epoch_of(view, node) for node in controllers(view)]
             return max(epochs) if max(epochs) > before else None
 
         epoch = await until(later, EFFECT_TIMEOUT_S)

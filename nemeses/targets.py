@@ -3,8 +3,10 @@
 `leader`, `follower` (one that runs, if one does), `followers` (all but the leader),
 `partition-leader` (the broker that leads most topic partitions; refused when none does), `random`
 (one node), `minority` ((n - 1) // 2 nodes), `majority` (n // 2 + 1), `all`, `untouched` (those that
-no active fault has among its targets), `node:n2`. Of a group as many are hit as its name says or
-none, with one exception: `followers`, `all` and `untouched` mean whoever of them can be hit.
+no active fault has among its targets), `node:n2`. Where some nodes never vote, `follower`,
+`followers`, `minority` and `majority` are of the others. Of a group as many are hit as its name
+says or none, with one exception: `followers`, `all` and `untouched` mean whoever of them can be
+hit.
 
 Words may be joined by commas: each is resolved by itself, in order, and what some of them name is
 hit, once.
@@ -18,12 +20,14 @@ from collections.abc import Mapping, Sequence
 from cluster.backends.base import NodeState
 from cluster.names import unknown
 from cluster.values import valueclass
-from nemeses.base import ParameterError, Parameters, View
+from nemeses.base import ParameterError, Parameters, View, controllers
 
 TARGETS = (
     *("leader", "follower", "followers", "partition-leader", "random", "minority", "majority"),
     *("all", "untouched"),
 )
+_OF_QUORUM = frozenset({"leader", "follower", "followers", "minority", "majority"})
+"""Targets that are nodes which can vote, where others never do; the other words mean any node."""
 NODE = "node:"
 
 
@@ -69,10 +73,11 @@ async def choose(view: View, target: str, refused: Mapping[str, str]) -> Choice:
 
 
 async def _choose_word(view: View, target: str, refused: Mapping[str, str]) -> Choice:
-    nodes = view.backend.nodes
+    voters = controllers(view)
     if target.startswith(NODE):
         return _named(target.removeprefix(NODE), refused)
-    able = [node for node in nodes if node not in refused]
+    among = voters if target in _OF_QUORUM else view.backend.nodes
+    able = [node for node in among if node not in refused]
     if target in ("leader", "follower", "followers"):
         leader = await view.leader()
         if leader is None and target != "follower":
@@ -94,13 +99,15 @@ async def _choose_word(view: View, target: str, refused: Mapping[str, str]) -> C
     count = {
         "follower": 1,
         "random": 1,
-        "minority": (len(nodes) - 1) // 2,
-        "majority": len(nodes) // 2 + 1,
+        "minority": (len(voters) - 1) // 2,
+        "majority": len(voters) // 2 + 1,
     }
     wanted = count.get(target, len(able))
-    if not able or wanted > len(able):
+    if not able or not 0 < wanted <= len(able):
         why = "; ".join(f"{node}: {reason}" for node, reason in refused.items())
-        return Choice((), f"{target} is {max(wanted, 1)} nodes and {len(able)} can be hit ({why})")
+        return Choice(
+            (), f"{target} is {count.get(target, 1)} nodes and {len(able)} can be hit ({why})"
+        )
     return Choice(_sample(view.random, able, wanted))
 
 

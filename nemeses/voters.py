@@ -29,7 +29,15 @@ from cluster.node.protocol.messages import (
     milliseconds,
 )
 from nemeses.asking import leading, until
-from nemeses.base import Injection, ParameterError, Parameters, View, measured, refused
+from nemeses.base import (
+    Injection,
+    ParameterError,
+    Parameters,
+    View,
+    controllers,
+    measured,
+    refused,
+)
 from nemeses.lives import is_damaged
 from nemeses.membership import (
     CHANGE_TIMEOUT_S,
@@ -89,7 +97,7 @@ class Voters:
 
     async def probe(self, view: View) -> Probe:
         """See `Fault.probe`."""
-        if len(view.backend.nodes) <= LEAST_VOTERS:
+        if len(controllers(view)) <= LEAST_VOTERS:
             return Probe(
                 possible=False, reason=f"{LEAST_VOTERS} voters must stay", remedy="--nodes 3"
             )
@@ -185,7 +193,9 @@ async def _unable(view: View, voters: Mapping[int, UUID], *, joins: bool) -> dic
     unable = {}
     for node in view.backend.nodes:
         state = await view.backend.state(node)
-        if (node_id(node) in voters) is joins:
+        if node not in controllers(view):
+            unable[node] = "it never votes"
+        elif (node_id(node) in voters) is joins:
             unable[node] = "it is a voter" if joins else "it is no voter"
         elif state is not NodeState.RUNNING:
             unable[node] = f"it is {state}"

@@ -4,10 +4,15 @@ What comes back with an empty disk must not count as the voter that it was. Wher
 log (kraft.version 1) it is replaced as an operator does it (KIP-853): the lost voter is removed,
 the node starts under a new directory id as an observer, and that one is added. Where they are
 configured there is no such way and no quorum can be asked to survive it: the heal brings the files
-back, as from a copy of the disk. It does so, too, where the removal does not commit; but a leader
+back, as from a copy of the disk. A node that never votes is not replaced: it starts with its empty
+disk and fetches everything. Files come back, too, where the removal does not commit; but a leader
 that was asked for it may have written it down, and commit it later. So the heal is over only once a
 leader that knows what is committed reports the node as a voter, and a node that is none then is
 added.
+
+With `empty` the heal starts it with its empty disk and does nothing else, as an operator does who
+does not know better. In a quorum whose voters are configured it then counts as the voter that it
+was, and what it had acknowledged may be lost: KAFKA-14077. No schedule draws it.
 
 With `back_ms` the node does not wait for that: an operator starts it with its new disk while the
 voter that was lost still counts. A node that took it for that voter, by its id alone, would vote
@@ -24,7 +29,7 @@ from cluster.backends.abilities import Damage, Disks
 from cluster.backends.base import BackendError, NodeState
 from cluster.node.kraft.messages import DescribeQuorumResponse
 from nemeses.asking import leading, until
-from nemeses.base import Injection, View
+from nemeses.base import Injection, ParameterError, View, controllers
 from nemeses.damage import DamageFault
 from nemeses.lives import DISK_WIPE
 from nemeses.membership import (
@@ -54,25 +59,31 @@ class DiskWipe(DamageFault):
     """A node loses its disk: every file is gone, and it stays down until the heal.
 
     Parameters: targets (default random); back_ms: so long after the injection it starts with its
-    empty disk, as a replica of no voter set. Heal: see the module. It is replaced only if the
-    voters that keep their disks are a majority, and no change of voters is under way; where it
-    cannot be replaced, or another voter may not know yet that voters are in the log, `back_ms` is
-    refused.
+    empty disk, as a replica of no voter set; empty (default false). Heal: see the module. It is
+    replaced only if the voters that keep their disks are a majority, and no change of voters is
+    under way; where it cannot be replaced, or another voter may not know yet that voters are in
+    the log, `back_ms` is refused.
     """
 
     name = DISK_WIPE
     kind = Damage.WIPE
-    keys = ("back_ms",)
+    keys = ("back_ms", "empty")
 
     def check_own(self, parameters: Mapping[str, Any]) -> None:
         """See `NodeFault.check_own`."""
         number_of(parameters, self.name, "back_ms", 0, 0, 600_000)
+        if not isinstance(parameters.get("empty", False), bool):
+            raise ParameterError(f"empty of {self.name} must be true or false")
+        if parameters.get("empty") and "back_ms" in parameters:
+            raise ParameterError(f"{self.name} takes one of back_ms and empty")
 
     async def choose_details(
         self, view: View, nodes: tuple[str, ...], parameters: Mapping[str, Any]
     ) -> dict[str, dict[str, Any]]:
         """Find the nodes that can be replaced, before any is dead: one of them may lead."""
         details = await super().choose_details(view, nodes, parameters)
+        if parameters.get("empty"):
+            return details
         found = await leading(view)
         voters = {} if found is None else directories(found[1])
         may_lose = found is not None and _may_lose(view, found[1], nodes)
@@ -93,6 +104,8 @@ class DiskWipe(DamageFault):
     async def apply(self, view: View, node: str, chosen: Mapping[str, Any]) -> Seen:
         """See `DamageFault.apply`."""
         seen = await super().apply(view, node, chosen)
+        if chosen.get("empty"):
+            return seen
         way = lose(view, node, map(UUID, chosen["was"]))
         if "back_ms" in chosen:
             way.begin_later(view, node, chosen["back_ms"])
@@ -118,12 +131,15 @@ class DiskWipe(DamageFault):
         return Seen(detail, "" if gone else f"{node} is {state} with {len(left)} files")
 
     async def undo(self, view: View, node: str, injection: Injection) -> None:
-        """Replace the voter, or bring its files back; start it."""
+        """Replace the voter, or bring its files back, or neither; start it."""
+        if injection.detail["chosen"][node].get("empty"):
+            await start_if_dead(view, node, injection)
+            return
         lost = injection.detail["chosen"][node].get(LOST)
         way = return_of(view.backend, node)
         came_back = way is not None and await way.settle()
         if lost is None:
-            if came_back:
+            if came_back or await _observes_anew(view, node):
                 await start_if_dead(view, node, injection)
             else:
                 await super().undo(view, node, injection)
@@ -195,6 +211,15 @@ def _may_lose(view: View, quorum: DescribeQuorumResponse, nodes: tuple[str, ...]
     voters = directories(quorum)
     lost = sum(node_id(node) in voters for node in {*lost_voters(view), *nodes})
     return lost <= (len(voters) - 1) // 2
+
+
+async def _observes_anew(view: View, node: str) -> bool:
+    """Let a node that never votes, and so has promised nothing, come back with its empty disk."""
+    way = return_of(view.backend, node)
+    if way is None or node in controllers(view):
+        return False
+    await way.begin(view, node)
+    return True
 
 
 async def _is_settled_voter(view: View, node: str) -> list[str] | None:

@@ -17,11 +17,12 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any, TypeVar
 
-from checkers.evidence import Evidence, FinalRead, LogRecord, TraceEvent
+from checkers.evidence import Evidence, FinalRead, LogRecord, Snapshot, TraceEvent
 from checkers.history.sealed import FIELD, is_changed, may_be_torn, seal
 from results.files import StoreError, write_atomically
 
 LOG_FILE = "log.jsonl"
+SNAPSHOTS_FILE = "snapshots.jsonl"
 QUORUM_STATE_FILE = "quorum-state.json"
 STATE_FILE = "state.jsonl"
 _TRACE_LINE = b'{"t":'
@@ -46,6 +47,11 @@ def write_log(folder: Path, records: Iterable[LogRecord]) -> None:
     _write_lines(folder / LOG_FILE, (asdict(record) for record in records))
 
 
+def write_snapshots(folder: Path, snapshots: Iterable[Snapshot]) -> None:
+    """Store what a node's snapshots hold."""
+    _write_lines(folder / SNAPSHOTS_FILE, (asdict(snapshot) for snapshot in snapshots))
+
+
 def write_quorum_state(folder: Path, state: Mapping[str, Any]) -> None:
     """Store a node's last quorum-state, with logStartOffset and logEndOffset beside it."""
     _write_lines(folder / QUORUM_STATE_FILE, [state])
@@ -61,6 +67,7 @@ def load_evidence(nodes_folder: Path, nodes: Sequence[str]) -> LoadedEvidence:
     problems: list[str] = []
     logs: dict[str, Sequence[LogRecord]] = {}
     quorum_states: dict[str, Mapping[str, Any]] = {}
+    snapshots: dict[str, Sequence[Snapshot]] = {}
     traces: dict[str, Sequence[TraceEvent]] = {}
     final_reads: dict[str, FinalRead] = {}
     for node in nodes:
@@ -75,6 +82,9 @@ def load_evidence(nodes_folder: Path, nodes: Sequence[str]) -> LoadedEvidence:
             log = None
         if log is not None:
             logs[node] = log
+        found = _attempt(problems, _read_snapshots, folder / SNAPSHOTS_FILE, node)
+        if found is not None:
+            snapshots[node] = found
         if state is not None:
             quorum_states[node] = state
         read = _attempt(problems, _read_final_read, folder / STATE_FILE, node)
@@ -85,7 +95,7 @@ def load_evidence(nodes_folder: Path, nodes: Sequence[str]) -> LoadedEvidence:
         if trace is not None:
             traces[node] = trace
             problems += _cut_off(path, (state or {}).get("traceBytes"))
-    evidence = Evidence(tuple(nodes), logs, quorum_states, traces, final_reads)
+    evidence = Evidence(tuple(nodes), logs, quorum_states, traces, final_reads, snapshots)
     return LoadedEvidence(evidence, tuple(problems))
 
 
@@ -130,6 +140,31 @@ def _read_log(path: Path, node: str) -> list[LogRecord]:
             raise StoreError(f"{path}, line {number}: offset {record.offset} is out of order")
         records.append(record)
     return records
+
+
+def _read_snapshots(path: Path, node: str) -> list[Snapshot]:
+    snapshots = []
+    for number, fields in _objects(path):
+        try:
+            offset, epoch = _integer(fields, "offset"), _integer(fields, "epoch")
+            snapshots.append(Snapshot(node, offset, epoch, _pairs(fields.get("records"))))
+        except ValueError as error:
+            raise StoreError(f"{path}, line {number}: {error}") from error
+    return snapshots
+
+
+def _pairs(records: object) -> list[tuple[str, Mapping[str, Any]]]:
+    match records:
+        case list() if all(_is_pair(record) for record in records):
+            return [(kind, value) for kind, value in records]
+    raise StoreError("records must be pairs of a kind and an object")
+
+
+def _is_pair(record: object) -> bool:
+    match record:
+        case [str(), dict()]:
+            return True
+    return False
 
 
 def _read_quorum_state(path: Path, node: str) -> dict[str, Any]:

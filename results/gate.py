@@ -28,7 +28,7 @@ from checkers.registry import CheckError, CheckSpec, RunInput, run_check
 from checkers.verdict import EXIT_CODES, CheckResult, Status, worst
 from results.digests import Chain, FileDigest, digest_of, files_below, read_chain
 from results.files import StoreError
-from results.model import RunResults, as_stored, counts_of, skipped_faults
+from results.model import RunResults, as_stored, counts_of, skipped_faults, system_shown
 from results.pipeline import check_specs
 from results.store import RunStore
 
@@ -169,7 +169,7 @@ def _of_pass(
 
 
 def _how_much(plan: Mapping[str, Any], results: RunResults, tried: CheckResult) -> str:
-    """Say how much was tried, all of it counted in the journal, and the head of the chain."""
+    """Say how much was tried, all of it counted, of which build, and the head of the chain."""
     figures = tried.statistics
     bit = ", ".join(f"{fault} {count}" for fault, count in figures["faults_verified"].items())
     changes = figures["leader_changes"]
@@ -178,7 +178,9 @@ def _how_much(plan: Mapping[str, Any], results: RunResults, tried: CheckResult) 
         f"{figures['ok']:,} operations ok ({figures['reads']:,} reads, {figures['writes']:,} "
         f"writes), {changes} leader change{'s' * (changes != 1)}, "
         f"{'faults that bit: ' + bit if bit else 'no faults'}; "
-        f"{figures['duration_s']:.1f} s on {plan.get('backend')}; recorded as {head}"
+        f"{figures['duration_s']:.1f} s of {system_shown(plan)} on {plan.get('backend')}; "
+        f"recorded as {head}",
+        limit=600,
     )
 
 

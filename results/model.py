@@ -142,6 +142,13 @@ def skipped_faults(plan: Mapping[str, Any]) -> tuple[str, ...]:
     return tuple(" ".join(str(name).split())[:100] for name in names)
 
 
+def system_shown(plan: Mapping[str, Any]) -> str:
+    """Return what was run, with its version and image where it has any of its own."""
+    name, versions = str(plan.get("system", "kraft")), plan.get("versions")
+    version = versions.get(name) if isinstance(versions, dict) else None
+    return name if version is None else f"{name} {version}"
+
+
 def counts_of(run: RunInput) -> dict[str, Any]:
     """Return counts of what was judged."""
     counts = {kind.value: 0 for kind in (EventType.OK, EventType.FAIL, EventType.INFO)}

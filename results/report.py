@@ -25,7 +25,7 @@ from checkers.history import Event, Operation, pair, seconds
 from checkers.verdict import CheckResult, Status
 from results.faults import FaultSpan, fault_spans, phases, reigns
 from results.files import StoreError, write_atomically
-from results.model import RunResults
+from results.model import RunResults, system_shown
 from results.store import RunStore
 from results.timeline import Timeline, draw
 
@@ -201,6 +201,7 @@ def _facts(
         ("leader changes", str(changes)),
         ("duration", f"{duration_ns / 1e9:.0f} s"),
         ("nodes", str(plan.get("nodes", "?"))),
+        ("system", system_shown(plan)),
         ("workload", str(plan.get("workload", "?"))),
         ("seed", str(plan.get("seed", "?"))),
     ]

@@ -355,10 +355,11 @@ def _remove_stale(root: Path) -> None:
 def _ship_packages(context: Any, folder: Path) -> None:
     """Give remote workers the packages of the functions that they are to call."""
     import checkers  # noqa: PLC0415
+    import extensions  # noqa: PLC0415
     import results  # noqa: PLC0415
 
     tree = folder / "packages"
-    for package in (checkers, results):
+    for package in (checkers, extensions, results):
         source = Path(str(package.__file__)).parent
         ignore = shutil.ignore_patterns("__pycache__")
         shutil.copytree(source, tree / source.name, ignore=ignore)

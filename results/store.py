@@ -25,7 +25,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from checkers.evidence import FinalRead, LogRecord
+from checkers.evidence import FinalRead, LogRecord, Snapshot
 from checkers.history import Event
 from results import digests, evidence_files
 from results.digests import FileDigest, Step, digest_of, files_below, read_chain
@@ -175,6 +175,10 @@ class RunStore:
     def write_log(self, node: str, records: Iterable[LogRecord]) -> None:
         """Store a node's decoded log, in offset order."""
         evidence_files.write_log(self.evidence_path(node), records)
+
+    def write_snapshots(self, node: str, snapshots: Iterable[Snapshot]) -> None:
+        """Store what a node's snapshots hold, in offset order."""
+        evidence_files.write_snapshots(self.evidence_path(node), snapshots)
 
     def write_quorum_state(self, node: str, state: Mapping[str, Any]) -> None:
         """Store a node's last quorum-state, with logStartOffset and logEndOffset beside it."""

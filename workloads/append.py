@@ -1,10 +1,13 @@
 """Workload `append`: lists that grow at the end, IncrementalAlterConfigs APPEND read back whole.
 
-A list is one config, `kraftprobe.list.<key>`, of the brokers' cluster-wide default resource: a
-comma-separated value. APPEND makes the controller read the newest value, add an element and write
-the whole list anew; two of them that do not see each other lose an element. Reads go to the
-controller listener, where only the active controller answers, and only after it confirmed its
-leadership. So every key is a linearizable list.
+A list is a cell of the system (`cluster.systems.cells`), `kraftprobe.list.<key>`, with a
+comma-separated value: of our node a config of the brokers' cluster-wide default resource. APPEND
+makes the controller read the newest value, add an element and write the whole list anew; two of
+them that do not see each other lose an element. Reads go to the controller listener, where only the
+active controller answers, and only after it confirmed its leadership. So every key is a
+linearizable list. Where a system promises less, reads go to brokers: appends must be linearizable,
+a read may show an earlier list, and no broker goes back. Where a cell is of a topic, an append that
+finds none creates it and fails, and a read that finds none shows the empty list.
 
 Every element is unique in the run (`w<worker>.<count>`), so that every read shows the order of
 all appends before it: the check is near-linear (Kingsbury and Alvaro, Elle, 2020). Each append
@@ -18,7 +21,9 @@ from random import Random
 from typing import Any
 
 from checkers.registry import CheckSpec
-from cluster.client.admin_client import CLUSTER_RESOURCE, Outcome
+from cluster.client.admin_client import Outcome
+from cluster.node.errors import ErrorCode
+from cluster.systems.cells import LIST_PREFIX
 from cluster.values import valueclass
 from workloads.base import (
     ClientContext,
@@ -32,7 +37,7 @@ from workloads.base import (
 )
 from workloads.target import Target
 
-CONFIG_PREFIX = "kraftprobe.list."
+_NO_TOPIC = ErrorCode.unknown_topic_or_partition.name
 
 OPTIONS = {
     "keys": Option(8, "how many lists there are", 1, 10_000),
@@ -68,13 +73,22 @@ class Append:
         """Read every list once more."""
         return tuple(Op("read", self.key(number)) for number in range(self.keys))
 
+    def cells(self) -> Sequence[str]:
+        """All lists."""
+        return tuple(LIST_PREFIX + self.key(number) for number in range(self.keys))
+
     def client(self, context: ClientContext) -> WorkloadClient:
         """Make a client for one process."""
         return AppendClient(context)
 
-    def checks(self) -> tuple[CheckSpec, ...]:
-        """Every key is a linearizable list."""
-        return (CheckSpec("linearizable", {"model": "list-append"}),)
+    def checks(self, *, reads_lag: bool = False) -> tuple[CheckSpec, ...]:
+        """Every key is a linearizable list; or one that only grows, and is whole on every node."""
+        if not reads_lag:
+            return (CheckSpec("linearizable", {"model": "list-append"}),)
+        return (
+            CheckSpec("growth", {"model": "list-append"}),
+            CheckSpec("durability", {"workload": self.name, "config_prefix": LIST_PREFIX}),
+        )
 
 
 class AppendClient:
@@ -89,26 +103,36 @@ class AppendClient:
         assert op.key is not None, "lists have names"
         context = self._context
         node = self._target.choose()
-        endpoint = context.endpoint(node, "CONTROLLER")
-        config = CONFIG_PREFIX + op.key
+        cell = context.cell(LIST_PREFIX + op.key)
+        controller = context.endpoint(node, "CONTROLLER")
         if op.f == "append":
             assert isinstance(op.value, str)
             assert "," not in op.value, "one element"
             outcome = await context.client.alter_config(
-                endpoint,
-                CLUSTER_RESOURCE,
-                config,
+                controller,
+                cell.resource,
+                cell.key,
                 "append",
-                op.value,
+                cell.encode(op.value),
                 timeout_ms=context.timeout_ms,
             )
+            if outcome.type == "ok":
+                outcome = Outcome("ok", op.value)
+            elif outcome.error == _NO_TOPIC:
+                topic = cell.resource[1]
+                await context.client.create_topic(controller, topic, timeout_ms=context.timeout_ms)
         else:
             assert op.f == "read", f"lists know no {op.f}"
             outcome = await context.client.read_config(
-                endpoint, CLUSTER_RESOURCE, config, timeout_ms=context.timeout_ms
+                context.endpoint(node, context.reads_at),
+                cell.resource,
+                cell.key,
+                timeout_ms=context.timeout_ms,
             )
             if outcome.type == "ok":
-                outcome = Outcome("ok", elements(outcome.value))
+                outcome = Outcome("ok", elements(cell.decode(outcome.value or "")))
+            elif outcome.error == _NO_TOPIC:
+                outcome = Outcome("ok", [])
         self._target.learn(node, outcome)
         return completion(outcome, node, op.value)
 
@@ -116,9 +140,9 @@ class AppendClient:
         """Nothing is held."""
 
 
-def elements(value: str | None) -> list[str]:
-    """Split a config value as the controller does; an absent one is the empty list."""
-    return [element for element in (value or "").split(",") if element]
+def elements(value: str) -> list[str]:
+    """Split a config value as the controller does."""
+    return [element for element in value.split(",") if element]
 
 
 def create(options: Mapping[str, Any]) -> Append:

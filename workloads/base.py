@@ -21,6 +21,8 @@ from checkers.registry import CheckSpec
 from cluster.backends.base import Listener
 from cluster.client.admin_client import Client, Outcome
 from cluster.node.ports import Endpoint
+from cluster.node.runtime.network import Connect
+from cluster.systems.cells import CellOf
 from cluster.values import valueclass
 from workloads.leader import LeaderTracker
 
@@ -59,6 +61,8 @@ class ClientContext:
 
     client: Client
     endpoint: EndpointOf
+    nodes_at: Callable[[Listener], Sequence[str]]
+    """Listener name -> the nodes that have it."""
     leader: LeaderTracker
     worker: int
     process: int
@@ -66,6 +70,14 @@ class ClientContext:
     """The one node that this worker ever asks; None: it follows the leader."""
     timeout_ms: float
     """How long an operation may take before it is called indeterminate."""
+    cell: CellOf
+    """Where the system under test keeps what is called by a name."""
+    reads_at: Listener
+    """Where cells are read."""
+    reads_lag: bool
+    """See `Workload.checks`."""
+    connect: Connect
+    """Opens a connection to an endpoint, for clients that do not speak Kafka's protocol."""
 
 
 class WorkloadClient(Protocol):
@@ -80,6 +92,12 @@ class WorkloadClient(Protocol):
 
     async def close(self) -> None:
         """Let go of what the client holds. Called once."""
+
+
+def lagging_reads(**options: Any) -> CheckSpec:
+    """Return the check of reads that may be stale but never go back at one node."""
+    guarantees = ["monotonic-reads", "monotonic-writes", "writes-follow-reads"]
+    return CheckSpec("sessions", {**options, "guarantees": guarantees, "per_node": True})
 
 
 @valueclass
@@ -118,11 +136,17 @@ class Workload(Protocol):
     def final_operations(self) -> Sequence[Op]:
         """Operations of the end, each repeated until one of them is ok, after the heal."""
 
+    def cells(self) -> Sequence[str]:
+        """Name the cells that it writes, which final reads show."""
+
     def client(self, context: ClientContext) -> WorkloadClient:
         """Make a client for one process."""
 
-    def checks(self) -> tuple[CheckSpec, ...]:
-        """Name what judges a run of this workload."""
+    def checks(self, *, reads_lag: bool = False) -> tuple[CheckSpec, ...]:
+        """Name what judges a run of this workload, by what the system promises of reads.
+
+        `reads_lag`: they come from a broker's own image, which may be stale but never goes back.
+        """
 
 
 @valueclass

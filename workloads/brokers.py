@@ -10,6 +10,10 @@ a new incarnation now and then, and now and then speaks for the one before.
 A heartbeat says that the broker has all metadata, or that it has none; one that has none must not
 unfence a fenced broker. A read asks the active controller's CLIENT listener whether clients see the
 broker. What a client may see is the model `broker` (`checkers.models.brokers`).
+
+Where a system promises less (`reads_lag`), any broker answers reads, and heartbeats that change
+nothing are answered by a controller from memory. Then registrations must be linearizable, and the
+rest is judged by what one controller may not take back (`checkers.growth`).
 """
 
 from __future__ import annotations
@@ -85,13 +89,21 @@ class Brokers:
         """Look at every broker once more."""
         return tuple(Op("read", str(broker)) for broker in range(self.brokers))
 
+    def cells(self) -> Sequence[str]:
+        """None: what it writes is shown by other means."""
+        return ()
+
     def client(self, context: ClientContext) -> WorkloadClient:
         """Make a client for one process."""
         return BrokersClient(context)
 
-    def checks(self) -> tuple[CheckSpec, ...]:
-        """Every broker id is a linearizable registration."""
-        return (CheckSpec("linearizable", {"model": "broker"}),)
+    def checks(self, *, reads_lag: bool = False) -> tuple[CheckSpec, ...]:
+        """Every broker id is a linearizable registration; or its epochs are, and only grow."""
+        registrations = {"functions": ["register"]} if reads_lag else {}
+        return (
+            CheckSpec("linearizable", {"model": "broker", **registrations}),
+            *([CheckSpec("growth", {"model": "broker"})] if reads_lag else []),
+        )
 
 
 def _said(random: Random, broker: str, incarnation: str) -> Op:
@@ -119,7 +131,8 @@ class BrokersClient:
         broker_id = FIRST_BROKER_ID + int(op.key)
         if op.f == "read":
             endpoint = self._context.endpoint(node, "CLIENT")
-            outcome = await self._client.is_alive(endpoint, broker_id)
+            lags = self._context.reads_lag
+            outcome = await self._client.is_alive(endpoint, broker_id, lags=lags)
             if outcome.type == "ok":
                 outcome = Outcome("ok", {"alive": outcome.value})
         else:

@@ -50,11 +50,15 @@ class Set:
         """Nothing: the final reads of all nodes are the reads of this workload."""
         return ()
 
+    def cells(self) -> Sequence[str]:
+        """None: what it writes is shown by other means."""
+        return ()
+
     def client(self, context: ClientContext) -> WorkloadClient:
         """Make a client for one process."""
         return SetClient(context)
 
-    def checks(self) -> tuple[CheckSpec, ...]:
+    def checks(self, *, reads_lag: bool = False) -> tuple[CheckSpec, ...]:  # noqa: ARG002
         """Acknowledged names are on every node, refused ones on none."""
         return (CheckSpec("durability", {"workload": self.name}),)
 

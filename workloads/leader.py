@@ -18,10 +18,16 @@ class LeaderTracker:
     """
 
     def __init__(self, nodes: Sequence[str]) -> None:
+        """`nodes`: those that may lead."""
         assert nodes, "a cluster has nodes"
         self._nodes = tuple(nodes)
         self._guess = self._nodes[0]
         self._epoch = -1
+
+    @property
+    def nodes(self) -> tuple[str, ...]:
+        """Those that may lead."""
+        return self._nodes
 
     @property
     def guess(self) -> str:

@@ -4,7 +4,8 @@ An increment is CreatePartitions for the next partition with one assignment, whi
 refuses unless exactly one partition is added: so an acknowledged increment added one, a refused one
 none, whatever else was growing the topic. A read is the number of partitions beyond the first,
 described on the CLIENT listener of the active controller, which has confirmed its leadership. So
-every topic is a linearizable counter; and nothing ever lowers it.
+every topic is a linearizable counter; and nothing ever lowers it. Where a system promises less of
+reads (`reads_lag`), any broker answers them: it may show an earlier number, and never goes back.
 
 A process remembers how many partitions it saw last and guesses that there are still as many; after
 a refusal it looks again. A topic that does not exist is created first and counts zero.
@@ -61,13 +62,22 @@ class Partitions:
         """Read every topic once more."""
         return tuple(Op("read", self.topic(number)) for number in range(self.topics))
 
+    def cells(self) -> Sequence[str]:
+        """None: what it writes is shown by other means."""
+        return ()
+
     def client(self, context: ClientContext) -> WorkloadClient:
         """Make a client for one process."""
         return PartitionsClient(context)
 
-    def checks(self) -> tuple[CheckSpec, ...]:
-        """Every topic is a linearizable counter."""
-        return (CheckSpec("linearizable", {"model": "counter"}),)
+    def checks(self, *, reads_lag: bool = False) -> tuple[CheckSpec, ...]:
+        """Every topic is a linearizable counter; or one that grows, to the same everywhere."""
+        if not reads_lag:
+            return (CheckSpec("linearizable", {"model": "counter"}),)
+        return (
+            CheckSpec("growth", {"model": "counter"}),
+            CheckSpec("durability", {"workload": self.name}),
+        )
 
 
 class PartitionsClient:
@@ -93,7 +103,10 @@ class PartitionsClient:
     async def _read(self, node: str, topic: str) -> Outcome:
         context = self._context
         found = await context.client.describe_topic(
-            context.endpoint(node, "CLIENT"), topic, timeout_ms=context.timeout_ms
+            context.endpoint(node, "CLIENT"),
+            topic,
+            lags=context.reads_lag,
+            timeout_ms=context.timeout_ms,
         )
         if found.type != "ok":
             return found

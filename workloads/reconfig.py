@@ -80,17 +80,21 @@ class Reconfig:
         """Read every register once more."""
         return self.registers.final_operations()
 
+    def cells(self) -> Sequence[str]:
+        """Those of its registers."""
+        return self.registers.cells()
+
     def client(self, context: ClientContext) -> WorkloadClient:
         """Make a client for one process."""
         return ReconfigClient(context)
 
-    def checks(self) -> tuple[CheckSpec, ...]:
+    def checks(self, *, reads_lag: bool = False) -> tuple[CheckSpec, ...]:
         """As `register`, for reads and writes; and the voter sets follow one another."""
-        plain = self.registers.checks()
+        reads, *plain = self.registers.checks(reads_lag=reads_lag)
         functions = {"functions": ["read", "write"]}
         return (
-            CheckSpec("linearizable", {**plain[0].options, **functions}),
-            *plain[1:],
+            CheckSpec(reads.name, {**reads.options, **functions}),
+            *plain,
             CheckSpec("voter-changes"),
         )
 
@@ -138,14 +142,16 @@ class ReconfigClient:
     def _next(
         self, quorum: DescribeQuorumResponse
     ) -> tuple[AddVoterRequest | RemoveVoterRequest | str, dict[str, Any]]:
-        """Add a node of the cluster that is no voter, else remove the next voter in turn.
+        """Add a node that can be a voter and is none, else remove the next voter in turn.
 
         Instead of a request why there is none.
         """
         if quorum.error is not ErrorCode.none:
             return quorum.error.name, {}
+        able = self._context.nodes_at("CONTROLLER")
         for observer in quorum.observers:
-            if not any(voter.replica_id == observer.replica_id for voter in quorum.voters):
+            votes = any(voter.replica_id == observer.replica_id for voter in quorum.voters)
+            if not votes and f"n{observer.replica_id}" in able:
                 return self._addition(observer)
         if len(quorum.voters) <= LEAST_VOTERS:
             return "no-change-possible", {}

@@ -1,9 +1,11 @@
 """Workload `register`: named registers, written and read through the active controller.
 
-A register is one config, `kraftprobe.register.<key>`, of the brokers' cluster-wide default
-resource. A write is IncrementalAlterConfigs SET, a read is DescribeConfigs; both go to the
-controller listener, where only the active controller answers, and a read only after it confirmed
-its leadership. So every key must be linearizable, whatever node was asked.
+A register is a cell of the system (`cluster.systems.kinds`), `kraftprobe.register.<key>`: of our
+node a config of the brokers' cluster-wide default resource. A write is IncrementalAlterConfigs SET,
+a read is DescribeConfigs; both go to the controller listener, where only the active controller
+answers, and a read only after it confirmed its leadership. So every key must be linearizable,
+whatever node was asked. Where a system promises less, reads go to brokers, and every key is judged
+by that (`reads_lag`).
 
 Every written value is unique in the run (`w<worker>.<count>`), which makes each read name the one
 write that it saw, and the check near-linear (Gibbons and Korach 1997). Keys are few, so that
@@ -17,7 +19,6 @@ from random import Random
 from typing import Any
 
 from checkers.registry import CheckSpec
-from cluster.client.admin_client import CLUSTER_RESOURCE
 from cluster.values import valueclass
 from workloads.base import (
     ClientContext,
@@ -28,6 +29,7 @@ from workloads.base import (
     WorkloadClient,
     WorkloadKind,
     completion,
+    lagging_reads,
 )
 from workloads.target import Target
 
@@ -67,14 +69,18 @@ class Register:
         """Read every register once more."""
         return tuple(Op("read", self.key(number)) for number in range(self.keys))
 
+    def cells(self) -> Sequence[str]:
+        """All registers."""
+        return tuple(CONFIG_PREFIX + self.key(number) for number in range(self.keys))
+
     def client(self, context: ClientContext) -> WorkloadClient:
         """Make a client for one process."""
         return RegisterClient(context)
 
-    def checks(self) -> tuple[CheckSpec, ...]:
+    def checks(self, *, reads_lag: bool = False) -> tuple[CheckSpec, ...]:
         """Every key is linearizable, and every node ends with what was acknowledged last."""
         return (
-            CheckSpec("linearizable", {"model": "register"}),
+            lagging_reads() if reads_lag else CheckSpec("linearizable", {"model": "register"}),
             CheckSpec("durability", {"workload": self.name, "config_prefix": CONFIG_PREFIX}),
         )
 
@@ -90,17 +96,25 @@ class RegisterClient:
         """Perform a read or a write."""
         assert op.key is not None, "registers have names"
         context = self._context
-        node = self._target.choose()
-        endpoint = context.endpoint(node, "CONTROLLER")
-        config = CONFIG_PREFIX + op.key
+        cell = context.cell(CONFIG_PREFIX + op.key)
         if op.f == "write":
+            node = self._target.choose()
             outcome = await context.client.alter_config(
-                endpoint, CLUSTER_RESOURCE, config, "set", op.value, timeout_ms=context.timeout_ms
+                context.endpoint(node, "CONTROLLER"),
+                cell.resource,
+                cell.key,
+                "set",
+                op.value,
+                timeout_ms=context.timeout_ms,
             )
         else:
             assert op.f == "read", f"registers know no {op.f}"
+            node = self._target.choose(context.reads_at)
             outcome = await context.client.read_config(
-                endpoint, CLUSTER_RESOURCE, config, timeout_ms=context.timeout_ms
+                context.endpoint(node, context.reads_at),
+                cell.resource,
+                cell.key,
+                timeout_ms=context.timeout_ms,
             )
         self._target.learn(node, outcome)
         return completion(outcome, node, op.value)

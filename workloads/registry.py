@@ -7,6 +7,7 @@ from functools import cache
 from typing import TYPE_CHECKING, Any
 
 from cluster.names import unknown
+from extensions import Registry
 from workloads import append, brokers, grow_set, partitions, reconfig, register, topics, unique_ids
 from workloads.base import Workload, WorkloadKind
 
@@ -15,9 +16,10 @@ if TYPE_CHECKING:
 
     from cluster.schemas import Schema
 
-WORKLOADS: Mapping[str, WorkloadKind] = {
-    kind.name: kind
-    for kind in (
+WORKLOADS = Registry(
+    "kraftprobe.workloads",
+    WorkloadKind,
+    (
         register.KIND,
         reconfig.KIND,
         append.KIND,
@@ -26,8 +28,8 @@ WORKLOADS: Mapping[str, WorkloadKind] = {
         partitions.KIND,
         unique_ids.KIND,
         brokers.KIND,
-    )
-}
+    ),
+)
 
 
 class WorkloadError(ValueError):

@@ -7,6 +7,10 @@ leadership; an answer of another node may be stale and counts as `fail`, which p
 Names are few, so that creations and deletions of one name meet. Every creation gets an id of its
 own from the controller, so a describe names the one creation that it saw. The number of
 partitions differs between creations, so that a topic without all its partitions is seen too.
+
+Where a system promises less of reads (`reads_lag`), creations and deletions that succeed must be
+linearizable; any broker answers a describe, and at one broker a client never sees an earlier
+creation of a name after a later one.
 """
 
 from __future__ import annotations
@@ -26,6 +30,7 @@ from workloads.base import (
     WorkloadClient,
     WorkloadKind,
     completion,
+    lagging_reads,
 )
 from workloads.target import Target
 
@@ -62,15 +67,22 @@ class Topics:
         """Describe every name once more."""
         return tuple(Op("describe", self.topic(number)) for number in range(self.names))
 
+    def cells(self) -> Sequence[str]:
+        """None: what it writes is shown by other means."""
+        return ()
+
     def client(self, context: ClientContext) -> WorkloadClient:
         """Make a client for one process."""
         return TopicsClient(context)
 
-    def checks(self) -> tuple[CheckSpec, ...]:
+    def checks(self, *, reads_lag: bool = False) -> tuple[CheckSpec, ...]:
         """Every name is linearizable, and every node ends with what was acknowledged last."""
+        # Kafka looks the name of a deletion up in the asked node's image: a refusal lags, too.
+        writes = {"functions": ["create", "delete"], "refusals": False} if reads_lag else {}
         return (
-            CheckSpec("linearizable", {"model": "topics"}),
-            CheckSpec("durability", {"workload": self.name}),
+            CheckSpec("linearizable", {"model": "topics", **writes}),
+            *([lagging_reads(model=self.name)] if reads_lag else []),
+            CheckSpec("durability", {"workload": self.name, **writes}),
         )
 
 
@@ -85,7 +97,7 @@ class TopicsClient:
         """Perform a create, delete or describe."""
         assert op.key is not None, "topics have names"
         client, timeout_ms = self._context.client, self._context.timeout_ms
-        node = self._target.choose()
+        node = self._target.choose("CLIENT" if op.f == "describe" else "CONTROLLER")
         controller = self._context.endpoint(node, "CONTROLLER")
         if op.f == "create":
             outcome = await client.create_topic(
@@ -96,7 +108,9 @@ class TopicsClient:
         else:
             assert op.f == "describe", f"topics know no {op.f}"
             broker = self._context.endpoint(node, "CLIENT")
-            outcome = await client.describe_topic(broker, op.key, timeout_ms=timeout_ms)
+            outcome = await client.describe_topic(
+                broker, op.key, lags=self._context.reads_lag, timeout_ms=timeout_ms
+            )
         self._target.learn(node, outcome)
         return completion(outcome, node, op.value)
 

@@ -54,11 +54,15 @@ class UniqueIds:
         """Ask for one more: it must lie above all."""
         return (Op("allocate", KEY),)
 
+    def cells(self) -> Sequence[str]:
+        """None: what it writes is shown by other means."""
+        return ()
+
     def client(self, context: ClientContext) -> WorkloadClient:
         """Make a client for one process."""
         return UniqueIdsClient(context)
 
-    def checks(self) -> tuple[CheckSpec, ...]:
+    def checks(self, *, reads_lag: bool = False) -> tuple[CheckSpec, ...]:  # noqa: ARG002
         """Blocks do not overlap and grow in real time."""
         return (CheckSpec("linearizable", {"model": "producer-ids"}),)
 

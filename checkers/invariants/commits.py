@@ -20,6 +20,7 @@ class MajorityDurable(Invariant):
     says = "what commits is on the disks of a majority"
     source = "RaftEventSimulationTest, MajorityReachedHighWatermark; RaftFsync"
     needs = "`voters`, `flush`, `fetch`, `truncate-fully` and `hw` of all nodes"
+    reads = frozenset({"voters", "flush", "fetch", "hw"})
     order = Order.CAUSE
 
     def on_leader_hw(self, node: str, fields: Fields) -> Broken | None:
@@ -48,6 +49,7 @@ class MajorityCounted(Invariant):
     says = "a high watermark is at most the offset that the leader counted on a majority"
     source = "Raft 5.3; KIP-595, high watermark"
     needs = "`hw` of the leader, with `replicas`"
+    reads = frozenset({"hw", "hw.replicas"})
     order = Order.NONE
 
     def on_leader_hw(self, node: str, fields: Fields) -> Broken | None:
@@ -76,6 +78,7 @@ class MonotonicHighWatermark(Invariant):
     says = "the high watermarks of leaders never decrease"
     source = "RaftEventSimulationTest, MonotonicHighWatermark; Raft 5.4"
     needs = "`hw` of leaders"
+    reads = frozenset({"hw"})
 
     def __init__(self, quorum: Quorum) -> None:
         super().__init__(quorum)
@@ -128,6 +131,7 @@ class LeaderCompleteness(Invariant):
     says = "a new leader holds all that was committed before its epoch"
     source = "Raft 5.4, Leader Completeness; LeaderHasAllAckedValues"
     needs = "`epoch-start` and `hw` of leaders; the batches' headers at each append where seen"
+    reads = frozenset({"epoch-start", "hw"})
     order = Order.NONE
 
     def __init__(self, quorum: Quorum) -> None:
@@ -179,6 +183,7 @@ class DurableFetch(Invariant):
     says = "a voter fetches no further than it has fsynced"
     source = "KIP-595; RaftFsync, FollowerFsyncBeforeReply"
     needs = "`fetch` of the node, with `durable_end_offset`; its disk where it is seen"
+    reads = frozenset({"fetch"})
     order = Order.NONE
 
     def on_fetch(self, node: str, fields: Fields) -> Broken | None:
@@ -201,6 +206,7 @@ class AckCommitted(Invariant):
     says = "an acknowledged write is below the high watermark of the node that answers"
     source = "KIP-595; KIP-631"
     needs = "`start`, `hw` and `ack` of the node"
+    reads = frozenset({"hw", "ack"})
 
     def on_ack(self, node: str, fields: Fields) -> Broken | None:
         """Judge a write that is about to be answered."""
@@ -224,6 +230,7 @@ class ReadConfirmed(Invariant):
     says = "a linearizable read is answered after leadership was confirmed"
     source = "Raft 8, read-only operations"
     needs = "`read`, with `confirmed`"
+    reads = frozenset({"read"})
     order = Order.NONE
 
     def on_read(self, node: str, fields: Fields) -> Broken | None:
@@ -247,6 +254,7 @@ class ClaimAfterReplay(Invariant):
     says = "a controller claims only past its epoch's start"
     source = "KAFKA-17333; KIP-595"
     needs = "`state`, `epoch-start` and `claim` of the node"
+    reads = frozenset({"state", "epoch-start", "claim"})
 
     def on_claim(self, node: str, fields: Fields) -> Broken | None:
         """Judge a claim."""

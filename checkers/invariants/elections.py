@@ -17,6 +17,7 @@ class ElectionSafety(Invariant):
         "`state`, `epoch-start`, `claim`; afterwards the quorum-state files and the LeaderChange "
         "records of the logs"
     )
+    reads = frozenset({"state"})
     order = Order.NONE
 
     def __init__(self, quorum: Quorum) -> None:
@@ -69,6 +70,7 @@ class ElectedByMajority(Invariant):
     says = "a node leads with the votes of a majority of its voters"
     source = "Raft 5.2"
     needs = "`start`, `voters`, `vote` and `state` of all nodes"
+    reads = frozenset({"start", "voters", "vote", "state"})
     order = Order.CAUSE
 
     def on_state(self, node: str, fields: Fields) -> Broken | None:
@@ -100,6 +102,7 @@ class OneVote(Invariant):
     says = "a voter votes for one candidate an epoch, over its restarts"
     source = "Raft 5.2; KIP-595"
     needs = "`start`, `vote` and `state` of the voter, and its quorum-state file afterwards"
+    reads = frozenset({"state"})
 
     def on_state(self, node: str, fields: Fields) -> Broken | None:
         """Judge the vote that a state carries."""
@@ -129,6 +132,7 @@ class MonotonicEpoch(Invariant):
     says = "no node's epoch decreases"
     source = "RaftEventSimulationTest, MonotonicEpoch"
     needs = "`start` and `state` of the node, and its quorum-state file afterwards"
+    reads = frozenset({"state"})
 
     def on_state(self, node: str, fields: Fields) -> Broken | None:
         """Compare with the epoch before; another directory is another replica (KIP-853)."""
@@ -149,6 +153,7 @@ class DurableVote(Invariant):
     says = "a vote, an epoch, a leader is on the disk before another node hears of it"
     source = "KIP-595, quorum-state; Raft figure 2, persistent state"
     needs = "`state`, `vote`, and the bytes that a power loss would leave at that instruction"
+    reads = frozenset({"state", "vote"})
     unstored = "it needs the bytes on a node's disk at the moment of a vote"
 
     _PERSISTED = frozenset({"Unattached", "Candidate", "Follower", "Leader"})

@@ -58,6 +58,8 @@ class Invariant:
     """Theorem, paper, KIP or specification."""
     needs: ClassVar[str]
     """The events and fields that it reads, and whatever else it must see."""
+    reads: ClassVar[frozenset[str]] = frozenset()
+    """The events without which nothing of it can be judged; it uses others where there are any."""
     order: ClassVar[Order] = Order.NODE
     unstored: ClassVar[str] = ""
     """Why it cannot be judged from stored traces; empty where it can."""

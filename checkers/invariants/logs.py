@@ -47,6 +47,7 @@ class CommittedPrefix(Invariant):
         "`recovered`, `append`, `truncate`, `truncate-fully`, `hw`; the batches' headers at each "
         "append, or else the records of the logs when the run is over"
     )
+    reads = frozenset({"hw"})
 
     def on_hw(self, node: str, fields: Fields) -> Broken | None:
         """Compare what is announced as committed with what was, by any node."""
@@ -63,7 +64,7 @@ class CommittedPrefix(Invariant):
         if offset == 0:
             return None  # says that nothing is committed
         if quorum.sight is None:
-            ends_there = offset <= log.end
+            ends_there = not quorum.follows_logs or offset <= log.end
         else:
             position = log.position(offset)
             ends_there = position >= 0 and log.batches[position][1] == offset
@@ -94,6 +95,7 @@ class CommittedTruncated(Invariant):
     says = "no replica gives up a committed record that it held"
     source = "Raft 5.4.3; KIP-595: a follower never truncates below its high watermark"
     needs = "`start`, `recovered`, `append`, `flush`, `truncate`, `truncate-fully`, `hw`"
+    reads = frozenset({"recovered", "append", "flush", "truncate", "hw"})
 
     def on_truncate(self, node: str, fields: Fields) -> Broken | None:
         """Judge what a truncation drops."""
@@ -120,6 +122,7 @@ class Recovery(Invariant):
     says = "what was fsynced is there again after a restart"
     source = "the contract of fsync; RaftFsync of the TLA+ specifications"
     needs = "`start`, `flush`, `truncate`, `fetch-snapshot`, `truncate-fully`, `recovered`"
+    reads = frozenset({"flush", "recovered"})
 
     def on_recovered(self, node: str, fields: Fields) -> Broken | None:
         """Compare the log after a start with what was fsynced before."""

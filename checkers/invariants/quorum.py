@@ -62,6 +62,8 @@ class Quorum:
     def __init__(self, sight: Sight | None = None) -> None:
         """Without a sight only events are known."""
         self.sight = sight
+        self.follows_logs = True
+        """Whether events show where each log ends; else logs are known when the run is over."""
         self.unseen: Collection[str] = ()
         """Nodes that may have done more by now than their events so far show."""
         self.electorate = Electorate()

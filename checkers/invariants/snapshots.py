@@ -18,6 +18,7 @@ class SnapshotCommitted(Invariant):
     says = "a snapshot ends where a committed batch of its epoch does"
     source = "KIP-630; RaftEventSimulationTest, SnapshotAtLogStart"
     needs = "`snapshot`, `truncate-fully`, `recovered` and `hw` of all nodes; batches where seen"
+    reads = frozenset({"snapshot"})
     order = Order.CAUSE
 
     def on_snapshot(self, node: str, fields: Fields) -> Broken | None:
@@ -63,6 +64,7 @@ class SnapshotDurable(Invariant):
     says = "a snapshot that is announced is on the disk, whole"
     source = "KIP-630; KAFKA-15312"
     needs = "`snapshot`, and the bytes that a power loss would leave of the file"
+    reads = frozenset({"snapshot"})
     unstored = "it needs the bytes on a node's disk at the moment of a snapshot"
 
     def on_snapshot(self, node: str, fields: Fields) -> Broken | None:
@@ -79,6 +81,7 @@ class SnapshotAgreement(Invariant):
     says = "snapshots of one id have equal bytes on all nodes"
     source = "KIP-630: a snapshot is the replay of a prefix of the log"
     needs = "`snapshot`, and the bytes of the file"
+    reads = frozenset({"snapshot"})
     unstored = "it needs the bytes of snapshots that the nodes have deleted since"
 
     def __init__(self, quorum: Quorum) -> None:

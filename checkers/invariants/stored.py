@@ -19,7 +19,8 @@ makes the check UNKNOWN:
 
 Every other finding stays a FAIL, however little of the run is stored: it rests on stored events.
 
-*Left out*, by name: invariants that need the bytes on a disk at the moment of an event, and
+*Left out*, by name: invariants that need the bytes on a disk at the moment of an event; those that
+read an event which the system does not trace (the option `traced` lists all that it does); and
 `led-alone` where nodes have no clock in common. `recovery` reports no node whose storage a fault
 may have damaged. Complexity: that of the merge, and O(records).
 """
@@ -59,16 +60,24 @@ _CANCELLED_EVERY = 1 << 12
 
 def check(run: RunInput, options: Mapping[str, Any], cancelled: Cancelled = never) -> CheckResult:
     """Judge traces, logs and quorum-state files of all nodes."""
-    del options
+    traced = options.get("traced")
     assert run.evidence is not None, "the registry asks for evidence first"
     evidence, malformed = well_formed(run.evidence)
     holes = incomplete(run.evidence, evidence)
     damaged = set(evidence.nodes)
     if not run.extent.pending:  # else whose storage it was is not known
         damaged = hit_by_ending_fault(run.events)
-    judged = _Judged(evidence, holes, damaged, cancelled)
+    kinds = {
+        name: kind for name, kind in _JUDGED.items() if traced is None or kind.reads <= {*traced}
+    }
+    judged = _Judged(evidence, holes, damaged, cancelled, kinds)
+    judged.watcher.quorum.follows_logs = traced is None or "append" in traced
     judged.judge()
-    left_out = dict(LEFT_OUT)
+    left_out = LEFT_OUT | {
+        name: f"the system does not trace: {', '.join(sorted(kind.reads - {*traced}))}"
+        for name, kind in _JUDGED.items()
+        if traced is not None and name not in kinds
+    }
     if not leader_age.is_judged(evidence):
         left_out[leader_age.NAME] = leader_age.UNJUDGED
     alone, maybe_alone = leader_age.leaders_without_quorum(evidence, holes, run.events)
@@ -90,7 +99,7 @@ def check(run: RunInput, options: Mapping[str, Any], cancelled: Cancelled = neve
         cancelled=cancelled(),
         exercised=epochs > 0,
         good=(
-            f"{len(_JUDGED)} invariants hold over {judged.events} events and {epochs} epochs with "
+            f"{len(kinds)} invariants hold over {judged.events} events and {epochs} epochs with "
             f"a leader; not judged in this run: {', '.join(sorted(left_out))}"
         ),
         looked_at=judged.events,
@@ -108,6 +117,13 @@ def check(run: RunInput, options: Mapping[str, Any], cancelled: Cancelled = neve
     )
 
 
+def validate(options: Mapping[str, Any]) -> None:
+    """Raise ValueError where `traced` is no list of names."""
+    traced = options.get("traced")
+    if traced is not None and not all(isinstance(name, str) for name in traced):
+        raise ValueError("'traced' must be a list of names of events")
+
+
 def batch_of(record: LogRecord) -> Batch:
     """Return a record as a batch of its own: where its batch begins is not stored."""
     return record.offset, record.offset + 1, record.epoch, record.batch_crc
@@ -122,6 +138,7 @@ class _Judged:
         holes: Collection[str],
         damaged: Collection[str],
         cancelled: Cancelled,
+        kinds: Mapping[str, type[Invariant]],
     ) -> None:
         self.anomalies: list[Anomaly] = []
         self.doubts: list[Anomaly] = []
@@ -129,7 +146,7 @@ class _Judged:
         """How often each (node, invariant) was found broken (True), or in doubt."""
         self.events = 0
         self.timed = one_clock(evidence.traces)
-        self.watcher = Watcher(on_violation=self._found, among=tuple(_JUDGED.values()))
+        self.watcher = Watcher(on_violation=self._found, among=tuple(kinds.values()))
         self._evidence = evidence
         self._holes = holes
         self._damaged = damaged
@@ -203,9 +220,10 @@ class _Judged:
         elif self._event is not None:
             doubted = node in self._holes
         elif kind is CommittedPrefix:
-            ends = state.get("logEndOffset"), state.get("leaderEpoch")
-            reached = quorum.logs[node].end, quorum.epochs.get(node)
-            doubted = node in self._holes or ends != reached
+            ended = quorum.epochs.get(node) == state.get("leaderEpoch")
+            if quorum.follows_logs:
+                ended = ended and quorum.logs[node].end == state.get("logEndOffset")
+            doubted = node in self._holes or not ended
         elif kind in (OneVote, MonotonicEpoch):
             replica = quorum.electorate.directories.get(node, ANY)
             doubted = node in self._holes or state.get("directoryId") != replica

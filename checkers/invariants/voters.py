@@ -21,6 +21,7 @@ class OneVoterChange(Invariant):
     says = "voter sets that follow each other differ by one voter"
     source = "Ongaro's thesis, 4.1"
     needs = "`voters` and `voter-change` of the leader; afterwards the VotersRecords of the logs"
+    reads = frozenset({"voters", "voter-change"})
 
     def __init__(self, quorum: Quorum) -> None:
         super().__init__(quorum)
@@ -59,6 +60,7 @@ class ChangeAfterCommit(Invariant):
     says = "voters change once the epoch's start and the last change are committed"
     source = "Ongaro 2015, bug in single-server membership changes; KIP-853"
     needs = "`voters`, `epoch-start`, `hw` and `voter-change` of the leader"
+    reads = frozenset({"voters", "epoch-start", "hw", "voter-change"})
 
     def on_voter_change(self, node: str, fields: Fields) -> Broken | None:
         """Compare with what the leader announced as committed."""
@@ -78,6 +80,7 @@ class CommittedVoters(Invariant):
     says = "no node goes back behind voters that it knows to be committed"
     source = "KIP-853: the newest of the log count, and committed records are not truncated"
     needs = "`start`, `voters` and `hw` of the node"
+    reads = frozenset({"voters", "hw"})
 
     def on_voters(self, node: str, fields: Fields) -> Broken | None:
         """Compare with the sets before."""

@@ -11,17 +11,16 @@ node is what the operating system says now, never what was last asked of it.
 from __future__ import annotations
 
 import enum
+import socket
 from collections.abc import Iterable
 from pathlib import Path
-from typing import Literal, Protocol
+from typing import Protocol
 
 from cluster.backends.abilities import Abilities
 from cluster.backends.terms import BackendError, Link, Probe
 from cluster.node.ports import Endpoint, Network
+from cluster.systems.base import Listener
 from cluster.values import valueclass
-
-Listener = Literal["CONTROLLER", "CLIENT"]
-"""CONTROLLER serves peers and controller APIs; CLIENT is the broker-type listener."""
 
 RUN_LABEL = "KRAFTPROBE_RUN"
 """Environment variable that marks everything a run creates; its value is the run id."""
@@ -136,7 +135,9 @@ class Backend(Protocol):
     async def start(self, node: str) -> None:
         """Start a dead node as its next incarnation, and wait until it answers.
 
-        Raises BackendError when it ends or stays silent instead; it is then dead.
+        At its first start that is wherever it listens, later where it needs no quorum to answer
+        (`cluster.systems.base.System.ready_listeners`). Raises BackendError when it ends or stays
+        silent instead; it is then dead.
         """
 
     async def join_anew(self, node: str) -> None:
@@ -195,6 +196,9 @@ class Backend(Protocol):
 
     def endpoint(self, node: str, listener: Listener = "CONTROLLER") -> Endpoint:
         """Where the harness reaches the node directly: no link fault is in this path."""
+
+    async def connect(self, endpoint: Endpoint) -> socket.socket:
+        """Open a connection from the harness to a node, non-blocking. Raises OSError."""
 
     def client_network(self) -> ClientNetwork:
         """Make a network for one of the harness's clients; call it inside the running event loop.

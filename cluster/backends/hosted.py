@@ -154,7 +154,8 @@ class HostedBackend(ProcessBackend):
             NODE_OUTPUT,
         )
 
-    async def _connect(self, endpoint: Endpoint) -> socket.socket:
+    async def connect(self, endpoint: Endpoint) -> socket.socket:
+        """See `Backend.connect`."""
         return await self.provider.connect(endpoint.host, endpoint.port)
 
     async def _before_goodbye(self) -> None:

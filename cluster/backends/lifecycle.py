@@ -10,7 +10,7 @@ import asyncio
 import contextlib
 import signal
 import socket
-from collections.abc import Awaitable, Callable, Mapping
+from collections.abc import Awaitable, Callable, Collection, Mapping
 from pathlib import Path
 
 from cluster.backends.abilities import Surroundings
@@ -28,10 +28,7 @@ from cluster.node.ports import Endpoint
 from cluster.node.runtime.network import TcpNetwork
 from cluster.systems.base import System
 
-READY_TIMEOUT_S = 120.0
-"""How long a node may take until it answers: five of them took over 30 s beside a load of 20 on two
-cores. One that dies meanwhile is noticed at once."""
-
+_STOPPED = frozenset({0, -signal.SIGTERM})
 _READY_POLL_S = 0.02
 _PING_TIMEOUT_S = 1.0
 _KILL_TIMEOUT_S = 10.0
@@ -47,8 +44,10 @@ there, and answers variables for the environment of the process."""
 class Incarnation:
     """One started node: how it is signalled, and how its end is understood."""
 
-    def __init__(self, process: StartedProcess) -> None:
+    def __init__(self, process: StartedProcess, stop_codes: Collection[int] = _STOPPED) -> None:
+        """`stop_codes`: see `cluster.systems.base.System`."""
         self.process = process
+        self._stop_codes = stop_codes
         self._asked: set[signal.Signals] = set()
         self.last_output: tuple[str, ...] = ()
         """Once it has ended: the last lines that it wrote."""
@@ -69,7 +68,7 @@ class Incarnation:
         if code is None:
             return False
         killed = signal.SIGKILL in self._asked and code == -signal.SIGKILL
-        stopped = signal.SIGTERM in self._asked and code in (0, -signal.SIGTERM)
+        stopped = signal.SIGTERM in self._asked and code in self._stop_codes
         return not (killed or stopped)
 
     async def state(self) -> NodeState:
@@ -144,8 +143,8 @@ class ProcessBackend:
         """Start the node's process with these variables beside the system's own."""
         raise NotImplementedError
 
-    async def _connect(self, endpoint: Endpoint) -> socket.socket:
-        """Open a connection from the harness to a node. Raises OSError."""
+    async def connect(self, endpoint: Endpoint) -> socket.socket:
+        """See `Backend.connect`."""
         raise NotImplementedError
 
     async def _before_goodbye(self) -> None:
@@ -200,7 +199,7 @@ class ProcessBackend:
             environment: dict[str, str] = {}
             for prepare in self.before_start:
                 environment.update(await prepare(node))
-            incarnation = Incarnation(await self._launch(node, environment))
+            incarnation = Incarnation(await self._launch(node, environment), self.system.stop_codes)
             self._incarnations[node].append(incarnation)
             if self._down:  # while the process was being made
                 incarnation.kill_now()
@@ -287,7 +286,7 @@ class ProcessBackend:
 
     def client_network(self) -> ClientNetwork:
         """See `Backend.client_network`."""
-        return TcpNetwork(connect=self._connect, security=self.system.client_security)
+        return TcpNetwork(connect=self.connect, security=self.system.client_security)
 
     def node_folder(self, node: str) -> Path:
         """See `Backend.node_folder`."""
@@ -296,7 +295,7 @@ class ProcessBackend:
     async def read_trace(self, node: str, offset: int) -> bytes:
         """See `Backend.read_trace`; the node's folder is on this machine."""
         trace = self.system.trace_file(self.node_folder(node))
-        return b"" if trace is None else _read_from(Path(trace), offset)
+        return _read_from(Path(trace), offset)
 
     # -- parts -----------------------------------------------------------------------------------
 
@@ -344,8 +343,12 @@ class ProcessBackend:
 
     async def _wait_ready(self, node: str, incarnation: Incarnation) -> None:
         loop = asyncio.get_running_loop()
-        deadline = loop.time() + READY_TIMEOUT_S
-        waiting = [self.endpoint(node, "CONTROLLER"), self.endpoint(node, "CLIENT")]
+        limit_s = self.system.ready_timeout_s
+        deadline = loop.time() + limit_s
+        listeners = self.system.listeners(int(node[1:]))
+        if self.incarnation(node):  # a fault may keep it from its quorum, which others wait for
+            listeners = tuple(at for at in listeners if at in self.system.ready_listeners)
+        waiting = [self.endpoint(node, listener) for listener in listeners]
         while waiting:
             if incarnation.ended.done():
                 tail = " | ".join(incarnation.last_output[-3:]) or "it wrote nothing"
@@ -353,7 +356,7 @@ class ProcessBackend:
                 raise BackendError(f"{node} ended with {code} as it started: {tail}")
             if loop.time() >= deadline:
                 await self.kill(node)
-                raise BackendError(f"{node} did not answer within {READY_TIMEOUT_S:g} s")
+                raise BackendError(f"{node} did not answer within {limit_s:g} s")
             if await self._answers(waiting[-1]):
                 waiting.pop()
             else:
@@ -363,7 +366,7 @@ class ProcessBackend:
         loop = asyncio.get_running_loop()
         try:
             async with asyncio.timeout(_PING_TIMEOUT_S):
-                connection = await self._connect(endpoint)
+                connection = await self.connect(endpoint)
                 with connection:
                     await loop.sock_sendall(connection, self.system.ping)
                     return bool(await loop.sock_recv(connection, 1))

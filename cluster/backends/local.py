@@ -134,7 +134,8 @@ class LocalBackend(ProcessBackend):
             record_process(self._run_folder, RecordedProcess(self.run_id, node, process.identity))
         return process
 
-    async def _connect(self, endpoint: Endpoint) -> socket.socket:
+    async def connect(self, endpoint: Endpoint) -> socket.socket:
+        """See `Backend.connect`."""
         return await plain_connect(endpoint.host, endpoint.port)
 
     async def _before_goodbye(self) -> None:

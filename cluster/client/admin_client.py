@@ -25,7 +25,7 @@ check `answers` finds every one of them.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from functools import lru_cache
 from typing import Any, Final, Literal, TypeVar
 
@@ -60,12 +60,19 @@ from cluster.values import valueclass
 
 TOPIC_RESOURCE: Final = i8(2)
 BROKER_RESOURCE: Final = i8(4)
+CLIENT_METRICS_RESOURCE: Final = i8(16)
 CLUSTER_RESOURCE: Final = (BROKER_RESOURCE, "")
 """The cluster-wide default of all brokers, which holds the register keys."""
 
 AlterOperation = Literal["set", "delete", "append", "subtract"]
 _OPERATION_CODES: Final = {"set": i8(0), "delete": i8(1), "append": i8(2), "subtract": i8(3)}
-_RESOURCE_NAMES: Final = {TOPIC_RESOURCE: "topic", BROKER_RESOURCE: "broker"}
+_RESOURCE_NAMES: Final = {
+    TOPIC_RESOURCE: "topic",
+    BROKER_RESOURCE: "broker",
+    CLIENT_METRICS_RESOURCE: "client-metrics",
+}
+_NOT_SET: Final = frozenset({i8(4), i8(5)})
+"""Sources of configs (`DescribeConfigsResponse.json`): a node's own file, and the default."""
 _GRACE_MS: Final = 1000.0
 """How long after its time-out a network may still report one, before the client gives up on it."""
 
@@ -104,7 +111,12 @@ class CallFailed(Exception):  # noqa: N818 - the name that the workloads know it
 
 
 Resource = tuple[i8, str]
-"""A config resource: type (`TOPIC_RESOURCE`, `BROKER_RESOURCE`) and name."""
+"""A config resource: type (`TOPIC_RESOURCE`, `BROKER_RESOURCE`, ...) and name."""
+
+
+def resource_name(resource: Resource) -> str:
+    """Name a resource as final reads do: "topic:a", "broker:"."""
+    return f"{_RESOURCE_NAMES[resource[0]]}:{resource[1]}"
 
 
 class Client:
@@ -121,13 +133,18 @@ class Client:
         clock: Clock,
         timeout_ms: float = 5000.0,
         on_wrong_answer: Callable[[Endpoint, str], object] = lambda _endpoint, _what: None,
+        indefinite: Collection[ErrorCode] = (),
     ) -> None:
-        """`on_wrong_answer` is called for each, where no operation's completion holds it."""
+        """`on_wrong_answer` is called for each, where no operation's completion holds it.
+
+        `indefinite`: errors of `DEFINITE_ERRORS` that prove nothing where this system gives them.
+        """
         assert timeout_ms > 0
         self._network = network
         self._clock = clock
         self._timeout_ms = timeout_ms
         self._on_wrong_answer = on_wrong_answer
+        self._indefinite = frozenset(indefinite)
 
     async def call(
         self, endpoint: Endpoint, message: object, timeout_ms: float | None = None
@@ -236,7 +253,7 @@ class Client:
         def read(response: Any) -> Outcome:
             topic = _only(response.topics, name=name)
             value = {"id": str(topic.topic_id), "partitions": partitions}
-            return _judge(topic.error_code) or Outcome("ok", value)
+            return self.judge(topic.error_code) or Outcome("ok", value)
 
         return await self.attempt(endpoint, request, read, timeout_ms)
 
@@ -252,7 +269,7 @@ class Client:
         def read(response: Any) -> Outcome:
             topic = _only(response.responses, name=name)
             topic_id = None if topic.topic_id is None else str(topic.topic_id)
-            return _judge(topic.error_code) or Outcome("ok", {"id": topic_id})
+            return self.judge(topic.error_code) or Outcome("ok", {"id": topic_id})
 
         return await self.attempt(endpoint, request, read, timeout_ms)
 
@@ -281,17 +298,18 @@ class Client:
         )
 
         def read(response: Any) -> Outcome:
-            return _judge(_only(response.results, name=name).error_code) or Outcome("ok")
+            return self.judge(_only(response.results, name=name).error_code) or Outcome("ok")
 
         return await self.attempt(endpoint, request, read, timeout_ms)
 
     async def describe_topic(
-        self, endpoint: Endpoint, name: str, *, timeout_ms: float | None = None
+        self, endpoint: Endpoint, name: str, *, lags: bool = False, timeout_ms: float | None = None
     ) -> Outcome:
         """Read a topic on a CLIENT listener: None, or `{"id": uuid string, "partitions": n}`.
 
         Only the active controller's answer is linearizable, and it names itself as controller;
-        any other node's answer may be stale and is therefore a `fail` with `not_controller`.
+        any other node's answer may be stale and is therefore a `fail` with `not_controller`,
+        unless it may lag.
         """
         request = MetadataRequest(
             topics=(MetadataRequestTopic(topic_id=None, name=TopicName(name)),),
@@ -300,15 +318,15 @@ class Client:
         )
 
         def read(response: Any) -> Outcome:
-            if response.controller_id != endpoint.node_id:
+            if not lags and response.controller_id != endpoint.node_id:
                 return Outcome("fail", error=ErrorCode.not_controller.name)
-            failed = _judge(response.error_code)
+            failed = self.judge(response.error_code)
             if failed is not None:
                 return failed
             topic = _only(response.topics, name=name)
             if topic.error_code is ErrorCode.unknown_topic_or_partition:
                 return Outcome("ok", None)
-            return _judge(topic.error_code) or Outcome("ok", _topic_value(topic))
+            return self.judge(topic.error_code) or Outcome("ok", _topic_value(topic))
 
         return await self.attempt(endpoint, request, read, timeout_ms)
 
@@ -336,7 +354,7 @@ class Client:
 
         def read(response: Any) -> Outcome:
             result = _only(response.responses, resource_type=resource[0], resource_name=resource[1])
-            return _judge(result.error_code) or Outcome("ok", value)
+            return self.judge(result.error_code) or Outcome("ok", value)
 
         return await self.attempt(endpoint, request, read, timeout_ms)
 
@@ -352,8 +370,9 @@ class Client:
 
         def read(response: Any) -> Outcome:
             result = _only(response.results, resource_type=resource[0], resource_name=resource[1])
-            failed = _judge(result.error_code)
-            return failed or Outcome("ok", {c.name: c.value for c in result.configs}.get(name))
+            failed = self.judge(result.error_code)
+            values = {c.name: c.value for c in result.configs if c.config_source not in _NOT_SET}
+            return failed or Outcome("ok", values.get(name))
 
         return await self.attempt(endpoint, _question(resource, name), read, timeout_ms)
 
@@ -373,15 +392,21 @@ class Client:
         return await self.ask(endpoint, DescribeQuorumRequest(), read, timeout_ms)
 
     async def final_read(
-        self, endpoint: Endpoint, *, timeout_ms: float | None = None
+        self,
+        endpoint: Endpoint,
+        *,
+        also: Collection[Resource] = (),
+        timeout_ms: float | None = None,
     ) -> dict[str, Any]:
-        """Everything that a node's image holds, read on its CLIENT listener.
+        """All topics and configs that a node's image holds, read on its CLIENT listener.
 
         Returns `{"topics": {name: {"id", "partitions"}}, "configs": {"topic:a" or "broker:":
-        {name: value}}}`, with resources that have no configs left out. Kafka's protocol does not
-        say up to which offset an image has replayed, and the two requests are not one snapshot:
-        the caller waits until nothing changes any more (DescribeQuorum at the leader shows all
-        voters at its high watermark) and reads until two results in a row are equal.
+        {name: value}}}`, of the topics, the brokers' default and what is named `also`. Resources
+        that have no configs are left out, and so is what was not set in the metadata. Kafka's
+        protocol does not say up to which offset an image has replayed, and the two requests are
+        not one snapshot: the caller waits until nothing changes any more (DescribeQuorum at the
+        leader shows all voters at its high watermark) and reads until two results in a row are
+        equal.
 
         Raises CallFailed; FinalReadRefused when a response carries an error.
         """
@@ -391,7 +416,8 @@ class Client:
             include_topic_authorized_operations=False,
         )
         topics = await self.ask(endpoint, everything, _all_topics, timeout_ms)
-        resources = [CLUSTER_RESOURCE, *((TOPIC_RESOURCE, name) for name in sorted(topics))]
+        of_topics = ((TOPIC_RESOURCE, name) for name in sorted(topics))
+        resources = dict.fromkeys([CLUSTER_RESOURCE, *also, *of_topics])
         question = DescribeConfigsRequest(
             resources=tuple(
                 DescribeConfigsResource(
@@ -402,6 +428,13 @@ class Client:
         )
         configs = await self.ask(endpoint, question, _all_configs, timeout_ms)
         return {"topics": topics, "configs": configs}
+
+    def judge(self, error: ErrorCode) -> Outcome | None:
+        """Return the outcome that an error stands for, None when there is no error."""
+        if error is ErrorCode.none:
+            return None
+        definite = is_definite(error) and error not in self._indefinite
+        return Outcome("fail" if definite else "info", error=error.name)
 
     def _server_timeout_ms(self, timeout_ms: float | None) -> float:
         return self._timeout_ms if timeout_ms is None else timeout_ms
@@ -432,13 +465,6 @@ def _refuse(error: ErrorCode) -> None:
         raise FinalReadRefused(error)
 
 
-def _judge(error: ErrorCode) -> Outcome | None:
-    """Return the outcome that an error stands for, None when there is no error."""
-    if error is ErrorCode.none:
-        return None
-    return Outcome("fail" if is_definite(error) else "info", error=error.name)
-
-
 def _only(results: Sequence[Any], **asked: object) -> Any:
     """Return the only result of an answer about one thing; an ok must be about what was asked.
 
@@ -465,10 +491,13 @@ def _all_configs(described: Any) -> dict[str, dict[str, str]]:
     configs: dict[str, dict[str, str]] = {}
     for result in described.results:
         _refuse(result.error_code)
-        values = {c.name: c.value for c in result.configs if c.value is not None}
+        values = {
+            c.name: c.value
+            for c in result.configs
+            if c.value is not None and c.config_source not in _NOT_SET
+        }
         if values:
-            kind = _RESOURCE_NAMES[result.resource_type]
-            configs[f"{kind}:{result.resource_name}"] = values
+            configs[resource_name((result.resource_type, result.resource_name))] = values
     return configs
 
 

@@ -10,8 +10,7 @@ from collections.abc import Callable
 from typing import Any
 
 from cluster.client.admin_client import Client, Outcome, WrongAnswerError
-from cluster.client.failures import is_definite
-from cluster.node.controller.feature_levels import METADATA_VERSION, METADATA_VERSION_LEVEL
+from cluster.node.controller.feature_control import SUPPORTED
 from cluster.node.errors import ErrorCode
 from cluster.node.ports import Endpoint
 from cluster.node.protocol.messages import (
@@ -82,12 +81,13 @@ class BrokerClient:
                     name="CLIENT", host="fake.invalid", port=u16(9092), security_protocol=i16(0)
                 ),
             ),
-            features=(
+            features=tuple(
                 BrokerRegistrationFeature(
-                    name=METADATA_VERSION,
-                    min_supported_version=i16(1),
-                    max_supported_version=i16(METADATA_VERSION_LEVEL),
-                ),
+                    name=feature.name,
+                    min_supported_version=i16(feature.min_level),
+                    max_supported_version=i16(feature.max_level),
+                )
+                for feature in SUPPORTED
             ),
             rack=None,
             log_dirs=(broker.directory_id,),
@@ -133,11 +133,11 @@ class BrokerClient:
             endpoint, request, lambda answer: [answer.producer_id_start, answer.producer_id_len]
         )
 
-    async def is_alive(self, endpoint: Endpoint, broker_id: int) -> Outcome:
+    async def is_alive(self, endpoint: Endpoint, broker_id: int, *, lags: bool = False) -> Outcome:
         """Ask whether clients see a broker, on a CLIENT listener.
 
         As in `Client.describe_topic` only the answer of the active controller counts, which names
-        itself; any other is a `fail` with `not_controller`.
+        itself; any other is a `fail` with `not_controller`, unless it may lag.
         """
         request = MetadataRequest(
             topics=(),
@@ -146,12 +146,11 @@ class BrokerClient:
         )
 
         def read(response: Any) -> Outcome:
-            if response.error_code is ErrorCode.none and response.controller_id != endpoint.node_id:
+            failed = self._client.judge(response.error_code)
+            if failed is None and not lags and response.controller_id != endpoint.node_id:
                 return Outcome("fail", error=ErrorCode.not_controller.name)
-            return _outcome(
-                response,
-                lambda answer: any(broker.node_id == broker_id for broker in answer.brokers),
-            )
+            alive = any(broker.node_id == broker_id for broker in response.brokers)
+            return failed or Outcome("ok", alive)
 
         return await self._client.attempt(endpoint, request, read, self._timeout_ms)
 
@@ -159,16 +158,11 @@ class BrokerClient:
         self, endpoint: Endpoint, request: object, value: Callable[[Any], Any]
     ) -> Outcome:
         """Perform a request; `value` is taken from a response without an error."""
-        return await self._client.attempt(
-            endpoint, request, lambda response: _outcome(response, value), self._timeout_ms
-        )
 
+        def read(response: Any) -> Outcome:
+            return self._client.judge(response.error_code) or Outcome("ok", value(response))
 
-def _outcome(response: Any, value: Callable[[Any], Any]) -> Outcome:
-    error = response.error_code
-    if error is ErrorCode.none:
-        return Outcome("ok", value(response))
-    return Outcome("fail" if is_definite(error) else "info", error=error.name)
+        return await self._client.attempt(endpoint, request, read, self._timeout_ms)
 
 
 def _cluster_id(response: Any) -> str:

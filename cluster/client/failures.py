@@ -4,7 +4,8 @@ An operation that ends in `fail` certainly had no effect and never will; everyth
 certain is `info`. A code is definite only when a controller decides it before it could have
 appended anything. NOT_CONTROLLER is one: this repository's controller gives it only to a request
 that it has not appended, and answers UNKNOWN_SERVER_ERROR to an appended write when it loses its
-leadership. (Apache Kafka also gives NOT_CONTROLLER to appended writes when it renounces.)
+leadership. Where a system is less clear, its kind says so (`SystemKind.indefinite`): Apache Kafka
+gives NOT_CONTROLLER to appended writes, too, when it renounces.
 
 Codes that no API of the controller answers are in neither set's spirit; they count as indefinite,
 as does any code that this table has not heard of.

@@ -82,6 +82,8 @@ class Node:
         self._stopping: list[Callable[[], None]] = []
         """The callers that asked for the shutdown that is under way, or over."""
         self._stopped = False
+        self._held: list[Callable[[], None]] | None = None
+        """Requests of clients that came before this broker had caught up; None: it has."""
         log = Log.open(
             seams.disk,
             METADATA_DIRECTORY,
@@ -128,6 +130,8 @@ class Node:
         if BROKER_ROLE in config.process_roles:
             self.publisher = BrokerMetadataPublisher(config.node_id)
             self.controller.loader.install(self.publisher)
+            self.publisher.on_first = self._serve_clients
+            self._held = []
         self.lifecycle: BrokerLifecycleManager | None = None
         self.assignments: AssignmentsManager | None = None
         self.registration: ControllerRegistrationManager | None = None
@@ -154,6 +158,7 @@ class Node:
             self.assignments = self._assignments(seams, self.lifecycle, directory_id)
             self.publisher.on_changes = self.assignments.changed
             self.publisher.on_first = self.lifecycle.set_ready_to_unfence
+            self.lifecycle.on_caught_up = self._serve_clients
 
     def _assignments(
         self, seams: Seams, lifecycle: BrokerLifecycleManager, directory_id: uuid.UUID
@@ -195,7 +200,11 @@ class Node:
         if isinstance(message, EnvelopeRequest):
             self._handle_envelope(listener, message, reply)
             return
-        if listener not in self._config.controller_listener_names and is_for_controller(message):
+        from_client = listener not in self._config.controller_listener_names
+        if from_client and self._held is not None:
+            self._held.append(lambda: self.handle(listener, message, reply, origin))
+            return
+        if from_client and is_for_controller(message):
             leader_id = self.raft.leader_and_epoch.leader_id
             endpoint = self.raft.leader_endpoint()
             if endpoint is not None and leader_id not in {-1, self._config.node_id}:
@@ -212,6 +221,18 @@ class Node:
             )
         else:
             self._apis.handle(listener, message, reply)
+
+    def _serve_clients(self) -> None:
+        """Answer clients from now on, those that wait first.
+
+        What clients have read at this broker was committed before its process began, and so lies
+        before the registration of this incarnation. Kafka enables its listeners as late
+        (`BrokerServer.startup`): at one broker, reads never go back. Without a registration there
+        is nothing to wait for but the first image.
+        """
+        held, self._held = self._held or [], None
+        for handle in held:
+            handle()
 
     def _handle_envelope(
         self, listener: str, envelope: EnvelopeRequest, reply: Callable[[object], None]

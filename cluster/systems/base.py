@@ -8,12 +8,18 @@ the files that the system renders, and runs the command that the system names.
 from __future__ import annotations
 
 from collections.abc import Mapping
-from pathlib import PurePath
-from typing import Protocol
+from pathlib import Path, PurePath
+from typing import Literal, Protocol
 
 from cluster.node.ports import Endpoint
 from cluster.node.security.connecting import ClientSecurity
 from cluster.values import valueclass
+
+Listener = Literal["CONTROLLER", "CLIENT"]
+"""CONTROLLER serves peers and controller APIs; CLIENT is the broker-type listener."""
+Listeners = tuple[Listener, ...]
+"""Those of one node. Without CONTROLLER it never votes, without CLIENT it serves no clients."""
+EVERY_LISTENER: Listeners = ("CONTROLLER", "CLIENT")
 
 
 @valueclass
@@ -42,7 +48,23 @@ class Placement:
     """What it asks for the leader when there are no `voters`: it joins a quorum as an observer."""
 
 
-class System(Protocol):
+class Layout(Protocol):
+    """Where a node's files lie, running or stored, and how they are read."""
+
+    def data_folder(self, folder: PurePath) -> PurePath:
+        """Locate the metadata folder of a node in this folder."""
+
+    def log_folder(self, folder: PurePath) -> PurePath:
+        """Locate the folder with the metadata log's segments and the quorum-state file."""
+
+    def trace_file(self, folder: PurePath) -> PurePath:
+        """Locate the node's event trace."""
+
+    def made_trace(self, folder: Path) -> bytes | None:
+        """Make the trace of a node from what it left in this folder; None: it wrote its own."""
+
+
+class System(Layout, Protocol):
     """How to run one kind of node."""
 
     name: str
@@ -55,6 +77,23 @@ class System(Protocol):
     """How the harness connects to its listeners."""
     stop_timeout_s: float
     """How long a node may take to end after SIGTERM."""
+    stop_codes: frozenset[int]
+    """How a node that was asked by SIGTERM may end, as from `waitpid`."""
+    ready_timeout_s: float
+    """How long a node may take until it answers; one that dies meanwhile is noticed at once."""
+    ready_listeners: Listeners
+    """Where a node that listens there answers once it is ready; others may wait for its quorum."""
+
+    reads: tuple[Path, ...]
+    """Folders of this machine, beside its code, that a node reads at the same path."""
+    image: str | None
+    """Id of the image in whose root file system its nodes run (`cluster.systems.image`); None: they
+    run in what the backend brings."""
+    mapped: tuple[str, ...]
+    """How the names of those files end that a node maps into memory for writing."""
+
+    def listeners(self, node_id: int) -> Listeners:
+        """Say where the node of this id listens."""
 
     def files(self, node: Placement) -> Mapping[str, str]:
         """Render the node's configuration: path relative to its folder -> content."""
@@ -64,12 +103,3 @@ class System(Protocol):
 
     def environment(self, node: Placement) -> Mapping[str, str]:
         """Give the variables to set beside those that the node inherits."""
-
-    def data_folder(self, folder: PurePath) -> PurePath:
-        """Locate the metadata folder of a node in this folder."""
-
-    def log_folder(self, folder: PurePath) -> PurePath:
-        """Locate the folder with the metadata log's segments and the quorum-state file."""
-
-    def trace_file(self, folder: PurePath) -> PurePath | None:
-        """Locate the node's event trace; None when the program writes none."""

@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import base64
 import hashlib
+import signal
 import struct
 from collections.abc import Iterable, Mapping
-from pathlib import PurePath
-from typing import Annotated
+from pathlib import Path, PurePath
+from typing import Annotated, Any
 
 from pydantic import AfterValidator, Field
 
@@ -15,10 +16,21 @@ from cluster.names import unknown
 from cluster.node.ports import Endpoint
 from cluster.node.security.connecting import PLAINTEXT
 from cluster.schemas import Schema
-from cluster.systems.base import Placement
+from cluster.systems.base import EVERY_LISTENER, Listeners, Placement
+from cluster.systems.image import MEANING, OPTION, Image, versions_of
+from cluster.systems.kinds import SettingError, SystemKind, SystemRequest
 from cluster.systems.secured import RunSecurity
 
 REGISTRATION = "kraftprobe.registration"
+_PYTHON = "python3"
+"""On the PATH of an image."""
+_ASK_VERSION = """\
+from importlib.metadata import PackageNotFoundError, version
+try:
+    print(version("kraftprobe"))
+except PackageNotFoundError:
+    print("unknown")
+"""
 
 NODE_SETTINGS: Mapping[str, int] = {
     "controller.quorum.election.timeout.ms": 1000,  # Kafka's own
@@ -51,10 +63,6 @@ API_VERSIONS_PING = struct.pack(">ihhih", 10, 18, 0, 0, -1)
 """ApiVersions (18) version 0, correlation id 0, no client id: every Kafka listener answers it."""
 
 
-class SettingError(ValueError):
-    """A plan names a node setting that the node does not have; one line."""
-
-
 def _known(key: str) -> str:
     if key not in NODE_SETTINGS:
         raise ValueError(unknown("node setting", key, NODE_SETTINGS))
@@ -80,24 +88,54 @@ def cluster_id_of(run_id: str) -> str:
     return encoded.replace("-", "A")  # a leading dash reads as an option in Kafka's tools
 
 
-class KraftSystem:
+class KraftLayout:
+    """See `cluster.systems.base.Layout`."""
+
+    def data_folder(self, folder: PurePath) -> PurePath:
+        """Locate `metadata.log.dir`."""
+        return folder / "metadata"
+
+    def log_folder(self, folder: PurePath) -> PurePath:
+        """Locate the folder with segments and `quorum-state`."""
+        return self.data_folder(folder) / "__cluster_metadata-0"
+
+    def trace_file(self, folder: PurePath) -> PurePath:
+        """Locate the trace."""
+        return folder / "trace.jsonl"
+
+    def made_trace(self, folder: Path) -> bytes | None:  # noqa: ARG002  (contract)
+        """The node writes its own."""
+        return None
+
+
+class KraftSystem(KraftLayout):
     """Runs `cluster.node` with combined roles: controller and broker in one process."""
 
     name = "kraft"
     stop_timeout_s = 10.0  # the node gives itself 6
+    stop_codes = frozenset({0, -signal.SIGTERM})
+    reads: tuple[Path, ...] = ()
+    mapped: tuple[str, ...] = ()
+    ready_timeout_s = 120.0  # five of them took over 30 s beside a load of 20 on two cores
+    ready_listeners: Listeners = EVERY_LISTENER
 
     def __init__(
         self,
-        node_settings: Mapping[str, int] | None = None,
+        node_settings: Mapping[str, Any] | None = None,
         mutant: str | None = None,
         security: RunSecurity | None = None,
+        image: Image | None = None,
     ) -> None:
-        checked = _SETTINGS.read(dict(node_settings or {}), place=("node_settings",))
-        self.node_settings: Mapping[str, int] = {**NODE_SETTINGS, **checked}
+        self.node_settings: Mapping[str, int] = {**NODE_SETTINGS, **_checked(node_settings or {})}
         self.mutant = mutant
+        self.image = None if image is None else image.id
         self._security = security
         self.ping = API_VERSIONS_PING if security is None else security.ping(API_VERSIONS_PING)
         self.client_security = PLAINTEXT if security is None else security.client()
+
+    def listeners(self, node_id: int) -> Listeners:  # noqa: ARG002  (contract)
+        """See `System.listeners`: everywhere."""
+        return EVERY_LISTENER
 
     def files(self, node: Placement) -> Mapping[str, str]:
         """Render `server.properties`, and what it names of keys and certificates."""
@@ -135,26 +173,53 @@ class KraftSystem:
         }
 
     def command(self, node: Placement) -> tuple[str, ...]:
-        """Run the node with the interpreter of its place."""
+        """Run the node with the interpreter of its place, or with the one of its image."""
+        python = node.interpreter if self.image is None else _PYTHON
         program = ("cluster.node",) if self.mutant is None else ("cluster.mutants", self.mutant)
         config = str(node.folder / "server.properties")
-        return (node.interpreter, "-m", *program, "--config", config)
+        return (python, "-m", *program, "--config", config)
 
     def environment(self, node: Placement) -> Mapping[str, str]:  # noqa: ARG002  (contract)
         """Let output reach the log before a kill can lose it."""
         return {"PYTHONUNBUFFERED": "1"}
 
-    def data_folder(self, folder: PurePath) -> PurePath:
-        """Locate `metadata.log.dir`."""
-        return folder / "metadata"
 
-    def log_folder(self, folder: PurePath) -> PurePath:
-        """Locate the folder with segments and `quorum-state`."""
-        return self.data_folder(folder) / "__cluster_metadata-0"
+def _checked(node_settings: Mapping[str, Any]) -> Mapping[str, int]:
+    """Check a plan's node settings. Raises SettingError."""
+    return _SETTINGS.read(dict(node_settings), place=("node_settings",))
 
-    def trace_file(self, folder: PurePath) -> PurePath:
-        """Locate the trace."""
-        return folder / "trace.jsonl"
+
+def _check(request: SystemRequest) -> None:
+    _checked(request.node_settings)
+
+
+def _create(request: SystemRequest) -> KraftSystem:
+    if request.image is not None:
+        request.image.run((_PYTHON, "-c", "import cluster.node.process"))
+    return KraftSystem(request.node_settings, request.mutant, request.security, request.image)
+
+
+def _versions(request: SystemRequest) -> Mapping[str, str]:
+    if request.image is None:
+        return {}
+    version = request.image.run((_PYTHON, "-c", _ASK_VERSION)).decode().strip()
+    return versions_of(request.image, KraftSystem.name, version)
+
+
+KIND = SystemKind(
+    name=KraftSystem.name,
+    title="the KRaft node of Kraftprobe",
+    layout=KraftLayout(),
+    check=_check,
+    create=_create,
+    versions=_versions,
+    options={OPTION: MEANING},
+    # Strands are written for the messages that they name. Registered brokers send others, so a
+    # plan that needs them sets this.
+    scripted={REGISTRATION: 0},
+    has_mutants=True,
+    simulated=True,
+)
 
 
 def _endpoint_list(endpoints: Iterable[Endpoint]) -> str:

@@ -19,18 +19,19 @@ from results.files import StoreError
 from results.store import RunStore, list_runs
 from workloads.registry import WORKLOADS
 
-KINDS = ("runs", "workloads", "faults", "campaigns", "mutants")
+KINDS = ("runs", "systems", "workloads", "faults", "campaigns", "mutants")
 
 
 @click.command("list")
 @click.argument("kind", type=click.Choice(KINDS), default="runs")
 @runs_option
 def list_(kind: str, runs: Path) -> int:
-    """List runs with their verdicts, or workloads, faults, campaigns or mutants."""
+    """List runs with their verdicts, or systems, workloads, faults, campaigns or mutants."""
     if kind == "runs":
         _show_runs(runs)
         return 0
     rows: Mapping[str, Callable[[], list[tuple[str, str]]]] = {
+        "systems": _systems,
         "workloads": lambda: [(name, WORKLOADS[name].title) for name in WORKLOADS],
         "faults": lambda: [(name, _first_line(FAULTS[name].__doc__)) for name in FAULTS],
         "campaigns": lambda: [(name, _campaign_line(name)) for name in campaign_names()],
@@ -63,6 +64,12 @@ def campaign(name: str, target: Path | None) -> int:
         raise UsageError(f"{target} exists already") from error
     click.echo(f"{target}: run it with kraftprobe run --campaign {target}")
     return 0
+
+
+def _systems() -> list[tuple[str, str]]:
+    from cluster.systems.registry import SYSTEMS  # noqa: PLC0415  (it takes pydantic along)
+
+    return [(kind.name, kind.title) for kind in SYSTEMS.values()]
 
 
 def _show_runs(root: Path) -> None:

@@ -13,12 +13,12 @@ from cluster.backends.cleanup import abandoned_mounts, clean, find_leftovers
 from cluster.backends.docker.engine import connect, engine_expected
 from cluster.backends.docker.leftovers import find_things, remove_things
 from cluster.backends.machine.mounts import heal, unmount
+from cluster.backends.registry import BACKENDS
 from cluster.backends.ssh.leftovers import abandoned_hosts, clean_host
 from cluster.backends.trials import abandoned_trials, remove_trial
 from harness.commands.options import runs_option
 from harness.doctor import examine, explained, shortcomings, tables
 from harness.errors import EXIT_USAGE
-from harness.plan import BACKENDS
 
 
 @click.command()
@@ -26,7 +26,7 @@ from harness.plan import BACKENDS
 @click.option(
     "--backend",
     "backends",
-    type=click.Choice(BACKENDS),
+    type=click.Choice(list(BACKENDS)),
     multiple=True,
     help="Only this backend; may be repeated.  [default: all]",
 )

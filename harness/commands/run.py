@@ -12,10 +12,11 @@ from typing import Any
 
 import click
 
+from cluster.backends.registry import BACKENDS
 from harness.campaigns import load, read_document
 from harness.commands.options import runs_option, spark_option
 from harness.impossible_faults import settle
-from harness.plan import BACKENDS, EXPECTED_MAX, Plan, from_document
+from harness.plan import EXPECTED_MAX, Plan, from_document
 from harness.run_to_verdict import Request, own_arguments, perform, repeat_command
 
 DEFAULT_CAMPAIGN = "smoke"
@@ -34,6 +35,30 @@ _OF_PLAN = "  [default: the campaign's]"
 @click.option("--workload", metavar="NAME", help=f"What clients do (`list workloads`).{_OF_PLAN}")
 @click.option(
     "--backend", metavar="NAME", help=f"Where nodes run: {', '.join(BACKENDS)}.{_OF_PLAN}"
+)
+@click.option("--system", metavar="NAME", help=f"What is run (`list systems`).{_OF_PLAN}")
+@click.option(
+    "--kafka-version",
+    metavar="V",
+    help="A release of Apache Kafka that was fetched (`kafka fetch`), for system apache-kafka.",
+)
+@click.option(
+    "--kafka-home",
+    type=click.Path(path_type=Path, file_okay=False),
+    metavar="DIR",
+    help="An unpacked release of Apache Kafka, for system apache-kafka.",
+)
+@click.option(
+    "--image",
+    metavar="NAME",
+    help="An image of yours in which nodes run, for --backend docker; it is never pulled.",
+)
+@click.option(
+    "--system-option",
+    "system_options",
+    multiple=True,
+    metavar="KEY=VALUE",
+    help="An option of the system (docs/kafka.md); may be repeated.",
 )
 @click.option("--inventory", metavar="FILE", help="TOML file that names the hosts of backend ssh.")
 @click.option("--nodes", type=int, metavar="N", help=f"Number of nodes.{_OF_PLAN}")
@@ -104,6 +129,7 @@ def compose(asked: Mapping[str, Any]) -> dict[str, Any]:
     given = dict(document)
     campaign = document.get("campaign")
     for key in (
+        "system",
         "workload",
         "backend",
         "inventory",
@@ -115,8 +141,7 @@ def compose(asked: Mapping[str, Any]) -> dict[str, Any]:
     ):
         if asked.get(key) is not None:
             document[key] = asked[key]
-    if asked.get("mutant") is not None:
-        document["mutant"] = asked["mutant"]
+    document |= _system(asked, document)
     if asked.get("workload") is not None:
         document.pop("workload_options", None)
     if asked.get("faults") is not None:
@@ -134,6 +159,24 @@ def compose(asked: Mapping[str, Any]) -> dict[str, Any]:
     document.setdefault("seed", random.randrange(_SEED_MAX))
     document["campaign"] = campaign
     return document
+
+
+def _system(asked: Mapping[str, Any], document: Mapping[str, Any]) -> dict[str, Any]:
+    """Return the keys that say which program is run, where options change them."""
+    changed: dict[str, Any] = {}
+    pairs = (option.partition("=") for option in asked.get("system_options", ()))
+    options = {key: value for key, _, value in pairs}
+    if asked.get("kafka_version") is not None:
+        options["version"] = asked["kafka_version"]
+    if asked.get("kafka_home") is not None:
+        options["home"] = str(asked["kafka_home"].absolute())
+    if asked.get("image") is not None:
+        options["image"] = asked["image"]
+    if options:
+        changed["system_options"] = {**document.get("system_options", {}), **options}
+    if asked.get("mutant") is not None:
+        changed["mutant"] = asked["mutant"]
+    return changed
 
 
 def _rescaled(given: Mapping[str, Any], asked: Mapping[str, Any]) -> dict[str, Any]:

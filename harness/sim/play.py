@@ -27,7 +27,7 @@ from cluster.backends.sim.scheduler import BusyLoopError, Scheduler
 from cluster.backends.sim.sim_backend import SimBackend
 from cluster.client.admin_client import Client
 from harness.acts import Act
-from harness.final_reads import FinalReads, read_all
+from harness.final_reads import Cells, FinalReads, read_all
 from harness.generators import BackOff, Clients, Phases, UntilOk
 from harness.generators.base import NEMESIS, Worker
 from harness.interpreter import Interpreter
@@ -291,10 +291,11 @@ class _Run:
             return
         network = self._backend.client_network()
         client = Client(network, self._backend.clock)
-        observer = _KnowingObserver(self._backend, client, self._recorder, self._believed)
+        observer = _KnowingObserver(self._backend, None, self._recorder, self._believed)
         observer.standings = self._watch
         left_s = max(1.0, (deadline_ms - self._scheduler.now_ms) / 1000.0)
-        reads = await read_all(self._backend, client, observer, left_s)
+        cells = Cells(self._plan.kind.cell, self._workload.cells())
+        reads = await read_all(self._backend, client, observer, cells, left_s)
         network.close()
         self._recorder.note(FINAL_READS, reads.value())
         self._reads = reads

@@ -6,7 +6,7 @@ import hashlib
 from importlib import import_module
 from pathlib import Path
 
-PACKAGES = ("checkers", "cluster", "harness", "nemeses", "results", "workloads")
+PACKAGES = ("checkers", "cluster", "extensions", "harness", "nemeses", "results", "workloads")
 
 
 def source_digest() -> str:

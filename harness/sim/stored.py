@@ -13,7 +13,6 @@ from __future__ import annotations
 from pathlib import Path
 
 from checkers.history import Event
-from cluster.systems.kraft import KraftSystem
 from harness import evidence
 from harness.errors import UsageError
 from harness.judgement import judge_and_report
@@ -65,5 +64,5 @@ def _play(plan: Plan, store: RunStore) -> tuple[Played, SimResult]:
     if played.reads is not None:
         for read in played.reads.reads.values():
             store.write_final_read(read)
-    evidence.collect(store, KraftSystem(plan.node_settings), plan.node_names)
+    evidence.collect(store, plan.node_names)
     return played, judge(played)

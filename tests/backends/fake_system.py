@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import signal
 from pathlib import Path
 
 from cluster.node.security.connecting import PLAINTEXT
@@ -20,9 +21,18 @@ class FakeSystem:
     ping = frame(b"ping")
     client_security = PLAINTEXT
     stop_timeout_s = 2.0
+    stop_codes = frozenset({0, -signal.SIGTERM})
+    reads = ()
+    image = None
+    mapped = ()
+    ready_timeout_s = 120.0
+    ready_listeners = ("CONTROLLER", "CLIENT")
 
     def __init__(self, mode: str = "") -> None:
         self.mode = mode
+
+    def listeners(self, node_id):
+        return self.ready_listeners
 
     def files(self, node):
         listeners = [(node.client.host, node.client.port)]
@@ -43,4 +53,7 @@ class FakeSystem:
         return folder
 
     def trace_file(self, folder):
+        return folder / "trace.jsonl"
+
+    def made_trace(self, folder):
         return None

@@ -10,7 +10,8 @@ from kio.serial import entity_reader
 
 from cluster.node.ports import Endpoint
 from cluster.systems.base import Placement
-from cluster.systems.kraft import API_VERSIONS_PING, KraftSystem, SettingError, cluster_id_of
+from cluster.systems.kinds import SettingError
+from cluster.systems.kraft import API_VERSIONS_PING, KraftSystem, cluster_id_of
 
 
 def placement(run_id: str = "run-1") -> Placement:

@@ -9,11 +9,12 @@ import socket
 import pytest
 
 from cluster.backends import linkagent
+from tests.clients.nodes import free_ports
 
 
 def taken_port() -> socket.socket:
     held = socket.socket(socket.AF_INET, socket.SOCK_DGRAM)
-    held.bind(("127.0.0.1", 0))
+    held.bind(("127.0.0.1", free_ports(1)[0]))  # no outgoing connection has it either
     return held
 
 

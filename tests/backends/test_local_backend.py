@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import json
 import os
 import socket
 from pathlib import Path
@@ -296,5 +297,43 @@ def test_every_ability_works_on_this_machine(tmp_path: Path, ability: Ability):
     async def body() -> None:
         probe = await LocalBackend(FakeSystem(), tmp_path, 3, "run-1").probe(ability)
         assert probe.possible, probe.reason
+
+    asyncio.run(body())
+
+
+class HalfSystem(FakeSystem):
+    """Nodes that listen for clients alone, and answer there once they have a quorum."""
+
+    ready_listeners = ("CONTROLLER",)
+
+    def listeners(self, node_id):
+        return ("CLIENT",)
+
+    def files(self, node):
+        config = {"listeners": [(node.client.host, node.client.port)], "mode": self.mode}
+        return {"config.json": json.dumps(config)}
+
+
+def test_a_node_is_waited_for_where_it_listens_and_later_only_where_no_quorum_is_needed(tmp_path):
+    async def body() -> None:
+        backend = LocalBackend(HalfSystem(), tmp_path, 1, "run-1")
+        answers = []
+        own = backend._answers
+
+        async def noted(endpoint):
+            answers.append((endpoint == backend.endpoint("n1", "CLIENT"), await own(endpoint)))
+            return answers[-1][1]
+
+        backend._answers = noted
+        try:
+            await backend.up()
+            assert answers[-1] == (True, True)
+            assert {client for client, _ in answers} == {True}
+            answers.clear()
+            await backend.kill("n1")
+            await backend.start("n1")
+            assert answers == [], "its quorum may be gone"
+        finally:
+            await backend.down()
 
     asyncio.run(body())

@@ -4,7 +4,7 @@ from collections.abc import Iterator
 from dataclasses import replace
 from random import Random
 
-from checkers import Status, check, cycles, sessions
+from checkers import Status, check, cycles, growth, sessions
 from checkers.assisted import resolve
 from checkers.history import EventType
 from checkers.linearizability import certificate
@@ -200,6 +200,12 @@ def _whole_runs() -> Iterator[str]:
     back = script([("write", 1), ("write", 2)], [("read", 2), ("read", 1)])
     if sessions.check_key(back, {}).status is not FAIL:
         yield "reads go back"
+    lists = {"went back": [[1], []], "skipped": [[2]]}
+    for name, seen in lists.items():
+        appends = [op(i, "append", (i, i), input=i, node="n1") for i in (1, 2)]
+        reads = [op(5 + i, "read", (5 + i, 5 + i), output=v, node="n2") for i, v in enumerate(seen)]
+        if growth.check_key([*appends, *reads], {"model": "list-append"}).status is not FAIL:
+            yield f"a list {name} at a node that lags"
     open_ = resolve([LOST], logs_of([("k", "b"), ("k", "a")], committed=1)).operations
     if open_[0].type is not EventType.INFO:
         yield "what was not committed is taken as an effect"

@@ -13,13 +13,13 @@ from tests.checkers.run_evidence import NODES, final_reads, good_run
 FAIL = EventType.FAIL
 
 
-def judged(workload, operations, *states):
+def judged(workload, operations, *states, **more):
     """Judge final states of n1, n2, n3; one state stands for all three."""
     per_node = states * 3 if len(states) == 1 else states
     reads = final_reads(**dict(zip(NODES, per_node, strict=True)))
     run = good_run(operations=operations, final_reads=reads)
-    options = {"workload": workload}
-    if workload == "register":
+    options = {"workload": workload, **more}
+    if workload in ("register", "append"):
         options["config_prefix"] = "r."
     result = run_check(CheckSpec("durability", options), run)
     return result.status, sorted({anomaly["kind"] for anomaly in result.anomalies})
@@ -194,3 +194,72 @@ def test_without_evidence_or_acknowledgement_nothing_passes():
     spec = CheckSpec("durability", {"workload": "set"})
     assert run_check(spec, RunInput([], [add(0, "a")], None)).status is Status.UNKNOWN
     assert judged("set", [], topics()) == (Status.UNDER_EXERCISED, [])
+
+
+def lists(**values):
+    return {"configs": {"broker:": {f"r.{name}": value for name, value in values.items()}}}
+
+
+def appended(index, element, kind=EventType.OK):
+    end = None if kind is EventType.INFO else index + 1
+    return op(index, "append", (index, end), key="l", input=element, type=kind, node="n1")
+
+
+def test_a_list_lacks_nothing_and_goes_on_from_each_read():
+    seen = op(20, "read", (20, 21), key="l", output=["a", "b"], node="n1")
+    history = [appended(0, "a"), appended(5, "b"), appended(9, "x", EventType.INFO), seen]
+    for right in ("a,b", "a,b,x"):
+        assert judged("append", history, lists(l=right)) == PASSED
+    for wrong, kind in (("a", "lost"), ("b,a", "reordered"), ("a,b,a", "doubled")):
+        assert judged("append", history, lists(l=wrong)) == (Status.FAIL, [kind])
+    assert judged("append", history, {}) == (Status.FAIL, ["lost"])
+    refused = [*history, appended(12, "r", FAIL)]
+    for phantom in ("a,b,r", "a,b,z"):
+        assert judged("append", refused, lists(l=phantom)) == (Status.FAIL, ["phantom"])
+    both = judged("append", history, lists(l="a,b"), lists(l="a,b,x"), lists(l="a,b"))
+    assert both == (Status.FAIL, ["divergent"])
+
+
+def incremented(index, kind=EventType.OK):
+    end = None if kind is EventType.INFO else index + 1
+    return op(index, "increment", (index, end), key="p", type=kind, node="n1")
+
+
+def test_a_topic_has_the_partitions_that_were_acknowledged_and_no_more_than_can_be():
+    history = [
+        incremented(0),
+        incremented(5),
+        incremented(9, EventType.INFO),
+        incremented(12, FAIL),
+    ]
+    for right in (3, 4):
+        assert judged("partitions", history, topics("p", partitions=right)) == PASSED
+    for wrong, kind in ((2, "lost"), (5, "phantom")):
+        found = judged("partitions", history, topics("p", partitions=wrong))
+        assert found == (Status.FAIL, [kind])
+    assert judged("partitions", history, {}) == (Status.FAIL, ["lost"])
+
+
+def test_increments_that_followed_a_read_are_there_beside_what_it_showed():
+    shown = op(20, "read", (20, 21), key="p", output=1, node="n1")
+    history = [incremented(9, EventType.INFO), shown, incremented(25)]
+    assert judged("partitions", history, topics("p", partitions=3)) == PASSED
+    assert judged("partitions", history, topics("p", partitions=2)) == (Status.FAIL, ["lost"])
+
+
+def test_a_description_or_refusal_that_lags_proves_nothing_of_the_end():
+    lags = {"functions": ["create", "delete"], "refusals": False}
+    topic = {"id": "id-t", "partitions": 2}
+    made = op(0, "create", (0, 1), key="t", input={"partitions": 2}, output=topic, node="n1")
+    unseen = op(5, "describe", (5, 6), key="t", node="n2")
+    refused = op(7, "delete", (7, 8), key="t", type=FAIL, error="unknown_topic_or_partition")
+    for stale in (unseen, refused):
+        strict = judged("topics", [made, stale], topics("t"))
+        assert strict == (Status.FAIL, ["lost-deletion"])
+        assert judged("topics", [made, stale], topics("t"), **lags) == PASSED
+    gone = op(10, "delete", (10, 11), key="t", output={"id": "id-t"}, node="n1")
+    late = op(15, "describe", (15, 16), key="t", output=topic, node="n2")
+    assert judged("topics", [made, gone, late], {}) == (Status.FAIL, ["lost"])
+    assert judged("topics", [made, gone, late], {}, **lags) == PASSED
+    assert judged("topics", [made, gone], topics("t"), **lags) == (Status.FAIL, ["lost-deletion"])
+    assert judged("topics", [made, unseen], {}, **lags) == (Status.FAIL, ["lost"])

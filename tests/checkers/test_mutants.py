@@ -7,7 +7,7 @@ from dataclasses import replace
 
 import pytest
 
-from checkers import assisted, registry, sessions
+from checkers import assisted, growth, registry, sessions
 from checkers.cycles import list_append, search
 from checkers.history import EventType
 from checkers.linearizability import certificate, dispatch, wgl
@@ -304,6 +304,16 @@ def calls_every_cycle_g2(patch):
 @mutant
 def lets_a_session_read_backwards(patch):
     patch.setitem(sessions._BY_FUNCTIONS, ("read", "read"), "nothing")
+
+
+@mutant
+def lets_a_node_go_back(patch):
+    patch.setattr(growth, "_went_back", lambda answers: None)
+
+
+@mutant
+def lets_a_stale_read_skip_an_element(patch):
+    patch.setattr(growth, "_out_of_order", lambda appends, longest: None)
 
 
 @mutant

@@ -1,5 +1,6 @@
 """Session guarantees and sequential consistency, against every interleaving of the processes."""
 
+from dataclasses import replace
 from random import Random
 
 import pytest
@@ -135,3 +136,68 @@ def test_all_four_together_are_sequential_consistency():
         verdicts.append(truth)
         assert (status(script(*processes)) is Status.PASS) == truth, processes
     assert 0.2 < sum(verdicts) / len(verdicts) < 0.8
+
+
+# -- topics, whose creations are versions --------------------------------------------------------
+
+LAG = {"guarantees": ["monotonic-reads", "monotonic-writes", "writes-follow-reads"]}
+LAG |= {"model": "topics", "per_node": True}
+
+
+def topics(*rows):
+    """Operations one after the other: (process, node, f, id), an id of None for no topic."""
+    operations = []
+    for at, (process, node, f, id_) in enumerate(rows):
+        value = None if id_ is None else {"id": id_, "partitions": 1}
+        lost = f == "lost-create"
+        times = (10 * at, None if lost else 10 * at + 5)
+        name = f.removeprefix("lost-")
+        output = None if lost else value
+        operations.append(op(at, name, times, process=process, node=node, key="t", output=output))
+    return operations
+
+
+def test_an_earlier_creation_that_is_seen_after_a_later_one_is_found():
+    made = [(1, "n1", "create", "a"), (1, "n1", "delete", "a"), (1, "n1", "create", "b")]
+    back = [(2, "n2", "describe", "b"), (2, "n2", "describe", "a")]
+    result = check_key(topics(*made, *back), LAG)
+    assert (result.status, result.anomalies[0]["kind"]) == (Status.FAIL, "sequential")
+    assert "'b' before 'a'" in result.anomalies[0]["explanation"]
+
+
+def test_stale_descriptions_that_never_go_back_are_right():
+    made = [(1, "n1", "create", "a"), (1, "n1", "delete", "a"), (1, "n1", "create", "b")]
+    seen = [(2, "n2", "describe", "a"), (2, "n2", "describe", None), (2, "n2", "describe", "b")]
+    # At another node the same client may see what is older.
+    older = [(2, "n3", "describe", "a")]
+    result = check_key(topics(*made, *seen, *older), LAG)
+    assert result.status is Status.PASS
+    promise = "monotonic-reads, monotonic-writes, writes-follow-reads (of each client at each node)"
+    assert result.statistics["promise"].split(" (")[1] == promise.split(" (")[1]
+
+
+def test_an_id_that_no_answer_names_is_that_of_a_creation_without_an_answer():
+    seen = [(2, "n2", "describe", "x"), (2, "n2", "describe", "x")]
+    assert check_key(topics((1, "n1", "lost-create", None), *seen), LAG).status is Status.PASS
+    phantom = check_key(topics((1, "n1", "create", "a"), *seen), LAG)
+    assert (phantom.status, phantom.anomalies[0]["kind"]) == (Status.FAIL, "phantom-read")
+    both = [(2, "n2", "describe", "x"), (2, "n2", "describe", "y"), (2, "n2", "describe", "x")]
+    lost = [(1, "n1", "lost-create", None), (3, "n1", "lost-create", None)]
+    assert check_key(topics(*lost, *both), LAG).status is Status.FAIL
+
+
+def test_a_refusal_says_nothing_where_it_may_lag():
+    made = op(0, "create", (0, 5), process=1, key="t", input={"partitions": 1})
+    made = replace(made, output={"id": "a", "partitions": 1})
+    refused = op(1, "delete", (10, 15), type=EventType.FAIL, process=2, key="t")
+    refused = replace(refused, error="unknown_topic_or_partition")
+    run = RunInput((), [made, refused], None)
+    strict = CheckSpec("linearizable", {"model": "topics"})
+    lags = CheckSpec("linearizable", {"model": "topics", "refusals": False})
+    assert run_check(strict, run).status is Status.FAIL
+    assert run_check(lags, run).status is Status.PASS
+    again = replace(
+        made, index=2, invoke_ns=20, complete_ns=25, output={"id": "b", "partitions": 1}
+    )
+    twice = RunInput((), [made, refused, again], None)
+    assert run_check(lags, twice).status is Status.FAIL, "it was there already"

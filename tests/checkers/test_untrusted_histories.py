@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import io
 import json
+import subprocess
 import sys
+from pathlib import Path
 
 import pyarrow as pa
 import pyarrow.parquet as pq
@@ -18,6 +20,7 @@ from checkers.history.column_files import load_columns
 from checkers.history.edn import read_all
 from tests.mutations import HUGE, mutated
 
+ROOT = Path(__file__).parents[2]
 EDN = b"""{:index 0, :time 1, :process 0, :type :invoke, :f :write, :value 1}
 {:index 1, :time 2, :process 0, :type :ok, :f :write, :value 1}
 {:index 2, :time 3, :process 1, :type :invoke, :f :cas, :value [1 2.5M]}
@@ -83,6 +86,27 @@ def refusal(read, path) -> str | None:
         assert "\n" not in line
         return line
     return None
+
+
+def test_two_events_on_one_line_are_refused_by_both(folder):
+    path = folder / "history"
+    path.write_bytes(lines().replace(b"}\n{", b"}{", 1))
+    for read in (load_history, load_columns):
+        assert "line 1: not whole JSON" in refusal(read, path)
+
+
+@pytest.mark.parametrize("place", [b"null{", b"}null\n{", b"}null{"])
+def test_a_null_outside_of_any_event_is_refused_and_ends_no_process(tmp_path, place):
+    data = lines()
+    data = b"null" + data if place == b"null{" else data.replace(b"}\n{", place, 1)
+    path = tmp_path / "history"
+    path.write_bytes(data)
+    program = f"from checkers.history.column_files import load_columns; load_columns({str(path)!r})"
+    done = subprocess.run(
+        [sys.executable, "-c", program], capture_output=True, text=True, cwd=ROOT, check=False
+    )
+    assert done.returncode == 1, "a segmentation fault is -11"
+    assert "HistoryError" in done.stderr.splitlines()[-1]
 
 
 @settings(max_examples=400, deadline=None)

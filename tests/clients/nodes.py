@@ -29,6 +29,17 @@ def free_ports(count: int) -> list[int]:
     return found
 
 
+def wait_until_listens(process: subprocess.Popen[bytes], port: int, output: Path) -> None:
+    """Wait until a process that has begun listens on a port; `output`: what it has said."""
+    deadline = time.monotonic() + TIMEOUT_S
+    while True:
+        assert process.poll() is None, output.read_text()[-3000:]
+        with contextlib.suppress(OSError), socket.create_connection(("127.0.0.1", port)):
+            return
+        assert time.monotonic() < deadline, f"nothing listens on {port}: {output}"
+        time.sleep(0.02)
+
+
 class Nodes:
     """`count` nodes with both roles; ids from 1."""
 
@@ -94,14 +105,8 @@ class Nodes:
         return process
 
     def wait_until_listening(self, node: int) -> None:
-        deadline = time.monotonic() + TIMEOUT_S
         for port in (self.client_ports[node], self.controller_ports[node]):
-            while True:
-                assert self.processes[node].poll() is None, self.stderr(node)
-                with contextlib.suppress(OSError), socket.create_connection(("127.0.0.1", port)):
-                    break
-                assert time.monotonic() < deadline, f"node {node} does not listen"
-                time.sleep(0.02)
+            wait_until_listens(self.processes[node], port, self.node_folder(node) / "stderr")
 
     def wait_until_registered(self) -> None:
         """Wait until every broker has been unfenced."""

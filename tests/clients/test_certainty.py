@@ -384,3 +384,26 @@ def test_describe_quorum_returns_the_leaders_answer():
         assert await client.describe_quorum(NODE) == answer
 
     asyncio.run(body())
+
+
+def test_what_a_system_also_gives_to_appended_requests_is_indefinite_for_brokers_too():
+    refused = m.BrokerHeartbeatResponse(
+        throttle_time=m.NO_THROTTLE,
+        error_code=ErrorCode.not_controller,
+        is_caught_up=False,
+        is_fenced=True,
+        should_shut_down=False,
+    )
+    for indefinite, expected in (((), "fail"), ({ErrorCode.not_controller}, "info")):
+        client = Client(CannedNetwork(refused), ImpatientClock(), indefinite=indefinite)
+        beat = BrokerClient(client, 100.0).heartbeat(NODE, FakeBroker(7), 3, 0)
+        assert asyncio.run(beat) == Outcome(expected, error="not_controller")
+
+
+def test_a_broker_is_looked_up_at_any_node_only_where_reads_may_lag():
+    def look(*, lags):
+        client = Client(CannedNetwork(metadata(2)), ImpatientClock())
+        return asyncio.run(BrokerClient(client, 100.0).is_alive(NODE, 7, lags=lags))
+
+    assert look(lags=False) == Outcome("fail", error="not_controller")
+    assert look(lags=True) == Outcome("ok", False)

@@ -211,7 +211,7 @@ EXPECTED = {
     ApiKey.ALTER_PARTITION: {ErrorCode.stale_broker_epoch},
     ApiKey.ENVELOPE: {ErrorCode.principal_deserialization_failure},
     ApiKey.BROKER_REGISTRATION: {ErrorCode.inconsistent_cluster_id},
-    ApiKey.BROKER_HEARTBEAT: {ErrorCode.broker_id_not_registered},
+    ApiKey.BROKER_HEARTBEAT: {ErrorCode.stale_broker_epoch},
     ApiKey.UNREGISTER_BROKER: {ErrorCode.broker_id_not_registered},
     ApiKey.ALLOCATE_PRODUCER_IDS: {ErrorCode.stale_broker_epoch},
     ApiKey.ASSIGN_REPLICAS_TO_DIRS: {ErrorCode.stale_broker_epoch},

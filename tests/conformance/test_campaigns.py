@@ -13,7 +13,6 @@ from checkers.verdict import Status
 from cluster.backends.base import BackendError
 from cluster.backends.docker import engine
 from cluster.node.runtime.trace import clock_name
-from cluster.systems.kraft import KraftSystem
 from harness import evidence
 from harness.campaigns import read_document
 from harness.plan import from_document
@@ -92,7 +91,7 @@ def passes(arm, document, tmp_path):
                 store.write_final_read(read)
 
         arm.play(work, store.folder, plan.nodes)
-        assert evidence.collect(store, KraftSystem(), plan.node_names) == []
+        assert evidence.collect(store, plan.node_names) == []
 
     results = judge(store)
     found = {check.checker: (check.status, check.summary) for check in results.checks}

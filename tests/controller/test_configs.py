@@ -79,6 +79,9 @@ def test_appends_that_are_not_committed_yet_are_appended_to():
         (alter("k", "1", resource=(4, "²")), ErrorCode.invalid_request),
         (alter("k", "1", resource=(4, "9")), ErrorCode.broker_id_not_registered),
         (alter("k", "1", resource=(4, "2")), ErrorCode.none),
+        (alter("k", "1", resource=(16, "s")), ErrorCode.invalid_request),
+        (alter("metrics", "1", resource=(16, "")), ErrorCode.invalid_request),
+        (alter("metrics", "1", resource=(16, "s")), ErrorCode.none),
     ],
 )
 def test_changes_are_checked(request_, error):
@@ -202,3 +205,13 @@ def test_describe_cluster_of_the_wrong_endpoints_is_refused(listener, endpoint_t
     (reply,) = Node().send(cluster(endpoint_type), listener)
     assert reply.error_code == error
     assert reply.brokers == ()
+
+
+def test_a_subscription_of_clients_metrics_shows_what_was_set_on_it_alone():
+    node = active()
+    node.call(alter("metrics", "a,b", resource=(16, "s")))
+    node.call(alter("k", "1"))
+    [result] = node.call(describe((16, "s"))).results
+    assert [(c.name, c.value, c.config_source) for c in result.configs] == [("metrics", "a,b", 7)]
+    [other] = node.call(describe((16, "t"))).results
+    assert (other.error_code, other.configs) == (ErrorCode.none, ())

@@ -45,7 +45,7 @@ def test_the_next_state_is_kafkas(current, offset, fence, shut_down, leads, disp
 def test_a_heartbeat_before_registration_and_one_of_another_epoch_are_refused():
     cluster = Brokers(1)
     call = cluster.node.call
-    assert call(heartbeat(2, 1)).error_code == ErrorCode.broker_id_not_registered
+    assert call(heartbeat(2, 1)).error_code == ErrorCode.stale_broker_epoch
     for epoch in (cluster.epochs[1] - 1, cluster.epochs[1] + 1):
         assert call(heartbeat(1, epoch)).error_code == ErrorCode.stale_broker_epoch
 

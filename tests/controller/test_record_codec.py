@@ -21,6 +21,7 @@ from cluster.node.controller.records.broker import (
     RecordFeature,
 )
 from cluster.node.controller.records.schema import UNTAGGED, field_table
+from cluster.node.controller.records.security import QUOTA_ENTITIES, QuotaEntity
 from cluster.node.controller.records.topic import PartitionRecord, TopicRecord
 
 STRATEGIES = {
@@ -29,6 +30,7 @@ STRATEGIES = {
     wire.UINT16: st.integers(0, 2**16 - 1),
     wire.INT32: st.integers(-(2**31), 2**31 - 1),
     wire.INT64: st.integers(-(2**63), 2**63 - 1),
+    wire.FLOAT64: st.floats(allow_nan=False),  # a NaN is not equal to itself
     wire.BOOL: st.booleans(),
     wire.UUID: st.uuids(),
     wire.STRING: st.text(max_size=200),
@@ -36,6 +38,7 @@ STRATEGIES = {
 }
 STRATEGIES[wire.NULLABLE_STRING] = st.none() | STRATEGIES[wire.STRING]
 STRATEGIES[wire.INT32S] = st.lists(STRATEGIES[wire.INT32], max_size=5).map(tuple)
+STRATEGIES[wire.STRINGS] = st.lists(STRATEGIES[wire.STRING], max_size=5).map(tuple)
 STRATEGIES[wire.UUIDS] = st.lists(STRATEGIES[wire.UUID], max_size=5).map(tuple)
 STRATEGIES[wire.NULLABLE_INT32S] = st.none() | STRATEGIES[wire.INT32S]
 STRATEGIES[wire.NULLABLE_UUIDS] = st.none() | STRATEGIES[wire.UUIDS]
@@ -48,6 +51,7 @@ def messages(message_type, version):
 
 STRATEGIES[ENDPOINTS] = st.lists(messages(RecordEndpoint, 0), max_size=3).map(tuple)
 STRATEGIES[FEATURES] = st.lists(messages(RecordFeature, 0), max_size=3).map(tuple)
+STRATEGIES[QUOTA_ENTITIES] = st.lists(messages(QuotaEntity, 0), max_size=3).map(tuple)
 
 VERSIONS = [
     (record_type, version)
@@ -86,7 +90,8 @@ def test_arbitrary_bytes_are_a_record_or_a_metadata_record_error(value):
         record, version = decode_record(b"\x01" + value)
     except MetadataRecordError:
         return
-    assert decode_record(encode_record(record, version)) == (record, version)
+    written = encode_record(record, version)
+    assert encode_record(*decode_record(written)) == written
 
 
 def test_every_field_has_a_wire_type_and_tags_are_unique():
@@ -110,17 +115,24 @@ def test_the_api_keys_are_kafkas():
         7: "FenceBrokerRecord",
         8: "UnfenceBrokerRecord",
         9: "RemoveTopicRecord",
+        10: "DelegationTokenRecord",
         11: "UserScramCredentialRecord",
         12: "FeatureLevelRecord",
+        14: "ClientQuotaRecord",
         15: "ProducerIdsRecord",
         17: "BrokerRegistrationChangeRecord",
+        18: "AccessControlEntryRecord",
+        19: "RemoveAccessControlEntryRecord",
         20: "NoOpRecord",
+        21: "ZkMigrationStateRecord",
         22: "RemoveUserScramCredentialRecord",
         23: "BeginTransactionRecord",
         24: "EndTransactionRecord",
         25: "AbortTransactionRecord",
+        26: "RemoveDelegationTokenRecord",
         27: "RegisterControllerRecord",
         28: "ClearElrRecord",
+        29: "UnregisterControllerRecord",
     }
 
 

@@ -14,6 +14,15 @@ from cluster.node.controller.records.broker import (
     RegisterControllerRecord,
     UnfenceBrokerRecord,
     UnregisterBrokerRecord,
+    UnregisterControllerRecord,
+)
+from cluster.node.controller.records.security import (
+    AccessControlEntryRecord,
+    ClientQuotaRecord,
+    DelegationTokenRecord,
+    QuotaEntity,
+    RemoveAccessControlEntryRecord,
+    RemoveDelegationTokenRecord,
 )
 from cluster.node.controller.records.system import (
     AbortTransactionRecord,
@@ -22,6 +31,7 @@ from cluster.node.controller.records.system import (
     FeatureLevelRecord,
     NoOpRecord,
     ProducerIdsRecord,
+    ZkMigrationStateRecord,
 )
 from cluster.node.controller.records.topic import (
     ClearElrRecord,
@@ -67,6 +77,58 @@ WRITTEN_BY_KAFKA = [
         ),
     ),
 ]
+# from MetadataRecordSerde of Kafka 4.3.1's jar files
+WRITTEN_BY_KAFKA += [
+    (
+        DelegationTokenRecord(
+            owner="User:o",
+            requester="User:r",
+            renewers=("User:a", "User:b"),
+            issue_timestamp=1,
+            max_timestamp=3,
+            expiration_timestamp=2,
+            token_id="t",
+        ),
+        0,
+        (
+            "010a00 07557365723a6f 07557365723a72 03 07557365723a61 07557365723a62"
+            "0000000000000001 0000000000000003 0000000000000002 0274 00"
+        ),
+    ),
+    (RemoveDelegationTokenRecord(token_id="t"), 0, "011a00 0274 00"),
+    (
+        AccessControlEntryRecord(
+            id=ONE,
+            resource_type=2,
+            resource_name="a",
+            pattern_type=3,
+            principal="User:p",
+            host="*",
+            operation=4,
+            permission_type=3,
+        ),
+        0,
+        f"011200 {ID_1} 02 0261 03 07557365723a70 022a 04 03 00",
+    ),
+    (RemoveAccessControlEntryRecord(id=ONE), 0, f"011300 {ID_1} 00"),
+    (
+        ClientQuotaRecord(
+            entity=(
+                QuotaEntity(entity_type="user", entity_name="u"),
+                QuotaEntity(entity_type="client-id"),
+            ),
+            key="producer_byte_rate",
+            value=1.5,
+        ),
+        0,
+        (
+            "010e00 03 0575736572 0275 00 0a636c69656e742d6964 00 00"
+            "1370726f64756365725f627974655f72617465 3ff8000000000000 00 00"
+        ),
+    ),
+    (ZkMigrationStateRecord(zk_migration_state=3), 0, "011500 03 00"),
+]
+
 BY_HAND = [
     (
         RegisterBrokerRecord(
@@ -132,6 +194,7 @@ BY_HAND = [
         f"011b00 00000001 {ID_1} 00 02 0243 0268 0001 0000 00 01 00",
     ),
     (ClearElrRecord(topic_name="t"), 0, "011c00 0274 00"),
+    (UnregisterControllerRecord(controller_id=5), 0, "011d00 00000005 00"),
 ]
 
 

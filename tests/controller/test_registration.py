@@ -140,7 +140,7 @@ def test_unregistering_takes_a_broker_out_of_the_cluster_and_its_partitions():
     assert cluster.node.call(unregister(1)).error_code == ErrorCode.none
     assert cluster.state.brokers.get(1) is None
     assert (cluster.partition(topic).leader, cluster.partition(topic).isr) == (2, (2,))
-    assert cluster.beat(1).error_code == ErrorCode.broker_id_not_registered
+    assert cluster.beat(1).error_code == ErrorCode.stale_broker_epoch
     assert cluster.node.call(unregister(1)).error_code == ErrorCode.broker_id_not_registered
 
 

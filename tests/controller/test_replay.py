@@ -15,11 +15,21 @@ from cluster.node.controller.records.broker import (
     RegisterControllerRecord,
     UnfenceBrokerRecord,
     UnregisterBrokerRecord,
+    UnregisterControllerRecord,
+)
+from cluster.node.controller.records.security import (
+    AccessControlEntryRecord,
+    ClientQuotaRecord,
+    DelegationTokenRecord,
+    QuotaEntity,
+    RemoveAccessControlEntryRecord,
+    RemoveDelegationTokenRecord,
 )
 from cluster.node.controller.records.system import (
     AbortTransactionRecord,
     FeatureLevelRecord,
     ProducerIdsRecord,
+    ZkMigrationStateRecord,
 )
 from cluster.node.controller.records.topic import (
     ClearElrRecord,
@@ -123,13 +133,28 @@ def test_clearing_the_elr_touches_only_partitions_that_have_one(name):
 
 def test_features_and_producer_ids_are_kept_and_level_zero_removes_a_feature():
     state = replayed(
-        FeatureLevelRecord(name="f", feature_level=3),
-        FeatureLevelRecord(name="g", feature_level=1),
-        FeatureLevelRecord(name="g", feature_level=0),
+        FeatureLevelRecord(name="metadata.version", feature_level=20),
+        FeatureLevelRecord(name="group.version", feature_level=1),
+        FeatureLevelRecord(name="group.version", feature_level=0),
         ProducerIdsRecord(broker_id=1, next_producer_id=1000),
     )
-    assert content(state)["features"] == {"f": 3}
+    assert content(state)["features"] == {"metadata.version": 20}
     assert state.producer_ids.get(NEXT_PRODUCER_ID) == 1000
+
+
+@pytest.mark.parametrize(
+    ("name", "level", "supported"),
+    [
+        ("metadata.version", 31, "7 to 30"),
+        ("metadata.version", 6, "7 to 30"),
+        ("transaction.version", 3, "0 to 2"),
+        ("group.version", -1, "0 to 1"),
+        ("unheard.of", 1, "0 to 0"),
+    ],
+)
+def test_a_level_that_is_not_understood_ends_the_replay(name, level, supported):
+    with pytest.raises(ReplayError, match=f"{name} .* level {level}, .* levels {supported}"):
+        replayed(FeatureLevelRecord(name=name, feature_level=level))
 
 
 def test_a_broker_is_registered_changed_fenced_and_unregistered():
@@ -291,3 +316,70 @@ def test_overlay_and_image_always_equal_a_replay_of_the_log(sequence):
     node.raft.commit()
     node.raft.confirm(answer=node.controller.is_active)
     assert all(len(replies) == 1 for replies in requests), "one answer to each request"
+
+
+ENTRY = AccessControlEntryRecord(
+    id=A,
+    resource_type=2,
+    resource_name="a",
+    pattern_type=3,
+    principal="User:p",
+    host="*",
+    operation=4,
+    permission_type=3,
+)
+
+
+def test_access_control_entries_come_and_go_once():
+    state = replayed(ENTRY)
+    assert state.access_control.get(A) == ENTRY
+    with pytest.raises(ReplayError, match="exists already"):
+        replay(state, ENTRY)
+    replay(state, RemoveAccessControlEntryRecord(id=A))
+    assert state.access_control.get(A) is None
+    with pytest.raises(ReplayError, match="unknown access control entry"):
+        replay(state, RemoveAccessControlEntryRecord(id=A))
+
+
+def test_a_quota_is_of_an_entity_whatever_the_order_of_its_parts():
+    user, client = (
+        QuotaEntity(entity_type="user", entity_name="u"),
+        QuotaEntity(entity_type="client-id"),
+    )
+    state = replayed(
+        ClientQuotaRecord(entity=(user, client), key="k", value=1.0),
+        ClientQuotaRecord(entity=(client, user), key="k", value=2.0),
+        ClientQuotaRecord(entity=(user,), key="k", value=3.0),
+    )
+    assert content(state)["client_quotas"] == {((client, user), "k"): 2.0, ((user,), "k"): 3.0}
+    replay(state, ClientQuotaRecord(entity=(user, client), key="k", remove=True))
+    replay(state, ClientQuotaRecord(entity=(user, client), key="k", remove=True))
+    assert content(state)["client_quotas"] == {((user,), "k"): 3.0}
+
+
+def test_a_token_is_renewed_and_removed_and_a_migration_changes_nothing():
+    def token(expiration):
+        return DelegationTokenRecord(
+            owner="User:o",
+            requester="User:o",
+            renewers=(),
+            issue_timestamp=1,
+            max_timestamp=9,
+            expiration_timestamp=expiration,
+            token_id="t",
+        )
+
+    state = replayed(token(5), token(7), ZkMigrationStateRecord(zk_migration_state=3))
+    assert content(state)["delegation_tokens"] == {"t": token(7)}
+    replay(state, RemoveDelegationTokenRecord(token_id="t"))
+    assert content(state) == content(replayed())
+
+
+def test_a_controller_is_unregistered_once():
+    state = replayed(
+        RegisterControllerRecord(controller_id=5, incarnation_id=A, end_points=(), features=())
+    )
+    replay(state, UnregisterControllerRecord(controller_id=5))
+    assert state.controllers.get(5) is None
+    with pytest.raises(ReplayError, match="unknown controller 5"):
+        replay(state, UnregisterControllerRecord(controller_id=5))

@@ -16,8 +16,15 @@ from cluster.node.controller.records.broker import (
     RegisterBrokerRecord,
     RegisterControllerRecord,
     UnregisterBrokerRecord,
+    UnregisterControllerRecord,
 )
 from cluster.node.controller.records.security import (
+    AccessControlEntryRecord,
+    ClientQuotaRecord,
+    DelegationTokenRecord,
+    QuotaEntity,
+    RemoveAccessControlEntryRecord,
+    RemoveDelegationTokenRecord,
     RemoveUserScramCredentialRecord,
     UserScramCredentialRecord,
 )
@@ -44,6 +51,7 @@ from tests.controller.fakes import Node, active, create, delete
 from tests.controller.test_replay import content
 
 IDS = [uuid.UUID(int=n) for n in range(1, 5)]
+QUOTA_PARTS = [QuotaEntity(entity_type="user", entity_name="u"), QuotaEntity(entity_type="ip")]
 
 
 @st.composite
@@ -90,6 +98,34 @@ def records(draw):
                     iterations=draw(st.integers(4096, 4099)),
                 ),
                 RemoveUserScramCredentialRecord(name=f"u{broker}", mechanism=1),
+                DelegationTokenRecord(
+                    owner="User:o",
+                    requester="User:r",
+                    renewers=("User:a",),
+                    issue_timestamp=1,
+                    max_timestamp=9,
+                    expiration_timestamp=draw(small),
+                    token_id=f"t{broker}",
+                ),
+                RemoveDelegationTokenRecord(token_id=f"t{broker}"),
+                AccessControlEntryRecord(
+                    id=IDS[topic],
+                    resource_type=2,
+                    resource_name="a",
+                    pattern_type=3,
+                    principal="User:p",
+                    host="*",
+                    operation=draw(small),
+                    permission_type=3,
+                ),
+                RemoveAccessControlEntryRecord(id=IDS[topic]),
+                ClientQuotaRecord(
+                    entity=draw(st.permutations(QUOTA_PARTS).map(tuple)),
+                    key="producer_byte_rate",
+                    value=draw(st.floats(0, 9)),
+                    remove=draw(st.booleans()),
+                ),
+                UnregisterControllerRecord(controller_id=broker),
                 ConfigRecord(
                     resource_type=draw(st.sampled_from([2, 4])),
                     resource_name=f"t{topic}",
@@ -97,8 +133,8 @@ def records(draw):
                     value=draw(st.none() | st.text(max_size=3)),
                 ),
                 FeatureLevelRecord(
-                    name=draw(st.sampled_from(["f", "g", "metadata.version"])),
-                    feature_level=draw(small),
+                    name=draw(st.sampled_from(["group.version", "transaction.version"])),
+                    feature_level=draw(st.integers(0, 1)),
                 ),
                 ProducerIdsRecord(
                     broker_id=broker, broker_epoch=1, next_producer_id=draw(st.integers(0, 99))

@@ -17,7 +17,8 @@ from cluster.node.kraft.types import CommittedBatch
 from tests.controller.fakes import Node, alter, describe
 
 BEGIN, END, ABORT = BeginTransactionRecord(), EndTransactionRecord(), AbortTransactionRecord()
-F = FeatureLevelRecord(name="f", feature_level=3)
+GROUP = "group.version"
+F = FeatureLevelRecord(name=GROUP, feature_level=1)
 
 
 def replayed(*batches):
@@ -32,15 +33,15 @@ def replayed(*batches):
 def test_a_transaction_is_seen_when_it_ends_and_not_before():
     image = replayed((BEGIN, F))
     assert image.in_transaction
-    assert (image.state.features.get("f"), image.offset) == (None, 1)
+    assert (image.state.features.get(GROUP), image.offset) == (None, 1)
     image = replayed((BEGIN,), (F,), (END,))
     assert not image.in_transaction
-    assert (image.state.features.get("f"), image.offset) == (3, 2)
+    assert (image.state.features.get(GROUP), image.offset) == (1, 2)
 
 
 def test_an_aborted_transaction_never_happened():
     image = replayed((BEGIN, F), (ABORT,))
-    assert image.state.features.get("f") is None
+    assert image.state.features.get(GROUP) is None
     assert not image.in_transaction
 
 
@@ -66,7 +67,7 @@ def test_a_new_leader_aborts_what_its_predecessor_left_open():
     node.raft.commit()
     assert not node.controller.image.in_transaction
     features = node.controller.image.state.features
-    assert (features.get("f"), features.get("metadata.version")) == (None, 30)
+    assert (features.get(GROUP), features.get("metadata.version")) == (None, 30)
     node.call(alter("k", "1"))
     assert node.call(describe()).results[0].configs[0].value == "1"
 

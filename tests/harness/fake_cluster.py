@@ -134,6 +134,9 @@ class FakeCluster:
     def endpoint(self, node, listener="CONTROLLER"):
         return Endpoint(int(node[1:]), listener, 1)
 
+    async def connect(self, endpoint):
+        raise ConnectionRefusedError
+
     def client_network(self):
         return FakeNetwork(self)
 
@@ -242,7 +245,9 @@ class FakeNetwork:
                     error_code=refusal,
                     resource_type=resource.resource_type,
                     resource_name=resource.resource_name,
-                    configs=tuple(SimpleNamespace(name=n, value=v) for n, v in mine.items()),
+                    configs=tuple(
+                        SimpleNamespace(name=n, value=v, config_source=3) for n, v in mine.items()
+                    ),
                 )
             )
         return SimpleNamespace(results=tuple(results))

@@ -76,5 +76,11 @@ def test_what_is_started_in_a_node_s_place_is_isolated_or_looks_for_itself():
         for option in starts.findall(path.read_text())
     }
     assert {option for _, option in options} == {"-I", "-m"}
-    assert {name for name, option in options if option == "-m"} == {"kraft.py", "disks.py"}
+    assert {name for name, option in options if option == "-m"} == {
+        "disks.py",
+        "docker_hosts.py",
+        "kafka_system.py",
+        "kraft.py",
+        "mixed.py",
+    }
     assert len(options) >= 9

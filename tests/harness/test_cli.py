@@ -9,15 +9,17 @@ from click.testing import CliRunner
 
 from checkers.history import Event, EventType
 from checkers.linearizability.columnar import judge_columns
+from cluster.backends import local
 from cluster.backends.base import Probe
-from harness import doctor, plan_backend
+from cluster.backends.registry import BACKENDS
+from harness import doctor
 from harness.campaigns import campaign_names, load, read_document
 from harness.cli import main
 from harness.commands import judge as judge_commands
 from harness.commands import run as run_command
 from harness.errors import PlanError
 from harness.fault_probes import Tried
-from harness.plan import BACKENDS, from_document
+from harness.plan import from_document
 from harness.run_to_verdict import repeat_command
 from nemeses.registry import FAULTS
 from results.journal import JournalWriter
@@ -163,7 +165,7 @@ def test_a_bug_in_a_run_leaves_its_traceback_in_the_run_folder(tmp_path, monkeyp
     faulty = FakeCluster()
     faulty.up = broken
     clusters = iter([FakeCluster(), faulty])  # the first is for probes
-    monkeypatch.setattr(plan_backend, "LocalBackend", lambda *_, **__: next(clusters))
+    monkeypatch.setattr(local, "LocalBackend", lambda *_, **__: next(clusters))
     result = kraftprobe("run", "--runs", tmp_path)
     assert result.exit_code == 70, result.output
     (kept,) = tmp_path.glob("smoke/*/internal-error-*.txt")
@@ -172,7 +174,7 @@ def test_a_bug_in_a_run_leaves_its_traceback_in_the_run_folder(tmp_path, monkeyp
 
 
 def test_a_bug_of_a_client_is_no_fault_of_the_environment(tmp_path, monkeypatch):
-    monkeypatch.setattr(plan_backend, "LocalBackend", lambda *_, **__: FakeCluster())
+    monkeypatch.setattr(local, "LocalBackend", lambda *_, **__: FakeCluster())
     monkeypatch.setattr(register.RegisterClient, "invoke", broken)
     result = kraftprobe("run", "--runs", tmp_path)
     assert result.exit_code == 70, result.output
@@ -418,7 +420,7 @@ def test_a_seed_is_drawn_where_none_is_given():
 
 def test_a_run_whose_cluster_does_not_start_is_one_line_and_no_verdict(tmp_path, monkeypatch):
     clusters = iter([FakeCluster(), FakeCluster(fail_up=True)])  # the first is for probes
-    monkeypatch.setattr(plan_backend, "LocalBackend", lambda *_, **__: next(clusters))
+    monkeypatch.setattr(local, "LocalBackend", lambda *_, **__: next(clusters))
     result = kraftprobe("run", "--runs", tmp_path)
     assert result.exit_code == 2
     assert result.stderr.splitlines()[-1] == "kraftprobe: port 9092 is taken"
@@ -433,7 +435,7 @@ def test_spark_starts_when_no_node_runs_any_more(tmp_path, monkeypatch):
         raise SparkError("not here")
 
     monkeypatch.setattr(Spark, "start", start)
-    monkeypatch.setattr(plan_backend, "LocalBackend", lambda *_, **__: cluster)
+    monkeypatch.setattr(local, "LocalBackend", lambda *_, **__: cluster)
     plan = tmp_path / "plan.toml"
     plan.write_text("duration_s = 1\nfaults = []\n")
     result = kraftprobe(

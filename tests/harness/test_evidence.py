@@ -141,7 +141,7 @@ def again(store, folder, change):
             for node in ("n1", "n2", "n3")
         }
     )
-    problems = evidence.collect(copy, system, ("n1", "n2", "n3"))
+    problems = evidence.collect(copy, ("n1", "n2", "n3"))
     return judge(copy, keep=False), problems  # the chain would find any change; what else does?
 
 

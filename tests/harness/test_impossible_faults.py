@@ -7,11 +7,12 @@ from click.testing import CliRunner
 
 from checkers.exercised import options_of
 from checkers.registry import CheckSpec
+from cluster.backends import local
 from cluster.backends.base import Ability, BackendError, Probe
 from cluster.backends.cleanup import find_leftovers
 from cluster.backends.processes import TRIAL
 from cluster.backends.terms import NoPlaceError
-from harness import evidence, fault_probes, plan_backend, plan_document, run_to_verdict
+from harness import evidence, fault_probes, plan_document, run_to_verdict
 from harness.cli import main
 from harness.errors import ImpossibleError
 from harness.fault_probes import try_backend, try_faults
@@ -53,7 +54,7 @@ class Broken(Crippled):
 
 
 def on(monkeypatch, cluster):
-    monkeypatch.setattr(plan_backend, "LocalBackend", cluster)
+    monkeypatch.setattr(local, "LocalBackend", cluster)
     monkeypatch.setattr(evidence, "collect", lambda *_: [])  # fake nodes leave no logs
     # Fake nodes leave no files.
     monkeypatch.setattr(run_to_verdict.evidence, "collect", lambda *_: [])

@@ -8,7 +8,7 @@ import pytest
 from cluster.backends.sim import loop
 from cluster.client.admin_client import CallFailed
 from cluster.node.ports import Endpoint, Failure
-from harness.observer import POLL_INTERVAL_S, Observer
+from harness.observer import POLL_INTERVAL_S, Observer, describing
 from harness.recorder import Recorder
 from workloads.leader import LeaderTracker
 
@@ -31,6 +31,8 @@ class Quorum:
 
     def unexpected_deaths(self):
         return self.deaths
+
+    connect = None  # it is asked by other means
 
     async def describe_quorum(self, endpoint, *, timeout_ms):
         self.asked.append(endpoint.host)
@@ -57,7 +59,7 @@ def watch(quorum, *steps):
 
     async def run():
         recorder = Recorder(journal, asyncio.get_running_loop().time)
-        observer = Observer(quorum, quorum, recorder, tracker, died.append)
+        observer = Observer(quorum, describing(quorum), recorder, tracker, died.append)
         watching = asyncio.ensure_future(observer.watch())
         for change, duration_s in steps:
             change()
@@ -125,3 +127,15 @@ def test_a_death_is_journaled_once_and_soon(quorum):
     assert journal.noted("crash") == [
         {"node": "n2", "incarnation": 1, "exit_code": 3, "output_tail": ["gone"]}
     ]
+
+
+def test_only_nodes_that_may_lead_are_asked_and_believed(quorum):
+    journal, tracker = Journal(), LeaderTracker(NODES[:2])
+    quorum.says["n1"] = quorum.says["n2"] = (3, 9)
+
+    async def run():
+        recorder = Recorder(journal, asyncio.get_running_loop().time)
+        return await Observer(quorum, describing(quorum), recorder, tracker).ask()
+
+    assert loop.run(run()) is None
+    assert quorum.asked == ["n1", "n2"]

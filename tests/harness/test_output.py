@@ -1,6 +1,7 @@
 """Output to closed pipes, closed descriptors and full disks; signals."""
 
 import contextlib
+import gc
 import json
 import os
 import signal
@@ -13,7 +14,7 @@ from pathlib import Path
 import click
 import pytest
 
-from harness.interrupt import interruptible, stopping
+from harness.interrupt import interruptible, signals_interrupt, stopping
 from harness.output import guarded
 from tests.harness.test_cli import write_history
 
@@ -21,12 +22,13 @@ ROOT = Path(__file__).parents[2]
 _MAIN = "import sys; from harness.cli import main; main(sys.argv[1:])"
 _FAKE_RUN = textwrap.dedent("""
     import sys
-    from harness import display, plan_backend
+    from cluster.backends import local
+    from harness import display
     from harness.cli import main
     from tests.harness.fake_cluster import FakeCluster
 
     display._LINE_EVERY_S = 0.05
-    plan_backend.LocalBackend = lambda *_, **__: FakeCluster()
+    local.LocalBackend = lambda *_, **__: FakeCluster()
     main(sys.argv[1:])
 """)
 
@@ -202,6 +204,24 @@ def test_a_pipe_closed_before_ends_it_at_once(monkeypatch):
             click.echo("progress", err=True)
             with pytest.raises(KeyboardInterrupt), interruptible():
                 pytest.fail("it began")
+
+
+class Collected:
+    """Interrupts the process while it is collected as garbage."""
+
+    def __init__(self):
+        self.itself = self
+
+    def __del__(self):
+        signal.raise_signal(signal.SIGINT)
+
+
+def test_an_interrupt_that_a_finalizer_swallows_strikes_again(capfd):
+    Collected()
+    with pytest.raises(KeyboardInterrupt), signals_interrupt():  # noqa: PT012  (it goes on)
+        gc.collect()
+        time.sleep(30)
+    assert capfd.readouterr().err == ""
 
 
 def test_work_that_can_end_early_is_asked_to(monkeypatch):

@@ -1,5 +1,6 @@
 import asyncio
 import itertools
+from dataclasses import replace
 from types import SimpleNamespace
 
 import pytest
@@ -10,13 +11,19 @@ from checkers.registry import RunInput, run_check
 from checkers.verdict import Status
 from cluster.backends.base import BackendError, NodeState
 from cluster.backends.sim.loop import run
+from cluster.client.admin_client import CLIENT_METRICS_RESOURCE
 from cluster.node.errors import ErrorCode
 from cluster.node.ports import Failure
 from cluster.node.runtime.clock import LoopClock
+from cluster.systems import kraft
+from cluster.systems.cells import LIST_PREFIX
+from cluster.systems.kafka import kind as kafka
+from harness.final_reads import SENTINEL_PREFIX, Cells
+from harness.final_reads import _read_node as read_node
 from harness.interpreter import HarnessError
 from harness.nemesis import RunView
 from harness.observer import Observer
-from harness.plan import from_document
+from harness.plan import Plan, from_document
 from harness.plan_document import checks_for
 from harness.recorder import Recorder
 from harness.run_phases import Run, conduct, pinned_to
@@ -63,6 +70,27 @@ def test_a_quorum_that_keeps_its_promises_passes(workload):
         assert result.status is Status.PASS, result
 
 
+def test_a_list_that_a_topic_holds_is_read_by_its_name_and_need_not_exist():
+    name, sentinel = f"{LIST_PREFIX}l0", f"{SENTINEL_PREFIX}1"
+    asked = []
+
+    async def final_read(_endpoint, *, also, timeout_ms):
+        asked.append((also, timeout_ms))
+        held = {"follower.replication.throttled.replicas": "3:17,0:1"}
+        configs = {f"client-metrics:{sentinel}": {"metrics": "1"}, f"topic:{name}": held}
+        return {"topics": {}, "configs": configs}
+
+    async def state(_node):
+        return NodeState.RUNNING
+
+    backend = SimpleNamespace(state=state, endpoint=lambda node, listener: (node, listener))
+    cells = Cells(kafka.KIND.cell, (name, f"{LIST_PREFIX}l1"))
+    client = SimpleNamespace(final_read=final_read)
+    read = run(read_node(backend, client, "n1", cells, (sentinel, 9), 10.0))
+    assert read.configs == {"broker:": {sentinel: "1", name: "w3.17,w0.1"}}
+    assert {also for also, _ in asked} == {((CLIENT_METRICS_RESOURCE, sentinel),)}
+
+
 def test_a_deposed_leader_that_answers_reads_is_caught():
     the_plan = plan(faults=["partition"])
     events, reads = play(the_plan, FakeCluster(stale_reads=True))
@@ -96,6 +124,27 @@ def test_leader_changes_are_journaled_with_rising_epochs():
     epochs = [value["epoch"] for value in notes(events, "leader")]
     assert len(epochs) >= 2
     assert epochs == sorted(set(epochs))
+
+
+def test_where_roles_are_separate_each_node_is_asked_for_what_it_has_only(monkeypatch):
+    def listeners(request, nodes):
+        return (("CONTROLLER",),) * 3 + (("CLIENT",),) * (nodes - 3)
+
+    kind = replace(kraft.KIND, listeners=listeners, reads_at="CLIENT", reads_lag=True)
+    monkeypatch.setattr(Plan, "kind", kind)
+    asked, cluster = set(), FakeCluster(5)
+
+    class Network(FakeNetwork):
+        def request(self, destination, *rest):
+            asked.add((destination.node_id, destination.host))
+            super().request(destination, *rest)
+
+    cluster.client_network = lambda: Network(cluster)
+    the_plan = plan(nodes=5, workload="topics", faults=["kill"])
+    events, reads = play(the_plan, cluster)
+    assert asked == {*[(n, "CONTROLLER") for n in (1, 2, 3)], *[(n, "CLIENT") for n in (4, 5)]}
+    assert (sorted(reads.reads), reads.missing) == (["n4", "n5"], {})
+    assert verdict(the_plan, events, reads, "durability").status is Status.PASS
 
 
 def test_a_node_that_dies_unasked_is_journaled_as_a_crash_once():

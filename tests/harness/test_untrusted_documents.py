@@ -21,7 +21,8 @@ from cluster.node.config import ConfigError, load_config
 from cluster.node.kraft.quorum_state_store import QuorumStateError, decode
 from cluster.node.log.checkpoint import decode_recovery_point
 from cluster.node.runtime.trace import JsonLinesTrace
-from cluster.systems.kraft import NODE_SETTINGS, KraftSystem, SettingError
+from cluster.systems.kinds import SettingError
+from cluster.systems.kraft import NODE_SETTINGS, KraftSystem
 from harness.campaigns import read_document
 from harness.errors import BatchError, PlanError, is_expected
 from harness.plan import from_document

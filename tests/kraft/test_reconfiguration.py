@@ -8,7 +8,8 @@ from cluster.node.errors import ErrorCode
 from cluster.node.kraft.messages import DescribeQuorumRequest
 from cluster.node.kraft.states import Follower
 from cluster.node.kraft.voters import VoterSet
-from cluster.node.log.control import VoterListener
+from cluster.node.log.control import ControlRecordType, VoterListener, control_type
+from cluster.node.log.records import decode_records, iter_batches
 from cluster.node.ports import Endpoint
 from tests.kraft.dynamic import (
     add,
@@ -36,6 +37,23 @@ def test_static_voters_move_into_the_log_and_the_quorum_state_file_follows():
     assert "currentVoters" not in state
 
 
+def test_an_epoch_begins_with_version_0_of_leader_change_at_every_kraft_version():
+    world, leader = dynamic_world()
+    leader.crash()
+    again = world.elect()
+    assert again.client.kraft_version == 1
+    data = again.log.read(0, 1 << 20)
+    changes = [
+        record
+        for header, batch in iter_batches(data)
+        if header.is_control
+        for record in decode_records(batch)
+        if control_type(record) == ControlRecordType.LEADER_CHANGE
+    ]
+    assert len(changes) >= 2
+    assert {record.value[:2] for record in changes} == {b"\0\0"}
+
+
 def test_an_observer_that_holds_the_log_becomes_a_voter_and_helps_to_commit():
     world, leader = dynamic_world(observers=1)
     world.settle()
@@ -48,6 +66,23 @@ def test_an_observer_that_holds_the_log_becomes_a_voter_and_helps_to_commit():
     others[1].crash()
     world.settle()
     assert all(n.state.name != "Leader" for n in world.running), "two of four are no majority"
+
+
+def test_a_new_voter_that_has_not_heard_of_it_helps_to_elect_a_leader():
+    world, leader = dynamic_world(observers=1)
+    world.settle()
+    world.network.held_links = {(leader.node_id, 4)}
+    send(leader, add_request(world.nodes[4]))
+    assert world.scheduler.run_until(
+        lambda: 4 in voter_ids(leader) or world.network.release() < 0, 10_000
+    )
+    world.network.isolate(4, world.ids)
+    world.network.held.clear()  # what tells the new voter
+    world.settle(500)
+    assert [4 in voter_ids(n) for n in world.nodes.values()] == [True, True, True, False]
+    leader.crash()
+    world.network.heal()
+    assert world.elect() is not leader, "the two others and the new one are three of four"
 
 
 def test_a_removed_follower_is_asked_no_more_and_follows_on_as_an_observer():
@@ -230,7 +265,7 @@ def test_a_removal_is_refused():
 
 def test_the_only_voter_stays():
     world, leader = dynamic_world(1)
-    assert ErrorCode.invalid_request == ask(world, leader, remove_request(leader))
+    assert ErrorCode.voter_not_found == ask(world, leader, remove_request(leader))
 
 
 def test_one_voter_becomes_two_and_one_again():

@@ -207,9 +207,7 @@ def test_a_download_goes_on_where_it_was_cut():
     assert world.scheduler.run_until(lambda: len(follower.events("fetch-snapshot")) >= 5, 5_000)
     before = len(follower.events("fetch-snapshot"))
     world.network.isolate(follower.node_id, world.ids)
-    world.keep_still(follower)
-    world.settle(2_500)
-    world.keep_still(follower)
+    assert world.scheduler.run_until(lambda: follower.state.name == "Prospective", 9_000)
     world.network.heal()
     assert agrees(world, follower, leader)
     resumed = [e["position"] for e in follower.events("fetch-snapshot")[before:]]
@@ -224,16 +222,16 @@ def test_a_replica_that_is_asked_again_to_load_goes_on_and_another_snapshot_take
     shorten(world, leader)
     world.network.heal()
     assert world.scheduler.run_until(lambda: len(follower.events("fetch-snapshot")) >= 5, 5_000)
-    state = follower.state
-    loading = state.fetching_snapshot
+    core, state = follower.client._core, follower.state
+    loading = core.download
     assert loading.size_bytes > 0
     fetch = follower.client._roles._outbound._snapshots
     fetch.begin(state, loading.id)  # a bootstrap server, the leader itself, answered a Fetch
-    assert state.fetching_snapshot is loading
+    assert core.download is loading
     newer = OffsetAndEpoch(loading.id.offset + 1, loading.id.epoch)
     fetch.begin(state, newer)
-    assert state.fetching_snapshot.id == newer
-    assert state.fetching_snapshot.size_bytes == 0
+    assert core.download.id == newer
+    assert core.download.size_bytes == 0
     assert agrees(world, follower, leader), "the leader has no such snapshot, and says which"
     assert [n for n in follower.disk.list_directory(DIRECTORY) if n.endswith(".part")] == []
 

@@ -20,10 +20,8 @@ from cluster.node.log.control import (
 )
 from cluster.node.log.records import CorruptBatchError, Record, decode_records, encode_batch
 
-DIRECTORIES = tuple((i, uuid.UUID(int=100 + i)) for i in (1, 2, 3))
 MESSAGES = [
     (LeaderChange(1, (1, 2, 3), (1, 3)), 2),
-    (LeaderChange(1, (1, 2, 3), (1, 3), DIRECTORIES), 2),
     (SnapshotHeader(1_700_000_000_000), 3),
     (SnapshotFooter(), 4),
     (KRaftVersion(1), 5),

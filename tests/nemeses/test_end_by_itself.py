@@ -67,11 +67,19 @@ def test_a_node_that_only_does_not_answer_has_not_refused_its_damaged_files():
 
 
 def test_a_node_that_lives_on_after_a_failed_fsync_is_wrong():
-    (violation,) = verified(Node(), "disk-error").detail["violations"]
+    (violation,) = verified(Node(), "disk-error", incarnation=0).detail["violations"]
     assert violation["kind"] == "fsync-error-ignored"
 
 
 def test_a_node_that_another_fault_stopped_could_not_end_itself():
-    injection = verified(Node(state=NodeState.PAUSED), "disk-error")
+    injection = verified(Node(state=NodeState.PAUSED), "disk-error", incarnation=0)
+    assert "violations" not in injection.detail
+    assert injection.detail["nodes"]["n1"]["ended_itself"] is None
+
+
+def test_a_node_that_another_fault_stopped_and_started_could_not_end_itself():
+    node = Node()
+    node.lives = 1
+    injection = verified(node, "disk-error", incarnation=0)
     assert "violations" not in injection.detail
     assert injection.detail["nodes"]["n1"]["ended_itself"] is None

@@ -69,7 +69,7 @@ def test_a_campaign_with_real_network_faults_passes_and_leaves_nothing(tmp_path:
             reads = await conduct(Run(plan, backend, recorder, LoopClock(loop)))
             for read in reads.reads.values():
                 store.write_final_read(read)
-            problems = evidence.collect(store, KraftSystem(), plan.node_names)
+            problems = evidence.collect(store, plan.node_names)
             recorder.note("evidence", {"problems": problems})
             assert problems == []
 

@@ -222,3 +222,25 @@ def test_unknown_parameters_are_refused_with_the_nearest_name(parameters, messag
 def test_shapes_that_need_more_nodes_are_refused():
     with pytest.raises(ParameterError, match="bridge needs at least 3 nodes"):
         check_fault("partition", {"shape": "bridge"}, ("n1", "n2"))
+
+
+def test_sides_are_of_voters_and_any_node_can_be_isolated(with_view):
+    async def body(view) -> None:
+        view.controllers = ("n1", "n2", "n3")
+
+        async def ends(**parameters: str) -> set[str]:
+            cut = await inject(view, "partition", parameters)
+            await heal(view, cut)
+            return {end for link in cut.links for end in link}
+
+        for shape in ("halves", "bridge", "majorities-ring"):
+            assert await ends(shape=shape) <= {"n1", "n2", "n3"}
+        assert await ends(shape="one-way", direction="leader-to-follower") <= {"n1", "n2", "n3"}
+        assert await ends(shape="isolate", targets="leader") == {"n1", "n2", "n3", "n4"}
+        assert await ends(shape="isolate", targets="node:n4") == {"n1", "n2", "n3", "n4"}
+        view.controllers = ("n1", "n2")
+        refused = await inject(view, "partition", {"shape": "bridge"})
+        reason = "2 voters are too few for bridge"
+        assert (refused.applied, refused.detail["reason"]) == (False, reason)
+
+    with_view(body, node_count=4)

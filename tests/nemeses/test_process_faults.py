@@ -190,3 +190,26 @@ def test_a_node_that_does_not_come_back_makes_the_heal_fail_and_stay_active(with
         assert view.active == []
 
     with_view(body)
+
+
+@pytest.mark.parametrize(
+    ("target", "hit"),
+    [
+        ("minority", 1),
+        ("majority", 2),
+        ("followers", 2),
+        ("all", 5),
+    ],
+)
+def test_targets_of_the_quorum_are_nodes_that_can_vote(with_view, target, hit):
+    async def body(view) -> None:
+        view.controllers = ("n1", "n2", "n3")
+        killed = await inject(view, "kill", {"targets": target})
+        assert len(killed.targets) == hit
+        assert target == "all" or set(killed.targets) <= set(view.controllers)
+        view.active.clear()
+        view.controllers = ("n1",)
+        refused = await inject(view, "kill", {"targets": "minority"})
+        assert (refused.applied, "minority is 0 nodes" in refused.detail["reason"]) == (False, True)
+
+    with_view(body, node_count=5)

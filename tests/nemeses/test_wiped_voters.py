@@ -6,7 +6,7 @@ import asyncio
 from uuid import UUID
 
 import pytest
-from test_quorum_faults import LiveView, simulated
+from test_quorum_faults import LiveView, simulated, with_observer
 
 from cluster.backends.base import NodeState
 from cluster.backends.local import LocalBackend
@@ -340,3 +340,20 @@ def test_a_real_voter_comes_back_as_another_replica(tmp_path):
         assert backend.unexpected_deaths() == ()
 
     asyncio.run(body())
+
+
+def test_a_node_that_never_votes_comes_back_empty_and_counts_for_no_minority():
+    async def body(view: View) -> None:
+        view.controllers = ("n1", "n2", "n3")
+        await upgrade(view)
+        removed = await inject(view, "voters", {"change": "add", "targets": "node:n4"})
+        assert (removed.applied, removed.detail["reason"]) == (False, "n4: it never votes")
+        before = await fetching_directory(view, "n4")
+        wiped = await inject(view, "disk-wipe", {"targets": "node:n4"})
+        beside = await inject(view, "disk-wipe", {"targets": "node:n1"})
+        assert (wiped.verified, beside.verified) == (True, True), "one of three voters"
+        assert all(injection.verified for injection in await heal_all(view))
+        assert sorted(await voters(view)) == [1, 2, 3]
+        assert before != await until(lambda: fetching_directory(view, "n4"), 10) is not None
+
+    with_observer(body)

@@ -29,6 +29,7 @@ DEFAULT_CHECKS = (
     {"name": "linearizable", "options": {"model": "register"}},
     {"name": "durability", "options": {"workload": "register", "config_prefix": PREFIX}},
     {"name": "log-agreement", "options": {}},
+    {"name": "snapshots", "options": {}},
     {"name": "invariants", "options": {}},
     {"name": "answers", "options": {}},
     {"name": "exercised", "options": {}},
@@ -332,6 +333,7 @@ def write_evidence(
     records = _log(sim, node)
     end = records[-1].offset + 1
     store.write_log(node, records)
+    store.write_snapshots(node, [])
     configs = {PREFIX + key: value for key, value in sorted(sim.state.items())}
     if lost:
         key = next(key for key in sorted(sim.acknowledged) if len(sim.acknowledged[key]) > 1)

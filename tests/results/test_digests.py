@@ -28,7 +28,7 @@ def test_the_plan_is_recorded_first_and_the_end_last(tmp_path):
     recorded = {line["path"] for line in lines[:-1]}
     files = {p.relative_to(store.folder).as_posix() for p in store.folder.rglob("*") if p.is_file()}
     assert recorded == files - {"digests.jsonl"}
-    assert len(recorded) == 2 + 4 * len(NODES)
+    assert len(recorded) == 2 + 5 * len(NODES)
 
 
 def test_each_judgement_appends_its_results_and_leaves_the_head(tmp_path):
@@ -76,7 +76,7 @@ def test_a_killed_run_is_judged_and_said_not_to_have_ended(tmp_path):
     chain = read_chain(store.digests_path)
     assert not chain.ended
     found = [line for line in store.digests_path.read_text().splitlines() if '"found"' in line]
-    assert len(found) == 1 + 4 * len(NODES)
+    assert len(found) == 1 + 5 * len(NODES)
     assert judge(store).recording.head == results.recording.head == chain.head
 
 

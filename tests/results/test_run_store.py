@@ -38,7 +38,7 @@ def test_the_same_seed_gives_the_same_files(tmp_path):
     first = make_run(tmp_path / "a", duration_s=6)
     second = make_run(tmp_path / "b", duration_s=6)
     assert first.input_digests() == second.input_digests()
-    assert len(first.input_digests()) == 2 + 4 * len(NODES)
+    assert len(first.input_digests()) == 2 + 5 * len(NODES)
 
 
 def test_a_run_is_never_overwritten(tmp_path):

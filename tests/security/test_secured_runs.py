@@ -170,7 +170,7 @@ def test_a_secured_campaign_passes(tmp_path):
         reads = await conduct(Run(plan, backend, recorder, LoopClock(loop)))
         for read in reads.reads.values():
             store.write_final_read(read)
-        problems = evidence.collect(store, system, plan.node_names)
+        problems = evidence.collect(store, plan.node_names)
         recorder.note("evidence", {"problems": problems})
         assert problems == []
 

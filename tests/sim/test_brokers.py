@@ -13,7 +13,7 @@ from cluster.systems.kraft import REGISTRATION
 from harness.sim.draw import draw
 from harness.sim.image_sight import ImageWatch
 from harness.sim.runner import run_plan
-from tests.controller.fakes import creatable, create
+from tests.controller.fakes import alter, creatable, create, describe
 from tests.sim.quorums import Quorum, campaign
 
 SETTINGS = {
@@ -50,6 +50,38 @@ def test_a_killed_broker_is_fenced_and_comes_back_as_a_new_incarnation():
     assert after.incarnation_id != before.incarnation_id
     assert quorum.monitor.violations == []
     assert images.images_checked > 10
+
+
+@pytest.mark.parametrize("registers", [True, False])
+def test_a_broker_that_starts_answers_clients_once_it_has_caught_up(registers):
+    quorum = Quorum(3, run_node_settings={**SETTINGS, REGISTRATION: int(registers)})
+    leader = quorum.elect()
+    quorum.run(2_000)
+    others = [name for name in quorum.world.names if name != leader]
+    killed = others[0]
+    quorum.world.kill(killed)
+    written = []
+    quorum.node(leader).handle("CONTROLLER", alter("k", "v"), written.append)
+    assert quorum.scheduler.run_until(lambda: written, 10_000)
+    for other in (leader, others[1]):
+        quorum.world.mesh.cut(killed, other)
+        quorum.world.mesh.cut(other, killed)
+    quorum.world.start(killed)
+    quorum.run(1_000)
+    replies, answer = [], []
+    quorum.node(killed).handle("CLIENT", describe(), replies.append)
+    quorum.node(killed).handle("CONTROLLER", describe(), answer.append)
+    quorum.run(20_000)
+    assert not replies
+    assert answer, "the controller listener says what it knows"
+    for other in (leader, others[1]):
+        quorum.world.mesh.restore(killed, other)
+        quorum.world.mesh.restore(other, killed)
+    assert quorum.scheduler.run_until(lambda: replies, 20_000)
+    [result] = replies[0].results
+    assert {config.name: config.value for config in result.configs} == {"k": "v"}
+    quorum.node(killed).handle("CLIENT", describe(), replies.append)
+    assert len(replies) == 2, "and is answered at once"
 
 
 @pytest.mark.parametrize("registers", [True, False])

@@ -10,7 +10,8 @@ from checkers.linearizability.outcome import Budget
 from checkers.models import model_named
 from checkers.verdict import Status
 from cluster import mutants
-from cluster.client.admin_client import CLUSTER_RESOURCE, Outcome
+from cluster.client.admin_client import CLUSTER_RESOURCE, TOPIC_RESOURCE, Outcome
+from cluster.systems.kafka import kind as kafka
 from tests.sim.quorums import campaign
 from tests.workloads.test_workloads import ops, perform
 from workloads.append import elements
@@ -27,7 +28,7 @@ def test_a_list_is_read_as_its_elements():
     done, calls, _ = perform("append", Op("read", "l0"), Outcome("ok", "w0.1,w3.0"))
     assert (done[0].type, done[0].value) == (EventType.OK, ["w0.1", "w3.0"])
     assert calls[0][0] == "read_config"
-    assert (elements(None), elements(""), elements("a")) == ([], [], ["a"])
+    assert (elements(""), elements("a")) == ([], ["a"])
 
 
 def test_an_element_is_appended_to_the_config_of_its_list():
@@ -36,6 +37,35 @@ def test_an_element_is_appended_to_the_config_of_its_list():
     name, _, resource, config, operation, value, _ = calls[0]
     assert (name, resource, config) == ("alter_config", CLUSTER_RESOURCE, "kraftprobe.list.l0")
     assert (operation, value) == ("append", "w0.1")
+
+
+def test_a_list_of_kafka_is_a_topics_throttled_replicas_and_reads_go_to_brokers():
+    done, calls, _ = perform("append", Op("append", "l0", "w3.17"), Outcome("ok"), kind=kafka.KIND)
+    assert (done[0].type, done[0].value) == (EventType.OK, "w3.17")
+    name, endpoint, resource, config, operation, value, _ = calls[0]
+    assert (name, endpoint.host, operation, value) == (
+        "alter_config",
+        "CONTROLLER",
+        "append",
+        "3:17",
+    )
+    assert resource == (TOPIC_RESOURCE, "kraftprobe.list.l0")
+    assert config == "follower.replication.throttled.replicas"
+    done, calls, _ = perform("append", Op("read", "l0"), Outcome("ok", "3:17,0:1"), kind=kafka.KIND)
+    assert (done[0].value, calls[0][1].host) == (["w3.17", "w0.1"], "CLIENT")
+
+
+def test_a_list_without_its_topic_is_empty_and_the_topic_is_created_by_an_append():
+    missing = Outcome("fail", error="unknown_topic_or_partition")
+    done, _, _ = perform("append", Op("read", "l0"), missing, kind=kafka.KIND)
+    assert (done[0].type, done[0].value) == (EventType.OK, [])
+    done, calls, _ = perform(
+        "append", Op("append", "l0", "w0.1"), missing, Outcome("info"), kind=kafka.KIND
+    )
+    assert (done[0].type, [call[0] for call in calls]) == (
+        EventType.FAIL,
+        ["alter_config", "create_topic"],
+    )
 
 
 def test_no_element_is_appended_twice():

@@ -5,6 +5,8 @@ import pytest
 from checkers.history import EventType
 from cluster.client.admin_client import Outcome
 from cluster.client.broker_client import FakeBroker
+from cluster.systems import kraft
+from cluster.systems.kafka import kind as kafka
 from tests.workloads.test_workloads import perform
 from workloads.base import Op
 
@@ -21,6 +23,12 @@ def test_a_read_counts_the_partitions_beyond_the_first(found, count):
     done, calls, _ = perform("partitions", READ, outcome)
     assert (done[0].type, done[0].value) == (EventType.OK, count)
     assert (calls[0][0], calls[0][1].host) == ("describe_topic", "CLIENT")
+
+
+def test_any_broker_of_kafka_may_answer_a_read():
+    for kind in (kraft.KIND, kafka.KIND):
+        _, calls, _ = perform("partitions", READ, described(1), kind=kind)
+        assert calls[0][-1]["lags"] is kind.reads_lag
 
 
 def test_an_increment_asks_for_exactly_the_next_partition_and_remembers_it():

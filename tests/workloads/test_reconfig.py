@@ -5,7 +5,7 @@ from collections import Counter
 import pytest
 
 from checkers.evidence import Evidence, LogRecord
-from checkers.history import EventType, Operation, pair
+from checkers.history import NEMESIS, Event, EventType, Operation, pair
 from checkers.registry import CheckSpec, judged_operations, run_check
 from checkers.run_input import RunInput
 from checkers.verdict import Status
@@ -75,6 +75,22 @@ def test_an_answered_change_that_the_log_does_not_hold_is_lost():
     log = sets((1, 2, 3), (1, 2))
     done = (changed("remove", 3), changed("add", 3))
     assert judged(log, *done) == (Status.FAIL, ["change-lost"])
+
+
+def test_a_removed_voter_that_comes_back_unasked_is_found():
+    log = sets((1, 2, 3), (1, 2), (1, 2, 3))
+    assert judged(log, changed("remove", 3)) == (Status.FAIL, ["change-uninvited"])
+    refused = changed("add", 3, EventType.FAIL)
+    assert judged(log, changed("remove", 3), refused) == (Status.FAIL, ["change-uninvited"])
+
+
+@pytest.mark.parametrize("fault", ["voters", "disk-wipe"])
+def test_who_asked_is_not_known_beside_a_fault_that_changes_voters(fault):
+    log = sets((1, 2, 3), (1, 2), (1, 2, 3))
+    note = Event(0, 0, NEMESIS, EventType.INVOKE, fault, {"phase": "inject"})
+    evidence = Evidence(["n1"], {"n1": log}, {}, {}, {})
+    run = RunInput([note], [changed("remove", 3)], evidence)
+    assert run_check(CheckSpec("voter-changes"), run).status is Status.PASS
 
 
 def test_the_log_need_not_show_a_change_of_unknown_outcome():

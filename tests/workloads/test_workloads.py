@@ -8,6 +8,7 @@ from checkers.history import EventType
 from checkers.registry import find_check
 from cluster.client.admin_client import Outcome
 from cluster.node.ports import Endpoint
+from cluster.systems import kraft
 from workloads.base import ClientContext, Op, Role
 from workloads.leader import LeaderTracker
 from workloads.registry import WORKLOADS, WorkloadError, workload_named
@@ -35,17 +36,35 @@ class FakeClient:
         return call
 
 
-def perform(name, op, *outcomes, pinned_to=None, times=1):
+def everywhere(listener):
+    return NODES
+
+
+def perform(
+    name,
+    op,
+    *outcomes,
+    pinned_to=None,
+    times=1,
+    kind=kraft.KIND,
+    nodes_at=everywhere,
+    reads_at=None,
+):
     """Let one client perform an operation: the completions, the calls and the tracker."""
-    client, tracker = FakeClient(*outcomes), LeaderTracker(NODES)
+    client, tracker = FakeClient(*outcomes), LeaderTracker(nodes_at("CONTROLLER"))
     context = ClientContext(
         client=client,
         endpoint=lambda node, listener: Endpoint(int(node[1:]), listener, 1),
+        nodes_at=nodes_at,
         leader=tracker,
         worker=0,
         process=0,
         pinned_to=pinned_to,
         timeout_ms=100.0,
+        cell=kind.cell,
+        reads_at=reads_at or kind.reads_at,
+        reads_lag=kind.reads_lag,
+        connect=None,
     )
     performer = workload_named(name, {}).client(context)
 
@@ -101,10 +120,11 @@ def test_every_register_is_used_and_read_in_the_end():
 
 @pytest.mark.parametrize("name", WORKLOADS)
 def test_the_checks_of_a_workload_exist(name):
-    specs = workload_named(name, {}).checks()
-    assert specs
-    for spec in specs:
-        assert find_check(spec).name == spec.name
+    for reads_lag in (False, True):
+        specs = workload_named(name, {}).checks(reads_lag=reads_lag)
+        assert specs
+        for spec in specs:
+            assert find_check(spec).name == spec.name
 
 
 def test_unknown_names_are_reported_with_the_nearest():
@@ -170,3 +190,28 @@ def test_the_tracker_keeps_the_leader_of_the_latest_epoch_only():
     assert tracker.guess == "n3"
     tracker.suspect("n3")
     assert tracker.guess == "n1"
+
+
+def separate(listener):
+    return ("n1", "n2") if listener == "CONTROLLER" else ("n4", "n5")
+
+
+def nodes_asked(name, op, *, pinned_to=None):
+    answers = [Outcome("fail", error="not_controller")] * 4
+    done, calls, _ = perform(
+        name, op, *answers, times=4, pinned_to=pinned_to, nodes_at=separate, reads_at="CLIENT"
+    )
+    assert {completion.node for completion in done} == {f"n{call[1].node_id}" for call in calls}
+    return [completion.node for completion in done]
+
+
+def test_where_roles_are_separate_reads_go_to_all_brokers_and_writes_to_the_leader():
+    for read in (("register", Op("read", "k1")), ("topics", Op("describe", "t1"))):
+        assert nodes_asked(*read) == ["n4", "n5", "n4", "n5"]
+        assert nodes_asked(*read, pinned_to="n5") == ["n5"] * 4
+    write = ("register", Op("write", "k1", "w0.0"))
+    assert nodes_asked(*write) == ["n1", "n2", "n1", "n2"], "each refusal is a reason to suspect"
+    assert nodes_asked(*write, pinned_to="n2") == ["n2"] * 4
+    assert nodes_asked("set", Op("add", "s1", {"partitions": 1}), pinned_to="n4") == nodes_asked(
+        *write
+    ), "a broker does not take what is written"

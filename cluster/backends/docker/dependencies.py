@@ -55,7 +55,7 @@ def _imported() -> set[str]:
                 tops.update(alias.name.partition(".")[0] for alias in statement.names)
             elif isinstance(statement, ast.ImportFrom) and statement.module and not statement.level:
                 tops.add(statement.module.partition(".")[0])
-    return tops - set(sys.stdlib_module_names) - {"cluster"}
+    return tops - set(sys.stdlib_module_names) - {"cluster", "extensions"}
 
 
 def _declared(distribution: metadata.Distribution) -> Iterator[str]:

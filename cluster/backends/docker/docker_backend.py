@@ -11,11 +11,10 @@ from __future__ import annotations
 import sys
 from collections.abc import Collection, Mapping
 from dataclasses import replace
-from pathlib import Path, PurePath
+from pathlib import Path
 
 from cluster.backends.abilities import Abilities
-from cluster.backends.docker import rootfs
-from cluster.backends.docker.docker_hosts import DockerProvider
+from cluster.backends.docker.docker_hosts import CLOCK_LIBRARY, DockerProvider
 from cluster.backends.docker.image import Say
 from cluster.backends.docker.loss import ContainerLoss
 from cluster.backends.hosted import HostedBackend
@@ -25,9 +24,6 @@ from cluster.backends.machine.equip import Need, equip
 from cluster.backends.machine.programs import Machine
 from cluster.backends.processes import labels
 from cluster.systems.base import System
-
-CLOCK_LIBRARY = PurePath(rootfs.SITE) / "libfaketime/vendor/libfaketime/src/libfaketime.so.1"
-"""Where the package libfaketime lies in the image."""
 
 
 class DockerBackend(HostedBackend):
@@ -47,7 +43,12 @@ class DockerBackend(HostedBackend):
         say: Say = lambda _: None,
     ) -> None:
         self._containers = DockerProvider(
-            run_folder, run_id, say=say, prepare_folder=self._prepare_folder
+            run_folder,
+            run_id,
+            say=say,
+            prepare_folder=self._prepare_folder,
+            reads=system.reads,
+            image=system.image,
         )
         super().__init__(
             self._containers,
@@ -62,6 +63,7 @@ class DockerBackend(HostedBackend):
         self._disks = FuseDisks(
             outside,
             {node: system.data_folder(machine.folder) for node, machine in outside.items()},
+            system.mapped,
             run_id,
             self.kill,
             self.state,

@@ -14,6 +14,17 @@ A node runs as the user and group of the harness, so that its files are this use
 and filesystems that this user mounts reach it. What changes the network runs as the container's
 root.
 
+Nodes of an image of the user's run in another root. Beside each container there is one of that
+image, in which nothing runs (`user_image`), and the node's process is one of the first container
+that has changed its root (`enter`):
+
+    container of the toolkit's image          container of the user's image
+    namespaces of network and processes  -->  the same ones
+    tools of faults, the channel's agent      the node's folder, at the same path
+    a node's process  ----- chroot ----->     its root
+
+So the image needs none of the tools and no C library of ours, and no fault differs in it.
+
 dockerd lets nothing be forwarded but what it has rules for; containers of one network are among it.
 
 Everything is labelled with the run, its folder and its harness; `leftovers` finds it by that.
@@ -23,6 +34,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import json
 import os
 import socket
 from collections.abc import Awaitable, Callable, Mapping, Sequence
@@ -35,7 +47,7 @@ from docker.types import LogConfig, Mount
 
 from cluster.backends.abilities import Completed, Host
 from cluster.backends.base import BackendError, NodeState
-from cluster.backends.docker import engine, rootfs
+from cluster.backends.docker import engine, enter, rootfs
 from cluster.backends.docker.channel import Channel
 from cluster.backends.docker.dependencies import PACKAGE
 from cluster.backends.docker.engine import EngineErrors, EngineGoneError, in_thread
@@ -43,16 +55,22 @@ from cluster.backends.docker.image import Say, ensure_image
 from cluster.backends.docker.leftovers import remove_run
 from cluster.backends.docker.network import Network, make_network
 from cluster.backends.docker.process import ExecProcess, inner_pid, wait_executed
+from cluster.backends.docker.user_image import at_rest, variables
 from cluster.backends.hosts import NODE_OUTPUT, HostPorts, plain_connect
+from cluster.backends.machine import clocks
 from cluster.backends.processes import TRIAL, labels, own_identity
 from cluster.backends.running import write_files
 from cluster.backends.terms import HostAwayError, NoPlaceError
 
 INTERFACE = "eth0"
 CODE = PurePath("/opt/kraftprobe/code/cluster")
+CLOCK_LIBRARY = PurePath(rootfs.SITE) / "libfaketime/vendor/libfaketime/src/libfaketime.so.1"
+"""Where the library of faked clocks lies in every container."""
 _INTO_FOLDER = 'cd "$1" || exit; out="$2"; shift 2; exec "$@" >>"$out" 2>&1'
 _STOP_TIMEOUT_S = 5.0
 _ROOT = "0:0"
+_USUAL = {"PATH": "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin", "HOME": "/"}
+"""What a container's processes have of variables where an image sets none."""
 
 PrepareFolder = Callable[[str, Path], Awaitable[None]]
 """Called with a node's name and its folder on this machine before its container is made: what is
@@ -68,6 +86,8 @@ class DockerHost:
     interface: str | None
     folder: PurePath
     container: Container
+    root: Container | None
+    """The one whose root file system is the node's, where that is another."""
     channel: Channel
     user_channel: Channel
     """As the harness's own user; the same one if that is root."""
@@ -112,11 +132,16 @@ class DockerProvider:
         *,
         say: Say = lambda _: None,
         prepare_folder: PrepareFolder | None = None,
+        reads: Sequence[Path] = (),
+        image: str | None = None,
     ) -> None:
+        """`reads`, `image`: those of the system."""
         self.run_id = run_id
         self._run_folder = run_folder.absolute()
         self._say = say
         self._prepare_folder = prepare_folder
+        self._reads = tuple(reads)
+        self._image_of_nodes = image
         self._client: docker.DockerClient | None = None
         self._user = f"{os.geteuid()}:{os.getegid()}"
         self.hosts: dict[str, DockerHost] = {}
@@ -136,8 +161,7 @@ class DockerProvider:
             hosts = await asyncio.gather(*(self._make_host(image, network, n) for n in nodes))
             self.hosts = dict(zip(nodes, hosts, strict=True))
             self._say(f"starting {len(nodes)} containers on {network.subnet}")
-            await asyncio.gather(*(in_thread(host.container.start) for host in hosts))
-            await asyncio.gather(*(self._seen(host) for host in hosts))
+            await asyncio.gather(*(self._start_containers(host) for host in hosts))
             self._say("starting the nodes in them")
         except BaseException:
             await self.tear_down()
@@ -174,6 +198,9 @@ class DockerProvider:
         host = self.hosts[node]
         words = ["sh", "-c", _INTO_FOLDER, "sh", str(host.folder), output, *command]
         user = _ROOT if privileged else self._user
+        if host.root is not None and output == NODE_OUTPUT:
+            words = await self._entering(host, host.root, command, environment)
+            environment, user = {}, _ROOT
         exec_id, pid = await in_thread(self._exec, host.container, words, environment, user)
         process = ExecProcess(self._connected(), exec_id, pid, host, Path(host.folder) / output)
         self._started.append(process)
@@ -212,7 +239,8 @@ class DockerProvider:
         if not self.run_id.startswith(TRIAL):
             cleanup += f" --runs {runs}"
             check = f"; what was recorded is kept: kraftprobe check {self._run_folder}"
-        things = f"{len(self.hosts)} containers kraftprobe-{self.run_id}-*"
+        made = len(self.hosts) * (1 if self._image_of_nodes is None else 2)
+        things = f"{made} containers kraftprobe-{self.run_id}-*"
         return f"{why}; {things} may be left: once it runs again, {cleanup}{check}"
 
     def abandon(self) -> None:
@@ -231,14 +259,13 @@ class DockerProvider:
     async def lose(self, node: str) -> None:
         """Kill the whole container: its processes, its network namespace and what is set there."""
         self._away.add(node)
-        await in_thread(self._kill, self.hosts[node].container)
+        await in_thread(self._kill, self.hosts[node])
 
     async def bring_back(self, node: str) -> None:
         """Start the container again, with the address and the files that it had."""
         host = self.hosts[node]
         await host.hang_up()
-        await in_thread(host.container.start)
-        await self._seen(host)
+        await self._start_containers(host)
         self._away.discard(node)
 
     def is_away(self, node: str) -> bool:
@@ -270,6 +297,9 @@ class DockerProvider:
         if self._prepare_folder is not None:
             await self._prepare_folder(node, folder)
         container = await in_thread(self._create, image, network, node, folder)
+        root = None
+        if self._image_of_nodes is not None:
+            root = await in_thread(self._create_root, self._image_of_nodes, container, node, folder)
         channel, user_channel = (
             Channel(self._connected(), str(container.id), node, user)
             for user in (_ROOT, self._user)
@@ -280,6 +310,7 @@ class DockerProvider:
             interface=INTERFACE,
             folder=folder,
             container=container,
+            root=root,
             channel=channel,
             user_channel=channel if self._user == _ROOT else user_channel,
             provider=self,
@@ -301,10 +332,51 @@ class DockerProvider:
             mounts=[
                 Mount(str(folder), str(folder), type="bind"),
                 Mount(str(CODE), str(PACKAGE), type="bind", read_only=True),
+                *(Mount(str(p), str(p), type="bind", read_only=True) for p in self._reads),
             ],
             network=network.name,
             networking_config={network.name: fixed},
         )
+
+    def _create_root(self, image: str, beside: Container, node: str, folder: Path) -> Container:
+        """Create the container of a node's root; it ends with the one that it is beside."""
+        mounts = [Mount(str(folder), str(folder), type="bind")]
+        if (library := clocks.library()) is not None:
+            mounts.append(Mount(str(CLOCK_LIBRARY), str(library), type="bind", read_only=True))
+        return self._connected().containers.create(
+            **at_rest(image, self.run_id),
+            name=f"{beside.name}-root",
+            labels={**self._labels(), engine.NODE_LABEL: node},
+            mounts=mounts,
+            network_mode=f"container:{beside.id}",
+            pid_mode=f"container:{beside.id}",
+        )
+
+    async def _start_containers(self, host: DockerHost) -> None:
+        await in_thread(host.container.start)
+        await self._seen(host)
+        if host.root is not None:
+            await in_thread(host.root.start)
+
+    async def _entering(
+        self,
+        host: DockerHost,
+        root: Container,
+        command: Sequence[str],
+        environment: Mapping[str, str],
+    ) -> list[str]:
+        """Return the command that becomes this one in the root (`enter`)."""
+        pid = inner_pid(await in_thread(self._first_process, root))
+        (Path(host.folder) / NODE_OUTPUT).touch()  # as this user
+        order = {
+            "root": f"/proc/{pid}/root",
+            "user": [os.geteuid(), os.getegid()],
+            "folder": str(host.folder),
+            "output": NODE_OUTPUT,
+            "environment": {**_USUAL, **variables(root.attrs["Config"]), **environment},
+            "command": list(command),
+        }
+        return [self.interpreter, "-m", enter.__name__, json.dumps(order)]
 
     def _exec(
         self,
@@ -349,9 +421,10 @@ class DockerProvider:
         return bool(container.attrs["State"]["Running"])
 
     @staticmethod
-    def _kill(container: Container) -> None:
-        container.kill()
-        container.wait(timeout=_STOP_TIMEOUT_S)
+    def _kill(host: DockerHost) -> None:
+        host.container.kill()
+        for container in filter(None, (host.container, host.root)):
+            container.wait(timeout=_STOP_TIMEOUT_S)
 
 
 def _remove_all(client: docker.DockerClient, run_id: str) -> None:

@@ -48,19 +48,21 @@ class FuseDisks:
 
     `hosts`: where the filesystems are mounted and looked at: a node's own host, or the machine
     around it where the node's place shows what is mounted outside. `folders`: the data folders
-    there. `kill` and `state` are the backend's.
+    there. `mapped`: see `System.mapped`. `kill` and `state` are the backend's.
     """
 
     def __init__(
         self,
         hosts: Mapping[str, Machine],
         folders: Mapping[str, PurePath],
+        mapped: tuple[str, ...],
         run_id: str,
         kill: Kill,
         state: State,
     ) -> None:
         self._hosts = hosts
         self._folders = folders
+        self._mapped = mapped
         self._run_id = run_id
         self._kill = kill
         self._state = state
@@ -107,7 +109,7 @@ class FuseDisks:
             host,
             [
                 *("env", *variables, host.interpreter, "-m", "cluster.backends.machine.faultfs"),
-                *(str(folder), str(state_folder(folder)), label),
+                *(str(folder), str(state_folder(folder)), label, *self._mapped),
             ],
         )
 

@@ -38,6 +38,7 @@ def equip(
     disks = FuseDisks(
         mounted,
         {node: backend.system.data_folder(machine.folder) for node, machine in mounted.items()},
+        backend.system.mapped,
         backend.run_id,
         backend.kill,
         backend.state,

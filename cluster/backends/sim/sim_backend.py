@@ -15,6 +15,7 @@ takes none: it has acted when it first suspends, and a measurement reads the wor
 from __future__ import annotations
 
 import asyncio
+import socket
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import replace
 from pathlib import Path
@@ -326,6 +327,10 @@ class SimBackend:
     def endpoint(self, node: str, listener: Listener = "CONTROLLER") -> Endpoint:
         """See `Backend.endpoint`."""
         return self.world.endpoint(node, listener)
+
+    async def connect(self, endpoint: Endpoint) -> socket.socket:
+        """See `Backend.connect`: a world without bytes has no connections to open."""
+        raise ConnectionRefusedError(f"{endpoint} is in the simulated world")
 
     def client_network(self) -> ClientNetwork:
         """See `Backend.client_network`."""

@@ -39,8 +39,7 @@ class SshBackend(HostedBackend):
 
     async def read_trace(self, node: str, offset: int) -> bytes:
         """See `Backend.read_trace`."""
-        trace = self.system.trace_file(PurePath())
-        return b"" if trace is None else await self._hosts.read_from(node, trace, offset)
+        return await self._hosts.read_from(node, self.system.trace_file(PurePath()), offset)
 
     def _equipped(self, needs: Collection[Need]) -> Abilities:
         machines = {node: Machine(host, INTERPRETER) for node, host in self.hosts.items()}

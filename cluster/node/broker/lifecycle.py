@@ -98,6 +98,8 @@ class BrokerLifecycleManager:
         self._channel = channel
         self._metadata_offset = metadata_offset
         self._on_fatal = on_fatal
+        self.on_caught_up: Callable[[], None] | None = None
+        """Called once, when the broker has replayed its own registration (initialCatchUpFuture)."""
         self._attempt = 0
         self._failures = 0
         self._timer: Timer | None = None
@@ -183,6 +185,9 @@ class BrokerLifecycleManager:
                 self._schedule(RETRY_BACKOFF_MS, self._communicate)
         else:
             self._enter(BrokerState.FENCED if reply.is_fenced else BrokerState.RUNNING)
+            if reply.is_caught_up and self.on_caught_up is not None:
+                caught_up, self.on_caught_up = self.on_caught_up, None
+                caught_up()
             # Not caught up yet: until then clients get nothing from this broker.
             interval_ms = self._config.heartbeat_interval_ms
             soon_ms = min(RETRY_BACKOFF_MS, interval_ms)

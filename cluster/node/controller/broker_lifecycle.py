@@ -32,7 +32,7 @@ from cluster.node.controller.leadership import (
 from cluster.node.controller.records import MetadataRecord
 from cluster.node.controller.records.broker import BrokerRegistrationChangeRecord
 from cluster.node.controller.registrations import checked_epoch, has_leaderships
-from cluster.node.controller.result import ControllerResult, RequestError
+from cluster.node.controller.result import ControllerResult
 from cluster.node.controller.state import BrokerRegistration, MetadataState
 from cluster.node.errors import ErrorCode
 from cluster.node.protocol.messages import (
@@ -59,10 +59,7 @@ class BrokerControlState(enum.Enum):
 def broker_heartbeat(
     request: BrokerHeartbeatRequest, state: MetadataState, heartbeats: BrokerHeartbeatManager
 ) -> ControllerResult[BrokerHeartbeatResponse]:
-    """Take a heartbeat. Raises RequestError: BROKER_ID_NOT_REGISTERED, STALE_BROKER_EPOCH."""
-    if state.brokers.get(request.broker_id) is None:
-        message = f"Received a heartbeat from broker {request.broker_id} before registration"
-        raise RequestError(ErrorCode.broker_id_not_registered, message)
+    """Take a heartbeat. Raises RequestError, STALE_BROKER_EPOCH."""
     broker = checked_epoch(state, request.broker_id, request.broker_epoch)
     heartbeats.touch(broker.id, broker.epoch, request.current_metadata_offset)
     current = control_state(broker)

@@ -29,6 +29,9 @@ from cluster.node.protocol.messages import (
     IncrementalAlterConfigsResponse,
 )
 
+CLIENT_METRICS = frozenset({"interval.ms", "match", "metrics"})
+"""Configurations of a subscription of clients' metrics (KIP-714); stored, pushed to nobody."""
+
 
 class OpType(enum.IntEnum):
     """AlterConfigOp.OpType."""
@@ -96,6 +99,9 @@ def _changes(
         raise ConfigError(ErrorCode.invalid_request, message)
     records: list[MetadataRecord] = []
     for config in item.configs:
+        if resource.type == ResourceType.CLIENT_METRICS and config.name not in CLIENT_METRICS:
+            message = f"Unknown client metrics configuration: {config.name}"
+            raise ConfigError(ErrorCode.invalid_request, message)
         current = state.configs.get((resource, config.name))
         value = _new_value(config, current)
         # As Kafka does: a broker hears of a value that was set again, so that it reloads what the
@@ -136,6 +142,10 @@ def check_resource(resource: ConfigResource, state: MetadataState, cluster: Clus
             raise ConfigError(ErrorCode.unknown_topic_or_partition, message)
     elif resource.type == ResourceType.BROKER:
         _check_broker(resource.name, state, cluster)
+    elif resource.type == ResourceType.CLIENT_METRICS:
+        if not resource.name:
+            message = "Default resource names are not allowed for CLIENT_METRICS."
+            raise ConfigError(ErrorCode.invalid_request, message)
     else:
         message = f"Unsupported resource type {resource.type}."
         raise ConfigError(ErrorCode.invalid_request, message)

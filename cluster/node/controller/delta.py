@@ -13,13 +13,18 @@ from dataclasses import fields
 from typing import Any
 
 from cluster.node.controller.records.broker import RegisterControllerRecord
-from cluster.node.controller.records.security import UserScramCredentialRecord
+from cluster.node.controller.records.security import (
+    AccessControlEntryRecord,
+    DelegationTokenRecord,
+    UserScramCredentialRecord,
+)
 from cluster.node.controller.state import (
     BrokerRegistration,
     ConfigKey,
     MetadataState,
     PartitionKey,
     PartitionRegistration,
+    QuotaKey,
     ScramKey,
     TopicImage,
 )
@@ -39,6 +44,9 @@ class MetadataDelta:
     features: MapDelta[str, int]
     producer_ids: MapDelta[str, int]
     scram_credentials: MapDelta[ScramKey, UserScramCredentialRecord]
+    delegation_tokens: MapDelta[str, DelegationTokenRecord]
+    access_control: MapDelta[uuid.UUID, AccessControlEntryRecord]
+    client_quotas: MapDelta[QuotaKey, float]
 
 
 class DeltaReading:

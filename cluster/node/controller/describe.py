@@ -38,6 +38,7 @@ from cluster.node.protocol.messages import (
 SOURCE_TOPIC = i8(1)
 SOURCE_BROKER = i8(2)
 SOURCE_DEFAULT_BROKER = i8(3)
+SOURCE_CLIENT_METRICS = i8(7)
 TYPE_STRING = i8(2)
 ENDPOINTS_OF_BROKERS = 1
 ENDPOINTS_OF_CONTROLLERS = 2
@@ -89,8 +90,9 @@ def _sources(
     resource: ConfigResource, wanted: tuple[str, ...] | None, state: MetadataState
 ) -> Iterator[tuple[i8, dict[str, str]]]:
     """Yield where a resource's values come from, the deciding source first; no `wanted`: all."""
-    if resource.type == ResourceType.TOPIC:
-        yield SOURCE_TOPIC, _configs(resource, wanted, state)
+    own = {ResourceType.TOPIC: SOURCE_TOPIC, ResourceType.CLIENT_METRICS: SOURCE_CLIENT_METRICS}
+    if resource.type in own:
+        yield own[ResourceType(resource.type)], _configs(resource, wanted, state)
         return
     if resource.name:
         yield SOURCE_BROKER, _configs(resource, wanted, state)

@@ -43,7 +43,7 @@ def create_topics_error(
         throttle_time=NO_THROTTLE,
         topics=tuple(
             CreatableTopicResult(
-                name=name, topic_id=None, error_code=error, error_message=message, configs=None
+                name=name, topic_id=None, error_code=error, error_message=message, configs=()
             )
             for name in dict.fromkeys(topic.name for topic in request.topics)
         ),

@@ -5,10 +5,12 @@ from __future__ import annotations
 from typing import Final
 
 from cluster.node.controller.feature_levels import (
+    COORDINATOR_FEATURES,
     ELIGIBLE_LEADER_REPLICAS,
     ELIGIBLE_LEADER_REPLICAS_MAX,
     METADATA_VERSION,
     METADATA_VERSION_LEVEL,
+    READABLE,
 )
 from cluster.node.controller.image import MetadataImage
 from cluster.node.controller.records import MetadataRecord
@@ -28,6 +30,12 @@ SUPPORTED: Final = (
     SupportedFeature(METADATA_VERSION, METADATA_VERSION_LEVEL, METADATA_VERSION_LEVEL),
     SupportedFeature(ELIGIBLE_LEADER_REPLICAS, 0, ELIGIBLE_LEADER_REPLICAS_MAX),
     SupportedFeature(KRAFT_VERSION, MIN_KRAFT_VERSION, MAX_KRAFT_VERSION),
+    # Of coordinators, which are not here. Brokers of Kafka ask a controller for them, and their
+    # levels say how records are to be read, which we do.
+    *(
+        SupportedFeature(name, READABLE[name].start, READABLE[name].stop - 1)
+        for name in COORDINATOR_FEATURES
+    ),
 )
 
 

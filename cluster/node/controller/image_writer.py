@@ -17,6 +17,7 @@ from uuid import UUID
 
 from cluster.node.controller.records import MetadataRecord, MetadataRecordError, decode_record
 from cluster.node.controller.records.broker import RegisterBrokerRecord
+from cluster.node.controller.records.security import ClientQuotaRecord
 from cluster.node.controller.records.system import FeatureLevelRecord, ProducerIdsRecord
 from cluster.node.controller.records.topic import ConfigRecord, PartitionRecord, TopicRecord
 from cluster.node.controller.replay import replay
@@ -115,8 +116,19 @@ def image_records(state: MetadataState) -> Iterator[MetadataRecord]:
     next_producer_id = state.producer_ids.get(NEXT_PRODUCER_ID)
     if next_producer_id is not None:
         yield ProducerIdsRecord(broker_id=NO_BROKER, next_producer_id=next_producer_id)
+    yield from _security(state)
+
+
+def _security(state: MetadataState) -> Iterator[MetadataRecord]:
     for key in state.scram_credentials.keys():  # noqa: SIM118 - a StateMap is no dict
         yield _known(state.scram_credentials.get(key))
+    for token_id in state.delegation_tokens.keys():  # noqa: SIM118 - a StateMap is no dict
+        yield _known(state.delegation_tokens.get(token_id))
+    for entry_id in state.access_control.keys():  # noqa: SIM118 - a StateMap is no dict
+        yield _known(state.access_control.get(entry_id))
+    for entity, name in state.client_quotas.keys():  # noqa: SIM118 - a StateMap is no dict
+        quota = _known(state.client_quotas.get((entity, name)))
+        yield ClientQuotaRecord(entity=entity, key=name, value=quota)
 
 
 def _features(state: MetadataState) -> Iterator[MetadataRecord]:

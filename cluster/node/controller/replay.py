@@ -6,6 +6,7 @@ import dataclasses
 from collections.abc import Callable
 from typing import Any
 
+from cluster.node.controller.feature_levels import READABLE
 from cluster.node.controller.records.broker import (
     BrokerRegistrationChangeRecord,
     FenceBrokerRecord,
@@ -13,13 +14,24 @@ from cluster.node.controller.records.broker import (
     RegisterControllerRecord,
     UnfenceBrokerRecord,
     UnregisterBrokerRecord,
+    UnregisterControllerRecord,
 )
 from cluster.node.controller.records.schema import MetadataRecord
 from cluster.node.controller.records.security import (
+    AccessControlEntryRecord,
+    ClientQuotaRecord,
+    DelegationTokenRecord,
+    RemoveAccessControlEntryRecord,
+    RemoveDelegationTokenRecord,
     RemoveUserScramCredentialRecord,
     UserScramCredentialRecord,
 )
-from cluster.node.controller.records.system import FeatureLevelRecord, NoOpRecord, ProducerIdsRecord
+from cluster.node.controller.records.system import (
+    FeatureLevelRecord,
+    NoOpRecord,
+    ProducerIdsRecord,
+    ZkMigrationStateRecord,
+)
 from cluster.node.controller.records.topic import (
     NO_LEADER_CHANGE,
     NO_RECOVERY_STATE_CHANGE,
@@ -183,6 +195,15 @@ def _config(state: MetadataState, record: ConfigRecord) -> None:
 
 
 def _feature_level(state: MetadataState, record: FeatureLevelRecord) -> None:
+    # From here on the log may hold records that mean something else, or that we cannot read: a
+    # node that went on would serve another state than its leader's (FeatureControlManager.replay).
+    readable = READABLE.get(record.name, range(1))
+    if record.feature_level and record.feature_level not in readable:
+        message = (
+            f"{record.name} is finalized at level {record.feature_level}, "
+            f"and this node supports levels {readable.start} to {readable.stop - 1}"
+        )
+        raise ReplayError(message)
     if record.feature_level == 0:
         state.features.remove(record.name)
     else:
@@ -265,7 +286,43 @@ def _remove_scram_credential(state: MetadataState, record: RemoveUserScramCreden
     state.scram_credentials.remove(key)
 
 
-def _no_op(_state: MetadataState, _record: NoOpRecord) -> None:
+def _delegation_token(state: MetadataState, record: DelegationTokenRecord) -> None:
+    state.delegation_tokens.put(record.token_id, record)
+
+
+def _remove_delegation_token(state: MetadataState, record: RemoveDelegationTokenRecord) -> None:
+    if state.delegation_tokens.get(record.token_id) is not None:
+        state.delegation_tokens.remove(record.token_id)
+
+
+def _access_control(state: MetadataState, record: AccessControlEntryRecord) -> None:
+    if state.access_control.get(record.id) is not None:
+        raise ReplayError(f"access control entry {record.id} exists already")
+    state.access_control.put(record.id, record)
+
+
+def _remove_access_control(state: MetadataState, record: RemoveAccessControlEntryRecord) -> None:
+    if state.access_control.get(record.id) is None:
+        raise ReplayError(f"removal of unknown access control entry {record.id}")
+    state.access_control.remove(record.id)
+
+
+def _client_quota(state: MetadataState, record: ClientQuotaRecord) -> None:
+    # A ClientQuotaEntity is a map: the order of its parts means nothing, and differs by writer.
+    key = (tuple(sorted(record.entity, key=lambda part: part.entity_type)), record.key)
+    if not record.remove:
+        state.client_quotas.put(key, record.value)
+    elif state.client_quotas.get(key) is not None:
+        state.client_quotas.remove(key)
+
+
+def _unregister_controller(state: MetadataState, record: UnregisterControllerRecord) -> None:
+    if state.controllers.get(record.controller_id) is None:
+        raise ReplayError(f"removal of unknown controller {record.controller_id}")
+    state.controllers.remove(record.controller_id)
+
+
+def _no_op(_state: MetadataState, _record: NoOpRecord | ZkMigrationStateRecord) -> None:
     pass
 
 
@@ -286,6 +343,13 @@ _REPLAY: dict[type[MetadataRecord], Callable[[MetadataState, Any], None]] = {
     RegisterControllerRecord: _register_controller,
     UserScramCredentialRecord: _scram_credential,
     RemoveUserScramCredentialRecord: _remove_scram_credential,
+    DelegationTokenRecord: _delegation_token,
+    RemoveDelegationTokenRecord: _remove_delegation_token,
+    AccessControlEntryRecord: _access_control,
+    RemoveAccessControlEntryRecord: _remove_access_control,
+    ClientQuotaRecord: _client_quota,
+    UnregisterControllerRecord: _unregister_controller,
+    ZkMigrationStateRecord: _no_op,  # of a migration that ended before 4.0, or never began
     NoOpRecord: _no_op,
 }
 """Metadata transactions (KIP-868) are not here: what they hold back is the image's affair."""

@@ -17,7 +17,12 @@ from cluster.node.controller.records.broker import (
     RecordFeature,
     RegisterControllerRecord,
 )
-from cluster.node.controller.records.security import UserScramCredentialRecord
+from cluster.node.controller.records.security import (
+    AccessControlEntryRecord,
+    DelegationTokenRecord,
+    QuotaEntity,
+    UserScramCredentialRecord,
+)
 from cluster.node.controller.records.topic import NO_LEADER
 from cluster.node.controller.timeline import AppendOffset, CommittedMap, StateMap, TimelineMap
 from cluster.values import valueclass
@@ -38,6 +43,7 @@ class ResourceType(enum.IntEnum):
 
     TOPIC = 2
     BROKER = 4
+    CLIENT_METRICS = 16
 
 
 class ConfigResource(NamedTuple):
@@ -117,6 +123,8 @@ PartitionKey = tuple[uuid.UUID, int]
 ConfigKey = tuple[ConfigResource, str]
 ScramKey = tuple[str, int]
 """User and mechanism."""
+QuotaKey = tuple[tuple[QuotaEntity, ...], str]
+"""The entity, its parts ordered by their type, and the quota's own key."""
 NEXT_PRODUCER_ID = "next"
 """The only key of `producer_ids`."""
 
@@ -138,6 +146,10 @@ class MetadataState:
     features: StateMap[str, int]
     producer_ids: StateMap[str, int]
     scram_credentials: StateMap[ScramKey, UserScramCredentialRecord]
+    delegation_tokens: StateMap[str, DelegationTokenRecord]
+    """By token id."""
+    access_control: StateMap[uuid.UUID, AccessControlEntryRecord]
+    client_quotas: StateMap[QuotaKey, float]
 
     def topic_by_name(self, name: str) -> TopicImage | None:
         """Return the topic of this name."""
@@ -178,6 +190,9 @@ def committed_state() -> MetadataState:
         features=CommittedMap(),
         producer_ids=CommittedMap(),
         scram_credentials=CommittedMap(),
+        delegation_tokens=CommittedMap(),
+        access_control=CommittedMap(),
+        client_quotas=CommittedMap(),
     )
 
 
@@ -197,4 +212,7 @@ def overlay_state(base: MetadataState, offset: AppendOffset) -> MetadataState:
         features=TimelineMap(base.features, offset),
         producer_ids=TimelineMap(base.producer_ids, offset),
         scram_credentials=TimelineMap(base.scram_credentials, offset),
+        delegation_tokens=TimelineMap(base.delegation_tokens, offset),
+        access_control=TimelineMap(base.access_control, offset),
+        client_quotas=TimelineMap(base.client_quotas, offset),
     )

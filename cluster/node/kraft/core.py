@@ -20,7 +20,7 @@ from cluster.node.kraft.quorum_state import QuorumState, Then
 from cluster.node.kraft.replicated_log import ReplicatedLog
 from cluster.node.kraft.request_manager import RequestManager
 from cluster.node.kraft.snapshot_store import SnapshotFile
-from cluster.node.kraft.states import Candidate, Follower, Prospective, Unattached
+from cluster.node.kraft.states import Candidate, Prospective, Unattached
 from cluster.node.kraft.types import IllegalStateError
 from cluster.node.kraft.voters import VoterSet
 from cluster.node.log.control import ControlMessage, KRaftVersion, LeaderChange, encode_control
@@ -99,6 +99,8 @@ class RaftCore:
         self.shutting_down = False
         self.reported_high_watermark: int | None = None
         """The newest that a leader reported; this replica's log may not reach it yet."""
+        self.download: SnapshotFile | None = None
+        """What a follower loads instead of fetching, until it is whole (KIP-630)."""
         self.is_installing_snapshot = False
         """A downloaded snapshot is being renamed; then the log is dropped for it."""
 
@@ -190,18 +192,14 @@ class RaftCore:
     def _epoch_start_messages(self, leader: Leader) -> list[ControlMessage]:
         """What an epoch begins with (LeaderState.appendStartOfEpochControlRecords)."""
         control = self.log.control
-        is_dynamic = control.kraft_version >= 1
         messages: list[ControlMessage] = [
             LeaderChange(
                 leader_id=leader.leader_id,
                 voters=self.voters.ids,
                 granting_voters=leader.granting_voters,
-                directory_ids=tuple((v.key.id, v.key.directory_id) for v in self.voters)
-                if is_dynamic
-                else (),
             )
         ]
-        if is_dynamic and control.voters_offset == STATIC_OFFSET:
+        if control.kraft_version >= 1 and control.voters_offset == STATIC_OFFSET:
             # They are in this node's bootstrap checkpoint only, which is never replicated.
             messages += [KRaftVersion(control.kraft_version), self.voters.to_record()]
         return messages
@@ -222,12 +220,12 @@ class RaftCore:
     def _move(self, move: Callable[[Then], None], then: Then) -> None:
         """Make a move with all that goes with it, then continue with `then`."""
         before = self.quorum.state
-        download = before.fetching_snapshot if isinstance(before, Follower) else None
 
         def moved() -> None:
             self.requests.reset_all()
-            if download is not None and not self.is_installing_snapshot:
-                download.discard()
+            after = self.quorum.state
+            if (before.epoch, before.leader_id) != (after.epoch, after.leader_id):
+                self._give_up_download()
             if self.leader is None:
                 self.fetch_purgatory.lose_all()
                 self.append_purgatory.lose_all()
@@ -237,6 +235,12 @@ class RaftCore:
             then()
 
         move(moved)
+
+    def _give_up_download(self) -> None:
+        """Another leader may have another snapshot."""
+        if self.download is not None and not self.is_installing_snapshot:
+            self.download.discard()
+        self.download = None
 
     def _fail_readers(self) -> None:
         readers, self.readers = self.readers, []

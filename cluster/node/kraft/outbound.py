@@ -223,6 +223,10 @@ class OutboundRequests:
         core = self._core
         # Only a voter stands for election when its time is over; an observer asks around for good.
         is_lost = now_ms >= state.fetch_deadline_ms
+        if is_lost:
+            # The voters may count on it already, by a record that it has not fetched: an observer
+            # that refused every PreVote for ever would leave them without a majority.
+            state.has_fetched_from_leader = False
         deadline_ms = NEVER_MS if is_lost else state.fetch_deadline_ms
         if not self.may_fetch() or self._is_log_about_to_change():
             return deadline_ms
@@ -232,7 +236,7 @@ class OutboundRequests:
         if not is_lost and core.requests.is_ready(state.leader_id, now_ms):
             if self._updates.maybe_send(state, now_ms, self._send_update_voter):
                 pass  # a Fetch follows its answer
-            elif state.fetching_snapshot is None:
+            elif core.download is None:
                 self._send_fetch(state.leader_endpoint)
             else:
                 self._send_fetch_snapshot(state)
@@ -248,9 +252,7 @@ class OutboundRequests:
         core = self._core
         if core.is_installing_snapshot:
             return True
-        state = core.quorum.state
-        download = state.fetching_snapshot if isinstance(state, Follower) else None
-        return download is not None and download.frozen
+        return core.download is not None and core.download.frozen
 
     def _send_update_voter(
         self,

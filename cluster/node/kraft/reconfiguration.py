@@ -191,7 +191,7 @@ class Reconfiguration:
         if not self.is_member(core.voters, key):
             raise Refusal(ErrorCode.voter_not_found, f"{_name(key)} is not in the voter set.")
         if len(core.voters) == 1:
-            raise Refusal(ErrorCode.invalid_request, f"{_name(key)} is the only voter.")
+            raise Refusal(ErrorCode.voter_not_found, f"{_name(key)} is the only voter.")
         pending = self._begin(leader, core.config.request_timeout_ms, finish)
         # A leader that removes itself leads on until the others committed it; see
         # RaftCore.leader_high_watermark_moved.

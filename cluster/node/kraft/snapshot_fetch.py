@@ -5,8 +5,10 @@ other, each from where the last one ended, so a lost response costs one piece. W
 file is synced, verified, renamed and its folder synced; only then the log is dropped for it and
 begins, empty, at the snapshot's end. The state machines load it then.
 
-A move to another state gives an unfinished download up: another leader may have another snapshot.
-While the file gets its name nothing is fetched, as the log is about to change.
+A move to another leader or epoch gives an unfinished download up: another leader may have another
+snapshot. A pre-election that is not won does not, or slow links would let none end that takes
+longer than a fetch time-out. While the file gets its name nothing is fetched, as the log is about
+to change.
 """
 
 from __future__ import annotations
@@ -42,20 +44,20 @@ class SnapshotFetch:
         core = self._core
         if min(snapshot_id.offset, snapshot_id.epoch) < 0 or snapshot_id.epoch > state.epoch:
             raise IllegalStateError(f"the leader names an impossible snapshot {snapshot_id}")
-        loading = state.fetching_snapshot
+        loading = core.download
         if loading is not None:
             assert not loading.frozen, "no Fetch is in flight while a snapshot gets its name"
             if loading.id == snapshot_id:
                 return
-            self._give_up(state, loading)
+            self._give_up(loading)
         if snapshot_id in core.log.snapshots:
             core.install_latest_snapshot()
             return
-        state.fetching_snapshot = core.log.snapshots.begin(snapshot_id)
+        core.download = core.log.snapshots.begin(snapshot_id)
 
     def send(self, state: Follower, send: Send) -> None:
         """Ask for the next piece, unless there is none."""
-        core, file = self._core, state.fetching_snapshot
+        core, file = self._core, self._core.download
         assert file is not None
         if file.frozen:
             return
@@ -80,10 +82,10 @@ class SnapshotFetch:
 
     def _answered(self, file: SnapshotFile, response: FetchSnapshotResponse) -> None:
         core, state = self._core, self._core.quorum.state
-        if not isinstance(state, Follower) or state.fetching_snapshot is not file:
+        if not isinstance(state, Follower) or core.download is not file:
             return
         if response.error in START_OVER:
-            self._give_up(state, file)
+            self._give_up(file)
             return
         size_bytes = file.size_bytes + len(response.records)
         if (response.snapshot_id, response.position) != (file.id, file.size_bytes):
@@ -100,14 +102,14 @@ class SnapshotFetch:
 
     def _synced(self, state: Follower, file: SnapshotFile) -> None:
         core = self._core
-        if core.quorum.state is not state:
-            return  # the move gave it up
+        if core.download is not file:
+            return  # a move gave it up
         try:
             file.parse()
         except CorruptSnapshotError as error:
             core.trace("corrupt-fetch", epoch=state.epoch, reason=str(error))
             core.requests.on_failure(state.leader_id, core.clock.monotonic_ms())
-            self._give_up(state, file)
+            self._give_up(file)
             return
         core.is_installing_snapshot = True
         file.publish(lambda: self._durable(file))
@@ -117,12 +119,11 @@ class SnapshotFetch:
         self._core.submit(self._installed)
 
     def _installed(self) -> None:
-        core, state = self._core, self._core.quorum.state
+        core = self._core
         core.is_installing_snapshot = False
-        if isinstance(state, Follower):
-            state.fetching_snapshot = None
+        core.download = None
         core.install_latest_snapshot()
 
-    def _give_up(self, state: Follower, file: SnapshotFile) -> None:
-        state.fetching_snapshot = None
+    def _give_up(self, file: SnapshotFile) -> None:
+        self._core.download = None
         file.discard()

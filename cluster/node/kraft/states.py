@@ -16,7 +16,6 @@ from typing import ClassVar
 
 from cluster.node.kraft.election import EpochElection
 from cluster.node.kraft.messages import NO_DIRECTORY, NO_NODE, ReplicaKey
-from cluster.node.kraft.snapshot_store import SnapshotFile
 from cluster.node.ports import Endpoint
 
 NEVER_MS = math.inf
@@ -88,8 +87,6 @@ class Follower:
     """Without a successful Fetch until then the leader counts as lost. Not randomised."""
     voted_key: ReplicaKey | None = None
     has_fetched_from_leader: bool = False
-    fetching_snapshot: SnapshotFile | None = None
-    """What it downloads instead of fetching, until it is whole (KIP-630)."""
     update_voter_due_ms: float = field(default=0.0, compare=False)
     """When to look next whether the voter set describes this replica rightly (KIP-853)."""
     has_updated_leader: bool = False

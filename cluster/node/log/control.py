@@ -16,7 +16,6 @@ from functools import cache
 from typing import Any
 
 import kio.schema.leader_change_message.v0.data as leader_change_v0
-import kio.schema.leader_change_message.v1.data as leader_change_v1
 import kio.schema.voters_record.v0.data as voters_v0
 from kio.schema.k_raft_version_record.v0 import KRaftVersionRecord
 from kio.schema.snapshot_footer_record.v0 import SnapshotFooterRecord
@@ -49,14 +48,14 @@ class ControlRecordType(enum.IntEnum):
 class LeaderChange:
     """First record of an epoch: the leader, the voters, and which of them granted the vote.
 
-    `directory_ids`, when present, gives the directory of each voter by id; the record is then
-    written in version 1 (kraft.version 1), else in version 0.
+    Version 0 at every kraft.version: version 1, which adds the voters' directories, is in Kafka's
+    schema only. `ControlRecordUtils` reads version 0 whatever the record says it is, and 4.3.1 and
+    4.4.0 end themselves at the bytes of another.
     """
 
     leader_id: int
     voters: tuple[int, ...]
     granting_voters: tuple[int, ...]
-    directory_ids: tuple[tuple[int, uuid.UUID], ...] = ()
 
 
 @valueclass
@@ -150,7 +149,6 @@ def decode_control(record: Record) -> ControlMessage | None:
 
 _ENTITIES: dict[tuple[ControlRecordType, int], Any] = {
     (ControlRecordType.LEADER_CHANGE, 0): leader_change_v0.LeaderChangeMessage,
-    (ControlRecordType.LEADER_CHANGE, 1): leader_change_v1.LeaderChangeMessage,
     (ControlRecordType.SNAPSHOT_HEADER, 0): SnapshotHeaderRecord,
     (ControlRecordType.SNAPSHOT_FOOTER, 0): SnapshotFooterRecord,
     (ControlRecordType.KRAFT_VERSION, 0): KRaftVersionRecord,
@@ -172,7 +170,14 @@ def _reader(entity_class: Any) -> Callable[[bytes, int], tuple[Any, int]]:
 def _to_entity(message: ControlMessage) -> tuple[ControlRecordType, Any]:
     match message:
         case LeaderChange():
-            return ControlRecordType.LEADER_CHANGE, _leader_change_entity(message)
+            return ControlRecordType.LEADER_CHANGE, leader_change_v0.LeaderChangeMessage(
+                version=i16(0),
+                leader_id=BrokerId(message.leader_id),
+                voters=tuple(leader_change_v0.Voter(voter_id=i32(v)) for v in message.voters),
+                granting_voters=tuple(
+                    leader_change_v0.Voter(voter_id=i32(v)) for v in message.granting_voters
+                ),
+            )
         case SnapshotHeader(timestamp_ms):
             return ControlRecordType.SNAPSHOT_HEADER, SnapshotHeaderRecord(
                 version=i16(0), last_contained_log_timestamp=i64(timestamp_ms)
@@ -187,32 +192,6 @@ def _to_entity(message: ControlMessage) -> tuple[ControlRecordType, Any]:
             return ControlRecordType.KRAFT_VOTERS, voters_v0.VotersRecord(
                 version=i16(0), voters=tuple(_voter_entity(voter) for voter in voters)
             )
-
-
-def _leader_change_entity(message: LeaderChange) -> Any:
-    leader = BrokerId(message.leader_id)
-    if not message.directory_ids:
-        return leader_change_v0.LeaderChangeMessage(
-            version=i16(0),
-            leader_id=leader,
-            voters=tuple(leader_change_v0.Voter(voter_id=i32(v)) for v in message.voters),
-            granting_voters=tuple(
-                leader_change_v0.Voter(voter_id=i32(v)) for v in message.granting_voters
-            ),
-        )
-    directories = dict(message.directory_ids)
-
-    def entity(voter_id: int) -> leader_change_v1.Voter:
-        return leader_change_v1.Voter(
-            voter_id=i32(voter_id), voter_directory_id=directories.get(voter_id)
-        )
-
-    return leader_change_v1.LeaderChangeMessage(
-        version=i16(1),
-        leader_id=leader,
-        voters=tuple(entity(v) for v in message.voters),
-        granting_voters=tuple(entity(v) for v in message.granting_voters),
-    )
 
 
 def _voter_entity(voter: Voter) -> voters_v0.Voter:
@@ -231,17 +210,11 @@ def _voter_entity(voter: Voter) -> voters_v0.Voter:
 
 def _from_entity(entity: Any) -> ControlMessage:
     match entity:
-        case leader_change_v0.LeaderChangeMessage() | leader_change_v1.LeaderChangeMessage():
-            directories = {
-                voter.voter_id: voter.voter_directory_id
-                for voter in (*entity.voters, *entity.granting_voters)
-                if getattr(voter, "voter_directory_id", None) is not None
-            }
+        case leader_change_v0.LeaderChangeMessage():
             return LeaderChange(
                 entity.leader_id,
                 tuple(voter.voter_id for voter in entity.voters),
                 tuple(voter.voter_id for voter in entity.granting_voters),
-                tuple(sorted(directories.items())),
             )
         case SnapshotHeaderRecord():
             return SnapshotHeader(entity.last_contained_log_timestamp)

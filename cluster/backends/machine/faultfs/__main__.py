@@ -1,8 +1,9 @@
-"""`python -m cluster.backends.machine.faultfs FOLDER STATE LABEL`: mount over FOLDER, and obey.
+"""`python -m cluster.backends.machine.faultfs FOLDER STATE LABEL [SUFFIX...]`: mount, and obey.
 
-It mounts over the folder itself; its own files stay where they are below the mount: after the
+It mounts over FOLDER itself; its own files stay where they are below the mount: after the
 unmount everything is in its place. STATE is a folder beside it, on the same device, for the control
-socket, the graveyard and the log. LABEL is what the mount is called in the kernel's table.
+socket, the graveyard and the log. LABEL is what the mount is called in the kernel's table. Files
+whose names end with a SUFFIX can be mapped into memory.
 
 Returns when the mount stands, leaving the server behind, with its pid on stdout. The server ends
 when it is unmounted.
@@ -33,7 +34,10 @@ _LOG_BYTES = 65_536
 class _Control:
     """Obeys what comes over the socket."""
 
-    def __init__(self, volatile: Volatile, faults: Faults, lock: threading.RLock) -> None:
+    def __init__(
+        self, volatile: Volatile, faults: Faults, lock: threading.RLock, state: str
+    ) -> None:
+        self._state = state
         self._volatile = volatile
         self._faults = faults
         self._lock = lock
@@ -67,13 +71,15 @@ class _Control:
             self._faults.end()
             with self._lock:
                 self._volatile.forget()
+            # Now: where a container still holds the mount, this process ends with it, much later.
+            shutil.rmtree(self._state, ignore_errors=True)
         elif verb != "status":
             raise ValueError(f"unknown verb {verb!r}")
         with self._lock:
             return {"hits": self._faults.hits(), "dirty_bytes": self._volatile.dirty_bytes}
 
 
-def _serve(folder: str, state: str, label: str, ready: int) -> None:
+def _serve(folder: str, state: str, label: str, mapped: tuple[str, ...], ready: int) -> None:
     """Be the server; write to `ready` once the mount stands."""
     import mfusepy  # noqa: PLC0415  (only where it serves: it loads libfuse)
 
@@ -85,7 +91,7 @@ def _serve(folder: str, state: str, label: str, ready: int) -> None:
     descriptor = os.open(folder, os.O_RDONLY | os.O_DIRECTORY)
     root = f"/proc/self/fd/{descriptor}"  # the folder below the mount, whatever covers it
     volatile, faults = Volatile(root, graveyard), Faults()
-    filesystem = FaultFilesystem(root, volatile, faults)
+    filesystem = FaultFilesystem(root, volatile, faults, mapped)
     listener = socket.socket(socket.AF_UNIX)
     os.chdir(state)  # a socket's name has at most 107 bytes
     Path("control").unlink(missing_ok=True)
@@ -94,7 +100,7 @@ def _serve(folder: str, state: str, label: str, ready: int) -> None:
 
     def mounted(path: str) -> None:
         del path
-        control = _Control(volatile, faults, filesystem.guard)
+        control = _Control(volatile, faults, filesystem.guard, state)
         threading.Thread(target=control.serve, args=(listener,), daemon=True).start()
         os.write(ready, b"+")
         os.close(ready)
@@ -105,9 +111,9 @@ def _serve(folder: str, state: str, label: str, ready: int) -> None:
             filesystem,
             folder,
             foreground=True,
+            raw_fi=True,
             fsname=label,
             subtype=SUBTYPE,
-            direct_io=True,
             attr_timeout=0,
             entry_timeout=0,
             negative_timeout=0,
@@ -117,7 +123,7 @@ def _serve(folder: str, state: str, label: str, ready: int) -> None:
         shutil.rmtree(state, ignore_errors=True)
 
 
-def main(folder: str, state: str, label: str) -> int:
+def main(folder: str, state: str, label: str, *mapped: str) -> int:
     """Start the server and wait until it has mounted."""
     Path(state).mkdir(parents=True, exist_ok=True)
     reader, writer = os.pipe()
@@ -132,7 +138,7 @@ def main(folder: str, state: str, label: str) -> int:
         os.dup2(log, 1)
         os.dup2(log, 2)
         try:
-            _serve(folder, state, label, writer)
+            _serve(folder, state, label, mapped, writer)
         except BaseException as error:  # noqa: BLE001  (it is the end of this process)
             os.write(2, f"{type(error).__name__}: {error}\n".encode(errors="replace"))
             os._exit(1)
@@ -150,4 +156,4 @@ def main(folder: str, state: str, label: str) -> int:
 
 
 if __name__ == "__main__":
-    sys.exit(main(*sys.argv[1:4]))
+    sys.exit(main(*sys.argv[1:]))

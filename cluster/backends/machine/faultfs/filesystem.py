@@ -2,8 +2,13 @@
 
 Reads are never held: a node with a stalled disk must go on answering. Nor are changes of names,
 which would hold the kernel's lock of the folder. Kernel caches of attributes and names are off and
-reads are direct, since a power loss changes files behind the kernel's back; a program that maps
-files into memory for writing cannot run on it.
+reads are direct, since a power loss changes files behind the kernel's back.
+
+What is read directly cannot be mapped into memory for writing, so files that a node maps are named
+by their suffixes and go through the kernel's pages. The kernel writes these when it likes, at the
+latest when the process that mapped them ends: the gate lets them pass, since nobody would learn
+of an error, and a dying process could not be let go. They are lost like others by a power loss, and
+read anew at the next open.
 """
 # ruff: noqa: D102 - fuse(4) and its name say what each call means
 
@@ -29,15 +34,19 @@ class FaultFilesystem(mfusepy.Operations):  # type: ignore[misc]  # the package 
 
     use_ns = True
 
-    def __init__(self, root: str, volatile: Volatile, faults: Faults) -> None:
+    def __init__(
+        self, root: str, volatile: Volatile, faults: Faults, mapped: tuple[str, ...] = ()
+    ) -> None:
+        """`mapped`: suffixes of the files that are mapped into memory."""
         self._root = root
         self._volatile = volatile
         self._faults = faults
+        self._mapped = mapped
         self.guard = threading.RLock()
         """Held around a change and its bookkeeping, and around a power loss."""
 
-    def getattr(self, path: str, fh: int | None = None) -> dict[str, Any]:
-        stat = os.fstat(fh) if fh is not None else os.lstat(self._below(path))
+    def getattr(self, path: str, fi: Any = None) -> dict[str, Any]:
+        stat = os.lstat(self._below(path)) if fi is None else os.fstat(fi.fh)
         stats = {name: getattr(stat, name) for name in _STAT}
         return stats | {f"st_{name}": getattr(stat, f"st_{name}_ns") for name in _TIMES}
 
@@ -46,15 +55,19 @@ class FaultFilesystem(mfusepy.Operations):  # type: ignore[misc]  # the package 
         # What the toolkit measures with is not the node's to see.
         return [".", "..", *(name for name in names if not name.startswith(OWN_PREFIX))]
 
-    def open(self, path: str, flags: int) -> int:
-        descriptor = self._descriptor(path, flags)
-        if flags & os.O_TRUNC:
+    def open(self, path: str, fi: Any) -> int:
+        fi.fh = self._descriptor(path, fi.flags)
+        if fi.flags & os.O_TRUNC:
             try:
-                self.truncate(path, 0, descriptor)
+                self.truncate(path, 0, fi)
             except OSError:
-                os.close(descriptor)
+                os.close(fi.fh)
                 raise
-        return descriptor
+        return self._opens(path, fi)
+
+    def _opens(self, path: str, fi: Any) -> int:
+        fi.direct_io = not path.endswith(self._mapped)
+        return 0
 
     def _descriptor(self, path: str, flags: int) -> int:
         # To remember what a write replaces it must be read; positions come from the kernel.
@@ -63,34 +76,35 @@ class FaultFilesystem(mfusepy.Operations):  # type: ignore[misc]  # the package 
             kept = kept & ~os.O_ACCMODE | os.O_RDWR
         return os.open(self._below(path), kept)
 
-    def create(self, path: str, mode: int, fi: int | None = None) -> int:  # noqa: ARG002
+    def create(self, path: str, mode: int, fi: Any) -> int:
         with self._change("create", path, path):
-            return os.open(self._below(path), os.O_RDWR | os.O_CREAT, mode)
+            fi.fh = os.open(self._below(path), os.O_RDWR | os.O_CREAT, mode)
+        return self._opens(path, fi)
 
-    def read(self, path: str, size: int, offset: int, fh: int) -> bytes:  # noqa: ARG002
-        return os.pread(fh, size, offset)
+    def read(self, path: str, size: int, offset: int, fi: Any) -> bytes:  # noqa: ARG002
+        return os.pread(fi.fh, size, offset)
 
-    def write(self, path: str, data: bytes, offset: int, fh: int) -> int:
-        grows = offset + len(data) > os.fstat(fh).st_size
+    def write(self, path: str, data: bytes, offset: int, fi: Any) -> int:
+        grows = offset + len(data) > os.fstat(fi.fh).st_size
         with self._change("grow" if grows else "write", path):
-            self._volatile.will_write(fh, offset, len(data))
-            return os.pwrite(fh, data, offset)
+            self._volatile.will_write(fi.fh, offset, len(data))
+            return os.pwrite(fi.fh, data, offset)
 
-    def truncate(self, path: str, length: int, fh: int | None = None) -> int:
-        with self._change("write", path), self._opened(path, fh) as descriptor:
+    def truncate(self, path: str, length: int, fi: Any = None) -> int:
+        with self._change("write", path), self._opened(path, fi) as descriptor:
             self._volatile.will_truncate(descriptor, length)
             os.ftruncate(descriptor, length)
         return 0
 
-    def fsync(self, path: str, datasync: int, fh: int) -> int:
+    def fsync(self, path: str, datasync: int, fi: Any) -> int:
         try:
             with self._change("fsync", path):
-                (os.fdatasync if datasync else os.fsync)(fh)
-                self._volatile.synced(fh)
+                (os.fdatasync if datasync else os.fsync)(fi.fh)
+                self._volatile.synced(fi.fh)
         except OSError as error:
             if error.errno == mfusepy.errno.EIO:
                 with self.guard:
-                    self._volatile.lose(fh)
+                    self._volatile.lose(fi.fh)
             raise
         return 0
 
@@ -144,30 +158,31 @@ class FaultFilesystem(mfusepy.Operations):  # type: ignore[misc]  # the package 
         names = ("bavail", "bfree", "blocks", "bsize", "favail", "ffree", "files", "frsize")
         return {f"f_{name}": getattr(stat, f"f_{name}") for name in (*names, "namemax")}
 
-    def flush(self, path: str, fh: int) -> int:  # noqa: ARG002
+    def flush(self, path: str, fi: Any) -> int:  # noqa: ARG002
         return 0
 
-    def release(self, path: str, fh: int) -> int:  # noqa: ARG002
-        os.close(fh)
+    def release(self, path: str, fi: Any) -> int:  # noqa: ARG002
+        os.close(fi.fh)
         return 0
 
     @contextlib.contextmanager
     def _change(self, call: Call, path: str, *names: str) -> Iterator[None]:
         """Pass the gate, then hold the lock; `names` are those that will be given or taken."""
         own = path.startswith(f"/{OWN_PREFIX}")
-        self._faults.pass_gate(call, mfusepy.fuse_get_context()[2], own=own)
+        if not path.endswith(self._mapped):
+            self._faults.pass_gate(call, mfusepy.fuse_get_context()[2], own=own)
         with self.guard:
             if names:
                 self._volatile.will_change_names(*(name.strip("/") for name in names))
             yield
 
     @contextlib.contextmanager
-    def _opened(self, path: str, fh: int | None) -> Iterator[int]:
-        descriptor = os.open(self._below(path), os.O_RDWR) if fh is None else fh
+    def _opened(self, path: str, fi: Any) -> Iterator[int]:
+        descriptor = os.open(self._below(path), os.O_RDWR) if fi is None else fi.fh
         try:
             yield descriptor
         finally:
-            if fh is None:
+            if fi is None:
                 os.close(descriptor)
 
     def _below(self, path: str) -> str:

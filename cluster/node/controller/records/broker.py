@@ -139,3 +139,12 @@ class RegisterControllerRecord(MetadataRecord):
     zk_migration_ready: Annotated[bool, BOOL] = False
     end_points: Annotated[tuple[RecordEndpoint, ...], ENDPOINTS]
     features: Annotated[tuple[RecordFeature, ...], FEATURES]
+
+
+@valueclass(kw_only=True)
+class UnregisterControllerRecord(MetadataRecord):
+    """A controller's registration is gone (4.4)."""
+
+    api_key: ClassVar[int] = 29
+
+    controller_id: Annotated[int, INT32]

@@ -21,9 +21,15 @@ from cluster.node.controller.records.broker import (
     RegisterControllerRecord,
     UnfenceBrokerRecord,
     UnregisterBrokerRecord,
+    UnregisterControllerRecord,
 )
 from cluster.node.controller.records.schema import MetadataRecord, read_message, write_message
 from cluster.node.controller.records.security import (
+    AccessControlEntryRecord,
+    ClientQuotaRecord,
+    DelegationTokenRecord,
+    RemoveAccessControlEntryRecord,
+    RemoveDelegationTokenRecord,
     RemoveUserScramCredentialRecord,
     UserScramCredentialRecord,
 )
@@ -34,6 +40,7 @@ from cluster.node.controller.records.system import (
     FeatureLevelRecord,
     NoOpRecord,
     ProducerIdsRecord,
+    ZkMigrationStateRecord,
 )
 from cluster.node.controller.records.topic import (
     ClearElrRecord,
@@ -72,6 +79,13 @@ RECORD_TYPES: dict[int, type[MetadataRecord]] = {
         ClearElrRecord,
         UserScramCredentialRecord,
         RemoveUserScramCredentialRecord,
+        DelegationTokenRecord,
+        RemoveDelegationTokenRecord,
+        AccessControlEntryRecord,
+        RemoveAccessControlEntryRecord,
+        ClientQuotaRecord,
+        ZkMigrationStateRecord,
+        UnregisterControllerRecord,
     )
 }
 """Every record type that we know, by api key."""

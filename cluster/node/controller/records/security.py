@@ -1,17 +1,29 @@
-"""Records of SCRAM credentials (KIP-900).
+"""Records of who may do what, and how much: credentials, tokens, access control, quotas.
 
-Source: Kafka's metadata/src/main/resources/common/metadata/*.json. RemoveUserScramCredentialRecord
-was read there; UserScramCredentialRecord there in a draft that held a salted password and, with the
-two keys that took its place, in a fork that follows trunk.
+Sources: Kafka's metadata/src/main/resources/common/metadata/*.json, as the jar files of 4.3.1 hold
+them; KIP-900 (SCRAM), KIP-48 (tokens), KIP-801 (access control), KIP-546 (quotas).
 """
 
 from __future__ import annotations
 
+import uuid
 from dataclasses import field
 from typing import Annotated, ClassVar
 
-from cluster.node.controller.records.schema import MetadataRecord
-from cluster.node.controller.records.wire import BYTES, INT8, INT32, STRING
+from cluster.node.controller.records.schema import Message, MetadataRecord, Struct
+from cluster.node.controller.records.wire import (
+    BOOL,
+    BYTES,
+    FLOAT64,
+    INT8,
+    INT32,
+    INT64,
+    NULLABLE_STRING,
+    STRING,
+    STRINGS,
+    UUID,
+    Array,
+)
 from cluster.values import valueclass
 
 
@@ -38,3 +50,76 @@ class RemoveUserScramCredentialRecord(MetadataRecord):
 
     name: Annotated[str, STRING]
     mechanism: Annotated[int, INT8]
+
+
+@valueclass(kw_only=True)
+class DelegationTokenRecord(MetadataRecord):
+    """A delegation token was issued or renewed."""
+
+    api_key: ClassVar[int] = 10
+
+    owner: Annotated[str, STRING]
+    requester: Annotated[str, STRING]
+    renewers: Annotated[tuple[str, ...], STRINGS]
+    issue_timestamp: Annotated[int, INT64]
+    max_timestamp: Annotated[int, INT64]
+    expiration_timestamp: Annotated[int, INT64]
+    token_id: Annotated[str, STRING]
+
+
+@valueclass(kw_only=True)
+class RemoveDelegationTokenRecord(MetadataRecord):
+    """A delegation token is not valid any more."""
+
+    api_key: ClassVar[int] = 26
+
+    token_id: Annotated[str, STRING]
+
+
+@valueclass(kw_only=True)
+class AccessControlEntryRecord(MetadataRecord):
+    """An access control entry; the numbers are those of AclOperation and its like."""
+
+    api_key: ClassVar[int] = 18
+
+    id: Annotated[uuid.UUID, UUID]
+    resource_type: Annotated[int, INT8]
+    resource_name: Annotated[str, STRING]
+    pattern_type: Annotated[int, INT8]
+    principal: Annotated[str, STRING]
+    host: Annotated[str, STRING]
+    operation: Annotated[int, INT8]
+    permission_type: Annotated[int, INT8]
+
+
+@valueclass(kw_only=True)
+class RemoveAccessControlEntryRecord(MetadataRecord):
+    """An access control entry is gone."""
+
+    api_key: ClassVar[int] = 19
+
+    id: Annotated[uuid.UUID, UUID]
+
+
+@valueclass(kw_only=True)
+class QuotaEntity(Message):
+    """One part of what a quota is for: a user, a client id, an address."""
+
+    entity_type: Annotated[str, STRING]
+    entity_name: Annotated[str | None, NULLABLE_STRING] = None
+    """None: the default of its type."""
+
+
+QUOTA_ENTITIES = Array(Struct(QuotaEntity))
+
+
+@valueclass(kw_only=True)
+class ClientQuotaRecord(MetadataRecord):
+    """A quota of an entity was set or removed."""
+
+    api_key: ClassVar[int] = 14
+
+    entity: Annotated[tuple[QuotaEntity, ...], QUOTA_ENTITIES]
+    key: Annotated[str, STRING]
+    value: Annotated[float, FLOAT64] = 0.0
+    remove: Annotated[bool, BOOL] = False

@@ -10,6 +10,7 @@ from typing import Annotated, ClassVar
 
 from cluster.node.controller.records.schema import MetadataRecord
 from cluster.node.controller.records.wire import (
+    INT8,
     INT16,
     INT32,
     INT64,
@@ -78,3 +79,12 @@ class AbortTransactionRecord(MetadataRecord):
 
 TRANSACTION_MARKERS = (BeginTransactionRecord, EndTransactionRecord, AbortTransactionRecord)
 """They mark the ends of a metadata transaction (KIP-868), and change nothing themselves."""
+
+
+@valueclass(kw_only=True)
+class ZkMigrationStateRecord(MetadataRecord):
+    """How far a migration from ZooKeeper went: of clusters that began before 4.0."""
+
+    api_key: ClassVar[int] = 21
+
+    zk_migration_state: Annotated[int, INT8]

@@ -109,6 +109,23 @@ class Integer:
         return struct.unpack(f">{count}{self._code}", reader.take(count * self._struct.size))
 
 
+class Float64:
+    """An IEEE 754 double."""
+
+    default = 0.0
+
+    def write(self, out: bytearray, value: Any) -> None:
+        """Append 8 bytes, big endian."""
+        if not isinstance(value, float):
+            raise MetadataRecordError(f"{value!r} is no float64")
+        out += struct.pack(">d", value)
+
+    def read(self, reader: Reader) -> float:
+        """Read 8 bytes, big endian."""
+        value: float = struct.unpack(">d", reader.take(8))[0]
+        return value
+
+
 class Boolean:
     """One byte, 0 or 1."""
 
@@ -249,6 +266,7 @@ INT16 = Integer("int16", "h")
 UINT16 = Integer("uint16", "H")
 INT32 = Integer("int32", "i")
 INT64 = Integer("int64", "q")
+FLOAT64 = Float64()
 BOOL = Boolean()
 UUID = Uuid()
 STRING = String()
@@ -256,6 +274,7 @@ BYTES = Bytes()
 NULLABLE_STRING = Nullable(STRING)
 INT32S = Array(INT32)
 UUIDS = Array(UUID)
+STRINGS = Array(STRING)
 NULLABLE_INT32S = Nullable(INT32S)
 NULLABLE_UUIDS = Nullable(UUIDS)
 

@@ -1,0 +1,263 @@
+"""Objects that only grow, written through one leader and read at nodes that lag.
+
+What is promised of each key, where reads come from a broker's own image:
+
+- writes are linearizable;
+- a read shows a state that there was at some time before the read ended. How old it may be is not
+  promised;
+- a node never goes back: of two answers of one node, the second asked for after the first had come,
+  the second shows the same state or a later one, whichever client asks, and however often the node
+  was restarted between them. (Not only each client's own reads, as in `checkers.sessions`: states
+  that grow can be compared whoever saw them.)
+
+| model | state | grows by | shown by |
+|---|---|---|---|
+| `list-append` | a list | `append` | `read` |
+| `counter` | how many increments there were | `increment` | `read` |
+| `broker` | the epoch of a broker id | `register` | controllers: `register`, `heartbeat`, `fence` |
+
+Theorem, for lists and counters: the promise holds exactly when no node goes back and the history is
+linearizable once every read may have begun when the run did. (States grow, so a read has its one
+place among the writes, and reads in one place take any order.) Of a list that is: every read is a
+beginning of the longest, which holds no element twice; each of its elements was asked for before
+any read that shows it ended; and no element stands behind one that was asked for after its own
+acknowledgement, nor is missing where such a one is there. Of a counter: a read shows at most as
+many as were asked for before it ended (placed in order of invocation, the first n increments are
+those that a read of n needs).
+
+Of a broker: the epochs that one controller answers with never go back, so that it takes no word
+from an incarnation that it has replaced; no two incarnations have one epoch; who asks to be fenced
+is, who has all metadata is not; and a broker is seen unfenced only once a heartbeat could have
+unfenced it. Another controller may still take an old incarnation's heartbeat: one that changes
+nothing is answered from memory, by a leader that has been deposed and does not know.
+
+Indeterminate writes may have had their effect, refused ones have none. Complexity: O(n log n), and
+for lists the length of what was read.
+"""
+
+from __future__ import annotations
+
+from bisect import bisect_right
+from collections.abc import Callable, Hashable, Iterable, Mapping, Sequence
+from itertools import pairwise
+from typing import Any
+
+from checkers.history import INFINITY_NS, EventType, HistoryError, Operation
+from checkers.history.values import freeze
+from checkers.models.collections import read_list
+from checkers.run_input import Cancelled, never
+from checkers.verdict import PROMISE, CheckResult, Status
+
+NAME = "growth"
+Anomaly = dict[str, Any]
+
+
+def validate(options: Mapping[str, Any]) -> None:
+    """Raise ValueError for an unknown model."""
+    if options.get("model") not in MODELS:
+        raise ValueError(f"unknown model {options.get('model')!r}; known: {', '.join(MODELS)}")
+
+
+def check_key(
+    operations: Sequence[Operation], options: Mapping[str, Any], cancelled: Cancelled = never
+) -> CheckResult:
+    """Judge one key by the promise of its model."""
+    key = operations[0].key if operations else None
+    rule, promise = MODELS[str(options["model"])]
+    known = [o for o in operations if o.type is not EventType.FAIL]
+    reason = "cancelled" if cancelled() else _unjudgeable(known)
+    if reason is not None:
+        return CheckResult(NAME, Status.UNKNOWN, reason, key=key, operations=len(operations))
+    wrong = rule(known)
+    return CheckResult(
+        NAME,
+        Status.PASS if wrong is None else Status.FAIL,
+        promise if wrong is None else str(wrong["explanation"]),
+        key=key,
+        algorithm="growth",
+        operations=len(operations),
+        anomalies=() if wrong is None else (wrong,),
+        statistics={PROMISE: promise},
+        certificate=None if wrong is None else {"operations": wrong["operations"]},
+    )
+
+
+def _unjudgeable(operations: Iterable[Operation]) -> str | None:
+    """Return why nothing can be said of these operations; None if it can."""
+    elements: set[Hashable] = set()
+    for operation in operations:
+        if operation.type is EventType.OK and operation.node is None:
+            return f"operation {operation.index} does not say which node answered"
+        if operation.f == "append" and freeze(operation.input) in elements:
+            return f"{operation.input!r} was appended twice"
+        if operation.f == "append":
+            elements.add(freeze(operation.input))
+    return None
+
+
+def _judge_list(operations: Sequence[Operation]) -> Anomaly | None:
+    appends = {freeze(o.input): o for o in operations if o.f == "append"}
+    shown = [(tuple(map(freeze, read_list(read))), read) for read in _reads(operations)]
+    shown.sort(key=lambda pair: len(pair[0]))
+    for (before, first), (after, then) in pairwise(shown):
+        if after[: len(before)] != before:
+            explanation = f"operations {first.index} and {then.index} read lists of different order"
+            return _anomaly("reads-disagree", explanation, first, then)
+    longest, last = shown[-1] if shown else ((), None)
+    if last is not None and len(set(longest)) < len(longest):
+        explanation = f"operation {last.index} read an element twice"
+        return _anomaly("doubled", explanation, last)
+    return (
+        _went_back((read, len(elements)) for elements, read in shown)
+        or _from_nowhere(appends, shown)
+        or _out_of_order(appends, longest)
+    )
+
+
+def _from_nowhere(
+    appends: Mapping[Hashable, Operation],
+    shown: Sequence[tuple[tuple[Hashable, ...], Operation]],
+) -> Anomaly | None:
+    """Find an element that was read though nobody had asked for it yet; `shown`: by length."""
+    earliest: Operation | None = None
+    for position in range(len(shown) - 1, -1, -1):
+        elements, read = shown[position]
+        if earliest is None or read.complete_ns < earliest.complete_ns:
+            earliest = read
+        shorter = len(shown[position - 1][0]) if position else 0
+        for element in elements[shorter:]:
+            append = appends.get(element)
+            if append is None:
+                explanation = (
+                    f"operation {read.index} read {element!r}, which no append can have added"
+                )
+                return _anomaly("phantom", explanation, read)
+            if append.invoke_ns > earliest.complete_ns:
+                explanation = (
+                    f"operation {earliest.index} read {element!r} before operation "
+                    f"{append.index} appended it"
+                )
+                return _anomaly("read-before-append", explanation, earliest, append)
+    return None
+
+
+def _out_of_order(
+    appends: Mapping[Hashable, Operation], longest: Sequence[Hashable]
+) -> Anomaly | None:
+    """Find an acknowledged element that is behind a later one, or missing where that is."""
+    latest: Operation | None = None
+    present = set(longest)
+    for element in (*longest, *(e for e in appends if e not in present)):
+        append = appends[element]
+        if latest is not None and append.complete_ns < latest.invoke_ns:
+            what = "stands behind" if element in present else "is missing from a list with"
+            explanation = (
+                f"{element!r} {what} {latest.input!r}, though operation {append.index} was "
+                f"acknowledged before operation {latest.index} appended that"
+            )
+            kind = "reordered" if element in present else "lost"
+            return _anomaly(kind, explanation, append, latest)
+        if element in present and (latest is None or append.invoke_ns > latest.invoke_ns):
+            latest = append
+    return None
+
+
+def _judge_counter(operations: Sequence[Operation]) -> Anomaly | None:
+    increments = sorted(o.invoke_ns for o in operations if o.f == "increment")
+    reads = [(read, _whole(read, read.output)) for read in _reads(operations)]
+    for read, count in reads:
+        possible = bisect_right(increments, read.complete_ns)
+        if not 0 <= count <= possible:
+            explanation = (
+                f"operation {read.index} read {count}, when {possible} increments had been asked "
+                "for that can have had an effect"
+            )
+            return _anomaly("phantom", explanation, read)
+    return _went_back(reads)
+
+
+def _judge_broker(operations: Sequence[Operation]) -> Anomaly | None:
+    unfencing: dict[str, int] = {}
+    epochs: dict[int, Operation] = {}
+    accepted: list[tuple[Operation, int]] = []
+    for operation in sorted(operations, key=lambda o: o.invoke_ns):
+        if operation.f == "heartbeat" and not operation.input["behind"]:
+            unfencing.setdefault(operation.input["incarnation"], operation.invoke_ns)
+    first_ns = min(unfencing.values(), default=INFINITY_NS)
+    for answer in operations:
+        if answer.type is not EventType.OK:
+            continue
+        if answer.f == "read":
+            unfenced, possible_ns = answer.output["alive"], first_ns
+        else:
+            incarnation = answer.input["incarnation"]
+            epoch = _whole(answer, answer.output["epoch"])
+            other = epochs.setdefault(epoch, answer)
+            if other.input["incarnation"] != incarnation:
+                explanation = f"operations {other.index} and {answer.index} both have epoch {epoch}"
+                return _anomaly("shared-epoch", explanation, other, answer)
+            accepted.append((answer, epoch))
+            unfenced = answer.f != "register" and not answer.output["fenced"]
+            possible_ns = unfencing.get(incarnation, INFINITY_NS)
+            if unfenced and answer.f == "fence":
+                explanation = f"operation {answer.index} asked to be fenced and is not"
+                return _anomaly("not-fenced", explanation, answer)
+            if answer.f == "heartbeat" and not answer.input["behind"] and not unfenced:
+                explanation = f"operation {answer.index} has all metadata and is fenced"
+                return _anomaly("not-unfenced", explanation, answer)
+        if unfenced and possible_ns > answer.complete_ns:
+            explanation = f"operation {answer.index} shows a broker that nothing had unfenced"
+            return _anomaly("phantom", explanation, answer)
+    return _went_back(accepted)
+
+
+def _went_back(answers: Iterable[tuple[Operation, int]]) -> Anomaly | None:
+    """Find an answer with less than its node had answered before it was asked for."""
+    by_node: dict[str | None, list[tuple[Operation, int]]] = {}
+    for operation, state in answers:
+        by_node.setdefault(operation.node, []).append((operation, state))
+    for node, found in by_node.items():
+        ended = sorted(found, key=lambda pair: pair[0].complete_ns)
+        highest: tuple[Operation, int] | None = None
+        position = 0
+        for then, state in sorted(found, key=lambda pair: pair[0].invoke_ns):
+            while ended[position][0].complete_ns < then.invoke_ns:
+                if highest is None or ended[position][1] > highest[1]:
+                    highest = ended[position]
+                position += 1
+            if highest is not None and highest[1] > state:
+                first, seen = highest
+                explanation = (
+                    f"{node} went back: operation {first.index} was answered with state {seen}, "
+                    f"and then operation {then.index} with state {state}"
+                )
+                return _anomaly("went-back", explanation, first, then)
+    return None
+
+
+def _reads(operations: Iterable[Operation]) -> list[Operation]:
+    return [o for o in operations if o.f == "read" and o.type is EventType.OK]
+
+
+def _whole(operation: Operation, value: object) -> int:
+    if type(value) is not int:
+        raise HistoryError(f"operation {operation.index}: {value!r} is no state")
+    return value
+
+
+def _anomaly(kind: str, explanation: str, *operations: Operation) -> Anomaly:
+    indexes = sorted({operation.index for operation in operations})
+    return {"kind": kind, "explanation": explanation, "operations": indexes}
+
+
+_STALE = "reads that may be stale but go back at no node"
+Rule = Callable[[Sequence[Operation]], Anomaly | None]
+MODELS: Mapping[str, tuple[Rule, str]] = {
+    "list-append": (_judge_list, f"linearizable appends and {_STALE}"),
+    "counter": (_judge_counter, f"linearizable increments and {_STALE}"),
+    "broker": (
+        _judge_broker,
+        "epochs that go back at no controller and reads of no broker unfenced before a heartbeat",
+    ),
+}
+"""Name -> what judges a key, and the promise that it judges by."""

@@ -1,0 +1,230 @@
+"""Fetch a release of Apache Kafka as Maven artefacts into a cache, by Ivy.
+
+PySpark brings Ivy, which Spark uses for its own packages: it knows the public repository, resolves
+what an artefact depends on, checks every file against the repository's checksums, and goes on where
+it was cut off, since its cache keeps what arrived whole. The jar files of a release whose digests
+are in `versions` must have these as well; for any other they are written down when they come.
+
+The repository is believed by the authorities that this machine trusts, which behind a proxy may be
+more than those that come with Java: the bundle that SSL_CERT_FILE names, else the system's own.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import fcntl
+import hashlib
+import re
+import shutil
+import ssl
+import subprocess
+import warnings
+from collections.abc import Callable, Iterator, Mapping
+from importlib.util import find_spec
+from pathlib import Path
+from typing import Final
+from xml.sax.saxutils import quoteattr
+
+from cluster.systems.kafka.installation import (
+    DIGESTS,
+    cache_folder,
+    checked_version,
+    home_of,
+    java,
+)
+
+_VERSIONS: Final = Path(__file__).parent / "versions"
+_ARTEFACTS: Final = (
+    ("org.apache.kafka", "kafka_2.13", ""),
+    ("org.apache.kafka", "kafka-tools", ""),
+    # Kafka's own artefacts come without the binding of its logging: no node would log a line.
+    ("org.apache.logging.log4j", "log4j-slf4j-impl", "2.25.4"),
+)
+_TRUST_PASSWORD: Final = b"public certificates only"
+_TROUBLES: Final = ("Server access error", "[FAILED", "not found")
+"""What Ivy says where it failed, the most telling first."""
+_STEPS: Final = {"found ": "resolving artefact", "downloading ": "downloading file"}
+"""How Ivy's lines begin, and what is said of them."""
+
+Say = Callable[[str], None]
+
+
+class FetchError(Exception):
+    """A release cannot be fetched; one line."""
+
+
+def fetch(version: str, repository: str | None, say: Say) -> Path:
+    """Fetch a release unless it is there, and return its folder, which has a `libs` of jar files.
+
+    `repository`: address of a Maven repository instead of the public one; `say` is called with each
+    step. Raises FetchError, SettingError.
+    """
+    home = cache_folder() / checked_version(version)
+    home.parent.mkdir(parents=True, exist_ok=True)
+    with _alone(home.parent / f".{version}.lock", say):
+        if home_of(version) is None:
+            _retrieve(version, repository, home, say)
+        say("comparing digests")
+        _compare(version, home)
+    return home
+
+
+@contextlib.contextmanager
+def _alone(lock: Path, say: Say) -> Iterator[None]:
+    with lock.open("w") as file:
+        try:
+            fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            say("waiting for another process that fetches it")
+            fcntl.flock(file, fcntl.LOCK_EX)
+        yield
+
+
+def _retrieve(version: str, repository: str | None, home: Path, say: Say) -> None:
+    """Let Ivy put the jar files into the folder; a folder with `DIGESTS` is whole."""
+    say(f"resolving what Apache Kafka {version} depends on")
+    shutil.rmtree(home, ignore_errors=True)
+    work = home.with_name(f".{version}.work")
+    work.mkdir(exist_ok=True)
+    (work / "ivy.xml").write_text(_module(version), encoding="utf-8")
+    command = [
+        java(),
+        *_trust(work),
+        f"-Divy.default.ivy.user.dir={work}",
+        "-cp",
+        str(_ivy()),
+        "org.apache.ivy.Main",
+    ]
+    command += ["-ivy", str(work / "ivy.xml"), "-cache", str(home.parent / ".ivy")]
+    if repository is not None:
+        (work / "settings.xml").write_text(_settings(repository), encoding="utf-8")
+        command += ["-settings", str(work / "settings.xml")]
+    command += ["-types", "jar", "bundle", "-retrieve"]
+    command += [f"{home}/libs/[artifact]-[revision](-[classifier]).jar"]
+    code, lines = _run(command, say)
+    if code:
+        raise FetchError(f"Apache Kafka {version} cannot be fetched: {_trouble(lines)}")
+    jars = sorted((home / "libs").glob("*.jar"))
+    text = "".join(f"{_digest(jar)}  libs/{jar.name}\n" for jar in jars)
+    half = home / f"{DIGESTS}.half"
+    half.write_text(text, encoding="ascii")
+    half.rename(home / DIGESTS)
+
+
+def _run(command: list[str], say: Say) -> tuple[int, list[str]]:
+    """Run Ivy, and return its exit code and what it wrote."""
+    lines: list[str] = []
+    with subprocess.Popen(  # noqa: S603
+        command, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, errors="replace"
+    ) as ivy:
+        try:
+            assert ivy.stdout is not None, "it is a pipe"
+            for line in ivy.stdout:
+                lines.append(line.strip())
+                for begins, step in _STEPS.items():
+                    if lines[-1].startswith(begins):
+                        number = sum(known.startswith(begins) for known in lines)
+                        name = re.split(r"[/#]", lines[-1].split()[1])[-1]
+                        say(f"{step} {number}: {name.replace(';', ' ')}")
+        except BaseException:
+            ivy.kill()
+            raise
+    return ivy.returncode, lines
+
+
+def _trouble(lines: list[str]) -> str:
+    for trouble in _TROUBLES:
+        if found := [line for line in lines if trouble in line]:
+            return found[0].strip(": \t")[:300]
+    return next((line for line in reversed(lines) if line), "Ivy wrote nothing")[:300]
+
+
+def _compare(version: str, home: Path) -> None:
+    """Compare the jar files with their digests. What differs is deleted. Raises FetchError."""
+    known = _VERSIONS / f"{version}.txt"
+    expected = _listed(known if known.is_file() else home / DIGESTS)
+    found = {f"libs/{jar.name}": jar for jar in (home / "libs").glob("*.jar")}
+    odd = [name for name in {*expected, *found} if name not in expected or name not in found]
+    odd += [
+        name for name, jar in found.items() if name not in odd and _digest(jar) != expected[name]
+    ]
+    if odd:
+        shutil.rmtree(home)
+        shutil.rmtree(home.parent / ".ivy", ignore_errors=True)
+        raise FetchError(
+            f"Apache Kafka {version}: {min(odd)} is not the file that was expected (SHA-256); "
+            "what was fetched is deleted: fetch it again"
+        )
+
+
+def _listed(file: Path) -> dict[str, str]:
+    rows = (line.split("  ", 1) for line in file.read_text(encoding="ascii").splitlines())
+    return {name: digest for digest, name in rows}
+
+
+def _digest(file: Path) -> str:
+    with file.open("rb") as content:
+        return hashlib.file_digest(content, "sha256").hexdigest()
+
+
+def _module(version: str) -> str:
+    rows = "".join(
+        f'<dependency org="{organisation}" name="{name}" rev="{revision or version}" '
+        'conf="default->runtime,master"/>'
+        for organisation, name, revision in _ARTEFACTS
+    )
+    # Another binding of SLF4J, in 3.x: of two, Java takes either.
+    rows += '<exclude org="org.slf4j" module="slf4j-reload4j"/>'
+    return (
+        '<ivy-module version="2.0"><info organisation="kraftprobe" module="kafka"/>'
+        f"<dependencies>{rows}</dependencies></ivy-module>"
+    )
+
+
+def _settings(repository: str) -> str:
+    return (
+        '<ivysettings><settings defaultResolver="given"/><resolvers>'
+        f'<ibiblio name="given" m2compatible="true" root={quoteattr(repository)}/>'
+        "</resolvers></ivysettings>"
+    )
+
+
+def _ivy() -> Path:
+    spec = find_spec("pyspark")
+    assert spec is not None, "PySpark is a dependency"
+    assert spec.submodule_search_locations, "and a package"
+    return next(Path(spec.submodule_search_locations[0]).glob("jars/ivy-*.jar"))
+
+
+def _trust(work: Path) -> list[str]:
+    """Make Java believe the authorities that OpenSSL does; where it has no bundle, Java's own."""
+    from cryptography import x509  # noqa: PLC0415  (the options of a plan need none of it)
+    from cryptography.hazmat.primitives.serialization import (  # noqa: PLC0415
+        BestAvailableEncryption,
+        pkcs12,
+    )
+
+    paths = ssl.get_default_verify_paths()
+    bundles = [Path(paths.cafile or ""), Path(paths.capath or "") / "ca-certificates.crt"]
+    bundle = next((path for path in bundles if path.is_file()), None)
+    if bundle is None:
+        return []
+    with warnings.catch_warnings():  # of authorities with serial numbers that RFC 5280 forbids
+        warnings.simplefilter("ignore")
+        authorities = x509.load_pem_x509_certificates(bundle.read_bytes())
+    store = work / "trust.p12"
+    store.write_bytes(
+        pkcs12.serialize_java_truststore(
+            [
+                pkcs12.PKCS12Certificate(authority, str(number).encode())
+                for number, authority in enumerate(authorities)
+            ],
+            BestAvailableEncryption(_TRUST_PASSWORD),
+        )
+    )
+    named: Mapping[str, str] = {
+        "trustStore": str(store),
+        "trustStorePassword": _TRUST_PASSWORD.decode(),
+        "trustStoreType": "PKCS12",
+    }
+    return [f"-Djavax.net.ssl.{key}={value}" for key, value in named.items()]

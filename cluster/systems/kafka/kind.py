@@ -1,0 +1,177 @@
+"""What a plan may ask of Apache Kafka, what it promises, and what can be known of its nodes."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+from typing import Any, Final
+
+from cluster.client.admin_client import CLIENT_METRICS_RESOURCE, TOPIC_RESOURCE
+from cluster.names import unknown
+from cluster.node.errors import ErrorCode
+from cluster.node.security.settings import PLAIN
+from cluster.systems.base import Listeners
+from cluster.systems.cells import LIST_PREFIX, Cell
+from cluster.systems.image import MEANING, versions_of
+from cluster.systems.image import OPTION as IMAGE
+from cluster.systems.kafka.installation import HOME_IN_IMAGE, checked_version, find, home_in_image
+from cluster.systems.kafka.kafka_system import NAME, KafkaLayout, KafkaSystem
+from cluster.systems.kafka.output_traces import TRACED
+from cluster.systems.kafka.roles import COMBINED, Roles
+from cluster.systems.kafka.roles import OPTION as ROLES
+from cluster.systems.kinds import SettingError, SystemKind, SystemRequest
+
+QUORUMS: Final = ("dynamic", "static")
+OPTIONS: Mapping[str, str] = {
+    "home": f"folder of an unpacked release; in an image {HOME_IN_IMAGE}, unless given",
+    "version": "a release that was fetched (kraftprobe kafka fetch)",
+    "quorum": "dynamic (KIP-853, the default) or static voters",
+    ROLES: "controller, broker or combined of n1,n2,...; the last is that of the rest (combined)",
+    IMAGE: f"{MEANING}; it holds Java and an unpacked release",
+}
+_OWN: Final = frozenset(
+    {
+        "advertised.listeners",
+        "controller.listener.names",
+        "controller.quorum.bootstrap.servers",
+        "controller.quorum.voters",
+        "inter.broker.listener.name",
+        "listener.security.protocol.map",
+        "listeners",
+        "log.dir",
+        "log.dirs",
+        "metadata.log.dir",
+        "node.id",
+        "process.roles",
+    }
+)
+"""Keys that say where and what a node is: the run decides them."""
+_OF_SECURITY: Final = ("listener.name.", "sasl.", "ssl.keystore.", "ssl.truststore.")
+"""Where keys begin that a plan's `security` decides."""
+_KEY: Final = re.compile(r"[a-z][a-z0-9_.-]*", re.IGNORECASE)
+
+_PROCESSES: Final = frozenset({"kill", "stop", "pause", "restart"})
+_LINKS: Final = frozenset({"partition", "loss", "delay", "reorder", "duplicate", "bandwidth"})
+
+_DISKS: Final = frozenset(
+    {
+        "disk-error",
+        "disk-full",
+        "disk-slow",
+        "disk-stall",
+        "disk-wipe",
+        "power-loss",
+        "torn-write",
+    }
+)
+"""Those under which it promises to lose nothing: it takes a file whose bytes have changed, or that
+has become shorter, for one that was being written."""
+
+_CLOCKS: Final = frozenset({"clock-drift", "clock-jump", "clock-skew", "clock-strobe"})
+_QUORUM: Final = frozenset({"voters"})
+_ANYWHERE: Final = _PROCESSES | _DISKS | _CLOCKS | _QUORUM
+_HOSTS: Final = _ANYWHERE | _LINKS
+
+
+def _check(request: SystemRequest) -> None:
+    """Raise SettingError for settings and options that it does not take."""
+    for key, value in request.node_settings.items():
+        if not _KEY.fullmatch(key):
+            raise SettingError(f"node_settings: {key!r} is no name of a configuration key")
+        if key in _OWN:
+            raise SettingError(f"node_settings.{key}: the run decides it")
+        if key.startswith(_OF_SECURITY):
+            raise SettingError(f"node_settings.{key}: the run's security decides it")
+        if not isinstance(value, str | int):
+            raise SettingError(f"node_settings.{key} must be a text, a whole number or a flag")
+        if len(str(value).splitlines()) > 1:
+            raise SettingError(f"node_settings.{key} must be one line")
+    _quorum(request)
+    if "version" in request.options:
+        checked_version(request.options["version"])
+    if IMAGE in request.options:
+        home_in_image(request.options)
+
+
+def _quorum(request: SystemRequest) -> str:
+    quorum = request.options.get("quorum", QUORUMS[0])
+    if quorum not in QUORUMS:
+        raise SettingError(f"system_options.quorum: {unknown('quorum', quorum, QUORUMS)}")
+    return quorum
+
+
+def is_dynamic(request: SystemRequest) -> bool:
+    """Whether voters are in the log from the start (KIP-853). Raises SettingError."""
+    return _quorum(request) == "dynamic"
+
+
+def _roles(request: SystemRequest) -> Roles:
+    return Roles(request.options.get(ROLES, COMBINED))
+
+
+def _listeners(request: SystemRequest, nodes: int) -> tuple[Listeners, ...]:
+    return _roles(request).of_all(nodes)
+
+
+def _create(request: SystemRequest) -> KafkaSystem:
+    settings: dict[str, Any] = {
+        key: str(value).lower() if isinstance(value, bool) else value
+        for key, value in request.node_settings.items()
+    }
+    return KafkaSystem(
+        find(request.options, request.image),
+        settings,
+        dynamic=is_dynamic(request),
+        roles=_roles(request),
+        security=request.security,
+    )
+
+
+def _versions(request: SystemRequest) -> Mapping[str, str]:
+    version = find(request.options, request.image).version
+    return {NAME: version} if request.image is None else versions_of(request.image, NAME, version)
+
+
+def _cell(name: str) -> Cell:
+    """Return where a value of this name is shown by every broker.
+
+    Of a subscription of clients' metrics any value is kept. (An unknown key of a known resource is
+    stored and never shown.) But APPEND is refused there: it takes keys of topics and brokers alone,
+    of type LIST. Of these only a topic's throttled replicas take elements without end, each a
+    partition and a broker; that they do not exist matters to nobody.
+    """
+    if not name.startswith(LIST_PREFIX):
+        return Cell((CLIENT_METRICS_RESOURCE, name), "metrics")
+    return Cell(
+        (TOPIC_RESOURCE, name),
+        "follower.replication.throttled.replicas",
+        encode=lambda text: re.sub(r"w(\d+)\.(\d+)", r"\1:\2", text),
+        decode=lambda text: re.sub(r"(\d+):(\d+)", r"w\1.\2", text),
+    )
+
+
+KIND = SystemKind(
+    name=NAME,
+    title="Apache Kafka: nodes of a release (--kafka-version) or of a build of yours",
+    layout=KafkaLayout(),
+    check=_check,
+    create=_create,
+    versions=_versions,
+    cell=_cell,
+    listeners=_listeners,
+    options=OPTIONS,
+    backends=frozenset({"local", "netns", "docker"}),
+    reads_at="CLIENT",
+    reads_lag=True,
+    # Its nodes dial each other's own addresses (KIP-853): no proxy of `local` stands between them.
+    faults={
+        "local": _ANYWHERE,
+        "netns": _HOSTS,
+        "docker": _HOSTS | {"container-kill"},
+    },
+    # Those of SCRAM are in the metadata, which no controller has before it has spoken to others.
+    mechanisms=frozenset({PLAIN}),
+    traced=TRACED,
+    # A controller that renounces answers so what it has appended (QuorumController.renounce).
+    indefinite=frozenset({ErrorCode.not_controller}),
+)

@@ -1,0 +1,120 @@
+"""What is known of a kind of system before a plan chooses it: what it takes, promises and traces.
+
+The harness asks a kind, never a system by its name: whether a plan's settings fit, where a stored
+run's files lie, what proves that a node has caught up, which of its answers are certain.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable, Mapping
+from dataclasses import field
+from typing import Any
+
+from cluster.client.admin_client import CLUSTER_RESOURCE
+from cluster.node.errors import ErrorCode
+from cluster.node.ports import Endpoint
+from cluster.node.runtime.network import Connect
+from cluster.systems.base import EVERY_LISTENER, Layout, Listener, Listeners, System
+from cluster.systems.cells import Cell, CellOf
+from cluster.systems.image import Image
+from cluster.systems.secured import RunSecurity
+from cluster.values import valueclass
+
+
+class SettingError(ValueError):
+    """A plan asks a system for what it does not have; one line."""
+
+
+AskLeader = Callable[[Connect, Endpoint, float], Awaitable[tuple[int, int] | None]]
+"""(opens a connection, listener CONTROLLER of a node, bound in ms) -> id of the leader and its
+epoch, as that node knows them; None: it knows none, or does not answer."""
+
+
+def _cluster_wide(name: str) -> Cell:
+    return Cell(CLUSTER_RESOURCE, name)
+
+
+@valueclass
+class SystemRequest:
+    """What a run's plan says about its system."""
+
+    node_settings: Mapping[str, Any]
+    options: Mapping[str, str]
+    mutant: str | None = None
+    security: RunSecurity | None = None
+    """Keys and passwords of the run; None: nothing is secured."""
+    image: Image | None = None
+    """That of the option of this name, once it was found."""
+
+
+ListenersOf = Callable[[SystemRequest, int], tuple[Listeners, ...]]
+"""(what a plan says, number of nodes) -> listeners of n1, n2, ...; raises SettingError where the
+plan says what cannot be of so many nodes."""
+
+
+def everywhere(_: SystemRequest, nodes: int) -> tuple[Listeners, ...]:
+    """Let every node vote and serve clients."""
+    return (EVERY_LISTENER,) * nodes
+
+
+def _none(_: SystemRequest) -> Mapping[str, str]:
+    return {}
+
+
+@valueclass(kw_only=True)
+class SystemKind:
+    """See the module."""
+
+    name: str
+    """As a plan names it."""
+    title: str
+    """One line for `kraftprobe list systems`."""
+    layout: Layout
+    check: Callable[[SystemRequest], None]
+    """Raises SettingError for settings or options that the system does not take."""
+    create: Callable[[SystemRequest], System]
+    """Raises SettingError also where what is to be started is not there."""
+    versions: Callable[[SystemRequest], Mapping[str, str]] = _none
+    """Name -> version of what is started, to be stored with a run; that of the kind's own name
+    stands at the head of the report. Raises what `create` raises."""
+    metadata_quorum: bool = True
+    """Whether it is a metadata quorum of Kafka: it describes itself (DescribeQuorum), shows cells,
+    and keeps a log. Else a run is judged by its history alone, without final reads and evidence."""
+    ask_leader: AskLeader | None = None
+    """Of a system that is no metadata quorum; None: no node leads, so that faults cannot aim at a
+    leader, and no election is expected."""
+    listeners: ListenersOf = everywhere
+    """Where each node listens, and so which of them may vote and which serve clients."""
+    cell: CellOf = _cluster_wide
+    """Gives as many cells as names."""
+    options: Mapping[str, str] = field(default_factory=dict)
+    """Name of each option (`system_options` of a plan) -> what it says."""
+    backends: frozenset[str] | None = None
+    """Where it runs in real time; None: everywhere."""
+    simulated: bool = False
+    """Whether the nodes of the simulated world are of this kind."""
+    workloads: frozenset[str] | None = None
+    """What its promises and its interface allow; None: all."""
+    faults: Mapping[str, frozenset[str]] | None = None
+    """By backend, the faults that it can be put under; None: all that the backend has."""
+    scripted: Mapping[str, Any] | None = None
+    """What strands of steps, which act on single messages and states, need of its node settings;
+    None: it plays no strands."""
+    mechanisms: frozenset[str] | None = None
+    """Of SASL, those by which all its listeners can be secured; None: all."""
+    has_mutants: bool = False
+    reads_at: Listener = "CONTROLLER"
+    """Where clients read cells."""
+    reads_lag: bool = False
+    """Whether a read of a cell may be stale, as of a broker's own image, though no node goes back,
+    not even when it is restarted; else it is linearizable."""
+    traced: frozenset[str] | None = None
+    """The trace events that can be known of its nodes; None: all of docs/evidence.md."""
+    indefinite: frozenset[ErrorCode] = frozenset()
+    """Errors of `cluster.client.failures.DEFINITE_ERRORS` that it also gives to requests which may
+    have had their effect."""
+
+    @property
+    def is_led(self) -> bool:
+        """Whether one of its nodes leads."""
+        return self.metadata_quorum or self.ask_leader is not None

@@ -1,0 +1,160 @@
+"""One quorum of nodes of both kinds: Apache Kafka's and this repository's."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from dataclasses import replace
+from pathlib import Path
+from typing import Final
+
+from cluster.names import unknown
+from cluster.node.runtime.trace import clock_name
+from cluster.systems import kraft
+from cluster.systems.base import EVERY_LISTENER, Listeners, Placement, System
+from cluster.systems.image import OPTION as IMAGE
+from cluster.systems.kafka import kind as kafka
+from cluster.systems.kafka.kafka_system import (
+    LOGGING,
+    START_FILE,
+    formats,
+    starting,
+)
+from cluster.systems.kafka.roles import OPTION as ROLES
+from cluster.systems.kinds import SettingError, SystemRequest, everywhere
+from cluster.systems.kraft import NODE_SETTINGS, KraftLayout, KraftSystem
+
+NAME: Final = "mixed"
+KINDS: Final = "kinds"
+_PARTS: Final = {kind.name: kind for kind in (kraft.KIND, kafka.KIND)}
+_DEFAULT: Final = f"{kraft.KIND.name},{kafka.KIND.name}"
+
+
+class MixedLayout(KraftLayout):
+    """See `cluster.systems.base.Layout`: the folders of both kinds are the same."""
+
+    def made_trace(self, folder: Path) -> bytes | None:
+        """Make the trace of a node of Kafka; ours has written its own."""
+        return kafka.KIND.layout.made_trace(folder) if (folder / LOGGING).exists() else None
+
+
+class DynamicKraftSystem(KraftSystem):
+    """Our node in a quorum that begins with its voters in the log, which takes a format."""
+
+    def files(self, node: Placement) -> Mapping[str, str]:
+        """Render how the folder is formatted and the node started beside what it always has."""
+        servers = node.voters or node.bootstrap
+        rendered = super().files(replace(node, voters=(), bootstrap=servers))
+        config = str(node.folder / "server.properties")
+        initial, again = formats(node)
+        format_command = (node.interpreter, "-m", "cluster.node.format", "--config", config)
+        start = {
+            "node_id": node.node_id,
+            "clock": clock_name(),
+            "data": str(self.data_folder(node.folder)),
+            "format": [*format_command, *initial],
+            "format_again": [*format_command, *again],
+            "run": super().command(node),
+        }
+        return {**rendered, START_FILE: json.dumps(start, indent=1)}
+
+    def command(self, node: Placement) -> tuple[str, ...]:
+        """Format once, then become the node."""
+        return starting(node)
+
+
+class MixedSystem(MixedLayout):
+    """Runs each node by the system of its kind."""
+
+    name = NAME
+    mutant: str | None = None
+    image: str | None = None
+    ready_listeners: Listeners = ("CONTROLLER",)
+
+    def __init__(self, kinds: tuple[str, ...], systems: Mapping[str, System]) -> None:
+        """`kinds`: those of n1, n2, ...; the last stands for all further nodes as well."""
+        self._kinds = kinds
+        self._systems = systems
+        each = systems.values()
+        first = next(iter(each))
+        self.reads = tuple({folder: None for system in each for folder in system.reads})
+        self.mapped = tuple({suffix: None for system in each for suffix in system.mapped})
+        self.ping, self.client_security = first.ping, first.client_security
+        self.stop_timeout_s = max(system.stop_timeout_s for system in each)
+        self.stop_codes = frozenset(code for system in each for code in system.stop_codes)
+        self.ready_timeout_s = max(system.ready_timeout_s for system in each)
+
+    def listeners(self, node_id: int) -> Listeners:  # noqa: ARG002  (contract)
+        """See `System.listeners`: everywhere."""
+        return EVERY_LISTENER
+
+    def files(self, node: Placement) -> Mapping[str, str]:
+        """Render what the node's own system does."""
+        return self._of(node).files(node)
+
+    def command(self, node: Placement) -> tuple[str, ...]:
+        """Run the node's own program."""
+        return self._of(node).command(node)
+
+    def environment(self, node: Placement) -> Mapping[str, str]:
+        """Give the variables of the node's own system."""
+        return self._of(node).environment(node)
+
+    def _of(self, node: Placement) -> System:
+        return self._systems[self._kinds[min(node.node_id, len(self._kinds)) - 1]]
+
+
+def _kinds(request: SystemRequest) -> tuple[str, ...]:
+    named = tuple(part.strip() for part in request.options.get(KINDS, _DEFAULT).split(","))
+    for name in named:
+        if name not in _PARTS:
+            raise SettingError(f"system_options.{KINDS}: {unknown('kind', name, _PARTS)}")
+    return named
+
+
+def _requests(request: SystemRequest) -> dict[str, SystemRequest]:
+    """Return what each kind is asked for: Kafka takes every key, ours those that it knows."""
+    settings = request.node_settings
+    ours = {key: value for key, value in settings.items() if key in NODE_SETTINGS}
+    kafkas = {key: value for key, value in settings.items() if key != kraft.REGISTRATION}
+    options = {key: value for key, value in request.options.items() if key != KINDS}
+    return {
+        kraft.KIND.name: SystemRequest(ours, {}, None, request.security),
+        kafka.KIND.name: SystemRequest(kafkas, options, None, request.security),
+    }
+
+
+def _check(request: SystemRequest) -> None:
+    _kinds(request)
+    for name, own in _requests(request).items():
+        _PARTS[name].check(own)
+
+
+def _create(request: SystemRequest) -> MixedSystem:
+    kinds, requests = _kinds(request), _requests(request)
+    systems = {name: _PARTS[name].create(requests[name]) for name in dict.fromkeys(kinds)}
+    if kraft.KIND.name in systems and kafka.is_dynamic(request):
+        own = requests[kraft.KIND.name]
+        systems[kraft.KIND.name] = DynamicKraftSystem(own.node_settings, None, own.security)
+    return MixedSystem(kinds, systems)
+
+
+def _versions(request: SystemRequest) -> Mapping[str, str]:
+    each = (_PARTS[name].versions(own) for name, own in _requests(request).items())
+    return {name: version for found in each for name, version in found.items()}
+
+
+KIND = replace(
+    kafka.KIND,
+    name=NAME,
+    title="one quorum of both: nodes of Apache Kafka and of this repository",
+    layout=MixedLayout(),
+    check=_check,
+    create=_create,
+    versions=_versions,
+    listeners=everywhere,
+    options={
+        **{key: says for key, says in kafka.OPTIONS.items() if key not in {IMAGE, ROLES}},
+        KINDS: f"kinds of n1, n2, ...; the last is that of the rest ({_DEFAULT})",
+    },
+)

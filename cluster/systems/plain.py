@@ -1,0 +1,62 @@
+"""A system of small programs of one's own: what is usual of them, to be changed where it is not."""
+
+from __future__ import annotations
+
+import signal
+from collections.abc import Mapping
+from pathlib import Path, PurePath
+
+from cluster.node.security.connecting import PLAINTEXT, ClientSecurity
+from cluster.systems.base import EVERY_LISTENER, Listeners, Placement
+
+
+class PlainLayout:
+    """See `cluster.systems.base.Layout`. A node keeps its data in `data` and writes no trace."""
+
+    def data_folder(self, folder: PurePath) -> PurePath:
+        """Locate the folder that faults of disks hit."""
+        return folder / "data"
+
+    def log_folder(self, folder: PurePath) -> PurePath:
+        """See `data_folder`."""
+        return self.data_folder(folder)
+
+    def trace_file(self, folder: PurePath) -> PurePath:
+        """Locate what is never written."""
+        return folder / "trace.jsonl"
+
+    def made_trace(self, folder: Path) -> bytes | None:  # noqa: ARG002  (contract)
+        """Nothing is known of a node."""
+        return None
+
+
+class PlainSystem(PlainLayout):
+    """See `cluster.systems.base.System`; `name` and `command` are missing.
+
+    A node listens at both of its endpoints without TLS, answers a line with something, and ends
+    when it gets SIGTERM.
+    """
+
+    name: str
+    mutant: str | None = None
+    ping = b"?\n"
+    client_security: ClientSecurity = PLAINTEXT
+    stop_timeout_s = 2.0
+    stop_codes = frozenset({0, -signal.SIGTERM})
+    reads: tuple[Path, ...] = ()
+    mapped: tuple[str, ...] = ()
+    image: str | None = None
+    ready_timeout_s = 120.0
+    ready_listeners: Listeners = EVERY_LISTENER
+
+    def listeners(self, node_id: int) -> Listeners:  # noqa: ARG002  (contract)
+        """See `System.listeners`: everywhere."""
+        return EVERY_LISTENER
+
+    def files(self, node: Placement) -> Mapping[str, str]:  # noqa: ARG002  (contract)
+        """Render no configuration."""
+        return {}
+
+    def environment(self, node: Placement) -> Mapping[str, str]:  # noqa: ARG002  (contract)
+        """Let output reach the log before a kill can lose it, should it be Python's."""
+        return {"PYTHONUNBUFFERED": "1"}

@@ -1,0 +1,98 @@
+"""What installed packages add to what a plan can name: entry points (docs/own-system.md).
+
+A package names its objects in its `pyproject.toml`, for example in a table
+`[project.entry-points."kraftprobe.systems"]` by a line `mine = "my_package:KIND"`; each object
+carries that very name. What comes with Kraftprobe is found without a look at packages, and an
+object is imported when it is asked for.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping
+from functools import cached_property
+from typing import TYPE_CHECKING, Protocol, TypeVar
+
+if TYPE_CHECKING:
+    from importlib.metadata import EntryPoint
+
+
+class ExtensionError(ValueError):
+    """What a package adds cannot be used; one line."""
+
+
+class Named(Protocol):
+    """What a registry holds."""
+
+    @property
+    def name(self) -> str:
+        """As a plan names it."""
+
+
+T = TypeVar("T", bound=Named)
+
+
+class Registry(Mapping[str, T]):
+    """Name -> object: own ones, in their order, then those of packages by name.
+
+    A look at a name that is not an own one, and each iteration, may raise ExtensionError.
+    """
+
+    def __init__(self, group: str, type_: type[T] | tuple[type[T], ...], own: Iterable[T]) -> None:
+        """`group`: of the entry points; `type_`: what each object must be."""
+        self._group = group
+        self._type = type_
+        self._own = {item.name: item for item in own}
+        self._loaded: dict[str, T] = {}
+
+    def __getitem__(self, name: str) -> T:
+        if name in self._own:
+            return self._own[name]
+        if name not in self._loaded:
+            self._loaded[name] = self._load(self._points[name])
+        return self._loaded[name]
+
+    def __contains__(self, name: object) -> bool:
+        return name in self._own or name in self._points
+
+    def __iter__(self) -> Iterator[str]:
+        yield from self._own
+        yield from self._points
+
+    def __len__(self) -> int:
+        return len(self._own) + len(self._points)
+
+    @cached_property
+    def _points(self) -> Mapping[str, EntryPoint]:
+        # It takes 20 ms, which whoever names nothing of a package need not spend.
+        from importlib.metadata import entry_points  # noqa: PLC0415
+
+        found: dict[str, EntryPoint] = {}
+        for point in sorted(set(entry_points(group=self._group))):
+            if point.name in self._own:
+                raise ExtensionError(f"{self._said(point)}: Kraftprobe has one of this name")
+            if point.name in found:
+                both = " and ".join(sorted({_package(found[point.name]), _package(point)}))
+                raise ExtensionError(f"{self._said(point)}: {both} both add it; remove one")
+            found[point.name] = point
+        return found
+
+    def _load(self, point: EntryPoint) -> T:
+        try:
+            item = point.load()
+        except Exception as error:
+            what = " ".join(f"{type(error).__name__}: {error}".split())
+            raise ExtensionError(f"{self._said(point)} cannot be loaded: {what}") from error
+        if not isinstance(item, self._type):
+            types = self._type if isinstance(self._type, tuple) else (self._type,)
+            wanted = " or ".join(type_.__name__ for type_ in types)
+            raise ExtensionError(f"{self._said(point)} is {type(item).__name__}, not {wanted}")
+        if item.name != point.name:
+            raise ExtensionError(f"{self._said(point)} calls itself {item.name!r}")
+        return item
+
+    def _said(self, point: EntryPoint) -> str:
+        return f"entry point {point.name!r} of {self._group} (package {_package(point)})"
+
+
+def _package(point: EntryPoint) -> str:
+    return "?" if point.dist is None else f"{point.dist.name} {point.dist.version}"

@@ -1,0 +1,184 @@
+"""Releases fetched from a Maven repository: whole, cut off, changed, not there."""
+
+from __future__ import annotations
+
+import http.server
+import subprocess
+import sys
+import threading
+import zipfile
+from hashlib import sha1
+
+import pytest
+
+from cluster.systems.kafka import fetch
+from cluster.systems.kafka.installation import DIGESTS, find, home_of
+from cluster.systems.kinds import SettingError
+
+VERSION = "0.9.7"
+"""One that no release has."""
+POM = """\
+<project><modelVersion>4.0.0</modelVersion><groupId>{organisation}</groupId>
+<artifactId>{name}</artifactId><version>{version}</version>
+<dependencies>{dependencies}</dependencies></project>
+"""
+NEEDED = (
+    "<dependency><groupId>org.apache.kafka</groupId><artifactId>kafka-raft</artifactId>"
+    "<version>{version}</version></dependency>"
+    "<dependency><groupId>org.apache.logging.log4j</groupId><artifactId>log4j-core</artifactId>"
+    "<version>2.25.4</version></dependency>"
+)
+ARTEFACTS = {
+    ("org.apache.kafka", "kafka_2.13", ""): NEEDED,
+    ("org.apache.kafka", "kafka-tools", ""): "",
+    ("org.apache.kafka", "kafka-raft", ""): "",
+    ("org.apache.logging.log4j", "log4j-core", "2.25.4"): "",
+    ("org.apache.logging.log4j", "log4j-slf4j-impl", "2.25.4"): "",
+}
+
+
+class Repository:
+    """A Maven repository of empty jar files on loopback, and what it was asked."""
+
+    def __init__(self, folder, version):
+        self.folder, self.asked, self.broken = folder, [], set()
+        for (organisation, name, own), dependencies in ARTEFACTS.items():
+            revision = own or version
+            place = folder / organisation.replace(".", "/") / name / revision
+            place.mkdir(parents=True)
+            pom = POM.format(
+                organisation=organisation,
+                name=name,
+                version=revision,
+                dependencies=dependencies.format(version=version),
+            )
+            self.put(place / f"{name}-{revision}.pom", pom.encode())
+            with zipfile.ZipFile(place / "jar", "w") as jar:
+                jar.writestr("name", name)
+            self.put(place / f"{name}-{revision}.jar", (place / "jar").read_bytes())
+        repository = self
+
+        class Handler(http.server.SimpleHTTPRequestHandler):
+            def __init__(self, *args):
+                super().__init__(*args, directory=str(folder))
+
+            def do_GET(self):
+                repository.asked.append(self.path.rpartition("/")[2])
+                if any(name in self.path for name in repository.broken):
+                    self.send_error(503)
+                else:
+                    super().do_GET()
+
+            def log_message(self, *args):
+                pass
+
+        self.server = http.server.ThreadingHTTPServer(("127.0.0.1", 0), Handler)
+        self.url = f"http://127.0.0.1:{self.server.server_address[1]}/"
+        threading.Thread(target=self.server.serve_forever, daemon=True).start()
+
+    @staticmethod
+    def put(path, content):
+        path.write_bytes(content)
+        path.with_name(f"{path.name}.sha1").write_text(sha1(content).hexdigest())
+
+    def close(self):
+        self.server.shutdown()
+        self.server.server_close()
+
+
+@pytest.fixture
+def repository(tmp_path, monkeypatch):
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
+    made = Repository(tmp_path / "repository", VERSION)
+    yield made
+    made.close()
+
+
+def test_a_release_is_fetched_with_what_it_depends_on_once(repository):
+    said = []
+    home = fetch.fetch(VERSION, repository.url, said.append)
+    assert sorted(jar.name for jar in (home / "libs").iterdir()) == [
+        f"kafka-raft-{VERSION}.jar",
+        f"kafka-tools-{VERSION}.jar",
+        f"kafka_2.13-{VERSION}.jar",
+        "log4j-core-2.25.4.jar",
+        "log4j-slf4j-impl-2.25.4.jar",
+    ]
+    assert home_of(VERSION) == home
+    assert find({"version": VERSION}).libraries == home / "libs"
+    assert any(line.startswith("downloading file 5") for line in said)
+    repository.asked.clear()
+    assert fetch.fetch(VERSION, repository.url, said.append) == home
+    assert repository.asked == []
+
+
+def test_an_interrupted_fetch_goes_on_where_it_was(repository):
+    repository.broken = {"log4j-core-2.25.4.jar"}
+    with pytest.raises(fetch.FetchError, match=r"0\.9\.7 cannot be fetched: .*log4j-core") as cut:
+        fetch.fetch(VERSION, repository.url, lambda _: None)
+    assert len(str(cut.value).splitlines()) == 1
+    with pytest.raises(
+        SettingError, match=f"was not fetched; do so: kraftprobe kafka fetch {VERSION}"
+    ):
+        find({"version": VERSION})
+    repository.broken = set()
+    repository.asked.clear()
+    fetch.fetch(VERSION, repository.url, lambda _: None)
+    assert {name for name in repository.asked if name.endswith(".jar")} == {"log4j-core-2.25.4.jar"}
+
+
+def test_a_file_that_does_not_fit_its_checksum_is_refused(repository):
+    [jar] = repository.folder.rglob("kafka-raft-*.jar")
+    jar.write_bytes(jar.read_bytes() + b"more")
+    with pytest.raises(fetch.FetchError, match="cannot be fetched"):
+        fetch.fetch(VERSION, repository.url, lambda _: None)
+    assert home_of(VERSION) is None
+
+
+def test_a_file_that_changed_in_the_cache_is_found_and_fetched_again(repository):
+    home = fetch.fetch(VERSION, repository.url, lambda _: None)
+    (home / "libs" / f"kafka-raft-{VERSION}.jar").write_bytes(b"another")
+    with pytest.raises(fetch.FetchError, match=r"kafka-raft-0.9.7.jar .* fetch it again"):
+        fetch.fetch(VERSION, repository.url, lambda _: None)
+    assert home_of(VERSION) is None
+    assert fetch.fetch(VERSION, repository.url, lambda _: None) == home
+    assert (home / "libs" / f"kafka-raft-{VERSION}.jar").read_bytes() != b"another"
+
+
+def test_a_release_whose_digests_are_known_must_have_them(tmp_path, monkeypatch):
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
+    repository = Repository(tmp_path / "repository", "4.3.1")
+    try:
+        with pytest.raises(
+            fetch.FetchError, match=r"is not the file that was expected \(SHA-256\)"
+        ):
+            fetch.fetch("4.3.1", repository.url, lambda _: None)
+    finally:
+        repository.close()
+    assert home_of("4.3.1") is None
+
+
+def test_what_is_no_repository_is_named(repository):
+    with pytest.raises(fetch.FetchError, match=r"module not found: .*kafka_2\.13;0\.9\.7"):
+        fetch.fetch(VERSION, repository.url + "elsewhere/", lambda _: None)
+
+
+@pytest.mark.parametrize("version", ["4.3", "../../etc", "4.3.1-rc1", "", "4.3.1\n"])
+def test_what_is_no_version_is_refused(version):
+    with pytest.raises(SettingError, match="is no version"):
+        fetch.fetch(version, None, lambda _: None)
+
+
+def kraftprobe(*arguments):
+    command = (sys.executable, "-c", "from harness.cli import main; main()", *arguments)
+    return subprocess.run(command, capture_output=True, text=True, timeout=120, check=False)
+
+
+def test_the_command_prints_the_folder_and_refuses_in_one_line(repository):
+    done = kraftprobe("kafka", "fetch", VERSION, "--repository", repository.url)
+    assert (done.returncode, done.stdout) == (0, f"{home_of(VERSION)}\n")
+    assert (home_of(VERSION) / DIGESTS).is_file()
+    refused = kraftprobe("kafka", "fetch", "4.3", "--repository", repository.url)
+    assert refused.returncode == 2
+    [line] = refused.stderr.splitlines()[-1:]
+    assert line == "kraftprobe: '4.3' is no version of Apache Kafka: give one such as 4.3.1"

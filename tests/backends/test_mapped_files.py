@@ -1,0 +1,83 @@
+"""Files that a node maps into memory, on the filesystem that fails on order."""
+
+from __future__ import annotations
+
+import json
+import mmap
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from cluster.backends.machine.mounts import mounts, state_folder, unmount
+
+pytestmark = [
+    pytest.mark.cluster,
+    pytest.mark.skipif(
+        os.geteuid() != 0 or not Path("/dev/fuse").exists(), reason="needs root and /dev/fuse"
+    ),
+]
+
+
+@pytest.fixture
+def folder(tmp_path: Path):
+    folder = tmp_path / "data"
+    folder.mkdir()
+    state = state_folder(folder)
+    program = [sys.executable, "-m", "cluster.backends.machine.faultfs"]
+    mount = [*program, str(folder), str(state), "kraftprobe#mapped#1:1#n1", ".index"]
+    subprocess.run(mount, check=True)
+    try:
+        yield folder
+        assert ask(folder, "end").keys() == {"hits", "dirty_bytes"}
+        assert not state.exists(), "nothing is left beside the folder, whoever holds the mount"
+    finally:
+        assert all(unmount(mount) for mount in mounts() if mount.folder == folder)
+
+
+def ask(folder: Path, verb: str, **more: object) -> dict[str, object]:
+    code = "import json, sys; from cluster.backends.machine.inside import disks; "
+    code += "print(json.dumps(disks.ask(sys.argv[1], json.loads(sys.argv[2]))))"
+    request = json.dumps({"verb": verb, **more})
+    asked = [sys.executable, "-c", code, str(state_folder(folder)), request]
+    done = subprocess.run(asked, check=True, capture_output=True, text=True)
+    answer: dict[str, object] = json.loads(done.stdout)
+    return answer
+
+
+def write_mapped(path: Path, content: bytes, *, sync: bool) -> None:
+    with path.open("r+b") as file, mmap.mmap(file.fileno(), 0) as mapped:
+        mapped[: len(content)] = content
+        if sync:
+            mapped.flush()
+
+
+def test_a_power_loss_takes_what_was_mapped_and_not_synced(folder: Path):
+    path = folder / "a.index"
+    path.write_bytes(bytes(4096))
+    with path.open("rb") as file:
+        subprocess.run(["sync", "-d", str(path)], check=True)
+        assert file.read(1) == b"\0"
+    subprocess.run(["sync", str(folder)], check=True)
+    write_mapped(path, b"kept", sync=True)
+    write_mapped(path, b"lost", sync=False)
+    assert path.read_bytes()[:4] == b"lost"
+    assert ask(folder, "power-loss")["files"] == 1
+    assert path.read_bytes()[:4] == b"kept"
+
+
+def test_a_file_of_another_name_cannot_be_mapped(folder: Path):
+    path = folder / "a.log"
+    path.write_bytes(bytes(4096))
+    with pytest.raises(OSError, match="No such device"):
+        write_mapped(path, b"mapped", sync=False)
+
+
+def test_a_stalled_disk_does_not_hold_who_unmaps(folder: Path):
+    path = folder / "a.index"
+    path.write_bytes(bytes(4096))
+    ask(folder, "set", fault="stall")
+    write_mapped(path, b"there", sync=False)
+    assert path.read_bytes()[:5] == b"there"

@@ -1,0 +1,111 @@
+"""Campaigns on nodes in images of the user's: made here, told from ours, and left as they were."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+
+import docker
+import pytest
+
+from checkers.verdict import Status
+from cluster.backends.base import BackendError
+from cluster.backends.docker import engine
+from cluster.systems.kafka.installation import home_of
+from results.store import RunStore
+from tests import user_images
+from tests.kafka_release import VERSION, release
+
+pytestmark = pytest.mark.cluster
+SHORT = ("--campaign", "quick", "--faults", "kill,pause", "--duration", "30", "--rate", "20")
+
+
+@pytest.fixture(scope="module")
+def client() -> Iterator[docker.DockerClient]:
+    """An engine; what the tests make there of images goes with them."""
+    try:
+        client = engine.connect()
+    except BackendError as error:
+        pytest.skip(str(error))
+    yield client
+    for made in client.images.list(user_images.REPOSITORY):
+        client.images.remove(made.id, force=True)
+    client.close()
+
+
+def run(tmp_path: Path, *arguments: str) -> subprocess.CompletedProcess[str]:
+    program = [sys.executable, "-c", "from harness.cli import main; main()"]
+    options = ("--backend", "docker", *SHORT, "--seed", "2", "--runs", str(tmp_path))
+    return subprocess.run(
+        [*program, "run", *options, *arguments],
+        capture_output=True,
+        text=True,
+        timeout=400,
+        check=False,
+    )
+
+
+def passed(
+    client: docker.DockerClient, image: docker.models.images.Image, tmp_path: Path, *arguments: str
+) -> Path:
+    """Run it to a PASS that the gate lets through by the image's id; return the run's folder."""
+    done = run(tmp_path, "--image", image.tags[0], *arguments)
+    assert done.returncode == 0, done.stdout + done.stderr
+    [folder] = (tmp_path / "quick").iterdir()
+    store = RunStore(folder)
+    assert {check.status for check in store.read_results().checks} == {Status.PASS}
+    assert store.plan()["versions"]["image"] == f"{image.tags[0]} {image.id}"
+    shown = f"image {image.tags[0]} {image.id[:19]}"
+    assert shown in (folder / "report.html").read_text()
+    program = [sys.executable, "-c", "from harness.cli import main; main()"]
+    command = [*program, "gate", "--judge-again", str(folder)]
+    gate = subprocess.run(command, capture_output=True, text=True, check=False)
+    assert gate.returncode == 0, gate.stdout
+    assert shown in gate.stdout
+    marks = {"label": f"{engine.RUN_LABEL}={folder.name}"}
+    assert client.containers.list(all=True, filters=marks) == []
+    assert client.images.get(image.tags[0]).id == image.id
+    return folder
+
+
+def test_kafka_in_an_image_that_has_neither_a_shell_nor_a_python_passes(client, tmp_path):
+    libraries = home_of(release()) / "libs"
+    image = user_images.of_programs(client, "sleep", "ls", "cat", libraries=libraries)
+    folder = passed(client, image, tmp_path, "--system", "apache-kafka", "--workload", "set")
+    assert json.loads((folder / "nodes/n1/start.json").read_text())["run"][0] == (
+        f"{user_images.JAVA}/bin/java"
+    )
+    assert f"apache-kafka {VERSION}, commit " in (folder / "report.html").read_text()
+
+
+def test_a_patched_node_of_ours_in_an_image_passes_with_clocks_that_lie(client, tmp_path):
+    faults = ("--faults", "kill,pause,clock-jump,container-kill", "--duration", "35")
+    folder = passed(client, user_images.of_node(client), tmp_path, *faults)
+    for node in ("n1", "n2", "n3"):
+        assert user_images.SAID in (folder / f"nodes/{node}/stdout.log").read_text()
+
+
+@pytest.mark.parametrize(
+    ("programs", "system", "said"),
+    [
+        ((), "kraft", "is not on this machine, and none is pulled unasked: docker pull "),
+        (("ls",), "kraft", 'cannot be run: exec: "sleep": executable file not found'),
+        (("sleep",), "kraft", 'exec: "python3": executable file not found'),
+        (("sleep", "ls"), "apache-kafka", "ls /opt/kafka/libs: ls: cannot access"),
+    ],
+)
+def test_an_image_that_will_not_do_is_one_line_before_anything_starts(
+    client, tmp_path, programs, system, said
+):
+    name = f"{user_images.REPOSITORY}:none"
+    if programs:
+        [name] = user_images.of_programs(client, *programs).tags
+    done = run(tmp_path, "--system", system, "--workload", "set", "--image", name)
+    assert done.returncode == 2
+    [line] = done.stderr.splitlines()
+    assert line.startswith(f"kraftprobe: image {name}")
+    assert said in line
+    assert not list(tmp_path.iterdir())

@@ -1,0 +1,207 @@
+"""A short campaign on Apache Kafka itself, its evidence decoded, and a wrong history of it."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+from rich.console import Console
+
+from checkers.evidence import Evidence, TraceEvent
+from checkers.history import EventType, pair
+from checkers.registry import CheckSpec, run_check
+from checkers.run_input import RunInput
+from checkers.verdict import CheckResult, Status
+from harness.display import Display
+from harness.plan import from_document
+from harness.plan_document import plan_document
+from harness.run_to_verdict import run_cluster
+from results.pipeline import judge
+from results.store import RunStore
+from tests.kafka_release import VERSION, release
+from tests.runs import every_workload
+from workloads.registry import WORKLOADS
+
+ROOT = Path(__file__).resolve().parents[2]
+CAMPAIGN = ("--campaign", "quick", "--faults", "kill,pause", "--duration", "25", "--rate", "40")
+
+
+@pytest.fixture(scope="module")
+def version() -> str:
+    return release()
+
+
+def kraftprobe(*arguments: object) -> subprocess.CompletedProcess[str]:
+    command = [sys.executable, "-c", "from harness.cli import main; main()", *map(str, arguments)]
+    return subprocess.run(command, capture_output=True, text=True, timeout=400, check=False)
+
+
+@pytest.mark.cluster
+def test_real_kafka_passes_a_campaign_and_a_lost_topic_is_found(version: str, tmp_path: Path):
+    more = f"ARGS=--workload set --duration 25 --rate 40 --seed 1 --runs {tmp_path}"
+    command = ["make", "kafka", f"KAFKA={version}", more]
+    done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stderr
+    [folder] = (tmp_path / "quick").iterdir()
+    store = RunStore(folder)
+    results = store.read_results()
+    by_name = {check.checker: check for check in results.checks}
+    assert {check.status for check in results.checks} == {Status.PASS}
+    assert by_name["log-agreement"].statistics["records"] > 100
+    assert by_name["invariants"].statistics["epochs_with_leader"] >= 2
+    logs = [folder / f"nodes/{node}/evidence/log.jsonl" for node in ("n1", "n2", "n3")]
+    kinds = {json.loads(line)["kind"] for log in logs for line in log.read_text().splitlines()}
+    assert {"TopicRecord", "control:LEADER_CHANGE"} <= kinds
+    assert "undecodable" not in kinds
+    assert kraftprobe("gate", "--judge-again", folder).returncode == 0
+    assert f"<dd>apache-kafka {VERSION}, commit " in (folder / "report.html").read_text()
+
+    trace = folder / "nodes/n1/trace.jsonl"
+    trace.write_bytes(trace.read_bytes() + trace.read_bytes().splitlines(keepends=True)[-1])
+    assert kraftprobe("gate", "--judge-again", folder).returncode != 0, "traces follow from output"
+
+    events = store.history().events
+    run = RunInput(events, pair(events), store.evidence(store.plan()).evidence)
+    spec = CheckSpec("durability", {"workload": "set"})
+    assert run_check(spec, run).status is Status.PASS
+    reads = dict(run.evidence.final_reads)
+    acknowledged = (op.key for op in run.operations if op.type is EventType.OK)
+    lost = next(name for name in acknowledged if name in reads["n1"].topics)
+    kept = {name: topic for name, topic in reads["n1"].topics.items() if name != lost}
+    reads["n1"] = replace(reads["n1"], topics=kept)
+    wrong = replace(run, evidence=replace(run.evidence, final_reads=reads))
+    result = run_check(spec, wrong)
+    assert result.status is Status.FAIL
+    assert lost in json.dumps(result.anomalies)
+
+
+def voters_of(evidence: Evidence) -> list[TraceEvent]:
+    return [
+        event for trace in evidence.traces.values() for event in trace if event.event == "voters"
+    ]
+
+
+def judged(folder: Path) -> dict[str, CheckResult]:
+    return {check.checker: check for check in RunStore(folder).read_results().checks}
+
+
+@pytest.mark.cluster
+def test_a_quorum_of_both_kinds_passes_a_campaign_in_containers(version: str, tmp_path: Path):
+    system = ("--system", "mixed", "--kafka-version", version, "--workload", "register")
+    faults = ("--faults", "power-loss,clock-jump,disk-wipe")
+    system = (*system, "--backend", "docker")
+    done = kraftprobe("run", *system, *CAMPAIGN, *faults, "--seed", 2, "--runs", tmp_path)
+    assert done.returncode == 0, done.stdout + done.stderr
+    [folder] = (tmp_path / "quick").iterdir()
+    assert kraftprobe("gate", "--judge-again", folder).returncode == 0
+    starts = [
+        json.loads(line)
+        for node in ("n1", "n2", "n3")
+        for line in (folder / f"nodes/{node}/trace.jsonl").read_text().splitlines()
+        if '"e":"start"' in line
+    ]
+    assert {("check_quorum_timeout_ms" in start) for start in starts} == {True, False}, "both kinds"
+    assert judged(folder)["log-agreement"].status is Status.PASS
+    sessions = judged(folder)["sessions"]
+    assert sessions.status is Status.PASS
+    promise = "monotonic-reads, monotonic-writes, writes-follow-reads (of each client at each node)"
+    assert f"every key keeps {promise}" in sessions.summary
+
+
+SEPARATE = """
+system = "apache-kafka"
+system_options = {{ version = "{version}", roles = "controller,controller,controller,broker" }}
+security = {{ protocol = "SASL_SSL", mechanism = "PLAIN" }}
+workload = "topics"
+nodes = 4
+duration_s = 14
+rate_per_s = 40
+expectations = {{ min_operations = 50 }}
+schedule = [
+    {{ at_s = 1, fault = "kill", parameters = {{ targets = "leader" }}, for_s = 4 }},
+    {{ at_s = 3, fault = "disk-wipe", parameters = {{ targets = "node:n4" }}, for_s = 1 }},
+]
+"""
+
+
+@pytest.mark.cluster
+def test_separate_roles_pass_and_a_broker_that_lost_its_disk_has_the_whole_log(
+    version: str, tmp_path: Path
+):
+    plan = tmp_path / "separate.toml"
+    plan.write_text(SEPARATE.format(version=version))
+    done = kraftprobe("run", "--campaign", plan, "--seed", 3, "--runs", tmp_path / "runs")
+    assert done.returncode == 0, done.stdout + done.stderr
+    [folder] = (tmp_path / "runs" / "separate").iterdir()
+    evidence = RunStore(folder).evidence(RunStore(folder).plan()).evidence
+    assert set(evidence.final_reads) == {"n4"}
+    assert set(evidence.logs) == {"n1", "n2", "n3", "n4"}
+    directories = {e.fields["directory_id"] for e in evidence.traces["n4"] if e.event == "start"}
+    assert len(directories) == 2
+    assert all(set(e.fields["voters"]) == {"1", "2", "3"} for e in voters_of(evidence))
+
+
+@pytest.mark.cluster
+@pytest.mark.parametrize(("quorum", "status"), [("static", Status.FAIL), ("dynamic", Status.PASS)])
+def test_a_wiped_voter_loses_committed_topics_of_a_static_quorum_only(
+    version: str, tmp_path: Path, quorum: str, status: Status
+):
+    options = ("--kafka-version", version, "--system-option", f"quorum={quorum}")
+    kraftprobe("run", "--campaign", "wiped-voter", *options, "--seed", 5, "--runs", tmp_path)
+    [folder] = (tmp_path / "wiped-voter").iterdir()
+    durability = judged(folder)["durability"]
+    assert durability.status is status, durability.summary
+    if status is Status.FAIL:
+        assert {anomaly["kind"] for anomaly in durability.anomalies} == {"lost"}
+        assert judged(folder)["invariants"].status is Status.FAIL
+
+
+@pytest.mark.cluster
+def test_every_workload_that_reads_keeps_what_kafka_promises_of_it(
+    version: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+):
+    monkeypatch.setitem(WORKLOADS._own, every_workload.KIND.name, every_workload.KIND)
+    plan = from_document(
+        {
+            "campaign": "every-workload",
+            "workload": every_workload.KIND.name,
+            "system": "apache-kafka",
+            "system_options": {"version": version},
+            "node_settings": {"metadata.log.max.record.bytes.between.snapshots": 4_000},
+            "backend": "netns",
+            "seed": 1,
+            "nodes": 3,
+            "duration_s": 15,
+            "rate_per_s": 160,
+            "concurrency": 24,
+            "expectations": {"min_operations": 200},
+            "schedule": [
+                {"fault": "kill", "parameters": {"targets": "leader"}, "at_s": 8, "for_s": 1}
+            ],
+        }
+    )
+    store = RunStore.create(tmp_path, plan_document(plan, "20260101T000000Z-seed1-aaaa", "test"))
+    run_cluster(plan, store, Display(Console(quiet=True), "test", plan.duration_s))
+    found = judge(store)
+    assert found.status is Status.PASS, [(check.checker, check.summary) for check in found.checks]
+    [snapshots] = [check for check in found.checks if check.checker == "snapshots"]
+    assert snapshots.operations >= 3, snapshots.summary
+    for name in every_workload.PARTS:
+        for result in every_workload.results_of(store, name):
+            assert result.status is Status.PASS, f"{name}: {result.checker}: {result.summary}"
+
+
+@pytest.mark.cluster
+def test_a_removed_voter_that_joins_by_itself_is_found(version: str, tmp_path: Path):
+    options = ("--campaign", "rejoined-voter", "--kafka-version", version, "--seed", 1)
+    done = kraftprobe("run", *options, "--duration", 12, "--runs", tmp_path)
+    assert done.returncode == 1, done.stdout + done.stderr
+    [folder] = (tmp_path / "rejoined-voter").iterdir()
+    failed = {name: found for name, found in judged(folder).items() if found.status is Status.FAIL}
+    assert failed.keys() == {"voter-changes"}
+    kinds = {anomaly["kind"] for anomaly in failed["voter-changes"].anomalies}
+    assert kinds == {"change-uninvited"}
