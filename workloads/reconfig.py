@@ -4,6 +4,8 @@ What `register` does, and beside it `change-voters`, which some workers do now a
 voter that is missing is added, or else one is removed, in turn; two are always left. Which change
 it was, is in the completion: {"change": "remove", "voter": 2}. The first change finds the
 voters configured and finalizes kraft.version 1 instead; it ends in `fail`, as it changed no voter.
+With option `return_fraction` below 1 some changes only ever remove: a voter that is missing then
+stays out, unless something else lets it in.
 
 An answer to a change comes when the new set is committed. Every register must be linearizable
 whatever the voters, and the sets must follow each other by one voter and hold every change that was
@@ -42,10 +44,14 @@ from workloads.base import ClientContext, Completion, Op, Option, Role, Workload
 from workloads.target import Target
 
 CHANGE: Final = "change-voters"
+REMOVE_ONLY: Final = {"change": "remove"}
 LEAST_VOTERS: Final = 2
 OPTIONS = {
     **register.OPTIONS,
     "change_fraction": Option(0.02, "share of operations that change the voters", 0.001, 0.5),
+    "return_fraction": Option(
+        1.0, "share of those that may add the voter that is missing", 0.0, 1.0
+    ),
 }
 _DEFINITE: Final = frozenset(
     {
@@ -66,6 +72,7 @@ class Reconfig:
 
     registers: register.Register
     change_fraction: float
+    return_fraction: float
     name: str = "reconfig"
 
     def operations(self, worker: int, random: Random, role: Role) -> Iterator[Op]:
@@ -73,7 +80,8 @@ class Reconfig:
         changes = Random(random.getrandbits(64))
         for op in self.registers.operations(worker, random, role):
             if role is Role.MIXED and changes.random() < self.change_fraction:
-                yield Op(CHANGE)
+                returns = self.return_fraction >= 1 or changes.random() < self.return_fraction
+                yield Op(CHANGE, value=None if returns else REMOVE_ONLY)
             yield op
 
     def final_operations(self) -> Sequence[Op]:
@@ -112,16 +120,19 @@ class ReconfigClient:
         if op.f != CHANGE:
             return await self._registers.invoke(op)
         node = self._target.choose()
-        outcome = await self._change(node)
+        outcome = await self._change(node, adds=op.value != REMOVE_ONLY)
         self._target.learn(node, outcome)
         return Completion(EventType(outcome.type), outcome.value, outcome.error, node)
 
-    async def _change(self, node: str) -> Outcome:
+    async def _change(self, node: str, *, adds: bool) -> Outcome:
         context = self._context
         endpoint = context.endpoint(node, "CONTROLLER")
         try:
             request, value = await context.client.ask(
-                endpoint, DescribeQuorumRequest(), self._next, context.timeout_ms
+                endpoint,
+                DescribeQuorumRequest(),
+                lambda quorum: self._next(quorum, adds=adds),
+                context.timeout_ms,
             )
         except CallFailed as failed:
             return Outcome("fail", error=str(failed))  # nothing was asked for yet
@@ -140,7 +151,7 @@ class ReconfigClient:
         return replace(outcome, value=value)
 
     def _next(
-        self, quorum: DescribeQuorumResponse
+        self, quorum: DescribeQuorumResponse, *, adds: bool
     ) -> tuple[AddVoterRequest | RemoveVoterRequest | str, dict[str, Any]]:
         """Add a node that can be a voter and is none, else remove the next voter in turn.
 
@@ -151,7 +162,7 @@ class ReconfigClient:
         able = self._context.nodes_at("CONTROLLER")
         for observer in quorum.observers:
             votes = any(voter.replica_id == observer.replica_id for voter in quorum.voters)
-            if not votes and f"n{observer.replica_id}" in able:
+            if adds and not votes and f"n{observer.replica_id}" in able:
                 return self._addition(observer)
         if len(quorum.voters) <= LEAST_VOTERS:
             return "no-change-possible", {}
@@ -198,7 +209,7 @@ def create(options: Mapping[str, Any]) -> Reconfig:
     registers = register.Register(
         keys=options["keys"], write_fraction=options["write_fraction"], name="register"
     )
-    return Reconfig(registers, change_fraction=options["change_fraction"])
+    return Reconfig(registers, options["change_fraction"], options["return_fraction"])
 
 
 KIND = WorkloadKind(

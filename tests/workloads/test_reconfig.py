@@ -1,6 +1,8 @@
 """Workload `reconfig` in a simulated cluster, and the check that judges its voter sets."""
 
 from collections import Counter
+from itertools import islice
+from random import Random
 
 import pytest
 
@@ -11,6 +13,9 @@ from checkers.run_input import RunInput
 from checkers.verdict import Status
 from harness.evidence import decode_log
 from tests.sim.quorums import campaign
+from workloads import reconfig
+from workloads.base import Role
+from workloads.registry import workload_named
 
 
 def sets(*voters, start=0):
@@ -102,6 +107,14 @@ def test_the_log_need_not_show_a_change_of_unknown_outcome():
 def test_a_log_that_begins_behind_a_snapshot_need_not_show_earlier_answers():
     log = sets((1, 2), (1, 2, 3), start=7)
     assert judged(log, changed("remove", 3)) == (Status.PASS, [])
+
+
+def test_with_a_return_fraction_of_none_changes_only_ever_remove():
+    options = {"change_fraction": 0.5, "return_fraction": 0.0}
+    workload = workload_named("reconfig", options)
+    drawn = islice(workload.operations(0, Random(1), Role.MIXED), 200)
+    asked = [op.value for op in drawn if op.f == reconfig.CHANGE]
+    assert asked and all(value == reconfig.REMOVE_ONLY for value in asked)
 
 
 @pytest.mark.parametrize("seed", [1, 2])
