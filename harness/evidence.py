@@ -102,9 +102,10 @@ def _kind_of(store: RunStore) -> SystemKind:
 
 def _collect_node(store: RunStore, layout: Layout, node: str) -> None:
     trace_file = Path(layout.trace_file(store.node_path(node)))
-    made = layout.made_trace(store.node_path(node))
-    if made is not None:
-        trace_file.write_bytes(made)
+    reader = layout.trace_reader(store.node_path(node))
+    if reader is not None:
+        source = Path(layout.trace_source(store.node_path(node)))
+        trace_file.write_bytes(reader.take(_content(source)) + reader.end())
     folder = Path(layout.log_folder(store.node_path(node)))
     log = decode_log(node, folder)
     store.write_log(node, log.records)

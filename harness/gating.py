@@ -73,7 +73,7 @@ def recompute(store: RunStore) -> RunResults:
         layout = evidence.layout_of(copy)
         for node in nodes:
             trace = Path(layout.trace_file(copy.node_path(node)))
-            if layout.made_trace(copy.node_path(node)) is not None:
+            if layout.trace_reader(copy.node_path(node)) is not None:
                 trace.unlink(missing_ok=True)
         problems = evidence.collect(copy, nodes)
         if problems:

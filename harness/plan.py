@@ -356,7 +356,7 @@ def _check_operations(plan: Plan) -> None:
 
 def _scripted(plan: Plan, rows: Sequence[object], *, asks_for_faults: bool) -> Plan:
     """Read the rows of a schedule, and name its faults."""
-    entries, strands = read_rows(rows, plan.node_names, plan.duration_s)
+    entries, strands = read_rows(rows, plan.node_names, plan.duration_s, plan.kind.traced)
     plan = replace(plan, schedule=entries, strands=strands)
     if strands or plan.operations:
         settings = plan.kind.scripted

@@ -267,7 +267,9 @@ def _cast(run: Run) -> _Cast:
 
 def _script(run: Run, view_of: Callable[[Random], RunView]) -> _Script:
     clients = ScriptedClients(run.plan, run.plan.make_workload())
-    standings = TraceTail(run.backend) if run.standings is None else run.standings()
+    standings = (
+        TraceTail(run.backend, run.plan.kind.layout) if run.standings is None else run.standings()
+    )
 
     def broken(name: str, explanation: str, place: str) -> None:
         value = {"property": name, "explanation": explanation, "causes": [place]}

@@ -6,7 +6,7 @@ A row with `steps` is a strand (`harness.strands`); any other is one fault at a 
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 
 from cluster.schemas import Place, Schema, where_of
 from harness.errors import PlanError
@@ -21,9 +21,15 @@ STRAND = Schema(Strand, PlanError)
 
 
 def read_rows(
-    rows: Sequence[object], nodes: tuple[str, ...], duration_s: float
+    rows: Sequence[object],
+    nodes: tuple[str, ...],
+    duration_s: float,
+    traced: Collection[str] | None,
 ) -> tuple[tuple[Entry, ...], tuple[Strand, ...]]:
-    """Read and check all rows, for a run of these nodes and this length. Raises PlanError."""
+    """Read and check all rows, for a run of these nodes and this length. Raises PlanError.
+
+    `traced`: the events of the nodes that steps can wait for; None: all.
+    """
     if len(rows) > ROWS_MAX:
         raise PlanError(f"schedule must be a list of at most {ROWS_MAX} entries")
     entries: list[Entry] = []
@@ -32,7 +38,7 @@ def read_rows(
         place: Place = ("schedule", number)
         if isinstance(row, dict) and "steps" in row:
             strands.append(STRAND.read(row, place=place))
-            check_strand(strands[-1], nodes, place)
+            check_strand(strands[-1], nodes, traced, place)
         else:
             entries.append(ENTRY.read(row, place=place))
             _check_entry(entries[-1], nodes, duration_s, place)

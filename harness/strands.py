@@ -192,14 +192,18 @@ def without_faults(strand: Strand, kinds: Collection[str]) -> Strand:
     return Strand(strand.at_ms, tuple(kept))
 
 
-def check_strand(strand: Strand, nodes: tuple[str, ...], place: Place) -> None:
-    """Refuse a strand that uses unknown names. Raises PlanError with one line."""
+def check_strand(
+    strand: Strand, nodes: tuple[str, ...], traced: Collection[str] | None, place: Place
+) -> None:
+    """Refuse unknown names, and events that are never `traced`. Raises PlanError with one line."""
     if len(strand.steps) > STEPS_MAX:
         raise PlanError(f"{where_of(place)}: steps must be at most {STEPS_MAX}")
     names: tuple[str, ...] = ()
     for number, step in enumerate(strand.steps):
         try:
             _check(step, names, nodes)
+            if traced is not None:
+                _check_traced(step, traced)
         except (ParameterError, ValueError) as error:
             raise PlanError(f"{where_of((*place, 'steps', number))}: {error}") from error
         names += tuple(f"@{name}" for name in step.options.get("names", ()))
@@ -219,6 +223,20 @@ def _check(step: Step, names: Sequence[str], nodes: tuple[str, ...]) -> None:
         if step.options.get("links"):
             parameters["links"] = f"{nodes[0]}>{nodes[-1]}"
         check_fault(step.kind, parameters, nodes)
+
+
+def _check_traced(step: Step, traced: Collection[str]) -> None:
+    """Refuse what a step waits for or expects where it can never be seen."""
+    conditions = [] if step.until is None else [step.until]
+    if step.kind == "expect":
+        conditions.append(CONDITION.read(step.options["that"]))
+    for condition in conditions:
+        wanted = {"append", "flush"} if condition.synced else set()
+        if condition.event is not None:
+            wanted.add(condition.event)
+        if missing := sorted(wanted.difference(traced)):
+            known = f"it traces {', '.join(sorted(traced))}"
+            raise ParameterError(f"the system does not trace {missing[0]}; {known}")
 
 
 def _words(step: Step) -> Iterator[str]:

@@ -1,8 +1,10 @@
 """The standings of real nodes, from their traces, read while they are written.
 
-A node writes the line of an event before it goes on (`cluster.node.runtime.trace`), so the
-standings lag by at most one poll. Events of several nodes between two polls are applied in the
-order of their times, which are comparable where the nodes share a clock.
+A node of this repository writes the line of an event before it goes on
+(`cluster.node.runtime.trace`), so the standings lag by at most one poll. The trace of another
+system may be made from what its nodes write (`cluster.systems.base.TraceReader`), when they write
+it. Events of several nodes between two polls are applied in the order of their times, which are
+comparable where the nodes share a clock.
 """
 
 from __future__ import annotations
@@ -14,6 +16,7 @@ from typing import Any
 from checkers.standings import DEAD, Standings
 from checkers.trace_fields import wrong_field
 from cluster.backends.base import Backend, BackendError, NodeState
+from cluster.systems.base import Layout, TraceReader
 
 POLL_S = 0.02
 STATES_S = 0.2
@@ -31,9 +34,10 @@ class Followed(Standings):
 class TraceTail(Followed):
     """Follows the traces that the nodes of a backend write."""
 
-    def __init__(self, backend: Backend) -> None:
+    def __init__(self, backend: Backend, layout: Layout) -> None:
         super().__init__(backend.nodes)
         self._backend = backend
+        self._layout = layout
         self._tails = {node: _Tail() for node in self.nodes}
 
     async def follow(self) -> None:
@@ -62,9 +66,12 @@ class TraceTail(Followed):
     async def _read(self, node: str) -> list[dict[str, Any]]:
         tail = self._tails[node]
         try:
-            return tail.take(await self._backend.read_trace(node, tail.position))
+            data = await self._backend.read_trace(node, tail.position)
         except BackendError:
             return []  # what was written meanwhile comes when its host can be reached again
+        if data and not tail.position:
+            tail.reader = self._layout.trace_reader(self._backend.node_folder(node))
+        return tail.take(data)
 
     async def _ask_states(self) -> None:
         for node, standing in self.nodes.items():
@@ -80,16 +87,20 @@ _OF_THE_LINE = frozenset({"t", "w", "n", "e", "crc"})
 
 
 class _Tail:
-    """One trace and the position up to which its lines were taken."""
+    """What one node writes, and the position up to which it was read."""
 
     def __init__(self) -> None:
         self.position = 0
+        self.reader: TraceReader | None = None
+        self._half = b""
+        """The beginning of the trace's last line."""
 
     def take(self, data: bytes) -> list[dict[str, Any]]:
         """Return the events of new whole lines; the checks report lines that are no events."""
-        whole, newline, _ = data.rpartition(b"\n")
-        self.position += len(whole) + len(newline)
-        return [event for line in whole.split(b"\n") if (event := _event(line)) is not None]
+        self.position += len(data)
+        lines = data if self.reader is None else self.reader.take(data)
+        *whole, self._half = (self._half + lines).split(b"\n")
+        return [event for line in whole if (event := _event(line)) is not None]
 
 
 def _event(line: bytes) -> dict[str, Any] | None:

@@ -294,8 +294,8 @@ class ProcessBackend:
 
     async def read_trace(self, node: str, offset: int) -> bytes:
         """See `Backend.read_trace`; the node's folder is on this machine."""
-        trace = self.system.trace_file(self.node_folder(node))
-        return _read_from(Path(trace), offset)
+        source = self.system.trace_source(self.node_folder(node))
+        return _read_from(Path(source), offset)
 
     # -- parts -----------------------------------------------------------------------------------
 

@@ -48,6 +48,16 @@ class Placement:
     """What it asks for the leader when there are no `voters`: it joins a quorum as an observer."""
 
 
+class TraceReader(Protocol):
+    """Makes a node's trace from what the node writes, as it comes."""
+
+    def take(self, data: bytes) -> bytes:
+        """Return the whole lines that follow from the next bytes."""
+
+    def end(self) -> bytes:
+        """Return what was kept back in case that more came."""
+
+
 class Layout(Protocol):
     """Where a node's files lie, running or stored, and how they are read."""
 
@@ -60,8 +70,11 @@ class Layout(Protocol):
     def trace_file(self, folder: PurePath) -> PurePath:
         """Locate the node's event trace."""
 
-    def made_trace(self, folder: Path) -> bytes | None:
-        """Make the trace of a node from what it left in this folder; None: it wrote its own."""
+    def trace_source(self, folder: PurePath) -> PurePath:
+        """Locate what the node writes while it runs: the trace, or what it is made from."""
+
+    def trace_reader(self, folder: PurePath) -> TraceReader | None:
+        """Make what reads the source anew; None: the source is the trace."""
 
 
 class System(Layout, Protocol):

@@ -16,7 +16,7 @@ from cluster.names import unknown
 from cluster.node.ports import Endpoint
 from cluster.node.security.connecting import PLAINTEXT
 from cluster.schemas import Schema
-from cluster.systems.base import EVERY_LISTENER, Listeners, Placement
+from cluster.systems.base import EVERY_LISTENER, Listeners, Placement, TraceReader
 from cluster.systems.image import MEANING, OPTION, Image, versions_of
 from cluster.systems.kinds import SettingError, SystemKind, SystemRequest
 from cluster.systems.secured import RunSecurity
@@ -103,8 +103,12 @@ class KraftLayout:
         """Locate the trace."""
         return folder / "trace.jsonl"
 
-    def made_trace(self, folder: Path) -> bytes | None:  # noqa: ARG002  (contract)
-        """The node writes its own."""
+    def trace_source(self, folder: PurePath) -> PurePath:
+        """The node writes its trace itself."""
+        return self.trace_file(folder)
+
+    def trace_reader(self, folder: PurePath) -> TraceReader | None:  # noqa: ARG002  (contract)
+        """Nothing is to be made."""
         return None
 
 

@@ -5,13 +5,13 @@ from __future__ import annotations
 import json
 from collections.abc import Mapping
 from dataclasses import replace
-from pathlib import Path
+from pathlib import Path, PurePath
 from typing import Final
 
 from cluster.names import unknown
 from cluster.node.runtime.trace import clock_name
 from cluster.systems import kraft
-from cluster.systems.base import EVERY_LISTENER, Listeners, Placement, System
+from cluster.systems.base import EVERY_LISTENER, Layout, Listeners, Placement, System, TraceReader
 from cluster.systems.image import OPTION as IMAGE
 from cluster.systems.kafka import kind as kafka
 from cluster.systems.kafka.kafka_system import (
@@ -31,11 +31,23 @@ _DEFAULT: Final = f"{kraft.KIND.name},{kafka.KIND.name}"
 
 
 class MixedLayout(KraftLayout):
-    """See `cluster.systems.base.Layout`: the folders of both kinds are the same."""
+    """See `cluster.systems.base.Layout`: the folders of both kinds are the same.
 
-    def made_trace(self, folder: Path) -> bytes | None:
-        """Make the trace of a node of Kafka; ours has written its own."""
-        return kafka.KIND.layout.made_trace(folder) if (folder / LOGGING).exists() else None
+    Only where a node runs, or once its files are stored, is it known of which kind it is.
+    """
+
+    def trace_source(self, folder: PurePath) -> PurePath:
+        """Locate what a node of its kind writes."""
+        return _layout_of(folder).trace_source(folder)
+
+    def trace_reader(self, folder: PurePath) -> TraceReader | None:
+        """Make what reads it."""
+        return _layout_of(folder).trace_reader(folder)
+
+
+def _layout_of(folder: PurePath) -> Layout:
+    kind = kafka.KIND if Path(folder, LOGGING).exists() else kraft.KIND
+    return kind.layout
 
 
 class DynamicKraftSystem(KraftSystem):

@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from pathlib import Path, PurePath
 
 from cluster.node.security.connecting import PLAINTEXT, ClientSecurity
-from cluster.systems.base import EVERY_LISTENER, Listeners, Placement
+from cluster.systems.base import EVERY_LISTENER, Listeners, Placement, TraceReader
 
 
 class PlainLayout:
@@ -25,7 +25,11 @@ class PlainLayout:
         """Locate what is never written."""
         return folder / "trace.jsonl"
 
-    def made_trace(self, folder: Path) -> bytes | None:  # noqa: ARG002  (contract)
+    def trace_source(self, folder: PurePath) -> PurePath:
+        """See `trace_file`."""
+        return self.trace_file(folder)
+
+    def trace_reader(self, folder: PurePath) -> TraceReader | None:  # noqa: ARG002  (contract)
         """Nothing is known of a node."""
         return None
 

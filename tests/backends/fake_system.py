@@ -55,5 +55,8 @@ class FakeSystem:
     def trace_file(self, folder):
         return folder / "trace.jsonl"
 
-    def made_trace(self, folder):
+    def trace_source(self, folder):
+        return folder / "trace.jsonl"
+
+    def trace_reader(self, folder):
         return None

@@ -23,7 +23,7 @@ from cluster.node.wire.uuid_text import uuid_from_text
 from cluster.systems.base import Placement
 from cluster.systems.kafka.installation import Installation, find
 from cluster.systems.kafka.kafka_system import KafkaLayout, KafkaSystem
-from cluster.systems.kafka.output_traces import TRACED, trace_of
+from cluster.systems.kafka.output_traces import TRACED, OutputReader
 from cluster.systems.kafka.roles import Roles
 from cluster.systems.kinds import SettingError, SystemRequest
 from cluster.systems.mixed import KIND, MixedLayout, MixedSystem
@@ -44,6 +44,12 @@ from tests.checkers.run_evidence import (
     state,
 )
 from workloads.base import Role
+
+
+def trace_of(output):
+    reader = OutputReader()
+    return reader.take(output.read_bytes()) + reader.end()
+
 
 LOGGED = Path(__file__).parents[1] / "data/kafka/node-4.3.1.log"
 PLAN = {"system": "apache-kafka", "workload": "set", "faults": ["kill"], "duration_s": 30}
@@ -312,10 +318,22 @@ def test_what_kafka_does_not_take_is_refused_in_one_line(wrong, said):
     assert len(str(refused.value).splitlines()) == 1
 
 
-def test_strands_are_refused():
-    steps = [{"kind": "kill", "targets": "node:n1"}]
-    with pytest.raises(PlanError, match=r"apache-kafka plays no strands") as refused:
-        from_document({**PLAN, "faults": [], "schedule": [{"steps": steps}]})
+@pytest.mark.parametrize(
+    ("step", "lacks"),
+    [
+        ({"kind": "kill", "until": {"event": "vote"}}, "vote"),
+        ({"kind": "wait", "until": {"at": "leader", "synced": True}}, "append"),
+        ({"kind": "expect", "that": {"event": "flush"}}, "flush"),
+    ],
+)
+def test_strands_wait_for_nothing_that_is_not_traced(step, lacks):
+    steps = [{"kind": "kill", "targets": "leader", "until": {"established": True}}, step]
+    document = {**PLAN, "faults": [], "schedule": [{"steps": steps[:1]}]}
+    assert from_document(document).strands
+    document["schedule"] = [{"steps": steps}]
+    said = rf"schedule 1: steps 2: the system does not trace {lacks}"
+    with pytest.raises(PlanError, match=said) as refused:
+        from_document(document)
     assert len(str(refused.value).splitlines()) == 1
 
 
@@ -401,8 +419,8 @@ def test_a_real_nodes_output_becomes_a_trace():
 
 
 def test_no_output_is_no_trace(tmp_path):
-    assert trace_of(tmp_path / "stdout.log") == b""
-    assert KafkaLayout().made_trace(tmp_path) == b""
+    reader = KafkaLayout().trace_reader(tmp_path)
+    assert (reader.take(b""), reader.end()) == (b"", b"")
 
 
 @pytest.mark.parametrize(
@@ -567,10 +585,25 @@ def test_a_wiped_node_joins_as_another(tmp_path):
 
 
 def test_only_kafkas_nodes_have_their_traces_made(tmp_path):
-    (tmp_path / "stdout.log").write_bytes(LOGGED.read_bytes())
-    assert MixedLayout().made_trace(tmp_path) is None
+    layout = MixedLayout()
+    assert layout.trace_reader(tmp_path) is None
+    assert layout.trace_source(tmp_path) == tmp_path / "trace.jsonl"
     (tmp_path / "log4j2.properties").touch()
-    assert MixedLayout().made_trace(tmp_path) == trace_of(LOGGED)
+    assert isinstance(layout.trace_reader(tmp_path), OutputReader)
+    assert layout.trace_source(tmp_path) == tmp_path / "stdout.log"
+
+
+@pytest.mark.parametrize("size", [1, 7, 1000])
+def test_a_trace_is_the_same_by_whatever_pieces_its_source_is_read(size):
+    data, reader = LOGGED.read_bytes(), OutputReader()
+    pieces = [data[at : at + size] for at in range(0, len(data), size)]
+    assert b"".join([*map(reader.take, pieces), reader.end()]) == trace_of(LOGGED)
+
+
+def test_a_start_that_cannot_be_read_is_left_out():
+    line = b"1|INFO|kraftprobe.start|%s\n"
+    for facts in (b"{", b"[]", b"{}", b'{"directory_id": 7}', b'{"directory_id": "x"}'):
+        assert OutputReader().take(line % facts) == b""
 
 
 @pytest.mark.parametrize(

@@ -2,10 +2,16 @@
 
 import asyncio
 import json
+from collections import Counter
+from pathlib import Path
 
 from checkers.standings import DEAD
 from cluster.backends.base import NodeState
+from cluster.systems.kafka.kind import KIND as KAFKA
+from cluster.systems.kraft import KIND as KRAFT
 from harness.trace_tail import TraceTail
+
+LOGGED = Path(__file__).parents[1] / "data/kafka/node-4.3.1.log"
 
 
 class Place:
@@ -34,6 +40,14 @@ class Place:
             file.write("\n".join(lines) + end)
 
 
+class Logged(Place):
+    """Its nodes write no trace."""
+
+    async def read_trace(self, node, offset):
+        path = self.node_folder(node) / "stdout.log"
+        return path.read_bytes()[offset:] if path.exists() else b""
+
+
 def state(at, name, epoch, leader_id=-1):
     return (at, "state", {"state": name, "epoch": epoch, "leader_id": leader_id, "voted_id": -1})
 
@@ -43,7 +57,7 @@ START = (1, "start", {"node_id": 1})
 
 def test_a_leader_is_known_by_its_trace(tmp_path):
     place = Place(tmp_path)
-    tail = TraceTail(place)
+    tail = TraceTail(place, KRAFT.layout)
     asyncio.run(tail.poll())
     assert tail.leader() is None
 
@@ -58,7 +72,7 @@ def test_a_leader_is_known_by_its_trace(tmp_path):
 
 def test_events_between_two_polls_come_in_the_order_of_their_times(tmp_path):
     place = Place(tmp_path)
-    tail, seen = TraceTail(place), []
+    tail, seen = TraceTail(place, KRAFT.layout), []
     tail.listeners.append(lambda node, event, fields: seen.append((node, event, dict(fields))))
 
     place.write("n1", state(5, "Candidate", 2), state(9, "Leader", 2))
@@ -73,7 +87,7 @@ def test_events_between_two_polls_come_in_the_order_of_their_times(tmp_path):
 
 def test_a_line_is_taken_once_and_only_when_it_is_whole(tmp_path):
     place = Place(tmp_path)
-    tail, seen = TraceTail(place), []
+    tail, seen = TraceTail(place, KRAFT.layout), []
     tail.listeners.append(lambda node, event, fields: seen.append(event))
 
     place.write("n1", START, (2, "hw", {"epoch": 1, "offset": 0, "role": "follower"}), end="")
@@ -90,7 +104,7 @@ def test_what_is_no_event_is_passed_over(tmp_path):
     place = Place(tmp_path)
     (place.node_folder("n1") / "trace.jsonl").write_bytes(b"\xff{\n[1]\n{}\n" + b"[" * 5000 + b"\n")
     place.write("n1", state(3, "Leader", 1), (4, "state", {}), (5, "flush", {"end_offset": "x"}))
-    tail = TraceTail(place)
+    tail = TraceTail(place, KRAFT.layout)
     asyncio.run(tail.poll())
 
     assert tail.leader() == "n1"
@@ -99,7 +113,7 @@ def test_what_is_no_event_is_passed_over(tmp_path):
 def test_a_killed_node_leads_no_more(tmp_path):
     place = Place(tmp_path)
     place.write("n1", START, state(2, "Leader", 1))
-    tail = TraceTail(place)
+    tail = TraceTail(place, KRAFT.layout)
 
     async def follow():
         following = asyncio.ensure_future(tail.follow())
@@ -112,3 +126,14 @@ def test_a_killed_node_leads_no_more(tmp_path):
 
     assert asyncio.run(follow()) == ("n1", None)
     assert tail.nodes["n1"].state == DEAD
+
+
+def test_the_standings_of_nodes_of_kafka_follow_what_they_log(tmp_path):
+    place = Logged(tmp_path)
+    tail, seen = TraceTail(place, KAFKA.layout), []
+    tail.listeners.append(lambda node, event, fields: seen.append(event))
+    whole = LOGGED.read_bytes()
+    for end in (len(whole) // 3, len(whole)):
+        (place.node_folder("n2") / "stdout.log").write_bytes(whole[:end])
+        asyncio.run(tail.poll())
+    assert Counter(seen) == {"start": 3, "state": 16, "epoch-start": 1, "hw": 9}

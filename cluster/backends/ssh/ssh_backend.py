@@ -39,7 +39,7 @@ class SshBackend(HostedBackend):
 
     async def read_trace(self, node: str, offset: int) -> bytes:
         """See `Backend.read_trace`."""
-        return await self._hosts.read_from(node, self.system.trace_file(PurePath()), offset)
+        return await self._hosts.read_from(node, self.system.trace_source(PurePath()), offset)
 
     def _equipped(self, needs: Collection[Need]) -> Abilities:
         machines = {node: Machine(host, INTERPRETER) for node, host in self.hosts.items()}

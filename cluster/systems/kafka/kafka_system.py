@@ -7,16 +7,16 @@ import signal
 import uuid
 from collections.abc import Iterable, Mapping
 from dataclasses import replace
-from pathlib import Path
+from pathlib import PurePath
 from typing import Final
 
 from cluster.node.ports import Endpoint
 from cluster.node.runtime.trace import clock_name
 from cluster.node.security.connecting import PLAINTEXT
 from cluster.node.wire.uuid_text import uuid_to_text
-from cluster.systems.base import Listeners, Placement
+from cluster.systems.base import Listeners, Placement, TraceReader
 from cluster.systems.kafka.installation import Installation
-from cluster.systems.kafka.output_traces import trace_of
+from cluster.systems.kafka.output_traces import OutputReader
 from cluster.systems.kafka.roles import Roles
 from cluster.systems.kraft import API_VERSIONS_PING, KraftLayout, cluster_id_of
 from cluster.systems.secured import RunSecurity
@@ -68,9 +68,13 @@ logger.raft.level = DEBUG
 class KafkaLayout(KraftLayout):
     """See `cluster.systems.base.Layout`: the folders are those of this repository's node."""
 
-    def made_trace(self, folder: Path) -> bytes | None:
-        """Make the trace from what the node logged."""
-        return trace_of(folder / OUTPUT)
+    def trace_source(self, folder: PurePath) -> PurePath:
+        """Locate what the node logs."""
+        return folder / OUTPUT
+
+    def trace_reader(self, folder: PurePath) -> TraceReader | None:  # noqa: ARG002  (contract)
+        """Read what it logs."""
+        return OutputReader()
 
 
 class KafkaSystem(KafkaLayout):

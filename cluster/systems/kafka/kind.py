@@ -172,6 +172,7 @@ KIND = SystemKind(
     # Those of SCRAM are in the metadata, which no controller has before it has spoken to others.
     mechanisms=frozenset({PLAIN}),
     traced=TRACED,
+    scripted={},
     # A controller that renounces answers so what it has appended (QuorumController.renounce).
     indefinite=frozenset({ErrorCode.not_controller}),
 )

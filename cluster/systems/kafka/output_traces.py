@@ -1,4 +1,4 @@
-"""The trace of a Kafka node, made from what its loggers wrote to its output.
+"""The trace of a Kafka node, made from what its loggers write to its output.
 
 Lines are `nanoseconds|level|logger|message`, by the machine's monotonic clock. Everything else is
 left out: half a line that a kill left, continued messages, stack traces but for what a fatal fault
@@ -27,8 +27,7 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Iterable, Iterator
-from pathlib import Path
+from collections.abc import Iterator
 from typing import Any, Final
 
 from cluster.node.runtime.trace import encode_line
@@ -63,46 +62,63 @@ _CAUSE: Final = re.compile(r"(?:Caused by: )?([\w.$]+(?:Exception|Error)(?:: .*)
 Event = dict[str, Any]
 
 
-def trace_of(output: Path) -> bytes:
-    """Make the trace; empty where there is no output."""
-    try:
-        text = output.read_bytes().decode("utf-8", "replace")
-    except FileNotFoundError:
-        return b""
-    return b"".join(encode_line(event) for event in _events(text.split("\n")))
+class OutputReader:
+    """See `cluster.systems.base.TraceReader`.
 
+    A fatal fault is kept back until the next line of a logger: its causes follow it.
+    """
 
-def _events(lines: Iterable[str]) -> Iterator[Event]:
-    incarnation, epoch = -1, 0
-    fatal: Event | None = None
-    for line in lines:
-        found = _LINE.fullmatch(line)
+    def __init__(self) -> None:
+        self._incarnation = -1
+        self._epoch = 0
+        self._half = b""
+        """The beginning of the last line."""
+        self._fatal: Event | None = None
+
+    def take(self, data: bytes) -> bytes:
+        """Return the events of the lines that are whole now."""
+        *whole, self._half = (self._half + data).split(b"\n")
+        return b"".join(encode_line(event) for line in whole for event in self._events(line))
+
+    def end(self) -> bytes:
+        """Return those of the last line and of a fatal fault that nothing followed."""
+        events = [*self._events(self._half), *self._kept()]
+        self._half = b""
+        return b"".join(map(encode_line, events))
+
+    def _events(self, line: bytes) -> Iterator[Event]:
+        text = line.decode("utf-8", "replace")
+        found = _LINE.fullmatch(text)
         if found is None:
-            if fatal is not None and (cause := _CAUSE.fullmatch(line)) is not None:
-                fatal["reason"] += f"; {cause[1]}"
-            continue
-        if fatal is not None:
-            yield fatal
-        fatal = None
+            if self._fatal is not None and (cause := _CAUSE.fullmatch(text)) is not None:
+                self._fatal["reason"] += f"; {cause[1]}"
+            return
+        yield from self._kept()
         time_ns, level, logger, message = found.groups()
         if logger == START:
-            incarnation, epoch = incarnation + 1, 0
-        for event, fields in _read(level, logger.rpartition(".")[2], message, epoch):
-            epoch = fields.get("epoch", epoch)
-            made = {"t": int(time_ns), "n": max(incarnation, 0), "e": event, **fields}
+            self._incarnation, self._epoch = self._incarnation + 1, 0
+        for event, fields in _read(level, logger.rpartition(".")[2], message, self._epoch):
+            self._epoch = fields.get("epoch", self._epoch)
+            made = {"t": int(time_ns), "n": max(self._incarnation, 0), "e": event, **fields}
             if event == "fatal":
-                fatal = made
+                self._fatal = made
             else:
                 yield made
-    if fatal is not None:
-        yield fatal
+
+    def _kept(self) -> Iterator[Event]:
+        if self._fatal is not None:
+            yield self._fatal
+        self._fatal = None
 
 
 def _read(level: str, logger: str, message: str, epoch: int) -> Iterator[tuple[str, Event]]:
     message = message.partition("] ")[2] if message.startswith("[") else message
     if logger == START.rpartition(".")[2]:
-        facts = json.loads(message)
-        directory = str(uuid_from_text(facts.pop("directory_id") or _NO_ID))
+        try:
+            facts = json.loads(message)
+            directory = str(uuid_from_text(facts.pop("directory_id") or _NO_ID))
+        except (ValueError, LookupError, TypeError, AttributeError, RecursionError):
+            return
         yield "start", {**facts, "directory_id": directory, "mutant": None}
     elif logger == "QuorumState" and (found := _MOVED.match(message)):
         name, text = found.groups()
