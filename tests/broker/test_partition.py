@@ -1,11 +1,12 @@
 """A partition's leader: its ISR and its high watermark, by examples and against a controller."""
 
+import contextlib
 from dataclasses import replace
 
 import pytest
 from hypothesis import HealthCheck, settings
 from hypothesis import strategies as st
-from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, rule
+from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule
 
 from cluster.node.broker.partition import (
     Acknowledged,
@@ -116,6 +117,7 @@ def test_who_has_all_that_is_committed_joins_and_counts_at_once():
     assert leader.proposals == []
     leader.fetch(3, 2)
     assert leader.partition.change_in_flight
+    leader.clock.now_ms = 5000.0  # it is waited for as a member, not as one that has just fetched
     leader.append()
     leader.fetch(2, 3)
     assert leader.partition.high_watermark == 2  # 3 may be a member already
@@ -254,6 +256,7 @@ class Cluster(RuleBasedStateMachine):
         self.asked = []
         """Proposals on their way: each may take effect, and be answered, at different times."""
         self.news = []
+        self.fetches = []
 
     @property
     def partition(self):
@@ -263,6 +266,10 @@ class Cluster(RuleBasedStateMachine):
     def state(self):
         return self.leader.state
 
+    @initialize(isr=st.sampled_from([(1, 2, 3), (1, 2), (1,)]))
+    def begin(self, isr):
+        self.leader = Leader(isr)
+
     @rule(count=st.integers(1, 3))
     def append(self, count):
         self.leader.append(count)
@@ -270,12 +277,21 @@ class Cluster(RuleBasedStateMachine):
     @rule(broker=st.sampled_from([2, 3]), count=st.integers(0, 3))
     def fetch(self, broker, count):
         """It asks from its end on, and takes some of what it gets."""
-        epoch = self.leader.brokers.get(broker)
-        if epoch is None:
-            return
-        end = min(self.ends[broker], self.leader.log.end_offset)
-        self.partition.fetched(broker, end, 0, epoch)
+        end = self.ends[broker]
+        self.partition.fetched(broker, end, 0, self.leader.brokers[broker])
         self.ends[broker] = min(end + count, self.leader.log.end_offset)
+
+    @rule(broker=st.sampled_from([2, 3]))
+    def ask(self, broker):
+        """It asks, and the request is delayed."""
+        self.fetches.append((broker, self.ends[broker], self.leader.brokers[broker]))
+
+    @precondition(lambda self: self.fetches)
+    @rule()
+    def deliver(self):
+        broker, end, epoch = self.fetches.pop(0)
+        with contextlib.suppress(StaleReplicaError):
+            self.partition.fetched(broker, end, 0, epoch)
 
     @rule(ms=st.sampled_from([10.0, 400.0, 1500.0]))
     def wait(self, ms):
