@@ -19,6 +19,7 @@ from cluster.values import valueclass
 class ApiKey(enum.IntEnum):
     """Kafka's API keys, those that are spoken here."""
 
+    PRODUCE = 0
     FETCH = 1
     METADATA = 3
     SASL_HANDSHAKE = 17

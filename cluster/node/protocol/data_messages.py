@@ -1,0 +1,135 @@
+"""Produce and Fetch of data, flat: one list of partitions, in the order in which they came.
+
+Before Produce 13 and Fetch 13 a topic is given by its name, from then on by its id; an answer names
+it as the request did.
+"""
+
+from __future__ import annotations
+
+import uuid
+from typing import Final
+
+from cluster.node.errors import ErrorCode
+from cluster.node.log.types import OffsetAndEpoch
+from cluster.node.ports import Endpoint
+from cluster.values import valueclass
+
+CONSUMER: Final = -1
+"""The replica id of a client."""
+NO_OFFSET: Final = -1
+NO_EPOCH: Final = -1
+NO_LEADER: Final = -1
+NO_TIMESTAMP: Final = -1
+NO_SESSION: Final = 0
+FINAL_SESSION_EPOCH: Final = -1
+"""Of a fetch without a session, or one that ends its session (KIP-227)."""
+
+Topic = str | uuid.UUID
+
+
+@valueclass
+class ProducePartition:
+    """What is to be appended to one partition."""
+
+    topic: Topic
+    index: int
+    records: bytes
+
+
+@valueclass
+class ProduceRequest:
+    """Produce (0)."""
+
+    acks: int
+    """0: no answer, 1: the leader has it, -1: every replica in sync has it."""
+    timeout_ms: float
+    partitions: tuple[ProducePartition, ...]
+    transactional_id: str | None = None
+
+
+@valueclass
+class ProduceResult:
+    """What became of one partition's records."""
+
+    topic: Topic
+    index: int
+    error: ErrorCode
+    base_offset: int = NO_OFFSET
+    log_append_time_ms: int = NO_TIMESTAMP
+    log_start_offset: int = NO_OFFSET
+    error_message: str | None = None
+    leader_id: int = NO_LEADER
+    """Who leads, where the error is that this broker does not (KIP-951)."""
+    leader_epoch: int = NO_EPOCH
+
+
+@valueclass
+class ProduceResponse:
+    """The answer to Produce, unless acks was 0."""
+
+    partitions: tuple[ProduceResult, ...]
+    endpoints: tuple[Endpoint, ...] = ()
+    """Of the leaders that the partitions name."""
+
+
+@valueclass
+class FetchPartition:
+    """From where on one partition is to be read."""
+
+    topic: Topic
+    index: int
+    fetch_offset: int
+    max_bytes: int
+    current_leader_epoch: int = NO_EPOCH
+    last_fetched_epoch: int = NO_EPOCH
+    log_start_offset: int = NO_OFFSET
+    """A follower's own."""
+    high_watermark: int = 2**63 - 1
+    """The one that it knows: an answer that would raise it need not wait for records."""
+
+
+@valueclass
+class FetchRequest:
+    """Fetch (1) of a consumer or of a follower."""
+
+    replica_id: int
+    replica_epoch: int
+    """The follower's broker epoch."""
+    max_wait_ms: float
+    min_bytes: int
+    max_bytes: int
+    partitions: tuple[FetchPartition, ...]
+    forgotten: tuple[tuple[Topic, int], ...] = ()
+    session_id: int = NO_SESSION
+    session_epoch: int = FINAL_SESSION_EPOCH
+    committed_only: bool = False
+    """isolation_level 1: without the records of open transactions."""
+    cluster_id: str | None = None
+    rack: str = ""
+
+
+@valueclass
+class FetchResult:
+    """What one partition holds from there on."""
+
+    topic: Topic
+    index: int
+    error: ErrorCode
+    high_watermark: int = NO_OFFSET
+    last_stable_offset: int = NO_OFFSET
+    log_start_offset: int = NO_OFFSET
+    diverging: OffsetAndEpoch | None = None
+    """Where the leader's last epoch that is not above the asker's ends: the asker truncates."""
+    records: bytes = b""
+    leader_id: int = NO_LEADER
+    leader_epoch: int = NO_EPOCH
+
+
+@valueclass
+class FetchResponse:
+    """The answer to Fetch."""
+
+    error: ErrorCode
+    partitions: tuple[FetchResult, ...] = ()
+    session_id: int = NO_SESSION
+    endpoints: tuple[Endpoint, ...] = ()
