@@ -18,14 +18,7 @@ from cluster.node.broker.partition import (
 from cluster.node.controller.partition_change import RECOVERED
 from cluster.node.controller.state import PartitionRegistration
 from cluster.node.errors import ErrorCode
-
-
-class Clock:
-    def __init__(self):
-        self.now_ms = 0.0
-
-    def monotonic_ms(self):
-        return self.now_ms
+from tests.controller.fakes import FakeClock
 
 
 class Log:
@@ -48,7 +41,7 @@ class Leader:
     """Broker 1 leads a partition of 1, 2 and 3."""
 
     def __init__(self, isr=(1, 2, 3), end_offset=0, min_isr=2):
-        self.clock, self.log = Clock(), Log(end_offset)
+        self.clock, self.log = FakeClock(), Log(end_offset)
         self.brokers = Brokers({1: 11, 2: 12, 3: 13})
         self.proposals, self.progress = [], 0
         self.state = PartitionRegistration(
