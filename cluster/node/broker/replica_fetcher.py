@@ -1,0 +1,241 @@
+"""Fetches the partitions that one other broker leads (ReplicaFetcherThread, AbstractFetcherThread).
+
+One Fetch is under way at a time, with a session: it names what is new since the one before. What it
+brings goes to each partition (`FollowedPartition`), in the leader's order. A partition with an
+error is left out for a while; one whose leader epoch was fenced waits for the metadata. What was
+asked for in an earlier leader epoch of a partition is dropped.
+"""
+
+from __future__ import annotations
+
+import enum
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any, Final, Protocol
+
+from cluster.node.errors import ErrorCode
+from cluster.node.ports import Clock, Endpoint, Failure, Network, Timer
+from cluster.node.protocol.data_messages import (
+    NO_SESSION,
+    FetchPartition,
+    FetchRequest,
+    FetchResponse,
+    FetchResult,
+    Topic,
+)
+from cluster.values import valueclass
+
+INITIAL_EPOCH: Final = 0
+REQUEST_TIMEOUT_MS: Final = 30_000.0
+"""replica.socket.timeout.ms"""
+
+Key = tuple[Topic, int]
+
+
+@valueclass
+class FetcherConfig:
+    """Kafka's properties of the same names."""
+
+    broker_id: int
+    wait_max_ms: float = 500.0
+    """replica.fetch.wait.max.ms"""
+    min_bytes: int = 1
+    """replica.fetch.min.bytes"""
+    response_max_bytes: int = 10 << 20
+    """replica.fetch.response.max.bytes"""
+    backoff_ms: float = 1_000.0
+    """replica.fetch.backoff.ms"""
+
+
+class Outcome(enum.Enum):
+    """What a partition makes of its part of a reply."""
+
+    GO_ON = "go-on"
+    RETRY = "retry"
+    """After a while."""
+    STOP = "stop"
+    """Until the metadata say more."""
+    ASK_OFFSETS = "ask-offsets"
+    """It is out of the leader's range: the leader's offsets are asked for first."""
+
+
+class FollowedPartition(Protocol):
+    """A partition that this broker follows."""
+
+    def position(self) -> FetchPartition:
+        """Say from where on it is to be fetched."""
+
+    def fetched(self, result: FetchResult) -> Outcome:
+        """Take what its leader sent."""
+
+    def ask_offsets(self, leader: Endpoint, done: Callable[[Outcome], None]) -> None:
+        """Find out where the leader's log begins and ends, and make its own fit."""
+
+
+@dataclass(slots=True)
+class _Fetched:
+    partition: FollowedPartition
+    ready_ms: float = 0.0
+    is_busy: bool = False
+    """Its leader's offsets are asked for."""
+    is_stopped: bool = False
+
+
+class ReplicaFetcher:
+    """See the module."""
+
+    def __init__(
+        self,
+        config: FetcherConfig,
+        leader: Endpoint,
+        clock: Clock,
+        network: Network,
+        broker_epoch: Callable[[], int],
+    ) -> None:
+        self.leader = leader
+        self._config = config
+        self._clock = clock
+        self._network = network
+        self._broker_epoch = broker_epoch
+        self._partitions: dict[Key, _Fetched] = {}
+        self._session_id = NO_SESSION
+        self._session_epoch = INITIAL_EPOCH
+        self._session: dict[Key, FetchPartition] = {}
+        """What the leader's session holds."""
+        self._attempt = 0
+        self._in_flight = False
+        self._timer: Timer | None = None
+        self._stopped = False
+
+    def __len__(self) -> int:
+        return len(self._partitions)
+
+    def add(self, key: Key, partition: FollowedPartition) -> None:
+        """Fetch a partition from now on; one that it had already begins anew."""
+        self._partitions[key] = _Fetched(partition)
+        if not self._in_flight:
+            self._schedule(0.0)  # with all that the same publication brings
+
+    def remove(self, key: Key) -> None:
+        """Fetch it no more."""
+        self._partitions.pop(key, None)
+
+    def stop(self) -> None:
+        """Fall silent; a reply that is under way is dropped."""
+        self._stopped = True
+        self._attempt += 1
+        self._partitions.clear()
+        if self._timer is not None:
+            self._timer.cancel()
+            self._timer = None
+
+    def _schedule(self, delay_ms: float) -> None:
+        if self._timer is not None:
+            self._timer.cancel()
+        self._timer = self._clock.call_later(delay_ms, self._send)
+
+    def _send(self) -> None:
+        self._timer = None
+        now_ms = self._clock.monotonic_ms()
+        ready: dict[Key, FetchPartition] = {}
+        waits_ms: list[float] = []
+        for key, fetched in self._partitions.items():
+            if fetched.is_stopped or fetched.is_busy:
+                continue
+            if fetched.ready_ms > now_ms:
+                waits_ms.append(fetched.ready_ms - now_ms)
+            else:
+                ready[key] = fetched.partition.position()
+        if not ready:
+            if waits_ms:
+                self._schedule(min(waits_ms))
+            return
+        self._attempt += 1
+        attempt = self._attempt
+        self._in_flight = True
+        asked = {key: self._partitions[key] for key in ready}
+
+        def on_reply(reply: Any) -> None:
+            if attempt != self._attempt:
+                return
+            self._attempt += 1
+            if self._timer is not None:
+                self._timer.cancel()
+                self._timer = None
+            self._in_flight = False
+            self._answered(asked, ready, reply)
+
+        timeout_ms = self._config.wait_max_ms + REQUEST_TIMEOUT_MS
+        # The network may deliver nothing at all; then it begins anew.
+        self._timer = self._clock.call_later(timeout_ms, lambda: on_reply(Failure.TIMED_OUT))
+        self._network.request(self.leader, self._request(ready), timeout_ms, on_reply)
+
+    def _request(self, ready: dict[Key, FetchPartition]) -> FetchRequest:
+        config = self._config
+        is_full = self._session_epoch == INITIAL_EPOCH
+        named = {key: at for key, at in ready.items() if is_full or self._session.get(key) != at}
+        forgotten = () if is_full else tuple(key for key in self._session if key not in ready)
+        return FetchRequest(
+            replica_id=config.broker_id,
+            replica_epoch=self._broker_epoch(),
+            max_wait_ms=config.wait_max_ms,
+            min_bytes=config.min_bytes,
+            max_bytes=config.response_max_bytes,
+            partitions=tuple(named.values()),
+            forgotten=forgotten,
+            session_id=self._session_id,
+            session_epoch=self._session_epoch,
+        )
+
+    def _answered(
+        self, asked: dict[Key, _Fetched], ready: dict[Key, FetchPartition], reply: Any
+    ) -> None:
+        if not isinstance(reply, FetchResponse) or reply.error is not ErrorCode.none:
+            was_full = self._session_epoch == INITIAL_EPOCH
+            self._session_epoch, self._session = INITIAL_EPOCH, {}
+            lost = isinstance(reply, FetchResponse) and reply.error in _SESSION_ERRORS
+            self._schedule(0.0 if lost and not was_full else self._config.backoff_ms)
+            return
+        self._session_id, self._session = reply.session_id, ready
+        if reply.session_id == NO_SESSION:
+            self._session_epoch = INITIAL_EPOCH
+        else:
+            self._session_epoch = self._session_epoch % (2**31 - 1) + 1
+        for result in reply.partitions:
+            key = (result.topic, result.index)
+            fetched = self._partitions.get(key)
+            # A partition that was added again since then is fetched in another leader epoch.
+            if fetched is not None and fetched is asked.get(key):
+                self._apply(key, fetched, fetched.partition.fetched(result))
+        if not self._stopped:
+            self._schedule(0.0)
+
+    def _apply(self, key: Key, fetched: _Fetched, outcome: Outcome) -> None:
+        if outcome is Outcome.RETRY:
+            fetched.ready_ms = self._clock.monotonic_ms() + self._config.backoff_ms
+        elif outcome is Outcome.STOP:
+            fetched.is_stopped = True
+        elif outcome is Outcome.ASK_OFFSETS:
+            fetched.is_busy = True
+
+            def done(then: Outcome) -> None:
+                if self._partitions.get(key) is not fetched or not fetched.is_busy:
+                    return
+                fetched.is_busy = False
+                self._apply(key, fetched, Outcome.RETRY if then is outcome else then)
+                if not self._in_flight:
+                    self._schedule(0.0)
+
+            fetched.partition.ask_offsets(self.leader, done)
+
+
+_SESSION_ERRORS: Final = frozenset(
+    {
+        ErrorCode.fetch_session_id_not_found,
+        ErrorCode.invalid_fetch_session_epoch,
+        ErrorCode.fetch_session_topic_id_error,
+        ErrorCode.unknown_topic_id,
+        ErrorCode.inconsistent_topic_id,
+    }
+)
+"""The session is over; what it held is asked for in full at once."""
