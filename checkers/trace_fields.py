@@ -47,6 +47,13 @@ _FIELDS: dict[str, dict[str, Callable[[Any], bool]]] = {
     "voters": {"voters": _directories, "offset": _whole},
     "voter-change": {"epoch": _whole, "voters": _directories},
     "epoch-start": {"epoch": _whole, "offset": _whole},
+    "contradiction": {
+        "epoch": _whole,
+        "claimed_epoch": _whole,
+        "claimed_id": _whole,
+        "message": _text,
+        "reason": _text,
+    },
     "claim": {"epoch": _whole, "offset": _whole},
     "append": {"epoch": _whole, "base_offset": _whole, "last_offset": _whole},
     "truncate": {"end_offset": _whole, "epoch": _whole},

@@ -11,6 +11,7 @@ left. Each class names the events that it reads, and its source.
 | one-vote | a voter votes for one candidate an epoch, over its restarts | node | yes |
 | elected-by-majority | a node leads with the votes of a majority of its voters | cause | yes |
 | durable-vote | a vote, an epoch, a leader is on the disk before another node hears of it | node | no: disk |
+| no-contradiction | no node is sent what contradicts what it knows | none | yes |
 | one-voter-change | voter sets that follow each other differ by one voter | node | yes |
 | change-after-commit | voters change once the epoch's start and the last change are committed | node | yes |
 | committed-voters | no node goes back behind voters that it knows to be committed | node | yes |

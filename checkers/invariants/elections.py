@@ -14,8 +14,8 @@ class ElectionSafety(Invariant):
     says = "one leader an epoch, whichever node believes in it"
     source = "Raft 5.2, Election Safety; NeverTwoLeadersInSameEpoch"
     needs = (
-        "`state`, `epoch-start`, `claim`; afterwards the quorum-state files and the LeaderChange "
-        "records of the logs"
+        "`state`, `epoch-start`, `claim`, `contradiction`; afterwards the quorum-state files and "
+        "the LeaderChange records of the logs"
     )
     reads = frozenset({"state"})
     order = Order.NONE
@@ -45,6 +45,12 @@ class ElectionSafety(Invariant):
         """Judge the claim of a controller."""
         return self._led(node, fields["epoch"], node)
 
+    def on_contradiction(self, node: str, fields: Fields) -> Broken | None:
+        """Judge the leader that a refused message named."""
+        if fields["claimed_id"] < 0:
+            return None
+        return self._led(node, fields["claimed_epoch"], node_name(fields["claimed_id"]))
+
     def _led(self, node: str, epoch: int, leader: str) -> Broken | None:
         first = self._named_by.setdefault(epoch, node)
         known = self.quorum.leader_of.get(epoch, leader)
@@ -61,6 +67,27 @@ class ElectionSafety(Invariant):
         if known == offset:
             return None
         return Broken(f"epoch {epoch} starts at offset {known}, and at {offset} as {node} says")
+
+
+class NoContradiction(Invariant):
+    """No node is sent what contradicts its state.
+
+    A node that refuses such a message goes on, as anybody who reaches its port may have sent it.
+    But the nodes of a run have none but each other: one of two is wrong of the epoch, of its log or
+    of what was committed.
+    """
+
+    name = "no-contradiction"
+    says = "no node is sent what contradicts what it knows"
+    source = "KRaft.tla, NoIllegalState; KafkaRaftClient, IllegalStateException"
+    needs = "`contradiction`"
+    reads = frozenset({"contradiction"})
+    order = Order.NONE
+
+    def on_contradiction(self, node: str, fields: Fields) -> Broken:
+        """Report what the node refused."""
+        epoch = fields["epoch"]
+        return Broken(f"{node} in epoch {epoch} refused {fields['message']}: {fields['reason']}")
 
 
 class ElectedByMajority(Invariant):

@@ -17,6 +17,7 @@ from checkers.invariants.elections import (
     ElectedByMajority,
     ElectionSafety,
     MonotonicEpoch,
+    NoContradiction,
     OneVote,
 )
 from checkers.invariants.fold import Invariant
@@ -30,6 +31,7 @@ INVARIANTS: tuple[type[Invariant], ...] = (
     OneVote,
     ElectedByMajority,
     DurableVote,
+    NoContradiction,
     OneVoterChange,
     ChangeAfterCommit,
     CommittedVoters,

@@ -27,6 +27,11 @@ def state(node, epoch, name="Follower", leader=-1, voted=-1):
     return node, "state", {"state": name, "epoch": epoch, "leader_id": leader, "voted_id": voted}
 
 
+def refused(node, epoch, reason, claimed=-1):
+    fields = {"epoch": epoch, "leader_id": 1, "claimed_epoch": epoch, "claimed_id": claimed}
+    return node, "contradiction", {**fields, "message": "FetchResponse", "reason": reason}
+
+
 def vote(node, epoch, candidate, *, granted=True):
     fields = {"epoch": epoch, "candidate_id": candidate, "granted": granted, "pre_vote": False}
     return node, "vote", fields
@@ -161,6 +166,7 @@ CASES = {
             hw("n1", 4, replicas=ALL_HAVE),
         ],
     ),
+    "no-contradiction": ([*QUORUM, refused("n2", 1, "high watermark 3 below 4")], QUORUM),
     "leader-completeness": (
         [append("n1", 0, 4), hw("n1", 5, replicas=ALL_HAVE), epoch_start("n2", 2, 4)],
         [append("n1", 0, 4), hw("n1", 5, replicas=ALL_HAVE), epoch_start("n2", 2, 5)],
@@ -238,6 +244,13 @@ def test_every_invariant_has_a_case_and_stands_in_the_table():
     names = [invariant.name for invariant in INVARIANTS]
     assert sorted(names) == sorted({*CASES, *SEEN_CASES})
     assert [name for name in names if f"| {name} |" not in str(checkers.invariants.__doc__)] == []
+
+
+def test_a_second_leader_that_a_message_names_is_one_whether_it_is_believed_or_not():
+    events = [*QUORUM, state("n3", 5, leader=1), refused("n3", 5, "led by 1", claimed=2)]
+    assert broken(events) == {"election-safety", "no-contradiction"}
+    before = [*QUORUM, refused("n3", 5, "led by 1", claimed=1)]
+    assert broken(before) == {"no-contradiction"}
 
 
 def test_what_needs_a_disk_says_so_and_nothing_else_does():

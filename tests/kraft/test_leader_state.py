@@ -7,8 +7,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from cluster.node.kraft.accumulator import BatchAccumulator
-from cluster.node.kraft.leader_state import OBSERVER_SESSION_TIMEOUT_MS, Leader
+from cluster.node.kraft.leader_state import Leader
 from cluster.node.kraft.messages import ReplicaKey
+from cluster.node.kraft.replica_state import OBSERVER_SESSION_TIMEOUT_MS, OBSERVERS_MAX
 from cluster.node.kraft.types import IllegalStateError
 from cluster.node.kraft.voters import VoterSet
 from cluster.node.ports import Endpoint
@@ -101,7 +102,7 @@ def test_an_observer_commits_nothing():
     state.update_local(7)
     assert not fetched(state, 9, 7)
     assert state.high_watermark is None
-    assert list(state.observers) == [key(9)]
+    assert [observer.key for observer in state.observers] == [key(9)]
 
 
 def test_a_voter_that_lost_its_disk_does_not_lower_the_high_watermark():
@@ -192,8 +193,41 @@ def test_silent_observers_are_not_shown_and_forgotten_when_a_new_one_comes():
     state = leader(3)
     fetched(state, 8, 0, now_ms=0)
     fetched(state, 9, 0, now_ms=5)
-    (shown,) = state.live_observers(OBSERVER_SESSION_TIMEOUT_MS)
+    (shown,) = state.observers.live(OBSERVER_SESSION_TIMEOUT_MS)
     assert shown.key == key(9)
-    assert list(state.observers) == [key(8), key(9)], "a look at them changes nothing"
+    assert known(state) == [key(8), key(9)], "a look at them changes nothing"
     fetched(state, 10, 0, now_ms=OBSERVER_SESSION_TIMEOUT_MS)
-    assert list(state.observers) == [key(9), key(10)]
+    assert known(state) == [key(9), key(10)]
+
+
+def known(state):
+    return [observer.key for observer in state.observers]
+
+
+def test_a_crowd_of_observers_costs_only_those_that_fetched_once_or_longest_ago():
+    state = leader(3)
+    for now_ms in (0, 1):
+        for node_id in (8, 9):
+            fetched(state, node_id, 0, now_ms=now_ms)
+    for stranger in range(OBSERVERS_MAX + 10):
+        fetched(state, 100 + stranger, 0, now_ms=2)
+    assert len(state.observers) == OBSERVERS_MAX
+    assert {key(8), key(9)} < set(known(state))
+    assert key(100) not in known(state)
+    for stranger in range(OBSERVERS_MAX):
+        fetched(state, 8, 0, now_ms=3)
+        for _ in range(2):
+            fetched(state, 10_000 + stranger, 0, now_ms=3)
+    assert len(state.observers) == OBSERVERS_MAX
+    assert key(8) in known(state)
+    assert key(9) not in known(state), "it was the idlest of those that fetched again"
+
+
+def test_an_observer_that_was_forgotten_is_known_again_with_its_next_fetch():
+    state = leader(3)
+    fetched(state, 9, 100, now_ms=0)
+    for stranger in range(OBSERVERS_MAX):
+        fetched(state, 100 + stranger, 0, now_ms=1)
+    assert not state.is_caught_up(key(9), 2)
+    fetched(state, 9, 100, now_ms=2)
+    assert state.is_caught_up(key(9), 2)

@@ -162,13 +162,18 @@ def test_begin_of_another_cluster_changes_nothing():
     assert (answer.top_level_error, node.state.epoch) == (V.inconsistent_cluster_id, 5)
 
 
-def test_a_second_leader_of_the_epoch_stops_the_node():
+@pytest.mark.parametrize("claim", [begin, end])
+def test_a_second_leader_of_the_epoch_is_refused_and_written_down(claim):
     world, node = voter_in_epoch_5()
     ask(world, node, begin(leader=1))
-    world.fatal_is_error = False
-    assert ask(world, node, begin(leader=2)) is None
-    assert node.fatal is not None
-    assert [event["reason"][:17] for event in node.events("fatal")] == ["IllegalStateError"]
+    before = node.durable_file()
+    answer = ask(world, node, claim(leader=2))
+    assert (answer.error, answer.leader_id, answer.leader_epoch) == (V.invalid_request, 1, 5)
+    assert (node.state.name, node.state.leader_id, node.durable_file()) == ("Follower", 1, before)
+    (event,) = node.events("contradiction")
+    assert (event["epoch"], event["leader_id"]) == (5, 1)
+    assert (event["claimed_epoch"], event["claimed_id"]) == (5, 2)
+    assert event["reason"] == "epoch 5 is led by 1, not by 2"
 
 
 @pytest.mark.parametrize(

@@ -7,7 +7,7 @@ from collections import defaultdict
 from functools import cache
 from pathlib import Path
 
-from cluster.node.kraft.messages import FetchResponse
+from cluster.node.kraft.messages import NO_DIRECTORY, BeginQuorumEpochRequest, FetchResponse
 from cluster.node.kraft.raft_client import RaftClient
 from cluster.node.protocol.messages import (
     CreatableReplicaAssignment,
@@ -149,6 +149,13 @@ def replace_a_disk(quorum):
     settled(quorum, lambda: is_traced(quorum, "assign-replicas"))
 
 
+def name_a_second_leader(quorum):
+    leader = quorum.elect()
+    epoch = quorum.node(leader).raft.state.epoch
+    forged = BeginQuorumEpochRequest(None, -1, NO_DIRECTORY, 9, epoch, None)
+    assert asked(quorum, forged).error == 42
+
+
 def put_the_voters_into_the_log(quorum):
     feature = FeatureUpdateKey(feature="kraft.version", max_version_level=1, upgrade_type=1)
     request = UpdateFeaturesRequest(
@@ -172,6 +179,7 @@ def test_every_documented_event_is_emitted_by_a_scripted_run(monkeypatch):
     assert asked(quorum, reassignments).error_code == 0
     put_the_voters_into_the_log(quorum)
     lose_an_uncommitted_tail(quorum)
+    name_a_second_leader(quorum)
     quorum.node(quorum.elect()).signalled("resign")
     settled(quorum, lambda: is_traced(quorum, "renounce"))
     quorum.run(3_000)

@@ -50,12 +50,12 @@ positive = st.integers(0, 2**31 - 1)
 directories = st.just(m.NO_DIRECTORY) | st.uuids()
 clusters = st.none() | st.text(max_size=5)
 errors = st.sampled_from(ErrorCode)
-hosts = st.text(max_size=8)
+hosts = st.text(min_size=1, max_size=8)
 positions = st.builds(OffsetAndEpoch, st.integers(0, 2**63 - 1), positive)
 
 
 def endpoints_of(leader_id):
-    return st.none() | st.builds(Endpoint, st.just(leader_id), hosts, st.integers(0, 65535))
+    return st.none() | st.builds(Endpoint, st.just(leader_id), hosts, st.integers(1, 65535))
 
 
 def with_endpoint(cls, **fields):

@@ -1,5 +1,6 @@
 import asyncio
 import dataclasses
+import gc
 import socket
 from contextlib import asynccontextmanager
 
@@ -50,6 +51,19 @@ def answers(value=17):
             )
 
     return behaviour
+
+
+@pytest.mark.parametrize(("host", "port"), [("127.0.0.1", 65536), ("127.0.0.1", -1), ("\0", 9)])
+def test_an_address_that_nobody_can_have_is_not_sent_and_breaks_nothing(host, port):
+    async def body():
+        broken = []
+        asyncio.get_running_loop().set_exception_handler(lambda _, context: broken.append(context))
+        async with a_network() as network:
+            assert await ask(network, Endpoint(1, host, port)) is Failure.NOT_SENT
+        gc.collect()  # what asyncio reports of a task that nobody waited for
+        assert broken == []
+
+    asyncio.run(body())
 
 
 def closed_port() -> int:

@@ -12,8 +12,9 @@ from bisect import bisect_right
 from collections.abc import Callable
 
 from cluster.node.kraft.core import RaftCore, Reader
-from cluster.node.kraft.leader_state import Leader, ReplicaState
+from cluster.node.kraft.leader_state import Leader
 from cluster.node.kraft.messages import BeginQuorumEpochRequest, BeginQuorumEpochResponse
+from cluster.node.kraft.replica_state import ReplicaState
 from cluster.node.kraft.states import NEVER_MS
 from cluster.node.ports import Endpoint
 

@@ -14,14 +14,13 @@ from cluster.node.kraft.config import RaftConfig
 from cluster.node.kraft.control_state import STATIC_OFFSET
 from cluster.node.kraft.leader_state import Leader
 from cluster.node.kraft.listeners import ListenerContext
-from cluster.node.kraft.messages import NO_NODE
+from cluster.node.kraft.messages import EPOCHS_AHEAD_MAX, MAX_EPOCH, NO_NODE, ORDINARY_EPOCH_MAX
 from cluster.node.kraft.purgatory import ThresholdPurgatory
 from cluster.node.kraft.quorum_state import QuorumState, Then
 from cluster.node.kraft.replicated_log import ReplicatedLog
 from cluster.node.kraft.request_manager import RequestManager
 from cluster.node.kraft.snapshot_store import SnapshotFile
 from cluster.node.kraft.states import Candidate, Prospective, Unattached
-from cluster.node.kraft.types import IllegalStateError
 from cluster.node.kraft.voters import VoterSet
 from cluster.node.log.control import ControlMessage, KRaftVersion, LeaderChange, encode_control
 from cluster.node.ports import Clock, Endpoint, Network, Random, Trace
@@ -265,20 +264,54 @@ class RaftCore:
             return ErrorCode.broker_not_available
         return ErrorCode.none
 
+    def is_epoch_in_reach(self, epoch: int) -> bool:
+        """Whether an epoch may be taken up: elections must be able to follow it.
+
+        One forged message would otherwise use up all epochs that there are, for good.
+        """
+        ahead = max(ORDINARY_EPOCH_MAX, self.quorum.epoch + EPOCHS_AHEAD_MAX)
+        return epoch <= min(ahead, MAX_EPOCH - 1)
+
+    def contradiction(self, leader_id: int, epoch: int) -> str | None:
+        """Why no sound peer names this leader of an epoch not below ours; None: it may be one.
+
+        Kafka ends itself at a second leader of its epoch (KafkaRaftClient.maybeTransition). But
+        whoever reaches the port can name one. Nothing here is damaged by that: what this replica
+        knows of the epoch is on its disk, and stays.
+        """
+        quorum, me = self.quorum, self.config.node_id
+        if not self.is_epoch_in_reach(epoch):
+            return f"epoch {epoch} is out of reach from epoch {quorum.epoch}"
+        if leader_id < NO_NODE:
+            return f"{leader_id} is no node's id"
+        if epoch == quorum.epoch and not self._has_consistent_leader(leader_id):
+            return f"epoch {epoch} is led by {quorum.leader_id}, not by {leader_id}"
+        # A replica that is no voter may have the id of one whose disk is lost (KIP-853).
+        if epoch > quorum.epoch and leader_id == me and quorum.is_voter:
+            return f"this replica does not lead epoch {epoch}"
+        return None
+
+    def contradicted(self, message: object, leader_id: int, epoch: int, reason: str) -> None:
+        """Write down what was refused: among the nodes of a run nobody says such a thing."""
+        self.trace(
+            "contradiction",
+            epoch=self.quorum.epoch,
+            leader_id=self.quorum.leader_id,
+            claimed_epoch=epoch,
+            claimed_id=leader_id,
+            message=type(message).__name__,
+            reason=reason,
+        )
+
     def maybe_transition(
         self, leader_id: int, epoch: int, endpoint: Endpoint | None, then: Then
     ) -> None:
         """Take up what a message says about an epoch not below ours, then continue.
 
-        Raises IllegalStateError for a second leader of the current epoch: that is a broken
-        quorum, and the node must not go on as if it were not.
+        Ask `contradiction` first.
         """
         quorum = self.quorum
         assert epoch >= quorum.epoch
-        if epoch == quorum.epoch and not self._has_consistent_leader(leader_id):
-            raise IllegalStateError(
-                f"{leader_id} claims to lead epoch {epoch}, in which {quorum.leader_id} does"
-            )
         where = endpoint or self.endpoint_of(leader_id)
         if leader_id == self.config.node_id and not quorum.is_voter:
             # A replica with this id and another disk, lost since, led that epoch (KIP-853).

@@ -10,10 +10,10 @@ from collections.abc import Callable
 from dataclasses import replace
 
 from cluster.node.errors import ErrorCode
+from cluster.node.kraft.config import MAX_BATCH_SIZE_BYTES
 from cluster.node.kraft.core import RaftCore
-from cluster.node.kraft.leader_state import Leader, ReplicaState
+from cluster.node.kraft.leader_state import Leader
 from cluster.node.kraft.messages import (
-    MAX_EPOCH,
     NO_DIRECTORY,
     NO_NODE,
     BeginQuorumEpochRequest,
@@ -36,6 +36,7 @@ from cluster.node.kraft.messages import (
 )
 from cluster.node.kraft.purgatory import Outcome
 from cluster.node.kraft.reconfiguration import Reconfiguration
+from cluster.node.kraft.replica_state import ReplicaState
 from cluster.node.kraft.replicated_log import Validity
 from cluster.node.kraft.states import Follower, Prospective, Unattached
 from cluster.node.kraft.voter_messages import (
@@ -127,7 +128,7 @@ class InboundRequests:
             return ErrorCode.fenced_leader_epoch
         if (
             request.replica_id < 0
-            or epoch >= MAX_EPOCH
+            or not self._core.is_epoch_in_reach(epoch)
             or request.replica_id == self._core.config.node_id
         ):
             return ErrorCode.invalid_request  # nobody else can ask in this replica's name
@@ -154,7 +155,7 @@ class InboundRequests:
         if self._is_foreign(request.cluster_id):
             reply(replace(self._begin_response(ErrorCode.none), top_level_error=FOREIGN))
             return
-        error = self._epoch_error(request.leader_id, request.leader_epoch)
+        error = self._epoch_error(request)
         if error is not ErrorCode.none:
             reply(self._begin_response(error))
             return
@@ -177,7 +178,7 @@ class InboundRequests:
         if self._is_foreign(request.cluster_id):
             reply(replace(self._end_response(ErrorCode.none), top_level_error=FOREIGN))
             return
-        error = self._epoch_error(request.leader_id, request.leader_epoch)
+        error = self._epoch_error(request)
         if error is not ErrorCode.none:
             reply(self._end_response(error))
             return
@@ -206,11 +207,21 @@ class InboundRequests:
             return most
         return min(most, (most >> (count - 1)) << (position - 1))
 
-    def _epoch_error(self, leader_id: int, epoch: int) -> ErrorCode:
-        if epoch < self._core.quorum.epoch:
+    def _epoch_error(self, request: BeginQuorumEpochRequest | EndQuorumEpochRequest) -> ErrorCode:
+        """Why a request in a leader's name is refused.
+
+        A second leader of the epoch gets INVALID_REQUEST, as Kafka answers what no request may
+        say. FENCED_LEADER_EPOCH would say that its epoch is over, and UNKNOWN_LEADER_EPOCH that
+        ours is older: a sender that was right would believe either, and try again for ever.
+        """
+        core, leader_id, epoch = self._core, request.leader_id, request.leader_epoch
+        if epoch < core.quorum.epoch:
             return ErrorCode.fenced_leader_epoch
-        # No peer can declare this replica the leader: a wrong peer, not a broken quorum.
-        wrong = leader_id < 0 or leader_id == self._core.config.node_id or epoch >= MAX_EPOCH
+        reason = None if leader_id < 0 else core.contradiction(leader_id, epoch)
+        if reason is not None:
+            core.contradicted(request, leader_id, epoch, reason)
+        # No peer can declare this replica the leader of its own epoch either.
+        wrong = reason is not None or leader_id < 0 or leader_id == core.config.node_id
         return ErrorCode.invalid_request if wrong else ErrorCode.none
 
     def _begin_response(self, error: ErrorCode) -> BeginQuorumEpochResponse:
@@ -298,7 +309,9 @@ class InboundRequests:
             return self._fetch_response(leader, diverging=position)
         if validity is Validity.SNAPSHOT:
             return replace(self._fetch_response(leader), snapshot_id=position)
-        records = self._core.log.read(request.fetch_offset, request.max_bytes)
+        # What a request may cost is not for its sender to say.
+        max_bytes = min(request.max_bytes, MAX_BATCH_SIZE_BYTES)
+        records = self._core.log.read(request.fetch_offset, max_bytes)
         return self._fetch_response(leader, records=records)
 
     def _fetch_error_code(self, request: FetchRequest) -> ErrorCode:
@@ -390,7 +403,7 @@ class InboundRequests:
             leader.epoch,
             -1 if leader.high_watermark is None else leader.high_watermark,
             tuple(voters),
-            tuple(_describe(state, None) for state in leader.live_observers(now_ms)),
+            tuple(_describe(state, None) for state in leader.observers.live(now_ms)),
             tuple(voter.endpoint for voter in core.quorum.voters),
         )
 

@@ -11,38 +11,14 @@ from typing import ClassVar
 
 from cluster.node.kraft.accumulator import BatchAccumulator
 from cluster.node.kraft.messages import NO_DIRECTORY, ReplicaKey
+from cluster.node.kraft.replica_state import NEVER_FETCHED_MS, Observers, ReplicaState
 from cluster.node.kraft.states import NEVER_MS
 from cluster.node.kraft.types import IllegalStateError
 from cluster.node.kraft.voters import Voter, VoterSet
 from cluster.node.ports import Endpoint
 
-OBSERVER_SESSION_TIMEOUT_MS = 300_000
-"""An observer that has not fetched for this long is forgotten (LeaderState.java)."""
-
 CAUGHT_UP_WINDOW_MS = 3_600_000
 """A replica that is to become a voter must have fetched within this time (LeaderState.java)."""
-
-NEVER_FETCHED_MS = -NEVER_MS
-
-
-@dataclass(slots=True)
-class ReplicaState:
-    """Progress of one replica as its fetches show it. Times are the leader's monotonic ms."""
-
-    key: ReplicaKey
-    end_offset: int | None = None
-    """What it holds durably; None until it was heard of in this epoch."""
-    last_fetch_ms: float = NEVER_FETCHED_MS
-    last_fetch_leader_end_offset: int = -1
-    last_caught_up_ms: float = NEVER_FETCHED_MS
-    last_fetch_wall_ms: int = -1
-    last_caught_up_wall_ms: int = -1
-    has_acknowledged_leader: bool = False
-    begin_sent_ms: float = NEVER_FETCHED_MS
-    asked_read: int = 0
-    """The latest read that the last BeginQuorumEpoch to this voter may confirm."""
-    confirmed_read: int = 0
-    """The latest read with a leadership check that this voter answered; see `RaftClient`."""
 
 
 @dataclass(slots=True)
@@ -69,7 +45,7 @@ class Leader:
     """How many others make a majority with this leader, if it votes."""
     check_quorum_deadline_ms: float = field(init=False)
     resign_requested: bool = False
-    observers: dict[ReplicaKey, ReplicaState] = field(default_factory=dict)
+    observers: Observers = field(default_factory=Observers)
     replicas: dict[int, ReplicaState] = field(init=False)
     """Every voter, this node included when it is one."""
     _remote_voters: tuple[ReplicaState, ...] = field(init=False)
@@ -109,7 +85,7 @@ class Leader:
         self.replicas = {voter.key.id: self._state_in(voter.key, before) for voter in voters}
         for state in before.values():
             if not voters.is_voter(state.key) and state.key.id != self.local.id:
-                self.observers[state.key] = state
+                self.observers.add(state)
         self._take_up_voters()
         self._fetched_voters = {
             id_: None for id_ in self._fetched_voters if self.replicas.get(id_) is before.get(id_)
@@ -124,7 +100,7 @@ class Leader:
         if known is not None and known.key.directory_id in (NO_DIRECTORY, key.directory_id):
             known.key = key
             return known
-        return self.observers.pop(key, None) or ReplicaState(key)
+        return self.observers.pop(key) or ReplicaState(key)
 
     def is_caught_up(self, key: ReplicaKey, now_ms: float) -> bool:
         """Whether a replica fetches, and held all of the log once (isReplicaCaughtUp)."""
@@ -164,7 +140,7 @@ class Leader:
         if key.id == self.local.id:
             raise IllegalStateError("a Fetch that claims to come from this leader itself")
         is_voter = self.voters.is_voter(key)
-        state = self._voter(key) if is_voter else self._observer(key, now_ms)
+        state = self._voter(key) if is_voter else self.observers.fetched(key, now_ms)
         if fetch_offset >= leader_end_offset:
             state.last_caught_up_ms, state.last_caught_up_wall_ms = now_ms, wall_ms
         elif fetch_offset >= state.last_fetch_leader_end_offset >= 0:
@@ -189,23 +165,6 @@ class Leader:
         if known is NO_DIRECTORY or known == NO_DIRECTORY:
             state.key = key
         return state
-
-    def _observer(self, key: ReplicaKey, now_ms: float) -> ReplicaState:
-        if key not in self.observers:
-            self.observers = {state.key: state for state in self.live_observers(now_ms)}
-            self.observers[key] = ReplicaState(key)
-        return self.observers[key]
-
-    def live_observers(self, now_ms: float) -> tuple[ReplicaState, ...]:
-        """Observers with a session that is not over; the others are forgotten when a new one comes.
-
-        Changes nothing, as it is asked between events, too (`RaftClient.handle`).
-        """
-        return tuple(
-            state
-            for state in self.observers.values()
-            if now_ms - state.last_fetch_ms < OBSERVER_SESSION_TIMEOUT_MS
-        )
 
     # -- high watermark --------------------------------------------------------------------------
 

@@ -26,6 +26,10 @@ NO_NODE = -1
 MAX_OFFSET = 2**63 - 1
 MAX_EPOCH = 2**31 - 1
 """No election could follow it: an epoch is an int32 on the wire."""
+ORDINARY_EPOCH_MAX = 2**30
+"""An election a second takes 34 years to get there."""
+EPOCHS_AHEAD_MAX = 1_000
+"""How far a message may be ahead of a replica beyond that."""
 
 
 @valueclass

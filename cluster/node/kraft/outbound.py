@@ -21,15 +21,17 @@ from cluster.node.kraft.messages import (
     FetchRequest,
     FetchResponse,
     FetchSnapshotResponse,
+    OffsetAndEpoch,
     RaftRequest,
     VoteRequest,
     VoteResponse,
 )
 from cluster.node.kraft.snapshot_fetch import START_OVER, SnapshotFetch
 from cluster.node.kraft.states import NEVER_MS, Candidate, Follower, Prospective, Resigned
-from cluster.node.kraft.types import IllegalStateError
+from cluster.node.kraft.types import ContradictionError, IllegalStateError
 from cluster.node.kraft.voter_messages import UpdateVoterRequest, UpdateVoterResponse
 from cluster.node.kraft.voter_updates import VoterUpdates
+from cluster.node.log.log import MisplacedBatchError
 from cluster.node.log.records import CorruptBatchError
 from cluster.node.ports import Endpoint, Failure
 
@@ -78,9 +80,21 @@ class OutboundRequests:
                 core.requests.on_failure(destination.node_id, core.clock.monotonic_ms())
             if isinstance(response, kind):
                 if response.top_level_error is ErrorCode.none:
-                    self._handle_common(response, on_response)
+                    guarded(response, lambda: self._handle_common(response, take))
             elif isinstance(response, Failure) and on_failure is not None:
                 on_failure(response)
+
+        def take(response: Response) -> None:
+            guarded(response, lambda: on_response(response))
+
+        def guarded(response: Response, handle: Callable[[], None]) -> None:
+            """Drop a response that contradicts what this replica knows."""
+            try:
+                handle()
+            except ContradictionError as error:
+                core.requests.on_failure(destination.node_id, core.clock.monotonic_ms())
+                leader_id, epoch = response.leader_id, response.leader_epoch
+                core.contradicted(response, leader_id, epoch, str(error))
 
         core.network.request(
             destination,
@@ -90,7 +104,10 @@ class OutboundRequests:
         )
 
     def _handle_common(self, response: Response, on_response: Callable[[Response], None]) -> None:
-        """Take up what any response says of epoch and leader; pass on what is for our epoch."""
+        """Take up what any response says of epoch and leader; pass on what is for our epoch.
+
+        Raises ContradictionError.
+        """
         core = self._core
         quorum = core.quorum
         state = quorum.state
@@ -99,12 +116,15 @@ class OutboundRequests:
         if response.error is ErrorCode.invalid_request and not isinstance(
             response, UpdateVoterResponse
         ):
-            raise IllegalStateError(f"a peer called our request invalid: {response}")
+            raise ContradictionError("a peer called our request invalid")
         same_epoch = response.leader_epoch == state.epoch
         usable = same_epoch and (response.error is ErrorCode.none or response.error in START_OVER)
         if usable and response.leader_id == state.leader_id and quorum.is_settled:
             on_response(response)  # nothing in it can be news
             return
+        reason = core.contradiction(response.leader_id, response.leader_epoch)
+        if reason is not None:
+            raise ContradictionError(reason)
 
         def proceed() -> None:
             if usable:
@@ -309,27 +329,41 @@ class OutboundRequests:
         self._send(destination, request, FetchResponse, lambda r: self._fetched(request, r))
 
     def _fetched(self, request: FetchRequest, response: FetchResponse) -> None:
+        """Take up what the leader has. Raises ContradictionError."""
         core = self._core
         state = core.quorum.state
         if not isinstance(state, Follower) or response.leader_id != state.leader_id:
             return
         assert request.fetch_offset == core.log.end_offset, "the log moved under a fetch in flight"
+        agrees = response.diverging_epoch is None and response.snapshot_id is None
+        if agrees and 0 <= response.high_watermark < core.log.high_watermark:
+            raise ContradictionError(
+                f"high watermark {response.high_watermark} below the one already known, "
+                f"{core.log.high_watermark}"
+            )
         if response.snapshot_id is not None:
             self._snapshots.begin(state, response.snapshot_id)
         elif response.diverging_epoch is not None:
-            end_offset = core.log.truncate_to_end_offset(response.diverging_epoch)
-            core.trace("truncate", end_offset=end_offset, epoch=response.diverging_epoch.epoch)
-            core.take_up_voters()
+            self._truncate(response.diverging_epoch)
         elif response.records and not self._append(response.records, state):
             return
         state.fetch_deadline_ms = core.clock.monotonic_ms() + core.config.fetch_timeout_ms
         state.has_fetched_from_leader = True
-        agrees = response.diverging_epoch is None and response.snapshot_id is None
         if agrees and response.high_watermark >= 0:
             # Only once the log agrees with the leader's: what lay above the divergence was never
             # committed (KAFKA-14704).
             core.hear_high_watermark(response.high_watermark)
             core.follower_high_watermark_moved(min(core.log.end_offset, response.high_watermark))
+
+    def _truncate(self, diverging: OffsetAndEpoch) -> None:
+        core = self._core
+        try:
+            end_offset = core.log.truncate_to_end_offset(diverging)
+        except IllegalStateError as error:
+            # Nothing was cut. What is committed stays, whichever leader has lost it.
+            raise ContradictionError(str(error)) from error
+        core.trace("truncate", end_offset=end_offset, epoch=diverging.epoch)
+        core.take_up_voters()
 
     def _append(self, records: bytes, state: Follower) -> bool:
         core = self._core
@@ -340,6 +374,8 @@ class OutboundRequests:
             core.trace("corrupt-fetch", epoch=state.epoch, reason=str(error))
             core.requests.on_failure(state.leader_id, core.clock.monotonic_ms())
             return False
+        except MisplacedBatchError as error:
+            raise ContradictionError(str(error)) from error
         if appended:
             core.trace(
                 "append",

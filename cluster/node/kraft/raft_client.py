@@ -177,7 +177,7 @@ class RaftClient:
     def observer_count(self) -> int | None:
         """How many observers fetch from this leader; None when it does not lead."""
         leader = self._core.leader
-        return None if leader is None else len(leader.live_observers(self._clock.monotonic_ms()))
+        return None if leader is None else len(leader.observers.live(self._clock.monotonic_ms()))
 
     @property
     def reported_high_watermark(self) -> int | None:

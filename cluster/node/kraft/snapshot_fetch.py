@@ -20,7 +20,7 @@ from cluster.node.kraft.core import RaftCore
 from cluster.node.kraft.messages import FetchSnapshotRequest, FetchSnapshotResponse, OffsetAndEpoch
 from cluster.node.kraft.snapshot_store import SnapshotFile
 from cluster.node.kraft.states import Follower
-from cluster.node.kraft.types import IllegalStateError
+from cluster.node.kraft.types import ContradictionError
 from cluster.node.log.snapshot import CorruptSnapshotError
 
 START_OVER = (ErrorCode.snapshot_not_found, ErrorCode.position_out_of_range)
@@ -40,10 +40,14 @@ class SnapshotFetch:
 
         It may be loading one: while its leader backs off it asks bootstrap servers, of which the
         leader may be one. The same snapshot goes on, another one takes its place.
+
+        Raises ContradictionError for a snapshot that no log of this quorum can have, or one that
+        would replace committed records by fewer.
         """
         core = self._core
-        if min(snapshot_id.offset, snapshot_id.epoch) < 0 or snapshot_id.epoch > state.epoch:
-            raise IllegalStateError(f"the leader names an impossible snapshot {snapshot_id}")
+        offset, epoch = snapshot_id.offset, snapshot_id.epoch
+        if offset < max(1, core.log.high_watermark) or not 0 <= epoch <= state.epoch:
+            raise ContradictionError(f"the leader names an impossible snapshot {snapshot_id}")
         loading = core.download
         if loading is not None:
             assert not loading.frozen, "no Fetch is in flight while a snapshot gets its name"
@@ -89,9 +93,12 @@ class SnapshotFetch:
             return
         size_bytes = file.size_bytes + len(response.records)
         if (response.snapshot_id, response.position) != (file.id, file.size_bytes):
-            raise IllegalStateError(f"asked for {file.id} from {file.size_bytes} on: {response}")
+            raise ContradictionError(
+                f"{response.snapshot_id} from {response.position} on, not {file.id} from "
+                f"{file.size_bytes} on"
+            )
         if not response.records or size_bytes > response.size:
-            raise IllegalStateError(
+            raise ContradictionError(
                 f"{len(response.records)} bytes from {response.position} on of {response.size}"
             )
         file.append(response.records)

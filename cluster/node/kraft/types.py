@@ -26,6 +26,13 @@ class IllegalStateError(AssertionError):
     """An invariant of the protocol is broken. The node must stop, loudly."""
 
 
+class ContradictionError(Exception):
+    """A peer's message says what no sound peer says to a sound replica.
+
+    It is raised before anything changed: the message is refused, traced, and the node goes on.
+    """
+
+
 @valueclass
 class LeaderAndEpoch:
     """The leader of the quorum in an epoch; -1 when none is known."""

@@ -36,7 +36,11 @@ from cluster.node.log.types import OffsetAndEpoch
 from cluster.node.ports import Disk
 from cluster.values import valueclass
 
-__all__ = ["CorruptLogError", "Log", "LogConfig"]
+__all__ = ["CorruptLogError", "Log", "LogConfig", "MisplacedBatchError"]
+
+
+class MisplacedBatchError(ValueError):
+    """An intact batch that does not go on from the end of the log; nothing was appended."""
 
 
 @valueclass
@@ -143,17 +147,21 @@ class Log:
     def append(self, batches: bytes) -> None:
         """Append whole batches in memory and in the disk's queue; `flush` makes them durable.
 
-        All or nothing. Raises CorruptBatchError when a batch is damaged, and ValueError when an
-        offset is not the log end or an epoch is lower than that of the record before.
+        All or nothing. Raises CorruptBatchError when a batch is damaged, MisplacedBatchError when
+        an offset is not the log end or an epoch is lower than that of the record before.
         """
         verified = list(iter_batches(batches))
         expected = self.end_offset
         epoch = self._last_record_epoch()
         for header, _ in verified:
             if header.base_offset != expected:
-                raise ValueError(f"batch at offset {header.base_offset}, log ends at {expected}")
+                raise MisplacedBatchError(
+                    f"batch at offset {header.base_offset}, log ends at {expected}"
+                )
             if header.partition_leader_epoch < epoch:
-                raise ValueError(f"batch of epoch {header.partition_leader_epoch} after {epoch}")
+                raise MisplacedBatchError(
+                    f"batch of epoch {header.partition_leader_epoch} after {epoch}"
+                )
             expected, epoch = header.next_offset, header.partition_leader_epoch
         self._recovered_control = None
         run: list[bytes] = []

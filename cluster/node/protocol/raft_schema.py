@@ -24,6 +24,8 @@ from cluster.values import valueclass
 
 CONTROLLER_LISTENER: Final = "CONTROLLER"
 """The name under which endpoints of controllers travel, by Kafka's custom."""
+HOST_NAME_MAX: Final = 255
+"""Longest host name (RFC 1035, 2.3.4)."""
 
 
 class Refused(Exception):  # noqa: N818 - it carries an answer and is no error of ours
@@ -95,7 +97,16 @@ def leader_endpoint(leader_id: int, endpoints: Any) -> Endpoint | None:
     if not endpoints:
         return None
     chosen = next((e for e in endpoints if e.name == CONTROLLER_LISTENER), endpoints[0])
-    return Endpoint(leader_id, chosen.host, chosen.port)
+    return reachable(leader_id, chosen.host, chosen.port)
+
+
+def reachable(node_id: int, host: str, port: int) -> Endpoint | None:
+    """Return an endpoint that a peer names; None where nobody can listen: it is not known.
+
+    Some messages have a port of 32 bits, which those of 16 bits could not pass on.
+    """
+    valid = 0 < len(host) <= HOST_NAME_MAX and 0 < port < 65536
+    return Endpoint(node_id, host, port) if valid else None
 
 
 def node_endpoints(node: Any, endpoint: Endpoint | None) -> tuple[Any, ...]:
@@ -109,5 +120,5 @@ def node_endpoint(leader_id: int, endpoints: Any) -> Endpoint | None:
     """Return where a response says that the leader listens."""
     for endpoint in endpoints or ():
         if endpoint.node_id == leader_id:
-            return Endpoint(leader_id, endpoint.host, endpoint.port)
+            return reachable(leader_id, endpoint.host, endpoint.port)
     return None

@@ -15,10 +15,9 @@ from cluster.node.kraft.voter_messages import (
     UpdateVoterResponse,
 )
 from cluster.node.log.control import VoterListener
-from cluster.node.ports import Endpoint
 from cluster.node.protocol.apis import ApiKey
 from cluster.node.protocol.convert import ConversionError
-from cluster.node.protocol.raft_schema import RaftCodec, directory, schema
+from cluster.node.protocol.raft_schema import RaftCodec, directory, reachable, schema
 
 _NO_THROTTLE: Final = dt.timedelta(0)
 
@@ -133,8 +132,8 @@ def _write_update_response(m: UpdateVoterResponse) -> Any:
 def _read_update_response(k: Any) -> UpdateVoterResponse:
     leader = k.current_leader
     endpoint = None
-    if leader.leader_id != NO_NODE and leader.host:
-        endpoint = Endpoint(leader.leader_id, leader.host, leader.port)
+    if leader.leader_id != NO_NODE:
+        endpoint = reachable(leader.leader_id, leader.host, leader.port)
     return UpdateVoterResponse(k.error_code, leader.leader_id, leader.leader_epoch, endpoint)
 
 

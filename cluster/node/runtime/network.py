@@ -322,7 +322,7 @@ class _Peer:
                 except BaseException:
                     dialled.close()  # asyncio closes what it made, not what it was given
                     raise
-        except (OSError, UnicodeError):
+        except (OSError, ValueError, OverflowError):  # a name or a port that cannot be dialled
             self._connecting = None
             self._connection_over()
             return
