@@ -11,6 +11,7 @@ from cluster.node.kraft.voters import VoterSet
 from cluster.node.log.control import ControlRecordType, VoterListener, control_type
 from cluster.node.log.records import decode_records, iter_batches
 from cluster.node.ports import Endpoint
+from cluster.node.protocol.apis import LISTENER_APIS, ApiKey, ListenerType
 from tests.kraft.dynamic import (
     add,
     add_request,
@@ -23,7 +24,9 @@ from tests.kraft.dynamic import (
     update_request,
     voter_ids,
 )
-from tests.kraft.world import World, versions_of
+from tests.kraft.world import CONTROLLER_APIS, World, versions_of
+
+A_CROWD = tuple(VoterListener(f"L{i}" if i else "CONTROLLER", "n", 9004) for i in range(65))
 
 
 def test_static_voters_move_into_the_log_and_the_quorum_state_file_follows():
@@ -174,9 +177,11 @@ def test_a_static_quorum_refuses_to_be_changed():
         ({"voter_directory_id": __import__("uuid").UUID(int=0)}, ErrorCode.invalid_request),
         ({"listeners": ()}, ErrorCode.invalid_request),
         ({"listeners": (VoterListener("OTHER", "n", 9004),)}, ErrorCode.invalid_request),
+        ({"listeners": (VoterListener("CONTROLLER", "n" * 256, 1),)}, ErrorCode.invalid_request),
+        ({"listeners": A_CROWD}, ErrorCode.invalid_request),
         ({"voter_directory_id": __import__("uuid").UUID(int=7)}, ErrorCode.request_timed_out),
     ],
-    ids=["cluster", "duplicate", "directory", "listeners", "name", "not-caught-up"],
+    ids=["cluster", "duplicate", "directory", "none", "name", "host", "many", "not-caught-up"],
 )
 def test_an_addition_is_refused(changes, error):
     world, leader = dynamic_world(observers=1)
@@ -190,6 +195,29 @@ def test_a_voter_that_does_not_support_the_level_is_refused():
     world.settle()
     world.nodes[4].versions = versions_of(0, 0)
     assert ErrorCode.invalid_request == ask(world, leader, add_request(world.nodes[4]))
+
+
+@pytest.mark.parametrize("missing", ["VOTE", "BEGIN_QUORUM_EPOCH", "FETCH"])
+def test_a_node_that_could_not_vote_or_lead_is_refused(missing):
+    world, leader = dynamic_world(observers=1)
+    world.settle()
+    served = tuple(key for key in CONTROLLER_APIS if key != ApiKey[missing])
+    world.nodes[4].versions = versions_of(0, 1, served)
+    assert ErrorCode.invalid_request == ask(world, leader, add_request(world.nodes[4]))
+    assert voter_ids(leader) == (1, 2, 3)
+
+
+def test_a_broker_is_refused_with_what_to_do():
+    world, leader = dynamic_world(observers=1)
+    world.settle()
+    served = (*LISTENER_APIS[ListenerType.BROKER], ApiKey.FETCH)
+    world.nodes[4].versions = versions_of(0, 1, served)
+    answer = send(leader, add_request(world.nodes[4]))
+    assert world.scheduler.run_until(lambda: bool(answer), 1_000)
+    assert answer[0].message == (
+        "What answers at n:9004 is no controller, as it does not serve Vote, BeginQuorumEpoch, "
+        "EndQuorumEpoch, FetchSnapshot: name a controller's listener."
+    )
 
 
 def test_a_voter_that_does_not_answer_is_refused_for_now():
@@ -212,7 +240,7 @@ def test_a_description_between_two_steps_of_an_addition_does_not_decide_it():
     world.settle()
     answer, described = send(leader, add_request(world.nodes[4])), []
     assert not answer, "the new voter is asked for its versions first"
-    leader.state.observers[key(world.nodes[4])].last_fetch_ms -= 600_000
+    leader.state.observers.get(key(world.nodes[4])).last_fetch_ms -= 600_000
     leader.client.handle(DescribeQuorumRequest(), described.append)
     assert described[0].observers == ()
     assert world.scheduler.run_until(lambda: bool(answer), 1_000)

@@ -19,6 +19,7 @@ from cluster.node.kraft.voters import VoterSet
 from cluster.node.log.control import VoterListener
 from cluster.node.log.log import Log, LogConfig
 from cluster.node.ports import Endpoint
+from cluster.node.protocol.apis import LISTENER_APIS, ListenerType
 from cluster.node.protocol.messages import ApiVersionsRequest
 from tests.kraft.network import NodeNetwork, SimNetwork
 
@@ -30,9 +31,13 @@ def listeners_of(node_id):
     return (VoterListener("CONTROLLER", "n", 9000 + node_id),)
 
 
-def versions_of(lowest, highest):
+CONTROLLER_APIS = tuple(LISTENER_APIS[ListenerType.CONTROLLER])
+
+
+def versions_of(lowest, highest, api_keys=CONTROLLER_APIS):
     return SimpleNamespace(
         error_code=ErrorCode.none,
+        api_keys=tuple(SimpleNamespace(api_key=key) for key in api_keys),
         supported_features=(
             SimpleNamespace(name="kraft.version", min_version=lowest, max_version=highest),
         ),

@@ -36,8 +36,10 @@ from cluster.node.kraft.voter_messages import (
     VoterResponse,
 )
 from cluster.node.kraft.voters import (
+    LISTENERS_MAX,
     MAX_KRAFT_VERSION,
     MIN_KRAFT_VERSION,
+    NAME_MAX_CHARACTERS,
     Voter,
     VoterSet,
     select_endpoint,
@@ -52,6 +54,14 @@ Finish = Callable[[ErrorCode, str | None], None]
 _NONE = ErrorCode.none
 _TRY_LATER = ErrorCode.request_timed_out
 """What a change that may not begin now is answered with."""
+_VOTER_APIS = {
+    "Vote": 52,
+    "BeginQuorumEpoch": 53,
+    "EndQuorumEpoch": 54,
+    "Fetch": 1,
+    "FetchSnapshot": 59,
+}
+"""What a voter must answer, as one of several and as the leader, by API key."""
 _ASK_VERSIONS = ApiVersionsRequest(client_software_name="kraftprobe", client_software_version="1")
 
 
@@ -148,7 +158,7 @@ class Reconfiguration:
         if core.leader is not leader or core.pending_change is not pending or pending.is_appended:
             return  # answered already, or a repeated response
         try:
-            self._check_new_voter(leader, voter.key, response)
+            self._check_new_voter(leader, voter, response)
         except Refusal as refusal:
             pending.finish(refusal.error, refusal.message)
             return
@@ -158,12 +168,22 @@ class Reconfiguration:
         if not request.ack_when_committed:
             pending.finish(_NONE, None)
 
-    def _check_new_voter(self, leader: Leader, key: ReplicaKey, response: object) -> None:
+    def _check_new_voter(self, leader: Leader, voter: Voter, response: object) -> None:
+        endpoint = voter.endpoint
         if isinstance(response, Failure):
             message = f"The new voter does not answer ApiVersions: {response.value}."
             raise Refusal(_TRY_LATER, message)
         if getattr(response, "error_code", None) is not _NONE:
             raise Refusal(_TRY_LATER, "The new voter answers ApiVersions with an error.")
+        served = {int(api.api_key) for api in getattr(response, "api_keys", ())}
+        missing = [name for name, api_key in _VOTER_APIS.items() if api_key not in served]
+        if missing:
+            # Kafka's tool refuses a node without the controller role; its leader elects it.
+            raise Refusal(
+                ErrorCode.invalid_request,
+                f"What answers at {endpoint.host}:{endpoint.port} is no controller, as it does not "
+                f"serve {', '.join(missing)}: name a controller's listener.",
+            )
         lowest, highest = _kraft_versions(response)
         version = self._core.log.control.kraft_version
         if not lowest <= version <= highest:
@@ -171,7 +191,7 @@ class Reconfiguration:
                 ErrorCode.invalid_request,
                 f"The new voter supports kraft.version {lowest} to {highest}, not {version}.",
             )
-        if not self.is_caught_up(leader, key):
+        if not self.is_caught_up(leader, voter.key):
             raise Refusal(_TRY_LATER, "The new voter does not hold the log yet.")
 
     def is_caught_up(self, leader: Leader, key: ReplicaKey) -> bool:
@@ -306,7 +326,12 @@ class Reconfiguration:
         name = self._core.config.listener_name
         endpoint = select_endpoint(key.id, listeners, name)
         names = {listener.name for listener in listeners}
-        valid = all(listener.host and 0 < listener.port < 65536 for listener in listeners)
+        valid = len(listeners) <= LISTENERS_MAX and all(
+            0 < len(listener.host) <= NAME_MAX_CHARACTERS
+            and len(listener.name) <= NAME_MAX_CHARACTERS
+            and 0 < listener.port < 65536
+            for listener in listeners
+        )
         if endpoint is None or not valid or len(names) != len(listeners):
             raise Refusal(
                 ErrorCode.invalid_request, f"Listeners must be valid and one be named {name}."

@@ -13,6 +13,10 @@ from cluster.values import valueclass
 DEFAULT_LISTENER = "CONTROLLER"
 """The name of controllers' listeners by Kafka's custom, for voters that do not name it."""
 
+LISTENERS_MAX = 64
+NAME_MAX_CHARACTERS = 255
+"""Bounds of what a voter may say of itself: it goes into the log of every node."""
+
 MIN_KRAFT_VERSION = 0
 MAX_KRAFT_VERSION = 1
 """What this node supports: static voters, and voters in the log (KIP-853)."""
