@@ -6,7 +6,13 @@ import pytest
 
 from cluster.node.controller.feature_control import SUPPORTED
 from cluster.node.errors import ErrorCode
-from cluster.node.kraft.messages import DescribeQuorumRequest, DescribeQuorumResponse
+from cluster.node.kraft.messages import (
+    NO_DIRECTORY,
+    DescribeQuorumRequest,
+    DescribeQuorumResponse,
+    VoteRequest,
+    VoteResponse,
+)
 from cluster.node.ports import Endpoint
 from cluster.node.protocol.apis import LISTENER_APIS, ApiKey, ListenerType
 from cluster.node.protocol.codec import read_response, write_request
@@ -48,7 +54,8 @@ class Handler:
 
 class Echo:
     def handle(self, listener, message, reply, origin=None):
-        reply(ANSWER)
+        is_vote = isinstance(message, VoteRequest)
+        reply(VoteResponse(ErrorCode.none, 1, 3, vote_granted=False) if is_vote else ANSWER)
 
 
 @asynccontextmanager
@@ -432,19 +439,57 @@ def test_a_peer_that_does_not_read_its_answers_is_not_served_without_bound():
     run(body)
 
 
-def test_there_are_only_so_many_connections():
+def test_the_idlest_connection_makes_room_for_a_new_one():
     async def body():
         async with (
             a_server(Echo(), max_connections=2) as (server, port),
             a_caller(port) as one,
             a_caller(port) as two,
-            a_caller(port) as three,
         ):
-            for caller in (one, two):
+            for caller in (one, two, one):
                 caller.send(1)
                 assert await caller.correlation_id() == 1
-            assert await three.is_hung_up()
-            assert server.connection_count == 2
+                await asyncio.sleep(0.01)
+            async with a_caller(port) as three:
+                three.send(3)
+                assert await three.correlation_id() == 3
+                assert await two.is_hung_up()
+                one.send(4)
+                assert await one.correlation_id() == 4
+                assert (server.connection_count, server.evicted_count) == (2, 1)
+
+    run(body)
+
+
+def test_a_connection_with_a_request_under_way_does_not_make_room():
+    async def body():
+        handler = Handler()
+        async with a_server(handler, max_connections=1) as (server, port), a_caller(port) as one:
+            one.send(1)
+            _, _, reply = await handler.next()
+            async with a_caller(port) as two:
+                assert await two.is_hung_up()
+            reply(ANSWER)
+            assert await one.correlation_id() == 1
+            assert (server.connection_count, server.refused_count) == (1, 1)
+
+    run(body)
+
+
+def test_another_nodes_connection_is_the_last_to_make_room():
+    async def body():
+        async with (
+            a_server(Echo(), max_connections=2) as (server, port),
+            a_caller(port) as node,
+            a_caller(port) as client,
+        ):
+            node.send(1, VoteRequest("c", 1, 2, NO_DIRECTORY, 1, NO_DIRECTORY, 0, 0, False), 2)
+            assert await node.correlation_id() == 1
+            client.send(1)
+            assert await client.correlation_id() == 1
+            async with a_caller(port):
+                assert await client.is_hung_up()
+                assert [c.is_of_peer for c in server._connections].count(True) == 1
 
     run(body)
 

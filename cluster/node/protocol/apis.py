@@ -157,6 +157,8 @@ _PEER = (
     ApiKey.ASSIGN_REPLICAS_TO_DIRS,
     ApiKey.UPDATE_RAFT_VOTER,
 )
+PEER_APIS: Final = frozenset(_PEER)
+"""What nodes ask each other, and nobody else."""
 
 
 def _table(*keys: ApiKey) -> Mapping[int, VersionRange]:

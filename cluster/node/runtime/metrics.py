@@ -164,6 +164,9 @@ class NodeMetrics:
         for name, window in (("append", trace.appended), ("fetch", trace.fetched)):
             rate = window.rate_per_s(now)
             yield _gauge(_RAFT, f"{name}_records_rate", "Records a second", rate)
+        refused = trace.events["contradiction"]
+        what = "Messages that contradicted what this node knows"
+        yield _counter(_RAFT, "refused_contradictions", what, refused)
         idle = self._idle.ratio()
         yield _gauge(_RAFT, "poll_idle_ratio_avg", "Share of time that the loop waited", idle)
 
@@ -216,6 +219,8 @@ class NodeMetrics:
         yield _gauge(_NETWORK, "buffered_bytes", "Requests and responses that wait", held)
         refused = server.refused_count
         yield _counter(_NETWORK, "refused_connections", "Found no place", refused)
+        evicted = server.evicted_count
+        yield _counter(_NETWORK, "evicted_connections", "Made room for new ones", evicted)
         failures = server.authentication_failures
         yield _counter(_NETWORK, "failed_authentication", "TLS and SASL failures", failures)
 

@@ -9,7 +9,8 @@ its response is sent; what a peer pipelines waits in its own buffer. Bounds (`Se
 - all connections together hold at most `max_buffered_bytes` of requests that are not yet served
   and responses that are not yet taken; when there is more, the connection that holds most is
   closed;
-- each listener has so many places, and so many for one address;
+- each listener has so many places, and so many for one address; when all are taken, an idle
+  connection makes room for a new one (`Quota`);
 - those without a whole request for `max_idle_ms` are closed, however they trickle;
 - those not authenticated after `handshake_timeout_ms` are closed.
 """
@@ -104,6 +105,11 @@ class TcpServer:
     def refused_count(self) -> int:
         """How many connections found no place so far."""
         return sum(quota.refused for quota in self._quotas)
+
+    @property
+    def evicted_count(self) -> int:
+        """How many connections had to make room so far."""
+        return sum(quota.evicted for quota in self._quotas)
 
     def close(self) -> None:
         """Stop listening and end all connections. Idempotent."""

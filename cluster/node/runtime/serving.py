@@ -8,11 +8,14 @@ from collections import deque
 from collections.abc import Callable
 from typing import Any, Final, Protocol, cast
 
+from cluster.node.protocol.apis import PEER_APIS
 from cluster.node.protocol.codec import MalformedError
 from cluster.node.protocol.frames import FrameError, FrameSplitter
 from cluster.node.protocol.origin import ANONYMOUS, Origin
 from cluster.node.runtime.limits import Quota, ServerLimits
 
+_OF_NODES: Final = frozenset(int(key).to_bytes(2, "big") for key in PEER_APIS)
+"""What a frame begins with that only another node sends."""
 _TLS_SHUTDOWN_S: Final = 2.0
 """How long a peer may take to agree to the end of a TLS connection."""
 
@@ -69,7 +72,9 @@ class ServedConnection(asyncio.Protocol):
         self._loop = asyncio.get_running_loop()
         self._splitter = FrameSplitter(session.max_frame_bytes or server.limits.max_frame_bytes)
         self._requests: deque[bytes] = deque()
-        self._address: str | None = None
+        self.address = ""
+        self.is_of_peer = False
+        self._has_place = False
         self._origin = ANONYMOUS
         self._socket: asyncio.Transport | None = None
         self._transport: asyncio.Transport | None = None
@@ -91,11 +96,11 @@ class ServedConnection(asyncio.Protocol):
         """Give the peer a place, or hang up. asyncio has set TCP_NODELAY."""
         self._socket = cast("asyncio.Transport", transport)
         name = transport.get_extra_info("peername")
-        address = str(name[0]) if name else ""
-        if not self._quota.take(address):
+        self.address = address = str(name[0]) if name else ""
+        if not self._quota.take(self):
             self._socket.abort()
             return
-        self._address = address
+        self._has_place = True
         self._origin = Origin(address=address)
         self._server.opened(self)
         if self._tls is not None or not self._session.authenticated:
@@ -124,10 +129,10 @@ class ServedConnection(asyncio.Protocol):
     def connection_lost(self, exc: Exception | None) -> None:
         """Forget the peer; replies that come later are dropped."""
         del exc
-        if self._address is None:
-            return  # it never had a place, or has lost it
-        address, self._address = self._address, None
-        self._quota.give_back(address)
+        if not self._has_place:
+            return  # it never had one, or has lost it
+        self._has_place = False
+        self._quota.give_back(self)
         if not self._session.authenticated:
             self._server.authentication_failures += 1
         self._transport = None
@@ -165,7 +170,7 @@ class ServedConnection(asyncio.Protocol):
             transport = None
         finally:
             self._securing = None
-        if self._address is None:
+        if not self._has_place:
             return  # it is over already
         # asyncio calls a handshake that ended with its connection a success.
         if transport is None or transport.is_closing():
@@ -239,6 +244,7 @@ class ServedConnection(asyncio.Protocol):
                 frame = self._requests.popleft()
                 self._hold(self.held_bytes - len(frame))
                 self._serving = True
+                self.is_of_peer = self.is_of_peer or frame[:2] in _OF_NODES
                 self._session.serve(frame, self._respond, self._origin)
         except MalformedError:
             self._hang_up()
@@ -283,6 +289,21 @@ class ServedConnection(asyncio.Protocol):
         self._requests.clear()
         if self._transport is not None:
             self._transport.close()
+
+    @property
+    def is_authenticated(self) -> bool:
+        """See `Member`."""
+        return self._session.authenticated
+
+    @property
+    def is_busy(self) -> bool:
+        """See `Member`. A request that is still on its way in is none, however long it takes."""
+        return self._serving or bool(self._requests)
+
+    def evict(self) -> None:
+        """See `Member`."""
+        self.abort()
+        self.connection_lost(None)
 
     def abort(self) -> None:
         """Close at once; what it held is no longer counted."""
