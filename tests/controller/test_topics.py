@@ -4,7 +4,6 @@ import uuid
 
 import pytest
 
-from cluster.node.controller.placement import place_replicas
 from cluster.node.errors import ErrorCode
 from cluster.node.protocol.messages import (
     CreatableReplicaAssignment,
@@ -292,16 +291,6 @@ def test_metadata_answers_by_name_by_id_and_for_all():
         (3, "host3", 9093),
     ]
     assert node.call(metadata(), CLIENT).topics == ()
-
-
-def test_leaders_go_round_and_replicas_are_distinct():
-    class First:
-        def randrange(self, start, stop):
-            return start
-
-    placements = place_replicas(First(), (1, 2, 3), 6, 3)
-    assert placements == [(1, 2, 3), (2, 3, 1), (3, 1, 2), (1, 3, 2), (2, 1, 3), (3, 2, 1)]
-    assert place_replicas(First(), (5,), 3, 1) == [(5,)] * 3
 
 
 def test_the_configs_of_a_topic_die_with_it():

@@ -7,7 +7,7 @@ from collections import Counter
 from collections.abc import Mapping, Sequence
 
 from cluster.node.controller.cluster_info import ClusterInfo
-from cluster.node.controller.placement import place_replicas
+from cluster.node.controller.placement import UsableBroker, place_replicas
 from cluster.node.controller.records import MetadataRecord
 from cluster.node.controller.records.topic import ConfigRecord, PartitionRecord, TopicRecord
 from cluster.node.controller.registrations import (
@@ -15,6 +15,7 @@ from cluster.node.controller.registrations import (
     default_directory,
     is_active,
     is_static,
+    registered_brokers,
 )
 from cluster.node.controller.result import (
     RECORDS_PER_BATCH_MAX,
@@ -150,24 +151,30 @@ def new_placements(
     count: int, factor: int, state: MetadataState, cluster: ClusterInfo, random: Random
 ) -> list[tuple[int, ...]]:
     """Return replicas for `count` partitions. Raises TopicError when there are too few brokers."""
-    brokers = broker_ids(state, cluster)
-    if factor > len(brokers):
-        message = (
-            f"Unable to replicate the partition {factor} time(s): The target replication factor "
-            f"of {factor} cannot be reached because only {len(brokers)} broker(s) are registered."
+    brokers = _usable_brokers(state, cluster)
+    problem = None
+    if all(broker.fenced for broker in brokers):
+        problem = "All brokers are currently fenced, or have all their log directories cordoned."
+    elif factor > len(brokers):
+        problem = (
+            f"The target replication factor of {factor} cannot be reached because only "
+            f"{len(brokers)} broker(s) are registered."
         )
+    if problem is not None:
+        message = f"Unable to replicate the partition {factor} time(s): {problem}"
         raise TopicError(ErrorCode.invalid_replication_factor, message)
+    return place_replicas(random, brokers, count, factor)
+
+
+def _usable_brokers(state: MetadataState, cluster: ClusterInfo) -> list[UsableBroker]:
+    """Return which brokers may get replicas (BrokerHeartbeatManager.usableBrokers)."""
     if is_static(state):
-        return place_replicas(random, brokers, count, factor)
-    alive = [broker for broker in brokers if is_active(state, broker)]
-    if not alive:
-        message = (
-            f"Unable to replicate the partition {factor} time(s): All brokers are currently "
-            "fenced or in controlled shutdown."
-        )
-        raise TopicError(ErrorCode.invalid_replication_factor, message)
-    rest = [broker for broker in brokers if broker not in alive]
-    return place_replicas(random, alive, count, factor, rest)
+        return [UsableBroker(broker_id) for broker_id in cluster.broker_ids]
+    return [
+        UsableBroker(broker.id, broker.rack, broker.fenced)
+        for broker in registered_brokers(state)
+        if not broker.in_controlled_shutdown
+    ]
 
 
 def _manual_placements(
