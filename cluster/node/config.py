@@ -2,6 +2,10 @@
 
     key=value           blank lines and lines that begin with # or ! are skipped
 
+A file as Kafka ships it in its config folder will do. Kafka's other keys have no effect here: they
+are named in one warning. Only those that keep somebody out are refused, because a node that ignored
+them would be more open than its file says.
+
 Whatever is wrong with the file is reported in one line with the file and the key: an unknown key
 (with the nearest known key), a key given twice, a missing key, a value that does not parse or does
 not fit the others. Nothing is guessed.
@@ -9,11 +13,13 @@ not fit the others. Nothing is guessed.
 
 from __future__ import annotations
 
+import difflib
 from collections.abc import Callable, Mapping
 from pathlib import Path
-from typing import Any, Final
+from typing import Any, Final, Literal
 
 from cluster.names import unknown
+from cluster.node.kafka_keys import KAFKA_KEYS
 from cluster.node.ports import Endpoint
 from cluster.node.protocol.frames import DEFAULT_MAX_FRAME_BYTES
 from cluster.node.security import settings as security_settings
@@ -39,7 +45,7 @@ class _ValueError(ValueError):
 
 @valueclass
 class ListenerAddress:
-    """`NAME://host:port`."""
+    """`NAME://host:port`. Without a host it is bound on every interface (`NAME://:port`)."""
 
     name: str
     host: str
@@ -53,9 +59,11 @@ class NodeConfig:
     process_roles: frozenset[str]
     node_id: int
     cluster_id: str
+    """Empty when not given: then it is the one that the folder was formatted with."""
     listeners: tuple[ListenerAddress, ...]
     advertised_listeners: tuple[ListenerAddress, ...]
-    """Equal to `listeners` when not given."""
+    """Equal to `listeners` when not given; controller listeners are, each by itself. One without a
+    host is reached at the name of the machine."""
     controller_listener_names: tuple[str, ...]
     controller_quorum_voters: tuple[Endpoint, ...]
     """The static voters by node id; empty when the log holds them (KIP-853)."""
@@ -63,7 +71,9 @@ class NodeConfig:
     """Where to ask for the leader. Their ids are not known, so they are called -2, -3, ..."""
     controller_quorum_auto_join_enable: bool
     metadata_log_dir: Path
+    """The first of `log.dirs` when not given, or `log.dir`."""
     metadata_log_segment_bytes: int
+    metadata_log_segment_ms: int
     metadata_log_max_record_bytes_between_snapshots: int
     metadata_log_max_snapshot_interval_ms: int
     metadata_max_retention_bytes: int
@@ -80,8 +90,13 @@ class NodeConfig:
     broker_heartbeat_interval_ms: int
     broker_session_timeout_ms: int
     initial_broker_registration_timeout_ms: int
+    broker_rack: str | None
+    num_partitions: int
+    default_replication_factor: int
     kraftprobe_registration: bool
     """Whether brokers and controllers register themselves; else brokers are the configured ones."""
+    kraftprobe_forwarding_hold: bool
+    """Whether clients' requests wait for an active controller (`cluster.node.forwarding`)."""
     kraftprobe_routes: Mapping[int, tuple[str, int]]
     """Where to dial a peer, by its id, instead of at its own address."""
     kraftprobe_brokers: tuple[Endpoint, ...]
@@ -99,6 +114,8 @@ class NodeConfig:
     kraftprobe_buffered_max_bytes: int
     security: Mapping[str, ListenerSecurity]
     """By listener."""
+    without_effect: tuple[str, ...] = ()
+    """What the file says and this node does not do, in the order of the file."""
 
     def advertised(self, controller: bool) -> Endpoint | None:  # noqa: FBT001 - the type of listener
         """Return where this node is reached on its first listener of one type, if it has one."""
@@ -139,6 +156,10 @@ def _path(text: str) -> Path:
     return Path(_text(text))
 
 
+def _paths(text: str) -> tuple[Path, ...]:
+    return tuple(Path(item) for item in _items(text))
+
+
 def _items(text: str) -> list[str]:
     items = [item.strip() for item in text.split(",")]
     if not all(items):
@@ -173,7 +194,10 @@ def _listeners(text: str) -> tuple[ListenerAddress, ...]:
         name, separator, address = item.partition("://")
         if not (name and separator):
             raise _ValueError(f"expected NAME://host:port, not {item!r}")
-        listeners.append(ListenerAddress(name, *_host_and_port(address)))
+        if address.startswith(":"):
+            listeners.append(ListenerAddress(name, "", _port(address[1:])))
+        else:
+            listeners.append(ListenerAddress(name, *_host_and_port(address)))
     if len({listener.name for listener in listeners}) != len(listeners):
         raise _ValueError("a listener name is used twice")
     return tuple(listeners)
@@ -212,15 +236,18 @@ _REQUIRED: Final = object()
 _KEYS: Final[Mapping[str, tuple[Callable[[str], Any], Any]]] = {
     "process.roles": (_roles, _REQUIRED),
     "node.id": (_node_id, _REQUIRED),
-    "cluster.id": (_text, _REQUIRED),
+    "cluster.id": (_text, ""),
     "listeners": (_listeners, _REQUIRED),
     "advertised.listeners": (_listeners, None),
     "controller.listener.names": (_names, _REQUIRED),
     "controller.quorum.voters": (_endpoints, ()),
     "controller.quorum.bootstrap.servers": (_servers, ()),
     "controller.quorum.auto.join.enable": (_boolean, False),
-    "metadata.log.dir": (_path, _REQUIRED),
+    "metadata.log.dir": (_path, None),
+    "log.dirs": (_paths, ()),
+    "log.dir": (_path, None),
     "metadata.log.segment.bytes": (_whole_number(1024), 1 << 30),
+    "metadata.log.segment.ms": (_whole_number(1, 2**63 - 1), 7 * 24 * 3600 * 1000),
     "metadata.log.max.record.bytes.between.snapshots": (_whole_number(1), 20 * 1024 * 1024),
     "metadata.log.max.snapshot.interval.ms": (_whole_number(0), 3_600_000),
     "metadata.max.retention.bytes": (_whole_number(0, 2**63 - 1), 100 * 1024 * 1024),
@@ -237,7 +264,11 @@ _KEYS: Final[Mapping[str, tuple[Callable[[str], Any], Any]]] = {
     "broker.heartbeat.interval.ms": (_whole_number(1), 2000),
     "broker.session.timeout.ms": (_whole_number(1), 9000),
     "initial.broker.registration.timeout.ms": (_whole_number(1), 60_000),
+    "broker.rack": (_text, None),
+    "num.partitions": (_whole_number(1), 1),
+    "default.replication.factor": (_whole_number(1, 2**15 - 1), 1),
     "kraftprobe.registration": (_boolean, True),
+    "kraftprobe.forwarding.hold": (_boolean, True),
     "kraftprobe.routes": (_routes, {}),
     "kraftprobe.brokers": (_endpoints, ()),
     "kraftprobe.log.clean.interval.ms": (_whole_number(1), 60_000),
@@ -250,6 +281,18 @@ _KEYS: Final[Mapping[str, tuple[Callable[[str], Any], Any]]] = {
     "kraftprobe.handshake.timeout.ms": (_whole_number(1), 10_000),
     "kraftprobe.buffered.max.bytes": (_whole_number(1, 2**63 - 1), 4 * DEFAULT_MAX_FRAME_BYTES),
 }
+
+
+_KEEPS_OUT: Final = frozenset(
+    {
+        "authorizer.class.name",
+        "config.providers",
+        "connections.max.reauth.ms",
+        "principal.builder.class",
+        "security.providers",
+    }
+)
+"""Kafka's keys beside `ssl.` and `sasl.` that must not be ignored."""
 
 
 def load_config(path: Path) -> NodeConfig:
@@ -276,8 +319,8 @@ def parse_config(text: str, source: str) -> NodeConfig:
             values[key] = parse(properties[key])
         except _ValueError as error:
             raise ConfigError(f"{source}: {key}: {error}") from error
-    if values["advertised.listeners"] is None:
-        values["advertised.listeners"] = values["listeners"]
+    values["advertised.listeners"] = _advertised(values)
+    unused = _set_folder(values, source)
     own_listeners = [listener.name for listener in values["listeners"]]
     try:
         security = parse_security(
@@ -289,11 +332,56 @@ def parse_config(text: str, source: str) -> NodeConfig:
     except SecuritySettingsError as error:
         raise ConfigError(f"{source}: {error}") from error
     fields = {key.replace(".", "_"): value for key, value in values.items()}
-    config = NodeConfig(**fields, security=security)
+    ignored = [key for key in properties if _meaning(key) == "none"]
+    config = NodeConfig(**fields, security=security, without_effect=(*ignored, *unused))
     problem = _contradiction(config)
     if problem is not None:
         raise ConfigError(f"{source}: {problem}")
     return config
+
+
+def _advertised(values: Mapping[str, Any]) -> tuple[ListenerAddress, ...]:
+    """Return where peers and clients find the node (effectiveAdvertised...Listeners)."""
+    listeners: tuple[ListenerAddress, ...] = values["listeners"]
+    given: tuple[ListenerAddress, ...] | None = values["advertised.listeners"]
+    if given is None:
+        return listeners
+    names = {listener.name for listener in given}
+    own = (e for e in listeners if e.name in values["controller.listener.names"])
+    return (*given, *(listener for listener in own if listener.name not in names))
+
+
+def _set_folder(values: dict[str, Any], source: str) -> tuple[str, ...]:
+    """Choose the folder of the metadata log; returns what of the others has no effect.
+
+    Raises ConfigError.
+    """
+    log_dir, log_dirs = values.pop("log.dir"), values.pop("log.dirs")
+    folders = log_dirs or (() if log_dir is None else (log_dir,))
+    if values["metadata.log.dir"] is None:
+        if not folders:
+            raise ConfigError(f"{source}: neither metadata.log.dir nor log.dirs is given")
+        values["metadata.log.dir"] = folders[0]
+    rest = [str(folder) for folder in folders if folder != values["metadata.log.dir"]]
+    return (f"{' and '.join(rest)} of log.dirs",) if rest else ()
+
+
+def _meaning(key: str) -> Literal["ours", "none", "unsafe", "unknown"]:
+    """Say what a key is to this node."""
+    if key in _KEYS or key in security_settings.KEYS or listener_key(key):
+        return "ours"
+    if key in _KEEPS_OUT or (key in KAFKA_KEYS and key.startswith(("ssl.", "sasl."))):
+        return "unsafe"
+    return "none" if key in KAFKA_KEYS else "unknown"
+
+
+def _refused(key: str) -> str:
+    if _meaning(key) == "unsafe":
+        return (
+            f"{key} would not be obeyed: this node does not have it; remove the line to go without"
+        )
+    near = difflib.get_close_matches(key, [*_KEYS, *security_settings.KEYS, *KAFKA_KEYS], n=1)
+    return f"unknown key {key!r}" + (f"; did you mean {near[0]!r}?" if near else "")
 
 
 def _properties(text: str, source: str) -> dict[str, str]:
@@ -305,9 +393,8 @@ def _properties(text: str, source: str) -> dict[str, str]:
         key, separator, value = (part.strip() for part in stripped.partition("="))
         if not separator:
             raise ConfigError(f"{source}: line {number}: expected key=value, not {stripped!r}")
-        if not (key in _KEYS or key in security_settings.KEYS or listener_key(key)):
-            known = [*_KEYS, *security_settings.KEYS]
-            raise ConfigError(f"{source}: line {number}: {unknown('key', key, known)}")
+        if _meaning(key) in {"unsafe", "unknown"}:
+            raise ConfigError(f"{source}: line {number}: {_refused(key)}")
         if key in properties:
             raise ConfigError(f"{source}: line {number}: {key} is given twice")
         properties[key] = value
@@ -340,8 +427,6 @@ def _controller_contradiction(config: NodeConfig, names: list[str]) -> str | Non
     for name in config.controller_listener_names:
         if name not in names:
             return f"controller.listener.names: {unknown('listener', name, names)}"
-    if config.advertised(controller=True) is None:
-        return "advertised.listeners: the controller listener is missing"
     voters = {voter.node_id for voter in config.controller_quorum_voters}
     if voters and config.node_id not in voters:
         return f"controller.quorum.voters: node.id {config.node_id} is not among them"

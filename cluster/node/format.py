@@ -1,7 +1,8 @@
 """`python -m cluster.node.format --config FILE ...`: prepare a folder as kafka-storage does.
 
-Only a quorum with its voters in the log from the start (KIP-853) needs it; else a node formats its
-folder by itself. Exit codes: 0 formatted, 2 it cannot be, with one line on stderr.
+Only a quorum with its voters in the log from the start (KIP-853) needs it, and a configuration that
+does not say the cluster's id, as Kafka's do not; else a node formats its folder by itself. Exit
+codes: 0 formatted, 2 it cannot be, with one line on stderr.
 """
 
 from __future__ import annotations
@@ -12,6 +13,7 @@ import sys
 import time
 import uuid
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -32,6 +34,7 @@ from cluster.node.meta_properties import (
 )
 from cluster.node.ports import Disk, Endpoint, Random
 from cluster.node.runtime.disk import DiskLockedError, FileDisk
+from cluster.node.runtime.listening import with_own_host
 from cluster.node.wire.uuid_text import uuid_from_text, uuid_to_text
 
 
@@ -106,15 +109,31 @@ def write_folder(
         write_bootstrap(disk, METADATA_DIRECTORY, voters, now_ms, identify)
 
 
+def _with_cluster_id(config: NodeConfig, cluster_id: str | None) -> NodeConfig:
+    """Return the configuration of that cluster. Raises FormatError."""
+    if cluster_id is None and not config.cluster_id:
+        raise FormatError("cluster.id is not given; give --cluster-id, the same for all nodes")
+    if cluster_id is not None and config.cluster_id not in {"", cluster_id}:
+        raise FormatError(f"--cluster-id: {cluster_id!r}, but cluster.id is {config.cluster_id!r}")
+    return replace(config, cluster_id=cluster_id or config.cluster_id)
+
+
+def _check_options(config: NodeConfig, given: int) -> None:
+    """Have one option say how the node begins, but for static voters. Raises FormatError."""
+    if given > 1 or (given == 0 and not config.controller_quorum_voters):
+        options = "--standalone, --initial-controllers, --no-initial-controllers"
+        raise FormatError(f"give one of {options}")
+
+
 async def format_folder(config: NodeConfig, *, standalone: bool, controllers: str | None) -> str:
     """Format `metadata.log.dir`; returns the directory id. Raises FormatError."""
     loop = asyncio.get_running_loop()
     seed = random.SystemRandom()
     own: uuid.UUID = random_uuid(seed)
     voters = None
-    if config.controller_quorum_voters:
-        raise FormatError("controller.quorum.voters is set: static voters need no format")
     if standalone or controllers is not None:
+        if config.controller_quorum_voters:
+            raise FormatError("controller.quorum.voters is set: static voters need no format")
         voters = initial_voters(config, controllers, own)
         key = voters.key(config.node_id)
         if key is None:
@@ -144,27 +163,29 @@ def _raise(result: object) -> None:
 
 @click.command()
 @click.option("--config", "config_file", required=True, type=click.Path(path_type=Path))
+@click.option("-t", "--cluster-id", help="The cluster, where cluster.id is not in the file.")
 @click.option("--standalone", is_flag=True, help="Begin a quorum with this node as its only voter.")
 @click.option("--initial-controllers", "controllers", help="id@host:port:directory,...")
 @click.option("--no-initial-controllers", "joins", is_flag=True, help="Join a quorum as observer.")
 def main(
     config_file: Path,
+    cluster_id: str | None,
     standalone: bool,  # noqa: FBT001  (click passes it by name)
     controllers: str | None,
     joins: bool,  # noqa: FBT001  (likewise)
 ) -> None:
     """Format the folder of one node."""
-    if sum((standalone, controllers is not None, joins)) != 1:
-        options = "--standalone, --initial-controllers, --no-initial-controllers"
-        click.echo(f"{config_file}: give one of {options}", err=True)
-        sys.exit(2)
     try:
-        config = load_config(config_file)
+        config = with_own_host(_with_cluster_id(load_config(config_file), cluster_id))
+        _check_options(config, sum((standalone, controllers is not None, joins)))
         directory = asyncio.run(
             format_folder(config, standalone=standalone, controllers=controllers)
         )
-    except (FormatError, ConfigError) as error:
+    except FormatError as error:
         click.echo(f"{config_file}: {error}", err=True)
+        sys.exit(2)
+    except ConfigError as error:
+        click.echo(str(error), err=True)
         sys.exit(2)
     click.echo(f"formatted {config.metadata_log_dir} with directory.id {directory}")
 

@@ -64,6 +64,13 @@ def load_or_format(
     disk.sync(_TEMPORARY, written)
 
 
+def formatted_cluster_id(disk: Disk) -> str | None:
+    """Return the cluster that a folder was formatted for, None when it was not or does not say."""
+    if not disk.exists(FILE_NAME):
+        return None
+    return _properties(disk.read(FILE_NAME)).get("cluster.id")
+
+
 def check_is_empty(disk: Disk, besides: frozenset[str] = frozenset()) -> None:
     """Refuse a folder without identity that holds anything. Raises MetaPropertiesError."""
     names = [n for n in disk.list_directory("") if n not in {_TEMPORARY, ".lock", *besides}]
@@ -81,13 +88,18 @@ def random_uuid(random: Random) -> uuid.UUID:
             return value
 
 
-def _parse(data: bytes, cluster_id: str, node_id: int) -> uuid.UUID:
+def _properties(data: bytes) -> dict[str, str]:
     properties: dict[str, str] = {}
+    for line in data.decode(errors="replace").splitlines():
+        key, separator, value = line.partition("=")
+        if separator and not line.startswith("#"):
+            properties[key.strip()] = value.strip()
+    return properties
+
+
+def _parse(data: bytes, cluster_id: str, node_id: int) -> uuid.UUID:
+    properties = _properties(data)
     try:
-        for line in data.decode().splitlines():
-            key, separator, value = line.partition("=")
-            if separator and not line.startswith("#"):
-                properties[key.strip()] = value.strip()
         directory_id = uuid_from_text(properties["directory.id"])
     except (ValueError, KeyError) as error:
         raise MetaPropertiesError(f"{FILE_NAME} has no readable directory.id") from error

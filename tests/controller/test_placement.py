@@ -8,6 +8,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from cluster.node.controller.placement import UsableBroker, place_replicas
+from cluster.node.errors import ErrorCode
+from cluster.node.protocol.messages import DescribeClusterRequest
+from tests.controller.brokers import Brokers
+from tests.controller.fakes import CLIENT, creatable, create, metadata
 
 TABLE = Path(__file__).parents[1] / "data/kafka/placements-4.3.1.jsonl"
 
@@ -43,6 +47,52 @@ def test_replicas_are_distinct_and_spread_over_the_racks_and_the_leader_is_alive
         assert not by_id[replicas[0]].fenced
         racks = {by_id[replica].rack for replica in replicas}
         assert len(racks) == min(factor, len({broker.rack for broker in brokers}))
+
+
+def racked(**settings):
+    brokers = Brokers(**settings)
+    for broker in range(1, 7):
+        brokers.join(broker, rack=f"r{broker % 3}")
+    return brokers
+
+
+def created_on(brokers, partitions, factor):
+    (result,) = brokers.node.call(create(creatable("t", partitions, factor))).topics
+    assert result.error_code is ErrorCode.none, result
+    placed = [brokers.partition(result.topic_id, i).replicas for i in range(partitions)]
+    return [tuple(replica % 3 for replica in replicas) for replicas in placed]
+
+
+def test_topics_are_spread_over_the_racks_that_brokers_register_with():
+    for racks in created_on(racked(), 12, 3):
+        assert sorted(racks) == [0, 1, 2]
+
+
+def test_clients_learn_the_racks():
+    brokers = racked()
+    described = DescribeClusterRequest(
+        include_cluster_authorized_operations=False, endpoint_type=1, include_fenced_brokers=False
+    )
+    for request in (metadata(), described):
+        answer = brokers.node.call(request, CLIENT)
+        assert [broker.rack for broker in answer.brokers] == [f"r{i % 3}" for i in range(1, 7)]
+
+
+def test_a_broker_in_a_controlled_shutdown_gets_no_replicas():
+    brokers = Brokers(1, 2, 3)
+    brokers.topic(3)
+    brokers.beat(3, shut_down=True)
+    (result,) = brokers.node.call(create(creatable("u", 1, 3))).topics
+    assert result.error_code is ErrorCode.invalid_replication_factor
+    assert result.error_message.endswith("because only 2 broker(s) are registered.")
+
+
+def test_fenced_brokers_alone_get_no_replicas():
+    brokers = Brokers()
+    brokers.register(1)
+    (result,) = brokers.node.call(create(creatable("t", 1, 1))).topics
+    assert result.error_code is ErrorCode.invalid_replication_factor
+    assert "All brokers are currently fenced" in result.error_message
 
 
 def test_leaders_go_round_the_racks():

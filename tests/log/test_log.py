@@ -5,8 +5,8 @@ from random import Random
 import pytest
 
 from cluster.node.log.epoch_cache import EpochEntry
-from cluster.node.log.log import CorruptLogError
-from cluster.node.log.records import CorruptBatchError
+from cluster.node.log.log import CorruptLogError, LogConfig
+from cluster.node.log.records import CorruptBatchError, Record, encode_batch
 from cluster.node.log.types import OffsetAndEpoch
 from tests.log.log_helpers import DIRECTORY, Logs, batch, flushed
 
@@ -299,3 +299,36 @@ def test_what_is_not_durable_stays_in_memory_whatever_the_bound():
     logs.steps.run()
     assert log.durable_end_offset == 2
     assert [log.read(offset, 1) for offset in range(4)] == [batch(offset) for offset in range(4)]
+
+
+def dated(offset, timestamp_ms):
+    return encode_batch(offset, 0, [Record(b"x" * 10)], timestamp_ms)
+
+
+def bases(log):
+    return [segment.base_offset for segment in log._segments]
+
+
+def test_a_batch_that_is_much_younger_than_its_segment_begins_the_next_one():
+    logs = Logs(segment_bytes=1 << 20)
+    logs.config = LogConfig(segment_bytes=1 << 20, segment_ms=1_000)
+    log = logs.open()
+    for offset, timestamp_ms in enumerate([5_000, 6_000, 6_001, 5_500, 7_002]):
+        log.append(dated(offset, timestamp_ms))
+    assert bases(log) == [0, 2, 4]
+    flushed(logs, log)
+    again = logs.open()
+    again.append(dated(5, 8_002))
+    again.append(dated(6, 8_003))
+    assert bases(again) == [0, 2, 4, 6], "the age of a segment outlives a restart"
+
+
+def test_the_age_of_a_segment_is_that_of_its_first_batch_after_a_truncation_too():
+    logs = Logs(segment_bytes=1 << 20)
+    logs.config = LogConfig(segment_bytes=1 << 20, segment_ms=1_000)
+    log = logs.open()
+    log.append(dated(0, 1_000))
+    log.truncate_to(0)
+    log.append(dated(0, 9_000))
+    log.append(dated(1, 9_500))
+    assert bases(log) == [0]

@@ -13,7 +13,7 @@ from cluster.node.kraft.bootstrap import write_bootstrap
 from cluster.node.kraft.messages import ReplicaKey
 from cluster.node.kraft.voters import Voter, VoterSet
 from cluster.node.log.snapshot import BOOTSTRAP_ID, parse_snapshot
-from cluster.node.meta_properties import load_or_format
+from cluster.node.meta_properties import formatted_cluster_id, load_or_format
 from cluster.node.ports import Endpoint
 from cluster.node.runtime.disk import FileDisk
 from cluster.node.wire.uuid_text import uuid_from_text, uuid_to_text
@@ -25,11 +25,11 @@ IDS = [uuid_to_text(uuid.UUID(int=2000 + i, version=4)) for i in (1, 2, 3)]
 CONTROLLERS = ",".join(f"{i}@h{i}:9093:{IDS[i - 1]}" for i in (1, 2, 3))
 
 
-def formatted(tmp_path, *options, static=False):
+def formatted(tmp_path, *options, static=False, cluster_id="cluster.id=c\n"):
     config = tmp_path / "server.properties"
     setting = "voters=2@h2:9093" if static else "bootstrap.servers=h2:9093"
     config.write_text(
-        "process.roles=controller\nnode.id=2\ncluster.id=c\nlisteners=CONTROLLER://h2:9093\n"
+        f"process.roles=controller\nnode.id=2\n{cluster_id}listeners=CONTROLLER://h2:9093\n"
         f"controller.listener.names=CONTROLLER\ncontroller.quorum.{setting}\n"
         f"metadata.log.dir={tmp_path / 'data'}\n"
     )
@@ -87,6 +87,32 @@ def test_what_cannot_be_is_reported_in_one_line(tmp_path, options, static, messa
     assert done.exit_code == 2
     assert message in done.output
     assert len(done.output.splitlines()) == 1
+
+
+@pytest.mark.parametrize(
+    ("options", "static"), [(("--standalone",), False), ((), True)], ids=["dynamic", "static"]
+)
+def test_the_cluster_may_be_named_by_the_format_alone(tmp_path, options, static):
+    done, config = formatted(tmp_path, "-t", "abc", *options, static=static, cluster_id="")
+    assert done.exit_code == 0, done.output
+    assert load_config(config).cluster_id == ""
+
+    async def found():
+        disk = FileDisk(load_config(config).metadata_log_dir, asyncio.get_running_loop())
+        try:
+            return formatted_cluster_id(disk)
+        finally:
+            disk.close()
+
+    assert asyncio.run(found()) == "abc"
+
+
+def test_a_cluster_without_a_name_and_one_with_two_are_refused(tmp_path):
+    done, _ = formatted(tmp_path, "--standalone", cluster_id="")
+    assert (done.exit_code, "give --cluster-id, the same for" in done.output) == (2, True)
+    done, _ = formatted(tmp_path, "--standalone", "--cluster-id", "d")
+    assert (done.exit_code, "--cluster-id: 'd', but cluster.id is 'c'" in done.output) == (2, True)
+    assert not (tmp_path / "data").exists()
 
 
 def test_a_folder_is_not_formatted_twice(tmp_path):

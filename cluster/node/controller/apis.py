@@ -20,7 +20,7 @@ it was confirmed. Answers from an image never name their sender, so a client can
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from functools import partial
 from typing import Any
 
@@ -52,12 +52,12 @@ from cluster.node.controller.scram_control import (
     alter_user_scram_credentials,
     describe_user_scram_credentials,
 )
-from cluster.node.controller.state import MetadataState
+from cluster.node.controller.state import BrokerRegistration, MetadataState
 from cluster.node.controller.topic_changes import create_partitions, delete_topics
 from cluster.node.controller.topic_creation import create_topics
 from cluster.node.errors import ErrorCode
 from cluster.node.kraft.messages import NO_NODE
-from cluster.node.ports import Random
+from cluster.node.ports import Endpoint, Random
 from cluster.node.protocol.messages import (
     AlterPartitionReassignmentsRequest,
     AlterUserScramCredentialsRequest,
@@ -269,23 +269,20 @@ class ControllerApis:
         leader_id = self._raft.leader_and_epoch.leader_id
         if to_controller:
             state = self._controller.image.state
-            endpoints = [
-                (endpoint, False) for endpoint in controller_endpoints(state, self._cluster)
+            endpoints: Sequence[tuple[Endpoint, BrokerRegistration | None]] = [
+                (endpoint, None) for endpoint in controller_endpoints(state, self._cluster)
             ]
         else:
             if leader_id != self._raft.node_id:
                 leader_id = self._controller_to_name(listener)
             elif self._cluster.registration:
                 leader_id = self._live(listener, self._controller.image.state, leader_id)
-            endpoints = [
-                (endpoint, broker is not None and broker.fenced)
-                for endpoint, broker in client_endpoints(
-                    self._controller.image.state,
-                    self._cluster,
-                    listener,
-                    fenced=request.include_fenced_brokers,
-                )
-            ]
+            endpoints = client_endpoints(
+                self._controller.image.state,
+                self._cluster,
+                listener,
+                fenced=request.include_fenced_brokers,
+            )
         cluster_id = self._cluster.cluster_id
         reply(
             describe_cluster(request, cluster_id, endpoints, leader_id, to_controller=to_controller)

@@ -8,7 +8,13 @@ from cluster.node.controller.cluster_info import ClusterInfo
 from cluster.node.controller.configuration_control import ConfigError, check_resource
 from cluster.node.controller.registrations import client_endpoints, is_offline
 from cluster.node.controller.result import NO_ERROR
-from cluster.node.controller.state import ConfigResource, MetadataState, ResourceType, TopicImage
+from cluster.node.controller.state import (
+    BrokerRegistration,
+    ConfigResource,
+    MetadataState,
+    ResourceType,
+    TopicImage,
+)
 from cluster.node.controller.topic_names import invalid_name_reason
 from cluster.node.errors import ErrorCode
 from cluster.node.ports import Endpoint
@@ -216,14 +222,14 @@ def _partition_metadata(
 def describe_cluster(
     request: DescribeClusterRequest,
     cluster_id: str,
-    endpoints: Sequence[tuple[Endpoint, bool]],
+    endpoints: Sequence[tuple[Endpoint, BrokerRegistration | None]],
     controller_id: int,
     *,
     to_controller: bool,
 ) -> DescribeClusterResponse:
     """Return brokers, or on the controller listener controllers (KIP-919).
 
-    `endpoints`: where they are, and whether they are fenced.
+    `endpoints`: where they are, and how those that are brokers are registered.
     """
     wanted = ENDPOINTS_OF_CONTROLLERS if to_controller else ENDPOINTS_OF_BROKERS
     if request.endpoint_type == wanted:
@@ -241,7 +247,7 @@ def _cluster_response(
     request: DescribeClusterRequest,
     cluster_id: str,
     controller_id: int,
-    endpoints: Sequence[tuple[Endpoint, bool]],
+    endpoints: Sequence[tuple[Endpoint, BrokerRegistration | None]],
     error: ErrorCode = ErrorCode.none,
     message: str | None = None,
 ) -> DescribeClusterResponse:
@@ -257,8 +263,9 @@ def _cluster_response(
                 broker_id=BrokerId(endpoint.node_id),
                 host=endpoint.host,
                 port=i32(endpoint.port),
-                is_fenced=fenced,
+                rack=None if broker is None else broker.rack,
+                is_fenced=broker is not None and broker.fenced,
             )
-            for endpoint, fenced in endpoints
+            for endpoint, broker in endpoints
         ),
     )

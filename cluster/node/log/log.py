@@ -49,6 +49,8 @@ class LogConfig:
 
     segment_bytes: int = 1 << 30
     """A batch that would make a segment larger begins the next one."""
+    segment_ms: int = 2**63 - 1
+    """So does a batch that is younger than the segment's first by more than that."""
     cache_bytes: int = 16 << 20
     """Durable batches that are kept in memory; what is not durable comes on top."""
 
@@ -167,11 +169,12 @@ class Log:
         run: list[bytes] = []
         latest_epoch = self._epochs.latest_epoch
         for header, batch in verified:
-            size_bytes = self._active.size_bytes
-            if size_bytes and size_bytes + header.size_bytes > self._config.segment_bytes:
+            if self._should_roll(header):
                 self._queue_append(run)
                 self._roll()
-            position = self._active.add(header.base_offset, header.size_bytes)
+            position = self._active.add(
+                header.base_offset, header.size_bytes, header.max_timestamp_ms
+            )
             self.end_offset = header.next_offset
             self._tail.append(header.base_offset, self.end_offset, position, batch)
             if header.partition_leader_epoch != latest_epoch:
@@ -316,6 +319,21 @@ class Log:
         self._segments.append(Segment(path, self.end_offset))
         self._disk.append(path, b"")
         self._names_changed = True
+
+    def _should_roll(self, header: BatchHeader) -> bool:
+        """Whether a batch begins a segment (LogSegment.shouldRoll).
+
+        Age is by the timestamps of batches, so that all replicas of a log, and a restart, agree.
+        """
+        active = self._active
+        if not active.size_bytes:
+            return False
+        first_ms = active.first_timestamp_ms
+        age_ms = header.max_timestamp_ms - first_ms if first_ms >= 0 else 0
+        return (
+            active.size_bytes + header.size_bytes > self._config.segment_bytes
+            or age_ms > self._config.segment_ms
+        )
 
     def _roll(self) -> None:
         self._disk.sync(self._active.path, self._watch)

@@ -111,7 +111,7 @@ def _scan(disk: Disk, segment: Segment, found: Recovered, *, is_last: bool) -> N
             _check_torn(window, position, found, str(error), is_last=is_last)
             found.truncated_bytes = window.size_bytes - position
             return
-        segment.add(header.base_offset, header.size_bytes)
+        segment.add(header.base_offset, header.size_bytes, header.max_timestamp_ms)
         if header.is_control:
             found.control.append((header, window.bytes_at(position, header.size_bytes)))
         if header.partition_leader_epoch != latest:

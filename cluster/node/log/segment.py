@@ -28,18 +28,29 @@ def segment_base_offset(name: str) -> int | None:
 class Segment:
     """Where the batches of one file lie. It knows positions, never bytes."""
 
-    __slots__ = ("_indexed_positions", "_indexed_starts", "base_offset", "path", "size_bytes")
+    __slots__ = (
+        "_indexed_positions",
+        "_indexed_starts",
+        "base_offset",
+        "first_timestamp_ms",
+        "path",
+        "size_bytes",
+    )
 
     def __init__(self, path: str, base_offset: int) -> None:
         self.path = path
         self.base_offset = base_offset
         self.size_bytes = 0
+        self.first_timestamp_ms = 0
+        """Of the first batch, its largest; what it is without any means nothing."""
         self._indexed_starts = array("q")
         self._indexed_positions = array("q")
 
-    def add(self, base_offset: int, size_bytes: int) -> int:
+    def add(self, base_offset: int, size_bytes: int, max_timestamp_ms: int) -> int:
         """Note a batch at the end of the file; returns its position."""
         position = self.size_bytes
+        if position == 0:
+            self.first_timestamp_ms = max_timestamp_ms
         positions = self._indexed_positions
         if not positions or position - positions[-1] >= INDEX_INTERVAL_BYTES:
             positions.append(position)

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import socket
+from dataclasses import replace
 from typing import Protocol
 
 from cluster.node.config import ListenerAddress, NodeConfig
@@ -35,6 +37,21 @@ def server_limits(config: NodeConfig) -> ServerLimits:
         max_idle_ms=float(config.connections_max_idle_ms),
         handshake_timeout_ms=float(config.kraftprobe_handshake_timeout_ms),
     )
+
+
+def with_own_host(config: NodeConfig) -> NodeConfig:
+    """Return the configuration with this machine's name where a listener has no host.
+
+    As Kafka's ListenerInfo.withWildcardHostnamesResolved: others must find it by something.
+    """
+    if all(listener.host for listener in config.advertised_listeners):
+        return config
+    name = socket.getfqdn()
+    advertised = tuple(
+        listener if listener.host else replace(listener, host=name)
+        for listener in config.advertised_listeners
+    )
+    return replace(config, advertised_listeners=advertised)
 
 
 def bindings(config: NodeConfig, node: Served) -> list[Binding]:
