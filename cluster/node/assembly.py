@@ -27,7 +27,7 @@ from cluster.node.controller.registration_manager import (
 from cluster.node.controller.registrations import replica_directory
 from cluster.node.controller.scram_control import credential_of
 from cluster.node.envelope import EnvelopeError, answer_to, refusal, unseal
-from cluster.node.forwarding import forward, is_for_controller
+from cluster.node.forwarding import ForwardingManager, is_for_controller
 from cluster.node.kraft.config import RaftConfig
 from cluster.node.kraft.messages import RaftRequest
 from cluster.node.kraft.raft_client import RaftClient
@@ -87,7 +87,10 @@ class Node:
         log = Log.open(
             seams.disk,
             METADATA_DIRECTORY,
-            LogConfig(segment_bytes=config.metadata_log_segment_bytes),
+            LogConfig(
+                segment_bytes=config.metadata_log_segment_bytes,
+                segment_ms=config.metadata_log_segment_ms,
+            ),
             self._disk_failed,
         )
         self.raft = RaftClient(
@@ -126,6 +129,15 @@ class Node:
         self._apis = ControllerApis(
             self.controller, self.raft, cluster_info(config, self.raft), seams.random
         )
+        self.forwarding = ForwardingManager(
+            seams.clock,
+            seams.forwarding,
+            self.raft.leader_endpoint,
+            lambda: self.raft.leader_and_epoch.leader_id == config.node_id,
+            self._answer,
+            holds=config.kraftprobe_forwarding_hold,
+        )
+        self.controller.on_leader_change = self.forwarding.leader_changed
         self.publisher: BrokerMetadataPublisher | None = None
         if BROKER_ROLE in config.process_roles:
             self.publisher = BrokerMetadataPublisher(config.node_id)
@@ -159,6 +171,7 @@ class Node:
             self.publisher.on_changes = self.assignments.changed
             self.publisher.on_first = self.lifecycle.set_ready_to_unfence
             self.lifecycle.on_caught_up = self._serve_clients
+            self.lifecycle.on_unregistered = self.forwarding.release
 
     def _assignments(
         self, seams: Seams, lifecycle: BrokerLifecycleManager, directory_id: uuid.UUID
@@ -205,11 +218,12 @@ class Node:
             self._held.append(lambda: self.handle(listener, message, reply, origin))
             return
         if from_client and is_for_controller(message):
-            leader_id = self.raft.leader_and_epoch.leader_id
-            endpoint = self.raft.leader_endpoint()
-            if endpoint is not None and leader_id not in {-1, self._config.node_id}:
-                forward(self._forwarding, endpoint, message, reply, origin)
-                return
+            self.forwarding.forward(listener, message, reply, origin)
+        else:
+            self._answer(listener, message, reply)
+
+    def _answer(self, listener: str, message: Any, reply: Callable[[Any], None]) -> None:
+        """Answer a request here, whoever leads."""
         if isinstance(message, RaftRequest):
             self.raft.handle(message, reply)
         elif is_kraft_version_update(message):
@@ -277,6 +291,7 @@ class Node:
         self._stopping.append(done)
         if len(self._stopping) > 1:
             return
+        self.forwarding.close()
         if self.registration is not None:
             self.registration.stop()
         if self.assignments is not None:
@@ -362,6 +377,7 @@ def lifecycle_config(config: NodeConfig, directory_id: uuid.UUID) -> LifecycleCo
         features=tuple(
             (feature.name, feature.min_level, feature.max_level) for feature in SUPPORTED
         ),
+        rack=config.broker_rack,
         heartbeat_interval_ms=config.broker_heartbeat_interval_ms,
         session_timeout_ms=config.broker_session_timeout_ms,
         initial_registration_timeout_ms=config.initial_broker_registration_timeout_ms,
@@ -398,4 +414,6 @@ def cluster_info(config: NodeConfig, raft: RaftClient) -> ClusterInfo:
         controllers=config.controller_quorum_voters,
         voters=lambda: tuple(voter.endpoint for voter in raft.voters),
         controller_listener=config.controller_listener_names[0],
+        num_partitions=config.num_partitions,
+        default_replication_factor=config.default_replication_factor,
     )

@@ -130,7 +130,7 @@ def answer_to(request: Request, reply: Callable[[object], None]) -> Callable[[An
     """Return what takes the answer to a request out of an envelope, and replies with another."""
 
     def on_answer(message: Any) -> None:
-        if _contains(message, ErrorCode.not_controller):
+        if contains(message, ErrorCode.not_controller):
             reply(refusal(ErrorCode.not_controller))
             return
         try:
@@ -147,6 +147,19 @@ def answer_to(request: Request, reply: Callable[[object], None]) -> Callable[[An
 def refusal(error: ErrorCode) -> EnvelopeResponse:
     """Return an envelope that holds nothing but an error of its own."""
     return EnvelopeResponse(response_data=None, error_code=error)
+
+
+def contains(value: Any, error: ErrorCode) -> bool:
+    """Return whether an error code is anywhere in a response (AbstractResponse.errorCounts)."""
+    if isinstance(value, ErrorCode):
+        return value is error
+    if isinstance(value, tuple):
+        return any(contains(item, error) for item in value)
+    if dataclasses.is_dataclass(value):
+        return any(
+            contains(getattr(value, field.name), error) for field in dataclasses.fields(value)
+        )
+    return False
 
 
 def _principal(data: bytes | None) -> _DefaultPrincipalData:
@@ -172,16 +185,3 @@ def _packed(address: str) -> bytes:
         return ipaddress.ip_address(address.partition("%")[0]).packed
     except ValueError:  # a world without addresses
         return ipaddress.IPv4Address(0).packed
-
-
-def _contains(value: Any, error: ErrorCode) -> bool:
-    """Return whether an error code is anywhere in a response (AbstractResponse.errorCounts)."""
-    if isinstance(value, ErrorCode):
-        return value is error
-    if isinstance(value, tuple):
-        return any(_contains(item, error) for item in value)
-    if dataclasses.is_dataclass(value):
-        return any(
-            _contains(getattr(value, field.name), error) for field in dataclasses.fields(value)
-        )
-    return False

@@ -22,6 +22,9 @@ from cluster.systems.kinds import SettingError, SystemKind, SystemRequest
 from cluster.systems.secured import RunSecurity
 
 REGISTRATION = "kraftprobe.registration"
+FORWARDING_HOLD = "kraftprobe.forwarding.hold"
+SWITCHES = (REGISTRATION, FORWARDING_HOLD)
+"""Settings that are 1 or 0 in a plan, true or false in the node's file, and nothing to Kafka."""
 _PYTHON = "python3"
 """On the PATH of an image."""
 _ASK_VERSION = """\
@@ -52,6 +55,7 @@ NODE_SETTINGS: Mapping[str, int] = {
     "broker.session.timeout.ms": 9000,  # Kafka's own
     "initial.broker.registration.timeout.ms": 2**31 - 1,  # Kafka: 60000; a fault may last longer
     REGISTRATION: 1,  # 0: brokers are the configured ones, all of them alive
+    FORWARDING_HOLD: 1,  # 0: a broker passes on at once what a controller answers, or that none is
 }
 """What a campaign's nodes are configured with unless the plan says otherwise.
 
@@ -170,7 +174,8 @@ class KraftSystem(KraftLayout):
         if self._security is not None:
             properties.update(self._security.properties(node.folder))
         properties.update(self.node_settings)
-        properties[REGISTRATION] = "true" if self.node_settings[REGISTRATION] else "false"
+        for switch in SWITCHES:
+            properties[switch] = "true" if self.node_settings[switch] else "false"
         return {
             "server.properties": "".join(f"{key}={value}\n" for key, value in properties.items()),
             **({} if self._security is None else self._security.files(node)),

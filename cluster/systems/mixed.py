@@ -127,8 +127,10 @@ def _kinds(request: SystemRequest) -> tuple[str, ...]:
 def _requests(request: SystemRequest) -> dict[str, SystemRequest]:
     """Return what each kind is asked for: Kafka takes every key, ours those that it knows."""
     settings = request.node_settings
-    ours = {key: value for key, value in settings.items() if key in NODE_SETTINGS}
-    kafkas = {key: value for key, value in settings.items() if key != kraft.REGISTRATION}
+    # Kafka's controllers answer NOT_CONTROLLER to appended writes, too: no second attempt.
+    ours = {kraft.FORWARDING_HOLD: 0}
+    ours |= {key: value for key, value in settings.items() if key in NODE_SETTINGS}
+    kafkas = {key: value for key, value in settings.items() if key not in kraft.SWITCHES}
     options = {key: value for key, value in request.options.items() if key != KINDS}
     return {
         kraft.KIND.name: SystemRequest(ours, {}, None, request.security),

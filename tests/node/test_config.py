@@ -1,9 +1,15 @@
+import socket
+import uuid
 from pathlib import Path
 
 import pytest
 
+from cluster.node.assembly import lifecycle_config
 from cluster.node.config import ConfigError, ListenerAddress, load_config, parse_config
 from cluster.node.ports import Endpoint
+from cluster.node.runtime.listening import with_own_host
+
+DIRECTORY = uuid.UUID(int=5, version=4)
 
 MINIMAL = {
     "process.roles": "controller,broker",
@@ -96,7 +102,10 @@ def test_an_ipv6_address_is_written_in_brackets():
     assert parse_config(text(listeners=listeners), "f").listeners[0].host == "::1"
 
 
-@pytest.mark.parametrize("key", [key for key in MINIMAL if key != "controller.quorum.voters"])
+OPTIONAL = {"controller.quorum.voters", "cluster.id", "metadata.log.dir"}
+
+
+@pytest.mark.parametrize("key", [key for key in MINIMAL if key not in OPTIONAL])
 def test_a_missing_key_is_named(key):
     assert error(**{key.replace(".", "__"): None}) == f"server.properties: {key} is missing"
 
@@ -138,6 +147,13 @@ def test_an_unknown_key_is_reported_with_the_nearest():
         ("listeners", "127.0.0.1:9092", "expected NAME://host:port"),
         ("listeners", "CLIENT://127.0.0.1", "expected host:port"),
         ("listeners", "CLIENT://h:0", "1 to 65535"),
+        ("listeners", "CLIENT://:x", "1 to 65535"),
+        ("controller.quorum.voters", "2@:9093", "expected host:port"),
+        ("broker.rack", "", "must not be empty"),
+        ("num.partitions", "0", "at least 1"),
+        ("default.replication.factor", "32768", "1 to 32767"),
+        ("metadata.log.segment.ms", "0", "1 to"),
+        ("log.dirs", "/a,,/b", "comma-separated"),
         ("listeners", "CLIENT://h:65536", "1 to 65535"),
         ("listeners", "CONTROLLER://h:1,CONTROLLER://h:2", "used twice"),
         ("listeners", "CLIENT://h:1,,CONTROLLER://h:2", "comma-separated"),
@@ -159,7 +175,6 @@ def test_a_bad_value_is_reported_with_its_key(key, value, expected):
     [
         ({"controller__listener__names": "CONTROL"}, "did you mean 'CONTROLLER'?"),
         ({"advertised__listeners": "OTHER://h:1"}, "unknown listener 'OTHER'"),
-        ({"advertised__listeners": "CLIENT://h:1"}, "the controller listener is missing"),
         ({"listeners": "CONTROLLER://h:1"}, "a broker needs a listener"),
         ({"process__roles": "controller"}, "without the role broker"),
         ({"node__id": "9"}, "node.id 9 is not among them"),
@@ -171,6 +186,140 @@ def test_a_bad_value_is_reported_with_its_key(key, value, expected):
 )
 def test_values_that_contradict_each_other_are_reported(changes, expected):
     assert expected in error(**changes)
+
+
+SHARED = {
+    "num.network.threads": "3",
+    "num.io.threads": "8",
+    "socket.send.buffer.bytes": "102400",
+    "socket.receive.buffer.bytes": "102400",
+    "socket.request.max.bytes": "104857600",
+    "num.partitions": "1",
+    "num.recovery.threads.per.data.dir": "1",
+    "offsets.topic.replication.factor": "1",
+    "transaction.state.log.replication.factor": "1",
+    "transaction.state.log.min.isr": "1",
+    "share.coordinator.state.topic.replication.factor": "1",
+    "share.coordinator.state.topic.min.isr": "1",
+    "log.retention.hours": "168",
+    "log.segment.bytes": "1073741824",
+    "log.retention.check.interval.ms": "300000",
+}
+PROTOCOLS = (
+    "CONTROLLER:PLAINTEXT,PLAINTEXT:PLAINTEXT,SSL:SSL,"
+    "SASL_PLAINTEXT:SASL_PLAINTEXT,SASL_SSL:SASL_SSL"
+)
+SHIPPED = {
+    "controller.properties": {
+        "process.roles": "controller",
+        "node.id": "1",
+        "controller.quorum.bootstrap.servers": "localhost:9093",
+        "listeners": "CONTROLLER://:9093",
+        "advertised.listeners": "CONTROLLER://localhost:9093",
+        "controller.listener.names": "CONTROLLER",
+        "log.dirs": "/tmp/kraft-controller-logs",
+    },
+    "broker.properties": {
+        "process.roles": "broker",
+        "node.id": "2",
+        "controller.quorum.bootstrap.servers": "localhost:9093",
+        "listeners": "PLAINTEXT://localhost:9092",
+        "inter.broker.listener.name": "PLAINTEXT",
+        "advertised.listeners": "PLAINTEXT://localhost:9092",
+        "controller.listener.names": "CONTROLLER",
+        "listener.security.protocol.map": PROTOCOLS,
+        "log.dirs": "/tmp/kraft-broker-logs",
+    },
+    "server.properties": {
+        "process.roles": "broker,controller",
+        "node.id": "1",
+        "controller.quorum.bootstrap.servers": "localhost:9093",
+        "listeners": "PLAINTEXT://:9092,CONTROLLER://:9093",
+        "inter.broker.listener.name": "PLAINTEXT",
+        "advertised.listeners": "PLAINTEXT://localhost:9092,CONTROLLER://localhost:9093",
+        "controller.listener.names": "CONTROLLER",
+        "listener.security.protocol.map": PROTOCOLS,
+        "log.dirs": "/tmp/kraft-combined-logs",
+    },
+}
+"""The settings of the files in Kafka's config folder."""
+
+
+@pytest.mark.parametrize("name", SHIPPED)
+def test_the_files_that_kafka_ships_are_taken(name):
+    lines = "".join(f"{key}={value}\n" for key, value in (SHIPPED[name] | SHARED).items())
+    config = parse_config(lines, name)
+    assert config.cluster_id == ""
+    assert str(config.metadata_log_dir) == SHIPPED[name]["log.dirs"]
+    assert config.advertised_listeners[-1].host == "localhost"
+    ours = {"socket.request.max.bytes", "num.partitions"}
+    named = {"inter.broker.listener.name"} & set(SHIPPED[name]) | (set(SHARED) - ours)
+    assert set(config.without_effect) == named
+
+
+def test_a_listener_without_a_host_is_bound_everywhere_and_found_by_the_name_of_the_machine():
+    listeners = "CLIENT://:9092,CONTROLLER://:9093"
+    config = parse_config(text(listeners=listeners, advertised__listeners="CLIENT://out:1"), "f")
+    assert [listener.host for listener in config.listeners] == ["", ""]
+    assert config.advertised_listeners == (
+        ListenerAddress("CLIENT", "out", 1),
+        ListenerAddress("CONTROLLER", "", 9093),
+    )
+    found = with_own_host(config)
+    assert found.advertised(controller=False) == Endpoint(2, "out", 1)
+    assert found.advertised(controller=True) == Endpoint(2, socket.getfqdn(), 9093)
+    assert with_own_host(found) is found
+
+
+@pytest.mark.parametrize(
+    ("changes", "folder", "unused"),
+    [
+        ({"log__dirs": "/a, /b"}, "/a", ("/b of log.dirs",)),
+        ({"log__dir": "/a"}, "/a", ()),
+        ({"log__dir": "/x", "log__dirs": "/a"}, "/a", ()),
+        ({"log__dirs": "/a,/b", "metadata__log__dir": "/m"}, "/m", ("/a and /b of log.dirs",)),
+        ({"log__dirs": "/a,/m", "metadata__log__dir": "/m"}, "/m", ("/a of log.dirs",)),
+    ],
+)
+def test_the_metadata_are_in_the_first_folder_unless_they_have_one_of_their_own(
+    changes, folder, unused
+):
+    config = parse_config(text(**{"metadata__log__dir": None, **changes}), "f")
+    assert (str(config.metadata_log_dir), config.without_effect) == (folder, unused)
+
+
+def test_without_any_folder_it_is_said_what_is_missing():
+    message = error(metadata__log__dir=None)
+    assert message == "server.properties: neither metadata.log.dir nor log.dirs is given"
+
+
+def test_what_shapes_topics_and_places_them_is_read():
+    config = parse_config(
+        text(broker__rack="r1", num__partitions="3", default__replication__factor="2"), "f"
+    )
+    assert lifecycle_config(config, DIRECTORY).rack == config.broker_rack == "r1"
+    assert (config.num_partitions, config.default_replication_factor) == (3, 2)
+    defaults = parse_config(text(), "f")
+    assert (defaults.broker_rack, defaults.num_partitions) == (None, 1)
+    assert defaults.default_replication_factor == 1
+    assert defaults.metadata_log_segment_ms == 7 * 24 * 3_600_000
+    assert defaults.kraftprobe_forwarding_hold is True
+
+
+@pytest.mark.parametrize(
+    "key", ["authorizer.class.name", "ssl.cipher.suites", "sasl.jaas.config", "config.providers"]
+)
+def test_what_would_keep_somebody_out_is_not_ignored(key):
+    message = error(**{key.replace(".", "__"): "x"})
+    assert message == (
+        f"server.properties: line 8: {key} would not be obeyed: this node does not have it; "
+        "remove the line to go without"
+    )
+
+
+def test_an_unknown_key_may_be_near_one_of_kafkas():
+    message = error(log__retention__hour="1")
+    assert message.endswith("unknown key 'log.retention.hour'; did you mean 'log.retention.hours'?")
 
 
 def test_a_key_given_twice_and_a_line_without_a_value_are_reported():

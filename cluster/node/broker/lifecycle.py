@@ -6,7 +6,8 @@
 One request is under way at a time; an answer that comes after its time-out is ignored. Whatever
 fails is tried again, later each time, up to the heartbeat interval: NOT_CONTROLLER and silence
 alike, because the channel finds the leader anew for every request. An incarnation registers once;
-a broker stays fenced once the controller no longer knows its epoch, until it is restarted.
+a broker stays fenced once the controller no longer knows its epoch, until it is restarted. That it
+is not registered, yet or any more, it traces once (`unregistered`).
 """
 
 from __future__ import annotations
@@ -32,6 +33,11 @@ from cluster.values import valueclass
 
 RETRY_BACKOFF_MS: Final = 100.0
 NOT_REGISTERED_EPOCH: Final = -1
+FAILURES_TRACED: Final = 6
+"""After so many attempts, some 3 s, a registration takes longer than an election does."""
+_LOST_REGISTRATION: Final = frozenset(
+    {ErrorCode.stale_broker_epoch, ErrorCode.broker_id_not_registered}
+)
 
 Channel = Callable[[object, float, Callable[[Any], None]], None]
 """(request, time-out in ms, callback): asks the active controller; the callback gets its response
@@ -100,6 +106,9 @@ class BrokerLifecycleManager:
         self._on_fatal = on_fatal
         self.on_caught_up: Callable[[], None] | None = None
         """Called once, when the broker has replayed its own registration (initialCatchUpFuture)."""
+        self.on_unregistered: Callable[[], None] | None = None
+        """Called once, when the controller no longer knows this registration."""
+        self._unregistered = False
         self._attempt = 0
         self._failures = 0
         self._timer: Timer | None = None
@@ -171,6 +180,7 @@ class BrokerLifecycleManager:
         failed = isinstance(reply, Failure) or reply.error_code is not ErrorCode.none
         if failed:
             self._failures += 1
+            self._note_failure(reply.value if isinstance(reply, Failure) else reply.error_code)
             self._schedule(self._backoff_ms(), self._communicate)
             return
         self._failures = 0
@@ -192,6 +202,18 @@ class BrokerLifecycleManager:
             interval_ms = self._config.heartbeat_interval_ms
             soon_ms = min(RETRY_BACKOFF_MS, interval_ms)
             self._schedule(soon_ms if reply.is_fenced else interval_ms, self._communicate)
+
+    def _note_failure(self, error: ErrorCode | str) -> None:
+        """Trace, once each, that the registration takes long, or that it is lost."""
+        waits = self.state is BrokerState.NOT_REGISTERED
+        lost = not waits and error in _LOST_REGISTRATION and not self._unregistered
+        if lost or (waits and self._failures == FAILURES_TRACED):
+            reason = error.name if isinstance(error, ErrorCode) else error
+            self._trace("unregistered", broker_epoch=self.broker_epoch, reason=reason)
+        if lost:
+            self._unregistered = True
+            if self.on_unregistered is not None:
+                self.on_unregistered()
 
     def _backoff_ms(self) -> float:
         grown_ms = RETRY_BACKOFF_MS * 2.0 ** min(self._failures - 1, 10)

@@ -90,6 +90,8 @@ class QuorumController:
         self._deferred: deque[DeferredWrite] = deque()
         self._reads: list[WaitingRead] = []
         self._idle_timer: Timer | None = None
+        self.on_leader_change: Callable[[], None] | None = None
+        """Called after every change of leader, a claim or its end included."""
 
     def time_events(self, times: T) -> T:
         """Measure the events of the queue from now on."""
@@ -169,6 +171,8 @@ class QuorumController:
     def _on_leader_change(self, leader: LeaderAndEpoch) -> None:
         self.loader.notify_leader(leader)
         self._claim_or_renounce(leader)
+        if self.on_leader_change is not None:
+            self.on_leader_change()
 
     def _claim_or_renounce(self, leader: LeaderAndEpoch) -> None:
         is_own = leader.leader_id == self._raft.node_id
