@@ -7,6 +7,9 @@ invariant broke, a disk failed or the stored state is unusable, 2 when the confi
 machine does not allow a start (bad key, port taken, folder in use or not writable). Each but 0
 comes with one line on stderr.
 
+On stdout it says when it starts, leads, is fenced and the like, a line each
+(`cluster.node.runtime.announcing`), on stderr which settings have no effect.
+
 Whatever goes wrong in a callback or task ends the process at once, without clean-up: what a node
 that met the impossible would still do is not to be trusted.
 """
@@ -14,6 +17,7 @@ that met the impossible would still do is not to be trusted.
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import errno
 import gc
 import os
@@ -23,6 +27,7 @@ import sys
 import threading
 import traceback
 import uuid
+from dataclasses import replace
 from pathlib import Path
 from typing import Any, Final, NoReturn
 
@@ -32,13 +37,18 @@ from cluster.node.assembly import Node, NodeSignal, Seams, raft_config
 from cluster.node.config import ConfigError, NodeConfig, load_config
 from cluster.node.kraft.quorum_state_store import QuorumStateError
 from cluster.node.log.log import CorruptLogError
-from cluster.node.meta_properties import MetaPropertiesError, load_or_format
+from cluster.node.meta_properties import (
+    MetaPropertiesError,
+    formatted_cluster_id,
+    load_or_format,
+)
 from cluster.node.ports import Trace
 from cluster.node.reasons import reason_of
+from cluster.node.runtime.announcing import AnnouncingTrace, started
 from cluster.node.runtime.clock import LoopClock
 from cluster.node.runtime.disk import DiskLockedError, FileDisk
 from cluster.node.runtime.idle import IdleTime
-from cluster.node.runtime.listening import bindings, server_limits
+from cluster.node.runtime.listening import bindings, server_limits, with_own_host
 from cluster.node.runtime.metrics import MeteredTrace, NodeMetrics
 from cluster.node.runtime.metrics_endpoint import MetricsEndpoint
 from cluster.node.runtime.network import TcpNetwork
@@ -103,7 +113,7 @@ class _Process:
         self._config = config
         self._mutant = mutant
         self._loop = asyncio.get_running_loop()
-        self._trace: Trace = self._open_trace()
+        self._trace: Trace = AnnouncingTrace(self._open_trace(), self._say)
         self._metered: MeteredTrace | None = None
         if config.kraftprobe_metrics_listener is not None:
             self._trace = self._metered = MeteredTrace(self._trace)
@@ -120,6 +130,7 @@ class _Process:
         for number, what in _SIGNALS.items():
             self._loop.add_signal_handler(number, self._signalled, what)
         disk = self._open_disk()
+        self._config = with_own_host(self._with_cluster_id(disk))
         seed = random.SystemRandom()
         directory_id = await self._directory_id(disk, seed)
         self._trace(
@@ -149,6 +160,7 @@ class _Process:
             await self._bind(server, node)
             node.start()
             await self._serve(server)
+            self._say(started(self._config))
             metrics = await self._serve_metrics(node, server)
         except (CorruptLogError, QuorumStateError) as error:
             self._trace("fatal", reason=reason_of(error))
@@ -162,6 +174,11 @@ class _Process:
         await self._drained(disk)
         network.close()
         forwarding.close()
+
+    def _say(self, line: str) -> None:
+        """Say a line, if anybody listens: a full disk or a closed pipe does not end a node."""
+        with contextlib.suppress(OSError):
+            os.write(1, f"node {self._config.node_id}: {line}\n".encode())
 
     # --- ends ---
 
@@ -225,6 +242,19 @@ class _Process:
             return JsonLinesTrace(path)
         except OSError as error:
             raise _CannotStart(f"kraftprobe.trace.file: {path}: {error.strerror}") from error
+
+    def _with_cluster_id(self, disk: FileDisk) -> NodeConfig:
+        """Return the configuration of the cluster for which the folder was formatted."""
+        config = self._config
+        if config.cluster_id:
+            return config
+        cluster_id = formatted_cluster_id(disk)
+        if cluster_id is None:
+            command = "python -m cluster.node.format --config FILE --cluster-id ID"
+            raise _CannotStart(
+                f"cluster.id is not given and {config.metadata_log_dir} is not formatted: {command}"
+            )
+        return replace(config, cluster_id=cluster_id)
 
     def _open_disk(self) -> FileDisk:
         folder = self._config.metadata_log_dir
@@ -302,7 +332,11 @@ CONFIG_OPTION: Final = click.option(
 def run(config_file: Path, mutant: str | None = None) -> None:
     """Run a node until it ends. `mutant` is the id that its trace gives of its faulty code."""
     try:
-        asyncio.run(_run(load_config(config_file), mutant))
+        config = load_config(config_file)
+        if config.without_effect:
+            ignored = ", ".join(config.without_effect)
+            click.echo(f"{config_file}: without effect on this node: {ignored}", err=True)
+        asyncio.run(_run(config, mutant))
     except _CannotStart as error:
         click.echo(f"{config_file}: {error}", err=True)
         # At once: a disk or a peer may be stuck in the middle of something.

@@ -72,6 +72,10 @@ class Nodes:
     def stderr(self, node: int) -> str:
         return (self.node_folder(node) / "stderr").read_text()
 
+    def said(self, node: int) -> list[str]:
+        """What it says of itself."""
+        return (self.node_folder(node) / "stdout").read_text().splitlines()
+
     def properties(self, node: int) -> dict[str, object]:
         def by_id(ports: dict[int, int]) -> str:
             return ",".join(f"{i}@127.0.0.1:{p}" for i, p in ports.items())
@@ -95,11 +99,11 @@ class Nodes:
         folder.mkdir(parents=True, exist_ok=True)
         config = folder / "server.properties"
         config.write_text("".join(f"{k}={v}\n" for k, v in self.properties(node).items()))
-        with (folder / "stderr").open("ab") as stderr:
+        with (folder / "stderr").open("ab") as stderr, (folder / "stdout").open("ab") as stdout:
             process = subprocess.Popen(
                 [sys.executable, "-m", "cluster.node", "--config", str(config)],
                 stderr=stderr,
-                stdout=stderr,
+                stdout=stdout,
             )
         self.processes[node] = process
         return process

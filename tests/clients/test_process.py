@@ -43,6 +43,58 @@ def test_sigterm_ends_a_node_gracefully_and_it_comes_back_as_itself(cluster):
     assert cluster.stderr(1) == ""
 
 
+def test_a_node_says_which_settings_have_no_effect_and_when_it_leads(tmp_path):
+    nodes = Nodes(tmp_path, 1, **{"log.retention.hours": 168, "num.io.threads": 8})
+    try:
+        nodes.start(1)
+        nodes.wait_until_listening(1)
+        nodes.wait_until_registered()
+        assert nodes.stop(1) == 0
+    finally:
+        nodes.__exit__()
+    config = nodes.node_folder(1) / "server.properties"
+    assert nodes.stderr(1).splitlines() == [
+        f"{config}: without effect on this node: log.retention.hours, num.io.threads"
+    ]
+    kinds = [line.removeprefix("node 1: ").split(" with ")[0] for line in nodes.said(1)]
+    where = ", ".join(
+        f"{name}://127.0.0.1:{ports[1]}"
+        for name, ports in (("CLIENT", nodes.client_ports), ("CONTROLLER", nodes.controller_ports))
+    )
+    assert sorted(kinds) == sorted(
+        [
+            f"controller and broker of cluster test-cluster started, listening on {where}",
+            "is the active controller, in epoch 1",
+            "the broker is registered",
+            "the broker is unfenced",
+            "the broker asks to be let go",
+        ]
+    )
+
+
+def test_a_node_without_a_clusters_id_takes_that_of_its_folder(cluster):
+    cluster.start(1)
+    cluster.wait_until_listening(1)
+    assert cluster.stop(1) == 0
+    named = {key: v for key, v in cluster.properties(1).items() if key != "cluster.id"}
+    cluster.properties = lambda node: named
+    cluster.start(1)
+    cluster.wait_until_listening(1)
+    assert cluster.stop(1) == 0
+    assert sum("of cluster test-cluster started" in line for line in cluster.said(1)) == 2
+
+
+def test_a_node_without_a_clusters_id_and_a_formatted_folder_says_what_to_do(cluster):
+    named = {key: v for key, v in cluster.properties(1).items() if key != "cluster.id"}
+    cluster.properties = lambda node: named
+    cluster.start(1)
+    code, line = refusal(cluster)
+    assert code == 2
+    assert line.endswith(
+        "data is not formatted: python -m cluster.node.format --config FILE --cluster-id ID"
+    )
+
+
 def test_an_empty_folder_is_formatted(cluster):
     cluster.start(1)
     cluster.wait_until_listening(1)

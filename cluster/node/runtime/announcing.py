@@ -1,0 +1,62 @@
+"""What a node says of itself on its standard output, a line each: for people, not for programs.
+
+Like metrics it is learnt from the node's own trace, which passes through `AnnouncingTrace`. A
+healthy node says that it started, when it begins and ends to be the active controller, and when its
+broker is fenced and unfenced; no more.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+from cluster.node.config import NodeConfig
+from cluster.node.ports import Trace
+
+_BROKER: dict[str, str] = {
+    "fenced": "the broker is registered with epoch {broker_epoch} and fenced",
+    "running": "the broker is unfenced",
+    "shutting-down": "the broker asks to be let go",
+}
+
+
+class AnnouncingTrace:
+    """A `Trace` that says some of what it passes on."""
+
+    def __init__(self, trace: Trace, say: Callable[[str], None]) -> None:
+        self._trace = trace
+        self._say = say
+
+    def __call__(self, event: str, /, **fields: Any) -> None:
+        """Pass an event on, then say what it means."""
+        self._trace(event, **fields)
+        line = _line(event, fields)
+        if line is not None:
+            self._say(line)
+
+
+def started(config: NodeConfig) -> str:
+    """Say what a node is and where it listens."""
+    roles = " and ".join(sorted(config.process_roles, reverse=True))
+    where = ", ".join(f"{e.name}://{e.host}:{e.port}" for e in config.listeners)
+    line = f"{roles} of cluster {config.cluster_id} started, listening on {where}"
+    if "broker" in config.process_roles and not config.kraftprobe_registration:
+        line += "; the broker does not register (kraftprobe.registration=false)"
+    return line
+
+
+def _line(event: str, fields: dict[str, Any]) -> str | None:
+    if event == "claim":
+        return f"is the active controller, in epoch {fields['epoch']}"
+    if event == "renounce":
+        return f"is no longer the active controller of epoch {fields['epoch']}"
+    if event == "broker-state":
+        text = _BROKER.get(fields["state"])
+        return None if text is None else text.format(**fields)
+    if event == "unregistered":
+        if fields["broker_epoch"] < 0:
+            return f"the broker is not registered yet, and tries on: {fields['reason']}"
+        epoch = fields["broker_epoch"]
+        why = f"{fields['reason']} for epoch {epoch}"
+        return f"the broker is no longer registered ({why}); restart it to register it anew"
+    return None

@@ -1,0 +1,66 @@
+"""What a node says of itself, from its trace."""
+
+import pytest
+
+from cluster.node.config import parse_config
+from cluster.node.runtime.announcing import AnnouncingTrace, started
+from tests.node.test_config import text
+
+
+def said(event, **fields):
+    lines, traced = [], []
+    trace = AnnouncingTrace(lambda event, /, **fields: traced.append((event, fields)), lines.append)
+    trace(event, **fields)
+    assert traced == [(event, fields)]
+    return lines
+
+
+@pytest.mark.parametrize(
+    ("event", "fields", "line"),
+    [
+        ("claim", {"epoch": 3, "offset": 7}, "is the active controller, in epoch 3"),
+        ("renounce", {"epoch": 3, "offset": 9}, "is no longer the active controller of epoch 3"),
+        (
+            "broker-state",
+            {"state": "fenced", "broker_epoch": 12},
+            "the broker is registered with epoch 12 and fenced",
+        ),
+        ("broker-state", {"state": "running", "broker_epoch": 12}, "the broker is unfenced"),
+        (
+            "unregistered",
+            {"broker_epoch": -1, "reason": "not-sent"},
+            "the broker is not registered yet, and tries on: not-sent",
+        ),
+        (
+            "unregistered",
+            {"broker_epoch": 12, "reason": "stale_broker_epoch"},
+            (
+                "the broker is no longer registered (stale_broker_epoch for epoch 12); "
+                "restart it to register it anew"
+            ),
+        ),
+    ],
+)
+def test_what_people_want_to_know_is_a_line(event, fields, line):
+    assert said(event, **fields) == [line]
+
+
+@pytest.mark.parametrize(
+    ("event", "fields"),
+    [
+        ("hw", {"epoch": 1, "offset": 2, "role": "follower"}),
+        ("broker-state", {"state": "stopped", "broker_epoch": 12}),
+    ],
+)
+def test_all_else_is_traced_only(event, fields):
+    assert said(event, **fields) == []
+
+
+def test_it_begins_with_what_it_is_and_where_it_listens():
+    line = started(parse_config(text(), "f"))
+    assert line == (
+        "controller and broker of cluster c started, listening on "
+        "CLIENT://127.0.0.1:9092, CONTROLLER://127.0.0.1:9093"
+    )
+    line = started(parse_config(text(**{"kraftprobe.registration": "false"}), "f"))
+    assert line.endswith("; the broker does not register (kraftprobe.registration=false)")
