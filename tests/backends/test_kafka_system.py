@@ -26,6 +26,7 @@ from cluster.systems.kafka.kafka_system import KafkaLayout, KafkaSystem
 from cluster.systems.kafka.output_traces import TRACED, OutputReader
 from cluster.systems.kafka.roles import Roles
 from cluster.systems.kinds import SettingError, SystemRequest
+from cluster.systems.kraft import FORWARDING_HOLD
 from cluster.systems.mixed import KIND, MixedLayout, MixedSystem
 from cluster.systems.secured import SECURITY, RunSecurity
 from harness.errors import PlanError
@@ -568,6 +569,15 @@ def test_a_static_mixed_quorum_names_its_voters_to_both(tmp_path):
         assert "controller.quorum.fetch.timeout.ms=1500\n" in files["server.properties"]
     assert "num.io.threads" not in ours["server.properties"]
     assert of.command(placement())[1:3] == ("-m", "cluster.node")
+
+
+def test_beside_kafkas_controllers_our_brokers_hold_nothing_unless_the_plan_says_so(tmp_path):
+    options = {"home": str(release(tmp_path / "k"))}
+    for settings, says in (({}, "false"), ({FORWARDING_HOLD: 1}, "true")):
+        of = mixed(options, **settings)
+        assert f"{FORWARDING_HOLD}={says}\n" in of.files(placement())["server.properties"]
+        theirs = of.files(replace(placement(), node_id=2))["server.properties"]
+        assert FORWARDING_HOLD not in theirs
 
 
 def test_a_wiped_node_joins_as_another(tmp_path):
