@@ -8,6 +8,7 @@ are those of pytest, below `tests/`; each must begin that of some test.
 SLOW = (
     "backends/",
     "conformance/test_campaigns.py",
+    "conformance/test_partition_changes.py::test_the_table_is_what_the_release_answers",
     "kraft/test_chaos.py",
     "nemeses/test_link_faults.py",
     "nemeses/test_partition_fault.py",

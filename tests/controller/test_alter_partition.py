@@ -7,7 +7,7 @@ import pytest
 from cluster.node.controller.records.topic import PartitionChangeRecord
 from cluster.node.controller.replay import replay
 from cluster.node.errors import ErrorCode
-from tests.controller.brokers import ELR, Brokers, alter_isr, update
+from tests.controller.brokers import ELR, Brokers, alter_isr, unregister, update
 from tests.controller.fakes import alter
 
 
@@ -201,6 +201,24 @@ def test_a_minimum_that_is_no_number_is_the_default(value):
     cluster.node.call(alter("min.insync.replicas", value, resource=(2, "t")))
     cluster.alter(topic, (1,))
     assert cluster.partition(topic).elr == ()
+
+
+def test_partition_0_says_for_its_topic_how_many_replicas_there_can_be():
+    cluster = Brokers(1, 2, 3, elr=True)
+    topic = cluster.topic(1, 2, configs={"min.insync.replicas": "3"})
+    cluster.alter(topic, [1])
+    assert cluster.partition(topic).elr == (2,)
+    cluster.alter(topic, [1, 2])
+    assert cluster.partition(topic).elr == ()
+
+
+def test_an_unregistered_broker_stays_eligible_until_it_comes_back_without_its_past():
+    cluster, topic = elr_cluster()
+    cluster.alter(topic, [1, 2])
+    assert cluster.node.call(unregister(2)).error_code == ErrorCode.none
+    assert (cluster.partition(topic).isr, cluster.partition(topic).elr) == ((1,), (2,))
+    assert cluster.register(2, 1).error_code == ErrorCode.none
+    assert (cluster.partition(topic).isr, cluster.partition(topic).elr) == ((1,), ())
 
 
 def test_another_minimum_clears_the_elr():

@@ -86,6 +86,21 @@ def test_a_reassignment_that_only_removes_is_done_at_once():
     assert world.ongoing() == {}
 
 
+def test_a_removal_waits_until_every_replica_that_stays_is_in_sync():
+    world = World(4, 5, 6, replicas=(5, 6, 4))
+    world.beat(5, fence=True)
+    world.beat(5)
+    assert (world.now.isr, world.now.leader) == ((6, 4), 6)
+    assert world.ask((5, 6)) == ErrorCode.none
+    assert (world.now.isr, world.now.removing_replicas) == ((6, 4), (4,))
+    world.alter(world.topic_id, [6, 4, 5])
+    assert (world.now.replicas, world.now.isr, world.now.removing_replicas) == (
+        (5, 6),
+        (6, 5),
+        (),
+    )
+
+
 def test_a_reassignment_to_what_is_there_changes_only_the_order():
     world = World(1, 2)
     before = world.now
@@ -101,9 +116,9 @@ def test_a_new_target_replaces_one_that_is_under_way():
     assert world.ask((1, 4)) == ErrorCode.none
     now = world.now
     assert (now.replicas, now.adding_replicas, now.removing_replicas) == (
-        (1, 4, 3, 2),
+        (1, 4, 2, 3),
         (4,),
-        (3, 2),
+        (2, 3),
     )
 
 

@@ -58,7 +58,7 @@ def builder(
 ) -> PartitionChangeBuilder:
     """Return the builder of a partition's change, under the configuration of its topic.
 
-    An acceptable broker may lead from an online log directory only.
+    Only a broker that holds the partition, in an online log directory, may lead (LeaderAcceptor).
     """
     topic = state.topics.get(key[0])
     assert topic is not None, f"partition {key} without its topic"
@@ -69,9 +69,11 @@ def builder(
         index=key[1],
         partition=partition,
         is_acceptable=lambda replica: (
-            is_acceptable(replica) and has_online_replica(state, partition, replica)
+            replica in partition.replicas
+            and is_acceptable(replica)
+            and has_online_replica(state, partition, replica)
         ),
-        min_isr=min_insync_replicas(state, topic.name),
+        min_isr=effective_min_isr(state, key[0], topic.name),
         elr_enabled=is_elr_enabled(state),
         directory_of=lambda replica: default_directory(state, replica),
         **{**options, **wanted},  # type: ignore[arg-type]  # fields of the builder, by their names
@@ -87,6 +89,15 @@ def min_insync_replicas(state: MetadataState, topic: str) -> int:
     """Return what is configured for a topic, for all brokers, or the default."""
     value = _topic_config(state, topic, MIN_INSYNC_REPLICAS)
     return whole_number(value or "") or DEFAULT_MIN_INSYNC_REPLICAS
+
+
+def effective_min_isr(state: MetadataState, topic_id: uuid.UUID, topic: str) -> int:
+    """Return how large an ISR is enough: as configured, at most the replicas of partition 0.
+
+    As in Kafka (getTopicEffectiveMinIsr), where partition 0 stands for all partitions of a topic.
+    """
+    replicas = state.partition(topic_id, 0).replicas
+    return min(min_insync_replicas(state, topic), len(replicas))
 
 
 def _topic_config(state: MetadataState, topic: str, name: str) -> str | None:
@@ -232,9 +243,12 @@ def directories_offline(
 def broker_unregistered(
     state: MetadataState, broker: BrokerRegistration
 ) -> Iterator[MetadataRecord]:
-    """Take a broker out of the cluster; its replicas stay assigned to it."""
+    """Take a broker out of the cluster; its replicas stay assigned to it, and it stays in ELRs.
+
+    Registered again it has no previous epoch, which counts as an unclean shutdown.
+    """
     held = _in_sync_or_eligible(state, broker.id)
-    yield from leader_and_isr_updates(state, held, unclean=broker.id)
+    yield from leader_and_isr_updates(state, held, remove=broker.id)
     yield UnregisterBrokerRecord(broker_id=broker.id, broker_epoch=broker.epoch)
 
 

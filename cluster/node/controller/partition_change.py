@@ -8,11 +8,20 @@ may have lost records: the ISR becomes the leader alone, and it is RECOVERING.
 
 Without a replica that can lead the leader is -1; without ELR the last member stays in the ISR then,
 because it alone has everything that was acknowledged. With ELR it moves to the ELR and the ISR is
-empty.
+empty. The leader that is lost is noted as the last known one until there is a leader again, -1 when
+there was none and replicas were taken away.
 
 ELR: while the ISR is smaller than min.insync.replicas nothing can be acknowledged, so the replicas
 that left it since still have all: ELR = (ELR + old ISR) - new ISR - those shut down uncleanly. As
-soon as the ISR is large enough, the ELR is empty.
+soon as the ISR is large enough, the ELR is empty. It is kept in ascending order (Kafka's is that of
+a hash set, which is the same for ids below 16).
+
+Reassignments. One ends once the ISR, without the removed replicas, is not empty and holds every
+adding replica; when more are removed than added, every replica that stays. The ISR would else
+shrink to fewer members than the target has, down to one, by the removal alone.
+
+One thing differs from Kafka: a replica that is taken away leaves the ELR as well. Kafka keeps it
+there as long as the ISR is too small; added again, with an empty log, it might lead.
 
 Every change counts the partition epoch, every change that names a leader the leader epoch; `replay`
 does the counting.
@@ -88,24 +97,27 @@ class PartitionChangeBuilder:
         """Return the record of the change, None when nothing changes."""
         old = self.partition
         target = self._target()
-        isr, elr = target.isr, self._elr(target.isr, target.replicas)
-        leader, unclean = self._elect(target, elr)
-        recovery = old.leader_recovery_state if self.recovery_state is None else self.recovery_state
-        if unclean:
-            assert leader not in (old.leader, NO_LEADER), "an unclean election changes the leader"
-            isr, elr, recovery = (leader,), (), RECOVERING
-        elif leader != NO_LEADER and leader not in isr:
-            isr = (leader,)  # out of the ELR
-            elr = self._elr(isr, target.replicas)
-        elif not isr and not self.elr_enabled:
-            isr = old.isr
-        last_known = self._last_known(isr, unclean=unclean)
-        removed = set(old.replicas) - set(target.replicas)
+        isr, elr = target.isr, self._elr(target)
+        elected, unclean = self._elect(target, elr)
+        leader = NO_LEADER_CHANGE
+        recovery = old.leader_recovery_state
+        if elected != old.leader:
+            leader = elected
+            if elected in elr:
+                isr, elr = (elected,), tuple(r for r in elr if r != elected)
+            if unclean:
+                isr, elr, recovery = (elected,), (), RECOVERING
+        elif not set(old.replicas) <= set(target.replicas):
+            leader = old.leader  # a new leader epoch, so that replicas that are gone are refused
+        if not self.elr_enabled:
+            isr, elr = isr or old.isr, ()
+        if self.recovery_state not in (None, old.leader_recovery_state):
+            recovery = self.recovery_state
         record = PartitionChangeRecord(
             topic_id=self.topic_id,
             partition_id=self.index,
-            isr=_changed(old.isr, isr),
-            leader=leader if leader != old.leader or removed else NO_LEADER_CHANGE,
+            isr=isr if unclean and elected == leader else _changed(old.isr, isr),
+            leader=leader,
             replicas=_changed(old.replicas, target.replicas),
             removing_replicas=_changed(old.removing_replicas, target.removing),
             adding_replicas=_changed(old.adding_replicas, target.adding),
@@ -114,7 +126,7 @@ class PartitionChangeBuilder:
             if recovery != old.leader_recovery_state
             else NO_RECOVERY_STATE_CHANGE,
             eligible_leader_replicas=_changed(old.elr, elr),
-            last_known_elr=_changed(old.last_known_elr, last_known),
+            last_known_elr=self._last_known(leader),
         )
         nothing = PartitionChangeRecord(topic_id=self.topic_id, partition_id=self.index)
         return None if record == nothing else record
@@ -126,26 +138,24 @@ class PartitionChangeBuilder:
         replicas = old.replicas if self.replicas is None else self.replicas
         adding = old.adding_replicas if self.adding is None else self.adding
         removing = old.removing_replicas if self.removing is None else self.removing
-        if not adding and not removing:
-            return _Target(isr, replicas)
         left_isr = tuple(r for r in isr if r not in removing)
-        if not left_isr or not set(adding) <= set(left_isr):
+        left = tuple(r for r in replicas if r not in removing)
+        needed = left if len(adding) < len(removing) else adding
+        if not (adding or removing) or not (left_isr and left) or not set(needed) <= set(left_isr):
             return _Target(isr, replicas, adding, removing)
-        return _Target(left_isr, tuple(r for r in replicas if r not in removing))
+        return _Target(left_isr, left)
 
     def _elect(self, target: _Target, elr: tuple[int, ...]) -> tuple[int, bool]:
         """Return the leader, -1 for none, and whether records may be lost with it."""
 
         def may_lead(replica: int) -> bool:
             in_sync = replica in target.isr or (not target.isr and replica in elr)
-            return in_sync and replica in target.replicas and self.is_acceptable(replica)
+            return in_sync and self.is_acceptable(replica)
 
         current = self.partition.leader
         if self.election is Election.PREFERRED and may_lead(target.replicas[0]):
             return target.replicas[0], False
-        if may_lead(current):
-            return current, False
-        for replica in target.replicas:
+        for replica in (current, *target.replicas):
             if may_lead(replica):
                 return replica, False
         for replica in self._unclean_candidates(target, elr):
@@ -156,25 +166,27 @@ class PartitionChangeBuilder:
     def _unclean_candidates(self, target: _Target, elr: tuple[int, ...]) -> tuple[int, ...]:
         """Return the replicas of an unclean election, if alive (KAFKA-19522), best first."""
         last_known = self.partition.last_known_elr
-        nobody_in_sync = self.elr_enabled and not target.isr and not elr
-        if not (nobody_in_sync and len(last_known) == 1 and last_known[0] in target.replicas):
+        if not self.elr_enabled or target.isr or elr or len(last_known) != 1:
             last_known = ()
         return (*last_known, *(target.replicas if self.election is Election.UNCLEAN else ()))
 
-    def _elr(self, isr: tuple[int, ...], replicas: tuple[int, ...]) -> tuple[int, ...]:
-        if not self.elr_enabled or len(isr) >= min(self.min_isr, len(replicas)):
+    def _elr(self, target: _Target) -> tuple[int, ...]:
+        """Return who may lead without an ISR; without ELR who could before it was switched off."""
+        if not self.elr_enabled:
+            return self.partition.elr
+        if len(target.isr) >= self.min_isr:
             return ()
-        candidates = dict.fromkeys((*self.partition.elr, *self.partition.isr))
-        gone = {*isr, *self.unclean_shutdown}
-        return tuple(r for r in candidates if r not in gone and r in replicas)
+        candidates = {*self.partition.elr, *self.partition.isr} & set(target.replicas)
+        return tuple(sorted(candidates - set(target.isr) - self.unclean_shutdown))
 
-    def _last_known(self, isr: tuple[int, ...], *, unclean: bool) -> tuple[int, ...]:
+    def _last_known(self, leader: int) -> tuple[int, ...] | None:
+        """Return the change of the last known leader: noted with the loss, forgotten with a new."""
         old = self.partition
-        if not self.elr_enabled or unclean or len(isr) >= min(self.min_isr, len(old.replicas)):
-            return ()
-        if not isr and old.isr and old.leader != NO_LEADER:
-            return (old.leader,)
-        return old.last_known_elr
+        if not self.elr_enabled or leader == NO_LEADER_CHANGE:
+            return None
+        if leader == NO_LEADER:
+            return None if old.last_known_elr else (old.leader,)
+        return () if old.last_known_elr else None
 
     def _directories(self, replicas: tuple[int, ...]) -> tuple[uuid.UUID, ...] | None:
         """Return the directories in the order of the replicas, None when that is how they are."""

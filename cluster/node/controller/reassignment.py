@@ -1,7 +1,7 @@
 """AlterPartitionReassignments and ListPartitionReassignments: replicas move (KIP-455).
 
     1 2 3 -> 2 3 4   replicas 2 3 4 1, adding 4, removing 1
-    once the ISR holds every adding replica: replicas 2 3 4, nothing added or removed
+    once the ISR is large enough: replicas 2 3 4, nothing added or removed
 
 A reassignment is completed by whatever change makes the ISR large enough (`partition_change`), even
 by its own. A new target replaces one that is under way: what was being added counts as not yet
@@ -124,14 +124,14 @@ def _reassign(
     ):
         message = "The replication factor is changed, which the request does not allow."
         raise _RefusedError(ErrorCode.invalid_replication_factor, message)
-    removing = tuple(r for r in partition.replicas if r not in target)
+    removing = tuple(sorted(r for r in partition.replicas if r not in target))
     return builder(
         state,
         (topic_id, index),
         partition,
         lambda replica: is_acceptable(state, replica),
         replicas=(*target, *removing),
-        adding=tuple(r for r in target if r not in left),
+        adding=tuple(sorted(r for r in target if r not in left)),
         removing=removing,
     ).build()
 
@@ -183,7 +183,7 @@ def _cancel(
         state,
         (topic_id, index),
         partition,
-        lambda replica: is_acceptable(state, replica),
+        lambda replica: replica in replicas and is_acceptable(state, replica),
         replicas=replicas,
         isr=isr,
         adding=(),
