@@ -11,8 +11,13 @@ import uuid
 from collections.abc import Callable
 from typing import Any, Final, Literal
 
+from cluster.node.broker import clean_shutdown
 from cluster.node.broker.assignments import AssignmentsConfig, AssignmentsManager
-from cluster.node.broker.lifecycle import BrokerLifecycleManager, LifecycleConfig
+from cluster.node.broker.lifecycle import (
+    NOT_REGISTERED_EPOCH,
+    BrokerLifecycleManager,
+    LifecycleConfig,
+)
 from cluster.node.broker.publisher import BrokerMetadataPublisher
 from cluster.node.config import BROKER_ROLE, CONTROLLER_ROLE, NodeConfig
 from cluster.node.controller.apis import ControllerApis
@@ -77,6 +82,7 @@ class Node:
     ) -> None:
         self._config = config
         self._forwarding = seams.forwarding
+        self._disk = seams.disk
         self._on_fatal = on_fatal
         self._trace = seams.trace
         self._stopping: list[Callable[[], None]] = []
@@ -159,7 +165,9 @@ class Node:
             )
         if self.publisher is not None and registers:
             self.lifecycle = BrokerLifecycleManager(
-                lifecycle_config(config, directory_id),
+                lifecycle_config(
+                    config, directory_id, clean_shutdown.read_broker_epoch(seams.disk)
+                ),
                 seams.clock,
                 seams.random,
                 seams.trace,
@@ -200,6 +208,13 @@ class Node:
         if self.registration is not None:
             self.registration.start()
         if self.lifecycle is not None:
+            clean_shutdown.forget(self._disk, self._start_broker)
+
+    def _start_broker(self, error: OSError | None) -> None:
+        """Register, once no crash from now on can pass for the stop that went before."""
+        if error is not None:
+            self._disk_failed(error)
+        elif self.lifecycle is not None and not self._stopping:
             self.lifecycle.start()
 
     def handle(
@@ -302,8 +317,23 @@ class Node:
         else:
             half_ms = timeout_ms / 2
             lifecycle.begin_controlled_shutdown(
-                half_ms, lambda: self.raft.shutdown(half_ms, self._has_stopped)
+                half_ms, lambda: self.raft.shutdown(half_ms, self._note_clean_shutdown)
             )
+
+    def _note_clean_shutdown(self) -> None:
+        """Write the epoch of the broker that has stopped; nothing of it is left to be synced."""
+        assert self.lifecycle is not None
+        if self.lifecycle.broker_epoch == NOT_REGISTERED_EPOCH:
+            self._has_stopped()
+            return
+
+        def written(error: OSError | None) -> None:
+            if error is not None:
+                self._disk_failed(error)
+            else:
+                self._has_stopped()
+
+        clean_shutdown.write(self._disk, self.lifecycle.broker_epoch, written)
 
     def _has_stopped(self) -> None:
         self._stopped = True
@@ -367,7 +397,11 @@ def registration_config(config: NodeConfig) -> ControllerRegistrationConfig:
     )
 
 
-def lifecycle_config(config: NodeConfig, directory_id: uuid.UUID) -> LifecycleConfig:
+def lifecycle_config(
+    config: NodeConfig,
+    directory_id: uuid.UUID,
+    previous_broker_epoch: int = NOT_REGISTERED_EPOCH,
+) -> LifecycleConfig:
     """Return what a node's broker registers."""
     return LifecycleConfig(
         broker_id=config.node_id,
@@ -378,6 +412,7 @@ def lifecycle_config(config: NodeConfig, directory_id: uuid.UUID) -> LifecycleCo
             (feature.name, feature.min_level, feature.max_level) for feature in SUPPORTED
         ),
         rack=config.broker_rack,
+        previous_broker_epoch=previous_broker_epoch,
         heartbeat_interval_ms=config.broker_heartbeat_interval_ms,
         session_timeout_ms=config.broker_session_timeout_ms,
         initial_registration_timeout_ms=config.initial_broker_registration_timeout_ms,

@@ -1,5 +1,6 @@
 """A broker's lifecycle against a real controller, through a channel that the test can break."""
 
+import dataclasses
 import random
 import uuid
 from itertools import pairwise
@@ -21,19 +22,19 @@ CONFIG = LifecycleConfig(
     "fake-cluster",
     (("CLIENT", "h", 1, 3),),
     (uuid.UUID(int=1_000),),
-    (("metadata.version", 30, 30),),
+    (("metadata.version", 30, 30), ("eligible.leader.replicas.version", 0, 1)),
 )
 
 
 class Life:
-    def __init__(self, seed=1):
+    def __init__(self, seed=1, config=CONFIG):
         self.node = active()
         self.clock = self.node.clock
         self.broken = None  # a Failure, or "silent"
         self.sent, self.fatal, self.done, self.late = [], [], [], []
         self.offset = 10**9
         self.manager = BrokerLifecycleManager(
-            CONFIG,
+            config,
             self.clock,
             random.Random(seed),
             lambda *_args, **_fields: None,
@@ -185,3 +186,13 @@ def test_a_controlled_shutdown_ends_when_its_time_is_over():
     life.manager.begin_controlled_shutdown(4_000, lambda: life.done.append(life.clock.now_ms))
     life.clock.advance(10_000)
     assert life.done == [4_001]
+
+
+def test_a_registration_names_the_epoch_that_was_stopped_in_order():
+    life = Life(config=dataclasses.replace(CONFIG, previous_broker_epoch=17))
+    life.manager.start()
+    _, request = life.sent[0]
+    assert request.previous_broker_epoch == 17
+    first_time = Life()
+    first_time.manager.start()
+    assert first_time.sent[0][1].previous_broker_epoch == -1

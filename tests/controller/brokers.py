@@ -114,8 +114,8 @@ class Brokers:
     def __init__(self, *ids, elr=False, **settings):
         self.node = active(**settings)
         self.epochs = {}
-        if elr:
-            self.node.call(update(ELR, 1))
+        if not elr:
+            self.node.call(update(ELR, 0, upgrade_type=2))
         for broker in ids:
             self.join(broker)
 

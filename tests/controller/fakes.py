@@ -271,7 +271,8 @@ def alter(name, value, op=0, resource=(4, ""), validate_only=False):
     )
 
 
-def describe(resource=(4, ""), keys=None, synonyms=False):
+def describe(resource=(4, ""), keys=("k",), synonyms=False):
+    """`keys`: the names that are asked for; None: all."""
     return DescribeConfigsRequest(
         resources=(
             DescribeConfigsResource(

@@ -6,6 +6,7 @@ import pytest
 
 from cluster.node.controller.records.topic import PartitionChangeRecord
 from cluster.node.controller.replay import replay
+from cluster.node.controller.state import ConfigResource
 from cluster.node.errors import ErrorCode
 from tests.controller.brokers import ELR, Brokers, alter_isr, unregister, update
 from tests.controller.fakes import alter
@@ -227,6 +228,64 @@ def test_another_minimum_clears_the_elr():
     assert sorted(cluster.partition(topic).elr) == [2, 3]
     cluster.node.call(alter("min.insync.replicas", "1", resource=(2, "t")))
     assert cluster.partition(topic).elr == ()
+
+
+MIN_ISR = "min.insync.replicas"
+EVERY_BROKER, ONE_BROKER = (4, ""), (4, "1")
+
+
+@pytest.mark.parametrize(
+    ("resource", "op", "value", "error"),
+    [
+        (EVERY_BROKER, 0, "2", ErrorCode.none),
+        (EVERY_BROKER, 1, None, ErrorCode.invalid_config),
+        (ONE_BROKER, 0, "2", ErrorCode.invalid_config),
+        (ONE_BROKER, 1, None, ErrorCode.invalid_config),
+        ((2, "t"), 0, "1", ErrorCode.none),
+        ((2, "t"), 1, None, ErrorCode.none),
+    ],
+)
+def test_brokers_agree_on_the_minimum_while_there_is_elr(resource, op, value, error):
+    cluster, _ = elr_cluster()
+    before = cluster.state.resource_config(ConfigResource(*resource), MIN_ISR)
+    answer = cluster.node.call(alter(MIN_ISR, value, op, resource=resource)).responses[0]
+    assert answer.error_code == error
+    after = cluster.state.resource_config(ConfigResource(*resource), MIN_ISR)
+    assert after == (value if error == ErrorCode.none else before)
+    assert (answer.error_message is None) == (error == ErrorCode.none)
+
+
+def test_elr_begins_with_one_minimum_for_all_brokers():
+    cluster = Brokers(1, 2)
+    for change in (
+        alter(MIN_ISR, "3", resource=ONE_BROKER),
+        alter(MIN_ISR, "1", resource=(4, "2")),
+        alter(MIN_ISR, None, 1, resource=EVERY_BROKER),
+    ):
+        assert cluster.node.call(change).responses[0].error_code == ErrorCode.none
+    assert cluster.node.call(update(ELR, 1)).error_code == ErrorCode.none
+    configs = cluster.state.configs
+    assert {key: configs.get(key) for key in list(configs.keys())} == {
+        (ConfigResource(*EVERY_BROKER), MIN_ISR): "1"
+    }
+
+
+def test_elr_keeps_the_minimum_that_was_chosen():
+    cluster = Brokers(1)
+    cluster.node.call(alter(MIN_ISR, "2", resource=EVERY_BROKER))
+    assert cluster.node.call(update(ELR, 1)).error_code == ErrorCode.none
+    assert cluster.state.resource_config(ConfigResource(*EVERY_BROKER), MIN_ISR) == "2"
+
+
+@pytest.mark.parametrize("previous", ["own", "none", "another"])
+def test_only_the_epoch_that_the_controller_has_is_a_clean_shutdown(previous):
+    cluster, topic = elr_cluster()
+    cluster.alter(topic, (1,))
+    assert cluster.partition(topic).elr == (2, 3)
+    epoch = {"own": cluster.epochs[2], "none": -1, "another": cluster.epochs[2] - 1}[previous]
+    cluster.advance(12_000, 1, 3)
+    assert cluster.register(2, 1, previous_broker_epoch=epoch).error_code == ErrorCode.none
+    assert cluster.partition(topic).elr == ((2, 3) if previous == "own" else (3,))
 
 
 @pytest.mark.parametrize(

@@ -47,12 +47,18 @@ def test_a_claim_in_a_later_epoch_needs_that_epochs_start():
         node.controller.handle_leader_change(LeaderAndEpoch(1, 3))
 
 
-def test_the_first_claim_on_an_empty_log_writes_the_metadata_version():
+def test_the_first_claim_on_an_empty_log_writes_features_and_what_they_need():
     node = active()
-    assert node.controller.image.state.features.get("metadata.version") == 30
+    features = node.controller.image.state.features
+    assert {name: features.get(name) for name in list(features.keys())} == {
+        "metadata.version": 30,
+        "eligible.leader.replicas.version": 1,
+    }
     assert node.raft.log[1].records == (
         bytes.fromhex("01170001001212") + b"Bootstrap records",  # tag 0, a compact string
         bytes.fromhex("010c00116d657461646174612e76657273696f6e001e00"),
+        bytes.fromhex("010c0021") + b"eligible.leader.replicas.version" + bytes.fromhex("000100"),
+        bytes.fromhex("010400040114") + b"min.insync.replicas" + bytes.fromhex("023100"),
         bytes.fromhex("01180000"),
     )
 
@@ -80,7 +86,7 @@ def test_claims_and_renounces_are_traced_with_epoch_and_committed_offset():
     node = active()
     node.raft.lose()
     assert node.traced("claim") == [{"epoch": 1, "offset": 0}]
-    assert node.traced("renounce") == [{"epoch": 1, "offset": 3}]
+    assert node.traced("renounce") == [{"epoch": 1, "offset": 5}]
 
 
 def test_a_second_notice_of_the_same_leadership_changes_nothing():
@@ -120,7 +126,7 @@ def test_an_ack_is_traced_with_its_offset_below_the_high_watermark():
     node = active()
     node.call(create("a"))
     (ack,) = node.traced("ack")
-    assert ack == {"epoch": 1, "offset": 5, "high_watermark": 6}
+    assert ack == {"epoch": 1, "offset": 7, "high_watermark": 8}
 
 
 def test_a_patched_commit_comparison_lets_the_response_out_early():

@@ -19,8 +19,11 @@ def code_of(reply):
 
 
 def values(node, resource=(4, "")):
-    (result,) = node.call(describe(resource)).results
-    return {config.name: config.value for config in result.configs}
+    """What is set, beside what every new cluster has."""
+    (result,) = node.call(describe(resource, keys=None)).results
+    found = {config.name: config.value for config in result.configs}
+    assert found.pop("min.insync.replicas", "1") == "1"
+    return found
 
 
 @pytest.mark.parametrize(
@@ -155,9 +158,10 @@ def test_describe_names_the_source_and_only_the_wanted_names():
     node.call(alter("a", "1"))
     node.call(alter("b", "2"))
     node.call(alter("a", "3", resource=(4, "1")))
-    (result,) = node.call(describe((4, "1"), synonyms=True)).results
+    (result,) = node.call(describe((4, "1"), keys=None, synonyms=True)).results
     assert [(c.name, c.value, c.config_source) for c in result.configs] == [
         ("a", "3", 2),
+        ("min.insync.replicas", "1", 3),
         ("b", "2", 3),
     ]
     assert [(s.value, s.source) for s in result.configs[0].synonyms] == [("3", 2), ("1", 3)]
@@ -211,7 +215,7 @@ def test_a_subscription_of_clients_metrics_shows_what_was_set_on_it_alone():
     node = active()
     node.call(alter("metrics", "a,b", resource=(16, "s")))
     node.call(alter("k", "1"))
-    [result] = node.call(describe((16, "s"))).results
+    [result] = node.call(describe((16, "s"), keys=None)).results
     assert [(c.name, c.value, c.config_source) for c in result.configs] == [("metrics", "a,b", 7)]
-    [other] = node.call(describe((16, "t"))).results
+    [other] = node.call(describe((16, "t"), keys=None)).results
     assert (other.error_code, other.configs) == (ErrorCode.none, ())

@@ -55,7 +55,7 @@ def test_a_read_is_traced_with_the_committed_offset():
     node = active()
     node.call(alter("k", "1"))
     node.call(describe())
-    assert node.traced("read") == [{"epoch": 1, "offset": 4, "confirmed": True}]
+    assert node.traced("read") == [{"epoch": 1, "offset": 6, "confirmed": True}]
 
 
 def test_a_read_waits_until_the_high_watermark_of_its_arrival_is_replayed():

@@ -13,6 +13,7 @@ from cluster.node.protocol.messages import (
 )
 from tests.controller.brokers import (
     BOTH,
+    ELR,
     Brokers,
     allocate,
     feature,
@@ -155,6 +156,9 @@ def controller(**changes):
         "features": (
             ControllerRegistrationFeature(
                 name="metadata.version", min_supported_version=30, max_supported_version=30
+            ),
+            ControllerRegistrationFeature(
+                name=ELR, min_supported_version=0, max_supported_version=1
             ),
         ),
     }

@@ -4,6 +4,7 @@ import uuid
 
 import pytest
 
+from cluster.node.controller.feature_update import ALL_BROKERS
 from cluster.node.errors import ErrorCode
 from cluster.node.protocol.messages import (
     CreatableReplicaAssignment,
@@ -208,7 +209,7 @@ def test_a_deleted_topic_comes_back_with_another_id_and_no_configs():
     node.call(delete("a"))
     (second,) = node.call(create("a")).topics
     assert first.topic_id != second.topic_id
-    assert list(node.controller.image.state.config_names.keys()) == []
+    assert list(node.controller.image.state.config_names.keys()) == [ALL_BROKERS]
     assert codes(node.call(delete(ids=(first.topic_id,)))) == [ErrorCode.unknown_topic_id]
 
 
@@ -298,4 +299,6 @@ def test_the_configs_of_a_topic_die_with_it():
     node.call(create("a"))
     node.call(alter("x", "1", resource=(2, "a")))
     node.call(delete("a"))
-    assert list(node.controller.image.state.configs.keys()) == []
+    assert list(node.controller.image.state.configs.keys()) == [
+        (ALL_BROKERS, "min.insync.replicas")
+    ]

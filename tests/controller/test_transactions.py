@@ -62,6 +62,8 @@ def test_a_new_leader_aborts_what_its_predecessor_left_open():
         AbortTransactionRecord,
         BeginTransactionRecord,
         FeatureLevelRecord,
+        FeatureLevelRecord,
+        ConfigRecord,
         EndTransactionRecord,
     ]
     node.raft.commit()

@@ -6,7 +6,7 @@ from cluster.node.controller.feature_levels import ELIGIBLE_LEADER_REPLICAS
 from cluster.node.errors import ErrorCode
 from cluster.node.kraft_version import is_kraft_version_update, update_kraft_version
 from cluster.node.protocol.messages import FeatureUpdateKey, UpdateFeaturesRequest, milliseconds
-from tests.controller.fakes import active
+from tests.controller.brokers import Brokers
 
 ELR = ELIGIBLE_LEADER_REPLICAS
 
@@ -56,7 +56,7 @@ def test_a_request_that_updates_kraft_version_is_known_by_it():
 
 @pytest.mark.parametrize("order", [1, -1])
 def test_all_features_of_a_request_are_updated(order):
-    node, raft = active(), Raft()
+    node, raft = Brokers().node, Raft()
     features = [("kraft.version", 1), (ELR, 1)][::order]
     assert answer(node, raft, updating(*features)).error_code is ErrorCode.none
     assert (raft.level, level_of(node)) == (1, 1)
@@ -87,13 +87,13 @@ def test_a_single_voter_asks_no_other_node():
     ],
 )
 def test_nothing_happens_when_any_feature_is_refused(features, refusal, error):
-    node, raft = active(), Raft(refusal)
+    node, raft = Brokers().node, Raft(refusal)
     assert answer(node, raft, updating(*features)).error_code is error
     assert (raft.level, level_of(node)) == (0, 0)
 
 
 def test_validation_alone_changes_nothing():
-    node, raft = active(), Raft()
+    node, raft = Brokers().node, Raft()
     request = updating(("kraft.version", 1), (ELR, 1), validate_only=True)
     assert answer(node, raft, request).error_code is ErrorCode.none
     assert raft.asked == [(1, True)]
@@ -102,7 +102,7 @@ def test_validation_alone_changes_nothing():
 
 def test_half_of_it_is_no_refusal():
     """The controller lost leadership between the two: kraft.version is up, and that is reported."""
-    node, raft = active(), Raft()
+    node, raft = Brokers().node, Raft()
 
     def others(request, then):
         if not request.validate_only:

@@ -5,6 +5,7 @@ import dataclasses
 import pytest
 
 from cluster.backends.base import NodeState
+from cluster.node.broker.clean_shutdown import NO_EPOCH, read_broker_epoch
 from cluster.node.controller import broker_lifecycle, periodic
 from cluster.node.controller.records.broker import BrokerRegistrationChangeRecord
 from cluster.node.controller.registrations import registered_brokers
@@ -202,3 +203,106 @@ def test_three_seeds_of_ten_have_brokers_that_register():
 @pytest.mark.parametrize("plan", registering(range(50))[:6], ids=lambda one: one.campaign)
 def test_drawn_worlds_with_brokers_are_silent(plan):
     assert run_plan(plan).violations == ()
+
+
+class Restarts:
+    """A partition with three replicas and a minimum of two in sync, whose brokers restart."""
+
+    def __init__(self):
+        self.quorum = Quorum(3, run_node_settings=SETTINGS)
+        self.images = ImageWatch(self.quorum.world, self.quorum.monitor)
+        self.quorum.elect()
+        self.until_all_run()
+        assigned = (CreatableReplicaAssignment(partition_index=0, broker_ids=(1, 2, 3)),)
+        request = create(creatable("t", -1, -1, assigned, {"min.insync.replicas": "2"}))
+        replies = []
+        self.quorum.node(self.quorum.leader()).handle("CONTROLLER", request, replies.append)
+        assert self.quorum.scheduler.run_until(lambda: replies, 10_000)
+        self.seen = []
+        """The partition after each change, the oldest first."""
+        self.until(lambda: self.partition is not None)
+
+    @property
+    def partition(self):
+        leader = self.quorum.leader()
+        if leader is not None:
+            state = self.quorum.node(leader).controller.image.state
+            topic = state.topic_by_name("t")
+            found = None if topic is None else state.partition(topic.id, 0)
+            if found is not None and (not self.seen or self.seen[-1] != found):
+                self.seen.append(found)
+        return self.seen[-1] if self.seen else None
+
+    def until(self, condition):
+        def met():
+            assert self.partition is not None
+            return condition()
+
+        assert self.quorum.scheduler.run_until(met if self.seen else condition, 30_000)
+
+    def until_all_run(self):
+        def all_run():
+            leader = self.quorum.leader()
+            return leader is not None and brokers(self.quorum, leader) == {
+                1: False,
+                2: False,
+                3: False,
+            }
+
+        assert self.quorum.scheduler.run_until(all_run, 30_000)
+
+    def file(self, name):
+        disk = self.quorum.world.nodes[name].disk
+        return read_broker_epoch(disk)
+
+    def restart(self, name, *, gracefully=True):
+        """Let a broker leave, and come back as another incarnation."""
+        world, number = self.quorum.world, int(name[1:])
+        before, ended = self.epoch(number), []
+        if gracefully:
+            world.stop(name, lambda: ended.append(name))
+            self.until(lambda: ended)
+            assert self.file(name) > 0
+        else:
+            world.kill(name)
+            self.until(lambda: number not in self.partition.isr)
+            assert self.file(name) == NO_EPOCH
+        world.start(name)
+        self.until(lambda: self.epoch(number) > before)
+        assert self.file(name) == NO_EPOCH, "it is gone before the broker registers"
+        self.until_all_run()
+
+    def epoch(self, number):
+        leader = self.quorum.leader()
+        if leader is None:
+            return -1
+        return self.quorum.node(leader).controller.image.state.brokers.get(number).epoch
+
+
+def test_a_graceful_rolling_restart_leaves_replicas_that_may_lead():
+    restarts = Restarts()
+    for _ in range(2):
+        for name in ("n1", "n2", "n3"):
+            restarts.restart(name)
+    restarts.until(lambda: restarts.partition.leader != -1)
+    assert all(seen.isr or seen.elr for seen in restarts.seen)
+    assert {seen.leader_recovery_state for seen in restarts.seen} == {0}
+    assert set(restarts.seen[-1].isr) | set(restarts.seen[-1].elr) == {2, 3}
+    assert restarts.quorum.monitor.violations == []
+    assert restarts.images.images_checked > 10
+
+
+def test_a_broker_that_was_killed_is_not_eligible():
+    restarts = Restarts()
+    restarts.restart("n1")
+    restarts.restart("n2")
+    assert (restarts.partition.isr, restarts.partition.elr) == ((3,), (2,))
+    restarts.quorum.world.kill("n2")
+    restarts.quorum.run(3_000)
+    assert restarts.partition.elr == (2,), "nobody knows yet that it is more than slow"
+    restarts.quorum.world.start("n2")
+    restarts.until(lambda: restarts.partition.elr == ())
+    restarts.restart("n3", gracefully=False)
+    restarts.until(lambda: restarts.partition.leader == 3)
+    assert restarts.partition.leader_recovery_state == 1, "nobody is sure to have everything"
+    assert restarts.quorum.monitor.violations == []

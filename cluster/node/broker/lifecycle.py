@@ -70,6 +70,9 @@ class LifecycleConfig:
     features: tuple[tuple[str, int, int], ...]
     """Name, lowest and highest level."""
     rack: str | None = None
+    previous_broker_epoch: int = NOT_REGISTERED_EPOCH
+    """Of the incarnation that was stopped in order before this one; -1: it was not, or never was.
+    Any other than the controller has is an unclean shutdown (KIP-966)."""
     heartbeat_interval_ms: float = 2_000
     """broker.heartbeat.interval.ms"""
     session_timeout_ms: float = 9_000
@@ -245,6 +248,7 @@ class BrokerLifecycleManager:
             ),
             rack=config.rack,
             log_dirs=config.log_dirs,
+            previous_broker_epoch=i64(config.previous_broker_epoch),
         )
 
     def _heartbeat(self) -> BrokerHeartbeatRequest:

@@ -104,6 +104,8 @@ def _changes(
             raise ConfigError(ErrorCode.invalid_request, message)
         current = state.configs.get((resource, config.name))
         value = _new_value(config, current)
+        if config.name == MIN_INSYNC_REPLICAS and is_elr_enabled(state):
+            _check_min_isr(resource, value)
         # As Kafka does: a broker hears of a value that was set again, so that it reloads what the
         # value names (KAFKA-14136); a topic's configuration that stays as it is costs no record.
         if value != current or resource.type == ResourceType.BROKER:
@@ -118,6 +120,23 @@ def _changes(
     return [*records, *_cleared_elr(resource, records, state)]
 
 
+def _check_min_isr(resource: ConfigResource, value: str | None) -> None:
+    """Keep the minimal ISR one that all brokers agree on while there is ELR (KIP-966).
+
+    A single broker's own may not change, not even be removed, and the one for all brokers must
+    stay set: else the static configuration of each controller counted. Raises ConfigError.
+    """
+    if resource.type != ResourceType.BROKER:
+        return
+    if resource.name:
+        message = f"Broker-level {MIN_INSYNC_REPLICAS} cannot be altered while ELR is enabled."
+    elif value is None:
+        message = f"Cluster-level {MIN_INSYNC_REPLICAS} cannot be removed while ELR is enabled."
+    else:
+        return
+    raise ConfigError(ErrorCode.invalid_config, message)
+
+
 def _cleared_elr(
     resource: ConfigResource, changes: list[MetadataRecord], state: MetadataState
 ) -> list[MetadataRecord]:
@@ -125,9 +144,8 @@ def _cleared_elr(
     names = {change.name for change in changes if isinstance(change, ConfigRecord)}
     if MIN_INSYNC_REPLICAS not in names or not is_elr_enabled(state):
         return []
-    if resource.type == ResourceType.TOPIC:
-        return [ClearElrRecord(topic_name=resource.name)]
-    return [ClearElrRecord()] if resource.name == "" else []
+    topic = resource.name if resource.type == ResourceType.TOPIC else ""
+    return [ClearElrRecord(topic_name=topic)]
 
 
 def check_resource(resource: ConfigResource, state: MetadataState, cluster: ClusterInfo) -> None:

@@ -12,6 +12,7 @@ from cluster.node.controller.feature_levels import (
     METADATA_VERSION_LEVEL,
     READABLE,
 )
+from cluster.node.controller.feature_update import MIN_ISR_OF_ALL_BROKERS
 from cluster.node.controller.image import MetadataImage
 from cluster.node.controller.records import MetadataRecord
 from cluster.node.controller.records.system import (
@@ -52,8 +53,17 @@ def features_of(image: MetadataImage, kraft_version: int = 0) -> Features:
 
 
 def bootstrap_metadata() -> tuple[MetadataRecord, ...]:
-    """Return the metadata that a cluster begins with."""
-    return (FeatureLevelRecord(name=METADATA_VERSION, feature_level=METADATA_VERSION_LEVEL),)
+    """Return the metadata that a cluster begins with, as kafka-storage formats one of 4.1 or later.
+
+    With eligible leader replicas, and therefore a minimal ISR that is set for all brokers.
+    """
+    return (
+        FeatureLevelRecord(name=METADATA_VERSION, feature_level=METADATA_VERSION_LEVEL),
+        FeatureLevelRecord(
+            name=ELIGIBLE_LEADER_REPLICAS, feature_level=ELIGIBLE_LEADER_REPLICAS_MAX
+        ),
+        MIN_ISR_OF_ALL_BROKERS,
+    )
 
 
 def bootstrap_records(committed: MetadataState) -> tuple[MetadataRecord, ...]:

@@ -8,7 +8,7 @@ METADATA_VERSION = "metadata.version"
 METADATA_VERSION_LEVEL = 30
 """4.3-IV0, the level of Kafka 4.3: the lowest that allows every record version that we write."""
 ELIGIBLE_LEADER_REPLICAS = "eligible.leader.replicas.version"
-"""1: partitions keep eligible leader replicas (KIP-966). A new cluster begins at 0."""
+"""1: partitions keep eligible leader replicas (KIP-966). A new cluster begins with them."""
 ELIGIBLE_LEADER_REPLICAS_MAX = 1
 
 COORDINATOR_FEATURES = (

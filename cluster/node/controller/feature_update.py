@@ -34,6 +34,13 @@ LEVELS = {
     ELIGIBLE_LEADER_REPLICAS: (0, ELIGIBLE_LEADER_REPLICAS_MAX),
 }
 """Lowest and highest level that a feature can be set to."""
+ALL_BROKERS = ConfigResource(ResourceType.BROKER, "")
+MIN_ISR_OF_ALL_BROKERS = ConfigRecord(
+    resource_type=ALL_BROKERS.type,
+    resource_name=ALL_BROKERS.name,
+    name=MIN_INSYNC_REPLICAS,
+    value=str(DEFAULT_MIN_INSYNC_REPLICAS),
+)
 
 
 class UpgradeType(enum.IntEnum):
@@ -75,13 +82,15 @@ def _update(update: FeatureUpdateKey, state: MetadataState) -> list[MetadataReco
     if reason is not None:
         message = f"Invalid update version {level} for feature {name}. {reason}"
         raise RequestError(ErrorCode.invalid_update_version, message)
-    if level == current:
-        return []
-    record = FeatureLevelRecord(name=name, feature_level=level)
+    changes: list[MetadataRecord] = (
+        [] if level == current else [FeatureLevelRecord(name=name, feature_level=level)]
+    )
     if name != ELIGIBLE_LEADER_REPLICAS:
-        return [record]
+        return changes
     # What counts as enough in-sync replicas must not change under the ELR unnoticed.
-    return [record, *(_fixed_min_isr(state) if level else [ClearElrRecord()])]
+    if level:
+        return [*elr_safety_records(state), *changes]
+    return [*changes, ClearElrRecord()] if changes else []
 
 
 def _why_not(
@@ -106,16 +115,28 @@ def _why_not(
     return None
 
 
-def _fixed_min_isr(state: MetadataState) -> list[MetadataRecord]:
-    cluster = ConfigResource(ResourceType.BROKER, "")
-    if state.resource_config(cluster, MIN_INSYNC_REPLICAS) is not None:
-        return []
-    value = str(DEFAULT_MIN_INSYNC_REPLICAS)
-    return [
-        ConfigRecord(
-            resource_type=cluster.type,
-            resource_name=cluster.name,
-            name=MIN_INSYNC_REPLICAS,
-            value=value,
-        )
+def elr_safety_records(state: MetadataState) -> list[MetadataRecord]:
+    """Return what makes all brokers agree on the minimal ISR (maybeGenerateElrSafetyRecords).
+
+    One for all brokers is set, if none is; that of a single broker is removed.
+    """
+    records: list[MetadataRecord] = []
+    if state.resource_config(ALL_BROKERS, MIN_INSYNC_REPLICAS) is None:
+        records.append(MIN_ISR_OF_ALL_BROKERS)
+    single = [
+        resource
+        for resource in list(state.config_names.keys())
+        if resource.type == ResourceType.BROKER
+        and resource.name
+        and state.resource_config(resource, MIN_INSYNC_REPLICAS) is not None
     ]
+    records += [
+        ConfigRecord(
+            resource_type=resource.type,
+            resource_name=resource.name,
+            name=MIN_INSYNC_REPLICAS,
+            value=None,
+        )
+        for resource in sorted(single, key=lambda resource: int(resource.name))
+    ]
+    return records
