@@ -1,13 +1,12 @@
 """Workload `append`: lists that grow at the end, IncrementalAlterConfigs APPEND read back whole.
 
-A list is a cell of the system (`cluster.systems.cells`), `kraftprobe.list.<key>`, with a
-comma-separated value: of our node a config of the brokers' cluster-wide default resource. APPEND
-makes the controller read the newest value, add an element and write the whole list anew; two of
-them that do not see each other lose an element. Reads go to the controller listener, where only the
-active controller answers, and only after it confirmed its leadership. So every key is a
-linearizable list. Where a system promises less, reads go to brokers: appends must be linearizable,
-a read may show an earlier list, and no broker goes back. Where a cell is of a topic, an append that
-finds none creates it and fails, and a read that finds none shows the empty list.
+A list is a cell of the system (`cluster.systems.cells`), `kraftprobe.list.<key>`: a configuration
+of type LIST of a topic of that name. APPEND makes the controller read the newest value, add an
+element and write the whole list anew; two of them that do not see each other lose an element. Reads
+go to the controller listener, where only the active controller answers, and only after it confirmed
+its leadership. So every key is a linearizable list. Where a system promises less, reads go to
+brokers: appends must be linearizable, a read may show an earlier list, and no broker goes back. An
+append that finds no topic creates it and fails, and a read that finds none shows the empty list.
 
 Every element is unique in the run (`w<worker>.<count>`), so that every read shows the order of
 all appends before it: the check is near-linear (Kingsbury and Alvaro, Elle, 2020). Each append

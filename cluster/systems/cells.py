@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable
 from typing import Final
 
-from cluster.client.admin_client import Resource
+from cluster.client.admin_client import CLUSTER_RESOURCE, TOPIC_RESOURCE, Resource
 from cluster.values import valueclass
 
 LIST_PREFIX: Final = "kraftprobe.list."
@@ -29,3 +30,35 @@ class Cell:
 
 CellOf = Callable[[str], Cell]
 """Name -> the cell of that name."""
+
+
+def own_cell(name: str) -> Cell:
+    """Return where a node of ours keeps a value of this name.
+
+    It shows unknown keys of the brokers' cluster-wide default with their values; Kafka keeps them
+    as well, and hides the values.
+    """
+    return list_cell(name) if name.startswith(LIST_PREFIX) else Cell(CLUSTER_RESOURCE, name)
+
+
+def list_cell(name: str) -> Cell:
+    """Return where a list of this name is kept.
+
+    APPEND takes keys of topics and brokers alone, of type LIST. Of these only a topic's throttled
+    replicas take elements without end, each a partition and a broker; that they do not exist
+    matters to nobody.
+    """
+    return Cell(
+        (TOPIC_RESOURCE, name),
+        "follower.replication.throttled.replicas",
+        encode=_as_replicas,
+        decode=_as_elements,
+    )
+
+
+def _as_replicas(text: str) -> str:
+    return re.sub(r"w(\d+)\.(\d+)", r"\1:\2", text)
+
+
+def _as_elements(text: str) -> str:
+    return re.sub(r"(\d+):(\d+)", r"w\1.\2", text)

@@ -10,12 +10,11 @@ from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import field
 from typing import Any
 
-from cluster.client.admin_client import CLUSTER_RESOURCE
 from cluster.node.errors import ErrorCode
 from cluster.node.ports import Endpoint
 from cluster.node.runtime.network import Connect
 from cluster.systems.base import EVERY_LISTENER, Layout, Listener, Listeners, System
-from cluster.systems.cells import Cell, CellOf
+from cluster.systems.cells import CellOf, own_cell
 from cluster.systems.image import Image
 from cluster.systems.secured import RunSecurity
 from cluster.values import valueclass
@@ -28,10 +27,6 @@ class SettingError(ValueError):
 AskLeader = Callable[[Connect, Endpoint, float], Awaitable[tuple[int, int] | None]]
 """(opens a connection, listener CONTROLLER of a node, bound in ms) -> id of the leader and its
 epoch, as that node knows them; None: it knows none, or does not answer."""
-
-
-def _cluster_wide(name: str) -> Cell:
-    return Cell(CLUSTER_RESOURCE, name)
 
 
 @valueclass
@@ -85,7 +80,7 @@ class SystemKind:
     leader, and no election is expected."""
     listeners: ListenersOf = everywhere
     """Where each node listens, and so which of them may vote and which serve clients."""
-    cell: CellOf = _cluster_wide
+    cell: CellOf = own_cell
     """Gives as many cells as names."""
     options: Mapping[str, str] = field(default_factory=dict)
     """Name of each option (`system_options` of a plan) -> what it says."""

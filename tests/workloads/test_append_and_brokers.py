@@ -10,7 +10,7 @@ from checkers.linearizability.outcome import Budget
 from checkers.models import model_named
 from checkers.verdict import Status
 from cluster import mutants
-from cluster.client.admin_client import CLUSTER_RESOURCE, TOPIC_RESOURCE, Outcome
+from cluster.client.admin_client import TOPIC_RESOURCE, Outcome
 from cluster.systems.kafka import kind as kafka
 from tests.sim.quorums import campaign
 from tests.workloads.test_workloads import ops, perform
@@ -24,19 +24,22 @@ PLAN = {
 }
 
 
+THROTTLED = "follower.replication.throttled.replicas"
+
+
 def test_a_list_is_read_as_its_elements():
-    done, calls, _ = perform("append", Op("read", "l0"), Outcome("ok", "w0.1,w3.0"))
+    done, calls, _ = perform("append", Op("read", "l0"), Outcome("ok", "0:1,3:0"))
     assert (done[0].type, done[0].value) == (EventType.OK, ["w0.1", "w3.0"])
     assert calls[0][0] == "read_config"
     assert (elements(""), elements("a")) == ([], ["a"])
 
 
 def test_an_element_is_appended_to_the_config_of_its_list():
-    done, calls, _ = perform("append", Op("append", "l0", "w0.1"), Outcome("ok", "w0.1"))
-    assert done[0].type is EventType.OK
+    done, calls, _ = perform("append", Op("append", "l0", "w0.1"), Outcome("ok", "0:1"))
+    assert (done[0].type, done[0].value) == (EventType.OK, "w0.1")
     name, _, resource, config, operation, value, _ = calls[0]
-    assert (name, resource, config) == ("alter_config", CLUSTER_RESOURCE, "kraftprobe.list.l0")
-    assert (operation, value) == ("append", "w0.1")
+    assert (name, resource) == ("alter_config", (TOPIC_RESOURCE, "kraftprobe.list.l0"))
+    assert (config, operation, value) == (THROTTLED, "append", "0:1")
 
 
 def test_a_list_of_kafka_is_a_topics_throttled_replicas_and_reads_go_to_brokers():
@@ -50,7 +53,7 @@ def test_a_list_of_kafka_is_a_topics_throttled_replicas_and_reads_go_to_brokers(
         "3:17",
     )
     assert resource == (TOPIC_RESOURCE, "kraftprobe.list.l0")
-    assert config == "follower.replication.throttled.replicas"
+    assert config == THROTTLED
     done, calls, _ = perform("append", Op("read", "l0"), Outcome("ok", "3:17,0:1"), kind=kafka.KIND)
     assert (done[0].value, calls[0][1].host) == (["w3.17", "w0.1"], "CLIENT")
 

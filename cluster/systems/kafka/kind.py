@@ -6,12 +6,12 @@ import re
 from collections.abc import Mapping
 from typing import Any, Final
 
-from cluster.client.admin_client import CLIENT_METRICS_RESOURCE, TOPIC_RESOURCE
+from cluster.client.admin_client import CLIENT_METRICS_RESOURCE
 from cluster.names import unknown
 from cluster.node.errors import ErrorCode
 from cluster.node.security.settings import PLAIN
 from cluster.systems.base import Listeners
-from cluster.systems.cells import LIST_PREFIX, Cell
+from cluster.systems.cells import LIST_PREFIX, Cell, list_cell
 from cluster.systems.image import MEANING, versions_of
 from cluster.systems.image import OPTION as IMAGE
 from cluster.systems.kafka.installation import HOME_IN_IMAGE, checked_version, find, home_in_image
@@ -136,18 +136,11 @@ def _cell(name: str) -> Cell:
     """Return where a value of this name is shown by every broker.
 
     Of a subscription of clients' metrics any value is kept. (An unknown key of a known resource is
-    stored and never shown.) But APPEND is refused there: it takes keys of topics and brokers alone,
-    of type LIST. Of these only a topic's throttled replicas take elements without end, each a
-    partition and a broker; that they do not exist matters to nobody.
+    stored, and shown without its value.)
     """
-    if not name.startswith(LIST_PREFIX):
-        return Cell((CLIENT_METRICS_RESOURCE, name), "metrics")
-    return Cell(
-        (TOPIC_RESOURCE, name),
-        "follower.replication.throttled.replicas",
-        encode=lambda text: re.sub(r"w(\d+)\.(\d+)", r"\1:\2", text),
-        decode=lambda text: re.sub(r"(\d+):(\d+)", r"w\1.\2", text),
-    )
+    if name.startswith(LIST_PREFIX):
+        return list_cell(name)
+    return Cell((CLIENT_METRICS_RESOURCE, name), "metrics")
 
 
 KIND = SystemKind(
