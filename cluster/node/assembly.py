@@ -13,6 +13,7 @@ from typing import Any, Final, Literal
 
 from cluster.node.broker import clean_shutdown
 from cluster.node.broker.assignments import AssignmentsConfig, AssignmentsManager
+from cluster.node.broker.config_admin import preprocess
 from cluster.node.broker.lifecycle import (
     NOT_REGISTERED_EPOCH,
     BrokerLifecycleManager,
@@ -22,6 +23,7 @@ from cluster.node.broker.publisher import BrokerMetadataPublisher
 from cluster.node.config import BROKER_ROLE, CONTROLLER_ROLE, NodeConfig
 from cluster.node.controller.apis import ControllerApis
 from cluster.node.controller.cluster_info import ClusterInfo
+from cluster.node.controller.configs.definitions import broker_key
 from cluster.node.controller.controller import QuorumController
 from cluster.node.controller.feature_control import SUPPORTED, features_of
 from cluster.node.controller.pending import ControllerSettings
@@ -42,11 +44,16 @@ from cluster.node.log.control import VoterListener
 from cluster.node.log.log import Log, LogConfig
 from cluster.node.ports import Clock, Disk, Failure, Network, Random, Trace
 from cluster.node.protocol.features import Features
-from cluster.node.protocol.messages import EnvelopeRequest
+from cluster.node.protocol.messages import (
+    AlterConfigsRequest,
+    EnvelopeRequest,
+    IncrementalAlterConfigsRequest,
+)
 from cluster.node.protocol.origin import ANONYMOUS, Origin
 from cluster.node.security.mechanisms import ScramCredential
 from cluster.values import valueclass
 
+_ALTERATIONS: Final = (IncrementalAlterConfigsRequest, AlterConfigsRequest)
 NodeSignal = Literal["resign", "snapshot"]
 METADATA_DIRECTORY: Final = "__cluster_metadata-0"
 
@@ -132,9 +139,8 @@ class Node:
             ),
         )
         self.raft.register(self.controller)
-        self._apis = ControllerApis(
-            self.controller, self.raft, cluster_info(config, self.raft), seams.random
-        )
+        self._cluster = cluster_info(config, self.raft)
+        self._apis = ControllerApis(self.controller, self.raft, self._cluster, seams.random)
         self.forwarding = ForwardingManager(
             seams.clock,
             seams.forwarding,
@@ -232,6 +238,11 @@ class Node:
         if from_client and self._held is not None:
             self._held.append(lambda: self.handle(listener, message, reply, origin))
             return
+        if from_client and isinstance(message, _ALTERATIONS):
+            left = preprocess(message, reply, self.controller.image.state, self._cluster)
+            if left is None:
+                return
+            message, reply = left
         if from_client and is_for_controller(message):
             self.forwarding.forward(listener, message, reply, origin)
         else:
@@ -443,6 +454,7 @@ def cluster_info(config: NodeConfig, raft: RaftClient) -> ClusterInfo:
         brokers = (own,)
     return ClusterInfo(
         cluster_id=config.cluster_id,
+        node_id=config.node_id,
         brokers=brokers,
         registration=config.kraftprobe_registration,
         is_controller=CONTROLLER_ROLE in config.process_roles,
@@ -451,4 +463,11 @@ def cluster_info(config: NodeConfig, raft: RaftClient) -> ClusterInfo:
         controller_listener=config.controller_listener_names[0],
         num_partitions=config.num_partitions,
         default_replication_factor=config.default_replication_factor,
+        static_configs=_static_configs(config),
     )
+
+
+def _static_configs(config: NodeConfig) -> dict[str, str]:
+    """Return Kafka's keys in the node's own file; broker.id is what node.id was called once."""
+    found = {name: text for name, text in config.properties.items() if broker_key(name)}
+    return {**found, "broker.id": str(config.node_id)}

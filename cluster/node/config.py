@@ -114,6 +114,8 @@ class NodeConfig:
     kraftprobe_buffered_max_bytes: int
     security: Mapping[str, ListenerSecurity]
     """By listener."""
+    properties: Mapping[str, str]
+    """Every key that the file has, as it was written."""
     without_effect: tuple[str, ...] = ()
     """What the file says and this node does not do, in the order of the file."""
 
@@ -333,7 +335,9 @@ def parse_config(text: str, source: str) -> NodeConfig:
         raise ConfigError(f"{source}: {error}") from error
     fields = {key.replace(".", "_"): value for key, value in values.items()}
     ignored = [key for key in properties if _meaning(key) == "none"]
-    config = NodeConfig(**fields, security=security, without_effect=(*ignored, *unused))
+    config = NodeConfig(
+        **fields, security=security, properties=properties, without_effect=(*ignored, *unused)
+    )
     problem = _contradiction(config)
     if problem is not None:
         raise ConfigError(f"{source}: {problem}")

@@ -38,6 +38,7 @@ from cluster.node.controller.error_responses import (
     create_topics_error,
     delete_topics_error,
     elect_leaders_error,
+    legacy_alter_configs_error,
     list_reassignments_error,
 )
 from cluster.node.controller.scram_control import alter_scram_error
@@ -54,6 +55,7 @@ from cluster.node.ports import Clock, Endpoint, Failure, Network, Timer
 from cluster.node.protocol.codec import MalformedError
 from cluster.node.protocol.messages import (
     NO_THROTTLE,
+    AlterConfigsRequest,
     AlterPartitionReassignmentsRequest,
     AlterUserScramCredentialsRequest,
     CreatePartitionsRequest,
@@ -94,6 +96,7 @@ _ERROR_RESPONSES: Final[dict[type[Any], Callable[[Any, ErrorCode, str | None], A
     DeleteTopicsRequest: delete_topics_error,
     CreatePartitionsRequest: create_partitions_error,
     IncrementalAlterConfigsRequest: alter_configs_error,
+    AlterConfigsRequest: legacy_alter_configs_error,
     ElectLeadersRequest: elect_leaders_error,
     AlterPartitionReassignmentsRequest: alter_reassignments_error,
     ListPartitionReassignmentsRequest: list_reassignments_error,

@@ -58,10 +58,14 @@ def test_the_active_controller_writes_and_reads_what_it_wrote(nodes):
         assert await c.read_config(endpoint, *key) == Outcome("ok", None)
         assert await c.alter_config(endpoint, *key, "set", "v1") == Outcome("ok", "v1")
         assert await c.read_config(endpoint, *key) == Outcome("ok", "v1")
-        assert await c.alter_config(endpoint, *key, "append", "v2") == Outcome("ok", "v2")
-        assert await c.read_config(endpoint, *key) == Outcome("ok", "v1,v2")
         assert await c.alter_config(endpoint, *key, "delete", None) == Outcome("ok", None)
         assert await c.read_config(endpoint, *key) == Outcome("ok", None)
+        listed = (CLUSTER_RESOURCE, "config.providers")
+        for element in ("a", "b"):
+            appended = await c.alter_config(endpoint, *listed, "append", element)
+            assert appended == Outcome("ok", element)
+        assert await c.read_config(endpoint, *listed) == Outcome("ok", "a,b")
+        assert await c.alter_config(endpoint, *listed, "delete", None) == Outcome("ok", None)
 
     with_client(nodes, body)
 

@@ -76,8 +76,7 @@ def test_configs_are_set_appended_to_subtracted_from_deleted_and_described(admin
 
     def value():
         resource = ConfigResource(ConfigResource.Type.TOPIC, "configured")
-        entry = result(admin.describe_configs([resource])).get("cleanup.policy")
-        return None if entry is None else entry.value
+        return result(admin.describe_configs([resource]))["cleanup.policy"].value
 
     alter(admin, AlterConfigOpType.SET, "delete")
     eventually(value, "delete")
@@ -86,7 +85,11 @@ def test_configs_are_set_appended_to_subtracted_from_deleted_and_described(admin
     alter(admin, AlterConfigOpType.SUBTRACT, "delete")
     eventually(value, "compact")
     alter(admin, AlterConfigOpType.DELETE, None)
-    eventually(value, None)
+    eventually(value, "delete")
+    alter(admin, AlterConfigOpType.APPEND, "compact")
+    eventually(value, "delete,compact")
+    with pytest.raises(KafkaException, match="String must be one of: compact, delete"):
+        alter(admin, AlterConfigOpType.SET, "foo")
     result(admin.delete_topics(["configured"]))
 
 

@@ -33,6 +33,7 @@ CLIENT = "CLIENT"
 CONTROLLER = "CONTROLLER"
 CLUSTER = ClusterInfo(
     cluster_id="fake-cluster",
+    node_id=1,
     brokers=tuple(Endpoint(node, f"host{node}", 9090 + node) for node in (1, 2, 3)),
     controllers=tuple(Endpoint(node, f"host{node}", 9190 + node) for node in (1, 2, 3)),
 )

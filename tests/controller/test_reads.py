@@ -190,7 +190,7 @@ def describe_cluster():
     )
 
 
-REGISTERED = ClusterInfo("fake-cluster", brokers=(), registration=True)
+REGISTERED = ClusterInfo("fake-cluster", 1, brokers=(), registration=True)
 
 
 def test_a_controller_of_an_unseen_broker_names_one_that_is_seen():

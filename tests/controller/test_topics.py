@@ -57,9 +57,10 @@ def names_of(node):
 
 def test_a_topic_has_the_id_partitions_and_configs_that_its_creation_returned():
     node = active()
-    (result,) = node.call(create(creatable("a", 4, 3, configs={"x": "1"}))).topics
+    (result,) = node.call(create(creatable("a", 4, 3, configs={"flush.ms": "1"}))).topics
     assert (result.num_partitions, result.replication_factor) == (4, 3)
-    assert [(c.name, c.value, c.config_source) for c in result.configs] == [("x", "1", 1)]
+    shown = {c.name: (c.value, c.config_source) for c in result.configs}
+    assert (len(shown), shown["flush.ms"], shown["segment.ms"]) == (33, ("1", 1), ("604800000", 5))
     (topic,) = node.call(metadata("a"), CLIENT).topics
     assert topic.topic_id == result.topic_id
     assert topic.topic_id.version == 4
@@ -73,7 +74,7 @@ def test_a_topic_has_the_id_partitions_and_configs_that_its_creation_returned():
 def test_all_records_of_a_request_are_one_batch():
     node = active()
     before = len(node.raft.log)
-    node.call(create(creatable("a", 3, configs={"x": "1"}), "b"))
+    node.call(create(creatable("a", 3, configs={"flush.ms": "1"}), "b"))
     (batch,) = node.raft.log[before:]
     kinds = [value[1] for value in batch.records]
     assert kinds == [2, 4, 3, 3, 3, 2, 3]
@@ -116,7 +117,7 @@ def test_topic_names_are_checked(name, error):
         (creatable("a", 10_000), ErrorCode.policy_violation),
         (creatable("a", 2**31 - 1), ErrorCode.policy_violation),
         (creatable("a", configs={"": "1"}), ErrorCode.invalid_config),
-        (creatable("a", configs={"x": None}), ErrorCode.invalid_config),
+        (creatable("a", configs={"flush.ms": None}), ErrorCode.invalid_config),
         (manual((1, 2), (2, 3)), ErrorCode.none),
         (manual((1, 2), partitions=1), ErrorCode.invalid_request),
         (manual((1, 2), factor=2), ErrorCode.invalid_request),
@@ -205,7 +206,7 @@ def test_topics_are_deleted_by_name_and_by_id():
 
 def test_a_deleted_topic_comes_back_with_another_id_and_no_configs():
     node = active()
-    (first,) = node.call(create(creatable("a", configs={"x": "1"}))).topics
+    (first,) = node.call(create(creatable("a", configs={"flush.ms": "1"}))).topics
     node.call(delete("a"))
     (second,) = node.call(create("a")).topics
     assert first.topic_id != second.topic_id

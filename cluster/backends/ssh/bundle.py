@@ -67,7 +67,8 @@ def archive() -> bytes:
 def _files() -> Iterator[tuple[str, Path]]:
     """Yield (path in the bundle, file), in a fixed order."""
     package = Path(cluster.__file__).parent
-    ours = (*package.rglob("*.py"), *package.rglob(f"*.{sys.implementation.cache_tag}.pyc"))
+    ours = [*package.rglob("*.py"), *package.rglob(f"*.{sys.implementation.cache_tag}.pyc")]
+    ours += (package / "node").rglob("*.json")
     found = {f"cluster/{path.relative_to(package).as_posix()}": path for path in ours}
     for name in sorted(_closure(_ROOTS)):
         for file in metadata.distribution(name).files or ():

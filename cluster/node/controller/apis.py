@@ -1,10 +1,10 @@
 """Requests for the controller and for the metadata, by type (ControllerApis, partly KafkaApis).
 
-- CreateTopics, DeleteTopics, CreatePartitions, IncrementalAlterConfigs, ElectLeaders,
+- CreateTopics, DeleteTopics, CreatePartitions, IncrementalAlterConfigs, AlterConfigs, ElectLeaders,
   AlterPartitionReassignments: by the active controller, on whichever listener; every other node
   answers NOT_CONTROLLER. ListPartitionReassignments is a confirmed read there.
-- DescribeConfigs: on the controller listener a confirmed read, or NOT_CONTROLLER; on the client
-  listener this node's image.
+- DescribeConfigs: on the controller listener a confirmed read, or NOT_CONTROLLER, but of this node
+  itself, and on the client listener, this node's image. ListConfigResources: this node's image.
 - AlterUserScramCredentials: by the active controller; DescribeUserScramCredentials: this node's
   image, on the client listener only.
 - Metadata: on the controller listener a confirmed read, or NOT_CONTROLLER; on the client listener a
@@ -26,9 +26,10 @@ from typing import Any
 
 from cluster.node.controller.broker_apis import BrokerApis
 from cluster.node.controller.cluster_info import ClusterInfo
-from cluster.node.controller.configuration_control import incremental_alter_configs
+from cluster.node.controller.configs.describe import describe_configs, list_config_resources
+from cluster.node.controller.configuration_control import alter_configs, incremental_alter_configs
 from cluster.node.controller.controller import QuorumController
-from cluster.node.controller.describe import describe_cluster, describe_configs, describe_metadata
+from cluster.node.controller.describe import describe_cluster, describe_metadata
 from cluster.node.controller.elections import elect_leaders
 from cluster.node.controller.error_responses import (
     alter_configs_error,
@@ -38,6 +39,7 @@ from cluster.node.controller.error_responses import (
     delete_topics_error,
     describe_configs_error,
     elect_leaders_error,
+    legacy_alter_configs_error,
     list_reassignments_error,
     metadata_error,
 )
@@ -52,13 +54,14 @@ from cluster.node.controller.scram_control import (
     alter_user_scram_credentials,
     describe_user_scram_credentials,
 )
-from cluster.node.controller.state import BrokerRegistration, MetadataState
+from cluster.node.controller.state import BrokerRegistration, MetadataState, ResourceType
 from cluster.node.controller.topic_changes import create_partitions, delete_topics
 from cluster.node.controller.topic_creation import create_topics
 from cluster.node.errors import ErrorCode
 from cluster.node.kraft.messages import NO_NODE
 from cluster.node.ports import Endpoint, Random
 from cluster.node.protocol.messages import (
+    AlterConfigsRequest,
     AlterPartitionReassignmentsRequest,
     AlterUserScramCredentialsRequest,
     CreatePartitionsRequest,
@@ -69,6 +72,7 @@ from cluster.node.protocol.messages import (
     DescribeUserScramCredentialsRequest,
     ElectLeadersRequest,
     IncrementalAlterConfigsRequest,
+    ListConfigResourcesRequest,
     ListPartitionReassignmentsRequest,
     MetadataRequest,
     MetadataResponse,
@@ -96,11 +100,13 @@ class ControllerApis:
             CreateTopicsRequest: self._create_topics,
             DeleteTopicsRequest: self._delete_topics,
             CreatePartitionsRequest: self._create_partitions,
-            IncrementalAlterConfigsRequest: self._alter_configs,
+            IncrementalAlterConfigsRequest: self._incremental_alter_configs,
+            AlterConfigsRequest: self._alter_configs,
             ElectLeadersRequest: self._elect_leaders,
             AlterPartitionReassignmentsRequest: self._alter_reassignments,
             ListPartitionReassignmentsRequest: self._list_reassignments,
             DescribeConfigsRequest: self._describe_configs,
+            ListConfigResourcesRequest: self._list_config_resources,
             MetadataRequest: self._metadata,
             DescribeClusterRequest: self._describe_cluster,
             AlterUserScramCredentialsRequest: self._alter_scram,
@@ -142,12 +148,20 @@ class ControllerApis:
             reply,
         )
 
-    def _alter_configs(
+    def _incremental_alter_configs(
         self, _listener: str, request: IncrementalAlterConfigsRequest, reply: Reply
     ) -> None:
         self._controller.append_write_event(
             lambda state: incremental_alter_configs(request, state, self._cluster),
             partial(alter_configs_error, request),
+            DEFAULT_API_TIMEOUT_MS,
+            reply,
+        )
+
+    def _alter_configs(self, _listener: str, request: AlterConfigsRequest, reply: Reply) -> None:
+        self._controller.append_write_event(
+            lambda state: alter_configs(request, state, self._cluster),
+            partial(legacy_alter_configs_error, request),
             DEFAULT_API_TIMEOUT_MS,
             reply,
         )
@@ -183,7 +197,7 @@ class ControllerApis:
     def _describe_configs(
         self, listener: str, request: DescribeConfigsRequest, reply: Reply
     ) -> None:
-        if listener == self._cluster.controller_listener:
+        if listener == self._cluster.controller_listener and not self._is_of_this_node(request):
             self._controller.append_read_event(
                 lambda state: describe_configs(request, state, self._cluster),
                 partial(describe_configs_error, request),
@@ -192,6 +206,18 @@ class ControllerApis:
             )
         else:
             reply(describe_configs(request, self._controller.image.state, self._cluster))
+
+    def _is_of_this_node(self, request: DescribeConfigsRequest) -> bool:
+        """Return whether nobody but this node can answer."""
+        nodes = {ResourceType.BROKER, ResourceType.BROKER_LOGGER}
+        return all(
+            int(item.resource_type) in nodes and item.resource_name for item in request.resources
+        )
+
+    def _list_config_resources(
+        self, _listener: str, request: ListConfigResourcesRequest, reply: Reply
+    ) -> None:
+        reply(list_config_resources(request, self._controller.image.state, self._cluster))
 
     def _alter_scram(
         self, _listener: str, request: AlterUserScramCredentialsRequest, reply: Reply

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
+from dataclasses import field
 
 from cluster.node.ports import Endpoint
 from cluster.values import valueclass
@@ -13,6 +14,8 @@ class ClusterInfo:
     """Identity and endpoints. Until brokers register, every configured broker counts as alive."""
 
     cluster_id: str
+    node_id: int
+    """Of this node."""
     brokers: tuple[Endpoint, ...]
     """Every node with the broker role, at its advertised client listener."""
     registration: bool = False
@@ -24,6 +27,8 @@ class ClusterInfo:
     voters: Callable[[], tuple[Endpoint, ...]] | None = None
     """The voters in force, where raft is there to name them."""
     controller_listener: str = "CONTROLLER"
+    static_configs: Mapping[str, str] = field(default_factory=dict)
+    """This node's own file: Kafka's keys in it, and their values as they were written."""
     num_partitions: int = 1
     """num.partitions"""
     default_replication_factor: int = 1

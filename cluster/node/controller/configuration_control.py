@@ -1,16 +1,29 @@
-"""IncrementalAlterConfigs (ConfigurationControlManager; KIP-339).
+"""IncrementalAlterConfigs and AlterConfigs at the controller (ConfigurationControlManager).
 
-Any name that is not empty may be set on a topic, on a broker or on all brokers (the broker named
-""), and every value is a string. APPEND and SUBTRACT work on any name as Kafka's do on those of
-type LIST: the value is split at commas, empty parts are dropped, an element that is there already
-is not appended again.
+Names and values of topics, groups and subscriptions of clients' metrics are checked here; those of
+brokers by the broker that was asked, before it forwards (`cluster.node.broker.config_admin`): a
+controller takes any of them, as Kafka's does, and brokers ignore what they cannot use. APPEND and
+SUBTRACT are for keys of topics and brokers of type LIST, and start from the default where nothing
+is set.
 """
 
 from __future__ import annotations
 
 import enum
+from collections import Counter
+from collections.abc import Callable, Mapping, Sequence
+from typing import NoReturn, TypeVar
 
 from cluster.node.controller.cluster_info import ClusterInfo
+from cluster.node.controller.configs.definitions import BROKER, QUOTAS, TOPIC, Keys
+from cluster.node.controller.configs.sources import broker_number
+from cluster.node.controller.configs.validation import (
+    ConfigError,
+    validate_client_metrics,
+    validate_group,
+    validate_topic,
+)
+from cluster.node.controller.configs.values import ConfigType
 from cluster.node.controller.feature_levels import is_elr_enabled
 from cluster.node.controller.leadership import MIN_INSYNC_REPLICAS
 from cluster.node.controller.records import MetadataRecord
@@ -23,14 +36,19 @@ from cluster.node.errors import ErrorCode
 from cluster.node.protocol.messages import (
     NO_THROTTLE,
     AlterableConfig,
+    AlterConfigsRequest,
     AlterConfigsResource,
     AlterConfigsResourceResponse,
+    AlterConfigsResponse,
     IncrementalAlterConfigsRequest,
     IncrementalAlterConfigsResponse,
+    LegacyAlterConfigsResource,
+    LegacyAlterConfigsResourceResponse,
 )
 
-CLIENT_METRICS = frozenset({"interval.ms", "match", "metrics"})
-"""Configurations of a subscription of clients' metrics (KIP-714); stored, pushed to nobody."""
+Changes = Mapping[str, str | None]
+"""Name -> the value that it is to have; None: none."""
+Item = TypeVar("Item", AlterConfigsResource, LegacyAlterConfigsResource)
 
 
 class OpType(enum.IntEnum):
@@ -42,81 +60,104 @@ class OpType(enum.IntEnum):
     SUBTRACT = 3
 
 
-class ConfigError(Exception):
-    """One resource of a request is refused."""
-
-    def __init__(self, error: ErrorCode, message: str) -> None:
-        super().__init__(message)
-        self.api_error = ApiError(error, message)
-
-
 def incremental_alter_configs(
     request: IncrementalAlterConfigsRequest, state: MetadataState, cluster: ClusterInfo
 ) -> ControllerResult[IncrementalAlterConfigsResponse]:
-    """Return the records of every resource with legal changes only, and the results."""
-    items: dict[ConfigResource, list[AlterConfigsResource]] = {}
-    for item in request.resources:
-        items.setdefault(ConfigResource(item.resource_type, item.resource_name), []).append(item)
-    records: list[MetadataRecord] = []
-    responses: list[AlterConfigsResourceResponse] = []
-    for resource, same in items.items():
-        item = same[-1]
-        error = NO_ERROR
-        try:
-            records += _changes(resource, item, len(same), state, cluster)
-        except ConfigError as refusal:
-            error = refusal.api_error
-        responses.append(
-            AlterConfigsResourceResponse(
-                error_code=error.error,
-                error_message=error.message,
-                resource_type=item.resource_type,
-                resource_name=item.resource_name,
-            )
-        )
+    """Return the records of every resource with legal changes only, and the results (KIP-339)."""
+
+    def changes(resource: ConfigResource, item: AlterConfigsResource) -> Changes:
+        if resource.type == ResourceType.BROKER_LOGGER:
+            refuse_loggers(resource, item, cluster)
+        current = state.resource_configs(resource)
+        return incremental_changes(resource, item.configs, current)
+
+    records, results = _altered(request.resources, changes, state, cluster)
     return ControllerResult(
-        records=() if request.validate_only else tuple(records),
+        records=() if request.validate_only else records,
         response=IncrementalAlterConfigsResponse(
-            throttle_time=NO_THROTTLE, responses=tuple(responses)
+            throttle_time=NO_THROTTLE,
+            responses=tuple(
+                AlterConfigsResourceResponse(
+                    error_code=error.error,
+                    error_message=error.message,
+                    resource_type=item.resource_type,
+                    resource_name=item.resource_name,
+                )
+                for item, error in results
+            ),
         ),
     )
 
 
-def _changes(
-    resource: ConfigResource,
-    item: AlterConfigsResource,
-    occurrences: int,
+def alter_configs(
+    request: AlterConfigsRequest, state: MetadataState, cluster: ClusterInfo
+) -> ControllerResult[AlterConfigsResponse]:
+    """Return the records that leave every resource with what it is given only, and the results."""
+
+    def changes(resource: ConfigResource, item: LegacyAlterConfigsResource) -> Changes:
+        kept: dict[str, str | None] = {config.name: config.value for config in item.configs}
+        return kept | {name: None for name in state.resource_configs(resource) if name not in kept}
+
+    records, results = _altered(request.resources, changes, state, cluster)
+    return ControllerResult(
+        records=() if request.validate_only else records,
+        response=AlterConfigsResponse(
+            throttle_time=NO_THROTTLE,
+            responses=tuple(
+                LegacyAlterConfigsResourceResponse(
+                    error_code=error.error,
+                    error_message=error.message,
+                    resource_type=item.resource_type,
+                    resource_name=item.resource_name,
+                )
+                for item, error in results
+            ),
+        ),
+    )
+
+
+def _altered(
+    items: Sequence[Item],
+    changes_of: Callable[[ConfigResource, Item], Changes],
     state: MetadataState,
     cluster: ClusterInfo,
-) -> list[MetadataRecord]:
-    if occurrences > 1:
-        raise ConfigError(ErrorCode.invalid_request, "Each resource must appear at most once.")
-    check_resource(resource, state, cluster)
-    names = [config.name for config in item.configs]
-    if len(set(names)) < len(names):
-        repeated = [name for name in dict.fromkeys(names) if names.count(name) > 1]
-        message = f"Error due to duplicate config keys: {', '.join(repeated)}"
-        raise ConfigError(ErrorCode.invalid_request, message)
+) -> tuple[tuple[MetadataRecord, ...], list[tuple[Item, ApiError]]]:
+    """Return the records of all resources that may change so, and what to say of each, once."""
+    by_resource = {ConfigResource(item.resource_type, item.resource_name): item for item in items}
+    counts = Counter((item.resource_type, item.resource_name) for item in items)
     records: list[MetadataRecord] = []
-    for config in item.configs:
-        if resource.type == ResourceType.CLIENT_METRICS and config.name not in CLIENT_METRICS:
-            message = f"Unknown client metrics configuration: {config.name}"
-            raise ConfigError(ErrorCode.invalid_request, message)
-        current = state.configs.get((resource, config.name))
-        value = _new_value(config, current)
-        if config.name == MIN_INSYNC_REPLICAS and is_elr_enabled(state):
-            _check_min_isr(resource, value)
+    results: list[tuple[Item, ApiError]] = []
+    for resource, item in by_resource.items():
+        error = NO_ERROR
+        try:
+            _check_once(counts[item.resource_type, item.resource_name])
+            check_named_once(item)
+            check_not_null(item)
+            changes = changes_of(resource, item)
+            _check_type(resource)
+            validate(resource, changed(state.resource_configs(resource), changes))
+            if MIN_INSYNC_REPLICAS in changes and is_elr_enabled(state):
+                _check_min_isr(resource, changes[MIN_INSYNC_REPLICAS])
+            _check_exists(resource, state, cluster)
+            records += _records(resource, changes, state)
+        except ConfigError as refusal:
+            error = refusal.api_error
+        results.append((item, error))
+    return tuple(records), results
+
+
+def _records(
+    resource: ConfigResource, changes: Changes, state: MetadataState
+) -> list[MetadataRecord]:
+    records: list[MetadataRecord] = [
+        ConfigRecord(
+            resource_type=resource.type, resource_name=resource.name, name=name, value=value
+        )
+        for name, value in changes.items()
         # As Kafka does: a broker hears of a value that was set again, so that it reloads what the
-        # value names (KAFKA-14136); a topic's configuration that stays as it is costs no record.
-        if value != current or resource.type == ResourceType.BROKER:
-            records.append(
-                ConfigRecord(
-                    resource_type=resource.type,
-                    resource_name=resource.name,
-                    name=config.name,
-                    value=value,
-                )
-            )
+        # value names (KAFKA-14136); another configuration that stays as it is costs no record.
+        if value != state.configs.get((resource, name)) or resource.type == ResourceType.BROKER
+    ]
     return [*records, *_cleared_elr(resource, records, state)]
 
 
@@ -148,56 +189,136 @@ def _cleared_elr(
     return [ClearElrRecord(topic_name=topic)]
 
 
-def check_resource(resource: ConfigResource, state: MetadataState, cluster: ClusterInfo) -> None:
-    """Check that a resource exists. Raises ConfigError."""
-    if resource.type == ResourceType.TOPIC:
-        reason = invalid_name_reason(resource.name)
-        if reason is not None:
-            message = f"Topic name is invalid: {reason}"
-            raise ConfigError(ErrorCode.invalid_topic_exception, message)
-        if state.topic_names.get(resource.name) is None:
-            message = f"The topic '{resource.name}' does not exist."
-            raise ConfigError(ErrorCode.unknown_topic_or_partition, message)
-    elif resource.type == ResourceType.BROKER:
-        _check_broker(resource.name, state, cluster)
-    elif resource.type == ResourceType.CLIENT_METRICS:
-        if not resource.name:
-            message = "Default resource names are not allowed for CLIENT_METRICS."
-            raise ConfigError(ErrorCode.invalid_request, message)
+def changed(current: Mapping[str, str], changes: Changes) -> dict[str, str]:
+    """Return what is set once the changes are made."""
+    after: dict[str, str | None] = {**current, **changes}
+    return {name: value for name, value in after.items() if value is not None}
+
+
+def _check_once(occurrences: int) -> None:
+    if occurrences > 1:
+        raise ConfigError(ErrorCode.invalid_request, "Duplicate resource.")
+
+
+def check_named_once(item: AlterConfigsResource | LegacyAlterConfigsResource) -> None:
+    """Refuse a key that is changed twice. Raises ConfigError."""
+    counts = Counter(config.name for config in item.configs)
+    if any(count > 1 for count in counts.values()):
+        raise ConfigError(ErrorCode.invalid_request, "Error due to duplicate config keys")
+
+
+def check_not_null(item: AlterConfigsResource | LegacyAlterConfigsResource) -> None:
+    """Refuse values that are missing. Raises ConfigError."""
+    missing = [
+        config.name
+        for config in item.configs
+        if config.value is None and getattr(config, "config_operation", None) != OpType.DELETE
+    ]
+    if missing:
+        message = f"Null value not supported for : {', '.join(missing)}"
+        raise ConfigError(ErrorCode.invalid_request, message)
+
+
+_CHANGED = frozenset(
+    {ResourceType.TOPIC, ResourceType.BROKER, ResourceType.CLIENT_METRICS, ResourceType.GROUP}
+)
+
+
+def _check_type(resource: ConfigResource) -> None:
+    if resource.type == ResourceType.BROKER_LOGGER:
+        message = "Unexpected resource type BROKER_LOGGER."
+        raise ConfigError(ErrorCode.invalid_request, message)
+    if resource.type not in _CHANGED:
+        message = f"Unknown resource type {resource.type}."
+        raise ConfigError(ErrorCode.unsupported_version, message)
+
+
+def refuse_loggers(
+    resource: ConfigResource, item: AlterConfigsResource, cluster: ClusterInfo
+) -> NoReturn:
+    """Refuse a change of a node's loggers: this node has none. Raises ConfigError."""
+    error, number = ErrorCode.invalid_request, broker_number(resource.name)
+    if number is None:
+        message = f"Node id must be an integer, but it is: {resource.name}"
+    elif number != cluster.node_id:
+        message = f"Unexpected node id. Expected {cluster.node_id}, but received {resource.name}"
     else:
-        message = f"Unsupported resource type {resource.type}."
-        raise ConfigError(ErrorCode.invalid_request, message)
+        error = ErrorCode.invalid_config
+        message = f"Logger {item.configs[0].name if item.configs else ''} does not exist!"
+    raise ConfigError(error, message)
 
 
-def _check_broker(name: str, state: MetadataState, cluster: ClusterInfo) -> None:
-    if name == "":
-        return
-    if not (name.isascii() and name.isdecimal()):
-        message = f"Invalid broker name '{name}'."
-        raise ConfigError(ErrorCode.invalid_request, message)
-    if name not in {str(broker_id) for broker_id in broker_ids(state, cluster)}:
-        message = f"No broker with id {name} found."
-        raise ConfigError(ErrorCode.broker_id_not_registered, message)
+def validate(resource: ConfigResource, properties: Mapping[str, str]) -> None:
+    """Check a resource's name and all that it is to have set. Raises ConfigError."""
+    if resource.type == ResourceType.TOPIC:
+        _check_topic_name(resource.name)
+        validate_topic(properties)
+    elif resource.type == ResourceType.BROKER:
+        number = broker_number(resource.name) if resource.name else 0
+        if number is None or number < 0:
+            message = "Invalid negative broker ID."
+            if number is None:
+                message = "Unable to parse broker name as a base 10 number."
+            raise ConfigError(ErrorCode.invalid_request, message)
+    elif resource.type == ResourceType.CLIENT_METRICS:
+        validate_client_metrics(resource.name, properties)
+    else:
+        validate_group(resource.name, properties)
 
 
-def _new_value(config: AlterableConfig, current: str | None) -> str | None:
-    """Return what the configuration becomes; None when it is deleted. Raises ConfigError."""
-    if not config.name:
-        raise ConfigError(ErrorCode.invalid_config, "A config name may not be empty.")
+def _check_topic_name(name: str) -> None:
+    if not name:
+        raise ConfigError(ErrorCode.invalid_request, "Default topic resources are not allowed.")
+    reason = invalid_name_reason(name)
+    if reason is not None:
+        raise ConfigError(ErrorCode.invalid_topic_exception, f"Topic name is invalid: {reason}")
+
+
+def _check_exists(resource: ConfigResource, state: MetadataState, cluster: ClusterInfo) -> None:
+    if resource.type == ResourceType.TOPIC and state.topic_names.get(resource.name) is None:
+        message = f"The topic '{resource.name}' does not exist."
+        raise ConfigError(ErrorCode.unknown_topic_or_partition, message)
+    if resource.type == ResourceType.BROKER and resource.name:
+        controllers = [*state.controllers.keys(), *(c.node_id for c in cluster.live_controllers)]
+        if int(resource.name) not in {*broker_ids(state, cluster), *controllers}:
+            message = f"No node with id {resource.name} found."
+            raise ConfigError(ErrorCode.broker_id_not_registered, message)
+
+
+_WITH_LISTS: Mapping[int, Keys] = {
+    ResourceType.TOPIC: TOPIC,
+    ResourceType.BROKER: {**BROKER, **QUOTAS},
+}
+
+
+def incremental_changes(
+    resource: ConfigResource, configs: Sequence[AlterableConfig], current: Mapping[str, str]
+) -> Changes:
+    """Return what changes of single keys come to. Raises ConfigError."""
+    return {
+        config.name: _new_value(resource, config, current.get(config.name)) for config in configs
+    }
+
+
+def _new_value(
+    resource: ConfigResource, config: AlterableConfig, current: str | None
+) -> str | None:
     try:
         op_type = OpType(config.config_operation)
     except ValueError as error:
-        message = f"Unknown config operation {config.config_operation}."
+        message = f"Unknown operations type {config.config_operation}"
         raise ConfigError(ErrorCode.invalid_request, message) from error
     if op_type == OpType.DELETE:
         return None
-    if config.value is None:
-        message = f"Null value not supported for: {config.name}"
-        raise ConfigError(ErrorCode.invalid_request, message)
     if op_type == OpType.SET:
         return config.value
-    parts = [part for part in (current or "").split(",") if part]
-    for operand in _operands(config.value):
+    key = _WITH_LISTS.get(resource.type, {}).get(config.name)
+    if key is None or key.type is not ConfigType.LIST:
+        message = f"Can't {op_type.name} to key {config.name} because its type is not LIST."
+        raise ConfigError(ErrorCode.invalid_config, message)
+    before = (key.default or "") if current is None else current
+    parts = [part for part in before.split(",") if part]
+    for operand in _operands(config.value or ""):
         if op_type == OpType.APPEND and operand not in parts:
             parts.append(operand)
         elif op_type == OpType.SUBTRACT and operand in parts:

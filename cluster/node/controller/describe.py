@@ -1,20 +1,12 @@
-"""DescribeConfigs, Metadata and DescribeCluster, answered from a committed state."""
+"""Metadata and DescribeCluster, answered from a committed state."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 
 from cluster.node.controller.cluster_info import ClusterInfo
-from cluster.node.controller.configuration_control import ConfigError, check_resource
 from cluster.node.controller.registrations import client_endpoints, is_offline
-from cluster.node.controller.result import NO_ERROR
-from cluster.node.controller.state import (
-    BrokerRegistration,
-    ConfigResource,
-    MetadataState,
-    ResourceType,
-    TopicImage,
-)
+from cluster.node.controller.state import BrokerRegistration, MetadataState, TopicImage
 from cluster.node.controller.topic_names import invalid_name_reason
 from cluster.node.errors import ErrorCode
 from cluster.node.ports import Endpoint
@@ -24,12 +16,6 @@ from cluster.node.protocol.messages import (
     DescribeClusterBroker,
     DescribeClusterRequest,
     DescribeClusterResponse,
-    DescribeConfigsRequest,
-    DescribeConfigsResource,
-    DescribeConfigsResourceResult,
-    DescribeConfigsResponse,
-    DescribeConfigsResult,
-    DescribeConfigsSynonym,
     MetadataRequest,
     MetadataRequestTopic,
     MetadataResponse,
@@ -37,103 +23,11 @@ from cluster.node.protocol.messages import (
     MetadataResponsePartition,
     MetadataResponseTopic,
     TopicName,
-    i8,
     i32,
 )
 
-SOURCE_TOPIC = i8(1)
-SOURCE_BROKER = i8(2)
-SOURCE_DEFAULT_BROKER = i8(3)
-SOURCE_CLIENT_METRICS = i8(7)
-TYPE_STRING = i8(2)
 ENDPOINTS_OF_BROKERS = 1
 ENDPOINTS_OF_CONTROLLERS = 2
-
-
-def describe_configs(
-    request: DescribeConfigsRequest, state: MetadataState, cluster: ClusterInfo
-) -> DescribeConfigsResponse:
-    """Return what is set on the resources. There are no defaults: nobody defined the names."""
-    return DescribeConfigsResponse(
-        throttle_time=NO_THROTTLE,
-        results=tuple(
-            _describe_resource(item, state, cluster, include_synonyms=request.include_synonyms)
-            for item in request.resources
-        ),
-    )
-
-
-def _describe_resource(
-    item: DescribeConfigsResource,
-    state: MetadataState,
-    cluster: ClusterInfo,
-    *,
-    include_synonyms: bool,
-) -> DescribeConfigsResult:
-    resource = ConfigResource(item.resource_type, item.resource_name)
-    error = NO_ERROR
-    configs: tuple[DescribeConfigsResourceResult, ...] = ()
-    try:
-        check_resource(resource, state, cluster)
-    except ConfigError as refusal:
-        error = refusal.api_error
-    else:
-        sources = list(_sources(resource, item.configuration_keys, state))
-        names = {name: None for _, values in sources for name in values}
-        configs = tuple(
-            _describe_config(name, sources, include_synonyms=include_synonyms) for name in names
-        )
-    return DescribeConfigsResult(
-        error_code=error.error,
-        error_message=error.message,
-        resource_type=item.resource_type,
-        resource_name=item.resource_name,
-        configs=configs,
-    )
-
-
-def _sources(
-    resource: ConfigResource, wanted: tuple[str, ...] | None, state: MetadataState
-) -> Iterator[tuple[i8, dict[str, str]]]:
-    """Yield where a resource's values come from, the deciding source first; no `wanted`: all."""
-    own = {ResourceType.TOPIC: SOURCE_TOPIC, ResourceType.CLIENT_METRICS: SOURCE_CLIENT_METRICS}
-    if resource.type in own:
-        yield own[ResourceType(resource.type)], _configs(resource, wanted, state)
-        return
-    if resource.name:
-        yield SOURCE_BROKER, _configs(resource, wanted, state)
-    default = ConfigResource(ResourceType.BROKER, "")
-    yield SOURCE_DEFAULT_BROKER, _configs(default, wanted, state)
-
-
-def _configs(
-    resource: ConfigResource, wanted: tuple[str, ...] | None, state: MetadataState
-) -> dict[str, str]:
-    if not wanted:
-        return state.resource_configs(resource)
-    found = ((name, state.resource_config(resource, name)) for name in wanted)
-    return {name: value for name, value in found if value is not None}
-
-
-def _describe_config(
-    name: str, sources: list[tuple[i8, dict[str, str]]], *, include_synonyms: bool
-) -> DescribeConfigsResourceResult:
-    set_at = [(source, values[name]) for source, values in sources if name in values]
-    source, value = set_at[0]
-    return DescribeConfigsResourceResult(
-        name=name,
-        value=value,
-        read_only=False,
-        config_source=source,
-        is_sensitive=False,
-        synonyms=tuple(
-            DescribeConfigsSynonym(name=name, value=other, source=other_source)
-            for other_source, other in set_at
-            if include_synonyms
-        ),
-        config_type=TYPE_STRING,
-        documentation=None,
-    )
 
 
 def describe_metadata(

@@ -7,6 +7,8 @@ from collections import Counter
 from collections.abc import Mapping, Sequence
 
 from cluster.node.controller.cluster_info import ClusterInfo
+from cluster.node.controller.configs.sources import effective_topic_configs
+from cluster.node.controller.configs.validation import ConfigError, validate_topic
 from cluster.node.controller.placement import UsableBroker, place_replicas
 from cluster.node.controller.records import MetadataRecord
 from cluster.node.controller.records.topic import ConfigRecord, PartitionRecord, TopicRecord
@@ -37,13 +39,9 @@ from cluster.node.protocol.messages import (
     CreateTopicsRequest,
     CreateTopicsResponse,
     TopicName,
-    i8,
     i16,
     i32,
 )
-
-DYNAMIC_TOPIC_CONFIG = 1
-"""DescribeConfigsResponse.ConfigSource.TOPIC_CONFIG"""
 
 
 class TopicError(Exception):
@@ -75,9 +73,9 @@ def create_topics(
         try:
             check_named_once(counts, name)
             _check_name(name, state, similar_in_request)
-            placements = _placements(topic, state, cluster, random)
             configs = _configs(topic)
-        except TopicError as refusal:
+            placements = _placements(topic, state, cluster, random)
+        except (TopicError, ConfigError) as refusal:
             results.append(_refused(name, refusal.api_error))
             continue
         similar_in_request[similar_name(name)] = name
@@ -89,7 +87,8 @@ def create_topics(
                 "Excessively large number of partitions per request.",
             )
         created_id = None if request.validate_only else topic_id
-        results.append(_created(name, created_id, placements, configs))
+        shown = effective_topic_configs(configs, state, cluster)
+        results.append(_created(name, created_id, placements, shown))
     return ControllerResult(
         records=() if request.validate_only else tuple(records),
         response=CreateTopicsResponse(throttle_time=NO_THROTTLE, topics=tuple(results)),
@@ -249,15 +248,15 @@ def in_sync_at_first(state: MetadataState, replicas: tuple[int, ...]) -> tuple[i
 
 
 def _configs(topic: CreatableTopic) -> dict[str, str]:
-    configs: dict[str, str] = {}
-    for config in topic.configs:
-        if not config.name:
-            raise TopicError(ErrorCode.invalid_config, "A config name may not be empty.")
-        if config.value is None:
-            message = f"Null value not supported for topic configs: {config.name}"
-            raise TopicError(ErrorCode.invalid_config, message)
-        configs[config.name] = config.value
-    return configs
+    """Return what a topic is created with. Raises TopicError, ConfigError."""
+    configs = {config.name: config.value for config in topic.configs}
+    missing = [name for name, value in configs.items() if value is None]
+    if missing:
+        message = f"Null value not supported for topic configs: {','.join(missing)}"
+        raise TopicError(ErrorCode.invalid_config, message)
+    given = {name: value for name, value in configs.items() if value is not None}
+    validate_topic(given)
+    return given
 
 
 def partition_record(
@@ -302,7 +301,7 @@ def _refused(name: str, error: ApiError) -> CreatableTopicResult:
         topic_id=None,
         error_code=error.error,
         error_message=error.message,
-        configs=None,
+        configs=(),
     )
 
 
@@ -310,7 +309,7 @@ def _created(
     name: str,
     topic_id: uuid.UUID | None,
     placements: list[tuple[int, ...]],
-    configs: dict[str, str],
+    configs: tuple[CreatableTopicConfigs, ...],
 ) -> CreatableTopicResult:
     return CreatableTopicResult(
         name=TopicName(name),
@@ -319,14 +318,5 @@ def _created(
         error_message=None,
         num_partitions=i32(len(placements)),
         replication_factor=i16(len(placements[0])),
-        configs=tuple(
-            CreatableTopicConfigs(
-                name=key,
-                value=value,
-                read_only=False,
-                config_source=i8(DYNAMIC_TOPIC_CONFIG),
-                is_sensitive=False,
-            )
-            for key, value in configs.items()
-        ),
+        configs=configs,
     )

@@ -27,6 +27,7 @@ class ApiKey(enum.IntEnum):
     CREATE_TOPICS = 19
     DELETE_TOPICS = 20
     DESCRIBE_CONFIGS = 32
+    ALTER_CONFIGS = 33
     SASL_AUTHENTICATE = 36
     CREATE_PARTITIONS = 37
     ELECT_LEADERS = 43
@@ -50,6 +51,7 @@ class ApiKey(enum.IntEnum):
     ALLOCATE_PRODUCER_IDS = 67
     CONTROLLER_REGISTRATION = 70
     ASSIGN_REPLICAS_TO_DIRS = 73
+    LIST_CONFIG_RESOURCES = 74
     ADD_RAFT_VOTER = 80
     REMOVE_RAFT_VOTER = 81
     UPDATE_RAFT_VOTER = 82
@@ -79,6 +81,7 @@ SERVED: Final[Mapping[ApiKey, VersionRange]] = {
     ApiKey.CREATE_TOPICS: VersionRange(2, 7),
     ApiKey.DELETE_TOPICS: VersionRange(1, 6),
     ApiKey.DESCRIBE_CONFIGS: VersionRange(1, 4),
+    ApiKey.ALTER_CONFIGS: VersionRange(0, 2),
     ApiKey.SASL_AUTHENTICATE: VersionRange(0, 2),
     ApiKey.CREATE_PARTITIONS: VersionRange(0, 3),
     ApiKey.ELECT_LEADERS: VersionRange(0, 2),
@@ -102,6 +105,7 @@ SERVED: Final[Mapping[ApiKey, VersionRange]] = {
     ApiKey.ALLOCATE_PRODUCER_IDS: VersionRange(0, 0),
     ApiKey.CONTROLLER_REGISTRATION: VersionRange(0, 0),
     ApiKey.ASSIGN_REPLICAS_TO_DIRS: VersionRange(0, 0),
+    ApiKey.LIST_CONFIG_RESOURCES: VersionRange(0, 1),
     ApiKey.ADD_RAFT_VOTER: VersionRange(0, 1),
     ApiKey.REMOVE_RAFT_VOTER: VersionRange(0, 0),
     ApiKey.UPDATE_RAFT_VOTER: VersionRange(0, 0),
@@ -129,6 +133,7 @@ _ADMIN = (
     ApiKey.CREATE_TOPICS,
     ApiKey.DELETE_TOPICS,
     ApiKey.DESCRIBE_CONFIGS,
+    ApiKey.ALTER_CONFIGS,
     ApiKey.CREATE_PARTITIONS,
     ApiKey.ELECT_LEADERS,
     ApiKey.INCREMENTAL_ALTER_CONFIGS,
@@ -166,7 +171,12 @@ def _table(*keys: ApiKey) -> Mapping[int, VersionRange]:
 
 
 LISTENER_APIS: Final[Mapping[ListenerType, Mapping[int, VersionRange]]] = {
-    ListenerType.BROKER: _table(ApiKey.METADATA, ApiKey.DESCRIBE_USER_SCRAM_CREDENTIALS, *_ADMIN),
+    ListenerType.BROKER: _table(
+        ApiKey.METADATA,
+        ApiKey.DESCRIBE_USER_SCRAM_CREDENTIALS,
+        ApiKey.LIST_CONFIG_RESOURCES,
+        *_ADMIN,
+    ),
     ListenerType.CONTROLLER: _table(*_ADMIN, *_PEER),
 }
 """What each type of listener serves, by API key in rising order."""

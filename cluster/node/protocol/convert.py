@@ -24,6 +24,8 @@ from cluster.node.wire.schema import element, is_array, is_optional
 
 METADATA_TOPIC: Final = "__cluster_metadata"
 METADATA_TOPIC_ID: Final = uuid.UUID(int=1)
+CLIENT_METRICS: Final = 16
+"""ConfigResource.Type"""
 
 Converter = Callable[[Any], Any]
 
@@ -88,6 +90,12 @@ def _ids_of_members(partition: Any) -> Any:
 
 def _rule(root: str, source: type[Any], target: type[Any], name: str) -> Converter | None:
     """Return how to find a target's field where its own name does not say it."""
+    if root == "ListConfigResourcesRequest" and source.__version__ == 0:
+        return lambda _: (CLIENT_METRICS,)  # there were no other types (KIP-1142)
+    return _renamed(root, source, target, name)
+
+
+def _renamed(root: str, source: type[Any], target: type[Any], name: str) -> Converter | None:
     has = source.__dataclass_fields__
     match root, target.__name__, name:
         case "MetadataRequest", "MetadataRequest", "topics" if source.__version__ == 0:

@@ -17,6 +17,13 @@ from typing import cast
 
 from kio.schema.allocate_producer_ids.v0.request import AllocateProducerIdsRequest
 from kio.schema.allocate_producer_ids.v0.response import AllocateProducerIdsResponse
+from kio.schema.alter_configs.v2.request import AlterableConfig as LegacyAlterableConfig
+from kio.schema.alter_configs.v2.request import AlterConfigsRequest
+from kio.schema.alter_configs.v2.request import AlterConfigsResource as LegacyAlterConfigsResource
+from kio.schema.alter_configs.v2.response import (
+    AlterConfigsResourceResponse as LegacyAlterConfigsResourceResponse,
+)
+from kio.schema.alter_configs.v2.response import AlterConfigsResponse
 from kio.schema.alter_partition.v3.request import AlterPartitionRequest
 from kio.schema.alter_partition.v3.request import BrokerState as AlterPartitionBrokerState
 from kio.schema.alter_partition.v3.request import PartitionData as AlterPartitionRequestPartition
@@ -142,6 +149,11 @@ from kio.schema.incremental_alter_configs.v1.response import (
     AlterConfigsResourceResponse,
     IncrementalAlterConfigsResponse,
 )
+from kio.schema.list_config_resources.v1.request import ListConfigResourcesRequest
+from kio.schema.list_config_resources.v1.response import (
+    ConfigResource as ListConfigResourcesResource,
+)
+from kio.schema.list_config_resources.v1.response import ListConfigResourcesResponse
 from kio.schema.list_partition_reassignments.v0.request import (
     ListPartitionReassignmentsRequest,
     ListPartitionReassignmentsTopics,
@@ -175,8 +187,10 @@ __all__ = [
     "NO_THROTTLE",
     "AllocateProducerIdsRequest",
     "AllocateProducerIdsResponse",
+    "AlterConfigsRequest",
     "AlterConfigsResource",
     "AlterConfigsResourceResponse",
+    "AlterConfigsResponse",
     "AlterPartitionBrokerState",
     "AlterPartitionReassignmentsRequest",
     "AlterPartitionReassignmentsResponse",
@@ -252,6 +266,12 @@ __all__ = [
     "FinalizedFeatureKey",
     "IncrementalAlterConfigsRequest",
     "IncrementalAlterConfigsResponse",
+    "LegacyAlterConfigsResource",
+    "LegacyAlterConfigsResourceResponse",
+    "LegacyAlterableConfig",
+    "ListConfigResourcesRequest",
+    "ListConfigResourcesResource",
+    "ListConfigResourcesResponse",
     "ListPartitionReassignmentsRequest",
     "ListPartitionReassignmentsResponse",
     "ListPartitionReassignmentsTopics",

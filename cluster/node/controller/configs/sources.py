@@ -1,0 +1,131 @@
+"""Where values of brokers' keys come from, and what a new topic takes from them.
+
+The deciding source first: what is set on this node, on all brokers, in this node's file, and
+Kafka's default (KIP-226).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping
+from typing import Final
+
+from cluster.node.controller.cluster_info import ClusterInfo
+from cluster.node.controller.configs.definitions import (
+    BROKER,
+    NOT_DYNAMIC,
+    PER_LISTENER,
+    TOPIC,
+    TOPIC_SYNONYMS,
+    ConfigKey,
+    broker_key,
+    is_of_one_broker,
+)
+from cluster.node.controller.configs.validation import Properties
+from cluster.node.controller.configs.values import InvalidValueError
+from cluster.node.controller.state import ConfigResource, MetadataState, ResourceType
+from cluster.node.protocol.messages import CreatableTopicConfigs, i8
+
+SOURCE_TOPIC: Final = i8(1)
+SOURCE_BROKER: Final = i8(2)
+SOURCE_DEFAULT_BROKER: Final = i8(3)
+SOURCE_STATIC: Final = i8(4)
+SOURCE_DEFAULT: Final = i8(5)
+SOURCE_CLIENT_METRICS: Final = i8(7)
+SOURCE_GROUP: Final = i8(8)
+ALL_BROKERS: Final = ConfigResource(ResourceType.BROKER, "")
+Lookup = Callable[[str], str | None]
+"""Key -> the value in force at a source; None: it is not set there."""
+Sources = tuple[tuple[i8, Lookup], ...]
+
+
+def broker_number(name: str) -> int | None:
+    """Read the name of a broker as Integer.parseInt does; None: it is no number."""
+    digits = name[1:] if name[:1] in {"+", "-"} else name
+    number = int(name) if digits.isascii() and digits.isdecimal() and len(name) <= 11 else None
+    return number if number is not None and -(2**31) <= number < 2**31 else None
+
+
+def shown_names(keys: Mapping[str, ConfigKey]) -> tuple[str, ...]:
+    """Return the keys that clients are shown."""
+    return tuple(name for name, key in keys.items() if not key.internal)
+
+
+def broker_sources(state: MetadataState, cluster: ClusterInfo) -> Sources:
+    """Return where values of this node's broker come from, the deciding source first."""
+    own = ConfigResource(ResourceType.BROKER, str(cluster.node_id))
+
+    def of_this(name: str) -> str | None:
+        value = state.resource_config(own, name)
+        return value if value is not None and _is_used(name, value) else None
+
+    def of_all(name: str) -> str | None:
+        value = state.resource_config(ALL_BROKERS, name)
+        used = value is not None and _is_used(name, value) and not is_of_one_broker(name)
+        return value if used else None
+
+    return (
+        (SOURCE_BROKER, of_this),
+        (SOURCE_DEFAULT_BROKER, of_all),
+        (SOURCE_STATIC, cluster.static_configs.get),
+        (SOURCE_DEFAULT, _DEFAULTS.get),
+    )
+
+
+_DEFAULTS: Final = {name: key.default for name, key in BROKER.items() if key.default is not None}
+
+
+def in_force(persistent: Properties, *, of_one_broker: bool) -> dict[str, str]:
+    """Leave out what a broker ignores of what the metadata hold (DynamicBrokerConfig).
+
+    A controller takes any key and value of brokers, since brokers check before they forward.
+    """
+    return {
+        name: value
+        for name, value in persistent.items()
+        if _is_used(name, value) and (of_one_broker or not is_of_one_broker(name))
+    }
+
+
+def _is_used(name: str, value: str) -> bool:
+    return name not in NOT_DYNAMIC and name not in PER_LISTENER and _is_valid(name, value)
+
+
+def _is_valid(name: str, value: str) -> bool:
+    key = broker_key(name)
+    if key is not None:
+        try:
+            key.parse(value)
+        except InvalidValueError:
+            return False
+    return True
+
+
+def effective_topic_configs(
+    own: Properties, state: MetadataState, cluster: ClusterInfo
+) -> tuple[CreatableTopicConfigs, ...]:
+    """Return what a new topic has, by name (KafkaConfigSchema.resolveEffectiveTopicConfigs)."""
+    *sources, _ = broker_sources(state, cluster)
+    return tuple(
+        CreatableTopicConfigs(
+            name=name,
+            value=value,
+            read_only=False,
+            config_source=source,
+            is_sensitive=TOPIC[name].is_sensitive,
+        )
+        for name in sorted(shown_names(TOPIC))
+        for value, source in [_effective(name, own, sources)]
+    )
+
+
+def _effective(
+    name: str, own: Properties, sources: Iterable[tuple[i8, Lookup]]
+) -> tuple[str | None, i8]:
+    if name in own:
+        return own[name], SOURCE_TOPIC
+    for source, lookup in sources:
+        for synonym, factor in TOPIC_SYNONYMS.get(name, ()):
+            value = lookup(synonym)
+            if value is not None:
+                return value if factor == 1 else str(int(value) * factor), source
+    return TOPIC[name].default, SOURCE_DEFAULT

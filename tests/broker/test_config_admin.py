@@ -1,0 +1,208 @@
+"""What a broker refuses of changes of configurations, and what it leaves to the controller."""
+
+import pytest
+
+from cluster.node.broker.config_admin import preprocess
+from cluster.node.controller.cluster_info import ClusterInfo
+from cluster.node.controller.configs.sources import ALL_BROKERS
+from cluster.node.controller.records.topic import ConfigRecord
+from cluster.node.controller.replay import replay
+from cluster.node.controller.state import committed_state
+from cluster.node.errors import ErrorCode
+from cluster.node.protocol.messages import (
+    NO_THROTTLE,
+    AlterableConfig,
+    AlterConfigsRequest,
+    AlterConfigsResource,
+    AlterConfigsResourceResponse,
+    AlterConfigsResponse,
+    IncrementalAlterConfigsRequest,
+    IncrementalAlterConfigsResponse,
+    LegacyAlterableConfig,
+    LegacyAlterConfigsResource,
+)
+
+CLUSTER = ClusterInfo("c", 1, (), static_configs={"num.io.threads": "4", "log.dirs": "/a,/b"})
+SET, DELETE, APPEND, SUBTRACT = range(4)
+
+
+def resource(kind, name, *configs):
+    return AlterConfigsResource(
+        resource_type=kind,
+        resource_name=name,
+        configs=tuple(
+            AlterableConfig(name=key, config_operation=op, value=value)
+            for key, op, value in configs
+        ),
+    )
+
+
+def sent(*resources, state=None):
+    """The request that is left for the controller, and the list that the client's answer is in."""
+    request = IncrementalAlterConfigsRequest(resources=resources, validate_only=False)
+    replies = []
+    left = preprocess(request, replies.append, state or committed_state(), CLUSTER)
+    return left, replies
+
+
+def error_of(*resources, state=None):
+    left, replies = sent(*resources, state=state)
+    if left is not None:
+        assert left[0].resources == resources
+        return None
+    [reply] = replies
+    return reply.responses[0].error_code, reply.responses[0].error_message
+
+
+def holding(**configs):
+    state = committed_state()
+    for name, value in configs.items():
+        record = ConfigRecord(
+            resource_type=4, resource_name="", name=name.replace("_", "."), value=value
+        )
+        replay(state, record)
+    assert state.resource_configs(ALL_BROKERS)
+    return state
+
+
+@pytest.mark.parametrize(
+    ("name", "value"),
+    [
+        ("nonsense", "1"),
+        ("num.io.threads", "8"),
+        ("num.io.threads", "2"),
+        ("cordoned.log.dirs", "/a"),
+        ("listener.name.client.ssl.keystore.location", "/k"),
+        ("log.retention.ms", "-1"),
+        ("log.roll.ms", "1"),
+        ("max.connections.per.ip.overrides", "127.0.0.1:5, host:6"),
+        ("leader.replication.throttled.rate", "5"),
+    ],
+)
+def test_what_this_broker_can_use_is_left_to_the_controller(name, value):
+    assert error_of(resource(4, "1", (name, SET, value))) is None
+
+
+@pytest.mark.parametrize(
+    ("name", "value", "message"),
+    [
+        ("node.id", "7", "Cannot update these configs dynamically: [node.id]"),
+        ("log.retention.ms", "x", "Invalid value x for configuration log.retention.ms: Not a"),
+        ("log.retention.ms", "0", "requirement failed: log.retention.ms must be unlimited"),
+        ("log.roll.ms", "0", "requirement failed: log.roll.ms must be greater"),
+        ("num.io.threads", "9", "Dynamic thread count update validation failed for num.io.thr"),
+        ("num.io.threads", "1", "Dynamic thread count update validation failed for num.io.thr"),
+        ("log.cleaner.threads", "0", "requirement failed: log.cleaner.dedupe.buffer.size must"),
+        ("log.cleaner.dedupe.buffer.size", "1048576", "requirement failed: log.cleaner.dedupe"),
+        ("max.connections.per.ip", "0", "requirement failed: max.connections.per.ip can be"),
+        ("max.connections.per.ip.overrides", "x", "requirement failed: Error parsing"),
+        ("listeners", "x", "Error creating broker listeners from '[x]': Unable to parse x"),
+        ("metric.reporters", "x", "Class x could not be found."),
+        ("cordoned.log.dirs", "/a,/c", "requirement failed: All entries in cordoned.log.dirs"),
+        ("ssl.keystore.location", "/k", "These security configs can be dynamically updated only"),
+    ],
+)
+def test_what_this_broker_cannot_use_is_refused(name, value, message):
+    error, found = error_of(resource(4, "1", (name, SET, value)))
+    assert error is ErrorCode.invalid_request
+    assert found.startswith(message)
+
+
+@pytest.mark.parametrize("name", ["listeners", "listener.name.client.ssl.keystore.location"])
+def test_what_is_of_one_broker_is_not_set_for_all(name):
+    error, message = error_of(resource(4, "", (name, SET, "C://h:1")))
+    assert error is ErrorCode.invalid_request
+    assert message.startswith("Cannot update these configs at default cluster level")
+    assert message.endswith(f"broker id must be specified: [{name}]")
+
+
+@pytest.mark.parametrize(
+    ("operation", "name", "message"),
+    [
+        (APPEND, "node.id", "Config value append is not allowed for config key: node.id"),
+        (SUBTRACT, "node.id", "Config value subtract is not allowed for config key: node.id"),
+        (APPEND, "nonsense", "Unknown config name: nonsense"),
+    ],
+)
+def test_only_lists_are_appended_to(operation, name, message):
+    found = error_of(resource(4, "", (name, operation, "1")))
+    assert found == (ErrorCode.invalid_config, message)
+    assert error_of(resource(4, "", ("log.cleanup.policy", operation, "compact"))) is None
+
+
+def test_changes_are_checked_with_what_is_set_already():
+    overrides = resource(4, "", ("max.connections.per.ip", SET, "0"))
+    assert error_of(overrides) is not None
+    assert error_of(overrides, state=holding(max_connections_per_ip_overrides="h:1")) is None
+    ignored = holding(node_id="7", log_retention_ms="x", nonsense="1")
+    assert error_of(resource(4, "", ("log.roll.ms", SET, "5")), state=ignored) is None
+
+
+@pytest.mark.parametrize(
+    ("changed", "error"),
+    [
+        (resource(4, "2", ("k", SET, "1")), ErrorCode.invalid_request),
+        (resource(4, "x", ("k", SET, "1")), ErrorCode.invalid_request),
+        (resource(8, "1", ("kafka", SET, "INFO")), ErrorCode.invalid_config),
+        (resource(8, "2", ("kafka", SET, "INFO")), ErrorCode.invalid_request),
+        (resource(3, "1", ("k", SET, "1")), ErrorCode.invalid_request),
+        (resource(2, "t", ("k", SET, None)), ErrorCode.invalid_request),
+        (resource(2, "t", ("k", SET, "1"), ("k", DELETE, None)), ErrorCode.invalid_request),
+    ],
+)
+def test_what_is_malformed_is_refused(changed, error):
+    assert error_of(changed)[0] is error
+
+
+def test_a_client_is_answered_in_the_order_of_its_request():
+    topic = resource(2, "t", ("nonsense", SET, "1"))
+    wrong = resource(4, "", ("node.id", SET, "7"))
+    right = resource(4, "1", ("k", SET, "1"))
+    (request, answer), replies = sent(topic, wrong, right)
+    assert request.resources == (topic, right)
+    answer(
+        IncrementalAlterConfigsResponse(
+            throttle_time=NO_THROTTLE,
+            responses=(
+                AlterConfigsResourceResponse(
+                    error_code=ErrorCode.invalid_config,
+                    error_message="unknown",
+                    resource_type=2,
+                    resource_name="t",
+                ),
+            ),
+        )
+    )
+    [reply] = replies
+    assert [(r.resource_name, r.error_code) for r in reply.responses] == [
+        ("t", ErrorCode.invalid_config),
+        ("", ErrorCode.invalid_request),
+        ("1", ErrorCode.unknown_server_error),
+    ]
+
+
+def test_a_resource_twice_is_refused_twice():
+    left, replies = sent(resource(4, ""), resource(4, ""))
+    assert left is None
+    assert [r.error_code for r in replies[0].responses] == [ErrorCode.invalid_request] * 2
+
+
+def test_alter_configs_is_checked_as_what_is_to_be_there_alone():
+    def legacy(**configs):
+        named = tuple(
+            LegacyAlterableConfig(name=name.replace("_", "."), value=value)
+            for name, value in configs.items()
+        )
+        item = LegacyAlterConfigsResource(resource_type=4, resource_name="", configs=named)
+        request = AlterConfigsRequest(resources=(item,), validate_only=False)
+        replies = []
+        state = holding(max_connections_per_ip_overrides="h:1")
+        return preprocess(request, replies.append, state, CLUSTER), replies
+
+    left, replies = legacy(max_connections_per_ip="0")
+    assert left is None
+    assert isinstance(replies[0], AlterConfigsResponse)
+    assert replies[0].responses[0].error_code is ErrorCode.invalid_request
+    left, replies = legacy(max_connections_per_ip="1")
+    assert left is not None
+    assert replies == []
