@@ -313,6 +313,7 @@ def test_describe_names_the_source_and_only_the_wanted_names():
     assert {n: c.value for n, c in found.items() if c.config_source != 5} == {
         "segment.ms": "1",
         "flush.ms": "2",
+        "min.insync.replicas": "1",
     }
 
 
