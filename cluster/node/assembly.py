@@ -139,7 +139,7 @@ class Node:
             ),
         )
         self.raft.register(self.controller)
-        self._cluster = cluster_info(config, self.raft)
+        self._cluster = cluster_info(config, self.raft, seams.disk)
         self._apis = ControllerApis(self.controller, self.raft, self._cluster, seams.random)
         self.forwarding = ForwardingManager(
             seams.clock,
@@ -440,7 +440,7 @@ def _registered_listeners(
     )
 
 
-def cluster_info(config: NodeConfig, raft: RaftClient) -> ClusterInfo:
+def cluster_info(config: NodeConfig, raft: RaftClient, disk: Disk) -> ClusterInfo:
     """Return the description of the cluster that clients get.
 
     Where nodes register themselves, brokers are those that did. Else a node knows of the others'
@@ -464,6 +464,8 @@ def cluster_info(config: NodeConfig, raft: RaftClient) -> ClusterInfo:
         num_partitions=config.num_partitions,
         default_replication_factor=config.default_replication_factor,
         static_configs=_static_configs(config),
+        log_dir=str(config.metadata_log_dir.absolute()),
+        volume_bytes=disk.volume_bytes,
     )
 
 

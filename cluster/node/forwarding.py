@@ -31,6 +31,8 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any, Final
 
+from cluster.node.controller.acls import create_acls, delete_acls
+from cluster.node.controller.client_quotas import alter_client_quotas_error
 from cluster.node.controller.error_responses import (
     alter_configs_error,
     alter_reassignments_error,
@@ -55,11 +57,14 @@ from cluster.node.ports import Clock, Endpoint, Failure, Network, Timer
 from cluster.node.protocol.codec import MalformedError
 from cluster.node.protocol.messages import (
     NO_THROTTLE,
+    AlterClientQuotasRequest,
     AlterConfigsRequest,
     AlterPartitionReassignmentsRequest,
     AlterUserScramCredentialsRequest,
+    CreateAclsRequest,
     CreatePartitionsRequest,
     CreateTopicsRequest,
+    DeleteAclsRequest,
     DeleteTopicsRequest,
     ElectLeadersRequest,
     IncrementalAlterConfigsRequest,
@@ -101,6 +106,9 @@ _ERROR_RESPONSES: Final[dict[type[Any], Callable[[Any, ErrorCode, str | None], A
     AlterPartitionReassignmentsRequest: alter_reassignments_error,
     ListPartitionReassignmentsRequest: list_reassignments_error,
     AlterUserScramCredentialsRequest: alter_scram_error,
+    AlterClientQuotasRequest: alter_client_quotas_error,
+    CreateAclsRequest: create_acls,
+    DeleteAclsRequest: delete_acls,
     UnregisterBrokerRequest: lambda _request, error, message: UnregisterBrokerResponse(
         throttle_time=NO_THROTTLE, error_code=error, error_message=message
     ),

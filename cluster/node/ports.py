@@ -112,6 +112,9 @@ class Disk(Protocol):
     def list_directory(self, path: str) -> tuple[str, ...]:
         """Names in a folder, sorted; empty when the folder is missing."""
 
+    def volume_bytes(self) -> tuple[int, int] | None:
+        """Total and usable bytes of the volume, None when it has no size. Raises OSError."""
+
 
 class Failure(enum.Enum):
     """Why a request has no response, by what that says about the request's fate."""

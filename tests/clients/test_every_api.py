@@ -79,6 +79,62 @@ SAMPLES = {
     ApiKey.DELETE_TOPICS: m.DeleteTopicsRequest(
         topics=(m.DeleteTopicState(name="unheard-of", topic_id=None),), timeout=SOON
     ),
+    ApiKey.DESCRIBE_ACLS: m.DescribeAclsRequest(
+        resource_type_filter=1,
+        resource_name_filter=None,
+        pattern_type_filter=3,
+        principal_filter=None,
+        host_filter=None,
+        operation=1,
+        permission_type=1,
+    ),
+    ApiKey.CREATE_ACLS: m.CreateAclsRequest(
+        creations=(
+            m.AclCreation(
+                resource_type=2,
+                resource_name="unheard-of",
+                resource_pattern_type=3,
+                principal="User:nobody",
+                host="*",
+                operation=3,
+                permission_type=3,
+            ),
+        )
+    ),
+    ApiKey.DELETE_ACLS: m.DeleteAclsRequest(
+        filters=(
+            m.DeleteAclsFilter(
+                resource_type_filter=2,
+                resource_name_filter="unheard-of",
+                pattern_type_filter=3,
+                principal_filter=None,
+                host_filter=None,
+                operation=1,
+                permission_type=1,
+            ),
+        )
+    ),
+    ApiKey.DESCRIBE_LOG_DIRS: m.DescribeLogDirsRequest(topics=None),
+    ApiKey.DESCRIBE_CLIENT_QUOTAS: m.DescribeClientQuotasRequest(
+        components=(
+            m.DescribeClientQuotasComponent(entity_type="user", match_type=0, match="nobody"),
+        ),
+        strict=True,
+    ),
+    ApiKey.ALTER_CLIENT_QUOTAS: m.AlterClientQuotasRequest(
+        entries=(
+            m.AlterClientQuotasRequestEntry(
+                entity=(
+                    m.AlterClientQuotasRequestEntity(entity_type="user", entity_name="nobody"),
+                ),
+                ops=(m.AlterClientQuotasOp(key="consumer_byte_rate", value=1.0, remove=False),),
+            ),
+        ),
+        validate_only=True,
+    ),
+    ApiKey.DESCRIBE_TOPIC_PARTITIONS: m.DescribeTopicPartitionsRequest(
+        topics=(m.DescribeTopicPartitionsRequestTopic(name="unheard-of"),)
+    ),
     ApiKey.DESCRIBE_CONFIGS: m.DescribeConfigsRequest(
         resources=(
             m.DescribeConfigsResource(resource_type=4, resource_name="", configuration_keys=None),
@@ -208,6 +264,10 @@ FOR_CONTROLLERS = m.DescribeClusterRequest(
 UNHEARD_OF = {ErrorCode.unknown_topic_or_partition}
 EXPECTED = {
     ApiKey.METADATA: UNHEARD_OF,
+    ApiKey.DESCRIBE_TOPIC_PARTITIONS: UNHEARD_OF,
+    ApiKey.DESCRIBE_ACLS: {ErrorCode.security_disabled},
+    ApiKey.CREATE_ACLS: {ErrorCode.security_disabled},
+    ApiKey.DELETE_ACLS: {ErrorCode.security_disabled},
     ApiKey.DELETE_TOPICS: UNHEARD_OF,
     ApiKey.CREATE_PARTITIONS: UNHEARD_OF,
     ApiKey.ELECT_LEADERS: UNHEARD_OF,

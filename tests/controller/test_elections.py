@@ -49,6 +49,8 @@ def test_a_preferred_election_gives_leadership_back():
     assert (after.leader, after.leader_epoch) == (1, before.leader_epoch + 1)
     again = cluster.node.call(elect(PREFERRED, ("t", 0)))
     assert outcomes(again) == {("t", 0): ErrorCode.election_not_needed}
+    ((result,),) = (topic.partition_result for topic in again.replica_election_results)
+    assert result.error_message == "Leader election not needed for topic partition."
     assert cluster.partition(topic_id) == after
 
 

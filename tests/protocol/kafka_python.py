@@ -5,6 +5,7 @@ import warnings
 with warnings.catch_warnings():
     warnings.simplefilter("ignore", DeprecationWarning)
     import kafka.protocol.admin as admin
+    import kafka.protocol.admin.client_quotas as quotas
     import kafka.protocol.consumer as consumer
     import kafka.protocol.metadata as metadata
 
@@ -23,6 +24,20 @@ MESSAGES = {
         admin.IncrementalAlterConfigsResponse,
     ),
     ApiKey.DESCRIBE_QUORUM: (admin.DescribeQuorumRequest, admin.DescribeQuorumResponse),
+    ApiKey.DESCRIBE_CLIENT_QUOTAS: (
+        quotas.DescribeClientQuotasRequest,
+        quotas.DescribeClientQuotasResponse,
+    ),
+    ApiKey.ALTER_CLIENT_QUOTAS: (quotas.AlterClientQuotasRequest, quotas.AlterClientQuotasResponse),
+    ApiKey.DESCRIBE_LOG_DIRS: (admin.DescribeLogDirsRequest, admin.DescribeLogDirsResponse),
+    ApiKey.DESCRIBE_TOPIC_PARTITIONS: (
+        admin.DescribeTopicPartitionsRequest,
+        admin.DescribeTopicPartitionsResponse,
+    ),
+    ApiKey.DESCRIBE_ACLS: (admin.DescribeAclsRequest, admin.DescribeAclsResponse),
+    ApiKey.CREATE_ACLS: (admin.CreateAclsRequest, admin.CreateAclsResponse),
+    ApiKey.DELETE_ACLS: (admin.DeleteAclsRequest, admin.DeleteAclsResponse),
+    ApiKey.UPDATE_FEATURES: (admin.UpdateFeaturesRequest, admin.UpdateFeaturesResponse),
     ApiKey.FETCH: (consumer.FetchRequest, consumer.FetchResponse),
 }
 """Request and response class of each API that kafka-python has."""

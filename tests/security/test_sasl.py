@@ -62,6 +62,11 @@ class Connection:
     def handshake(self, mechanism):
         return self.ask(SaslHandshakeRequest(mechanism=mechanism), ApiKey.SASL_HANDSHAKE, 1)
 
+    def frames(self, frame):
+        given = []
+        self.session.serve(frame, given.append)
+        return given
+
     def token(self, token, version=2):
         request = SaslAuthenticateRequest(auth_bytes=token)
         return self.ask(request, ApiKey.SASL_AUTHENTICATE, version)
@@ -89,6 +94,37 @@ def test_a_client_that_knows_the_password_is_served(mechanism, user):
     assert connection.authenticate(mechanism, user, USERS[user]) is ErrorCode.none
     assert connection.session.authenticated
     assert connection.quorum().leader_id == 1
+
+
+def prove_with_bare_tokens(connection, mechanism, password):
+    """Authenticate as before KIP-152; returns what the server hung up with, or its last token."""
+    request = SaslHandshakeRequest(mechanism=mechanism)
+    assert connection.ask(request, ApiKey.SASL_HANDSHAKE, 0).error_code is ErrorCode.none
+    exchange = client_exchange(mechanism, Credentials("alice", password))
+    token = exchange.first()
+    while token is not None:
+        (frame,) = connection.frames(token)
+        if frame is None:
+            return None
+        assert int.from_bytes(frame[:4], "big") == len(frame) - 4
+        token = exchange.next(frame[4:])
+    return frame[4:]
+
+
+@pytest.mark.parametrize("mechanism", MECHANISMS)
+def test_after_version_0_of_the_handshake_tokens_are_bare(mechanism):
+    connection = Connection()
+    assert prove_with_bare_tokens(connection, mechanism, "wonderland") is not None
+    assert connection.session.authenticated
+    assert connection.quorum().leader_id == 1
+
+
+@pytest.mark.parametrize("mechanism", MECHANISMS)
+def test_a_bare_token_that_proves_nothing_is_hung_up_on(mechanism):
+    connection = Connection()
+    assert prove_with_bare_tokens(connection, mechanism, "wonder") is None
+    assert connection.session.over
+    assert not connection.session.authenticated
 
 
 def test_what_the_metadata_keep_of_a_user_counts_more_than_the_configuration():

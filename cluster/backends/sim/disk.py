@@ -370,6 +370,9 @@ class MemoryDisk:
         ]
         return tuple(sorted([*files, *folders]))
 
+    def volume_bytes(self) -> None:
+        """Nothing: a simulated volume has room for everything, or errors on order."""
+
     # The queue.
 
     def _enqueue(self, apply: Callable[[], None], done: Completion | None = None) -> None:

@@ -13,6 +13,7 @@
   client listener.
 - UpdateFeatures, UnregisterBroker, and what brokers and controllers ask of the active controller
   (`broker_apis`): by the active controller.
+- Quotas, access control, log directories, paged topics: see `admin_apis`.
 
 A node's image may be stale. A Metadata answer that names its own sender as the controller is not:
 it was confirmed. Answers from an image never name their sender, so a client can distinguish them.
@@ -24,6 +25,7 @@ from collections.abc import Callable, Sequence
 from functools import partial
 from typing import Any
 
+from cluster.node.controller.admin_apis import AdminApis
 from cluster.node.controller.broker_apis import BrokerApis
 from cluster.node.controller.cluster_info import ClusterInfo
 from cluster.node.controller.configs.describe import describe_configs, list_config_resources
@@ -112,6 +114,7 @@ class ControllerApis:
             AlterUserScramCredentialsRequest: self._alter_scram,
             DescribeUserScramCredentialsRequest: self._describe_scram,
             **BrokerApis(controller, cluster).handlers,
+            **AdminApis(controller, cluster, raft.node_id).handlers,
         }
 
     def handles(self, message: object) -> bool:

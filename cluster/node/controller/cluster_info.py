@@ -33,6 +33,10 @@ class ClusterInfo:
     """num.partitions"""
     default_replication_factor: int = 1
     """default.replication.factor"""
+    log_dir: str = ""
+    """The absolute path of this node's log directory."""
+    volume_bytes: Callable[[], tuple[int, int] | None] = lambda: None
+    """Total and usable bytes of the volume with `log_dir`, None when not known. Raises OSError."""
 
     @property
     def live_controllers(self) -> tuple[Endpoint, ...]:

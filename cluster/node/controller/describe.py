@@ -3,11 +3,21 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import replace
 
+from cluster.node.controller.authorized_operations import (
+    CLUSTER_OPERATIONS,
+    NOT_ASKED_FOR,
+    TOPIC_OPERATIONS,
+)
 from cluster.node.controller.cluster_info import ClusterInfo
 from cluster.node.controller.registrations import client_endpoints, is_offline
-from cluster.node.controller.state import BrokerRegistration, MetadataState, TopicImage
-from cluster.node.controller.topic_names import invalid_name_reason
+from cluster.node.controller.state import (
+    BrokerRegistration,
+    MetadataState,
+    TopicImage,
+)
+from cluster.node.controller.topic_names import INTERNAL_TOPICS, invalid_name_reason
 from cluster.node.errors import ErrorCode
 from cluster.node.ports import Endpoint
 from cluster.node.protocol.messages import (
@@ -46,7 +56,16 @@ def describe_metadata(
         ids = list(state.topics.keys())
         topics = [_topic_metadata(topic, state) for topic in map(state.topics.get, ids) if topic]
     else:
-        topics = [_requested_topic(item, state) for item in request.topics]
+        # As in Kafka a request that has any topic id is about ids alone, whatever names it has.
+        by_id = [item for item in request.topics if item.topic_id is not None]
+        topics = [_requested_topic(item, state) for item in by_id or request.topics]
+    if request.include_topic_authorized_operations:
+        topics = [
+            topic
+            if topic.error_code is ErrorCode.unknown_topic_id
+            else replace(topic, topic_authorized_operations=TOPIC_OPERATIONS)
+            for topic in topics
+        ]
     return MetadataResponse(
         throttle_time=NO_THROTTLE,
         brokers=tuple(
@@ -66,19 +85,25 @@ def describe_metadata(
 
 
 def _requested_topic(item: MetadataRequestTopic, state: MetadataState) -> MetadataResponseTopic:
-    if item.name is None:
+    name = item.name
+    if name is None or item.topic_id is not None:
+        name = None
         topic = None if item.topic_id is None else state.topics.get(item.topic_id)
         error = ErrorCode.unknown_topic_id
-    elif invalid_name_reason(item.name) is not None:
+    elif invalid_name_reason(name) is not None:
         topic = None
         error = ErrorCode.invalid_topic_exception
     else:
-        topic = state.topic_by_name(item.name)
+        topic = state.topic_by_name(name)
         error = ErrorCode.unknown_topic_or_partition
     if topic is not None:
         return _topic_metadata(topic, state)
     return MetadataResponseTopic(
-        error_code=error, name=item.name, topic_id=item.topic_id, partitions=()
+        error_code=error,
+        name=name,
+        topic_id=item.topic_id,
+        is_internal=name in INTERNAL_TOPICS,
+        partitions=(),
     )
 
 
@@ -87,6 +112,7 @@ def _topic_metadata(topic: TopicImage, state: MetadataState) -> MetadataResponse
         error_code=ErrorCode.none,
         name=TopicName(topic.name),
         topic_id=topic.id,
+        is_internal=topic.name in INTERNAL_TOPICS,
         partitions=tuple(
             _partition_metadata(topic, index, state) for index in range(topic.partition_count)
         ),
@@ -162,4 +188,7 @@ def _cluster_response(
             )
             for endpoint, broker in endpoints
         ),
+        cluster_authorized_operations=CLUSTER_OPERATIONS
+        if request.include_cluster_authorized_operations and error is ErrorCode.none
+        else NOT_ASKED_FOR,
     )

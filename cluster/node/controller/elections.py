@@ -107,7 +107,8 @@ def _elect(
         return None, ApiError(ErrorCode.unknown_topic_or_partition, message)
     preferred = election is Election.PREFERRED
     if partition.leader == partition.replicas[0] if preferred else partition.leader != NO_LEADER:
-        return None, ApiError(ErrorCode.election_not_needed)
+        message = "Leader election not needed for topic partition."
+        return None, ApiError(ErrorCode.election_not_needed, message)
     record = builder(
         state,
         (topic_id, index),

@@ -5,6 +5,8 @@ from __future__ import annotations
 import re
 
 NAME_LENGTH_MAX = 249
+INTERNAL_TOPICS = frozenset({"__consumer_offsets", "__transaction_state", "__share_group_state"})
+"""The topics that Kafka's coordinators keep their state in."""
 _LEGAL = re.compile(r"[a-zA-Z0-9._-]+")
 
 

@@ -26,14 +26,20 @@ class ApiKey(enum.IntEnum):
     API_VERSIONS = 18
     CREATE_TOPICS = 19
     DELETE_TOPICS = 20
+    DESCRIBE_ACLS = 29
+    CREATE_ACLS = 30
+    DELETE_ACLS = 31
     DESCRIBE_CONFIGS = 32
     ALTER_CONFIGS = 33
+    DESCRIBE_LOG_DIRS = 35
     SASL_AUTHENTICATE = 36
     CREATE_PARTITIONS = 37
     ELECT_LEADERS = 43
     INCREMENTAL_ALTER_CONFIGS = 44
     ALTER_PARTITION_REASSIGNMENTS = 45
     LIST_PARTITION_REASSIGNMENTS = 46
+    DESCRIBE_CLIENT_QUOTAS = 48
+    ALTER_CLIENT_QUOTAS = 49
     DESCRIBE_USER_SCRAM_CREDENTIALS = 50
     ALTER_USER_SCRAM_CREDENTIALS = 51
     VOTE = 52
@@ -52,6 +58,7 @@ class ApiKey(enum.IntEnum):
     CONTROLLER_REGISTRATION = 70
     ASSIGN_REPLICAS_TO_DIRS = 73
     LIST_CONFIG_RESOURCES = 74
+    DESCRIBE_TOPIC_PARTITIONS = 75
     ADD_RAFT_VOTER = 80
     REMOVE_RAFT_VOTER = 81
     UPDATE_RAFT_VOTER = 82
@@ -76,18 +83,24 @@ class VersionRange:
 SERVED: Final[Mapping[ApiKey, VersionRange]] = {
     ApiKey.FETCH: VersionRange(4, 18),
     ApiKey.METADATA: VersionRange(0, 13),
-    ApiKey.SASL_HANDSHAKE: VersionRange(1, 1),  # version 0 goes on with tokens without headers
+    ApiKey.SASL_HANDSHAKE: VersionRange(0, 1),
     ApiKey.API_VERSIONS: VersionRange(0, 4),
     ApiKey.CREATE_TOPICS: VersionRange(2, 7),
     ApiKey.DELETE_TOPICS: VersionRange(1, 6),
+    ApiKey.DESCRIBE_ACLS: VersionRange(1, 3),
+    ApiKey.CREATE_ACLS: VersionRange(1, 3),
+    ApiKey.DELETE_ACLS: VersionRange(1, 3),
     ApiKey.DESCRIBE_CONFIGS: VersionRange(1, 4),
     ApiKey.ALTER_CONFIGS: VersionRange(0, 2),
+    ApiKey.DESCRIBE_LOG_DIRS: VersionRange(1, 5),
     ApiKey.SASL_AUTHENTICATE: VersionRange(0, 2),
     ApiKey.CREATE_PARTITIONS: VersionRange(0, 3),
     ApiKey.ELECT_LEADERS: VersionRange(0, 2),
     ApiKey.INCREMENTAL_ALTER_CONFIGS: VersionRange(0, 1),
     ApiKey.ALTER_PARTITION_REASSIGNMENTS: VersionRange(0, 1),
     ApiKey.LIST_PARTITION_REASSIGNMENTS: VersionRange(0, 0),
+    ApiKey.DESCRIBE_CLIENT_QUOTAS: VersionRange(0, 1),
+    ApiKey.ALTER_CLIENT_QUOTAS: VersionRange(0, 1),
     ApiKey.DESCRIBE_USER_SCRAM_CREDENTIALS: VersionRange(0, 0),
     ApiKey.ALTER_USER_SCRAM_CREDENTIALS: VersionRange(0, 0),
     ApiKey.VOTE: VersionRange(0, 2),
@@ -97,7 +110,7 @@ SERVED: Final[Mapping[ApiKey, VersionRange]] = {
     ApiKey.FETCH_SNAPSHOT: VersionRange(0, 1),
     ApiKey.DESCRIBE_CLUSTER: VersionRange(0, 2),
     ApiKey.ALTER_PARTITION: VersionRange(2, 3),
-    ApiKey.UPDATE_FEATURES: VersionRange(2, 2),  # before, a response held each feature's own error
+    ApiKey.UPDATE_FEATURES: VersionRange(0, 2),
     ApiKey.ENVELOPE: VersionRange(0, 0),
     ApiKey.BROKER_REGISTRATION: VersionRange(0, 4),
     ApiKey.BROKER_HEARTBEAT: VersionRange(0, 2),
@@ -106,6 +119,7 @@ SERVED: Final[Mapping[ApiKey, VersionRange]] = {
     ApiKey.CONTROLLER_REGISTRATION: VersionRange(0, 0),
     ApiKey.ASSIGN_REPLICAS_TO_DIRS: VersionRange(0, 0),
     ApiKey.LIST_CONFIG_RESOURCES: VersionRange(0, 1),
+    ApiKey.DESCRIBE_TOPIC_PARTITIONS: VersionRange(0, 0),
     ApiKey.ADD_RAFT_VOTER: VersionRange(0, 1),
     ApiKey.REMOVE_RAFT_VOTER: VersionRange(0, 0),
     ApiKey.UPDATE_RAFT_VOTER: VersionRange(0, 0),
@@ -132,6 +146,9 @@ _ADMIN = (
     ApiKey.SASL_AUTHENTICATE,
     ApiKey.CREATE_TOPICS,
     ApiKey.DELETE_TOPICS,
+    ApiKey.DESCRIBE_ACLS,
+    ApiKey.CREATE_ACLS,
+    ApiKey.DELETE_ACLS,
     ApiKey.DESCRIBE_CONFIGS,
     ApiKey.ALTER_CONFIGS,
     ApiKey.CREATE_PARTITIONS,
@@ -139,6 +156,7 @@ _ADMIN = (
     ApiKey.INCREMENTAL_ALTER_CONFIGS,
     ApiKey.ALTER_PARTITION_REASSIGNMENTS,
     ApiKey.LIST_PARTITION_REASSIGNMENTS,
+    ApiKey.ALTER_CLIENT_QUOTAS,
     ApiKey.ALTER_USER_SCRAM_CREDENTIALS,
     ApiKey.DESCRIBE_QUORUM,
     ApiKey.DESCRIBE_CLUSTER,
@@ -146,6 +164,14 @@ _ADMIN = (
     ApiKey.UNREGISTER_BROKER,
     ApiKey.ADD_RAFT_VOTER,
     ApiKey.REMOVE_RAFT_VOTER,
+)
+_BROKER = (
+    ApiKey.LIST_CONFIG_RESOURCES,
+    ApiKey.METADATA,
+    ApiKey.DESCRIBE_LOG_DIRS,
+    ApiKey.DESCRIBE_CLIENT_QUOTAS,
+    ApiKey.DESCRIBE_USER_SCRAM_CREDENTIALS,
+    ApiKey.DESCRIBE_TOPIC_PARTITIONS,
 )
 _PEER = (
     ApiKey.FETCH,
@@ -171,12 +197,7 @@ def _table(*keys: ApiKey) -> Mapping[int, VersionRange]:
 
 
 LISTENER_APIS: Final[Mapping[ListenerType, Mapping[int, VersionRange]]] = {
-    ListenerType.BROKER: _table(
-        ApiKey.METADATA,
-        ApiKey.DESCRIBE_USER_SCRAM_CREDENTIALS,
-        ApiKey.LIST_CONFIG_RESOURCES,
-        *_ADMIN,
-    ),
+    ListenerType.BROKER: _table(*_BROKER, *_ADMIN),
     ListenerType.CONTROLLER: _table(*_ADMIN, *_PEER),
 }
 """What each type of listener serves, by API key in rising order."""

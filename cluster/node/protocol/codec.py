@@ -14,7 +14,9 @@ from __future__ import annotations
 
 import io
 import struct
+import typing
 from collections.abc import Callable, Mapping
+from dataclasses import replace
 from functools import cache
 from typing import Any, Final
 
@@ -33,6 +35,7 @@ from cluster.node.protocol.apis import (
 from cluster.node.protocol.convert import ConversionError, convert
 from cluster.node.protocol.raft_codec import CODECS, REQUEST_KEYS, Refused
 from cluster.node.wire.bounds import MalformedError, checked
+from cluster.node.wire.schema import element
 from cluster.values import valueclass
 
 __all__ = [
@@ -161,12 +164,32 @@ def write_response(request: Request, message: Any) -> bytes:
     if codec is not None and type(message) is not highest_response_class(request.key):
         message = codec.write_response(message)
     entity = response_class(request.key, request.version)
+    if request.key is ApiKey.UPDATE_FEATURES and type(message) is not entity:
+        message = _with_results(request, message, entity)
     buffer = io.BytesIO()
     buffer.write(_SIZE_AND_CORRELATION.pack(0, request.correlation_id))
     if entity.__header_schema__.__flexible__:
         buffer.write(b"\0")
     _write_body(buffer, entity, message)
     return _sized(buffer)
+
+
+def _with_results(request: Request, response: Any, entity: Any) -> Any:
+    """Return UpdateFeatures' answer with a result for each feature, which version 2 dropped.
+
+    As in Kafka there are results only when all features were updated (KIP-1022).
+    """
+    old = convert(response, entity)
+    if response.error_code is not ErrorCode.none:
+        return old
+    result = element(typing.get_type_hints(entity)["results"])
+    names = [update.feature for update in request.message.feature_updates]
+    return replace(
+        old,
+        results=tuple(
+            result(feature=name, error_code=ErrorCode.none, error_message="NONE") for name in names
+        ),
+    )
 
 
 def write_request(message: Any, version: int, correlation_id: int, client_id: str) -> bytes:

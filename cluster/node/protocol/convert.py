@@ -16,7 +16,7 @@ import dataclasses
 import datetime as dt
 import typing
 import uuid
-from collections.abc import Callable
+from collections.abc import Callable, Container
 from typing import Any, Final
 
 from cluster.node.errors import ErrorCode
@@ -26,6 +26,9 @@ METADATA_TOPIC: Final = "__cluster_metadata"
 METADATA_TOPIC_ID: Final = uuid.UUID(int=1)
 CLIENT_METRICS: Final = 16
 """ConfigResource.Type"""
+UPGRADE: Final = 1
+SAFE_DOWNGRADE: Final = 2
+"""FeatureUpdate.UpgradeType"""
 
 Converter = Callable[[Any], Any]
 
@@ -125,6 +128,16 @@ def _renamed(root: str, source: type[Any], target: type[Any], name: str) -> Conv
             return lambda partition: _members_of_ids(partition, member)
         case "AlterPartitionRequest", "PartitionData", "new_isr" if "new_isr_with_epochs" in has:
             return _ids_of_members
+    return _feature_rule(root, name, has)
+
+
+def _feature_rule(root: str, name: str, source: Container[str]) -> Converter | None:
+    # Version 0 of UpdateFeatures has a flag where later ones name the type of the upgrade.
+    match root, name:
+        case "UpdateFeaturesRequest", "upgrade_type" if "allow_downgrade" in source:
+            return lambda update: SAFE_DOWNGRADE if update.allow_downgrade else UPGRADE
+        case "UpdateFeaturesRequest", "allow_downgrade" if "upgrade_type" in source:
+            return lambda update: update.upgrade_type != UPGRADE
     return None
 
 

@@ -17,6 +17,13 @@ from typing import cast
 
 from kio.schema.allocate_producer_ids.v0.request import AllocateProducerIdsRequest
 from kio.schema.allocate_producer_ids.v0.response import AllocateProducerIdsResponse
+from kio.schema.alter_client_quotas.v1.request import AlterClientQuotasRequest
+from kio.schema.alter_client_quotas.v1.request import EntityData as AlterClientQuotasRequestEntity
+from kio.schema.alter_client_quotas.v1.request import EntryData as AlterClientQuotasRequestEntry
+from kio.schema.alter_client_quotas.v1.request import OpData as AlterClientQuotasOp
+from kio.schema.alter_client_quotas.v1.response import AlterClientQuotasResponse
+from kio.schema.alter_client_quotas.v1.response import EntityData as AlterClientQuotasResponseEntity
+from kio.schema.alter_client_quotas.v1.response import EntryData as AlterClientQuotasResponseEntry
 from kio.schema.alter_configs.v2.request import AlterableConfig as LegacyAlterableConfig
 from kio.schema.alter_configs.v2.request import AlterConfigsRequest
 from kio.schema.alter_configs.v2.request import AlterConfigsResource as LegacyAlterConfigsResource
@@ -91,6 +98,8 @@ from kio.schema.controller_registration.v0.request import ControllerRegistration
 from kio.schema.controller_registration.v0.request import Feature as ControllerRegistrationFeature
 from kio.schema.controller_registration.v0.request import Listener as ControllerRegistrationListener
 from kio.schema.controller_registration.v0.response import ControllerRegistrationResponse
+from kio.schema.create_acls.v3.request import AclCreation, CreateAclsRequest
+from kio.schema.create_acls.v3.response import AclCreationResult, CreateAclsResponse
 from kio.schema.create_partitions.v3.request import (
     CreatePartitionsAssignment,
     CreatePartitionsRequest,
@@ -111,8 +120,20 @@ from kio.schema.create_topics.v7.response import (
     CreatableTopicResult,
     CreateTopicsResponse,
 )
+from kio.schema.delete_acls.v3.request import DeleteAclsFilter, DeleteAclsRequest
+from kio.schema.delete_acls.v3.response import DeleteAclsFilterResult, DeleteAclsResponse
 from kio.schema.delete_topics.v6.request import DeleteTopicsRequest, DeleteTopicState
 from kio.schema.delete_topics.v6.response import DeletableTopicResult, DeleteTopicsResponse
+from kio.schema.describe_acls.v3.request import DescribeAclsRequest
+from kio.schema.describe_acls.v3.response import DescribeAclsResponse
+from kio.schema.describe_client_quotas.v1.request import (
+    ComponentData as DescribeClientQuotasComponent,
+)
+from kio.schema.describe_client_quotas.v1.request import DescribeClientQuotasRequest
+from kio.schema.describe_client_quotas.v1.response import DescribeClientQuotasResponse
+from kio.schema.describe_client_quotas.v1.response import EntityData as DescribeClientQuotasEntity
+from kio.schema.describe_client_quotas.v1.response import EntryData as DescribeClientQuotasEntry
+from kio.schema.describe_client_quotas.v1.response import ValueData as DescribeClientQuotasValue
 from kio.schema.describe_cluster.v2.request import DescribeClusterRequest
 from kio.schema.describe_cluster.v2.response import DescribeClusterBroker, DescribeClusterResponse
 from kio.schema.describe_configs.v4.request import DescribeConfigsRequest, DescribeConfigsResource
@@ -121,6 +142,28 @@ from kio.schema.describe_configs.v4.response import (
     DescribeConfigsResponse,
     DescribeConfigsResult,
     DescribeConfigsSynonym,
+)
+from kio.schema.describe_log_dirs.v5.request import DescribableLogDirTopic, DescribeLogDirsRequest
+from kio.schema.describe_log_dirs.v5.response import (
+    DescribeLogDirsPartition,
+    DescribeLogDirsResponse,
+    DescribeLogDirsResult,
+    DescribeLogDirsTopic,
+)
+from kio.schema.describe_topic_partitions.v0.request import (
+    Cursor as DescribeTopicPartitionsRequestCursor,
+)
+from kio.schema.describe_topic_partitions.v0.request import DescribeTopicPartitionsRequest
+from kio.schema.describe_topic_partitions.v0.request import (
+    TopicRequest as DescribeTopicPartitionsRequestTopic,
+)
+from kio.schema.describe_topic_partitions.v0.response import (
+    Cursor as DescribeTopicPartitionsResponseCursor,
+)
+from kio.schema.describe_topic_partitions.v0.response import (
+    DescribeTopicPartitionsResponse,
+    DescribeTopicPartitionsResponsePartition,
+    DescribeTopicPartitionsResponseTopic,
 )
 from kio.schema.describe_user_scram_credentials.v0.request import (
     DescribeUserScramCredentialsRequest,
@@ -179,14 +222,23 @@ from kio.schema.unregister_broker.v0.request import UnregisterBrokerRequest
 from kio.schema.unregister_broker.v0.response import UnregisterBrokerResponse
 from kio.schema.update_features.v2.request import FeatureUpdateKey, UpdateFeaturesRequest
 from kio.schema.update_features.v2.response import UpdateFeaturesResponse
-from kio.static.primitive import i8, i16, i32, i32Timedelta, i64, i64Timedelta, u16
+from kio.static.primitive import f64, i8, i16, i32, i32Timedelta, i64, i64Timedelta, u16
 
 from cluster.node.errors import ErrorCode
 
 __all__ = [
     "NO_THROTTLE",
+    "AclCreation",
+    "AclCreationResult",
     "AllocateProducerIdsRequest",
     "AllocateProducerIdsResponse",
+    "AlterClientQuotasOp",
+    "AlterClientQuotasRequest",
+    "AlterClientQuotasRequestEntity",
+    "AlterClientQuotasRequestEntry",
+    "AlterClientQuotasResponse",
+    "AlterClientQuotasResponseEntity",
+    "AlterClientQuotasResponseEntry",
     "AlterConfigsRequest",
     "AlterConfigsResource",
     "AlterConfigsResourceResponse",
@@ -231,6 +283,8 @@ __all__ = [
     "CreatableTopicConfig",
     "CreatableTopicConfigs",
     "CreatableTopicResult",
+    "CreateAclsRequest",
+    "CreateAclsResponse",
     "CreatePartitionsAssignment",
     "CreatePartitionsRequest",
     "CreatePartitionsResponse",
@@ -239,9 +293,22 @@ __all__ = [
     "CreateTopicsRequest",
     "CreateTopicsResponse",
     "DeletableTopicResult",
+    "DeleteAclsFilter",
+    "DeleteAclsFilterResult",
+    "DeleteAclsRequest",
+    "DeleteAclsResponse",
     "DeleteTopicState",
     "DeleteTopicsRequest",
     "DeleteTopicsResponse",
+    "DescribableLogDirTopic",
+    "DescribeAclsRequest",
+    "DescribeAclsResponse",
+    "DescribeClientQuotasComponent",
+    "DescribeClientQuotasEntity",
+    "DescribeClientQuotasEntry",
+    "DescribeClientQuotasRequest",
+    "DescribeClientQuotasResponse",
+    "DescribeClientQuotasValue",
     "DescribeClusterBroker",
     "DescribeClusterRequest",
     "DescribeClusterResponse",
@@ -251,6 +318,18 @@ __all__ = [
     "DescribeConfigsResponse",
     "DescribeConfigsResult",
     "DescribeConfigsSynonym",
+    "DescribeLogDirsPartition",
+    "DescribeLogDirsRequest",
+    "DescribeLogDirsResponse",
+    "DescribeLogDirsResult",
+    "DescribeLogDirsTopic",
+    "DescribeTopicPartitionsRequest",
+    "DescribeTopicPartitionsRequestCursor",
+    "DescribeTopicPartitionsRequestTopic",
+    "DescribeTopicPartitionsResponse",
+    "DescribeTopicPartitionsResponseCursor",
+    "DescribeTopicPartitionsResponsePartition",
+    "DescribeTopicPartitionsResponseTopic",
     "DescribeUserScramCredentialsRequest",
     "DescribeUserScramCredentialsResponse",
     "DescribeUserScramCredentialsResult",
@@ -302,6 +381,7 @@ __all__ = [
     "UnregisterBrokerResponse",
     "UpdateFeaturesRequest",
     "UpdateFeaturesResponse",
+    "f64",
     "i8",
     "i16",
     "i32",

@@ -105,6 +105,11 @@ class FileDisk:
         except FileNotFoundError:
             return ()
 
+    def volume_bytes(self) -> tuple[int, int] | None:
+        """Total and usable bytes of the folder's volume. Raises OSError."""
+        volume = os.statvfs(self._folder)
+        return volume.f_blocks * volume.f_frsize, volume.f_bavail * volume.f_frsize
+
     def drain(self, done: Completion) -> None:
         """Sync every append in queue order, then call `done` on the loop: the goodbye of a node."""
         self._put(self._writer.sync_all, done)

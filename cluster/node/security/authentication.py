@@ -1,14 +1,16 @@
 """A connection to a SASL listener: first authenticated, then served.
 
 States are those of Kafka's SaslServerAuthenticator: ApiVersions is answered, then SaslHandshake
-(version 1, KIP-43) names a mechanism, then SaslAuthenticate (KIP-152) carries the mechanism's
-tokens. Anything else ends the connection. A mechanism that is not enabled and a failed proof are
-answered with their error code, and end it too.
+(KIP-43) names a mechanism, then SaslAuthenticate (KIP-152) carries the mechanism's tokens; after
+version 0 of the handshake they come bare, each a frame by itself. Anything else ends the
+connection. A mechanism that is not enabled and a failed proof are answered with their error code,
+and end it too; a bare token has no answer that could say so.
 """
 
 from __future__ import annotations
 
 import datetime as dt
+import struct
 from collections.abc import Callable, Mapping
 from dataclasses import replace
 from typing import Final, cast
@@ -41,6 +43,7 @@ _BEFORE_MECHANISM: Final[Mapping[int, VersionRange]] = {
 _BEFORE_PROOF: Final[Mapping[int, VersionRange]] = {
     int(ApiKey.SASL_AUTHENTICATE): SERVED[ApiKey.SASL_AUTHENTICATE]
 }
+_SIZE: Final = struct.Struct(">i")
 _NO_LIFETIME: Final = cast("i64Timedelta", dt.timedelta(0))
 
 
@@ -91,6 +94,7 @@ class SaslSession:
         self._service = service
         self._authenticator = authenticator
         self._exchange: ServerExchange | None = None
+        self._bare = False
         self._user: str | None = None
         self.authenticated = False
         self.over = False
@@ -115,6 +119,8 @@ class SaslSession:
             self._service.serve(frame, respond, replace(origin, principal_name=self._user))
         elif self._exchange is None:
             self._agree(frame, respond)
+        elif self._bare:
+            self._prove_bare(self._exchange, frame, respond)
         else:
             self._prove(self._exchange, frame, respond)
 
@@ -126,6 +132,7 @@ class SaslSession:
         error = ErrorCode.none
         if request.message.mechanism in self._authenticator.mechanisms:
             self._exchange = self._authenticator.begin(request.message.mechanism)
+            self._bare = request.version == 0
         else:
             error = ErrorCode.unsupported_sasl_mechanism
             self.over = True
@@ -145,8 +152,7 @@ class SaslSession:
             self.over = True
             respond(_refusal(request))
             return
-        self._user = exchange.user
-        self.authenticated = exchange.user is not None
+        self._proved(exchange)
         answer = SaslAuthenticateResponse(
             error_code=ErrorCode.none,
             error_message=None,
@@ -154,6 +160,25 @@ class SaslSession:
             session_lifetime=_NO_LIFETIME,
         )
         respond(write_response(request, answer))
+
+    def _prove_bare(
+        self,
+        exchange: ServerExchange,
+        token: bytes,
+        respond: Callable[[bytes | None], None],
+    ) -> None:
+        try:
+            answer = exchange.answer(token)
+        except SaslError:
+            self.over = True
+            respond(None)
+            return
+        self._proved(exchange)
+        respond(_SIZE.pack(len(answer)) + answer)
+
+    def _proved(self, exchange: ServerExchange) -> None:
+        self._user = exchange.user
+        self.authenticated = exchange.user is not None
 
 
 def _refusal(request: Request) -> bytes:
