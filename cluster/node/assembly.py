@@ -22,6 +22,7 @@ from cluster.node.broker.lifecycle import (
 from cluster.node.broker.publisher import BrokerMetadataPublisher
 from cluster.node.config import BROKER_ROLE, CONTROLLER_ROLE, NodeConfig
 from cluster.node.controller.apis import ControllerApis
+from cluster.node.controller.bootstrap_file import read_bootstrap
 from cluster.node.controller.cluster_info import ClusterInfo
 from cluster.node.controller.configs.definitions import broker_key
 from cluster.node.controller.controller import QuorumController
@@ -136,6 +137,7 @@ class Node:
                 ),
                 max_snapshot_interval_ms=config.metadata_log_max_snapshot_interval_ms,
                 broker_session_timeout_ms=config.broker_session_timeout_ms,
+                bootstrap=read_bootstrap(seams.disk),
             ),
         )
         self.raft.register(self.controller)

@@ -21,6 +21,10 @@ import click
 
 from cluster.node.assembly import METADATA_DIRECTORY
 from cluster.node.config import ConfigError, NodeConfig, load_config
+from cluster.node.controller.bootstrap_file import FILE_NAME as BOOTSTRAP_FILE
+from cluster.node.controller.bootstrap_file import bootstrap_content
+from cluster.node.controller.feature_control import bootstrap_metadata
+from cluster.node.controller.feature_levels import RELEASES
 from cluster.node.kraft.bootstrap import is_leftover, write_bootstrap
 from cluster.node.kraft.messages import ReplicaKey
 from cluster.node.kraft.voters import Voter, VoterSet
@@ -85,28 +89,45 @@ def write_folder(
     voters: VoterSet | None,
     now_ms: int,
     done: Callable[[uuid.UUID | OSError], None],
+    bootstrap: bytes | None = None,
 ) -> None:
-    """Write a folder's identity, and before it the first voters if it begins with any.
+    """Write a folder's identity, and before it the first voters and metadata if it has any.
 
     In this order, as in Kafka's Formatter: a folder is formatted from its meta.properties on, and
     whatever an interruption leaves before that is written anew by the next attempt. Raises
     MetaPropertiesError, within this call.
     """
     leftover = voters is not None and is_leftover(disk, METADATA_DIRECTORY)
-    besides = frozenset({METADATA_DIRECTORY}) if leftover else frozenset()
-    check_is_empty(disk, besides)
+    ours = frozenset() if bootstrap is None else frozenset({BOOTSTRAP_FILE})
+    check_is_empty(disk, ours | {METADATA_DIRECTORY} if leftover else ours)
 
     def identify(error: OSError | None) -> None:
         if error is not None:
             done(error)
             return
-        besides = frozenset({METADATA_DIRECTORY})
+        besides = ours | {METADATA_DIRECTORY}
         load_or_format(disk, config.cluster_id, config.node_id, random_source, done, own, besides)
 
-    if voters is None:
-        identify(None)
+    def begin(error: OSError | None) -> None:
+        if error is not None or voters is None:
+            identify(error)
+        else:
+            write_bootstrap(disk, METADATA_DIRECTORY, voters, now_ms, identify)
+
+    if bootstrap is None:
+        begin(None)
     else:
-        write_bootstrap(disk, METADATA_DIRECTORY, voters, now_ms, identify)
+        disk.write(BOOTSTRAP_FILE, bootstrap)
+        disk.sync(BOOTSTRAP_FILE, begin)
+
+
+def _metadata(release: str | None, now_ms: int) -> bytes | None:
+    """Return what a cluster of a release begins with. Raises FormatError."""
+    if release is None:
+        return None
+    if release not in RELEASES:
+        raise FormatError(f"--release-version: {release!r} is not one of {', '.join(RELEASES)}")
+    return bootstrap_content(bootstrap_metadata(RELEASES[release]), now_ms)
 
 
 def _with_cluster_id(config: NodeConfig, cluster_id: str | None) -> NodeConfig:
@@ -125,11 +146,15 @@ def _check_options(config: NodeConfig, given: int) -> None:
         raise FormatError(f"give one of {options}")
 
 
-async def format_folder(config: NodeConfig, *, standalone: bool, controllers: str | None) -> str:
+async def format_folder(
+    config: NodeConfig, *, standalone: bool, controllers: str | None, release: str | None
+) -> str:
     """Format `metadata.log.dir`; returns the directory id. Raises FormatError."""
     loop = asyncio.get_running_loop()
     seed = random.SystemRandom()
     own: uuid.UUID = random_uuid(seed)
+    now_ms = int(time.time() * 1000)
+    metadata = _metadata(release, now_ms)
     voters = None
     if standalone or controllers is not None:
         if config.controller_quorum_voters:
@@ -147,7 +172,7 @@ async def format_folder(config: NodeConfig, *, standalone: bool, controllers: st
         if disk.exists(FILE_NAME):
             raise FormatError(f"{config.metadata_log_dir} is formatted already")
         found: asyncio.Future[Any] = loop.create_future()
-        write_folder(disk, config, seed, own, voters, int(time.time() * 1000), found.set_result)
+        write_folder(disk, config, seed, own, voters, now_ms, found.set_result, metadata)
         _raise(await found)
     except MetaPropertiesError as error:
         raise FormatError(f"{config.metadata_log_dir}: {error}") from error
@@ -167,19 +192,21 @@ def _raise(result: object) -> None:
 @click.option("--standalone", is_flag=True, help="Begin a quorum with this node as its only voter.")
 @click.option("--initial-controllers", "controllers", help="id@host:port:directory,...")
 @click.option("--no-initial-controllers", "joins", is_flag=True, help="Join a quorum as observer.")
+@click.option("--release-version", "release", help="4.0 to 4.3: the features to begin with.")
 def main(
     config_file: Path,
     cluster_id: str | None,
     standalone: bool,  # noqa: FBT001  (click passes it by name)
     controllers: str | None,
     joins: bool,  # noqa: FBT001  (likewise)
+    release: str | None,
 ) -> None:
     """Format the folder of one node."""
     try:
         config = with_own_host(_with_cluster_id(load_config(config_file), cluster_id))
         _check_options(config, sum((standalone, controllers is not None, joins)))
         directory = asyncio.run(
-            format_folder(config, standalone=standalone, controllers=controllers)
+            format_folder(config, standalone=standalone, controllers=controllers, release=release)
         )
     except FormatError as error:
         click.echo(f"{config_file}: {error}", err=True)

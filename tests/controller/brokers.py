@@ -38,7 +38,14 @@ def feature(name="metadata.version", low=1, high=30):
     )
 
 
-BOTH = (feature(), feature(ELR, 0, 1))
+ALL = (
+    feature(),
+    feature(ELR, 0, 1),
+    feature("group.version", 0, 1),
+    feature("share.version", 0, 1),
+    feature("streams.version", 0, 1),
+    feature("transaction.version", 0, 2),
+)
 
 
 def register(broker, incarnation=0, **changes):
@@ -47,7 +54,7 @@ def register(broker, incarnation=0, **changes):
         "cluster_id": "fake-cluster",
         "incarnation_id": uuid.UUID(int=10_000 + 100 * broker + incarnation),
         "listeners": (listener(host=f"b{broker}", port=9000 + broker),),
-        "features": BOTH,
+        "features": ALL,
         "rack": None,
         "log_dirs": (uuid.UUID(int=1_000 + broker),),
     }

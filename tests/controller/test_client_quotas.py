@@ -212,6 +212,12 @@ def test_a_filter_selects_by_name_by_default_and_by_type(three):
     assert described(three, strict=True) == {}
 
 
+MIXED = (
+    "Invalid entity filter component combination. IP filter component should not be used with user "
+    "or clientId filter component."
+)
+
+
 @pytest.mark.parametrize(
     ("components", "error", "message"),
     [
@@ -241,8 +247,7 @@ def test_a_filter_selects_by_name_by_default_and_by_type(three):
         (
             [("ip", DEFAULT, None), ("user", DEFAULT, None)],
             ErrorCode.invalid_request,
-            "Invalid entity filter component combination. IP filter component should not be used "
-            "with user or clientId filter component.",
+            MIXED,
         ),
     ],
 )

@@ -12,7 +12,7 @@ from cluster.node.protocol.messages import (
     DescribeClusterRequest,
 )
 from tests.controller.brokers import (
-    BOTH,
+    ALL,
     ELR,
     Brokers,
     allocate,
@@ -119,7 +119,7 @@ def test_registrations_are_checked(changes, error):
 def test_a_feature_in_force_must_be_supported():
     cluster = Brokers(elr=True)
     assert cluster.register(1, features=(feature(),)).error_code == ErrorCode.unsupported_version
-    assert cluster.register(1, features=BOTH).error_code == ErrorCode.none
+    assert cluster.register(1, features=ALL).error_code == ErrorCode.none
 
 
 def test_a_node_that_is_not_active_refuses_everything_of_brokers():

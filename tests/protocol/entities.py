@@ -19,6 +19,7 @@ _PRIMITIVES = {
     "int32": st.integers(-(2**31), 2**31 - 1),
     "int64": st.integers(-(2**63), 2**63 - 1),
     "uint16": st.integers(0, 2**16 - 1),
+    "float64": st.floats(allow_nan=False),
     "bool": st.booleans(),
     "string": st.text(max_size=8),
     "records": st.binary(max_size=32),

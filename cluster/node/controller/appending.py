@@ -15,9 +15,14 @@ from itertools import islice
 from typing import Any
 
 from cluster.node.controller.event_queue import EventQueue
+from cluster.node.controller.feature_levels import metadata_version
 from cluster.node.controller.pending import ControllerSettings
 from cluster.node.controller.raft import Raft
-from cluster.node.controller.records import MetadataRecord, encode_record
+from cluster.node.controller.records import (
+    MetadataRecord,
+    encode_record,
+    record_version,
+)
 from cluster.node.controller.result import (
     RECORDS_PER_PART,
     ControllerResult,
@@ -104,7 +109,9 @@ class Appender:
         if len(made) > self._settings.max_records_per_batch:
             message = f"{len(made)} records; at most {self._settings.max_records_per_batch} fit"
             raise RequestError(ErrorCode.policy_violation, message)
-        last_offset = self._prepare(epoch, [encode_record(record) for record in made])
+        level = metadata_version(self._speculative.state)
+        values = [encode_record(record, record_version(record, level)) for record in made]
+        last_offset = self._prepare(epoch, values)
         assert last_offset - len(made) >= self.last_offset, "append below the end"
         self._speculative.replay(made, last_offset)
         self.last_offset = last_offset

@@ -5,12 +5,11 @@ from __future__ import annotations
 from typing import Final
 
 from cluster.node.controller.feature_levels import (
-    COORDINATOR_FEATURES,
     ELIGIBLE_LEADER_REPLICAS,
-    ELIGIBLE_LEADER_REPLICAS_MAX,
     METADATA_VERSION,
     METADATA_VERSION_LEVEL,
-    READABLE,
+    OFFERED,
+    default_levels,
 )
 from cluster.node.controller.feature_update import MIN_ISR_OF_ALL_BROKERS
 from cluster.node.controller.image import MetadataImage
@@ -27,16 +26,9 @@ from cluster.node.protocol.features import Features, FinalizedFeature, Supported
 KRAFT_VERSION = "kraft.version"
 
 SUPPORTED: Final = (
-    # We write newer records than a lower level allows, and know of no higher one.
-    SupportedFeature(METADATA_VERSION, METADATA_VERSION_LEVEL, METADATA_VERSION_LEVEL),
-    SupportedFeature(ELIGIBLE_LEADER_REPLICAS, 0, ELIGIBLE_LEADER_REPLICAS_MAX),
+    # Those of coordinators, which are not here, are for the brokers of Kafka that have some.
+    *(SupportedFeature(name, levels.start, levels.stop - 1) for name, levels in OFFERED.items()),
     SupportedFeature(KRAFT_VERSION, MIN_KRAFT_VERSION, MAX_KRAFT_VERSION),
-    # Of coordinators, which are not here. Brokers of Kafka ask a controller for them, and their
-    # levels say how records are to be read, which we do.
-    *(
-        SupportedFeature(name, READABLE[name].start, READABLE[name].stop - 1)
-        for name in COORDINATOR_FEATURES
-    ),
 )
 
 
@@ -52,25 +44,29 @@ def features_of(image: MetadataImage, kraft_version: int = 0) -> Features:
     return Features(SUPPORTED, finalized, image.offset if finalized else -1)
 
 
-def bootstrap_metadata() -> tuple[MetadataRecord, ...]:
-    """Return the metadata that a cluster begins with, as kafka-storage formats one of 4.1 or later.
+def bootstrap_metadata(
+    metadata_version: int = METADATA_VERSION_LEVEL,
+) -> tuple[MetadataRecord, ...]:
+    """Return the metadata that a cluster begins with (BootstrapMetadata.fromVersions).
 
-    With eligible leader replicas, and therefore a minimal ISR that is set for all brokers.
+    With eligible leader replicas a minimal ISR is set for all brokers, too.
     """
+    levels = {METADATA_VERSION: metadata_version, **default_levels(metadata_version)}
+    fixed = (MIN_ISR_OF_ALL_BROKERS,) if ELIGIBLE_LEADER_REPLICAS in levels else ()
     return (
-        FeatureLevelRecord(name=METADATA_VERSION, feature_level=METADATA_VERSION_LEVEL),
-        FeatureLevelRecord(
-            name=ELIGIBLE_LEADER_REPLICAS, feature_level=ELIGIBLE_LEADER_REPLICAS_MAX
-        ),
-        MIN_ISR_OF_ALL_BROKERS,
+        *(FeatureLevelRecord(name=name, feature_level=level) for name, level in levels.items()),
+        *fixed,
     )
 
 
-def bootstrap_records(committed: MetadataState) -> tuple[MetadataRecord, ...]:
+def bootstrap_records(
+    committed: MetadataState, formatted: tuple[MetadataRecord, ...] = ()
+) -> tuple[MetadataRecord, ...]:
     """Return what a controller writes first when the log holds no metadata yet.
 
-    As in Kafka they are one metadata transaction (KIP-868), so that they may be more than fit into
-    one batch and are seen together all the same (ActivationRecordsGenerator.recordsForEmptyLog).
+    They are those that the folder was `formatted` with, if any. As in Kafka they are one metadata
+    transaction (KIP-868), so that they may be more than fit into one batch and are seen together
+    all the same (ActivationRecordsGenerator.recordsForEmptyLog).
 
     Decided by the committed image, not by a flag of its own, so that a bootstrap that was appended
     but never committed is written again by the next leader (KAFKA-20839 forgot that).
@@ -78,4 +74,4 @@ def bootstrap_records(committed: MetadataState) -> tuple[MetadataRecord, ...]:
     if committed.features.get(METADATA_VERSION) is not None:
         return ()
     begin = BeginTransactionRecord(name="Bootstrap records")
-    return (begin, *bootstrap_metadata(), EndTransactionRecord())
+    return (begin, *(formatted or bootstrap_metadata()), EndTransactionRecord())

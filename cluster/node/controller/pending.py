@@ -6,6 +6,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
+from cluster.node.controller.records import MetadataRecord
 from cluster.node.controller.result import RECORDS_PER_BATCH_MAX, PendingReply
 from cluster.values import valueclass
 
@@ -23,6 +24,8 @@ class ControllerSettings:
     """metadata.log.max.snapshot.interval.ms; 0 turns snapshots by time off."""
     broker_session_timeout_ms: float = 9_000
     """broker.session.timeout.ms"""
+    bootstrap: tuple[MetadataRecord, ...] = ()
+    """What a new cluster begins with, if not with the defaults (`bootstrap_file`)."""
 
 
 @valueclass

@@ -16,9 +16,14 @@ from collections.abc import Callable, Iterator, Sequence
 from itertools import islice
 from typing import Protocol
 
+from cluster.node.controller.feature_levels import metadata_version
 from cluster.node.controller.image import MetadataImage
 from cluster.node.controller.image_writer import RECORDS_PER_SLICE, frozen_copy, image_records
-from cluster.node.controller.records import MetadataRecord, encode_record
+from cluster.node.controller.records import (
+    MetadataRecord,
+    encode_record,
+    record_version,
+)
 from cluster.node.kraft.types import CommittedBatch
 from cluster.node.log.types import OffsetAndEpoch
 from cluster.node.ports import Clock
@@ -92,13 +97,17 @@ class SnapshotGenerator:
         self.on_load()
         if writer is not None:
             self._is_writing = True
-            self._write(writer, image_records(frozen_copy(self._image.state)))
+            state = frozen_copy(self._image.state)
+            self._write(writer, image_records(state), metadata_version(state))
 
-    def _write(self, writer: Writer, records: Iterator[MetadataRecord]) -> None:
-        values = [encode_record(record) for record in islice(records, RECORDS_PER_SLICE)]
+    def _write(self, writer: Writer, records: Iterator[MetadataRecord], level: int) -> None:
+        values = [
+            encode_record(record, record_version(record, level))
+            for record in islice(records, RECORDS_PER_SLICE)
+        ]
         if values:
             writer.append(values)
-            self._clock.call_later(0, lambda: self._write(writer, records))
+            self._clock.call_later(0, lambda: self._write(writer, records, level))
         else:
             writer.freeze()
             self._is_writing = False

@@ -10,6 +10,7 @@ from cluster.node.controller.records.frame import (
     default_version,
     encode_record,
     record_to_json,
+    record_version,
     remember_records,
 )
 from cluster.node.controller.records.schema import MetadataRecord, MetadataRecordError
@@ -22,5 +23,6 @@ __all__ = [
     "default_version",
     "encode_record",
     "record_to_json",
+    "record_version",
     "remember_records",
 ]

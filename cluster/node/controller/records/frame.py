@@ -23,7 +23,12 @@ from cluster.node.controller.records.broker import (
     UnregisterBrokerRecord,
     UnregisterControllerRecord,
 )
-from cluster.node.controller.records.schema import MetadataRecord, read_message, write_message
+from cluster.node.controller.records.schema import (
+    MetadataRecord,
+    lowest_version,
+    read_message,
+    write_message,
+)
 from cluster.node.controller.records.security import (
     AccessControlEntryRecord,
     ClientQuotaRecord,
@@ -53,6 +58,8 @@ from cluster.node.controller.records.topic import (
 from cluster.node.controller.records.wire import MetadataRecordError, Reader, write_uvarint
 
 FRAME_VERSION = 1
+CORDONED_LOG_DIRS = 30
+"""The metadata.version from which on registrations name cordoned directories (KIP-1066)."""
 
 RECORDS_REMEMBERED = 4096
 
@@ -94,6 +101,18 @@ RECORD_TYPES: dict[int, type[MetadataRecord]] = {
 def default_version(record_type: type[MetadataRecord]) -> int:
     """Return the version that the controller writes: metadata.version allows the highest."""
     return record_type.max_version
+
+
+def record_version(record: MetadataRecord, metadata_version: int) -> int:
+    """Return the version in which a record is written at a level from 4.0 to 4.3.
+
+    As in Kafka a change of a broker's registration is written in the lowest version that holds it.
+    """
+    if isinstance(record, RegisterBrokerRecord):
+        return 4 if metadata_version >= CORDONED_LOG_DIRS else 3
+    if isinstance(record, BrokerRegistrationChangeRecord):
+        return lowest_version(record)
+    return record.max_version
 
 
 def encode_record(record: MetadataRecord, version: int | None = None) -> bytes:

@@ -103,6 +103,13 @@ def _layout(message_type: type[Message], version: int) -> Layout:
     return layout
 
 
+def lowest_version(record: MetadataRecord) -> int:
+    """Return the lowest version that loses nothing of a record."""
+    layout = _layout(type(record), record.max_version)
+    rows = (*layout.plain, *layout.tagged)
+    return max((row.since for row in rows if getattr(record, row.name) != row.default), default=0)
+
+
 def write_message(out: bytearray, message: Message, version: int) -> None:
     """Append a message. Raises MetadataRecordError when `version` cannot hold it."""
     layout = _layout(type(message), version)
