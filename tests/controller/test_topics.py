@@ -1,5 +1,6 @@
 """CreateTopics, DeleteTopics and CreatePartitions: every error code, and what is created."""
 
+import dataclasses
 import uuid
 
 import pytest
@@ -13,6 +14,9 @@ from cluster.node.protocol.messages import (
     CreatePartitionsTopic,
     DeleteTopicsRequest,
     DeleteTopicState,
+    DescribeClusterRequest,
+    MetadataRequest,
+    MetadataRequestTopic,
     milliseconds,
 )
 from tests.controller.fakes import CLIENT, active, alter, creatable, create, delete, metadata
@@ -280,12 +284,13 @@ def test_metadata_answers_by_name_by_id_and_for_all():
     created = node.call(create("a", "b")).topics
     assert [t.name for t in node.call(metadata(everything=True), CLIENT).topics] == ["a", "b"]
     assert [t.name for t in node.call(metadata(ids=(created[1].topic_id,)), CLIENT).topics] == ["b"]
-    reply = node.call(metadata("nope", "a b", ids=(uuid.UUID(int=9),)), CLIENT)
+    reply = node.call(metadata("nope", "a b"), CLIENT)
     assert codes(reply) == [
         ErrorCode.unknown_topic_or_partition,
         ErrorCode.invalid_topic_exception,
-        ErrorCode.unknown_topic_id,
     ]
+    reply = node.call(metadata(ids=(uuid.UUID(int=9),)), CLIENT)
+    assert codes(reply) == [ErrorCode.unknown_topic_id]
     assert reply.cluster_id == "fake-cluster"
     assert [(b.node_id, b.host, b.port) for b in reply.brokers] == [
         (1, "host1", 9091),
@@ -293,6 +298,40 @@ def test_metadata_answers_by_name_by_id_and_for_all():
         (3, "host3", 9093),
     ]
     assert node.call(metadata(), CLIENT).topics == ()
+
+
+def test_metadata_by_id_does_not_look_at_names():
+    node = active()
+    (created,) = node.call(create("a")).topics
+    asked = MetadataRequestTopic(name="", topic_id=created.topic_id)
+    named = MetadataRequestTopic(name="nope", topic_id=None)
+    request = MetadataRequest(topics=(asked, named), include_topic_authorized_operations=False)
+    (topic,) = node.call(request, CLIENT).topics
+    assert (topic.name, topic.topic_id, topic.error_code) == (
+        "a",
+        created.topic_id,
+        ErrorCode.none,
+    )
+    unknown = MetadataRequestTopic(name="a", topic_id=uuid.UUID(int=9))
+    request = dataclasses.replace(request, topics=(unknown,))
+    (topic,) = node.call(request, CLIENT).topics
+    assert (topic.name, topic.error_code) == (None, ErrorCode.unknown_topic_id)
+
+
+def test_what_a_client_may_do_is_said_when_it_asks():
+    node = active()
+    node.call(create("a"))
+    request = metadata("a", "nope")
+    quiet = node.call(request, CLIENT)
+    assert {t.topic_authorized_operations for t in quiet.topics} == {-(2**31)}
+    asking = dataclasses.replace(request, include_topic_authorized_operations=True)
+    assert {t.topic_authorized_operations for t in node.call(asking, CLIENT).topics} == {3576}
+    cluster = DescribeClusterRequest(
+        include_cluster_authorized_operations=True, include_fenced_brokers=False
+    )
+    assert node.call(cluster, CLIENT).cluster_authorized_operations == 8096
+    quiet = dataclasses.replace(cluster, include_cluster_authorized_operations=False)
+    assert node.call(quiet, CLIENT).cluster_authorized_operations == -(2**31)
 
 
 def test_the_configs_of_a_topic_die_with_it():
