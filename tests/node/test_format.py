@@ -8,6 +8,7 @@ import pytest
 from click.testing import CliRunner
 
 from cluster.node.config import load_config
+from cluster.node.controller.bootstrap_file import read_bootstrap
 from cluster.node.format import main
 from cluster.node.kraft.bootstrap import write_bootstrap
 from cluster.node.kraft.messages import ReplicaKey
@@ -144,3 +145,25 @@ def test_a_quorum_begins_with_its_bootstrap_checkpoint_and_puts_it_into_the_log(
         assert voter_ids(node) == (1, 2, 3)
         assert node.client.voters_offset >= 0, "in the log, not in the checkpoint alone"
         assert node.listener.loaded == []
+
+
+@pytest.mark.parametrize(("release", "level"), [("4.0", 25), ("4.3", 30)])
+def test_a_folder_is_formatted_with_the_features_of_a_release(tmp_path, release, level):
+    done, config = formatted(tmp_path, "--standalone", "--release-version", release)
+    assert done.exit_code == 0, done.output
+
+    async def features():
+        disk = FileDisk(load_config(config).metadata_log_dir, asyncio.get_running_loop())
+        found = {record.name: record.feature_level for record in read_bootstrap(disk)}
+        disk.close()
+        return found
+
+    assert asyncio.run(features())["metadata.version"] == level
+    assert version_and_voters(tmp_path)[1].ids == (2,)
+
+
+def test_a_release_that_is_not_known_is_reported_in_one_line(tmp_path):
+    done, _ = formatted(tmp_path, "--standalone", "--release-version", "3.9")
+    assert done.exit_code == 2
+    assert "--release-version: '3.9' is not one of 4.0, 4.1, 4.2, 4.3" in done.output
+    assert not (tmp_path / "data" / "meta.properties").exists()
