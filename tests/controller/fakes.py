@@ -6,6 +6,7 @@ from dataclasses import dataclass, field
 from cluster.node.controller.apis import ControllerApis
 from cluster.node.controller.cluster_info import ClusterInfo
 from cluster.node.controller.controller import QuorumController
+from cluster.node.controller.feature_control import bootstrap_metadata
 from cluster.node.controller.pending import ControllerSettings
 from cluster.node.kraft.types import (
     CommittedBatch,
@@ -29,6 +30,8 @@ from cluster.node.protocol.messages import (
     milliseconds,
 )
 
+BOOTSTRAP_END = len(bootstrap_metadata()) + 2
+"""The offset of the last bootstrap record: the epoch's start and the transaction's two add up."""
 CLIENT = "CLIENT"
 CONTROLLER = "CONTROLLER"
 CLUSTER = ClusterInfo(

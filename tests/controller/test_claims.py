@@ -13,7 +13,16 @@ from cluster.node.kraft.types import (
     LeaderAndEpoch,
     NotLeaderError,
 )
-from tests.controller.fakes import CLIENT, Node, active, alter, create, describe, metadata
+from tests.controller.fakes import (
+    BOOTSTRAP_END,
+    CLIENT,
+    Node,
+    active,
+    alter,
+    create,
+    describe,
+    metadata,
+)
 
 
 def error_of(reply):
@@ -47,17 +56,30 @@ def test_a_claim_in_a_later_epoch_needs_that_epochs_start():
         node.controller.handle_leader_change(LeaderAndEpoch(1, 3))
 
 
+def feature_level(name, level):
+    size = bytes([len(name) + 1])
+    return bytes.fromhex("010c00") + size + name.encode() + level.to_bytes(2, "big") + b"\0"
+
+
 def test_the_first_claim_on_an_empty_log_writes_features_and_what_they_need():
     node = active()
     features = node.controller.image.state.features
     assert {name: features.get(name) for name in list(features.keys())} == {
         "metadata.version": 30,
         "eligible.leader.replicas.version": 1,
+        "group.version": 1,
+        "share.version": 1,
+        "streams.version": 1,
+        "transaction.version": 2,
     }
     assert node.raft.log[1].records == (
         bytes.fromhex("01170001001212") + b"Bootstrap records",  # tag 0, a compact string
         bytes.fromhex("010c00116d657461646174612e76657273696f6e001e00"),
-        bytes.fromhex("010c0021") + b"eligible.leader.replicas.version" + bytes.fromhex("000100"),
+        feature_level("eligible.leader.replicas.version", 1),
+        feature_level("group.version", 1),
+        feature_level("share.version", 1),
+        feature_level("streams.version", 1),
+        feature_level("transaction.version", 2),
         bytes.fromhex("010400040114") + b"min.insync.replicas" + bytes.fromhex("023100"),
         bytes.fromhex("01180000"),
     )
@@ -86,7 +108,7 @@ def test_claims_and_renounces_are_traced_with_epoch_and_committed_offset():
     node = active()
     node.raft.lose()
     assert node.traced("claim") == [{"epoch": 1, "offset": 0}]
-    assert node.traced("renounce") == [{"epoch": 1, "offset": 5}]
+    assert node.traced("renounce") == [{"epoch": 1, "offset": BOOTSTRAP_END}]
 
 
 def test_a_second_notice_of_the_same_leadership_changes_nothing():
@@ -126,7 +148,8 @@ def test_an_ack_is_traced_with_its_offset_below_the_high_watermark():
     node = active()
     node.call(create("a"))
     (ack,) = node.traced("ack")
-    assert ack == {"epoch": 1, "offset": 7, "high_watermark": 8}
+    end = BOOTSTRAP_END + 2
+    assert ack == {"epoch": 1, "offset": end, "high_watermark": end + 1}
 
 
 def test_a_patched_commit_comparison_lets_the_response_out_early():

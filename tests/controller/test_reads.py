@@ -7,6 +7,7 @@ from cluster.node.errors import ErrorCode
 from cluster.node.protocol.messages import DescribeClusterRequest
 from tests.controller.brokers import Brokers
 from tests.controller.fakes import (
+    BOOTSTRAP_END,
     CLIENT,
     CONTROLLER,
     Node,
@@ -55,7 +56,7 @@ def test_a_read_is_traced_with_the_committed_offset():
     node = active()
     node.call(alter("k", "1"))
     node.call(describe())
-    assert node.traced("read") == [{"epoch": 1, "offset": 6, "confirmed": True}]
+    assert node.traced("read") == [{"epoch": 1, "offset": BOOTSTRAP_END + 1, "confirmed": True}]
 
 
 def test_a_read_waits_until_the_high_watermark_of_its_arrival_is_replayed():

@@ -103,7 +103,7 @@ def test_a_broker_in_controlled_shutdown_may_come_back_at_once():
         ({"features": ()}, ErrorCode.unsupported_version),
         ({"features": (feature(low=1, high=29),)}, ErrorCode.unsupported_version),
         ({"features": (feature(low=31, high=31),)}, ErrorCode.unsupported_version),
-        ({"features": (feature(low=30, high=30),)}, ErrorCode.none),
+        ({"features": (feature(low=30, high=30), *ALL[1:])}, ErrorCode.none),
     ],
 )
 def test_registrations_are_checked(changes, error):
@@ -153,13 +153,13 @@ def controller(**changes):
         "listeners": (
             ControllerRegistrationListener(name="C", host="h", port=1, security_protocol=0),
         ),
-        "features": (
+        "features": tuple(
             ControllerRegistrationFeature(
-                name="metadata.version", min_supported_version=30, max_supported_version=30
-            ),
-            ControllerRegistrationFeature(
-                name=ELR, min_supported_version=0, max_supported_version=1
-            ),
+                name=known.name,
+                min_supported_version=known.min_supported_version,
+                max_supported_version=known.max_supported_version,
+            )
+            for known in ALL
         ),
     }
     return ControllerRegistrationRequest(**{**values, **changes})

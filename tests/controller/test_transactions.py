@@ -54,22 +54,21 @@ def test_transactions_that_do_not_fit_are_fatal(records):
 def test_a_new_leader_aborts_what_its_predecessor_left_open():
     node = Node()
     node.raft.epoch = 1
-    node.raft._add(tuple(encode_record(record) for record in (BEGIN, F)), 1)
+    older = FeatureLevelRecord(name="transaction.version", feature_level=1)
+    node.raft._add(tuple(encode_record(record) for record in (BEGIN, older)), 1)
     node.raft.commit()
     node.raft.elect()
     kinds = [type(decode_record(value)[0]) for value in node.raft.log[-1].records]
     assert kinds == [
         AbortTransactionRecord,
         BeginTransactionRecord,
-        FeatureLevelRecord,
-        FeatureLevelRecord,
-        ConfigRecord,
+        *(type(record) for record in feature_control.bootstrap_metadata()),
         EndTransactionRecord,
     ]
     node.raft.commit()
     assert not node.controller.image.in_transaction
     features = node.controller.image.state.features
-    assert (features.get(GROUP), features.get("metadata.version")) == (None, 30)
+    assert (features.get("transaction.version"), features.get("metadata.version")) == (2, 30)
     node.call(alter("k", "1"))
     assert node.call(describe()).results[0].configs[0].value == "1"
 
