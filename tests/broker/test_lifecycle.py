@@ -13,6 +13,7 @@ from cluster.node.broker.lifecycle import (
     LifecycleConfig,
     RegistrationTimeoutError,
 )
+from cluster.node.controller.feature_control import SUPPORTED
 from cluster.node.ports import Failure
 from cluster.node.protocol.messages import BrokerHeartbeatRequest, BrokerRegistrationRequest
 from tests.controller.fakes import active
@@ -22,7 +23,7 @@ CONFIG = LifecycleConfig(
     "fake-cluster",
     (("CLIENT", "h", 1, 3),),
     (uuid.UUID(int=1_000),),
-    (("metadata.version", 30, 30), ("eligible.leader.replicas.version", 0, 1)),
+    tuple((feature.name, feature.min_level, feature.max_level) for feature in SUPPORTED),
 )
 
 

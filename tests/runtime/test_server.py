@@ -254,17 +254,17 @@ def test_api_versions_names_what_the_listener_serves(version):
     [
         (0, [], []),
         (2, [], []),
-        (3, [("metadata.version", 30, 30)], [("metadata.version", 30, 30)]),
+        (3, [("metadata.version", 25, 30)], [("metadata.version", 30, 30)]),
         (
             4,
             [
-                ("metadata.version", 30, 30),
+                ("metadata.version", 25, 30),
                 ("eligible.leader.replicas.version", 0, 1),
-                ("kraft.version", 0, 1),
                 ("group.version", 0, 1),
                 ("share.version", 0, 1),
                 ("streams.version", 0, 1),
                 ("transaction.version", 0, 2),
+                ("kraft.version", 0, 1),
             ],
             [("metadata.version", 30, 30)],
         ),
