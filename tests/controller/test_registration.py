@@ -13,7 +13,6 @@ from cluster.node.protocol.messages import (
 )
 from tests.controller.brokers import (
     ALL,
-    ELR,
     Brokers,
     allocate,
     feature,
