@@ -9,6 +9,7 @@ from click.testing import CliRunner
 
 from cluster.node.config import load_config
 from cluster.node.controller.bootstrap_file import read_bootstrap
+from cluster.node.controller.records.system import FeatureLevelRecord
 from cluster.node.format import main
 from cluster.node.kraft.bootstrap import write_bootstrap
 from cluster.node.kraft.messages import ReplicaKey
@@ -154,7 +155,8 @@ def test_a_folder_is_formatted_with_the_features_of_a_release(tmp_path, release,
 
     async def features():
         disk = FileDisk(load_config(config).metadata_log_dir, asyncio.get_running_loop())
-        found = {record.name: record.feature_level for record in read_bootstrap(disk)}
+        levels = [r for r in read_bootstrap(disk) if isinstance(r, FeatureLevelRecord)]
+        found = {record.name: record.feature_level for record in levels}
         disk.close()
         return found
 
