@@ -8,7 +8,7 @@ from typing import Any
 
 from kio.static.primitive import i64
 
-from cluster.node.wire.schema import element, is_array
+from cluster.node.wire.schema import element, is_array, is_optional
 
 CONSTANTS = ("__type__", "__version__", "__flexible__", "__api_key__", "__header_schema__")
 
@@ -48,7 +48,9 @@ def _retyped(annotation: Any) -> Any:
     inner = element(annotation)
     if not dataclasses.is_dataclass(inner):
         return annotation
-    return tuple[newer(inner), ...] if is_array(annotation) else newer(inner)
+    if is_array(annotation):
+        return tuple[newer(inner), ...]
+    return newer(inner) | None if is_optional(annotation) else newer(inner)
 
 
 def as_newer(entity: Any, text: str) -> Any:
