@@ -32,6 +32,7 @@ when the checker itself dies. The last argument is a callable that says whether 
 | `snapshots` | evidence | |
 | `voter-changes` | evidence | |
 | `invariants` | evidence | `traced`: the events that traces of the system hold; all by default |
+| `log` | run | `acks` ("all" by default), `idempotence`, `retries`, `retention` |
 | `monitor` | run | |
 | `answers` | run | |
 | `exercised` | run | `expectations`: the plan's; `skipped`: faults left out as impossible |
@@ -55,6 +56,7 @@ from checkers import (
     durability,
     exercised,
     growth,
+    logs,
     monitor,
     sessions,
     snapshots,
@@ -218,6 +220,14 @@ _OWN: tuple[Check, ...] = (
     RunCheck(voter_changes.NAME, "evidence", {}, (), voter_changes.check, _nothing),
     RunCheck(
         invariants.NAME, "evidence", {"traced": list}, (), invariants.check, invariants.validate
+    ),
+    RunCheck(
+        logs.NAME,
+        "run",
+        {"acks": str, "idempotence": bool, "retries": bool, "retention": bool},
+        (),
+        logs.check,
+        logs.validate,
     ),
     RunCheck(monitor.NAME, "run", {}, (), monitor.check, _nothing),
     RunCheck(answers.NAME, "run", {}, (), answers.check, _nothing),

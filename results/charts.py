@@ -16,7 +16,7 @@ import plotly.graph_objects as go
 from plotly.subplots import make_subplots
 
 from checkers.history import Event, EventType, Operation
-from results.faults import FaultSpan, Reign, fault_spans, reigns
+from checkers.faults import FaultSpan, Reign, fault_spans, reigns
 from results.points import latencies, percentiles, throughput
 
 _NS = 1e9

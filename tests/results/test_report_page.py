@@ -14,7 +14,7 @@ from checkers.history import INFINITY_NS, NEMESIS, Event, EventType, pair
 from checkers.verdict import CheckResult, Status
 from results import report
 from results.charts import over_time
-from results.faults import fault_spans, phases, reigns
+from checkers.faults import fault_spans, phases, reigns
 from results.files import StoreError
 from results.model import RunResults
 from results.pipeline import judge

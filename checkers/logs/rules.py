@@ -1,0 +1,619 @@
+"""The rules for logs with offsets, in NumPy: O(n log n) for n operations and records.
+
+`Facts` first works out what is known of each record: where it stands, since when it is certainly in
+the log, and whether it is *committed*, i.e. may never be lost. Each rule then is one sort, one
+running maximum or one count over a range. `checkers.logs` states the rules and why they hold.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Any
+
+import numpy as np
+
+from checkers.history import INFINITY_NS
+from checkers.history.columns import Bools, Int64s
+from checkers.logs.columns import NONE, OFFSET_BITS, Log, Reads
+
+_OFFSETS = (1 << OFFSET_BITS) - 1
+
+
+@dataclass(frozen=True, slots=True)
+class Promise:
+    """What producers asked for."""
+
+    acks: str = "all"
+    idempotence: bool = False
+    retries: bool = False
+    retention: bool = False
+
+    @property
+    def may_repeat(self) -> bool:
+        """Whether a client may have sent a record twice that the broker cannot recognise."""
+        return self.retries and not self.idempotence
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Found:
+    """Anomalies of one kind; one row for each, NONE where there is no such witness."""
+
+    kind: str
+    record: Int64s
+    """The record that is wrong."""
+    other: Int64s
+    """The record that shows it."""
+    read: Int64s
+    """The read that shows it."""
+    before: Int64s
+    """The read that had shown another thing."""
+    offset: Int64s
+
+    def __len__(self) -> int:
+        return len(self.record)
+
+
+def found(kind: str, **witnesses: Int64s) -> Found:
+    """Return anomalies by their witnesses; those that are not given are NONE."""
+    count = len(next(iter(witnesses.values())))
+    none = np.full(count, NONE, np.int64)
+    names = ("record", "other", "read", "before", "offset")
+    return Found(kind, **{name: witnesses.get(name, none) for name in names})
+
+
+class Facts:
+    """What sends and reads together say of each record."""
+
+    def __init__(self, log: Log, promise: Promise) -> None:
+        self.log = log
+        self.promise = promise
+        sends, reads = log.sends, log.reads
+        self.send = np.repeat(np.arange(len(sends.row)), np.diff(sends.first))
+        self.nth = np.arange(log.records) - sends.first[self.send]
+        """Position of a record in its send."""
+        self.read = np.repeat(np.arange(len(reads.row)), np.diff(reads.first))
+        self.partition = sends.partition[self.send]
+        self.acknowledged = sends.ok & (promise.acks != "0")
+        self._observe()
+        self._place()
+        self._commit()
+
+    def _observe(self) -> None:
+        """Find each record's places that reads showed, and the first read of each."""
+        log, count = self.log, self.log.records
+        value = log.shown_value
+        known = np.flatnonzero(value < count)
+        known = known[~self.log.sends.failed[self.send[value[known]]]]
+        done = log.reads.complete_ns[self.read[known]]
+        order = known[np.lexsort((done, log.shown_offset[known], value[known]))]
+        first = _first(value[order], log.shown_offset[order])
+        order = order[first]
+        self.pair_record, self.pair_offset = value[order], log.shown_offset[order]
+        """Each record at each place where it was read, in this order."""
+        self.pair_read = self.read[order]
+        self.pair_ns = log.reads.complete_ns[self.pair_read]
+        self.copies = np.bincount(self.pair_record, minlength=count)
+        self.seen = self.copies > 0
+        self.shown_at = np.full(count, NONE, np.int64)
+        self.shown_at[self.pair_record[::-1]] = self.pair_offset[::-1]  # the lowest is left
+        self.seen_ns = np.full(count, INFINITY_NS, np.int64)
+        self.seen_read = np.full(count, NONE, np.int64)
+        late_first = np.argsort(-self.pair_ns, kind="stable")
+        self.seen_ns[self.pair_record[late_first]] = self.pair_ns[late_first]
+        self.seen_read[self.pair_record[late_first]] = self.pair_read[late_first]
+
+    def _place(self) -> None:
+        """Place records: where they were read, else behind what is known of their batch."""
+        sends = self.log.sends
+        base = sends.offset.copy()
+        rows = np.flatnonzero(self.seen & (sends.offset[self.send] == NONE))
+        inferred = self.shown_at[rows] - self.nth[rows]
+        base[self.send[rows[::-1]]] = inferred[::-1]  # that of the first record seen is left
+        self.astray = rows[inferred != base[self.send[rows]]]
+        """Records that were not read where the first one seen of their batch says."""
+        begins = base[self.send]
+        self.asked = np.where(begins < 0, NONE, begins + self.nth)
+        """Where a record must be, by its acknowledgement or its batch."""
+        elsewhere = self.seen & (sends.offset[self.send] != NONE)
+        right = self.pair_offset == self.asked[self.pair_record]
+        elsewhere[self.pair_record[right]] = False
+        self.moved = elsewhere
+        self.place = np.where(self.seen, self.shown_at, self.asked)
+
+    def _commit(self) -> None:
+        """Decide which sends are committed, and since when that is certain."""
+        sends = self.log.sends
+        since = _least(self.seen_ns, sends.first)
+        if self.promise.acks == "all":
+            since = np.where(sends.ok, np.minimum(since, sends.complete_ns), since)
+        self.marked_ns = self._below_mark()
+        since = np.minimum(since, self.marked_ns)
+        self.since_ns = since[self.send]
+        self.committed = (since < INFINITY_NS)[self.send]
+        self.place = np.where(self.committed, self.place, NONE)
+
+    def _below_mark(self) -> Int64s:
+        """Return when the leader that took a send first announced a high watermark above it."""
+        sends, reads = self.log.sends, self.log.reads
+        none = np.full(len(sends.row), INFINITY_NS, np.int64)
+        marked = np.flatnonzero((reads.epoch != NONE) & (reads.high_watermark != NONE))
+        last = sends.offset + np.diff(sends.first) - 1
+        asking = np.flatnonzero(sends.ok & (sends.offset != NONE) & (sends.epoch != NONE))
+        if not len(marked) or not len(asking):
+            return none
+        group = _groups(
+            np.concatenate([reads.partition[marked], sends.partition[asking]]),
+            np.concatenate([reads.epoch[marked], sends.epoch[asking]]),
+        )
+        mark = _at(group[: len(marked)], reads.high_watermark[marked])
+        order = np.argsort(mark, kind="stable")
+        mark, times = mark[order], reads.complete_ns[marked][order]
+        ranked = np.argsort(times, kind="stable")
+        rank = np.empty(len(times), np.int64)
+        rank[ranked] = np.arange(len(times))
+        keyed = (mark >> OFFSET_BITS) * len(times) + rank
+        best = np.minimum.accumulate(keyed[::-1])[::-1] % len(times)
+        mine = group[len(marked) :]
+        at = np.searchsorted(mark, _at(mine, last[asking]), side="right")
+        there = at < len(mark)
+        there[there] = (mark[at[there]] >> OFFSET_BITS) == mine[there]
+        none[asking[there]] = times[ranked[best[at[there]]]]
+        return none
+
+    @cached_property
+    def last_shown(self) -> Int64s:
+        """Highest offset of each read; NONE where it shows nothing."""
+        return _extreme(self.log, np.maximum, NONE)
+
+    @cached_property
+    def begin(self) -> Int64s:
+        """Offset from which each read must show all there is; NONE where that is not known."""
+        reads = self.log.reads
+        begin = np.where(reads.whole, np.maximum(reads.position, 0), reads.position)
+        return self._carried(reads, begin)
+
+    @cached_property
+    def floor(self) -> Int64s:
+        """As `begin`, above what may have been deleted."""
+        if not self.promise.retention:
+            return self.begin
+        known = self.begin != NONE
+        return np.where(known, np.maximum(self.begin, self.log.reads.log_start), NONE)
+
+    def _carried(self, reads: Reads, begin: Int64s) -> Int64s:
+        """Let polls without a position go on where their consumer's last one ended."""
+        open_polls = ~reads.whole & (reads.position == NONE)
+        if not open_polls.any():
+            return begin
+        polls = np.flatnonzero(~reads.whole)
+        group = _groups(reads.partition[polls], reads.consumer[polls])
+        order = np.lexsort((polls, group))
+        polls, group = polls[order], group[order]
+        shows = self.last_shown[polls] != NONE
+        ends = np.where(shows, self.last_shown[polls] + 1, reads.position[polls])
+        row = np.arange(len(polls))
+        anchor = np.maximum.accumulate(np.where(ends != NONE, row, -1))
+        before = np.concatenate([[-1], anchor[:-1]])
+        known = (before >= 0) & (group[before] == group)
+        carried = np.where(known, ends[before], NONE)
+        begin = begin.copy()
+        begin[polls] = np.where(reads.position[polls] == NONE, carried, begin[polls])
+        return begin
+
+
+def anomalies(facts: Facts) -> Iterator[tuple[Found, bool]]:
+    """Yield what is wrong, most telling first, and whether the promise allows it."""
+    losses = Losses(facts)
+    again = facts.promise.may_repeat
+    yield losses.writes, False
+    yield losses.committed, False
+    yield losses.allowed, True
+    yield duplicates(facts), again
+    yield inconsistent(facts, losses.lost), False
+    yield moved(facts), again and facts.promise.acks != "all"
+    yield torn(facts), False
+    yield from unsent(facts)
+    yield early(facts), False
+    for each in reordered(facts, losses.lost):
+        yield each, False
+    for each in skipped(facts, losses.lost):
+        yield each, False
+    for each in went_back(facts):
+        yield each, False
+    yield truncated(facts), False
+    yield dirty(facts), False
+    yield log_start(facts), False
+
+
+class Losses:
+    """What reads of the whole log do not show."""
+
+    def __init__(self, facts: Facts) -> None:
+        log, promise = facts.log, facts.promise
+        self._facts = facts
+        self._shown = np.zeros(len(log.values), np.bool_)
+        self._witness = np.full((2, log.records), NONE, np.int64)
+        """By record: the read that lacks what is forbidden to lose, and what is allowed to."""
+        by_partition = np.argsort(facts.partition, kind="stable")
+        cuts = np.searchsorted(facts.partition[by_partition], np.arange(len(log.partitions) + 1))
+        for read in np.flatnonzero(log.reads.whole).tolist():
+            where = log.reads.partition[read]
+            self._look(read, by_partition[cuts[where] : cuts[where + 1]])
+        forbidden, allowed = self._witness
+        self.lost: Bools = forbidden != NONE
+        written = self.lost & facts.acknowledged[facts.send]
+        if promise.acks != "all":
+            written &= ~facts.committed
+        self.writes = self._of("lost-write", np.flatnonzero(written), forbidden)
+        self.committed = self._of("lost-committed", np.flatnonzero(self.lost & ~written), forbidden)
+        may = (allowed != NONE) & ~self.lost
+        self.allowed = self._of("allowed-loss", np.flatnonzero(may), allowed)
+
+    def _of(self, kind: str, records: Int64s, witness: Int64s) -> Found:
+        asked = self._facts.asked[records]
+        place = self._facts.place[records]
+        offset = np.where(place == NONE, asked, place)
+        return found(kind, record=records, read=witness[records], offset=offset)
+
+    def _look(self, read: int, records: Int64s) -> None:
+        """Find what one read of a whole log lacks, of the records sent there."""
+        facts, reads = self._facts, self._facts.log.reads
+        sends = facts.log.sends
+        values = facts.log.shown_value[reads.first[read] : reads.first[read + 1]]
+        self._shown[values] = True
+        send = facts.send[records]
+        begin, mark = facts.floor[read], reads.high_watermark[read]
+        end = max(int(mark), int(facts.last_shown[read]) + 1)
+        place = np.where(facts.place[records] == NONE, facts.asked[records], facts.place[records])
+        covered = np.where(place == NONE, begin == 0, place >= begin)
+        lacks = ~self._shown[records] & covered & ~sends.failed[send]
+        invoked = reads.invoke_ns[read]
+        owed = facts.since_ns[records] < invoked
+        owed |= (place >= begin) & (place < end) & (place != NONE)
+        forbidden = lacks & facts.committed[records] & owed
+        if facts.promise.acks == "1":
+            open_ = lacks & ~facts.committed[records] & sends.ok[send]
+            open_ &= sends.complete_ns[send] < invoked
+            known = (reads.epoch[read] != NONE) & (sends.epoch[send] != NONE)
+            same_reign = known & (reads.epoch[read] <= sends.epoch[send])
+            forbidden |= open_ & same_reign
+            self._note(1, records[open_ & ~same_reign], read)
+        self._note(0, records[forbidden], read)
+        self._shown[values] = False
+
+    def _note(self, which: int, records: Int64s, read: int) -> None:
+        new = records[self._witness[which, records] == NONE]
+        self._witness[which, new] = read
+
+
+def duplicates(facts: Facts) -> Found:
+    """Find records that stand at two places."""
+    again = (facts.pair_record[1:] == facts.pair_record[:-1]).nonzero()[0]
+    rows = again[_first(facts.pair_record[again])]
+    return found(
+        "duplicate",
+        record=facts.pair_record[rows],
+        read=facts.pair_read[rows + 1],
+        before=facts.pair_read[rows],
+        offset=facts.pair_offset[rows + 1],
+    )
+
+
+def inconsistent(facts: Facts, lost: Bools) -> Found:
+    """Find places that two values were seen at. A loss that nobody had read is only a loss."""
+    log = facts.log
+    order = np.argsort(log.reads.complete_ns[facts.read], kind="stable")
+    unread = np.flatnonzero(facts.committed & ~facts.seen & ~lost & (facts.place != NONE))
+    where = np.concatenate([log.reads.partition[facts.read[order]], facts.partition[unread]])
+    value = np.concatenate([log.shown_value[order], unread])
+    at = _at(where, np.concatenate([log.shown_offset[order], facts.place[unread]]))
+    read = np.concatenate([facts.read[order], np.full(len(unread), NONE, np.int64)])
+    rows = np.lexsort((value, at))  # stable: the earliest read of a value there is the first
+    rows = rows[_first(at[rows], value[rows])]
+    again = (at[rows[1:]] == at[rows[:-1]]).nonzero()[0]
+    again = again[_first(at[rows[again]])]
+    first, then = rows[again], rows[again + 1]
+    return found(
+        "inconsistent-offsets",
+        record=value[then],
+        other=value[first],
+        read=read[then],
+        before=read[first],
+        offset=at[then] & _OFFSETS,
+    )
+
+
+def moved(facts: Facts) -> Found:
+    """Find records that were read only elsewhere than where they were acknowledged."""
+    rows = np.flatnonzero(facts.moved)
+    return found("moved", record=rows, read=facts.seen_read[rows], offset=facts.shown_at[rows])
+
+
+def torn(facts: Facts) -> Found:
+    """Find batches with records that do not stand one behind the other."""
+    astray = facts.astray[_first(facts.send[facts.astray])]
+    rows = np.flatnonzero(facts.seen)
+    begins = rows[np.searchsorted(facts.send[rows], facts.send[astray])]
+    return found(
+        "torn-batch",
+        record=astray,
+        other=begins,
+        read=facts.seen_read[astray],
+        offset=facts.shown_at[astray],
+    )
+
+
+def unsent(facts: Facts) -> Iterator[tuple[Found, bool]]:
+    """Find values read that nobody sent, or whose send certainly failed; once for each value."""
+    log, count = facts.log, facts.log.records
+    alien = np.flatnonzero(log.shown_value >= count)
+    failed = np.flatnonzero(log.shown_value < count)
+    failed = failed[log.sends.failed[facts.send[log.shown_value[failed]]]]
+    for kind, rows in (("phantom", alien), ("aborted-read", failed)):
+        value = log.shown_value[rows]
+        order = rows[np.argsort(value, kind="stable")]
+        order = order[_first(log.shown_value[order])]
+        yield (
+            found(
+                kind,
+                record=log.shown_value[order],
+                read=facts.read[order],
+                offset=log.shown_offset[order],
+            ),
+            False,
+        )
+
+
+def early(facts: Facts) -> Found:
+    """Find records that a read had shown before they were sent."""
+    rows = np.flatnonzero(facts.seen_ns < facts.log.sends.invoke_ns[facts.send])
+    return found(
+        "read-before-send",
+        record=rows,
+        read=facts.seen_read[rows],
+        offset=facts.shown_at[rows],
+    )
+
+
+def reordered(facts: Facts, lost: Bools) -> tuple[Found, Found]:
+    """Find records that stand behind one that was sent after they were certainly in the log."""
+    sends = facts.log.sends
+    acknowledged = facts.acknowledged[facts.send]
+    done = np.where(acknowledged, sends.complete_ns[facts.send], INFINITY_NS)
+    done = np.minimum(done, facts.seen_ns)
+    single = facts.committed & (facts.copies < 2) & ~facts.moved & ~lost & (facts.place != NONE)
+    rows = np.flatnonzero(single)
+    own = _groups(facts.partition[rows], sends.producer[facts.send[rows]])
+    mine, mine_other = _behind_later(facts, rows, own, done)
+    any_, any_other = _behind_later(facts, rows, facts.partition[rows], done)
+    rest = ~np.isin(any_, mine)
+    return (
+        found("nonmonotonic-send", record=mine, other=mine_other, offset=facts.place[mine]),
+        found(
+            "real-time",
+            record=any_[rest],
+            other=any_other[rest],
+            offset=facts.place[any_[rest]],
+        ),
+    )
+
+
+def _behind_later(facts: Facts, rows: Int64s, group: Int64s, done: Int64s) -> tuple[Int64s, Int64s]:
+    """Return the records with one below them in their group that was sent after they were done."""
+    order = np.lexsort((facts.place[rows], group))
+    rows, group = rows[order], group[order]
+    sent = facts.log.sends.invoke_ns[facts.send[rows]]
+    ranked = np.argsort(sent, kind="stable")
+    rank = np.empty(len(rows), np.int64)
+    rank[ranked] = np.arange(len(rows))
+    latest = np.maximum.accumulate(group * len(rows) + rank)
+    new = np.flatnonzero(_first(group, facts.place[rows]))
+    below = np.repeat(new, np.diff([*new, len(rows)])) - 1  # strictly: one place is no order
+    there = (below >= 0) & (group[below] == group)
+    later = ranked[latest[below] % max(1, len(rows))]
+    wrong = np.flatnonzero(there & (sent[later] > done[rows]))
+    return rows[wrong], rows[later[wrong]]
+
+
+def skipped(facts: Facts, lost: Bools) -> tuple[Found, Found]:
+    """Find polls that pass over a committed record that the log still has."""
+    log, reads = facts.log, facts.log.reads
+    kept = np.flatnonzero(~lost[facts.pair_record])
+    unread = np.flatnonzero(facts.committed & ~facts.seen & ~lost & (facts.place != NONE))
+    at = np.concatenate(
+        [
+            _at(facts.partition[facts.pair_record[kept]], facts.pair_offset[kept]),
+            _at(facts.partition[unread], facts.place[unread]),
+        ]
+    )
+    record = np.concatenate([facts.pair_record[kept], unread])
+    order = np.argsort(at, kind="stable")
+    order = order[_first(at[order])]
+    at, record = at[order], record[order]
+    polls = np.flatnonzero(~reads.whole & (facts.last_shown != NONE))
+    lowest = _extreme(log, np.minimum, _OFFSETS)[polls]
+    begin, where = facts.floor[polls], reads.partition[polls]
+    begin = np.where(begin == NONE, lowest, begin)
+    from_ = np.searchsorted(at, _at(where, begin))
+    low = np.searchsorted(at, _at(where, lowest))
+    high = np.searchsorted(at, _at(where, facts.last_shown[polls]), side="right")
+    inside = _known_inside(facts, at)[polls]
+    head = np.flatnonzero(low > from_)
+    hole = np.flatnonzero(high - low != inside)
+    missing = [
+        _first_missing(facts, at, *rows)
+        for rows in zip(*(each[hole].tolist() for each in (polls, low, high)), strict=True)
+    ]
+    first = np.array(missing, np.int64)
+    return (
+        found(
+            "poll-skip",
+            record=record[from_[head]],
+            read=polls[head],
+            offset=at[from_[head]] & _OFFSETS,
+        ),
+        found("int-poll-skip", record=record[first], read=polls[hole], offset=at[first] & _OFFSETS),
+    )
+
+
+def _known_inside(facts: Facts, at: Int64s) -> Int64s:
+    """Count of each read the places that it shows and that are among `at`."""
+    shown = _at(facts.log.reads.partition[facts.read], facts.log.shown_offset)
+    order = np.lexsort((shown, facts.read))
+    order = order[_first(facts.read[order], shown[order])]
+    place = np.searchsorted(at, shown[order])
+    known = place < len(at)
+    known[known] = at[place[known]] == shown[order][known]
+    return np.bincount(facts.read[order[known]], minlength=len(facts.log.reads.row))
+
+
+def _first_missing(facts: Facts, at: Int64s, read: int, low: int, high: int) -> int:
+    """Return the first of the places `at[low:high]` that a read does not show."""
+    reads = facts.log.reads
+    shown = facts.log.shown_offset[reads.first[read] : reads.first[read + 1]]
+    missing = ~np.isin(at[low:high] & _OFFSETS, shown)
+    return low + int(np.argmax(missing))
+
+
+def went_back(facts: Facts) -> tuple[Found, Found]:
+    """Find reads whose offsets do not grow, and reads that begin below where they must."""
+    log = facts.log
+    down = (facts.read[1:] == facts.read[:-1]) & (log.shown_offset[1:] <= log.shown_offset[:-1])
+    rows = np.flatnonzero(down) + 1
+    rows = rows[_first(facts.read[rows])]
+    lowest = _extreme(log, np.minimum, _OFFSETS)
+    below = (facts.begin != NONE) & (facts.last_shown != NONE) & (lowest < facts.begin)
+    reads = np.flatnonzero(below)
+    return (
+        found(
+            "int-nonmonotonic-poll",
+            record=log.shown_value[rows],
+            other=log.shown_value[rows - 1],
+            read=facts.read[rows],
+            offset=log.shown_offset[rows],
+        ),
+        found("nonmonotonic-poll", read=reads, offset=lowest[reads]),
+    )
+
+
+def truncated(facts: Facts) -> Found:
+    """Find polls refused as out of range where a committed record had been read before."""
+    refused, reads = facts.log.refused, facts.log.reads
+    witness = np.full(len(refused.row), NONE, np.int64)
+    shows = np.flatnonzero((reads.epoch != NONE) & (facts.last_shown != NONE))
+    if facts.promise.retention or not len(refused.row) or not len(shows):
+        return found("truncated", read=witness[:0])
+    shows = shows[np.argsort(reads.complete_ns[shows], kind="stable")]
+    reign = _groups(reads.partition[shows], reads.epoch[shows])
+    for code in np.unique(reign).tolist():
+        mine = shows[reign == code]
+        where, epoch = reads.partition[mine[0]], reads.epoch[mine[0]]
+        asks = np.flatnonzero((refused.partition == where) & (refused.epoch >= epoch))
+        best = _running_best(facts.last_shown[mine])
+        before = np.searchsorted(reads.complete_ns[mine], refused.invoke_ns[asks]) - 1
+        asks, before = asks[before >= 0], before[before >= 0]
+        far = mine[best[before]]
+        hit = facts.last_shown[far] >= refused.position[asks] - 1
+        witness[asks[hit]] = far[hit]
+    rows = np.flatnonzero(witness != NONE)
+    return found("truncated", read=rows, before=witness[rows], offset=refused.position[rows])
+
+
+def _running_best(numbers: Int64s) -> Int64s:
+    """Return, up to each row, the row of the highest number."""
+    highest = np.maximum.accumulate(numbers)
+    new = np.concatenate([[True], highest[1:] > highest[:-1]])
+    best: Int64s = np.maximum.accumulate(np.where(new, np.arange(len(numbers)), 0))
+    return best
+
+
+def dirty(facts: Facts) -> Found:
+    """Find records read that the leader of the same epoch afterwards held for uncommitted."""
+    reads = facts.log.reads
+    shows = np.flatnonzero((reads.epoch != NONE) & (facts.last_shown != NONE))
+    marks = np.flatnonzero((reads.epoch != NONE) & (reads.high_watermark != NONE))
+    if not len(shows) or not len(marks):
+        return found("dirty-read", read=marks[:0])
+    rows = np.concatenate([marks, shows])
+    asks = np.arange(len(rows)) < len(marks)
+    group = _groups(reads.partition[rows], reads.epoch[rows])
+    time_ns = np.where(asks, reads.invoke_ns[rows], reads.complete_ns[rows])
+    order = np.lexsort((~asks, time_ns, group))  # what touches in time is concurrent
+    rows, asks, group = rows[order], asks[order], group[order]
+    best = _running_best(_at(group, np.where(asks, 0, facts.last_shown[rows] + 1)))
+    shown = np.where(asks[best] | (group[best] != group), NONE, facts.last_shown[rows[best]])
+    wrong = np.flatnonzero(asks & (shown != NONE) & (shown >= reads.high_watermark[rows]))
+    return found("dirty-read", read=rows[wrong], before=rows[best[wrong]], offset=shown[wrong])
+
+
+def log_start(facts: Facts) -> Found:
+    """Find partitions with a log that does not begin at 0 though nothing may be deleted."""
+    reads = facts.log.reads
+    rows = np.flatnonzero(reads.log_start > 0)
+    if facts.promise.retention:
+        rows = rows[:0]
+    rows = rows[np.argsort(reads.partition[rows], kind="stable")]
+    rows = rows[_first(reads.partition[rows])]
+    return found("log-start-moved", read=rows, offset=reads.log_start[rows])
+
+
+def unread(facts: Facts) -> list[str]:
+    """Name the partitions that were not read whole after the last acknowledgement."""
+    sends, reads = facts.log.sends, facts.log.reads
+    count = len(facts.log.partitions)
+    last_ns = np.full(count, NONE, np.int64)
+    np.maximum.at(last_ns, sends.partition[sends.ok], sends.complete_ns[sends.ok])
+    read_ns = np.full(count, NONE, np.int64)
+    np.maximum.at(read_ns, reads.partition[reads.whole], reads.invoke_ns[reads.whole])
+    sent = np.zeros(count, np.bool_)
+    sent[sends.partition] = True
+    missing = np.flatnonzero(sent & (read_ns <= last_ns))
+    return [facts.log.partitions[partition] for partition in missing.tolist()]
+
+
+def _at(group: Int64s, offset: Any) -> Int64s:
+    """Return places as single integers, ordered by group and then by offset."""
+    assert int(group.max(initial=0)) < 1 << (63 - OFFSET_BITS), "a place fits into 63 bits"
+    at: Int64s = (group << OFFSET_BITS) | offset
+    return at
+
+
+def _groups(*codes: Int64s) -> Int64s:
+    """Number the different rows of two columns, in their order."""
+    first, second = codes
+    low = int(second.min(initial=0))
+    span = int(second.max(initial=0)) - low + 1
+    if span > 1 << 40:
+        second, low = np.unique(second, return_inverse=True)[1], 0
+        span = int(second.max(initial=0)) + 1
+    numbers: Int64s = np.unique(first * span + (second - low), return_inverse=True)[1]
+    return numbers.astype(np.int64)
+
+
+def _first(*columns: Int64s) -> Bools:
+    """Mark the first of equal rows that stand one behind the other."""
+    new = np.zeros(max(0, len(columns[0])), np.bool_)
+    new[:1] = True
+    for column in columns:
+        new[1:] |= column[1:] != column[:-1]
+    return new
+
+
+def _extreme(log: Log, ufunc: np.ufunc, none: int) -> Int64s:
+    """Return the lowest or highest offset of each read."""
+    first = log.reads.first
+    result = np.full(len(log.reads.row), none, np.int64)
+    some = np.flatnonzero(np.diff(first))
+    if len(some):
+        result[some] = ufunc.reduceat(log.shown_offset, first[some])
+    return result
+
+
+def _least(numbers: Int64s, first: Int64s) -> Int64s:
+    """Return the least number of each group; no group is empty."""
+    if len(first) == 1:
+        return np.empty(0, np.int64)
+    least: Int64s = np.minimum.reduceat(numbers, first[:-1])
+    return least
