@@ -51,8 +51,8 @@ before b is sent, b is not in the log when a is, so a's offset is lower; with ac
 both are committed (the log that a was appended to and the final one agree up to a: log matching).
 A lost record is reported as that, not again by the reads that pass over it or by what took its
 place. Allowed, counted as notes: with acks=1 an acknowledged record that nobody read and a later
-epoch truncated (`allowed-loss`; also where epochs are not known); a `duplicate`, and with acks 0 or
-1 a `moved`, of clients that retry without idempotence.
+epoch truncated (`allowed-loss`; also where epochs are not known); a `duplicate` and a
+`moved` (the other copy was read) of clients that retry without idempotence.
 
 Options: `acks` ("0", "1", "all"); `idempotence`; `retries`: whether a client may itself send a
 record again, which ours never does; `retention`: whether records may be deleted from a log's

@@ -212,7 +212,7 @@ def anomalies(facts: Facts) -> Iterator[tuple[Found, bool]]:
     yield losses.allowed, True
     yield duplicates(facts), again
     yield inconsistent(facts, losses.lost), False
-    yield moved(facts), again and facts.promise.acks != "all"
+    yield moved(facts), again
     yield torn(facts), False
     yield from unsent(facts)
     yield early(facts), False
