@@ -15,8 +15,8 @@ import numpy as np
 import plotly.graph_objects as go
 from plotly.subplots import make_subplots
 
-from checkers.history import Event, EventType, Operation
 from checkers.faults import FaultSpan, Reign, fault_spans, reigns
+from checkers.history import Event, EventType, Operation
 from results.points import latencies, percentiles, throughput
 
 _NS = 1e9

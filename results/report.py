@@ -21,9 +21,9 @@ from jinja2 import Environment, PackageLoader, StrictUndefined, TemplateError
 from markupsafe import Markup
 
 from checkers.coverage import PHASES
+from checkers.faults import FaultSpan, fault_spans, phases, reigns
 from checkers.history import Event, Operation, pair, seconds
 from checkers.verdict import CheckResult, Status
-from checkers.faults import FaultSpan, fault_spans, phases, reigns
 from results.files import StoreError, write_atomically
 from results.model import RunResults, system_shown
 from results.store import RunStore

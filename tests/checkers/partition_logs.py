@@ -104,7 +104,7 @@ def history(rnd, acks="all", *, retries=False, retention=False, batches=True, si
     plans.sort()
     last = max(clocks.values())
     positions, gone, count, found = {}, {}, 0, []
-    for point, begin, end, process in plans:
+    for _, begin, end, process in plans:
         key = rnd.choice(list(logs))
         log = logs[key]
         for _ in range(rnd.randint(0, 2)):

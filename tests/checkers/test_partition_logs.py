@@ -42,7 +42,11 @@ def refused(index, at, epoch):
         (10 * index, 10 * index + 5),
         type=FAIL,
         error="offset_out_of_range",
-        **{"process": 2, "key": KEY, "node": "n2", "input": at, "epoch": epoch},
+        process=2,
+        key=KEY,
+        node="n2",
+        input=at,
+        epoch=epoch,
     )
 
 
@@ -443,7 +447,7 @@ def test_right_logs_pass_and_spoilt_ones_are_found_as_by_brute_force():
     assert min(verdicts[Status.PASS], verdicts[Status.FAIL]) > 300
 
 
-@settings(max_examples=150, deadline=None)
+@settings(max_examples=100, deadline=None)
 @given(rnd=st.randoms(use_true_random=False), changes=st.integers(0, 5))
 def test_the_kinds_are_those_of_brute_force(rnd, changes):
     options, operations = drawn(rnd)
@@ -468,7 +472,7 @@ ANSWERS = VALUES | st.fixed_dictionaries(
 )
 
 
-@settings(max_examples=300, deadline=None)
+@settings(max_examples=100, deadline=None)
 @given(
     sent=st.lists(VALUES, max_size=3),
     read=st.lists(st.tuples(VALUES, ANSWERS), max_size=3),

@@ -10,11 +10,11 @@ import numpy as np
 import pytest
 from factory import NODES, make_run
 
+from checkers.faults import fault_spans, phases, reigns
 from checkers.history import INFINITY_NS, NEMESIS, Event, EventType, pair
 from checkers.verdict import CheckResult, Status
 from results import report
 from results.charts import over_time
-from checkers.faults import fault_spans, phases, reigns
 from results.files import StoreError
 from results.model import RunResults
 from results.pipeline import judge

@@ -1,6 +1,7 @@
 """The rules for logs with offsets, as `checkers.logs` states them: every pair is looked at."""
 
 from collections import Counter
+from itertools import pairwise
 
 from checkers.history import INFINITY_NS, EventType
 
@@ -49,9 +50,11 @@ class _Partition:
             )
             for send, _, value in self.records
         }
+        self.placed_elsewhere = self.moved()
         self.lost = {}
         for kind, values in self.losses().items():
             self.lost.update(dict.fromkeys(values, kind))
+        self.forbidden = {value for value, kind in self.lost.items() if kind != "allowed-loss"}
 
     def acknowledged(self, send):
         return send.type is OK and self.acks != "0"
@@ -161,17 +164,14 @@ class _Partition:
             (o, value)
             for value, places in self.places.items()
             for o in places
-            if value not in self.forbidden()
+            if value not in self.forbidden
         }
         for send, nth, value in self.records:
-            free = send.type is not FAIL and value not in self.forbidden()
+            free = send.type is not FAIL and value not in self.forbidden
             if free and not self.places[value] and self.committed(send):
                 if self.asked(send, nth) is not None:
                     facts.add((self.asked(send, nth), value))
         return facts
-
-    def forbidden(self):
-        return {value for value, kind in self.lost.items() if kind != "allowed-loss"}
 
     def found(self):
         found = {}
@@ -179,7 +179,7 @@ class _Partition:
             found.setdefault(kind, set()).add(value)
         found["duplicate"] = {v for v, places in self.places.items() if len(places) > 1}
         found["inconsistent-offsets"] = self.inconsistent()
-        found["moved"] = self.moved()
+        found["moved"] = self.placed_elsewhere
         found["torn-batch"] = self.torn()
         seen = {(r.index, o, v) for r in self.reads for o, v in self.shown[r.index]}
         found["phantom"] = {(type(v), v) for _, _, v in seen if not known(v, self.send_of)}
@@ -241,8 +241,8 @@ class _Partition:
             if send.type is not FAIL
             and self.committed(send)
             and len(self.places[value]) < 2
-            and value not in self.moved()
-            and value not in self.forbidden()
+            and value not in self.placed_elsewhere
+            and value not in self.forbidden
             and self.place(send, nth, value) is not None
         ]
         found = {"nonmonotonic-send": set(), "real-time": set()}
@@ -266,7 +266,7 @@ class _Partition:
         places = {o for o, _ in self.facts()}
         for read in self.reads:
             offsets = [o for o, _ in self.shown[read.index]]
-            if any(b <= a for a, b in zip(offsets, offsets[1:], strict=False)):
+            if any(b <= a for a, b in pairwise(offsets)):
                 found["int-nonmonotonic-poll"].add(read.index)
             begin = self.begin(read)
             if offsets and begin is not None and min(offsets) < begin:
