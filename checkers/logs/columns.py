@@ -105,7 +105,10 @@ class RepeatedError(Exception):
 def log_of(operations: Sequence[Operation]) -> Log:
     """Gather sends and reads. Raises HistoryError for values of wrong types, and RepeatedError."""
     codes = _Codes()
-    sends, reads, refused = [], [], []
+    # Flat lists of numbers: a tuple for each row would keep the garbage collector busy.
+    sends: list[int] = []
+    reads: list[int] = []
+    refused: list[int] = []
     sent: list[Sequence[Value]] = []
     shown: list[Sequence[Any]] = []
     for row, o in enumerate(operations):
@@ -116,26 +119,24 @@ def log_of(operations: Sequence[Operation]) -> Log:
             acknowledged = o.type is EventType.OK
             offset = _number(o, "offset", o.offset) if acknowledged else NONE
             epoch = _number(o, "epoch", o.epoch) if acknowledged else NONE
-            sends.append((*begin, *kind, o.complete_ns, offset, epoch))
+            sends += (*begin, *kind, o.complete_ns, offset, epoch)
             sent.append(values)
         elif o.f in (POLL, POLL_ALL):
             position = _number(o, "position", o.input)
             if o.type is EventType.OK:
                 answer = _answer(o)
                 marks = (answer.get("high_watermark"), answer.get("log_start"))
-                reads.append(
-                    (
-                        *codes.begin(o, row),
-                        *(o.f == POLL_ALL, o.complete_ns, _number(o, "epoch", o.epoch), position),
-                        _number(o, "high_watermark", marks[0]),
-                        _number(o, "log_start", marks[1]),
-                    )
+                reads += (
+                    *codes.begin(o, row),
+                    *(o.f == POLL_ALL, o.complete_ns, _number(o, "epoch", o.epoch), position),
+                    _number(o, "high_watermark", marks[0]),
+                    _number(o, "log_start", marks[1]),
                 )
                 shown.append(answer["records"])
             elif o.type is EventType.FAIL and o.error == OUT_OF_RANGE and position != NONE:
                 epoch = _number(o, "epoch", o.epoch)
                 if epoch != NONE:
-                    refused.append((*codes.begin(o, row), epoch, position))
+                    refused += (*codes.begin(o, row), epoch, position)
     if len(codes.partitions) > PARTITIONS_MAX:
         raise HistoryError(f"more than {PARTITIONS_MAX} partitions")
     s, r, f = (_table(rows, width) for rows, width in ((sends, 9), (reads, 10), (refused, 6)))
@@ -226,8 +227,8 @@ def _wrong(operation: Operation, what: str) -> HistoryError:
     return HistoryError(f"operation {operation.index}: {operation.f}: {what}")
 
 
-def _table(rows: Sequence[tuple[int, ...]], width: int) -> Int64s:
-    return np.array(rows, np.int64).reshape(len(rows), width)
+def _table(numbers: Sequence[int], width: int) -> Int64s:
+    return np.array(numbers, np.int64).reshape(len(numbers) // width, width)
 
 
 def _bounds(groups: Sequence[Sequence[Any]]) -> Int64s:
@@ -261,7 +262,8 @@ def _shown(
     if not flat:
         return np.empty(0, np.int64), ()
     whole = _only(map(type, flat), (list, tuple)) and _only(map(len, flat), (2,))
-    offsets, values = zip(*flat, strict=True) if whole else ((), ())
+    both = list(chain.from_iterable(flat)) if whole else []
+    offsets, values = both[::2], both[1::2]
     whole = whole and _only(map(type, offsets), (int,))
     whole = whole and _only(map(type, values), (str, int, type(None)))
     if not whole or min(offsets) < 0 or max(offsets) > OFFSET_MAX:
