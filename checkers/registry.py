@@ -31,6 +31,7 @@ when the checker itself dies. The last argument is a callable that says whether 
 | `log-agreement` | evidence | |
 | `snapshots` | evidence | |
 | `voter-changes` | evidence | |
+| `isr` | evidence | `unclean`: whether unclean elections may be asked for |
 | `invariants` | evidence | `traced`: the events that traces of the system hold; all by default |
 | `log` | run | `acks` ("all" by default), `idempotence`, `retries`, `retention` |
 | `monitor` | run | |
@@ -56,6 +57,7 @@ from checkers import (
     durability,
     exercised,
     growth,
+    isr,
     logs,
     monitor,
     sessions,
@@ -218,6 +220,7 @@ _OWN: tuple[Check, ...] = (
     RunCheck(agreement.NAME, "evidence", {}, (), agreement.check, _nothing),
     RunCheck(snapshots.NAME, "evidence", {}, (), snapshots.check, _nothing),
     RunCheck(voter_changes.NAME, "evidence", {}, (), voter_changes.check, _nothing),
+    RunCheck(isr.NAME, "evidence", {"unclean": bool}, (), isr.check, _nothing),
     RunCheck(
         invariants.NAME, "evidence", {"traced": list}, (), invariants.check, invariants.validate
     ),

@@ -49,6 +49,11 @@ class Image:
         self._held: list[tuple[str, Value]] | None = None
         """Records of a metadata transaction that has not ended (KIP-868)."""
 
+    @property
+    def holds(self) -> bool:
+        """Whether records wait for the end of a metadata transaction."""
+        return self._held is not None
+
     def add(self, kind: str, value: Mapping[str, Any]) -> None:
         """Add one record. What this module does not know, and what no state is made of, is left."""
         if kind == "BeginTransactionRecord":

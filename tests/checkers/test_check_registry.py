@@ -29,6 +29,7 @@ def test_the_names_and_scopes_are_those_of_the_plan():
         "log-agreement": "evidence",
         "snapshots": "evidence",
         "voter-changes": "evidence",
+        "isr": "evidence",
         "invariants": "evidence",
         "sessions": "key",
         "growth": "key",

@@ -1,0 +1,261 @@
+"""ISR and ELR in the metadata log: who may lead a partition, and who is remembered (KIP-966).
+
+Every PartitionRecord and PartitionChangeRecord is a decision of a controller, so the log alone
+shows whether it was allowed: it is added up record by record (`checkers.snapshots.Image`), and each
+partition is compared with what it was. Epochs of changes are not in the records: replicas count
+them, and `snapshots` compares what they counted.
+
+- `not-a-replica`: a member of ISR or ELR that is no replica, or stands there twice.
+- `isr-elr-overlap`: a member of both (ValidControllerIsrAndElr of KIP-966's specification).
+- `leader-not-in-sync`: a leader that is not in the ISR (LeaderInIsr).
+- `unclean-election`: a leader that was in neither ISR nor ELR, nor put there with the others of the
+  ISR, nor added by a reassignment. Allowed where it is marked as RECOVERING and
+  `unclean.leader.election.enable` is true for the topic or the cluster, or it is the last known
+  leader of a partition with neither ISR nor ELR.
+- `elr-forgotten`: with ELR enabled and the ISR below min.insync.replicas, a member of the old ISR
+  or ELR is in neither. Allowed of one that is no replica any more, or was registered anew or
+  unregistered in the same batch (an unclean shutdown).
+- `elr-kept`: an ELR though the ISR is as large as min.insync.replicas or the replicas.
+- `fenced-into-isr`: a broker that is in the ISR since this batch, and fenced at the end of it
+  (KIP-841; ValidControllerState).
+- `change-of-nothing`: a change of a partition that was never created.
+
+The two rules that need min.insync.replicas judge topics for which it, or the cluster's default, is
+in the log; what a broker's own file sets is not. The longest log is judged, from offset 0 or from a
+snapshot where it begins. Cannot see: what an operator asked for by ElectLeaders UNCLEAN, and
+`unclean.leader.election.enable` in a broker's own file; the option `unclean` says that a run may do
+either. Complexity: O(records), each with the members of one partition.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from itertools import takewhile
+from typing import Any, Final
+
+from checkers.evidence import Evidence, LogRecord
+from checkers.evidence_result import Anomaly, evidence_result, without
+from checkers.run_input import Cancelled, RunInput, never
+from checkers.snapshots import Image, Key, Value
+from checkers.verdict import CheckResult
+
+NAME = "isr"
+PARTITION, CHANGE = "PartitionRecord", "PartitionChangeRecord"
+_NOBODY: Final = -1
+_RECOVERING: Final = 1
+_TOPIC, _BROKER = "2", "4"
+"""Types of a ConfigRecord's resource."""
+_MIN_ISR = "min.insync.replicas"
+_UNCLEAN = "unclean.leader.election.enable"
+_ELR_FEATURE = ("feature", "eligible.leader.replicas.version")
+_LISTS = ("isr", "replicas", "eligibleLeaderReplicas", "lastKnownElr", "addingReplicas")
+_GONE = ("RegisterBrokerRecord", "UnregisterBrokerRecord")
+
+
+def check(run: RunInput, options: Mapping[str, Any], cancelled: Cancelled = never) -> CheckResult:
+    """Judge the longest log's decisions about partitions."""
+    assert run.evidence is not None, "the registry asks for evidence first"
+    evidence = run.evidence
+    missing = without(evidence, "log", evidence.logs)
+    node = max(sorted(evidence.logs), key=lambda n: _end(evidence.logs[n]), default=None)
+    replay = _Replay(unclean=bool(options.get("unclean")))
+    if node is not None and evidence.logs[node]:
+        log = evidence.logs[node]
+        if not _begun(replay, evidence, node, log[0].offset):
+            missing.append(f"{node} (the snapshot at offset {log[0].offset}, where its log begins)")
+        else:
+            whole = list(takewhile(_well_formed, log))
+            replay.read(whole, cancelled)
+            if len(whole) < len(log):  # behind it nothing is known of what came before
+                odd = log[len(whole)]
+                missing.append(f"{node} (a malformed {odd.kind} at offset {odd.offset})")
+    decisions = replay.decisions
+    return evidence_result(
+        NAME,
+        [{**anomaly, "node": node} for anomaly in replay.anomalies],
+        missing=missing,
+        cancelled=cancelled(),
+        exercised=True,
+        good=f"{decisions} decisions about partitions keep the rules of ISR and ELR",
+        looked_at=decisions,
+        statistics={"decisions": decisions, "elections": replay.elections},
+    )
+
+
+def _end(log: Sequence[LogRecord]) -> int:
+    return log[-1].offset if log else -1
+
+
+def _well_formed(record: LogRecord) -> bool:
+    """Whether a record has the fields that are read here, as they must be."""
+    value = record.value
+    if record.kind in _GONE:
+        return _whole(value.get("brokerId"))
+    if record.kind not in (PARTITION, CHANGE):
+        return True
+    named = isinstance(value.get("topicId"), str) and _whole(value.get("partitionId"))
+    wholly = record.kind == PARTITION
+    leads = _whole(value.get("leader")) if wholly else _whole(value.get("leader", _NOBODY))
+    lists = (value.get(field) for field in _LISTS)
+    fit = all(each is None or (isinstance(each, list) and all(map(_whole, each))) for each in lists)
+    there = not wholly or (value.get("isr") is not None and value.get("replicas") is not None)
+    return named and leads and fit and there
+
+
+def _whole(value: object) -> bool:
+    return type(value) is int
+
+
+def _begun(replay: _Replay, evidence: Evidence, node: str, offset: int) -> bool:
+    """Add up what the log's beginning holds in place of records; False where it is not there."""
+    for snapshot in evidence.snapshots.get(node, ()):
+        if snapshot.offset == offset:
+            for kind, value in snapshot.records:
+                replay.image.add(kind, value)
+            return True
+    return offset == 0
+
+
+class _Replay:
+    """The state below a record, and what is wrong with the decisions so far."""
+
+    def __init__(self, *, unclean: bool) -> None:
+        self.image = Image()
+        self.anomalies: list[Anomaly] = []
+        self.decisions = 0
+        self.elections = 0
+        self._unclean = unclean
+        self._joined: list[tuple[Key, int, LogRecord]] = []
+        """Brokers that came into an ISR in this batch."""
+        self._left: frozenset[int] = frozenset()
+        """Brokers that this batch registers or unregisters."""
+
+    def read(self, log: Sequence[LogRecord], cancelled: Cancelled) -> None:
+        begin = 0
+        while begin < len(log) and not cancelled():
+            end = begin
+            batch = (log[begin].epoch, log[begin].batch_crc)
+            while end < len(log) and (log[end].epoch, log[end].batch_crc) == batch:
+                end += 1
+            self._batch(log[begin:end])
+            begin = end
+
+    def _batch(self, records: Sequence[LogRecord]) -> None:
+        self._left = frozenset(
+            int(record.value["brokerId"]) for record in records if record.kind in _GONE
+        )
+        for record in records:
+            if record.kind in (PARTITION, CHANGE):
+                self._decide(record)
+            else:
+                self.image.add(record.kind, record.value)
+        for key, broker, record in self._joined:
+            after = self.image.keys.get(key, {})
+            registration = self.image.keys.get(("broker", str(broker)), {})
+            if broker in _members(after, "isr") and registration.get("fenced") is True:
+                self._wrong("fenced-into-isr", record, key, after, f"takes up {broker}, is fenced")
+        self._joined.clear()
+
+    def _decide(self, record: LogRecord) -> None:
+        key = ("partition", str(record.value["topicId"]), str(record.value["partitionId"]))
+        before = self.image.keys.get(key)
+        self.image.add(record.kind, record.value)
+        after = self.image.keys.get(key)
+        self.decisions += 1
+        if after is None:
+            held = self.image.holds  # created in a metadata transaction that is still open
+            if record.kind == CHANGE and not held:
+                self._wrong("change-of-nothing", record, key, {}, "was never created")
+            return
+        isr, elr = _members(after, "isr"), _members(after, "eligibleLeaderReplicas")
+        replicas, leader = set(_members(after, "replicas")), after["leader"]
+        doubled = len({*isr}) < len(isr) or len({*elr}) < len(elr)
+        if doubled or not {*isr, *elr} <= replicas:
+            self._wrong("not-a-replica", record, key, after, "has members that are no replicas")
+        if {*isr} & {*elr}:
+            self._wrong("isr-elr-overlap", record, key, after, "has a member in ISR and ELR")
+        if leader not in (_NOBODY, *isr):
+            self._wrong("leader-not-in-sync", record, key, after, "has a leader not in its ISR")
+        old = set(_members(before or {}, "isr"))
+        self._joined += ((key, broker, record) for broker in isr if broker not in old)
+        if before is not None and record.kind == CHANGE:
+            self._elected(record, key, before, after)
+            self._remembered(record, key, before, after)
+
+    def _elected(self, record: LogRecord, key: Key, before: Value, after: Value) -> None:
+        leader, isr = after["leader"], _members(after, "isr")
+        if leader in (_NOBODY, before["leader"]):
+            return
+        self.elections += 1
+        eligible = {*_members(before, "isr"), *_members(before, "eligibleLeaderReplicas")}
+        if leader in eligible or self._unclean:
+            return
+        recovering = after.get("leaderRecoveryState") == _RECOVERING
+        if not recovering and (isr != [leader] or leader in _members(before, "addingReplicas")):
+            return
+        last_known = not eligible and _members(before, "lastKnownElr") == [leader]
+        configured = str(self._config(key, _UNCLEAN)).lower() == "true"
+        if recovering and (last_known or configured):
+            return
+        why = "though unclean elections are off" if recovering else "not marked as recovering"
+        was = f"of ISR {_ids(before, 'isr')} and ELR {_ids(before, 'eligibleLeaderReplicas')}"
+        self._wrong("unclean-election", record, key, after, f"elects {leader}, not {was}, {why}")
+
+    def _remembered(self, record: LogRecord, key: Key, before: Value, after: Value) -> None:
+        level = self.image.keys.get(_ELR_FEATURE, {}).get("featureLevel", 0)
+        configured = str(self._config(key, _MIN_ISR))
+        if level < 1 or not configured.isdecimal():
+            return
+        least = int(configured)
+        isr, elr = set(_members(after, "isr")), set(_members(after, "eligibleLeaderReplicas"))
+        replicas = set(_members(after, "replicas"))
+        if len(isr) >= min(least, len(replicas)):
+            if elr:
+                self._wrong("elr-kept", record, key, after, f"keeps an ELR, {_MIN_ISR} is {least}")
+            return
+        if after.get("leaderRecoveryState") == _RECOVERING:
+            return  # what was known of the others is void
+        had = {*_members(before, "isr"), *_members(before, "eligibleLeaderReplicas")}
+        forgotten = sorted((had - isr - elr - self._left) & replicas)
+        if forgotten:
+            names = ", ".join(map(str, forgotten))
+            what = f"forgets {names}, with an ISR below {_MIN_ISR} {least}"
+            self._wrong("elr-forgotten", record, key, after, what)
+
+    def _config(self, key: Key, name: str) -> object:
+        """Return a topic's configuration, or the cluster's default for it; None: not recorded."""
+        keys = self.image.keys
+        topic = keys.get(("topic", key[1]), {}).get("name")
+        for resource in ((_TOPIC, str(topic)), (_BROKER, "")):
+            found = keys.get(("config", *resource, name))
+            if found is not None:
+                return found.get("value")
+        return None
+
+    def _wrong(self, kind: str, record: LogRecord, key: Key, after: Value, what: str) -> None:
+        topic = self.image.keys.get(("topic", key[1]), {}).get("name", key[1])
+        state = (
+            f": leader {after['leader']}, ISR {_ids(after, 'isr')}, "
+            f"ELR {_ids(after, 'eligibleLeaderReplicas')}, replicas {_ids(after, 'replicas')}"
+            if after
+            else ""
+        )
+        name = f"{topic}-{key[2]}"
+        where = f"by the record at offset {record.offset}, epoch {record.epoch}"
+        self.anomalies.append(
+            {
+                "kind": kind,
+                "explanation": f"{name} {what}, {where}{state}",
+                "partition": name,
+                "offset": record.offset,
+                "epoch": record.epoch,
+            }
+        )
+
+
+def _members(partition: Mapping[str, Any], field: str) -> list[int]:
+    return list(partition.get(field) or ())
+
+
+def _ids(partition: Mapping[str, Any], field: str) -> str:
+    return ", ".join(map(str, _members(partition, field))) or "none"
