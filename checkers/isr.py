@@ -5,7 +5,8 @@ shows whether it was allowed: it is added up record by record (`checkers.snapsho
 partition is compared with what it was. Epochs of changes are not in the records: replicas count
 them, and `snapshots` compares what they counted.
 
-- `not-a-replica`: a member of ISR or ELR that is no replica, or stands there twice.
+- `not-a-replica`: a member of ISR or ELR that is no replica, or stands there twice. Kafka leaves in
+  the ELR whom a reassignment removed.
 - `isr-elr-overlap`: a member of both (ValidControllerIsrAndElr of KIP-966's specification).
 - `leader-not-in-sync`: a leader that is not in the ISR (LeaderInIsr).
 - `unclean-election`: a leader that was in neither ISR nor ELR, nor put there with the others of the
@@ -15,7 +16,8 @@ them, and `snapshots` compares what they counted.
 - `elr-forgotten`: with ELR enabled and the ISR below min.insync.replicas, a member of the old ISR
   or ELR is in neither. Allowed of one that is no replica any more, or was registered anew or
   unregistered in the same batch (an unclean shutdown).
-- `elr-kept`: an ELR though the ISR is as large as min.insync.replicas or the replicas.
+- `elr-kept`: an ELR though the ISR is as large as min.insync.replicas or the replicas, and neither
+  leader nor replicas change (what these leave there, Kafka drops with the next change).
 - `fenced-into-isr`: a broker that is in the ISR since this batch, and fenced at the end of it
   (KIP-841; ValidControllerState).
 - `change-of-nothing`: a change of a partition that was never created.
@@ -48,7 +50,8 @@ _TOPIC, _BROKER = "2", "4"
 _MIN_ISR = "min.insync.replicas"
 _UNCLEAN = "unclean.leader.election.enable"
 _ELR_FEATURE = ("feature", "eligible.leader.replicas.version")
-_LISTS = ("isr", "replicas", "eligibleLeaderReplicas", "lastKnownElr", "addingReplicas")
+_ELR = "eligibleLeaderReplicas"
+_LISTS = ("isr", "replicas", _ELR, "lastKnownElr", "addingReplicas")
 _GONE = ("RegisterBrokerRecord", "UnregisterBrokerRecord")
 
 
@@ -167,10 +170,12 @@ class _Replay:
             if record.kind == CHANGE and not held:
                 self._wrong("change-of-nothing", record, key, {}, "was never created")
             return
-        isr, elr = _members(after, "isr"), _members(after, "eligibleLeaderReplicas")
+        isr, elr = _members(after, "isr"), _members(after, _ELR)
         replicas, leader = set(_members(after, "replicas")), after["leader"]
         doubled = len({*isr}) < len(isr) or len({*elr}) < len(elr)
-        if doubled or not {*isr, *elr} <= replicas:
+        # Kafka leaves in the ELR whom a reassignment removed, until the ISR is large enough.
+        left = {*_members(before or {}, "replicas"), *_members(before or {}, _ELR)}
+        if doubled or not {*isr} <= replicas or not {*elr} <= replicas | left:
             self._wrong("not-a-replica", record, key, after, "has members that are no replicas")
         if {*isr} & {*elr}:
             self._wrong("isr-elr-overlap", record, key, after, "has a member in ISR and ELR")
@@ -187,12 +192,12 @@ class _Replay:
         if leader in (_NOBODY, before["leader"]):
             return
         self.elections += 1
-        eligible = {*_members(before, "isr"), *_members(before, "eligibleLeaderReplicas")}
+        eligible = {*_members(before, "isr"), *_members(before, _ELR)}
         if leader in eligible or self._unclean:
             return
         recovering = after.get("leaderRecoveryState") == _RECOVERING
-        if not recovering and (isr != [leader] or leader in _members(before, "addingReplicas")):
-            return
+        if isr != [leader] or (not recovering and leader in _members(before, "addingReplicas")):
+            return  # joined the ISR with others, or a reassignment brought it
         last_known = not eligible and _members(before, "lastKnownElr") == [leader]
         configured = str(self._config(key, _UNCLEAN)).lower() == "true"
         if recovering and (last_known or configured):
@@ -207,15 +212,17 @@ class _Replay:
         if level < 1 or not configured.isdecimal():
             return
         least = int(configured)
-        isr, elr = set(_members(after, "isr")), set(_members(after, "eligibleLeaderReplicas"))
+        isr, elr = set(_members(after, "isr")), set(_members(after, _ELR))
         replicas = set(_members(after, "replicas"))
         if len(isr) >= min(least, len(replicas)):
-            if elr:
+            # Whom an election or a reassignment leaves in the ELR goes with the next change.
+            settled = after["leader"] == before["leader"] and record.value.get("replicas") is None
+            if elr and settled:
                 self._wrong("elr-kept", record, key, after, f"keeps an ELR, {_MIN_ISR} is {least}")
             return
         if after.get("leaderRecoveryState") == _RECOVERING:
             return  # what was known of the others is void
-        had = {*_members(before, "isr"), *_members(before, "eligibleLeaderReplicas")}
+        had = {*_members(before, "isr"), *_members(before, _ELR)}
         forgotten = sorted((had - isr - elr - self._left) & replicas)
         if forgotten:
             names = ", ".join(map(str, forgotten))
