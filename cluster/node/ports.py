@@ -68,16 +68,25 @@ class Disk(Protocol):
       never fail at the call: they join one FIFO queue that is applied in order.
     - Nothing is durable until a `sync` (file content) or `sync_directory` (names created,
       renamed or removed in it) that was queued *after* it has reported None.
-    - A crash may keep any prefix of the unsynced changes of a file, with the last one torn.
+    - A power loss may keep any prefix of the unsynced changes of a file, with the last one torn.
+    - A kill of the process keeps a prefix, in order, of all queued calls. Appended bytes that no
+      sync has reached are lost with the process, unless they were appended `at_once`.
     - The first error of any queued call is reported by the next completion, and by every one
       after that: a disk that failed stays failed, nothing queued behind the error is applied,
       and an fsync is never tried again.
-    - Reads see at least all that was synced. They may or may not see what is still queued, so a
-      caller that needs its own unsynced bytes keeps them in memory.
+    - Reads see at least all that was synced, and what was appended `at_once` before a `barrier`
+      that has completed. They may or may not see what is still queued, so a caller that needs its
+      own unsynced bytes keeps them in memory.
     """
 
-    def append(self, path: str, data: bytes) -> None:
-        """Add bytes to the end of a file, which is created when missing."""
+    def append(self, path: str, data: bytes, *, at_once: bool = False) -> None:
+        """Add bytes to the end of a file, which is created when missing.
+
+        Without `at_once` they may stay in the process until the next sync of the file: right for
+        what counts only when it is durable. With it they, and all that was appended to the file
+        before, go to the kernel when their turn in the queue comes: right for what counts when
+        it is replicated. From then on a kill keeps them; a power loss may lose them until a sync.
+        """
 
     def write(self, path: str, data: bytes) -> None:
         """Replace the whole content of a file (not atomic: write, sync, then rename)."""
@@ -99,6 +108,9 @@ class Disk(Protocol):
 
     def sync_directory(self, path: str, done: Completion) -> None:
         """Fsync a folder once everything queued before is applied, then call `done`."""
+
+    def barrier(self, done: Completion) -> None:
+        """Call `done` once everything queued before is applied; that makes nothing durable."""
 
     def read(self, path: str, offset: int = 0, size: int | None = None) -> bytes:
         """Up to `size` bytes (all when None) from `offset`. Raises FileNotFoundError, OSError."""

@@ -334,3 +334,68 @@ def _log_end(folder: Path) -> int:
 
     run(folder, body)
     return ends[0]
+
+
+async def passed(disk: FileDisk) -> OSError | None:
+    future: asyncio.Future[OSError | None] = asyncio.get_running_loop().create_future()
+    disk.barrier(future.set_result)
+    return await asyncio.wait_for(future, 30)
+
+
+def test_what_is_appended_at_once_reaches_the_file_without_a_sync(tmp_path, syncs):
+    async def body(disk: FileDisk) -> None:
+        disk.append("f", b"waited ", at_once=False)
+        disk.append("f", b"came ", at_once=True)
+        disk.append("f", b"waits")
+        disk.append("g", b"waits")
+        assert await passed(disk) is None
+        assert disk.read("f") == b"waited came "
+        assert not disk.exists("g")
+        assert syncs == []
+        assert await synced(disk, "f") is None
+        assert disk.read("f") == b"waited came waits"
+        disk.append("f", b"!", at_once=True)
+        assert await synced(disk, "f") is None
+        assert len(syncs) == 2, "bytes that came at once make the file unsynced again"
+
+    run(tmp_path, body)
+
+
+def test_a_barrier_waits_for_the_queue_and_reports_its_first_error(tmp_path):
+    async def body(disk: FileDisk) -> None:
+        disk.append("missing-folder/f", b"x", at_once=True)
+        assert isinstance(await passed(disk), FileNotFoundError)
+        disk.append("f", b"x", at_once=True)
+        assert await passed(disk) is not None, "a disk that failed stays failed"
+        assert not disk.exists("f")
+
+    run(tmp_path, body)
+
+
+def test_kill_9_keeps_what_was_appended_at_once(tmp_path):
+    script = textwrap.dedent(
+        """
+        import asyncio, os, signal, sys
+        from cluster.node.runtime.disk import FileDisk
+
+        async def main():
+            disk = FileDisk(sys.argv[1], asyncio.get_running_loop())
+            for number in range(1000):
+                disk.append("kept", b"%04d" % number, at_once=True)
+                disk.append("lost", b"%04d" % number)
+            passed = asyncio.get_running_loop().create_future()
+            disk.barrier(passed.set_result)
+            await passed
+            for number in range(1000, 5000):
+                disk.append("kept", b"%04d" % number, at_once=True)
+            os.kill(os.getpid(), signal.SIGKILL)
+
+        asyncio.run(main())
+        """
+    )
+    done = subprocess.run([sys.executable, "-c", script, str(tmp_path)], check=False)
+    assert done.returncode == -signal.SIGKILL
+    kept = (tmp_path / "kept").read_bytes()
+    assert len(kept) >= 4000
+    assert b"".join(b"%04d" % number for number in range(5000)).startswith(kept)
+    assert not (tmp_path / "lost").exists()

@@ -9,6 +9,8 @@ It keeps the contract of `cluster.node.ports.Disk`, and promises nothing beyond 
 - The same holds for each folder's names. A file whose name was not synced may vanish with all its
   synced content; a rename or a removal may be undone.
 - What was queued and not applied is gone, and so are the completions on their way.
+- A kill (`Keep` "written") keeps what reached the kernel: everything that was applied but the
+  appends that waited for a sync. Of the queue it keeps a prefix, in order.
 - After the first error nothing more is applied, and every completion reports it.
 - Without power (`power_off`, until `power_on`) the changes that a dead process still asks for are
   ignored.
@@ -28,8 +30,11 @@ from typing import Literal, Protocol
 
 from cluster.node.ports import Completion, Random
 
-Keep = Literal["any", "nothing", "everything", "torn"]
-"""What a power loss keeps of the changes that were not synced; torn: all but half of the last."""
+Keep = Literal["any", "nothing", "everything", "torn", "written"]
+"""What a power loss keeps of the changes that were not synced; torn: all but half of the last.
+
+Written: what a kill of the process keeps while the power stays on.
+"""
 
 _CHANGES_MAX = 64
 """More unsynced changes of one file than this: the oldest were written back by the kernel."""
@@ -41,6 +46,8 @@ class _Change:
 
     start: int
     data: bytes
+    in_process: bool = False
+    """Whether a process would still hold it, as an append that waits for a sync."""
 
     def apply_to(self, content: bytearray) -> None:
         del content[self.start :]
@@ -57,6 +64,8 @@ class _File:
     synced: bytearray = field(default_factory=bytearray)
     content: bytearray = field(default_factory=bytearray)
     changes: deque[_Change] = field(default_factory=deque)
+    at_once: bool = False
+    """Whether reads see more than is synced, whatever else the disk hides."""
 
     def change(self, change: _Change) -> None:
         change.apply_to(self.content)
@@ -74,6 +83,15 @@ class _File:
             change.apply_to(self.synced)
         self.content = bytearray(self.synced)
         self.changes.clear()
+
+    def lose_process(self) -> None:
+        if not self.changes or not self.changes[-1].in_process:
+            return  # what was appended at once took along what had waited before
+        while self.changes and self.changes[-1].in_process:
+            self.changes.pop()
+        self.content = bytearray(self.synced)
+        for change in self.changes:
+            change.apply_to(self.content)
 
     def _kept(self, random: Random, keep: Keep) -> list[_Change]:
         changes = list(self.changes)
@@ -124,7 +142,13 @@ class OperationHook(Protocol):
         """Count the change; may `crash` the disk."""
 
 
-_Queued = tuple[Callable[[], None], Completion | None]
+@dataclass(slots=True, eq=False)
+class _Queued:
+    """A call that waits for its turn, and what it completes."""
+
+    apply: Callable[[], None]
+    done: Completion | None
+    is_sync: bool
 
 
 class MemoryDisk:
@@ -168,9 +192,16 @@ class MemoryDisk:
     def crash(self, random: Random, keep: Keep = "any") -> None:
         """Lose power: forget the queue and, as `keep` says, what was not synced."""
         self._incarnation += 1
+        if keep == "written" and self._queue:
+            for _ in range(random.randrange(0, len(self._queue) + 1)):
+                self._attempt(self._queue.popleft().apply)
         self._queue.clear()
         self._syncing = False
         self._error = self._next_error = None
+        if keep == "written":
+            for _, file in self._named():
+                file.lose_process()
+            return
         lost: list[_File] = []
         self.torn_path = next((path for path, file in self._named() if file.changes), "")
         for folder in self._folders.values():
@@ -210,7 +241,7 @@ class MemoryDisk:
         return self._stalled
 
     def fail(self, error: OSError | None) -> None:
-        """Let the next sync fail with `error`, and the disk from then on; None withdraws that."""
+        """Let the next sync or barrier fail with `error`, and the disk from then on; None withdraws that."""
         self._next_error = error
 
     def unsynced(self) -> dict[str, int]:
@@ -270,15 +301,16 @@ class MemoryDisk:
 
     # The Disk contract.
 
-    def append(self, path: str, data: bytes) -> None:
-        """Add bytes to the end of a file, which is created when missing."""
-        self._enqueue(partial(self._append, path, data))
+    def append(self, path: str, data: bytes, *, at_once: bool = False) -> None:
+        """Add bytes to the end of a file; with `at_once` a kill keeps them."""
+        self._enqueue(partial(self._append, path, data, at_once))
 
-    def _append(self, path: str, data: bytes) -> None:
+    def _append(self, path: str, data: bytes, at_once: bool) -> None:  # noqa: FBT001 - for partial
         if self.full:
             self._refuse_growth(len(data))
         file = self._file(path, create=True)
-        file.change(_Change(len(file.content), data))
+        file.at_once |= at_once
+        file.change(_Change(len(file.content), data, not at_once))
 
     def write(self, path: str, data: bytes) -> None:
         """Replace the whole content of a file."""
@@ -339,14 +371,18 @@ class MemoryDisk:
 
     def sync(self, path: str, done: Completion) -> None:
         """Fsync a file in queue order, then call `done`."""
-        self._enqueue(partial(self._sync, path), done)
+        self._enqueue(partial(self._sync, path), done, is_sync=True)
 
     def _sync(self, path: str) -> None:
         self._file(path).sync()
 
     def sync_directory(self, path: str, done: Completion) -> None:
         """Fsync a folder in queue order, then call `done`."""
-        self._enqueue(lambda: self._folder(path).sync(), done)
+        self._enqueue(lambda: self._folder(path).sync(), done, is_sync=True)
+
+    def barrier(self, done: Completion) -> None:
+        """Call `done` once everything queued before is applied."""
+        self._enqueue(_nothing, done)
 
     def read(self, path: str, offset: int = 0, size: int | None = None) -> bytes:
         """Read what is applied. Raises FileNotFoundError."""
@@ -375,13 +411,19 @@ class MemoryDisk:
 
     # The queue.
 
-    def _enqueue(self, apply: Callable[[], None], done: Completion | None = None) -> None:
+    def _enqueue(
+        self,
+        apply: Callable[[], None],
+        done: Completion | None = None,
+        *,
+        is_sync: bool = False,
+    ) -> None:
         if not self._powered:
             return
         if done is None and not self._queue:
             self._attempt(apply)
         else:
-            self._queue.append((apply, done))
+            self._queue.append(_Queued(apply, done, is_sync))
             if not self._syncing:
                 self._next()
         if self.on_operation is not None:
@@ -390,10 +432,13 @@ class MemoryDisk:
     def _next(self) -> None:
         """Apply the queued changes up to the first sync, and start that."""
         while self._queue and not self._syncing:
-            apply, done = self._queue[0]
-            if done is None:
+            queued = self._queue[0]
+            if queued.done is None:
                 self._queue.popleft()
-                self._attempt(apply)
+                self._attempt(queued.apply)
+            elif not queued.is_sync:
+                self._syncing = True
+                self._call_later(0, partial(self._complete, self._incarnation))
             elif self._stalled:
                 self._count("stall")
                 return
@@ -408,18 +453,18 @@ class MemoryDisk:
         if incarnation != self._incarnation:
             return  # of a process that lost its power
         self._syncing = False
-        if self._stalled:
+        if self._stalled and self._queue[0].is_sync:
             return  # the sync stays the first in the queue, and `resume` starts it again
-        apply, done = self._queue.popleft()
-        assert done is not None
+        queued = self._queue.popleft()
+        assert queued.done is not None
         if self._error is None and self._next_error is not None:
             self._error, self._next_error = self._next_error, None
             self._count("fsync-error")
             self._count("write-error")
-        self._attempt(apply)
-        self.syncs += 1
+        self._attempt(queued.apply)
+        self.syncs += queued.is_sync
         self._next()
-        done(self._error)
+        queued.done(self._error)
 
     def _attempt(self, apply: Callable[[], None]) -> None:
         if self._error is None:
@@ -430,7 +475,7 @@ class MemoryDisk:
 
     def _visible(self, path: str) -> bytes | bytearray:
         file = self._file(path)
-        return file.synced if self.hides_unsynced else file.content
+        return file.synced if self.hides_unsynced and not file.at_once else file.content
 
     def _folder(self, path: str) -> _Folder:
         folder = self._folders.get(path)
@@ -448,6 +493,10 @@ class MemoryDisk:
             file = folder.names[name] = _File()
             folder.changed()
         return file
+
+
+def _nothing() -> None:
+    """What a barrier does itself."""
 
 
 @lru_cache(maxsize=1024)

@@ -6,8 +6,9 @@ completions come back through the loop.
 Appended bytes stay in the memory of this process until a sync of their file is due; then they are
 written and synced together. So `kill -9` loses exactly the appends that were not synced, as a
 power loss would, and a campaign of kills already shows whether a node acknowledged too early.
-Everything else (whole-file writes, truncations, renames, removals) reaches the kernel at once, in
-order: a kill keeps it, only a power loss may lose it. The price is memory for what nobody syncs.
+Everything else (whole-file writes, truncations, renames, removals, appends that ask for it) reaches
+the kernel at once, in order: a kill keeps it, only a power loss may lose it. The price is memory
+for what nobody syncs.
 
 A sync of a file that did not change since its last sync in this process costs nothing. A sync does
 not cover the file's name: that is what `sync_directory` is for.
@@ -52,9 +53,10 @@ class FileDisk:
         self._thread = threading.Thread(target=self._run, name="disk", daemon=True)
         self._thread.start()
 
-    def append(self, path: str, data: bytes) -> None:
-        """Add bytes to the end of a file, which is created when missing."""
-        self._put(partial(self._writer.append, path, data))
+    def append(self, path: str, data: bytes, *, at_once: bool = False) -> None:
+        """Add bytes to the end of a file; with `at_once` they do not wait for a sync."""
+        append = self._writer.append_at_once if at_once else self._writer.append
+        self._put(partial(append, path, data))
 
     def write(self, path: str, data: bytes) -> None:
         """Replace the whole content of a file."""
@@ -83,6 +85,10 @@ class FileDisk:
     def sync_directory(self, path: str, done: Completion) -> None:
         """Fsync a folder in queue order, then call `done` on the loop."""
         self._put(partial(self._writer.sync_directory, path), done)
+
+    def barrier(self, done: Completion) -> None:
+        """Call `done` on the loop when the thread has come this far in the queue."""
+        self._put(_nothing, done)
 
     def read(self, path: str, offset: int = 0, size: int | None = None) -> bytes:
         """Read what reached the kernel; blocks. Raises FileNotFoundError, OSError."""
@@ -173,6 +179,10 @@ class _Writer:
     def append(self, path: str, data: bytes) -> None:
         self._pending.setdefault(path, []).append(data)
 
+    def append_at_once(self, path: str, data: bytes) -> None:
+        self._pending.setdefault(path, []).append(data)
+        self._write_pending(path)
+
     def write(self, path: str, data: bytes) -> None:
         self._pending.pop(path, None)
         self._synced.discard(path)
@@ -219,16 +229,19 @@ class _Writer:
         Path(self._path(path)).mkdir(parents=True, exist_ok=True)
 
     def sync(self, path: str) -> None:
-        pending = self._pending.get(path)
-        descriptor = self._open(path, 0 if pending is None else os.O_CREAT)
-        if pending is not None:
-            os.lseek(descriptor, 0, os.SEEK_END)
-            _write_all(descriptor, b"".join(pending))
-            del self._pending[path]
-            self._synced.discard(path)
+        descriptor = self._write_pending(path) if path in self._pending else self._open(path, 0)
         if path not in self._synced:
             os.fdatasync(descriptor)
             self._synced.add(path)
+
+    def _write_pending(self, path: str) -> int:
+        """Write what was appended and stayed in memory; returns the descriptor."""
+        descriptor = self._open(path, os.O_CREAT)
+        self._synced.discard(path)
+        os.lseek(descriptor, 0, os.SEEK_END)
+        _write_all(descriptor, b"".join(self._pending[path]))
+        del self._pending[path]
+        return descriptor
 
     def sync_all(self) -> None:
         for path in sorted(self._pending):
@@ -263,6 +276,10 @@ class _Writer:
 
 
 _OPEN_FILES_MAX = 16
+
+
+def _nothing() -> None:
+    """What a barrier does itself."""
 
 
 def _write_all(descriptor: int, data: bytes) -> None:
