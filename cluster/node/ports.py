@@ -95,13 +95,19 @@ class Disk(Protocol):
         """Cut a file to `size` bytes."""
 
     def rename(self, source: str, target: str) -> None:
-        """Atomically give `source` the name `target`, replacing what had it."""
+        """Atomically give `source` the name `target`, replacing the file that had it.
+
+        `source` may be a folder, which takes along what is in it.
+        """
 
     def remove(self, path: str) -> None:
         """Remove a file; no error when it is missing."""
 
     def make_directory(self, path: str) -> None:
         """Create a folder and its parents; no error when it exists."""
+
+    def remove_directory(self, path: str) -> None:
+        """Remove a folder and all that is in it; no error when it is missing."""
 
     def sync(self, path: str, done: Completion) -> None:
         """Fsync the file once everything queued before is applied, then call `done`."""

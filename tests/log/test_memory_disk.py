@@ -18,7 +18,11 @@ def disk() -> tuple[MemoryDisk, Steps]:
 
 
 def test_a_kill_keeps_what_was_appended_at_once_and_a_power_loss_need_not():
-    for keep, expected in (("written", b"one two "), ("nothing", b""), ("everything", b"one two three")):
+    for keep, expected in (
+        ("written", b"one two "),
+        ("nothing", b""),
+        ("everything", b"one two three"),
+    ):
         memory, _ = disk()
         memory.append("f", b"one ")
         memory.append("f", b"two ", at_once=True)

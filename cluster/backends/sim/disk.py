@@ -241,7 +241,7 @@ class MemoryDisk:
         return self._stalled
 
     def fail(self, error: OSError | None) -> None:
-        """Let the next sync or barrier fail with `error`, and the disk from then on; None withdraws that."""
+        """Let the next sync or barrier fail with `error`, and then the disk; None withdraws it."""
         self._next_error = error
 
     def unsynced(self) -> dict[str, int]:
@@ -335,9 +335,12 @@ class MemoryDisk:
         self._enqueue(lambda: self._file(path).change(_Change(size, b"")))
 
     def rename(self, source: str, target: str) -> None:
-        """Give `source` the name `target`, replacing what had it."""
+        """Give `source` the name `target`, replacing what had it; of a folder, for good."""
 
         def apply() -> None:
+            if source in self._folders:
+                self._folders[target] = self._folders.pop(source)
+                return
             file = self._file(source)
             (old_folder, old_name), (new_folder, new_name) = _split(source), _split(target)
             del self._folders[old_folder].names[old_name]
@@ -368,6 +371,13 @@ class MemoryDisk:
                 self._folders.setdefault("/".join(parts[:depth]), _Folder())
 
         self._enqueue(apply)
+
+    def remove_directory(self, path: str) -> None:
+        """Remove a folder and all that is in it, for good; it has no folders in it."""
+        self._enqueue(partial(self._remove_directory, path))
+
+    def _remove_directory(self, path: str) -> None:
+        self._folders.pop(path, None)
 
     def sync(self, path: str, done: Completion) -> None:
         """Fsync a file in queue order, then call `done`."""

@@ -24,6 +24,7 @@ import cluster
 
 _ROOTS = (
     "aiokafka",
+    "cramjam",
     "crc32c",
     "cryptography",
     "kio",

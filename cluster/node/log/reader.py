@@ -4,31 +4,54 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from contextlib import contextmanager
+from typing import Protocol
 
 from cluster.node.log.records import PREFIX_BYTES, CorruptBatchError, batch_size_bytes, check_batch
 from cluster.node.log.recovery import CorruptLogError
-from cluster.node.log.segment import Segment
 from cluster.node.ports import Disk
 
 
-def locate_batch(disk: Disk, segment: Segment, offset: int) -> tuple[int, int]:
+class NotInSegmentError(Exception):
+    """The offset is missing from the end of a segment that may have gaps."""
+
+
+class Readable(Protocol):
+    """What reading needs to know of a segment."""
+
+    path: str
+    base_offset: int
+    gaps: bool
+
+    def range_holding(self, offset: int) -> tuple[int, int]:
+        """Return file positions [start, end) of some whole batches, one of which holds `offset`."""
+
+
+def locate_batch(disk: Disk, segment: Readable, offset: int) -> tuple[int, int]:
     """Return base offset and file position of the batch that holds `offset`.
 
-    Raises CorruptLogError, OSError.
+    With gaps, of the first batch that ends above it. Raises CorruptLogError, OSError, and with
+    gaps NotInSegmentError when the segment ends at or below it.
     """
     start, end = segment.range_holding(offset)
     data = disk.read(segment.path, start, end - start)
     position = 0
     with _blaming(segment, start, offset):
+        expected = segment.base_offset if not start else None
         while True:
-            header = check_batch(data, position)
+            if segment.gaps and position == len(data):
+                raise NotInSegmentError
+            header = check_batch(data, position, gaps=segment.gaps)
+            if header.base_offset != expected is not None and not segment.gaps:
+                reason = f"begins at {header.base_offset}, not {expected}"
+                raise CorruptBatchError(f"batch at byte {position}: {reason}")
             if offset < header.next_offset:
                 return header.base_offset, start + position
+            expected = header.next_offset
             position += header.size_bytes
 
 
 def read_batches(
-    disk: Disk, segment: Segment, offset: int, max_bytes: int, end_offset: int
+    disk: Disk, segment: Readable, offset: int, max_bytes: int, end_offset: int
 ) -> bytes:
     """Read whole batches of one segment from the one that holds `offset` on.
 
@@ -46,7 +69,7 @@ def read_batches(
             size_bytes = batch_size_bytes(data, position)
             if position and (size_bytes is None or position + size_bytes > len(data)):
                 break  # the rest of a batch that does not fit
-            header = check_batch(data, position)
+            header = check_batch(data, position, gaps=segment.gaps)
             if header.next_offset > end_offset:
                 break
             position += header.size_bytes
@@ -54,7 +77,7 @@ def read_batches(
 
 
 @contextmanager
-def _blaming(segment: Segment, position: int, offset: int) -> Iterator[None]:
+def _blaming(segment: Readable, position: int, offset: int) -> Iterator[None]:
     try:
         yield
     except CorruptBatchError as error:

@@ -25,6 +25,7 @@ from aiokafka.record.default_records import (
 )
 from crc32c import crc32c
 
+from cluster.node.log.compression import NO_COMPRESSION, DamagedRecordsError, inflate
 from cluster.values import valueclass
 
 MAGIC = 2
@@ -32,7 +33,12 @@ HEADER_BYTES = 61
 PREFIX_BYTES = 12
 """Base offset and length, which every reader needs before anything else."""
 _LENGTH_MIN = HEADER_BYTES - PREFIX_BYTES
+COMPRESSION_MASK = 0x07
+LOG_APPEND_TIME_BIT = 0x08
+TRANSACTIONAL_BIT = 0x10
 CONTROL_BIT = 0x20
+NO_TIMESTAMP = -1
+SEQUENCE_MAX = 2**31 - 1
 NO_PRODUCER = -1
 
 _HEADER = struct.Struct(">qiibIhiqqqhii")
@@ -44,6 +50,9 @@ _ATTRIBUTES = struct.Struct(">h")
 _OFFSET = struct.Struct(">q")
 _EPOCH_POSITION = 12
 _EPOCH = struct.Struct(">i")
+_MAX_TIMESTAMP_POSITION = 35
+_MAX_TIMESTAMP = struct.Struct(">q")
+_LENGTH = struct.Struct(">i")
 _SIZE_MAX_BYTES = 2**31 - 1
 
 
@@ -100,6 +109,28 @@ class BatchHeader(NamedTuple):
         """Whether its records are control records (see `cluster.node.log.control`)."""
         return bool(self.attributes & CONTROL_BIT)
 
+    @property
+    def is_transactional(self) -> bool:
+        """Whether it belongs to a transaction."""
+        return bool(self.attributes & TRANSACTIONAL_BIT)
+
+    @property
+    def is_log_append_time(self) -> bool:
+        """Whether its records carry the time of their append, which is the maximum timestamp."""
+        return bool(self.attributes & LOG_APPEND_TIME_BIT)
+
+    @property
+    def compression(self) -> int:
+        """Codec of the records: 0 none, 1 gzip, 2 snappy, 3 lz4, 4 zstd."""
+        return self.attributes & COMPRESSION_MASK
+
+    @property
+    def last_sequence(self) -> int:
+        """Sequence of the last record; 0 follows `SEQUENCE_MAX`. -1 without sequences."""
+        if self.base_sequence < 0:
+            return -1
+        return (self.base_sequence + self.last_offset_delta) & SEQUENCE_MAX
+
 
 _header_of = partial(tuple.__new__, BatchHeader)
 """Makes a header of what was unpacked; `BatchHeader._make` would count the fields once more."""
@@ -144,6 +175,44 @@ def with_epoch(batch: bytes, epoch: int) -> bytes:
     return batch[:_EPOCH_POSITION] + _EPOCH.pack(epoch) + batch[end:]
 
 
+def with_place(batch: bytes, base_offset: int, epoch: int) -> bytes:
+    """Give the same batch its place in a log: base offset and partition leader epoch."""
+    length = batch[_OFFSET.size : PREFIX_BYTES]
+    rest = batch[_EPOCH_POSITION + _EPOCH.size :]
+    return b"".join((_OFFSET.pack(base_offset), length, _EPOCH.pack(epoch), rest))
+
+
+def with_max_timestamp(batch: bytes, timestamp_ms: int, *, log_append_time: bool) -> bytes:
+    """Give the same batch another maximum timestamp and timestamp type, and so another CRC."""
+    changed = bytearray(batch)
+    attributes = _ATTRIBUTES.unpack_from(batch, _ATTRIBUTES_POSITION)[0] & ~LOG_APPEND_TIME_BIT
+    attributes |= LOG_APPEND_TIME_BIT * log_append_time
+    _ATTRIBUTES.pack_into(changed, _ATTRIBUTES_POSITION, attributes)
+    _MAX_TIMESTAMP.pack_into(changed, _MAX_TIMESTAMP_POSITION, timestamp_ms)
+    _CRC.pack_into(changed, _CRC_POSITION, crc32c(memoryview(changed)[_ATTRIBUTES_POSITION:]))
+    return bytes(changed)
+
+
+def inflated(batch: bytes, max_bytes: int) -> bytes:
+    """Return the same batch without compression, its CRC not valid.
+
+    Raises CorruptBatchError when the records cannot be inflated, OverflowError when they take more
+    than `max_bytes`, ValueError when there is no such codec.
+    """
+    attributes = _ATTRIBUTES.unpack_from(batch, _ATTRIBUTES_POSITION)[0]
+    codec = attributes & COMPRESSION_MASK
+    if codec == NO_COMPRESSION:
+        return batch
+    try:
+        records = inflate(codec, batch[HEADER_BYTES:], max_bytes)
+    except DamagedRecordsError as error:
+        raise CorruptBatchError(f"records cannot be inflated: {error}") from error
+    header = bytearray(batch[:HEADER_BYTES])
+    _ATTRIBUTES.pack_into(header, _ATTRIBUTES_POSITION, attributes & ~COMPRESSION_MASK)
+    _LENGTH.pack_into(header, _OFFSET.size, _LENGTH_MIN + len(records))
+    return bytes(header) + records
+
+
 def batch_size_bytes(data: bytes | memoryview, position: int = 0) -> int | None:
     """Size of the batch that begins at `position` by its prefix; None in a cut-off prefix.
 
@@ -172,10 +241,21 @@ def parse_header(data: bytes | memoryview, position: int = 0) -> BatchHeader:
     return header
 
 
-def check_batch(data: bytes | memoryview, position: int = 0) -> BatchHeader:
+def check_crc(data: bytes | memoryview, header: BatchHeader, position: int = 0) -> None:
+    """Raise CorruptBatchError unless the whole batch at `position` has the CRC of its header."""
+    end = position + header.length + PREFIX_BYTES
+    crc = crc32c(memoryview(data)[position + _ATTRIBUTES_POSITION : end])
+    if crc != header.crc:
+        raise CorruptBatchError(
+            f"batch at byte {position}: CRC is {crc:#010x}, header says {header.crc:#010x}"
+        )
+
+
+def check_batch(data: bytes | memoryview, position: int = 0, *, gaps: bool = False) -> BatchHeader:
     """Parse and verify the whole batch at `position`: length, CRC, offsets, record count.
 
-    Raises CorruptBatchError. Our logs are never compacted, so the offsets of a batch are dense.
+    Raises CorruptBatchError. The offsets of a batch are dense, unless it may have `gaps`, as what
+    was compacted has.
     """
     header = parse_header(data, position)
     end = position + header.length + PREFIX_BYTES
@@ -184,14 +264,11 @@ def check_batch(data: bytes | memoryview, position: int = 0) -> BatchHeader:
             f"batch at byte {position}: {header.size_bytes} bytes announced, "
             f"{len(data) - position} present"
         )
-    crc = crc32c(memoryview(data)[position + _ATTRIBUTES_POSITION : end])
-    if crc != header.crc:
-        raise CorruptBatchError(
-            f"batch at byte {position}: CRC is {crc:#010x}, header says {header.crc:#010x}"
-        )
+    check_crc(data, header, position)
     if header.base_offset < 0:  # an epoch may be -1: a producer leaves it to the leader
         raise CorruptBatchError(f"batch at byte {position}: negative base offset")
-    if not 0 < header.record_count == header.last_offset_delta + 1:
+    count, offsets = header.record_count, header.last_offset_delta + 1
+    if not (0 <= count <= offsets if gaps else 0 < count == offsets):
         raise CorruptBatchError(
             f"batch at byte {position}: {header.record_count} records for "
             f"{header.last_offset_delta + 1} offsets"
@@ -234,7 +311,7 @@ def decode_records(batch: bytes) -> list[Record]:
 
     Raises CorruptBatchError when the records do not fill the batch exactly.
     """
-    return [Record(record.value, record.key) for record in _decoded(batch)]
+    return [Record(record.value, record.key) for record in decode_batch(batch)]
 
 
 def decode_values(batch: bytes) -> tuple[bytes, ...]:
@@ -242,12 +319,16 @@ def decode_values(batch: bytes) -> tuple[bytes, ...]:
 
     Raises CorruptBatchError as `decode_records` does.
     """
-    values = tuple(record.value for record in _decoded(batch))
+    values = tuple(record.value for record in decode_batch(batch))
     assert None not in values, "a metadata record without a value"
     return values
 
 
-def _decoded(batch: bytes) -> list[DefaultRecord]:
+def decode_batch(batch: bytes) -> list[DefaultRecord]:
+    """Decode the records of exactly one batch with all of their fields, its CRC checked before.
+
+    Raises CorruptBatchError when the records do not fill the batch exactly.
+    """
     try:
         return list(DefaultRecordBatch(batch))
     except (KafkaError, ValueError, IndexError, AssertionError) as error:

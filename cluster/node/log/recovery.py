@@ -72,8 +72,10 @@ def recover(disk: Disk, directory: str) -> Recovered:
         epochs=LeaderEpochCache(),
         start_offset=start,
         end_offset=start,
-        recovery_point=decode_recovery_point(_read(disk, f"{directory}/{RECOVERY_POINT_FILE}")),
-        epoch_file=_read(disk, f"{directory}/{EPOCH_FILE}"),
+        recovery_point=decode_recovery_point(
+            read_if_there(disk, f"{directory}/{RECOVERY_POINT_FILE}")
+        ),
+        epoch_file=read_if_there(disk, f"{directory}/{EPOCH_FILE}"),
     )
     for base_offset in bases:
         segment = Segment(f"{directory}/{segment_name(base_offset)}", base_offset)
@@ -91,7 +93,8 @@ def recover(disk: Disk, directory: str) -> Recovered:
     return found
 
 
-def _read(disk: Disk, path: str) -> bytes:
+def read_if_there(disk: Disk, path: str) -> bytes:
+    """Read a file; nothing when it is missing. Raises OSError."""
     try:
         return disk.read(path)
     except FileNotFoundError:
@@ -100,13 +103,13 @@ def _read(disk: Disk, path: str) -> bytes:
 
 def _scan(disk: Disk, segment: Segment, found: Recovered, *, is_last: bool) -> None:
     """Index one segment and advance `found`, up to its end or its torn tail."""
-    window = _Window(disk, segment.path)
+    window = Window(disk, segment.path)
     latest = found.epochs.latest_epoch
     while segment.size_bytes < window.size_bytes:
         position = segment.size_bytes
         try:
             header = window.batch_at(position)
-            _check_place(header, found.end_offset, latest)
+            check_place(header, found.end_offset, latest)
         except CorruptBatchError as error:
             _check_torn(window, position, found, str(error), is_last=is_last)
             found.truncated_bytes = window.size_bytes - position
@@ -120,16 +123,18 @@ def _scan(disk: Disk, segment: Segment, found: Recovered, *, is_last: bool) -> N
         found.end_offset = header.next_offset
 
 
-def _check_place(header: BatchHeader, end_offset: int, latest_epoch: int | None) -> None:
+def check_place(
+    header: BatchHeader, end_offset: int, latest_epoch: int | None, *, gaps: bool = False
+) -> None:
     """Raise CorruptBatchError unless the intact batch belongs where it lies."""
-    if header.base_offset != end_offset:
+    if header.base_offset < end_offset or (header.base_offset > end_offset and not gaps):
         raise CorruptBatchError(f"batch begins at {header.base_offset}, not {end_offset}")
     if header.partition_leader_epoch < (latest_epoch or 0):
         raise CorruptBatchError(f"epoch {header.partition_leader_epoch} after {latest_epoch or 0}")
 
 
 def _check_torn(
-    window: _Window, position: int, found: Recovered, reason: str, *, is_last: bool
+    window: Window, position: int, found: Recovered, reason: str, *, is_last: bool
 ) -> None:
     """Raise CorruptLogError unless the invalid bytes at `position` may be a torn tail."""
     offset = found.end_offset
@@ -184,14 +189,21 @@ def _check_epoch_file(directory: str, found: Recovered) -> None:
     if any(segment.base_offset == first for segment in found.segments[1:]):
         # The segments before this one were about to be deleted: the file forgets them first.
         batches.truncate_from_start(first)
-    expected = _below(written, found.recovery_point)
-    actual = _below(batches, found.recovery_point)
+    check_epochs(path, written, batches, found.recovery_point)
+
+
+def check_epochs(
+    path: str, written: LeaderEpochCache, batches: LeaderEpochCache, recovery_point: int
+) -> None:
+    """Raise CorruptLogError when file and batches disagree below the recovery point."""
+    expected = _below(written, recovery_point)
+    actual = _below(batches, recovery_point)
     if expected == actual:
         return
     differing = min(set(expected) ^ set(actual), key=lambda entry: entry.start_offset)
     reason = (
         f"batches say that epochs begin at {_pairs(actual)}, the file that they begin at "
-        f"{_pairs(expected)}, and everything below {found.recovery_point} was durable"
+        f"{_pairs(expected)}, and everything below {recovery_point} was durable"
     )
     raise CorruptLogError(path, 0, differing.start_offset, reason)
 
@@ -204,20 +216,21 @@ def _pairs(entries: tuple[EpochEntry, ...]) -> str:
     return " ".join(f"{entry.epoch}@{entry.start_offset}" for entry in entries) or "nowhere"
 
 
-class _Window:
+class Window:
     """A file that is read forward, some megabytes at a time."""
 
-    def __init__(self, disk: Disk, path: str) -> None:
+    def __init__(self, disk: Disk, path: str, *, gaps: bool = False) -> None:
         self.path = path
         self.size_bytes = disk.size(path)
         self._disk = disk
+        self._gaps = gaps
         self._start = 0
         self._data = b""
 
     def batch_at(self, position: int) -> BatchHeader:
         """Verify the batch at `position`. Raises CorruptBatchError."""
         try:
-            return check_batch(self._data, position - self._start)
+            return check_batch(self._data, position - self._start, gaps=self._gaps)
         except CorruptBatchError:
             pass  # it may go on behind the window
         try:
@@ -225,7 +238,7 @@ class _Window:
             size_bytes = batch_size_bytes(self._data, position - self._start)
             if size_bytes is not None and position + size_bytes <= self.size_bytes:
                 self._need(position, size_bytes)
-            return check_batch(self._data, position - self._start)
+            return check_batch(self._data, position - self._start, gaps=self._gaps)
         except CorruptBatchError as error:
             raise CorruptBatchError(str(error).partition(": ")[2]) from None
 

@@ -1,7 +1,8 @@
-"""One file of a log, and the sparse index that finds a batch in it.
+"""One file of a log of metadata, and the sparse index that finds a batch in it.
 
 The index lives in memory only: recovery reads every batch anyway, so an index file would be one
-more thing that can be wrong after a crash and would save nothing.
+more thing that can be wrong after a crash and would save nothing. A log of data, which may be large
+and is not read at a start, has index files (`data_segment`).
 """
 
 from __future__ import annotations
@@ -28,6 +29,7 @@ def segment_base_offset(name: str) -> int | None:
 class Segment:
     """Where the batches of one file lie. It knows positions, never bytes."""
 
+    gaps = False
     __slots__ = (
         "_indexed_positions",
         "_indexed_starts",

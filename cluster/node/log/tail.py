@@ -29,7 +29,9 @@ class Tail:
 
     def append(self, base_offset: int, next_offset: int, position: int, batch: bytes) -> None:
         """Add the batch that was given `position` in its file."""
-        assert base_offset == self.end_offset
+        assert base_offset >= self.end_offset
+        if base_offset > self.end_offset:  # nothing stands for what was compacted away
+            self.append(self.end_offset, base_offset, position, b"")
         self._starts.append(base_offset)
         self._positions.append(position)
         self._batches.append(batch)
@@ -59,8 +61,9 @@ class Tail:
         first = index = self._index(offset)
         size_bytes = 0
         while index < len(self._starts) and self._end_of(index) <= end_offset:
-            size_bytes += len(self._batches[index])
-            if size_bytes > max_bytes and index > first:
+            batch_bytes = len(self._batches[index])
+            size_bytes += batch_bytes
+            if size_bytes > max_bytes and size_bytes > batch_bytes:
                 break
             index += 1
         return b"".join(self._batches[first:index])

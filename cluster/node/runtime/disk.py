@@ -20,6 +20,7 @@ import asyncio
 import errno
 import fcntl
 import os
+import shutil
 import threading
 from collections.abc import Callable
 from functools import partial
@@ -77,6 +78,10 @@ class FileDisk:
     def make_directory(self, path: str) -> None:
         """Create a folder and its parents; no error when it exists."""
         self._put(partial(self._writer.make_directory, path))
+
+    def remove_directory(self, path: str) -> None:
+        """Remove a folder and all that is in it; no error when it is missing."""
+        self._put(partial(self._writer.remove_directory, path))
 
     def sync(self, path: str, done: Completion) -> None:
         """Write and fdatasync a file in queue order, then call `done` on the loop."""
@@ -205,6 +210,10 @@ class _Writer:
             os.ftruncate(descriptor, size)
 
     def rename(self, source: str, target: str) -> None:
+        if Path(self._path(source)).is_dir():
+            self._write_within(source)
+            os.replace(self._path(source), self._path(target))  # noqa: PTH105 - as below
+            return
         pending = self._pending.pop(source, None)
         self._pending.pop(target, None)
         if pending is not None:  # the name moves now, the bytes are still not synced
@@ -224,6 +233,21 @@ class _Writer:
         self._synced.discard(path)
         self._close(path)
         Path(self._path(path)).unlink(missing_ok=True)
+
+    def remove_directory(self, path: str) -> None:
+        for file in [file for file in self._pending if file.startswith(path + "/")]:
+            del self._pending[file]
+        self._write_within(path)
+        if Path(self._path(path)).exists():
+            shutil.rmtree(self._path(path))
+
+    def _write_within(self, folder: str) -> None:
+        """Write what is pending for files of a folder, and forget these files by their names."""
+        for file in [file for file in self._pending if file.startswith(folder + "/")]:
+            self._write_pending(file)
+        for file in [file for file in self._descriptors if file.startswith(folder + "/")]:
+            self._close(file)
+        self._synced = {file for file in self._synced if not file.startswith(folder + "/")}
 
     def make_directory(self, path: str) -> None:
         Path(self._path(path)).mkdir(parents=True, exist_ok=True)
