@@ -422,8 +422,10 @@ def test_epochs_end_as_kafka_says():
         4: (2, 2),
         5: (5, 3),
     }
-    log.begin_epoch(9)
+    log.initialize_leader_epoch(9)
     assert log.epochs.latest_epoch == 9
+    with pytest.raises(ValueError, match="epoch 8 cannot begin"):
+        log.initialize_leader_epoch(8)
 
 
 def test_high_watermarks_and_topic_ids_survive():

@@ -275,4 +275,4 @@ class DataLogMachine(RuleBasedStateMachine):
 
 
 TestDataLog = DataLogMachine.TestCase
-TestDataLog.settings = settings(max_examples=15, stateful_step_count=15, deadline=None)
+TestDataLog.settings = settings(max_examples=100, stateful_step_count=30, deadline=None)

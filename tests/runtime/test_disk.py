@@ -399,3 +399,75 @@ def test_kill_9_keeps_what_was_appended_at_once(tmp_path):
     assert len(kept) >= 4000
     assert b"".join(b"%04d" % number for number in range(5000)).startswith(kept)
     assert not (tmp_path / "lost").exists()
+
+
+def test_a_folder_is_renamed_and_removed_with_what_is_in_it(tmp_path):
+    async def body(disk: FileDisk) -> None:
+        disk.make_directory("old")
+        disk.append("old/kept", b"kept", at_once=True)
+        disk.append("old/waiting", b"waiting")
+        disk.rename("old", "new")
+        disk.make_directory("old")
+        disk.append("old/kept", b"another", at_once=True)
+        assert await synced(disk, "new/kept") is None
+        assert (disk.read("new/kept"), disk.read("new/waiting")) == (b"kept", b"waiting")
+        assert disk.read("old/kept") == b"another"
+        disk.append("new/kept", b"lost")
+        disk.remove_directory("new")
+        disk.remove_directory("missing")
+        assert await passed(disk) is None
+        assert disk.list_directory("") == (".lock", "old")
+
+    run(tmp_path, body)
+
+
+def test_a_log_of_data_that_is_killed_again_and_again_keeps_all_it_reported_written(tmp_path):
+    script = textwrap.dedent(
+        """
+        import asyncio, random, sys
+        from cluster.node.log.checkpoint import TopicPartition
+        from cluster.node.log.data_config import DataLogConfig
+        from cluster.node.log.log_directory import LogDirectory
+        from cluster.node.log.records import Record, encode_batch
+        from cluster.node.runtime.clock import LoopClock
+        from cluster.node.runtime.disk import FileDisk
+        import uuid
+
+        async def main():
+            loop = asyncio.get_running_loop()
+            disk, failures = FileDisk(sys.argv[1], loop), []
+            config = DataLogConfig(segment_bytes=20_000, index_interval_bytes=500)
+            logs = LogDirectory(
+                disk, LoopClock(loop), random.Random(1), lambda _: config, failures.append
+            )
+            logs.open()
+            assert not failures, failures
+            at = TopicPartition("topic", 0)
+            log = logs.logs.get(at) or logs.create(at, uuid.UUID(int=1))
+            print("found", log.end_offset, flush=True)
+            while True:
+                batch = encode_batch(0, -1, [Record(b"%d" % log.end_offset)], 1)
+                log.append_as_leader(batch, 0)
+                end = log.end_offset
+                log.when_written(lambda end=end: print("written", end, flush=True))
+                await asyncio.sleep(0)
+
+        asyncio.run(main())
+        """
+    )
+    least = 0
+    for lines in (50, 400, 1500):
+        child = subprocess.Popen(
+            [sys.executable, "-c", script, str(tmp_path)], stdout=subprocess.PIPE, text=True
+        )
+        assert child.stdout is not None
+        with child.stdout:
+            found = int(child.stdout.readline().split()[1])
+            assert found >= least
+            for _ in range(lines):
+                least = int(child.stdout.readline().split()[1])
+            child.kill()
+            for rest in child.stdout:
+                if rest.endswith("\n") and rest.startswith("written"):
+                    least = int(rest.split()[1])
+        child.wait()

@@ -102,6 +102,7 @@ class DataLog(DataFiles):
         that one. Raises AppendError, StorageError.
         """
         self._check_online()
+        assert leader_epoch >= (self._epochs.latest_epoch or 0), "a leader of the past appends"
         header, batch = validated(records, self.config, self._folder.clock.wall_ms())
         if len(batch) > self.config.segment_bytes:
             raise AppendError(
@@ -157,9 +158,11 @@ class DataLog(DataFiles):
         self._append(batches)
         return LogAppendInfo(first_offset, expected - 1, NO_TIMESTAMP, self.start_offset)
 
-    def begin_epoch(self, epoch: int) -> None:
-        """Let a leader epoch begin at the log end, before its first record; durable first."""
+    def initialize_leader_epoch(self, epoch: int) -> None:
+        """Begin `epoch` at the log end, before its first record. Raises ValueError if past."""
         self._check_online()
+        if epoch < (self._epochs.latest_epoch or 0):
+            raise ValueError(f"epoch {epoch} cannot begin after {self._epochs.latest_epoch}")
         if self._epochs.assign(epoch, self.end_offset):
             self._write_epoch_file()
 
