@@ -184,13 +184,11 @@ class DataLogMachine(RuleBasedStateMachine):
         assert match, "a mixture of states"
         kept = [b for b in self.model if first <= parse_header(b).base_offset < least]
         assert found[: len(kept)] == kept
+        self.abandoned.append(self.model)  # a cut that is not synced may still be undone
         self.model = match[0]
-        if not found and self.end < self.log.end_offset:
-            self.model = [
-                b for b in self.model if parse_header(b).next_offset <= self.log.end_offset
-            ]
-        self.base = self.log.end_offset if not self.model else 0
-        self.abandoned = []
+        if self.end != self.log.end_offset:
+            assert not found, "nothing is left but a log start above all that was kept"
+            self.model, self.base = [], self.log.end_offset
         self.durable = self.log.recovery_point
         self.epoch = max(self.epoch, self.log.epochs.latest_epoch or 0)
         self.compare_producers()

@@ -292,8 +292,9 @@ class DataFiles:
             if header.base_offset != expected is not None and not segment.gaps:
                 reason = f"batch begins at {header.base_offset}, not {expected}"
                 raise CorruptLogError(segment.path, position, offset, reason)
-            epoch = self._epochs.epoch_at(max(header.base_offset, self.start_offset))
-            if epoch != header.partition_leader_epoch:
+            known = max(header.base_offset, self.start_offset)  # epochs below are forgotten
+            epoch = self._epochs.epoch_at(known)
+            if known < header.next_offset and epoch != header.partition_leader_epoch:
                 reason = f"batch of epoch {header.partition_leader_epoch}, not {epoch}"
                 raise CorruptLogError(segment.path, position, header.base_offset, reason)
             expected = header.next_offset

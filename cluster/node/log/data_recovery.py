@@ -269,6 +269,7 @@ class _Opening:
             try:
                 header = window.batch_at(position)
                 check_place(header, found.end_offset, latest, gaps=segment.gaps)
+                segment.check_fits(header)
             except CorruptBatchError as error:
                 self._refuse_loss(segment, position, found, str(error))
                 break

@@ -28,7 +28,7 @@ from cluster.node.log.records import (
     CorruptBatchError,
     parse_header,
 )
-from cluster.node.log.recovery import CorruptLogError, Window, read_if_there
+from cluster.node.log.recovery import CorruptLogError, Window, check_place, read_if_there
 from cluster.node.log.segment import segment_name
 from cluster.node.ports import Disk
 
@@ -130,6 +130,11 @@ class DataSegment:
         """Whether the offset can be told from the first one by an int32."""
         return last_offset - self.base_offset <= INT32_MAX
 
+    def check_fits(self, header: BatchHeader) -> None:
+        """Raise CorruptBatchError for a batch that was never put into this segment."""
+        if not self.can_hold(header.last_offset):
+            raise CorruptBatchError(f"offset {header.last_offset} is too far from the first")
+
     def add(self, header: BatchHeader) -> int:
         """Note a batch at the end of the file; returns its position."""
         position = self.size_bytes
@@ -222,6 +227,8 @@ class DataSegment:
             position = self.size_bytes
             try:
                 header = window.batch_at(position)
+                check_place(header, offset, None, gaps=self.gaps)
+                self.check_fits(header)
             except CorruptBatchError as error:
                 raise CorruptLogError(self.path, position, offset, str(error)) from None
             self.add(header)
