@@ -103,14 +103,23 @@ class LogDirectory:
         directory = self._path(str(partition))
         self.disk.make_directory(directory)
         self.disk.sync_directory(self.folder, self._watch)
-        path = f"{directory}/{PARTITION_METADATA_FILE}"
-        self.disk.write(path, f"version: 0\ntopic_id: {uuid_to_text(topic_id)}".encode())
-        self.disk.sync(path, self._watch)
+        self.assign_topic_id(partition, topic_id)
         config = self._config_of(partition.topic)
         log = self.logs[partition] = DataLog(self, directory, config, empty_data(config))
-        self.topic_ids[partition] = topic_id
         self.disk.sync_directory(directory, self._watch)
         return log
+
+    def assign_topic_id(self, partition: TopicPartition, topic_id: uuid.UUID) -> None:
+        """Write the topic id of a log, as a power loss while it was created may have taken it."""
+        self._check_online()
+        directory = self._path(str(partition))
+        path = f"{directory}/{PARTITION_METADATA_FILE}"
+        content = f"version: 0\ntopic_id: {uuid_to_text(topic_id)}"
+        self.disk.write(path + ".tmp", content.encode())
+        self.disk.sync(path + ".tmp", self._watch)
+        self.disk.rename(path + ".tmp", path)
+        self.disk.sync_directory(directory, self._watch)
+        self.topic_ids[partition] = topic_id
 
     def delete(self, partition: TopicPartition) -> None:
         """Delete a log: out of use at once, out of sight at once, removed later."""
