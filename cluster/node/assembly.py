@@ -11,7 +11,6 @@ import uuid
 from collections.abc import Callable
 from typing import Any, Final, Literal
 
-from cluster.node.broker import clean_shutdown
 from cluster.node.broker.assignments import AssignmentsConfig, AssignmentsManager
 from cluster.node.broker.config_admin import preprocess
 from cluster.node.broker.lifecycle import (
@@ -41,6 +40,12 @@ from cluster.node.kraft.messages import RaftRequest
 from cluster.node.kraft.raft_client import RaftClient
 from cluster.node.kraft.voters import VoterSet
 from cluster.node.kraft_version import is_kraft_version_update, update_kraft_version
+from cluster.node.log.clean_shutdown import (
+    NO_EPOCH,
+    read_clean_shutdown,
+    remove_clean_shutdown,
+    write_clean_shutdown,
+)
 from cluster.node.log.control import VoterListener
 from cluster.node.log.log import Log, LogConfig
 from cluster.node.ports import Clock, Disk, Failure, Network, Random, Trace
@@ -173,9 +178,7 @@ class Node:
             )
         if self.publisher is not None and registers:
             self.lifecycle = BrokerLifecycleManager(
-                lifecycle_config(
-                    config, directory_id, clean_shutdown.read_broker_epoch(seams.disk)
-                ),
+                lifecycle_config(config, directory_id, _previous_broker_epoch(seams.disk)),
                 seams.clock,
                 seams.random,
                 seams.trace,
@@ -216,7 +219,7 @@ class Node:
         if self.registration is not None:
             self.registration.start()
         if self.lifecycle is not None:
-            clean_shutdown.forget(self._disk, self._start_broker)
+            remove_clean_shutdown(self._disk, "", self._start_broker)
 
     def _start_broker(self, error: OSError | None) -> None:
         """Register, once no crash from now on can pass for the stop that went before."""
@@ -346,7 +349,7 @@ class Node:
             else:
                 self._has_stopped()
 
-        clean_shutdown.write(self._disk, self.lifecycle.broker_epoch, written)
+        write_clean_shutdown(self._disk, "", self.lifecycle.broker_epoch, written)
 
     def _has_stopped(self) -> None:
         self._stopped = True
@@ -475,3 +478,8 @@ def _static_configs(config: NodeConfig) -> dict[str, str]:
     """Return Kafka's keys in the node's own file; broker.id is what node.id was called once."""
     found = {name: text for name, text in config.properties.items() if broker_key(name)}
     return {**found, "broker.id": str(config.node_id)}
+
+
+def _previous_broker_epoch(disk: Disk) -> int:
+    found = read_clean_shutdown(disk, "")
+    return NO_EPOCH if found is None else found

@@ -5,10 +5,10 @@ import dataclasses
 import pytest
 
 from cluster.backends.base import NodeState
-from cluster.node.broker.clean_shutdown import NO_EPOCH, read_broker_epoch
 from cluster.node.controller import broker_lifecycle, periodic
 from cluster.node.controller.records.broker import BrokerRegistrationChangeRecord
 from cluster.node.controller.registrations import registered_brokers
+from cluster.node.log.clean_shutdown import read_clean_shutdown
 from cluster.node.protocol.messages import CreatableReplicaAssignment
 from cluster.systems.kraft import REGISTRATION
 from harness.sim.draw import draw
@@ -253,7 +253,7 @@ class Restarts:
 
     def file(self, name):
         disk = self.quorum.world.nodes[name].disk
-        return read_broker_epoch(disk)
+        return read_clean_shutdown(disk, "")
 
     def restart(self, name, *, gracefully=True):
         """Let a broker leave, and come back as another incarnation."""
@@ -266,10 +266,10 @@ class Restarts:
         else:
             world.kill(name)
             self.until(lambda: number not in self.partition.isr)
-            assert self.file(name) == NO_EPOCH
+            assert self.file(name) is None
         world.start(name)
         self.until(lambda: self.epoch(number) > before)
-        assert self.file(name) == NO_EPOCH, "it is gone before the broker registers"
+        assert self.file(name) is None, "it is gone before the broker registers"
         self.until_all_run()
 
     def epoch(self, number):

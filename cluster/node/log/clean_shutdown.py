@@ -1,35 +1,48 @@
-"""`.kafka_cleanshutdown`: the mark of a folder of logs that nobody has written since it was closed.
+"""`.kafka_cleanshutdown`: the mark of a folder that nobody has written since it was closed.
 
-It holds the epoch that the broker had, as JSON, for the next registration (KIP-966). It is written
-last, and removed durably before the first change: whoever finds it may trust all recovery points.
+It is written as the last thing of a controlled stop, when all that the broker has is durable, and
+removed durably by the next start before anything else: whoever finds it may trust all recovery
+points. It holds the epoch that the broker had, as JSON. The next registration names it (KIP-966):
+any other epoch than the controller's is an unclean shutdown, which takes the broker out of every
+ELR. A kill leaves no mark; one that a power loss brings back names an epoch that is over.
 Source: `CleanShutdownFileHandler.java`.
 """
 
 from __future__ import annotations
 
 import json
+from typing import Final
 
 from cluster.node.ports import Completion, Disk
 
-CLEAN_SHUTDOWN_FILE = ".kafka_cleanshutdown"
-UNKNOWN_EPOCH = -1
-_VERSION = 0
+CLEAN_SHUTDOWN_FILE: Final = ".kafka_cleanshutdown"
+NO_EPOCH: Final = -1
+"""The broker's shutdown was unclean, or it was never registered."""
+_VERSION: Final = 0
+_EPOCH_MAX: Final = 2**63 - 1
 
 
 def read_clean_shutdown(disk: Disk, folder: str) -> int | None:
-    """Return the broker's epoch, -1 if it cannot be read; None when there is no mark."""
+    """Return the broker's epoch, NO_EPOCH if it cannot be read; None when there is no mark.
+
+    Raises OSError.
+    """
     path = _path(folder)
     if not disk.exists(path):
         return None
     try:
         epoch = json.loads(disk.read(path))["brokerEpoch"]
-    except (ValueError, KeyError, TypeError):
-        return UNKNOWN_EPOCH
-    return epoch if type(epoch) is int else UNKNOWN_EPOCH
+    except (ValueError, KeyError, TypeError, RecursionError):
+        return NO_EPOCH
+    return epoch if type(epoch) is int and 0 <= epoch <= _EPOCH_MAX else NO_EPOCH
 
 
 def write_clean_shutdown(disk: Disk, folder: str, broker_epoch: int, done: Completion) -> None:
-    """Leave the mark; `done` when it is durable."""
+    """Leave the mark; `done` when it is durable.
+
+    Whatever the broker has must be durable before: a disk is free to keep this file and lose an
+    append that was queued earlier and not synced.
+    """
     content = {"version": _VERSION, "brokerEpoch": broker_epoch}
     disk.write(_path(folder), json.dumps(content, separators=(",", ":")).encode())
     disk.sync(_path(folder), _nothing)
@@ -37,7 +50,13 @@ def write_clean_shutdown(disk: Disk, folder: str, broker_epoch: int, done: Compl
 
 
 def remove_clean_shutdown(disk: Disk, folder: str, done: Completion) -> None:
-    """Remove the mark durably, before anything that is queued from now on."""
+    """Remove the mark durably, before anything that is queued from now on.
+
+    `done` is called at once where there is none.
+    """
+    if not disk.exists(_path(folder)):
+        done(None)
+        return
     disk.remove(_path(folder))
     disk.sync_directory(folder, done)
 

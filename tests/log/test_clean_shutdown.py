@@ -5,12 +5,12 @@ import random
 import pytest
 
 from cluster.backends.sim.disk import MemoryDisk
-from cluster.node.broker.clean_shutdown import (
-    FILE_NAME,
+from cluster.node.log.clean_shutdown import (
+    CLEAN_SHUTDOWN_FILE,
     NO_EPOCH,
-    forget,
-    read_broker_epoch,
-    write,
+    read_clean_shutdown,
+    remove_clean_shutdown,
+    write_clean_shutdown,
 )
 from tests.log.log_helpers import Steps, fail
 from tests.log.test_restart_matrix import KEEPS, crash_everywhere
@@ -19,7 +19,7 @@ from tests.log.test_restart_matrix import KEEPS, crash_everywhere
 def stopped_in_order(epoch=5):
     steps = Steps()
     disk = MemoryDisk(steps.call_later)
-    write(disk, epoch, lambda error: fail(error) if error else None)
+    write_clean_shutdown(disk, "", epoch, lambda error: fail(error) if error else None)
     steps.run()
     return disk, steps
 
@@ -54,15 +54,15 @@ def test_the_file_is_kafkas():
 )
 def test_what_cannot_be_understood_is_no_clean_shutdown(content, epoch):
     disk, steps = stopped_in_order()
-    disk.write(FILE_NAME, content)
+    disk.write(CLEAN_SHUTDOWN_FILE, content)
     steps.run()
-    assert read_broker_epoch(disk) == epoch
+    assert read_clean_shutdown(disk, "") == epoch
 
 
 def test_there_is_nothing_to_wait_for_without_a_file():
     steps = Steps()
     done = []
-    forget(MemoryDisk(steps.call_later), done.append)
+    remove_clean_shutdown(MemoryDisk(steps.call_later), "", done.append)
     assert done == [None]
 
 
@@ -72,14 +72,14 @@ def test_a_file_that_is_gone_does_not_come_back(keep):
         disk, steps = stopped_in_order()
         stop_on(disk)
         gone = []
-        forget(disk, gone.append)
+        remove_clean_shutdown(disk, "", gone.append)
         steps.run()
         disk.on_operation = None
         if not gone:
             return
         disk.power_off(random.Random(operation), keep)
         disk.power_on()
-        assert read_broker_epoch(disk) == NO_EPOCH, f"operation {operation}"
+        assert read_clean_shutdown(disk, "") is None, f"operation {operation}"
 
     assert crash_everywhere(keep, attempt) > 2
 
@@ -91,10 +91,10 @@ def test_the_file_is_there_once_it_is_reported_and_whole_or_not_before(keep):
         disk = MemoryDisk(steps.call_later)
         stop_on(disk)
         done = []
-        write(disk, 5, done.append)
+        write_clean_shutdown(disk, "", 5, done.append)
         steps.run()
         disk.on_operation = None
         disk.power_on()
-        assert read_broker_epoch(disk) in ((5,) if done else (5, NO_EPOCH)), operation
+        assert read_clean_shutdown(disk, "") in ((5,) if done else (5, NO_EPOCH, None)), operation
 
     assert crash_everywhere(keep, attempt) > 3
