@@ -17,7 +17,7 @@ class Return:
     """What becomes of a node after one loss of its disk."""
 
     def __init__(self, was: frozenset[UUID]) -> None:
-        """Describe the return of a node that was known by these directory ids."""
+        """Describe the return of a node whose lost disk had these directory ids."""
         self._was = was
         self.has_begun = False
         """Whether its lost files were given up, so that they cannot be restored."""
@@ -65,7 +65,7 @@ _given_up: WeakKeyDictionary[Backend, set[tuple[str, UUID]]] = WeakKeyDictionary
 
 
 def lose(view: View, node: str, was: Iterable[UUID]) -> Return:
-    """Note that a node just lost its disk, which the leader knew by these directory ids."""
+    """Note that a node just lost its disk, which had these directory ids."""
     way = _returns.setdefault(view.backend, {})[node] = Return(frozenset(was))
     return way
 

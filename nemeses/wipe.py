@@ -28,6 +28,8 @@ from uuid import UUID
 from cluster.backends.abilities import Damage, Disks
 from cluster.backends.base import BackendError, NodeState
 from cluster.node.kraft.messages import DescribeQuorumResponse
+from cluster.node.meta_properties import FILE_NAME as META_PROPERTIES
+from cluster.node.meta_properties import MetaPropertiesError, directory_id_of
 from nemeses.asking import leading, until
 from nemeses.base import Injection, ParameterError, View, controllers
 from nemeses.damage import DamageFault
@@ -96,9 +98,6 @@ class DiskWipe(DamageFault):
                 details[node] = {**details[node], LOST: voter}
             elif not may_lose and "back_ms" in parameters:
                 raise BackendError(f"{node} cannot be replaced now, and must not come back empty")
-            known = () if found is None else (*found[1].voters, *found[1].observers)
-            was = {str(one.directory_id) for one in known if one.replica_id == node_id(node)}
-            details[node]["was"] = sorted(was)
         return details
 
     async def apply(self, view: View, node: str, chosen: Mapping[str, Any]) -> Seen:
@@ -106,16 +105,25 @@ class DiskWipe(DamageFault):
         seen = await super().apply(view, node, chosen)
         if chosen.get("empty"):
             return seen
-        way = lose(view, node, map(UUID, chosen["was"]))
+        way = lose(view, node, map(UUID, seen.detail["damage"]["was"]))
         if "back_ms" in chosen:
             way.begin_later(view, node, chosen["back_ms"])
         return seen
 
     async def hurt(self, disks: Disks, node: str, chosen: Mapping[str, Any]) -> dict[str, Any]:  # noqa: ARG002
-        """See `DamageFault.hurt`."""
+        """See `DamageFault.hurt`.
+
+        What the node was, `was`, is read from its disk: a leader that was elected just now has not
+        heard of an observer, and would hear of it before the disk is lost.
+        """
         files = await disks.files(node)
+        named = [path for path in files if path.rpartition("/")[2] == META_PROPERTIES]
+        try:
+            was = [str(directory_id_of(await disks.read(node, path))) for path in named]
+        except MetaPropertiesError as error:
+            raise BackendError(f"{node}: {error}") from error
         await disks.damage(node, self.kind)
-        return {"files": len(files), "bytes": sum(files.values())}
+        return {"files": len(files), "bytes": sum(files.values()), "was": was}
 
     async def bites(
         self,

@@ -71,6 +71,14 @@ def formatted_cluster_id(disk: Disk) -> str | None:
     return _properties(disk.read(FILE_NAME)).get("cluster.id")
 
 
+def directory_id_of(data: bytes) -> uuid.UUID:
+    """Read the directory id from the file's bytes. Raises MetaPropertiesError."""
+    try:
+        return uuid_from_text(_properties(data)["directory.id"])
+    except (ValueError, KeyError) as error:
+        raise MetaPropertiesError(f"{FILE_NAME} has no readable directory.id") from error
+
+
 def check_is_empty(disk: Disk, besides: frozenset[str] = frozenset()) -> None:
     """Refuse a folder without identity that holds anything. Raises MetaPropertiesError."""
     names = [n for n in disk.list_directory("") if n not in {_TEMPORARY, ".lock", *besides}]
@@ -99,10 +107,7 @@ def _properties(data: bytes) -> dict[str, str]:
 
 def _parse(data: bytes, cluster_id: str, node_id: int) -> uuid.UUID:
     properties = _properties(data)
-    try:
-        directory_id = uuid_from_text(properties["directory.id"])
-    except (ValueError, KeyError) as error:
-        raise MetaPropertiesError(f"{FILE_NAME} has no readable directory.id") from error
+    directory_id = directory_id_of(data)
     expected = {"version": _VERSION, "cluster.id": cluster_id, "node.id": str(node_id)}
     for key, value in expected.items():
         if properties.get(key) != value:
