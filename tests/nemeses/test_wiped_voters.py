@@ -217,7 +217,9 @@ def test_what_a_new_leader_had_not_heard_of_is_never_added_again(monkeypatch):
         assert wiped.verified, wiped.detail
         lost = before[0]
         assert wiped.detail["nodes"]["n1"]["damage"]["was"] == [str(lost)]
-        held = await inject(view, "hold", {"links": "n1>n2,n1>n3,n1>n4,n1>n5", "types": "FetchRequest"})
+        held = await inject(
+            view, "hold", {"links": "n1>n2,n1>n3,n1>n4,n1>n5", "types": "FetchRequest"}
+        )
         assert held.verified, held.detail
         healing = asyncio.ensure_future(heal(view, removed))
         await asyncio.sleep(3)
