@@ -71,8 +71,9 @@ _RESOURCE_NAMES: Final = {
     BROKER_RESOURCE: "broker",
     CLIENT_METRICS_RESOURCE: "client-metrics",
 }
-_NOT_SET: Final = frozenset({i8(4), i8(5)})
-"""Sources of configs (`DescribeConfigsResponse.json`): a node's own file, and the default."""
+_OWN_SOURCES: Final = {TOPIC_RESOURCE: 1, BROKER_RESOURCE: 2, CLIENT_METRICS_RESOURCE: 7}
+_OF_ALL_BROKERS: Final = 3
+"""Sources of configs that are set on the resource itself (`DescribeConfigsResponse.json`)."""
 _GRACE_MS: Final = 1000.0
 """How long after its time-out a network may still report one, before the client gives up on it."""
 
@@ -371,8 +372,7 @@ class Client:
         def read(response: Any) -> Outcome:
             result = _only(response.results, resource_type=resource[0], resource_name=resource[1])
             failed = self.judge(result.error_code)
-            values = {c.name: c.value for c in result.configs if c.config_source not in _NOT_SET}
-            return failed or Outcome("ok", values.get(name))
+            return failed or Outcome("ok", _set_on(result).get(name))
 
         return await self.attempt(endpoint, _question(resource, name), read, timeout_ms)
 
@@ -491,14 +491,18 @@ def _all_configs(described: Any) -> dict[str, dict[str, str]]:
     configs: dict[str, dict[str, str]] = {}
     for result in described.results:
         _refuse(result.error_code)
-        values = {
-            c.name: c.value
-            for c in result.configs
-            if c.value is not None and c.config_source not in _NOT_SET
-        }
+        values = {name: value for name, value in _set_on(result).items() if value is not None}
         if values:
             configs[resource_name((result.resource_type, result.resource_name))] = values
     return configs
+
+
+def _set_on(result: Any) -> dict[str, str | None]:
+    """Return what is set on a resource itself; what it inherits is left out."""
+    source = _OWN_SOURCES.get(result.resource_type)
+    if (result.resource_type, result.resource_name) == CLUSTER_RESOURCE:
+        source = _OF_ALL_BROKERS
+    return {c.name: c.value for c in result.configs if c.config_source == source}
 
 
 def _topic_value(topic: Any) -> dict[str, Any]:

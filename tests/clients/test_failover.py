@@ -48,7 +48,7 @@ def test_acknowledged_writes_survive_the_leaders_death_and_reach_it_when_it_is_b
         assert await leader_of(client, left) != leader
         await write(client, left, "after")
         nodes.start(leader)
-        expected = {f"before-{i}" for i in range(50)} | {"after"}
+        expected = {f"before-{i}" for i in range(50)} | {"after", "min.insync.replicas"}
         returned = Endpoint(leader, "127.0.0.1", nodes.client_ports[leader])
         while True:
             try:

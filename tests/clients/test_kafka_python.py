@@ -116,7 +116,8 @@ def test_supported_and_finalized_features_are_reported(admin):
     features = admin.describe_features()
     assert features["kraft.version"]["supported"] == (0, 1)
     version = features["metadata.version"]
-    assert version["supported"] == version["finalized"] == (30, 30)
+    assert version["supported"] == (25, 30)
+    assert version["finalized"] == (30, 30)
     assert version["finalized_epoch"] >= 0
 
 
