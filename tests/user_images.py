@@ -49,7 +49,7 @@ def of_node(client: docker.DockerClient) -> docker.models.images.Image:
     patch = f"\nprint({SAID!r}, flush=True)\n"
     context = io.BytesIO()
     with tarfile.open(fileobj=context, mode="w") as archive:
-        for path in sorted(PACKAGE.rglob("*.py")):
+        for path in sorted(path for kind in ("py", "json") for path in PACKAGE.rglob(f"*.{kind}")):
             text = path.read_text() + (patch if path.name == "process.py" else "")
             add(archive, f"code/cluster/{path.relative_to(PACKAGE)}", text)
         lines = (f"FROM {base}", "COPY code /srv", f"ENV PYTHONPATH=/srv:{rootfs.SITE}")

@@ -13,6 +13,7 @@ from __future__ import annotations
 import dataclasses
 import datetime as dt
 import io
+import math
 import struct
 import uuid
 from dataclasses import dataclass
@@ -140,6 +141,8 @@ def _item(field: dataclasses.Field[Any], random: Random) -> Any:
             return bool(random.getrandbits(1))
         case "uuid":
             return random.choice((uuid.UUID(int=1), uuid.UUID(int=random.getrandbits(128) | 2)))
+        case "float64":
+            return random.choice((0.0, 1.0, -1.0, 1e308, math.inf, math.nan))
         case "error_code":
             return random.choice(list(ErrorCode))
         case "uint16":

@@ -24,7 +24,10 @@ def _m14_alone_is_enough(self: RaftCore) -> None:
     _FLUSH_LOG(self)
 
 
-def _m40_by_length(data: bytes | memoryview, position: int = 0) -> BatchHeader:
+def _m40_by_length(
+    data: bytes | memoryview, position: int = 0, *, gaps: bool = False
+) -> BatchHeader:
+    del gaps
     header = parse_header(data, position)
     if position + header.size_bytes > len(data):
         raise CorruptBatchError(f"batch at byte {position}: cut off")

@@ -165,7 +165,10 @@ SAMPLES = {
             m.LegacyAlterConfigsResource(
                 resource_type=4,
                 resource_name="",
-                configs=(m.LegacyAlterableConfig(name="every.api", value="1"),),
+                configs=(
+                    m.LegacyAlterableConfig(name="every.api", value="1"),
+                    m.LegacyAlterableConfig(name="min.insync.replicas", value="1"),
+                ),
             ),
         ),
         validate_only=True,

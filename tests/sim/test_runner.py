@@ -10,6 +10,7 @@ from pathlib import Path
 
 import harness.sim
 from cluster.backends.sim.world import SimWorld
+from cluster.node.kraft.control_state import ControlState
 from harness.sim.draw import draw
 from harness.sim.play import MemoryJournal, play
 from harness.sim.runner import run_plan
@@ -70,10 +71,12 @@ def test_a_quorum_that_may_not_come_back_is_not_alive():
     assert run_plan(never).property == "liveness"
 
 
-def test_a_node_that_dies_by_itself_is_a_finding():
-    plan = read_plan(SCRIPTS / "rejoining_leader.toml")
+def test_a_node_that_dies_by_itself_is_a_finding(monkeypatch):
+    def broken(*_):
+        raise RuntimeError("broken")
 
-    result = run_plan(replace(plan, mutant="M21"))
+    monkeypatch.setattr(ControlState, "truncated", broken)
+    result = run_plan(read_plan(SCRIPTS / "rejoining_leader.toml"))
 
     assert result.property == "node-died"
     assert result.violations[0].causes[0] == "node-died"

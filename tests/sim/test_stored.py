@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import json
-from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
 import harness.sim
 from checkers.verdict import EXIT_CODES, Status
+from cluster.node.kraft.control_state import ControlState
 from harness.plan import Plan
 from harness.sim.draw import draw
 from harness.sim.runner import run_plan
@@ -23,6 +23,10 @@ DAMAGE = {
     "log": Step("bit-flip", targets="leader", options={"file": "log"}),
     "fsync": Step("disk-error", targets="leader"),
 }
+
+
+def broken(*_: object) -> None:
+    raise RuntimeError("broken")
 
 
 def struck(step: Step) -> Plan:
@@ -59,8 +63,11 @@ def test_a_node_that_ends_rightly_is_no_finding(where: str, tmp_path: Path):
     assert run_plan(plan).verdict is Status.PASS
 
 
-def test_a_node_that_ends_for_another_reason_is_a_finding(tmp_path: Path):
-    plan = replace(read_plan(SCRIPTS / "rejoining_leader.toml"), mutant="M21")
+def test_a_node_that_ends_for_another_reason_is_a_finding(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+):
+    monkeypatch.setattr(ControlState, "truncated", broken)
+    plan = read_plan(SCRIPTS / "rejoining_leader.toml")
     assert run_stored(plan, tmp_path / "run") == 1
     assert results_of(tmp_path / "run")["log-agreement"] == "FAIL"
 

@@ -99,6 +99,11 @@ DIFFERENCES = (
         "",
     ),
     Difference(
+        "A second leader of one epoch is refused and traced by ours; Kafka's node ends.",
+        r".*voter: EndQuorumEpoch of another leader",
+        "",
+    ),
+    Difference(
         "Nobody but this node can say that it leads, so ours refuses it; Kafka takes it for news "
         "that it has.",
         r".*: (Begin|End)QuorumEpoch of the leader itself.*",
