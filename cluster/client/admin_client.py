@@ -498,8 +498,11 @@ def _all_configs(described: Any) -> dict[str, dict[str, str]]:
 
 
 def _set_on(result: Any) -> dict[str, str | None]:
-    """Return what is set on a resource itself; what it inherits is left out."""
-    source = _OWN_SOURCES.get(result.resource_type)
+    """Return what is set on a resource itself; what it inherits is left out.
+
+    Raises KeyError for a type of resource that was not asked for.
+    """
+    source = _OWN_SOURCES[result.resource_type]
     if (result.resource_type, result.resource_name) == CLUSTER_RESOURCE:
         source = _OF_ALL_BROKERS
     return {c.name: c.value for c in result.configs if c.config_source == source}

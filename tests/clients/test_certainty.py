@@ -93,6 +93,7 @@ def described(error, **values):
                 name=k,
                 value=v,
                 read_only=False,
+                config_source=3,
                 is_sensitive=False,
                 synonyms=(),
                 documentation=None,
