@@ -12,6 +12,7 @@ import uuid
 from collections.abc import Callable
 from typing import Any, Final
 
+from cluster.node.broker.exchange import Exchange
 from cluster.node.broker.lifecycle import NOT_REGISTERED_EPOCH, Channel
 from cluster.node.broker.partition import IsrAnswer, IsrProposal
 from cluster.node.controller.state import PartitionKey
@@ -53,8 +54,7 @@ class IsrManager:
         self._channel = channel
         self._broker_epoch = broker_epoch
         self._unsent: dict[PartitionKey, _Item] = {}
-        self._attempt = 0
-        self._in_flight = False
+        self._exchange = Exchange(clock)
         self._timer: Timer | None = None
         self._stopped = False
 
@@ -63,13 +63,13 @@ class IsrManager:
         if self._stopped:
             return
         self._unsent[key] = _Item(proposal, on_answer)
-        if not self._in_flight and self._timer is None:
+        if not self._exchange.in_flight and self._timer is None:
             self._schedule(0.0)  # with all that the same event brings
 
     def stop(self) -> None:
         """Fall silent."""
         self._stopped = True
-        self._attempt += 1
+        self._exchange.drop()
         self._unsent.clear()
         if self._timer is not None:
             self._timer.cancel()
@@ -87,26 +87,13 @@ class IsrManager:
         if self._broker_epoch() == NOT_REGISTERED_EPOCH:
             self._schedule(RETRY_BACKOFF_MS)
             return
-        self._attempt += 1
-        attempt = self._attempt
-        self._in_flight = True
         sent, self._unsent = self._unsent, {}
-
-        def on_reply(reply: Any) -> None:
-            if attempt != self._attempt:
-                return
-            self._attempt += 1
-            if self._timer is not None:
-                self._timer.cancel()
-                self._timer = None
-            self._in_flight = False
-            self._answered(sent, reply)
-
-        # The network may deliver nothing at all; then it is asked again.
-        self._timer = self._clock.call_later(
-            REQUEST_TIMEOUT_MS, lambda: on_reply(Failure.TIMED_OUT)
+        request = self._request(sent)
+        self._exchange.begin(
+            REQUEST_TIMEOUT_MS,
+            lambda on_reply: self._channel(request, REQUEST_TIMEOUT_MS, on_reply),
+            lambda reply: self._answered(sent, reply),
         )
-        self._channel(self._request(sent), REQUEST_TIMEOUT_MS, on_reply)
 
     def _answered(self, sent: dict[PartitionKey, _Item], reply: Any) -> None:
         if isinstance(reply, Failure) or reply.error_code is not ErrorCode.none:

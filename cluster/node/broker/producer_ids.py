@@ -10,6 +10,7 @@ from collections import deque
 from collections.abc import Callable
 from typing import Any, Final
 
+from cluster.node.broker.exchange import Exchange
 from cluster.node.broker.lifecycle import NOT_REGISTERED_EPOCH, Channel
 from cluster.node.errors import ErrorCode
 from cluster.node.ports import Clock, Failure, Timer
@@ -40,8 +41,7 @@ class ProducerIdManager:
         """Of the block."""
         self._waiting: deque[tuple[float, Answer]] = deque()
         """Deadlines and callers, the first to be answered first."""
-        self._attempt = 0
-        self._in_flight = False
+        self._exchange = Exchange(clock)
         self._timer: Timer | None = None
 
     def generate(self, timeout_ms: float, on_answer: Answer) -> None:
@@ -65,23 +65,13 @@ class ProducerIdManager:
             self._ask()
 
     def _ask(self) -> None:
-        if self._in_flight or self._timer is not None:
+        if self._exchange.in_flight or self._timer is not None:
             return
         if self._broker_epoch() == NOT_REGISTERED_EPOCH:
             self._retry()
             return
-        self._attempt += 1
-        attempt = self._attempt
-        self._in_flight = True
 
-        def on_reply(reply: Any) -> None:
-            if attempt != self._attempt:
-                return
-            self._attempt += 1
-            if self._timer is not None:
-                self._timer.cancel()
-                self._timer = None
-            self._in_flight = False
+        def take(reply: Any) -> None:
             if isinstance(reply, Failure) or reply.error_code is not ErrorCode.none:
                 self._retry()
                 return
@@ -92,11 +82,11 @@ class ProducerIdManager:
         request = AllocateProducerIdsRequest(
             broker_id=BrokerId(self._broker_id), broker_epoch=i64(self._broker_epoch())
         )
-        # The network may deliver nothing at all; then it is asked again.
-        self._timer = self._clock.call_later(
-            REQUEST_TIMEOUT_MS, lambda: on_reply(Failure.TIMED_OUT)
+        self._exchange.begin(
+            REQUEST_TIMEOUT_MS,
+            lambda on_reply: self._channel(request, REQUEST_TIMEOUT_MS, on_reply),
+            take,
         )
-        self._channel(request, REQUEST_TIMEOUT_MS, on_reply)
 
     def _retry(self) -> None:
         now_ms = self._clock.monotonic_ms()

@@ -13,8 +13,9 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any, Final, Protocol
 
+from cluster.node.broker.exchange import Exchange
 from cluster.node.errors import ErrorCode
-from cluster.node.ports import Clock, Endpoint, Failure, Network, Timer
+from cluster.node.ports import Clock, Endpoint, Network, Timer
 from cluster.node.protocol.data_messages import (
     NO_SESSION,
     FetchPartition,
@@ -102,8 +103,7 @@ class ReplicaFetcher:
         self._session_epoch = INITIAL_EPOCH
         self._session: dict[Key, FetchPartition] = {}
         """What the leader's session holds."""
-        self._attempt = 0
-        self._in_flight = False
+        self._exchange = Exchange(clock)
         self._timer: Timer | None = None
         self._stopped = False
 
@@ -113,7 +113,7 @@ class ReplicaFetcher:
     def add(self, key: Key, partition: FollowedPartition) -> None:
         """Fetch a partition from now on; one that it had already begins anew."""
         self._partitions[key] = _Fetched(partition)
-        if not self._in_flight:
+        if not self._exchange.in_flight:
             self._schedule(0.0)  # with all that the same publication brings
 
     def remove(self, key: Key) -> None:
@@ -123,7 +123,7 @@ class ReplicaFetcher:
     def stop(self) -> None:
         """Fall silent; a reply that is under way is dropped."""
         self._stopped = True
-        self._attempt += 1
+        self._exchange.drop()
         self._partitions.clear()
         if self._timer is not None:
             self._timer.cancel()
@@ -150,25 +150,15 @@ class ReplicaFetcher:
             if waits_ms:
                 self._schedule(min(waits_ms))
             return
-        self._attempt += 1
-        attempt = self._attempt
-        self._in_flight = True
         asked = {key: self._partitions[key] for key in ready}
 
-        def on_reply(reply: Any) -> None:
-            if attempt != self._attempt:
-                return
-            self._attempt += 1
-            if self._timer is not None:
-                self._timer.cancel()
-                self._timer = None
-            self._in_flight = False
-            self._answered(asked, ready, reply)
-
         timeout_ms = self._config.wait_max_ms + REQUEST_TIMEOUT_MS
-        # The network may deliver nothing at all; then it begins anew.
-        self._timer = self._clock.call_later(timeout_ms, lambda: on_reply(Failure.TIMED_OUT))
-        self._network.request(self.leader, self._request(ready), timeout_ms, on_reply)
+        request = self._request(ready)
+        self._exchange.begin(
+            timeout_ms,
+            lambda on_reply: self._network.request(self.leader, request, timeout_ms, on_reply),
+            lambda reply: self._answered(asked, ready, reply),
+        )
 
     def _request(self, ready: dict[Key, FetchPartition]) -> FetchRequest:
         config = self._config
@@ -223,7 +213,7 @@ class ReplicaFetcher:
                     return
                 fetched.is_busy = False
                 self._apply(key, fetched, Outcome.RETRY if then is outcome else then)
-                if not self._in_flight:
+                if not self._exchange.in_flight:
                     self._schedule(0.0)
 
             fetched.partition.ask_offsets(self.leader, done)
