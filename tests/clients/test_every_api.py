@@ -27,8 +27,16 @@ from cluster.node.kraft.voter_messages import (
 from cluster.node.kraft.voters import VoterListener
 from cluster.node.log.types import OffsetAndEpoch
 from cluster.node.protocol import messages as m
-from cluster.node.protocol.apis import LISTENER_APIS, SERVED, ApiKey, ListenerType, response_class
+from cluster.node.protocol.apis import (
+    DATA_APIS,
+    LISTENER_APIS,
+    SERVED,
+    ApiKey,
+    ListenerType,
+    response_class,
+)
 from cluster.node.protocol.codec import write_request
+from tests.clients import data_samples
 
 pytestmark = pytest.mark.cluster
 
@@ -313,7 +321,13 @@ ENDS = [
 ]
 
 
+def is_of_data(listener, key):
+    return listener is ListenerType.BROKER and key in DATA_APIS
+
+
 def request(listener, key, version):
+    if is_of_data(listener, key):
+        return write_request(data_samples.sample(key, version), version, 9, "test")
     old = OLD.get((key, version))
     if old is not None:
         body = io.BytesIO()
@@ -359,7 +373,7 @@ def errors(value):
 
 
 def test_there_is_a_request_for_every_api():
-    assert set(SAMPLES) == set(SERVED)
+    assert set(SAMPLES) | set(DATA_APIS) == set(SERVED)
     assert set(EXPECTED) <= set(SERVED)
 
 
@@ -378,7 +392,9 @@ def test_an_api_is_answered_in_its_lowest_and_highest_version(nodes, listener, k
             break
         time.sleep(0.1)
     expected = EXPECTED.get(key, set())
-    if (key, version) == (ApiKey.FETCH, 4):
+    if is_of_data(listener, key):
+        expected = data_samples.expected(key, version)
+    elif (key, version) == (ApiKey.FETCH, 4):
         expected = {ErrorCode.invalid_request}  # it cannot name the epochs that a replica must
     if (listener, key, version) == (ListenerType.CONTROLLER, ApiKey.DESCRIBE_CLUSTER, 0):
         expected = {ErrorCode.mismatched_endpoint_type}  # version 0 can only ask for brokers

@@ -26,6 +26,9 @@ _PRIMITIVES = {
     "bytes": st.binary(max_size=32),
     "uuid": st.none() | st.uuids().filter(lambda u: u != uuid.UUID(int=0)),
     "error_code": st.sampled_from(list(ErrorCode)),
+    "datetime_i64": st.integers(0, 2**40).map(
+        lambda ms: dt.datetime.fromtimestamp(0, dt.UTC) + dt.timedelta(milliseconds=ms)
+    ),
     "timedelta_i32": st.integers(-(2**31), 2**31 - 1).map(lambda ms: dt.timedelta(milliseconds=ms)),
     "timedelta_i64": st.integers(0, 2**40).map(lambda ms: dt.timedelta(milliseconds=ms)),
 }

@@ -38,6 +38,7 @@ VALUES = {
     "records": b"a",
     "uuid": uuid.UUID(int=1),
     "error_code": ErrorCode.unknown_server_error,
+    "datetime_i64": dt.datetime.fromtimestamp(1, dt.UTC),
     "timedelta_i32": dt.timedelta(milliseconds=1),
     "timedelta_i64": dt.timedelta(milliseconds=1),
 }

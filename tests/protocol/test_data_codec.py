@@ -11,7 +11,7 @@ from kio.serial import entity_reader, entity_writer
 from cluster.node.errors import ErrorCode
 from cluster.node.log.types import OffsetAndEpoch
 from cluster.node.ports import Endpoint
-from cluster.node.protocol.data_codec import FETCH, PRODUCE
+from cluster.node.protocol.data_fetch_codec import FETCH
 from cluster.node.protocol.data_messages import (
     FetchPartition,
     FetchRequest,
@@ -22,6 +22,7 @@ from cluster.node.protocol.data_messages import (
     ProduceResponse,
     ProduceResult,
 )
+from cluster.node.protocol.data_produce_codec import PRODUCE
 
 PRODUCE_VERSIONS = range(3, 14)
 FETCH_VERSIONS = range(4, 19)

@@ -33,6 +33,7 @@ from cluster.backends.sim.scheduler import Owner, Scheduler
 from cluster.backends.sim.settings import SimSettings
 from cluster.node.kraft.messages import RaftRequest, RaftResponse
 from cluster.node.ports import Endpoint, Failure
+from cluster.node.protocol.data_messages import UNANSWERED, wants_response
 
 Reply = Callable[[Any], None]
 
@@ -93,6 +94,8 @@ class Call:
             return
         self._target.calls[self] = None
         mesh.carry(there, message, self._serve, self._target, self._arrive_late, None)
+        if not wants_response(message):
+            mesh.scheduler.call_later(0, self._sent, sender)  # the socket takes it, cut or not
 
     def disconnect(self) -> None:
         """Report to the sender that the other end died."""
@@ -117,6 +120,8 @@ class Call:
         if not host.alive:
             return
         host.calls.pop(self, None)
+        if not wants_response(self._message):
+            return
         arrive, sender = partial(self._finish, response), self._sender
         self._mesh.carry(self._back, response, arrive, sender, arrive, sender)
 
@@ -126,6 +131,10 @@ class Call:
             self.done = True
             self._timer.cancel()
         self._on_reply(response)
+
+    def _sent(self) -> None:
+        if not self.done:
+            self._finish(UNANSWERED)
 
     def _fail(self, failure: Failure) -> None:
         if not self.done:

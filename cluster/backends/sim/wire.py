@@ -9,8 +9,13 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
-from cluster.node.protocol.apis import LISTENER_APIS, SPOKEN, ApiKey, ListenerType
-from cluster.node.protocol.codec import api_key_of, read_response, write_request
+from cluster.node.protocol.apis import LISTENER_APIS, ListenerType
+from cluster.node.protocol.codec import (
+    api_key_of,
+    read_response,
+    spoken_versions,
+    write_request,
+)
 from cluster.node.protocol.features import Features
 from cluster.node.protocol.server import ListenerService, RequestHandler
 
@@ -25,6 +30,7 @@ class WireService:
         self, listener: str, handler: RequestHandler, features: Callable[[], Features]
     ) -> None:
         kind = ListenerType.CONTROLLER if listener == _CONTROLLER else ListenerType.BROKER
+        self._kind = kind
         self._service = ListenerService(listener, kind, handler, features)
         self._apis = LISTENER_APIS[kind]
         self._correlation_id = 0
@@ -35,13 +41,13 @@ class WireService:
         Raises MalformedError when either side cannot read the other.
         """
         key = api_key_of(message)
-        served = self._apis[key]
-        version = min(SPOKEN.get(key, served).highest, served.highest)
+        version = spoken_versions(message).highest_common(self._apis[key])
+        assert version is not None, f"{key.name}: nodes of ours speak the same versions"
         self._correlation_id += 1
         frame = write_request(message, version, self._correlation_id, "kraftprobe")
 
         def respond(response: bytes | None) -> None:
-            if response is not None:  # else the connection ends: silence is what is left here
-                reply(read_response(response[_SIZE_BYTES:], ApiKey(key), version))
+            if response:  # else there is none, or the connection ends: silence is what is left here
+                reply(read_response(response[_SIZE_BYTES:], key, version, self._kind))
 
         self._service.serve(frame[_SIZE_BYTES:], respond)

@@ -21,11 +21,15 @@ class ApiKey(enum.IntEnum):
 
     PRODUCE = 0
     FETCH = 1
+    LIST_OFFSETS = 2
     METADATA = 3
     SASL_HANDSHAKE = 17
     API_VERSIONS = 18
     CREATE_TOPICS = 19
     DELETE_TOPICS = 20
+    DELETE_RECORDS = 21
+    INIT_PRODUCER_ID = 22
+    OFFSET_FOR_LEADER_EPOCH = 23
     DESCRIBE_ACLS = 29
     CREATE_ACLS = 30
     DELETE_ACLS = 31
@@ -81,12 +85,17 @@ class VersionRange:
 
 
 SERVED: Final[Mapping[ApiKey, VersionRange]] = {
+    ApiKey.PRODUCE: VersionRange(3, 13),
     ApiKey.FETCH: VersionRange(4, 18),
+    ApiKey.LIST_OFFSETS: VersionRange(1, 11),
     ApiKey.METADATA: VersionRange(0, 13),
     ApiKey.SASL_HANDSHAKE: VersionRange(0, 1),
     ApiKey.API_VERSIONS: VersionRange(0, 4),
     ApiKey.CREATE_TOPICS: VersionRange(2, 7),
     ApiKey.DELETE_TOPICS: VersionRange(1, 6),
+    ApiKey.DELETE_RECORDS: VersionRange(0, 2),
+    ApiKey.INIT_PRODUCER_ID: VersionRange(0, 5),  # 6 is not stable yet (KIP-939)
+    ApiKey.OFFSET_FOR_LEADER_EPOCH: VersionRange(2, 4),
     ApiKey.DESCRIBE_ACLS: VersionRange(1, 3),
     ApiKey.CREATE_ACLS: VersionRange(1, 3),
     ApiKey.DELETE_ACLS: VersionRange(1, 3),
@@ -189,7 +198,16 @@ _PEER = (
     ApiKey.UPDATE_RAFT_VOTER,
 )
 PEER_APIS: Final = frozenset(_PEER)
-"""What nodes ask each other, and nobody else."""
+"""What nodes ask each other on controller listeners, and nobody else."""
+DATA_APIS: Final = (
+    ApiKey.PRODUCE,
+    ApiKey.FETCH,
+    ApiKey.LIST_OFFSETS,
+    ApiKey.DELETE_RECORDS,
+    ApiKey.INIT_PRODUCER_ID,
+    ApiKey.OFFSET_FOR_LEADER_EPOCH,
+)
+"""A broker's data path. On a broker-type listener a Fetch is of data, on others of metadata."""
 
 
 def _table(*keys: ApiKey) -> Mapping[int, VersionRange]:

@@ -1,7 +1,9 @@
 """Requests and responses as bytes: headers, bodies, and the version that was agreed.
 
-A message object is either flat (`cluster.node.kraft.messages`) or of the highest version that is
-served (`cluster.node.protocol.messages`); this module is where it meets any other version. Whatever
+A message object is either flat (`cluster.node.kraft.messages`, Produce and Fetch of
+`cluster.node.protocol.data_messages`) or of the highest version that is served
+(`cluster.node.protocol.messages`); this module is where it meets any other version. A Fetch is of
+data on a broker-type listener and of metadata on others, which its bytes do not say. Whatever
 a peer sends, reading it either gives a message or raises `MalformedError`. kio alone does not keep
 that promise, so `cluster.node.wire.bounds` walks every frame before kio reads it: no length can
 make us allocate more than a small multiple of what arrived, and unknown tagged fields are skipped.
@@ -22,10 +24,13 @@ from typing import Any, Final
 
 from kio.serial import entity_reader, entity_writer
 from kio.serial.errors import SerialError
+from kio.static.constants import EntityType
 
 from cluster.node.errors import ErrorCode
 from cluster.node.protocol.apis import (
+    SPOKEN,
     ApiKey,
+    ListenerType,
     VersionRange,
     highest_request_class,
     highest_response_class,
@@ -33,7 +38,8 @@ from cluster.node.protocol.apis import (
     response_class,
 )
 from cluster.node.protocol.convert import ConversionError, convert
-from cluster.node.protocol.raft_codec import CODECS, REQUEST_KEYS, Refused
+from cluster.node.protocol.data_codec import DATA_CODECS, DATA_REQUESTS, DataCodec
+from cluster.node.protocol.raft_codec import CODECS, REQUEST_KEYS, RaftCodec, Refused
 from cluster.node.wire.bounds import MalformedError, checked
 from cluster.node.wire.schema import element
 from cluster.values import valueclass
@@ -44,8 +50,10 @@ __all__ = [
     "UnwritableError",
     "api_key_of",
     "correlation_id_of",
+    "listener_of",
     "read_request",
     "read_response",
+    "spoken_versions",
     "write_request",
     "write_response",
 ]
@@ -63,6 +71,12 @@ MAX_RESPONSE_ELEMENTS: Final = 1_000_000
 Kafka has no such limit, but 100 MiB of them would keep a node from everything else for minutes.
 It makes at most 10,000 partitions with one request; a response describes 100,000 with all replicas.
 """
+
+_CODECS: Final[Mapping[ListenerType, Mapping[ApiKey, RaftCodec | DataCodec]]] = {
+    ListenerType.BROKER: {**CODECS, **DATA_CODECS},
+    ListenerType.CONTROLLER: {**DATA_CODECS, **CODECS},
+}
+"""They differ in what a Fetch is."""
 
 _READ_ERRORS: Final = (
     SerialError,
@@ -91,12 +105,28 @@ class Request:
     """Flat, or of the highest served version; ErrorCode when `refusal` is set."""
     refusal: Any = None
     """kio's response to a request that no handler must see."""
+    listener: ListenerType = ListenerType.CONTROLLER
+    """The type of the listener that it came to."""
 
 
 def api_key_of(message: object) -> ApiKey:
     """Return the API of a request message."""
+    of_data = DATA_REQUESTS.get(type(message))
+    if of_data is not None:
+        return of_data.key
     key = REQUEST_KEYS.get(type(message))
     return ApiKey(message.__api_key__) if key is None else key  # type: ignore[attr-defined]  # every kio payload has it
+
+
+def listener_of(message: object) -> ListenerType:
+    """Return the type of listener that reads a request as what it is: see Fetch."""
+    return ListenerType.BROKER if type(message) in DATA_REQUESTS else ListenerType.CONTROLLER
+
+
+def spoken_versions(message: object) -> VersionRange:
+    """Return the versions in which a request of ours can be sent."""
+    of_data = DATA_REQUESTS.get(type(message))
+    return SPOKEN[api_key_of(message)] if of_data is None else of_data.spoken(message)  # type: ignore[arg-type]  # of the type that it was found by
 
 
 @cache
@@ -109,7 +139,11 @@ def _writer(entity: Any) -> Callable[[Any, Any], None]:
     return entity_writer(entity)
 
 
-def read_request(frame: bytes, served: Mapping[int, VersionRange]) -> Request:
+def read_request(
+    frame: bytes,
+    served: Mapping[int, VersionRange],
+    listener: ListenerType = ListenerType.CONTROLLER,
+) -> Request:
     """Read a request frame (without its size) of an API that the listener serves.
 
     An ApiVersions request of an unknown version is refused in version 0 with
@@ -136,22 +170,24 @@ def read_request(frame: bytes, served: Mapping[int, VersionRange]) -> Request:
         # Bytes may be left: librdkafka sends three too many with Metadata v13 for all topics, and
         # Kafka does not look.
         body, _ = _reader(entity)(frame, offset)
-        message = _lift_request(api, body)
+        message = _lift(_CODECS[listener].get(api), body, highest_request_class(api))
     except Refused as refused:
         return Request(
-            api, version, correlation_id, header.client_id, None, refusal=refused.response
+            api, version, correlation_id, header.client_id, None, refused.response, listener
         )
     except _READ_ERRORS as error:
         raise MalformedError(f"{api.name} version {version}: {error}") from error
-    return Request(api, version, correlation_id, header.client_id, message)
+    return Request(api, version, correlation_id, header.client_id, message, listener=listener)
 
 
-def _lift_request(api: ApiKey, body: Any) -> Any:
-    highest = highest_request_class(api)
-    codec = CODECS.get(api)
+def _lift(codec: RaftCodec | DataCodec | None, body: Any, highest: type[Any]) -> Any:
+    """Return a request or response of any version as the message that nodes handle."""
     if codec is None:
         return convert(body, highest)
-    return codec.read_request(body if type(body) is highest else convert(body, highest))
+    if isinstance(codec, RaftCodec) and type(body) is not highest:
+        body = convert(body, highest)
+    is_request = body.__type__ is EntityType.request
+    return codec.read_request(body) if is_request else codec.read_response(body)
 
 
 def write_response(request: Request, message: Any) -> bytes:
@@ -160,9 +196,12 @@ def write_response(request: Request, message: Any) -> bytes:
     `message` is a handler's response, flat or of the highest version.
     Raises UnwritableError when the request's version cannot carry it.
     """
-    codec = CODECS.get(request.key)
+    codec = _CODECS[request.listener].get(request.key)
     if codec is not None and type(message) is not highest_response_class(request.key):
-        message = codec.write_response(message)
+        if isinstance(codec, DataCodec):
+            message = codec.write_response(message, request.version)
+        else:
+            message = codec.write_response(message)
     entity = response_class(request.key, request.version)
     if request.key is ApiKey.UPDATE_FEATURES and type(message) is not entity:
         message = _with_results(request, message, entity)
@@ -195,8 +234,11 @@ def _with_results(request: Request, response: Any, entity: Any) -> Any:
 def write_request(message: Any, version: int, correlation_id: int, client_id: str) -> bytes:
     """Return the whole frame of a request. Raises UnwritableError."""
     key = api_key_of(message)
-    codec = CODECS.get(key)
-    kio_message = message if codec is None else codec.write_request(message)
+    codec = _CODECS[listener_of(message)].get(key)
+    if isinstance(codec, DataCodec):
+        message = codec.write_request(message, version)
+    elif codec is not None:
+        message = codec.write_request(message)
     entity: Any = request_class(key, version)
     client = client_id.encode()
     buffer = io.BytesIO()
@@ -205,7 +247,7 @@ def write_request(message: Any, version: int, correlation_id: int, client_id: st
     buffer.write(client)
     if entity.__header_schema__.__flexible__:
         buffer.write(b"\0")
-    _write_body(buffer, entity, kio_message)
+    _write_body(buffer, entity, message)
     return _sized(buffer)
 
 
@@ -217,8 +259,10 @@ def correlation_id_of(frame: bytes) -> int:
     return int(correlation_id)
 
 
-def read_response(frame: bytes, key: ApiKey, version: int) -> Any:
-    """Return the response to a request of `key` that was sent in `version`.
+def read_response(
+    frame: bytes, key: ApiKey, version: int, listener: ListenerType = ListenerType.CONTROLLER
+) -> Any:
+    """Return the response to a request of `key` that was sent in `version` to a listener.
 
     Raises MalformedError.
     """
@@ -227,17 +271,13 @@ def read_response(frame: bytes, key: ApiKey, version: int) -> Any:
         if error == ErrorCode.unsupported_version:
             version = 0  # so is the body of this one error (KIP-511)
     entity: Any = response_class(key, version)
-    codec = CODECS.get(key)
     frame = checked(frame, (entity.__header_schema__, entity), max_elements=MAX_RESPONSE_ELEMENTS)
     try:
         _, offset = _reader(entity.__header_schema__)(frame, 0)
         body, size = _reader(entity)(frame, offset)
         if offset + size != len(frame):
             raise MalformedError(f"{len(frame) - offset - size} bytes after {entity.__name__}")
-        highest = highest_response_class(key)
-        if codec is None:
-            return convert(body, highest)
-        return codec.read_response(body if type(body) is highest else convert(body, highest))
+        return _lift(_CODECS[listener].get(key), body, highest_response_class(key))
     except _READ_ERRORS as error:
         raise MalformedError(f"response to {key.name} version {version}: {error}") from error
 

@@ -44,6 +44,9 @@ _MUST_SURVIVE: Final = frozenset(
         ("DeleteTopicsRequest", "DeleteTopicsRequest", "topics"),
         ("DescribeClusterRequest", "DescribeClusterRequest", "endpoint_type"),
         ("CreateTopicsRequest", "CreateTopicsRequest", "validate_only"),
+        ("InitProducerIdRequest", "InitProducerIdRequest", "producer_id"),
+        ("InitProducerIdRequest", "InitProducerIdRequest", "producer_epoch"),
+        ("ListOffsetsRequest", "ListOffsetsRequest", "isolation_level"),
         ("BrokerRegistrationRequest", "BrokerRegistrationRequest", "is_migrating_zk_broker"),
     }
 )

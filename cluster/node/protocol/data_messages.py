@@ -1,7 +1,9 @@
-"""Produce and Fetch of data, flat: one list of partitions, in the order in which they came.
+"""The messages of a broker's data path.
 
-Before Produce 13 and Fetch 13 a topic is given by its name, from then on by its id; an answer names
-it as the request did.
+Produce and Fetch are flat: one list of partitions, in the order in which they came. Before Produce
+13 and Fetch 13 a topic is given by its name, from then on by its id; an answer names it as the
+request did. The others are kio's classes of the highest version, as all of
+`cluster.node.protocol.messages`: their versions differ in fields only.
 """
 
 from __future__ import annotations
@@ -9,10 +11,84 @@ from __future__ import annotations
 import uuid
 from typing import Final
 
+from kio.schema.delete_records.v2.request import (
+    DeleteRecordsPartition,
+    DeleteRecordsRequest,
+    DeleteRecordsTopic,
+)
+from kio.schema.delete_records.v2.response import (
+    DeleteRecordsPartitionResult,
+    DeleteRecordsResponse,
+    DeleteRecordsTopicResult,
+)
+from kio.schema.init_producer_id.v5.request import InitProducerIdRequest
+from kio.schema.init_producer_id.v5.response import InitProducerIdResponse
+from kio.schema.list_offsets.v11.request import (
+    ListOffsetsPartition,
+    ListOffsetsRequest,
+    ListOffsetsTopic,
+)
+from kio.schema.list_offsets.v11.response import (
+    ListOffsetsPartitionResponse,
+    ListOffsetsResponse,
+    ListOffsetsTopicResponse,
+)
+from kio.schema.offset_for_leader_epoch.v4.request import (
+    OffsetForLeaderEpochRequest,
+    OffsetForLeaderPartition,
+    OffsetForLeaderTopic,
+)
+from kio.schema.offset_for_leader_epoch.v4.response import (
+    EpochEndOffset,
+    OffsetForLeaderEpochResponse,
+    OffsetForLeaderTopicResult,
+)
+
 from cluster.node.errors import ErrorCode
 from cluster.node.log.types import OffsetAndEpoch
 from cluster.node.ports import Endpoint
 from cluster.values import valueclass
+
+__all__ = [
+    "CONSUMER",
+    "FINAL_SESSION_EPOCH",
+    "NO_EPOCH",
+    "NO_LEADER",
+    "NO_OFFSET",
+    "NO_SESSION",
+    "NO_TIMESTAMP",
+    "UNANSWERED",
+    "DeleteRecordsPartition",
+    "DeleteRecordsPartitionResult",
+    "DeleteRecordsRequest",
+    "DeleteRecordsResponse",
+    "DeleteRecordsTopic",
+    "DeleteRecordsTopicResult",
+    "EpochEndOffset",
+    "FetchPartition",
+    "FetchRequest",
+    "FetchResponse",
+    "FetchResult",
+    "InitProducerIdRequest",
+    "InitProducerIdResponse",
+    "ListOffsetsPartition",
+    "ListOffsetsPartitionResponse",
+    "ListOffsetsRequest",
+    "ListOffsetsResponse",
+    "ListOffsetsTopic",
+    "ListOffsetsTopicResponse",
+    "OffsetForLeaderEpochRequest",
+    "OffsetForLeaderEpochResponse",
+    "OffsetForLeaderPartition",
+    "OffsetForLeaderTopic",
+    "OffsetForLeaderTopicResult",
+    "ProducePartition",
+    "ProduceRequest",
+    "ProduceResponse",
+    "ProduceResult",
+    "Topic",
+    "wants_response",
+]
 
 CONSUMER: Final = -1
 """The replica id of a client."""
@@ -65,11 +141,18 @@ class ProduceResult:
 
 @valueclass
 class ProduceResponse:
-    """The answer to Produce, unless acks was 0."""
+    """The answer to Produce.
+
+    A handler gives it with acks 0, too, where it never becomes bytes: see `UNANSWERED`.
+    """
 
     partitions: tuple[ProduceResult, ...]
     endpoints: tuple[Endpoint, ...] = ()
     """Of the leaders that the partitions name."""
+
+
+UNANSWERED: Final = ProduceResponse(())
+"""What the sender of a Produce with acks 0 gets for an answer, once the request is on its way."""
 
 
 @valueclass
@@ -133,3 +216,8 @@ class FetchResponse:
     partitions: tuple[FetchResult, ...] = ()
     session_id: int = NO_SESSION
     endpoints: tuple[Endpoint, ...] = ()
+
+
+def wants_response(request: object) -> bool:
+    """Return whether a request is to be answered: a Produce with acks 0 is not."""
+    return not (isinstance(request, ProduceRequest) and request.acks == 0)

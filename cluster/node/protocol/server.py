@@ -15,6 +15,7 @@ from typing import Any, ClassVar, Final, Protocol, cast
 from cluster.node.errors import ErrorCode
 from cluster.node.protocol.apis import LISTENER_APIS, ApiKey, ListenerType
 from cluster.node.protocol.codec import Request, UnwritableError, read_request, write_response
+from cluster.node.protocol.data_messages import wants_response
 from cluster.node.protocol.features import NO_FEATURES, Features
 from cluster.node.protocol.messages import (
     NO_THROTTLE,
@@ -45,6 +46,9 @@ _OUT_OF_PLACE: Final[Mapping[ApiKey, Any]] = {
     ),
 }
 """What SASL requests get where there is nothing to authenticate, or nothing any more."""
+_LISTED_FROM: Final[Mapping[int, int]] = {ApiKey.PRODUCE: 0}
+"""Lowest versions that are listed although they are not served: librdkafka takes a broker without
+Produce 0 for one that knows no compression (KAFKA-18659)."""
 
 
 class RequestHandler(Protocol):
@@ -59,7 +63,9 @@ class RequestHandler(Protocol):
     ) -> None:
         """Take a request of `cluster.node.kraft.messages` or `cluster.node.protocol.messages`.
 
-        `reply` is to be called at most once, maybe much later, or never.
+        Those of a broker-type listener's data path are `cluster.node.protocol.data_messages`'.
+        `reply` is to be called at most once, maybe much later, or never; it takes the response to
+        a Produce with acks 0 like any other, and only sees from it whether there was an error.
         """
 
 
@@ -73,6 +79,11 @@ class ListenerService:
     features: Callable[[], Features] = lambda: NO_FEATURES
     """Asked anew for each ApiVersions request."""
 
+    @property
+    def serves_nodes(self) -> bool:
+        """Whether nodes ask here what only they ask; a Fetch of data, too, has a key of theirs."""
+        return self.type is ListenerType.CONTROLLER
+
     authenticated: ClassVar[bool] = True
     over: ClassVar[bool] = False
     max_frame_bytes: ClassVar[int | None] = None
@@ -85,10 +96,11 @@ class ListenerService:
     ) -> None:
         """Serve one request of `origin`; `respond` gets the response frame, None to hang up.
 
+        The frame is empty where the request wants no response: the next one may be served.
         `respond` is called at most once, maybe within this call. Raises MalformedError for a frame
         that has no answer: the caller closes the connection.
         """
-        request = read_request(frame, LISTENER_APIS[self.type])
+        request = read_request(frame, LISTENER_APIS[self.type], self.type)
         if request.key is ApiKey.API_VERSIONS:
             respond(write_response(request, self._api_versions(request)))
         elif request.key in _OUT_OF_PLACE:
@@ -110,7 +122,11 @@ class ListenerService:
         return ApiVersionsResponse(
             error_code=error,
             api_keys=tuple(
-                ApiVersion(api_key=i16(key), min_version=i16(v.lowest), max_version=i16(v.highest))
+                ApiVersion(
+                    api_key=i16(key),
+                    min_version=i16(_LISTED_FROM.get(key, v.lowest)),
+                    max_version=i16(v.highest),
+                )
                 for key, v in LISTENER_APIS[self.type].items()
             ),
             throttle_time=NO_THROTTLE,
@@ -152,6 +168,11 @@ class _Reply:
     def __call__(self, message: Any) -> None:
         respond, self._respond = self._respond, None
         assert respond is not None, f"{self._request.key.name} was answered twice"
+        if not wants_response(self._request.message):
+            # The end of the connection is all that can say that something went wrong.
+            failed = any(row.error is not ErrorCode.none for row in message.partitions)
+            respond(None if failed else b"")
+            return
         try:
             frame = write_response(self._request, message)
         except UnwritableError:

@@ -11,6 +11,8 @@ What a failure says about a request's fate is decided here, and histories rest o
   what cannot even be placed answers the oldest request. The connection is closed.
 - `UNSUPPORTED_VERSION`: on connecting the peer named no version that we speak.
 
+A Produce with acks 0 has no answer: it is done (`UNANSWERED`) once it was handed over.
+
 A destination is connected to when a request wants it. After a failed or lost connection the next
 attempt waits, from 50 ms doubling to 500 ms (Kafka's `reconnect.backoff.ms` and `.max.ms`);
 requests wait with it and fail together with it.
@@ -27,14 +29,17 @@ from dataclasses import dataclass
 from typing import Any, Final
 
 from cluster.node.ports import Endpoint, Failure
-from cluster.node.protocol.apis import SPOKEN, ApiKey, VersionRange
+from cluster.node.protocol.apis import ApiKey, VersionRange
 from cluster.node.protocol.codec import (
     MalformedError,
     UnwritableError,
     api_key_of,
+    listener_of,
     read_response,
+    spoken_versions,
     write_request,
 )
+from cluster.node.protocol.data_messages import UNANSWERED, wants_response
 from cluster.node.runtime.connection import PeerConnection
 from cluster.node.security.connecting import PLAINTEXT, ClientSecurity
 
@@ -196,7 +201,7 @@ class _Peer:
 
     def _send(self, connection: PeerConnection, call: _Call) -> None:
         served = self._versions.get(call.key)
-        version = None if served is None else SPOKEN[call.key].highest_common(served)
+        version = None if served is None else spoken_versions(call.message).highest_common(served)
         if version is None:
             self._loop.call_soon(call.finish, Failure.UNSUPPORTED_VERSION)
             return
@@ -209,7 +214,10 @@ class _Peer:
         self._next_correlation_id = (correlation_id % 0x7FFFFFFF) + 1
         call.correlation_id = correlation_id
         call.version = version
-        self._in_flight[correlation_id] = call
+        if wants_response(call.message):
+            self._in_flight[correlation_id] = call
+        else:
+            self._loop.call_soon(call.finish, UNANSWERED)
         connection.write(frame)
 
     def _timed_out(self, call: _Call) -> None:
@@ -232,7 +240,7 @@ class _Peer:
         if call is None:
             raise MalformedError(f"an answer to request {correlation_id}, which was not sent")
         try:
-            reply = read_response(frame, call.key, call.version)
+            reply = read_response(frame, call.key, call.version, listener_of(call.message))
         except Exception as error:  # whatever reading foreign bytes raises
             del self._in_flight[correlation_id]
             self._in_flight = {correlation_id: call, **self._in_flight}  # it is this one's

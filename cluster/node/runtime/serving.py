@@ -15,7 +15,7 @@ from cluster.node.protocol.origin import ANONYMOUS, Origin
 from cluster.node.runtime.limits import Quota, ServerLimits
 
 _OF_NODES: Final = frozenset(int(key).to_bytes(2, "big") for key in PEER_APIS)
-"""What a frame begins with that only another node sends."""
+"""What a frame begins with that only another node sends, where nodes are served."""
 _TLS_SHUTDOWN_S: Final = 2.0
 """How long a peer may take to agree to the end of a TLS connection."""
 
@@ -26,6 +26,10 @@ class Session(Protocol):
     @property
     def authenticated(self) -> bool:
         """Whether the peer is authenticated, where it must be."""
+
+    @property
+    def serves_nodes(self) -> bool:
+        """Whether an API of `PEER_APIS` is asked by nodes here."""
 
     @property
     def over(self) -> bool:
@@ -244,7 +248,8 @@ class ServedConnection(asyncio.Protocol):
                 frame = self._requests.popleft()
                 self._hold(self.held_bytes - len(frame))
                 self._serving = True
-                self.is_of_peer = self.is_of_peer or frame[:2] in _OF_NODES
+                if self._session.serves_nodes and frame[:2] in _OF_NODES:
+                    self.is_of_peer = True
                 self._session.serve(frame, self._respond, self._origin)
         except MalformedError:
             self._hang_up()

@@ -100,6 +100,11 @@ class SaslSession:
         self.over = False
 
     @property
+    def serves_nodes(self) -> bool:
+        """See `ListenerService`."""
+        return self._service.serves_nodes
+
+    @property
     def max_frame_bytes(self) -> int | None:
         """How long a frame may be before the proof; None afterwards: as long as any."""
         return None if self.authenticated else self._authenticator.max_receive_bytes

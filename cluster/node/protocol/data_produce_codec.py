@@ -1,0 +1,134 @@
+"""Produce (0) between flat form and kio's, version by version."""
+
+from __future__ import annotations
+
+import datetime as dt
+from typing import Any, Final
+
+from cluster.node.protocol.apis import ApiKey, request_class, response_class
+from cluster.node.protocol.data_messages import (
+    NO_OFFSET,
+    NO_TIMESTAMP,
+    ProducePartition,
+    ProduceRequest,
+    ProduceResponse,
+    ProduceResult,
+    Topic,
+)
+from cluster.node.protocol.data_schema import (
+    EPOCH,
+    MILLISECOND,
+    NOTHING,
+    DataCodec,
+    Form,
+    by_topic,
+    named_endpoints,
+    named_leader,
+    read_endpoints,
+    read_leader,
+    to_ms,
+    topic_of,
+)
+
+
+def _write_produce_request(m: ProduceRequest, version: int) -> Any:
+    form = Form(request_class(ApiKey.PRODUCE, version))
+    return form.make(
+        "ProduceRequest",
+        transactional_id=m.transactional_id,
+        acks=m.acks,
+        timeout=dt.timedelta(milliseconds=m.timeout_ms),
+        topic_data=tuple(
+            form.topic(
+                "TopicProduceData",
+                topic,
+                partition_data=tuple(
+                    form.make("PartitionProduceData", index=row.index, records=row.records)
+                    for row in rows
+                ),
+            )
+            for topic, rows in by_topic(m.partitions)
+        ),
+    )
+
+
+def _read_produce_request(body: Any) -> ProduceRequest:
+    return ProduceRequest(
+        acks=int(body.acks),
+        timeout_ms=to_ms(body.timeout),
+        partitions=tuple(
+            ProducePartition(topic_of(topic), int(item.index), bytes(item.records or b""))
+            for topic in body.topic_data
+            for item in topic.partition_data
+        ),
+        transactional_id=body.transactional_id,
+    )
+
+
+def _write_produce_response(m: ProduceResponse, version: int) -> Any:
+    form = Form(response_class(ApiKey.PRODUCE, version))
+    return form.make(
+        "ProduceResponse",
+        responses=tuple(
+            form.topic(
+                "TopicProduceResponse",
+                topic,
+                partition_responses=tuple(_produce_result(form, row) for row in rows),
+            )
+            for topic, rows in by_topic(m.partitions)
+        ),
+        throttle_time=NOTHING,
+        **named_endpoints(form, m.endpoints),
+    )
+
+
+def _produce_result(form: Form, row: ProduceResult) -> Any:
+    appended = row.log_append_time_ms
+    return form.make(
+        "PartitionProduceResponse",
+        index=row.index,
+        error_code=row.error,
+        base_offset=row.base_offset,
+        log_append_time=None if appended == NO_TIMESTAMP else EPOCH + appended * MILLISECOND,
+        log_start_offset=row.log_start_offset,
+        record_errors=(),
+        error_message=row.error_message,
+        **named_leader(form, row),
+    )
+
+
+def _read_produce_response(body: Any) -> ProduceResponse:
+    return ProduceResponse(
+        partitions=tuple(
+            _read_produce_result(topic_of(topic), item)
+            for topic in body.responses
+            for item in topic.partition_responses
+        ),
+        endpoints=read_endpoints(body),
+    )
+
+
+def _read_produce_result(topic: Topic, item: Any) -> ProduceResult:
+    leader_id, leader_epoch = read_leader(item)
+    appended = item.log_append_time
+    appended_ms = NO_TIMESTAMP if appended is None else (appended - EPOCH) // MILLISECOND
+    return ProduceResult(
+        topic=topic,
+        index=int(item.index),
+        error=item.error_code,
+        base_offset=int(item.base_offset),
+        log_append_time_ms=appended_ms,
+        log_start_offset=int(getattr(item, "log_start_offset", NO_OFFSET)),
+        error_message=getattr(item, "error_message", None),
+        leader_id=leader_id,
+        leader_epoch=leader_epoch,
+    )
+
+
+PRODUCE: Final = DataCodec(
+    ApiKey.PRODUCE,
+    _write_produce_request,
+    _read_produce_request,
+    _write_produce_response,
+    _read_produce_response,
+)
