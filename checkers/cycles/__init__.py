@@ -6,7 +6,7 @@
 | consistency | forbidden |
 |---|---|
 | `read-uncommitted` | G0 |
-| `read-committed` | G0, G1a, G1b, G1c |
+| `read-committed` | G0, G1a, G1b, G1c, future-read (a cycle of one transaction) |
 | `snapshot-isolation` | these and G-single |
 | `serializable` | these and G2 |
 | `strong-session-serializable` | these, also with the order within processes |
@@ -43,16 +43,18 @@ NAME = "transactions"
 MODELS = ("list-append", "rw-register")
 ANOMALIES_MAX = 50
 _ALWAYS = ("garbage", "internal", "duplicate", "incompatible-order", "cyclic-versions")
-_READ_COMMITTED = ("G0", "G1a", "G1b", "G1c")
+_READ_COMMITTED = ("G0", "G1a", "G1b", "G1c", "future-read")
 _SERIALIZABLE = (*_READ_COMMITTED, "G-single", "G2")
+_CYCLES = ("G0", "G1c", "G-single", "G2")
 FORBIDDEN: dict[str, tuple[str, ...]] = {
     "read-uncommitted": ("G0",),
     "read-committed": _READ_COMMITTED,
     "snapshot-isolation": (*_READ_COMMITTED, "G-single"),
     "serializable": _SERIALIZABLE,
-    "strong-session-serializable": (*_SERIALIZABLE, *(f"{a}-process" for a in _SERIALIZABLE)),
-    "strict-serializable": tuple(
-        f"{a}{order}" for a in _SERIALIZABLE for order in ("", "-process", "-realtime")
+    "strong-session-serializable": (*_SERIALIZABLE, *(f"{a}-process" for a in _CYCLES)),
+    "strict-serializable": (
+        *_SERIALIZABLE,
+        *(f"{a}{order}" for a in _CYCLES for order in ("-process", "-realtime")),
     ),
 }
 

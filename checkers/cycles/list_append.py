@@ -25,6 +25,7 @@ from checkers.cycles.transactions import (
     Step,
     Transaction,
     anomaly,
+    future_reads,
     name,
 )
 from checkers.history import EventType
@@ -45,6 +46,9 @@ class _List:
     last_of: dict[int, Hashable] = field(default_factory=dict)
     """Transaction -> the last element that it appended."""
     reads: list[tuple[Transaction, Version]] = field(default_factory=list)
+    """What each transaction found there, its own appends taken off."""
+    shown: list[tuple[Transaction, Version]] = field(default_factory=list)
+    """What reads returned, own appends and all: they have their place in the order, too."""
 
 
 def infer(history: Sequence[Transaction]) -> Dependencies:
@@ -61,9 +65,8 @@ def infer(history: Sequence[Transaction]) -> Dependencies:
     committed = {t.index: t for t in history if t.type is EventType.OK}
     anomalies: list[Anomaly] = []
     for transaction in committed.values():
-        anomalies += _internal(transaction)
-        for step in transaction.external_reads(WRITER):
-            lists.setdefault(step.key, _List()).reads.append((transaction, step.value))
+        anomalies += [*_internal(transaction), *future_reads(transaction, WRITER)]
+        _gather(transaction, lists)
     edges: list[Edge] = []
     transactions = dict(committed)
     for key, key_list in lists.items():
@@ -77,6 +80,23 @@ def infer(history: Sequence[Transaction]) -> Dependencies:
     known = set(transactions)
     edges = [e for e in edges if e.source in known and e.target in known]
     return Dependencies(edges, anomalies, transactions)
+
+
+def _gather(transaction: Transaction, lists: dict[Key, _List]) -> None:
+    """Note what a committed transaction read."""
+    own: dict[Key, Version] = {}
+    found: set[Key] = set()
+    for step in transaction.steps:
+        mine = own.get(step.key, ())
+        if step.f == WRITER:
+            own[step.key] = (*mine, step.value)
+        elif _tail(step, len(mine)) == mine:  # anything else is an anomaly already
+            key_list = lists.setdefault(step.key, _List())
+            key_list.shown.append((transaction, step.value))
+            if step.key not in found:
+                found.add(step.key)
+                without = step.value[: len(step.value) - len(mine)]
+                key_list.reads.append((transaction, without))
 
 
 def _internal(transaction: Transaction) -> Iterator[Anomaly]:
@@ -130,7 +150,7 @@ def _bad_reads(key: Key, key_list: _List) -> Iterator[Anomaly]:
 
 def _version_order(key: Key, key_list: _List) -> tuple[Version, list[Anomaly]]:
     """Return the longest read; any read that is no prefix of a longer read is an anomaly."""
-    ordered = sorted(key_list.reads, key=lambda read: len(read[1]))
+    ordered = sorted(key_list.shown, key=lambda read: len(read[1]))
     found = []
     for (reader, shorter), (other, longer) in pairwise(ordered):
         if longer[: len(shorter)] != shorter:

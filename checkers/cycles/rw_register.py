@@ -24,6 +24,7 @@ from checkers.cycles.transactions import (
     Key,
     Transaction,
     anomaly,
+    future_reads,
     name,
 )
 from checkers.history import EventType
@@ -56,7 +57,7 @@ def infer(history: Sequence[Transaction], *, linearizable_keys: bool = False) ->
     committed = {t.index: t for t in history if t.type is EventType.OK}
     anomalies: list[Anomaly] = []
     for transaction in committed.values():
-        anomalies += _internal(transaction)
+        anomalies += [*_internal(transaction), *future_reads(transaction, WRITER)]
         for step in transaction.external_reads(WRITER):
             register = registers.setdefault(step.key, _Register())
             register.readers.setdefault(step.value, []).append(transaction)

@@ -111,6 +111,23 @@ def _steps(operation: Operation, writer: str) -> Iterator[Step]:
             yield Step(f, freeze(key), freeze(value))
 
 
+def future_reads(transaction: Transaction, writer: str) -> Iterator[Anomaly]:
+    """Return reads of what the transaction itself writes only later.
+
+    It sees its own future: a cycle of itself alone, which no order of transactions explains.
+    """
+    seen: set[tuple[Key, Hashable]] = set()
+    for step in transaction.steps:
+        if step.f == writer:
+            if (step.key, step.value) in seen:
+                what = f"read {step.value!r} of {step.key!r}, which it wrote only later"
+                yield anomaly("future-read", f"{name(transaction)} {what}", transaction)
+        elif writer == "append":
+            seen.update((step.key, element) for element in step.value or ())
+        else:
+            seen.add((step.key, step.value))
+
+
 def anomaly(kind: str, explanation: str, *involved: Transaction) -> Anomaly:
     """Return an anomaly that names its transactions."""
     operations = sorted({transaction.index for transaction in involved})

@@ -9,6 +9,9 @@ from dataclasses import dataclass
 from checkers.run_input import Cancelled, never
 from checkers.verdict import Status
 
+WALL_FACTOR = 20
+"""How many times longer than its processor time a check may take by the clock."""
+
 
 @dataclass(frozen=True, slots=True)
 class Window:
@@ -47,7 +50,12 @@ class BudgetExceededError(Exception):
 
 
 class Budget:
-    """Bounds of one check: time, memory and a token by which its caller may end it."""
+    """Bounds of one check: time, memory and a token by which its caller may end it.
+
+    Time is processor time of this process, all threads added up: a busy machine does not turn a
+    verdict into UNKNOWN. A bound of wall time, `WALL_FACTOR` times as long, ends what waits
+    (memory that is swapped out, a processor that never comes).
+    """
 
     def __init__(
         self,
@@ -58,25 +66,32 @@ class Budget:
         self.time_limit_s = time_limit_s
         self.memory_limit_bytes = memory_limit_bytes
         self.cancelled = cancelled
-        self._deadline_s = time.monotonic() + time_limit_s
+        self._cpu_deadline_s = time.process_time() + time_limit_s
+        self._wall_deadline_s = time.monotonic() + WALL_FACTOR * time_limit_s
 
     def spend(self, used_bytes: int = 0) -> None:
         """Raise BudgetExceededError when a bound is met; to be called every some hundred steps."""
         if used_bytes > self.memory_limit_bytes:
             limit_mb = self.memory_limit_bytes / (1 << 20)
             raise BudgetExceededError(f"memory limit of {limit_mb:g} MB")
-        if time.monotonic() > self._deadline_s:
+        if time.process_time() > self._cpu_deadline_s:
             raise BudgetExceededError(f"time limit of {self.time_limit_s:g} s")
+        if time.monotonic() > self._wall_deadline_s:
+            limit_s = WALL_FACTOR * self.time_limit_s
+            raise BudgetExceededError(f"wall time limit of {limit_s:g} s")
         if self.cancelled():
             raise BudgetExceededError("cancellation")
 
     def pause(self, work: Callable[[], object]) -> None:
         """Do work that does not count: what is compiled once is not the history's fault."""
-        started_s = time.monotonic()
+        cpu_s, wall_s = time.process_time(), time.monotonic()
         work()
-        self._deadline_s += time.monotonic() - started_s
+        self._cpu_deadline_s += time.process_time() - cpu_s
+        self._wall_deadline_s += time.monotonic() - wall_s
 
     def part(self, time_limit_s: float) -> Budget:
         """Return a budget for a part of the work, never beyond this one's own end."""
-        left_s = max(0.0, self._deadline_s - time.monotonic())
-        return Budget(min(time_limit_s, left_s), self.memory_limit_bytes, self.cancelled)
+        left_s = max(0.0, self._cpu_deadline_s - time.process_time())
+        part = Budget(min(time_limit_s, left_s), self.memory_limit_bytes, self.cancelled)
+        part._wall_deadline_s = min(part._wall_deadline_s, self._wall_deadline_s)
+        return part

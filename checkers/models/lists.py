@@ -9,13 +9,14 @@
 
 from __future__ import annotations
 
-from bisect import bisect_left
+from bisect import bisect_left, bisect_right
+from collections import Counter
 from collections.abc import Container, Hashable, Iterable, Mapping, Sequence
 from dataclasses import replace
 
 from checkers.history import EventType, HistoryError, Operation
 from checkers.history.values import freeze
-from checkers.models.base import Model, State
+from checkers.models.base import Model, NondeterministicModel, State
 from checkers.models.collections import read_list, without_elements
 from checkers.models.registers import unknown_function
 
@@ -64,22 +65,46 @@ class ListAppend(Model):
 
 
 class Log(Model):
-    """An append-only log; `prepare` learns from reads where indeterminate records are."""
+    """An append-only log; `prepare` learns from reads where records are that no append placed.
+
+    An append that named no offset took one of those at which reads show its value and that no
+    append returned (`free`), or one at which no read shows anything. Where it stands in an order
+    says which:
+
+    - It takes the smallest free one above the end. Were that passed over, nothing could take it
+      any more, since offsets grow, and the read that shows it would have no place.
+    - An `ok` one whose value nobody read takes the offset directly above the end. What is known of
+      it are upper bounds only: reads that do not show it began above it or end below it, and what
+      is appended later is above it.
+    - An indeterminate one that nobody read need not have been.
+    """
 
     name = "log"
 
-    def __init__(self, seen: Mapping[Hashable, int] | None = None) -> None:
-        self._seen = seen or {}
-        """Value -> offset at which the first read showed it."""
+    def __init__(self, free: Mapping[Hashable, Sequence[int]] | None = None) -> None:
+        self._free = free or {}
+        """Value -> offsets at which reads show it and that no append returned, ascending."""
 
     def prepare(self, operations: Sequence[Operation]) -> Log:
-        """Learn the offsets that reads showed; the first one of a value counts."""
-        seen: dict[Hashable, int] = {}
+        """Learn the offsets that reads showed."""
+        free: dict[Hashable, set[int]] = {}
         for operation in operations:
             if operation.f in ("read", "read-all") and operation.type is EventType.OK:
                 for offset, value in records(operation):
-                    seen.setdefault(value, offset)
-        return Log(seen)
+                    free.setdefault(value, set()).add(offset)
+        appends = [o for o in operations if o.f == "append" and o.type is not EventType.FAIL]
+        for append in appends:
+            returned = self.offset(append)
+            if returned is not None:
+                free.get(freeze(append.input), set()).discard(returned)
+        left = {value: sorted(offsets) for value, offsets in free.items() if offsets}
+        count = Counter(freeze(o.input) for o in appends)
+        for o in appends:
+            value = freeze(o.input)
+            unsure = o.type is EventType.OK and self.offset(o) is None
+            if unsure and value in left and count[value] > 1:
+                return AmbiguousLog(left)
+        return Log(left)
 
     def init(self) -> State:
         """Return the empty log."""
@@ -89,9 +114,11 @@ class Log(Model):
         """Append above the last offset, or read what is there."""
         assert isinstance(state, tuple)
         if operation.f == "append":
-            offset = self.offset(operation)
-            assert offset is not None, "an append of nobody knows where is not placed"
-            return not state or offset > state[-1][0], (*state, (offset, freeze(operation.input)))
+            offsets = self.places(state, operation)
+            assert len(offsets) <= 1, "only an ambiguous log leaves a choice"
+            if not offsets:
+                return False, state
+            return True, (*state, (offsets[0], freeze(operation.input)))
         if operation.f not in ("read", "read-all"):
             raise unknown_function(self, operation)
         shown = tuple(records(operation))
@@ -100,6 +127,23 @@ class Log(Model):
         if operation.f == "read-all" and state:
             last = max(last, state[-1][0])
         return shown == tuple(r for r in state if begin <= r[0] <= last), state
+
+    def places(self, state: State, operation: Operation) -> list[int]:
+        """Return the offsets that an append may take in a state; see the class."""
+        assert isinstance(state, tuple)
+        end = state[-1][0] if state else -1
+        returned = self.offset(operation)
+        if returned is not None:
+            return [returned] if returned > end else []
+        free = self._free.get(freeze(operation.input), ())
+        at = bisect_right(free, end)
+        found = list(free[at : at + 1])
+        if operation.type is EventType.OK and (not free or self._may_be_unseen):
+            found.append(end + 1)
+        return found
+
+    _may_be_unseen = False
+    """Whether an `ok` append may be another one than the reads of its value show."""
 
     def replay(self, operations: Iterable[Operation]) -> Operation | None:
         """Say what `step` says, with one list of records in order of offset."""
@@ -122,26 +166,31 @@ class Log(Model):
         return None
 
     def offset(self, operation: Operation) -> int | None:
-        """Return where an append put its record, as it returned or as a read showed."""
+        """Return the offset that an append returned, None: none."""
         offset = operation.output if operation.type is not EventType.FAIL else None
         if offset is None or operation.offset is not None:
             offset = operation.offset
-        if offset is None:
-            return self._seen.get(freeze(operation.input))
-        if type(offset) is not int or offset < 0:
+        if offset is not None and (type(offset) is not int or offset < 0):
             raise HistoryError(f"operation {operation.index}: {offset!r} is no offset")
         return offset
 
+    def free(self, value: Hashable) -> Sequence[int]:
+        """Return the offsets at which reads show a value and that no append returned."""
+        return self._free.get(value, ())
+
     def has_effect(self, operation: Operation) -> bool:
-        """Return whether it is an append of known offset; of the others nothing can be seen."""
-        return operation.f == "append" and self.offset(operation) is not None
+        """Return whether it is an append, unless it is indeterminate and nobody saw it."""
+        if operation.f != "append":
+            return False
+        certain = operation.type is EventType.OK or self.offset(operation) is not None
+        return certain or freeze(operation.input) in self._free
 
     def same_effect(self, operation: Operation) -> Hashable:
         """Name record and offset."""
         return (freeze(operation.input), self.offset(operation))
 
     def group(self, operation: Operation) -> Hashable | None:
-        """Name the value: a log without one record is a right log with a gap."""
+        """Name the value: a log without its records is a right log with gaps."""
         return ("element", freeze(operation.input)) if operation.f == "append" else None
 
     def project(self, operation: Operation, left_out: Container[Hashable]) -> Operation:
@@ -150,6 +199,29 @@ class Log(Model):
             return operation
         kept = [[o, v] for o, v in records(operation) if ("element", v) not in left_out]
         return replace(operation, output=kept)
+
+
+class AmbiguousLog(NondeterministicModel, Log):
+    """A log in which an acknowledged append is one of several of its value that reads may show."""
+
+    _may_be_unseen = True
+
+    def init_states(self) -> Iterable[State]:
+        """Return the empty log."""
+        return [()]
+
+    def steps(self, state: State, operation: Operation) -> Iterable[State]:
+        """Return the log with the record at each offset that it may have."""
+        if operation.f != "append":
+            legal, after = Log.step(self, state, operation)
+            return [after] if legal else []
+        assert isinstance(state, tuple)
+        record = freeze(operation.input)
+        return [(*state, (offset, record)) for offset in self.places(state, operation)]
+
+    def replay(self, operations: Iterable[Operation]) -> Operation | None:
+        """Say what `step` says."""
+        return Model.replay(self, operations)
 
 
 def records(operation: Operation) -> list[tuple[int, Hashable]]:

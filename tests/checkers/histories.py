@@ -28,10 +28,12 @@ def read(index: int, value: Any, begin: int, end: int | None, **fields: Any) -> 
     return op(index, "read", (begin, end), output=value, **fields)
 
 
-def random_history(rnd: Random, kind: str, *, size_max: int = 6) -> tuple[list[Operation], bool]:
+def random_history(
+    rnd: Random, kind: str | type[World], *, size_max: int = 6
+) -> tuple[list[Operation], bool]:
     """Operations of one key, and whether they are right by construction."""
     mode = rnd.choice(["right", "bent", "bent", "wild"])
-    world = WORLDS[kind](rnd)
+    world = (WORLDS[kind] if isinstance(kind, str) else kind)(rnd)
     operations = [
         _execute(rnd, world, index, point)
         for index, point in enumerate(sorted(rnd.randint(3, 12) for _ in range(size_max)))

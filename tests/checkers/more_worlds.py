@@ -132,10 +132,12 @@ class MutexWorld(World):
 class LogWorld(World):
     state = ()
     end = 0
+    unique = True
 
     def draw(self, index):
         f = self.rnd.choice(["append", "append", "read", "read-all"])
-        return f, index if f == "append" else self.rnd.choice([None, 0, 1, 3])
+        value = index if self.unique else self.rnd.randint(0, 1)
+        return f, value if f == "append" else self.rnd.choice([None, 0, 1, 3])
 
     def run(self, f, argument, index):
         if f == "append":
@@ -153,6 +155,17 @@ class LogWorld(World):
             return self.rnd.randint(0, 6)
         offsets = sorted(self.rnd.sample(range(7), self.rnd.randint(0, 3)))
         return [[o, self.rnd.randint(0, 6)] for o in offsets]
+
+
+class RepeatedLogWorld(LogWorld):
+    """Values come again, and some acknowledgements name no offset."""
+
+    unique = False
+
+    def run(self, f, argument, index):
+        result, kind, error = super().run(f, argument, index)
+        hidden = f == "append" and self.rnd.random() < 0.4
+        return None if hidden else result, kind, error
 
 
 class BlocksWorld(World):
@@ -226,17 +239,24 @@ def _mutex(operations):
 
 
 def _log(operations):
-    """Choose beforehand where each indeterminate append went, of all offsets that can matter."""
-    unplaced = [o for o in operations if o.f == "append" and o.type is INFO]
-    shown = sorted(
-        {r[0] for o in operations if o.f.startswith("read") and o.output for r in o.output}
-    )
-    for places in product([None, *shown], repeat=len(unplaced)):
+    """Choose beforehand where each append without an offset went, of all that can matter.
+
+    Between, below and above all offsets that are known there is room for as many as there are.
+    """
+    unplaced = [o for o in operations if o.f == "append" and o.type is not FAIL]
+    unplaced = [o for o in unplaced if o.output is None]
+    known = {r[0] for o in operations if o.f.startswith("read") and o.output for r in o.output}
+    shown = sorted(known)
+    known |= {o.output for o in operations if o.f == "append" and o.type is OK and o.output}
+    known |= {o.input for o in operations if o.f.startswith("read") and o.input}
+    everywhere = range(max(known, default=0) + len(unplaced) + 1)
+    choices = [[None, *shown] if o.type is INFO else everywhere for o in unplaced]
+    for places in product(*choices):
         where = {o.index: place for o, place in zip(unplaced, places, strict=True)}
 
         def step(state, o, where=where):
             if o.f == "append":
-                place = o.output if o.type is OK else where[o.index]
+                place = where.get(o.index, o.output)
                 if place is None:
                     return True, state  # nobody sees it: as if it had not been
                 return not state or place > state[-1][0], (*state, (place, o.input))
@@ -316,5 +336,6 @@ SEARCHED = {
     "queue": QueueWorld,
     "stack": StackWorld,
     "mutex": MutexWorld,
+    "log": RepeatedLogWorld,
 }
 """Model -> a world with repeated values."""

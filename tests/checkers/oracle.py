@@ -41,7 +41,7 @@ def _shows(operation: Operation, kind: str) -> bool:
     if kind in ("queue", "stack"):
         return operation.error == "empty"
     if kind == "cas-register":
-        return ending == ("cas", None)
+        return operation.f == "cas" and operation.error in (None, "cas_mismatch")
     return kind == "topics" and ending in {
         ("create", "topic_already_exists"),
         ("delete", "unknown_topic_or_partition"),

@@ -14,9 +14,11 @@ record; what it shows does not change any more, so later is as good. Indetermina
 nobody saw constrain nothing, since offsets may have gaps.
 
 FAIL: `phantom`, `duplicate-offset`, `moved`, `reordered-read`, `lost-record`, `read-before-append`,
-`real-time`. Refused: a value appended twice, an acknowledged append that returned no offset and
-that no read shows. Complexity: O(n log n) for n operations and records read; 10^7 records take
-seconds (`judge_columns`).
+`real-time`. A value may be appended again (a retry that does not know what became of the first
+attempt): where the appends returned offsets, or one of them is left for one offset that reads
+show, it is known which is which. Refused: appends of one value of which that is not known, and an
+acknowledged append that returned no offset and that no read shows. Complexity: O(n log n) for n
+operations and records read; 10^7 records take seconds (`judge_columns`).
 """
 
 from __future__ import annotations
@@ -252,11 +254,12 @@ def judge(operations: Sequence[Operation], model: Model) -> Outcome | None:
     if verdict is None:
         return None
     if verdict.kind is not None:
-        window = [
+        shown_by = [
             *(appends[i] for i in verdict.appends if i >= 0),
             *(reads[r] for r in verdict.reads),
         ]
-        names = ", ".join(f"{o.index} ({o.f})" for o in window)
+        window = _whole_groups(shown_by, appends, verdict)
+        names = ", ".join(f"{o.index} ({o.f})" for o in shown_by)
         at = f" at offset {verdict.offset}" if verdict.offset != UNKNOWN else ""
         return failed(verdict.kind, f"{verdict.kind}{at}: operations {names}", window)
     assert verdict.order is not None
@@ -268,17 +271,42 @@ def judge(operations: Sequence[Operation], model: Model) -> Outcome | None:
     return outcome
 
 
+def _whole_groups(
+    shown_by: Sequence[Operation], appends: Sequence[Operation], verdict: LogVerdict
+) -> list[Operation]:
+    """Return a window: with all appends of its values, and of what is shown where it is wrong."""
+    values = {freeze(o.input) for o in shown_by if o.f == "append"}
+    for read in shown_by:
+        if read.f != "append":
+            values |= {value for offset, value in records(read) if offset == verdict.offset}
+    return [*shown_by, *(o for o in appends if freeze(o.input) in values)]
+
+
 def _columns(
     appends: Sequence[Operation], reads: Sequence[Operation], model: Log
 ) -> LogColumns | None:
-    """Return the columns of a history; None when a value was appended twice."""
-    row: dict[Hashable, int] = {}
+    """Return the columns of a history; None when it is not known which append is which record."""
+    of_value: dict[Hashable, list[int]] = {}
     for i, operation in enumerate(appends):
-        if row.setdefault(freeze(operation.input), i) != i:
+        of_value.setdefault(freeze(operation.input), []).append(i)
+    offsets = [model.offset(o) for o in appends]
+    row: dict[Hashable, int] = {}
+    row_at: dict[tuple[Hashable, int], int] = {}
+    """Where a value was appended more than once: by value and offset."""
+    for value, rows in of_value.items():
+        if len(rows) == 1:
+            row[value] = rows[0]
+            continue
+        unknown = [i for i in rows if offsets[i] is None]
+        free = model.free(value)
+        if len(unknown) > 1 or (unknown and len(free) > 1):
             return None
-    offsets = [
-        model.offset(o) if o.output is not None or o.offset is not None else None for o in appends
-    ]
+        if unknown and free:
+            offsets[unknown[0]] = free[0]
+        for i in rows:
+            offset = offsets[i]
+            if offset is not None:
+                row_at[value, offset] = i
     shown = [records(read) for read in reads]
     flat = [record for records in shown for record in records]
     return LogColumns(
@@ -293,7 +321,7 @@ def _columns(
             [[0], np.cumsum([len(records) for records in shown], dtype=np.int64)]
         ).astype(np.int64),
         shown_offset=_ints(offset for offset, _ in flat),
-        shown_value=_ints(row.get(value, UNKNOWN) for _, value in flat),
+        shown_value=_ints(row.get(value, row_at.get((value, at), UNKNOWN)) for at, value in flat),
     )
 
 

@@ -57,7 +57,7 @@ def contents(operations: Sequence[Operation], into: str, out_of: str) -> Content
     inserted: dict[Hashable, Operation] = {}
     removed: dict[Hashable, Operation] = {}
     found = Contents([], [], [])
-    repeated = None
+    repeated: list[Operation] = []
     for operation in operations:
         if operation.f == into:
             value = freeze(operation.input)
@@ -69,7 +69,7 @@ def contents(operations: Sequence[Operation], into: str, out_of: str) -> Content
             unknown = operation.type is EventType.INFO
             (found.unknown if unknown else found.empties).append(operation)
         elif removed.setdefault(freeze(operation.output), operation) is not operation:
-            repeated = repeated or operation
+            repeated.append(operation)
     wrong = _wrong_value(found, inserted, removed, repeated)
     if wrong is not None:
         return wrong
@@ -103,13 +103,15 @@ def _wrong_value(
     found: Contents,
     inserted: dict[Hashable, Operation],
     removed: dict[Hashable, Operation],
-    repeated: Operation | None,
+    repeated: Sequence[Operation],
 ) -> Outcome | None:
-    if repeated is not None:
-        first = removed[freeze(repeated.output)]
-        what = f"{named(first)} and {named(repeated)} both returned {repeated.output!r}"
-        insertion = inserted.get(freeze(repeated.output))
-        return found.failed("repeated", what, [first, repeated, insertion])
+    if repeated:
+        value = freeze(repeated[0].output)
+        first = removed[value]
+        what = f"{named(first)} and {named(repeated[0])} both returned {repeated[0].output!r}"
+        # A window holds everything about a value or nothing, so all of its removals.
+        others = [o for o in repeated if freeze(o.output) == value]
+        return found.failed("repeated", what, [first, *others, inserted.get(value)])
     for value, removal in removed.items():
         insertion = inserted.get(value)
         if insertion is None:

@@ -1,0 +1,111 @@
+"""Verdicts that were wrong once, each with the smallest history that showed it."""
+
+import pytest
+
+from checkers import Status, check
+from checkers.linearizability import outcome
+from checkers.linearizability.linearizable import verify
+from checkers.linearizability.outcome import WALL_FACTOR, Budget, BudgetExceededError
+from checkers.models import model_named
+from tests.checkers.histories import FAIL, op, read, write
+
+
+def verdict(operations, model):
+    """Return status and kind; the certificate is accepted."""
+    result = check(operations, model)
+    assert verify(operations, model_named(model), result) is None
+    return result.status, result.anomalies[0]["kind"] if result.anomalies else None
+
+
+def test_a_refused_cas_that_lies_fails_beside_another_value():
+    refused = op(2, "cas", (4, 5), input=[1, 2], type=FAIL)
+    history = [write(0, 0, 0, 1), write(1, 1, 2, 3), refused, read(3, 1, 6, 7)]
+    assert verdict(history, "cas-register") == (Status.FAIL, "refused-cas")
+
+
+@pytest.mark.parametrize(
+    ("model", "into", "out_of"), [("queue", "enqueue", "dequeue"), ("stack", "push", "pop")]
+)
+def test_a_value_that_is_delivered_three_times_fails(model, into, out_of):
+    history = [op(0, into, (0, 1), input=1)]
+    history += [op(i, out_of, (2 * i, 2 * i + 1), output=1) for i in (1, 2, 3)]
+    assert verdict(history, model) == (Status.FAIL, "repeated")
+
+
+def append(index, begin, end, *, at=None, value="x"):
+    return op(index, "append", (begin, end), input=value, output=at)
+
+
+def read_all(index, begin, end, *records):
+    return op(index, "read-all", (begin, end), output=[list(record) for record in records])
+
+
+def test_a_blind_retry_of_an_append_may_leave_two_records():
+    history = [append(0, 0, 1, at=0), append(1, 2, None), read_all(2, 4, 5, (0, "x"), (1, "x"))]
+    assert verdict(history, "log") == (Status.PASS, None)
+
+
+def test_a_blind_retry_leaves_no_more_records_than_there_were_attempts():
+    shown = [(0, "x"), (1, "x"), (2, "x")]
+    history = [append(0, 0, 1, at=0), append(1, 2, None), read_all(2, 4, 5, *shown)]
+    assert verdict(history, "log")[0] is Status.FAIL
+
+
+def test_of_two_equal_records_the_earlier_attempt_may_be_either():
+    """Neither returned an offset; one is at 0, below what was read, the other is read at 5."""
+    tail = op(2, "read", (4, 5), input=3, output=[[5, "x"]])
+    assert verdict([append(0, 0, 1), append(1, 2, 3), tail], "log") == (Status.PASS, None)
+    assert verdict([append(0, 0, 9), append(1, 6, 9), tail], "log") == (Status.PASS, None)
+
+
+def test_an_append_that_names_no_offset_has_to_be_in_the_log():
+    assert verdict([append(0, 0, 1)], "log") == (Status.PASS, None)
+    assert verdict([append(0, 0, 1), read_all(1, 4, 5)], "log")[0] is Status.FAIL
+    assert verdict([append(0, 0, 9), read_all(1, 4, 5)], "log") == (Status.PASS, None)
+
+
+def test_an_append_that_names_no_offset_needs_a_free_one():
+    """Between 0 and 1 there is no room for it, between 0 and 2 there is."""
+    first, unnamed = append(0, 0, 1, at=0, value="a"), append(1, 2, 3)
+    without_room = [first, unnamed, append(2, 4, 5, at=1, value="b")]
+    assert verdict(without_room, "log")[0] is Status.FAIL
+    with_room = [first, unnamed, append(2, 4, 5, at=2, value="b")]
+    assert verdict(with_room, "log") == (Status.PASS, None)
+    hidden = op(3, "read", (6, 7), input=0, output=[[0, "a"], [2, "b"]])
+    assert verdict([*with_room, hidden], "log")[0] is Status.FAIL
+
+
+@pytest.fixture
+def clocks(monkeypatch):
+    """Two clocks that stand still until a test moves them."""
+    now = {"cpu": 100.0, "wall": 5000.0}
+    monkeypatch.setattr(outcome.time, "process_time", lambda: now["cpu"])
+    monkeypatch.setattr(outcome.time, "monotonic", lambda: now["wall"])
+    return now
+
+
+def test_a_time_limit_counts_processor_time(clocks):
+    budget = Budget(2.0)
+    clocks["wall"] += 2.0 * WALL_FACTOR  # the processor was somebody else's
+    budget.spend()
+    clocks["cpu"] += 2.1
+    with pytest.raises(BudgetExceededError, match=r"^time limit of 2 s"):
+        budget.spend()
+
+
+def test_what_never_gets_the_processor_ends_as_well(clocks):
+    budget = Budget(2.0).part(60.0)
+    clocks["wall"] += 2.1 * WALL_FACTOR
+    with pytest.raises(BudgetExceededError, match=r"^wall time limit of 40 s"):
+        budget.spend()
+
+
+def test_compiling_counts_on_neither_clock(clocks):
+    budget = Budget(2.0)
+
+    def compile_for_long():
+        clocks["cpu"] += 30.0
+        clocks["wall"] += 3000.0
+
+    budget.pause(compile_for_long)
+    budget.spend()
