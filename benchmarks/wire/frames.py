@@ -30,6 +30,10 @@ CLUSTER_ID = "wire-benchmark"
 NAMES = ("", "a", "b", "kraftprobe.x", "__cluster_metadata", "1", CLUSTER_ID, "é" * 40, "x" * 300)
 FOREIGN_ID = "another-cluster"
 ELECTIONS = (ApiKey.VOTE, ApiKey.BEGIN_QUORUM_EPOCH, ApiKey.END_QUORUM_EPOCH)
+PATIENT = tuple(
+    struct.pack(">h", key) for key in (ApiKey.PRODUCE, ApiKey.FETCH, ApiKey.DELETE_RECORDS)
+)
+"""How requests begin whose answers may wait."""
 BITS = {"int8": 8, "int16": 16, "int32": 32, "int64": 64}
 VALID_OF_8 = 2
 """How many frames of eight stay as they are."""
@@ -61,8 +65,8 @@ class Frame:
 
     @property
     def may_be_parked(self) -> bool:
-        """Return whether the node may take its time: a Fetch waits for records."""
-        return self.data[4:6] == struct.pack(">h", ApiKey.FETCH)
+        """Return whether the node may take its time, as for records or replicas to come."""
+        return self.data[4:6] in PATIENT
 
 
 APIS = [

@@ -21,9 +21,9 @@ from cluster.node.runtime.network import TcpNetwork
 
 START_S = 30.0
 HANG_S = 20.0
-"""A whole frame that is not a Fetch must be answered, or its connection closed, within this."""
+"""Within this a whole frame is answered, or its connection closed, unless its answer may wait."""
 PARKED_S = 0.02
-"""How long a Fetch, or a frame of a false size, may keep a connection."""
+"""How long an answer that may wait, or a frame of a false size, may keep a connection."""
 _PROBE = struct.pack(">ihhih", 10, ApiKey.API_VERSIONS, 0, 4711, -1)
 _PROBE_ANSWER = struct.pack(">ih", 4711, 0)
 

@@ -8,6 +8,7 @@ with warnings.catch_warnings():
     import kafka.protocol.admin.client_quotas as quotas
     import kafka.protocol.consumer as consumer
     import kafka.protocol.metadata as metadata
+    import kafka.protocol.producer as producer
 
 from cluster.node.protocol.apis import ApiKey
 
@@ -38,6 +39,14 @@ MESSAGES = {
     ApiKey.CREATE_ACLS: (admin.CreateAclsRequest, admin.CreateAclsResponse),
     ApiKey.DELETE_ACLS: (admin.DeleteAclsRequest, admin.DeleteAclsResponse),
     ApiKey.UPDATE_FEATURES: (admin.UpdateFeaturesRequest, admin.UpdateFeaturesResponse),
+    ApiKey.PRODUCE: (producer.ProduceRequest, producer.ProduceResponse),
+    ApiKey.LIST_OFFSETS: (consumer.ListOffsetsRequest, consumer.ListOffsetsResponse),
+    ApiKey.DELETE_RECORDS: (admin.DeleteRecordsRequest, admin.DeleteRecordsResponse),
+    ApiKey.INIT_PRODUCER_ID: (producer.InitProducerIdRequest, producer.InitProducerIdResponse),
+    ApiKey.OFFSET_FOR_LEADER_EPOCH: (
+        consumer.OffsetForLeaderEpochRequest,
+        consumer.OffsetForLeaderEpochResponse,
+    ),
     ApiKey.FETCH: (consumer.FetchRequest, consumer.FetchResponse),
 }
 """Request and response class of each API that kafka-python has."""

@@ -9,7 +9,6 @@ from kio.serial import entity_writer
 
 from cluster.node.errors import ErrorCode
 from cluster.node.protocol.apis import (
-    LISTENER_APIS,
     SERVED,
     ApiKey,
     ListenerType,
@@ -22,6 +21,7 @@ from tests.protocol.entities import entities
 from tests.protocol.kafka_python import MESSAGES
 
 ENDS = [(key, v) for key in MESSAGES for v in sorted({SERVED[key].lowest, SERVED[key].highest})]
+FLAT = {ApiKey.DESCRIBE_QUORUM, ApiKey.FETCH, ApiKey.PRODUCE}
 few = settings(max_examples=8, deadline=None, suppress_health_check=list(HealthCheck))
 
 
@@ -54,9 +54,7 @@ def test_kafka_python_reads_our_bodies_and_writes_the_same_bytes(key, version):
     check()
 
 
-@pytest.mark.parametrize(
-    ("key", "version"), [e for e in ENDS if e[0] not in {ApiKey.DESCRIBE_QUORUM, ApiKey.FETCH}]
-)
+@pytest.mark.parametrize(("key", "version"), [e for e in ENDS if e[0] not in FLAT])
 def test_kafka_python_reads_our_frames(key, version):
     @few
     @given(responses(key, version))
@@ -70,9 +68,7 @@ def test_kafka_python_reads_our_frames(key, version):
     check()
 
 
-@pytest.mark.parametrize(
-    ("key", "version"), [e for e in ENDS if e[0] not in {ApiKey.DESCRIBE_QUORUM, ApiKey.FETCH}]
-)
+@pytest.mark.parametrize(("key", "version"), [e for e in ENDS if e[0] not in FLAT])
 def test_we_read_kafka_pythons_requests(key, version):
     @few
     @given(entities(request_class(key, version)))
@@ -82,8 +78,7 @@ def test_we_read_kafka_pythons_requests(key, version):
         theirs.API_VERSION = version
         theirs.with_header(correlation_id=9, client_id="theirs")
         frame = bytes(theirs.encode(header=True))
-        listener = ListenerType.BROKER
-        ours = read_request(frame, LISTENER_APIS[listener])
+        ours = read_request(frame, SERVED, ListenerType.BROKER)
         assert (ours.key, ours.version, ours.correlation_id) == (key, version, 9)
         assert ours.client_id == "theirs"
         assert ours.message == convert(request, type(ours.message))

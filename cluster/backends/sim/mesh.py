@@ -133,6 +133,8 @@ class Call:
         self._on_reply(response)
 
     def _sent(self) -> None:
+        assert self._target is not None
+        self._target.calls.pop(self, None)
         if not self.done:
             self._finish(UNANSWERED)
 
