@@ -12,6 +12,11 @@ effect, is undone and tried again: with the alternatives of its schedule entry, 
 the same parameters, `AGAIN` times. The injection and heal of each failed attempt are journaled as
 such; the operation's completion holds the last attempt. No attempt begins after `RETRIES_S`.
 
+A kind of fault that has not taken effect by the end of the schedule, whatever was tried, gets turns
+of its own then, while clients go on (`later_ops`): a system that did not answer for a while, as one
+whose leader waits for its clock, would else make a whole run worthless for one unlucky moment. Only
+entries with alternatives are meant, which are all drawn ones: a scripted fault means its moment.
+
 A fault never raises into the schedule (`nemeses.drive`). The judgement of the history decides
 whether enough faults took effect: a kind that never did leaves the run UNDER-EXERCISED.
 """
@@ -19,6 +24,7 @@ whether enough faults took effect: a kind that never did leaves the run UNDER-EX
 from __future__ import annotations
 
 import asyncio
+from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from random import Random
 from typing import Any
@@ -38,6 +44,8 @@ AGAIN = 4
 """How often an entry without alternatives is tried again; together they outlast an election."""
 RETRIES_S = 10.0
 """No attempt begins later than this after the first one."""
+QUIET_S = 2.0
+"""Quiet time before each turn after the schedule, in which the quorum can recover."""
 
 Note = Callable[[str, Mapping[str, Any], EventType], object]
 """Journals an attempt: fault, value, type; `Recorder.note`."""
@@ -86,6 +94,8 @@ class NemesisClient:
         self._open: dict[int, Injection] = {}
         self._not_before_s: dict[int, float] = {}
         """Entry -> earliest time of its heal, for faults that took effect at a later attempt."""
+        self._bites: Counter[str] = Counter()
+        """Kind -> injections that took effect, or showed a violation."""
 
     def timed_ops(self) -> list[tuple[float, Op]]:
         """List the schedule as operations with their times in seconds."""
@@ -97,6 +107,35 @@ class NemesisClient:
         for injection in drive.heal_order(list(self._open.values())):
             yield self._op(entries[id(injection)], "heal")
 
+    def lacking(self) -> list[int]:
+        """List the first entry of each kind that has not taken effect and may be tried later."""
+        first: dict[str, int] = {}
+        for number, entry in enumerate(self._schedule):
+            if entry.alternatives and self._bites[entry.fault] == 0:
+                first.setdefault(entry.fault, number)
+        return list(first.values())
+
+    def later_ops(self, limit_s: float) -> Iterator[tuple[float, Op]]:
+        """Yield turns of the kinds that are lacking, each as (pause before it in seconds, op).
+
+        What is open is healed first. Then each kind is injected and healed in turn until none is
+        lacking; no turn but the first begins later than `limit_s` after the call. Each operation is
+        computed when it is asked for, after the one before it was performed.
+        """
+        loop = asyncio.get_running_loop()
+        end_s = loop.time() + limit_s
+        for heal in self.open_heals():
+            yield 0.0, heal
+        turns = 0
+        while lacking := self.lacking():
+            for number in lacking:
+                if turns > 0 and loop.time() > end_s:
+                    return
+                turns += 1
+                yield QUIET_S, self._op(number, "inject")
+                if number in self._open:
+                    yield self._schedule[number].for_s, self._op(number, "heal")
+
     async def invoke(self, op: Op) -> Completion:
         """Inject or heal one entry of the schedule."""
         entry = op.value["entry"]
@@ -104,6 +143,7 @@ class NemesisClient:
             injection = await self._inject(entry)
             if injection.applied:
                 self._open[entry] = injection
+            self._bites[op.f] += injection.verified or _violates(injection)
             return _completion(injection, "inject", entry)
         opened = self._open.get(entry)
         if opened is None:
@@ -113,6 +153,8 @@ class NemesisClient:
         now_s = asyncio.get_running_loop().time()
         await asyncio.sleep(max(0.0, self._not_before_s.pop(entry, now_s) - now_s))
         healed = await drive.heal(self._view, opened)
+        if healed.detail.get("ended_early") and opened.verified:
+            self._bites[op.f] -= 1  # as `checkers.exercised` counts it
         if healed.verified:
             del self._open[entry]
         return _completion(healed, "heal", entry)

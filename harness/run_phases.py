@@ -31,8 +31,10 @@ from harness.generators import (
     Of,
     Phases,
     Rate,
+    Spaced,
     TimeLimit,
     Together,
+    Until,
     UntilOk,
     Worker,
 )
@@ -60,6 +62,8 @@ FINAL_BOUND_S = 30.0
 """Bound on each of: the first leader, the last operations after the heal, the final reads."""
 ACTED_WITHIN_MS = 1_000.0
 """How long the injection of a fault may delay its strand."""
+LATER_SHARE = 0.2
+"""Share of the schedule's length for turns after it, of faults that never took effect."""
 HEAL_BOUND_S = 20.0
 """How long healing may take when a run is aborted."""
 
@@ -142,7 +146,10 @@ async def _perform(run: Run, cast: _Cast) -> FinalReads:
         run.recorder.note("phase", {"name": "faults"})
         if cast.script is not None:
             cast.script.player.begin()
-        await cast.interpreter.run(main_phase(run.plan, cast.nemesis, cast.script))
+        clients = cast.script.clients if cast.script is not None else client_stream(run.plan)
+        await cast.interpreter.run(main_phase(run.plan, cast.nemesis, clients))
+        if cast.script is None and cast.nemesis.lacking():
+            await cast.interpreter.run(later_phase(run.plan, cast.nemesis, clients))
         run.recorder.note("phase", {"name": "heal"})
         if cast.script is not None:
             cast.script.player.stop()
@@ -163,8 +170,8 @@ async def _perform(run: Run, cast: _Cast) -> FinalReads:
     return reads
 
 
-def main_phase(plan: Plan, nemesis: NemesisClient, script: _Script | None = None) -> Generator:
-    """Make the fault phase: clients at the plan's rate or as scripted, nemesis by its schedule."""
+def client_stream(plan: Plan) -> Generator:
+    """Make what clients do at the plan's rate, without an end."""
 
     def stream(worker: Worker) -> Generator:
         assert isinstance(worker, int), "only clients have streams"
@@ -174,16 +181,21 @@ def main_phase(plan: Plan, nemesis: NemesisClient, script: _Script | None = None
         operations = plan.make_workload().operations(worker, random, role)
         return BackOff(delay_s, LEADS_NOT, Of(operations))
 
-    clients: Generator
-    if script is not None:
-        clients = script.clients
-    else:
-        rate = Rate(plan.rate_per_s, EachWorker(stream), Random(f"{plan.seed}/rate"))
-        clients = TimeLimit(plan.duration_s, rate)
+    return Rate(plan.rate_per_s, EachWorker(stream), Random(f"{plan.seed}/rate"))
+
+
+def main_phase(plan: Plan, nemesis: NemesisClient, clients: Generator) -> Generator:
+    """Make the fault phase: clients at the plan's rate or as scripted, nemesis by its schedule."""
     return Together(
-        clients=clients,
+        clients=clients if plan.is_scripted else TimeLimit(plan.duration_s, clients),
         nemesis=TimeLimit(plan.duration_s, At(nemesis.timed_ops())),
     )
+
+
+def later_phase(plan: Plan, nemesis: NemesisClient, clients: Generator) -> Generator:
+    """Make the phase in which faults that never took effect get further turns; clients go on."""
+    turns = Spaced(nemesis.later_ops(LATER_SHARE * plan.duration_s))
+    return Together(clients=Until(lambda: turns.over, clients), nemesis=turns)
 
 
 def final_phase(plan: Plan) -> Generator:

@@ -10,7 +10,8 @@ kind, which begins later and is healed earlier. Whether the inner fault may act 
 is decided when it is injected (`nemeses.legality`); if not, it is journaled as refused.
 
 A fault that is refused or has no effect is tried again (`harness.nemesis`): shortly after with the
-same parameters, then with others. These alternatives are drawn from the seed, too, and stored.
+same parameters, then with others. These alternatives are drawn from the seed, too, and stored. A
+kind that never took effect gets turns after the schedule.
 
 A schedule holds every kind of fault that the plan names at least once. The first fault of a kind
 targets the leader, where the kind can, since that exercises the most of the protocol.

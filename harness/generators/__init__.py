@@ -3,7 +3,7 @@
 from harness.generators.base import Answer, Context, Done, Generator, Next, Wait, Worker
 from harness.generators.flow import EachWorker, Limit, Mix, Of, Phases, UntilOk
 from harness.generators.routing import Clients, Nemesis, Together
-from harness.generators.timing import At, BackOff, Rate, Stagger, TimeLimit
+from harness.generators.timing import At, BackOff, Rate, Spaced, Stagger, TimeLimit, Until
 
 __all__ = [
     "Answer",
@@ -21,9 +21,11 @@ __all__ = [
     "Of",
     "Phases",
     "Rate",
+    "Spaced",
     "Stagger",
     "TimeLimit",
     "Together",
+    "Until",
     "UntilOk",
     "Wait",
     "Worker",

@@ -4,7 +4,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 from itertools import pairwise
 from random import Random
 
@@ -148,3 +148,40 @@ class At:
 
     def update(self, context: Context, event: Event) -> None:
         pass
+
+
+class Spaced:
+    """Operations of (pause in seconds, operation), each its pause after the one before; then done.
+
+    The iterable is asked for an operation when the one before it has been completed.
+    """
+
+    def __init__(self, paced_ops: Iterable[tuple[float, Op]]) -> None:
+        self._paced_ops: Iterator[tuple[float, Op]] = iter(paced_ops)
+        self.over = False
+        """Whether the last operation has been completed."""
+
+    def op(self, context: Context) -> Answer:
+        paced = next(self._paced_ops, None)
+        if paced is None:
+            self.over = True
+            return Done()
+        pause_s, op = paced
+        return Next(op, context.now_ns + seconds(pause_s))
+
+    def update(self, context: Context, event: Event) -> None:
+        pass
+
+
+class Until:
+    """Operations that begin before `over` is true; then done for every worker."""
+
+    def __init__(self, over: Callable[[], bool], inner: Generator) -> None:
+        self._over = over
+        self._inner = inner
+
+    def op(self, context: Context) -> Answer:
+        return Done() if self._over() else self._inner.op(context)
+
+    def update(self, context: Context, event: Event) -> None:
+        self._inner.update(context, event)

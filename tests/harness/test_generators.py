@@ -18,9 +18,11 @@ from harness.generators import (
     Of,
     Phases,
     Rate,
+    Spaced,
     Stagger,
     TimeLimit,
     Together,
+    Until,
     UntilOk,
 )
 from tests.harness.world import invocations, play, times_s
@@ -186,6 +188,37 @@ def test_clients_and_nemesis_do_their_own_things_together():
         ("heal", 2.5),
     ]
     assert Counter(event.f for event in invocations(events))["op"] == 4
+
+
+def test_spaced_operations_come_each_its_pause_after_the_one_before():
+    paced = Spaced([(1.0, Op("a")), (0.0, Op("b")), (2.5, Op("c"))])
+    events, _ = play(Nemesis(paced), latency_s=0.5)
+    assert [(e.f, at) for e, at in zip(invocations(events), times_s(events), strict=True)] == [
+        ("a", 1.0),
+        ("b", 1.5),
+        ("c", 4.5),
+    ]
+    assert paced.over
+
+
+def test_a_spaced_operation_is_asked_for_after_the_one_before_it_was_completed():
+    asked = []
+
+    def paced():
+        for number in range(3):
+            asked.append(number)
+            yield 1.0, Op("op", None, number)
+
+    seen = []
+    play(Nemesis(Spaced(paced())), answer=lambda _: seen.append(len(asked)) or EventType.OK)
+    assert seen == [1, 2, 3]
+
+
+def test_clients_go_on_until_the_nemesis_is_over():
+    turns = Spaced([(1.0, Op("turn")), (1.0, Op("turn"))])
+    events, _ = play(Together(Until(lambda: turns.over, endless()), turns), latency_s=0.1)
+    begun = [e.time_ns / 1e9 for e in invocations(events) if e.process != "nemesis"]
+    assert 2.0 <= max(begun) <= 2.2
 
 
 def test_a_late_moment_comes_at_once():

@@ -21,12 +21,12 @@ from cluster.systems.kafka import kind as kafka
 from harness.final_reads import SENTINEL_PREFIX, Cells
 from harness.final_reads import _read_node as read_node
 from harness.interpreter import HarnessError
-from harness.nemesis import RunView
+from harness.nemesis import QUIET_S, RETRIES_S, RunView
 from harness.observer import Observer
 from harness.plan import Plan, from_document
 from harness.plan_document import checks_for
 from harness.recorder import Recorder
-from harness.run_phases import Run, conduct, pinned_to
+from harness.run_phases import LATER_SHARE, Run, conduct, pinned_to
 from tests.harness.fake_cluster import FakeCluster, FakeNetwork
 from tests.harness.world import Journal
 from workloads.register import RegisterClient
@@ -269,15 +269,66 @@ def test_a_fault_that_bites_late_lasts_half_its_time_at_least():
     assert healed - injected >= 2e9
 
 
+class NoPauseBefore(FakeCluster):
+    """A cluster in which no node can be paused before a time."""
+
+    def __init__(self, from_s):
+        super().__init__()
+        self.from_s = from_s
+
+    async def pause(self, node):
+        if asyncio.get_running_loop().time() >= self.from_s:
+            await super().pause(node)
+
+
+def pauses(events):
+    """When each injection and heal of pauses ended, in seconds, and how."""
+    done = [e for e in events if e.f == "pause" and e.type is not EventType.INVOKE]
+    return [(e.time_ns / 1e9, e.value["phase"], e.value["verified"]) for e in done]
+
+
+def test_a_kind_that_never_bit_gets_a_turn_after_the_schedule_while_clients_go_on():
+    the_plan = plan(faults=["pause", "kill"])
+    events, reads = play(the_plan, NoPauseBefore(from_s=the_plan.duration_s + 1))
+    (injected_s, *injected), (healed_s, *healed) = pauses(events)[-2:]
+    assert [injected, healed] == [["inject", True], ["heal", True]]
+    assert injected_s > the_plan.duration_s
+    assert healed_s - injected_s >= next(e.for_s for e in the_plan.schedule if e.fault == "pause")
+    done_s = [e.time_ns / 1e9 for e in events if e.type is EventType.OK and e.process != "nemesis"]
+    assert sum(injected_s < at_s < healed_s for at_s in done_s) > 50
+    for check in ("exercised", "linearizable", "durability"):
+        assert verdict(the_plan, events, reads, check).status is Status.PASS
+
+
+def test_a_kind_that_bit_once_gets_no_further_turn():
+    the_plan = plan(faults=["pause", "kill"])
+    events, _ = play(the_plan, NoPauseBefore(from_s=12))
+    assert [verified for _, phase, verified in pauses(events) if phase == "inject"].count(True)
+    assert all(at_s < the_plan.duration_s for at_s, *_ in pauses(events))
+
+
 def test_a_fault_that_never_bites_leaves_the_run_under_exercised():
-    graceful = N1 | {"graceful": True}
-    the_plan = on_a_paused_node("restart", graceful, graceful, graceful)
-    events, reads = play(the_plan, FakeCluster())
-    mine = [v for v in notes(events, "restart") if v["phase"] == "inject"]
-    assert [v["verified"] for v in mine] == [False] * 3
+    the_plan = plan(faults=["pause", "kill"])
+    events, reads = play(the_plan, NoPauseBefore(from_s=10_000))
     result = verdict(the_plan, events, reads, "exercised")
     assert result.status is Status.UNDER_EXERCISED
-    assert "'restart' never bit: injected 3 times" in result.summary
+    assert "the fault 'pause' never bit" in result.summary
+
+
+def test_turns_after_the_schedule_come_to_an_end():
+    the_plan = plan(faults=["pause", "kill"])
+    events, _ = play(the_plan, NoPauseBefore(from_s=10_000))
+    late_s = [at_s for at_s, *_ in pauses(events) if at_s > the_plan.duration_s]
+    assert late_s
+    assert max(late_s) < the_plan.duration_s * (1 + LATER_SHARE) + RETRIES_S + QUIET_S + 1
+
+
+def test_a_scripted_fault_without_alternatives_is_not_tried_later():
+    script = [{"at_s": 6, "fault": "pause", "parameters": N1, "for_s": 4}]
+    the_plan = plan(schedule=script, faults=["pause"])
+    events, reads = play(the_plan, NoPauseBefore(from_s=41))
+    assert max(at_s for at_s, *_ in pauses(events)) < 20
+    assert verdict(the_plan, events, reads, "exercised").status is Status.UNDER_EXERCISED
 
 
 def test_a_fault_at_the_leader_waits_for_the_end_of_an_election(monkeypatch):
