@@ -29,7 +29,7 @@ from cluster.node.ports import Endpoint
 from cluster.node.runtime.clock import LoopClock
 from cluster.node.runtime.network import TcpNetwork
 from cluster.systems.kafka.installation import Installation, find
-from cluster.systems.kafka.kafka_system import SETTINGS
+from cluster.systems.kafka.kafka_system import JVM, SETTINGS
 from cluster.systems.kraft import cluster_id_of
 from tests.clients.nodes import TIMEOUT_S, Nodes, free_ports, wait_until_listens
 from tests.kafka_release import VERSION
@@ -38,7 +38,6 @@ TOPIC = "records"
 PARTITIONS = 6
 QUIET_S = 30.0
 """A consumer that gets nothing for so long has got everything."""
-JVM = ("-Xms256m", "-Xmx256m", "-XX:+UseSerialGC", "-XX:TieredStopAtLevel=1")
 
 
 class Controllers(Nodes):

@@ -10,7 +10,6 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import json
-import os
 import re
 import signal
 import struct
@@ -27,9 +26,8 @@ from cluster.node.ports import Endpoint
 from cluster.node.runtime.clock import LoopClock
 from cluster.node.runtime.network import TcpNetwork
 from cluster.systems.base import Placement
-from cluster.systems.kinds import SystemRequest
-from cluster.systems.registry import system_named
 from tests.clients.nodes import free_ports
+from tests.conformance.placed import end, start
 
 FOLDER = Path(__file__).resolve().parents[1] / "data" / "kafka"
 HOST = "127.0.0.1"
@@ -145,24 +143,14 @@ def placements(folder: Path) -> Iterator[tuple[Placement, int]]:
         )
 
 
-def start(version: str, placement: Placement, advertised: int) -> subprocess.Popen[bytes]:
-    """Start a node that tells others its proxy's address."""
-    request = SystemRequest(SETTINGS, {"version": version, "kinds": "apache-kafka"})
-    system = system_named("mixed").create(request)
-    placement.folder.mkdir(parents=True, exist_ok=True)
-    for name, content in system.files(placement).items():
-        changed = re.sub(
-            r"(?m)^(advertised\.listeners=.*CONTROLLER://[^:]+:)\d+", rf"\g<1>{advertised}", content
-        )
-        (placement.folder / name).write_text(changed)
-    with (placement.folder / "output").open("ab") as output:
-        return subprocess.Popen(
-            system.command(placement),
-            cwd=placement.folder,
-            stdout=output,
-            stderr=output,
-            start_new_session=True,
-        )
+def begin(version: str, placement: Placement, advertised: int) -> subprocess.Popen[bytes]:
+    """Start a node that advertises the address of its proxy."""
+
+    def with_proxy(content: str) -> str:
+        pattern = r"(?m)^(advertised\.listeners=.*CONTROLLER://[^:]+:)\d+"
+        return re.sub(pattern, rf"\g<1>{advertised}", content)
+
+    return start(placement, SETTINGS, {"version": version, "kinds": "apache-kafka"}, with_proxy)
 
 
 async def record(version: str, folder: Path) -> Capture:
@@ -172,7 +160,7 @@ async def record(version: str, folder: Path) -> Capture:
     fronts = [await proxy(port, place.controller.port, capture) for place, port in nodes]
     late = nodes[2][0]
     fronts.append(await proxy(late.voters[2].port, late.controller.port, capture))
-    running = [start(version, *node) for node in nodes[:2]]
+    running = [begin(version, *node) for node in nodes[:2]]
     client = Client(TcpNetwork(), LoopClock(asyncio.get_running_loop()), 1000)
     try:
         clock = asyncio.get_running_loop().time
@@ -187,7 +175,7 @@ async def record(version: str, folder: Path) -> Capture:
                 number += done.type == "ok"
             since_s = clock() - began
             if since_s > LATE_S and len(running) == 2:
-                running.append(start(version, *nodes[2]))
+                running.append(begin(version, *nodes[2]))
             if since_s > LATE_S + 40 and since_s - stopped_s > 60:
                 # A leader that stops says so: EndQuorumEpoch.
                 stopped_s = since_s
@@ -195,14 +183,11 @@ async def record(version: str, folder: Path) -> Capture:
                 if leader is not None:
                     running[leader].send_signal(signal.SIGTERM)
                     running[leader].wait(90)
-                    running[leader] = start(version, *nodes[leader])
+                    running[leader] = begin(version, *nodes[leader])
             await asyncio.sleep(0.02)
     finally:
         for process in running:
-            with_group = process.poll() is None
-            if with_group:
-                os.killpg(process.pid, signal.SIGKILL)
-            process.wait()
+            end(process)
         for front in fronts:
             front.close()
     return capture

@@ -49,7 +49,8 @@ SETTINGS: Mapping[str, object] = {
 
 _PROCESS_ROLES: Final = {"CONTROLLER": "controller", "CLIENT": "broker"}
 _FORMAT_JVM: Final = ("-XX:+UseSerialGC", "-XX:TieredStopAtLevel=1")
-_JVM: Final = ("-Xms256m", "-Xmx256m", *_FORMAT_JVM)
+JVM: Final = ("-Xms256m", "-Xmx256m", *_FORMAT_JVM)
+"""Options of the JVM that a node runs in: a heap that a test machine has for several of them."""
 
 _LOG4J: Final = """\
 status = error
@@ -185,7 +186,7 @@ class KafkaSystem(KafkaLayout):
             "data": str(self.data_folder(folder)),
             "format": [*format_command, *initial],
             "format_again": [*format_command, *again],
-            "run": [java, *_JVM, logging, *classes, "kafka.Kafka", config],
+            "run": [java, *JVM, logging, *classes, "kafka.Kafka", config],
         }
 
 

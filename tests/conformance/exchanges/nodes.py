@@ -3,9 +3,7 @@
 from __future__ import annotations
 
 import contextlib
-import os
 import shutil
-import signal
 import socket
 import subprocess
 import sys
@@ -17,12 +15,11 @@ from typing import Any
 
 from cluster.node.ports import Endpoint
 from cluster.systems.base import Placement
-from cluster.systems.kinds import SystemRequest
 from cluster.systems.kraft import cluster_id_of
-from cluster.systems.registry import system_named
 from tests.clients.nodes import free_ports
 from tests.conformance.exchanges.cases import Case, Facts, Situation, cases
 from tests.conformance.exchanges.wire import ask
+from tests.conformance.placed import OUTPUT, end, start
 
 HOST = "127.0.0.1"
 RUN = "exchanges"
@@ -61,22 +58,8 @@ def node(
         routes=(),
     )
     quorum = "dynamic" if situation.dynamic else "static"
-    request = SystemRequest(
-        {**SETTINGS, **situation.settings}, {**options, "kinds": kind, "quorum": quorum}
-    )
-    system = system_named("mixed").create(request)
-    folder.mkdir(parents=True)
-    for name, content in system.files(placement).items():
-        (folder / name).write_text(content)
-    with (folder / "output").open("wb") as output:
-        process = subprocess.Popen(
-            system.command(placement),
-            cwd=folder,
-            env={**os.environ, **system.environment(placement)},
-            stdout=output,
-            stderr=output,
-            start_new_session=True,
-        )
+    chosen = {**options, "kinds": kind, "quorum": quorum}
+    process = start(placement, {**SETTINGS, **situation.settings}, chosen)
     try:
         facts = Facts(
             cluster_id=cluster_id_of(RUN),
@@ -84,7 +67,7 @@ def node(
             address=(HOST, controllers[0].port),
             directories={},
         )
-        _wait(process, facts, folder / "output")
+        _wait(process, facts, folder / OUTPUT)
         facts.directories |= {
             i: uuid.uuid5(uuid.NAMESPACE_OID, f"{RUN}/{i}") for i in range(1, situation.voters + 1)
         }
@@ -92,9 +75,7 @@ def node(
             _settle(facts)
         yield facts, process
     finally:
-        with contextlib.suppress(ProcessLookupError):
-            os.killpg(process.pid, signal.SIGKILL)
-        process.wait()
+        end(process)
         shutil.rmtree(folder, ignore_errors=True)
 
 
