@@ -8,7 +8,7 @@ import pytest
 from cluster.client.admin_client import CLUSTER_RESOURCE, Client, Outcome
 from cluster.node.errors import ErrorCode
 from cluster.node.ports import Endpoint
-from cluster.node.protocol.apis import LISTENER_APIS, ListenerType
+from cluster.node.protocol.apis import ListenerType, listed_apis
 from cluster.node.runtime.clock import LoopClock
 from cluster.node.runtime.network import TcpNetwork
 
@@ -153,9 +153,8 @@ def test_each_listener_reports_what_it_serves(nodes):
             (s.clients[other], ListenerType.BROKER),
             (s.controllers[other], ListenerType.CONTROLLER),
         ):
-            table = LISTENER_APIS[type_]
             assert await s.client.api_versions(endpoint) == {
-                key: (v.lowest, v.highest) for key, v in table.items()
+                key: (v.lowest, v.highest) for key, v in listed_apis(type_).items()
             }
 
     with_client(nodes, body)

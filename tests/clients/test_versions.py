@@ -22,8 +22,9 @@ ENDS = [
 
 
 def plain(cls):
-    """A request with nothing in it but its schema's defaults."""
-    return cls(**{field.name: _default(field, cls) for field in dataclasses.fields(cls)})
+    """A request with nothing in it but its schema's defaults, that wants an answer."""
+    values = {field.name: _default(field, cls) for field in dataclasses.fields(cls)}
+    return cls(**(values | {"acks": 1} if "acks" in values else values))
 
 
 def frame(entity, correlation_id):

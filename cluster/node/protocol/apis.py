@@ -221,6 +221,18 @@ LISTENER_APIS: Final[Mapping[ListenerType, Mapping[int, VersionRange]]] = {
 """What each type of listener serves, by API key in rising order."""
 
 
+def listed_apis(listener: ListenerType) -> Mapping[int, VersionRange]:
+    """Return what ApiVersions says that a listener serves.
+
+    Produce begins at 0, although 0 to 2 are not served, as in Kafka: librdkafka takes a broker
+    without them for one that knows no compression (KAFKA-18659).
+    """
+    apis = dict(LISTENER_APIS[listener])
+    if ApiKey.PRODUCE in apis:
+        apis[ApiKey.PRODUCE] = VersionRange(0, apis[ApiKey.PRODUCE].highest)
+    return apis
+
+
 @cache
 def request_class(key: int, version: int) -> type[Any]:
     """Return kio's class of a request. Raises kio's KioIndexError for what is not in Kafka."""

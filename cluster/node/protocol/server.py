@@ -13,7 +13,7 @@ from dataclasses import replace
 from typing import Any, ClassVar, Final, Protocol, cast
 
 from cluster.node.errors import ErrorCode
-from cluster.node.protocol.apis import LISTENER_APIS, ApiKey, ListenerType
+from cluster.node.protocol.apis import LISTENER_APIS, ApiKey, ListenerType, listed_apis
 from cluster.node.protocol.codec import Request, UnwritableError, read_request, write_response
 from cluster.node.protocol.data_messages import wants_response
 from cluster.node.protocol.features import NO_FEATURES, Features
@@ -46,9 +46,6 @@ _OUT_OF_PLACE: Final[Mapping[ApiKey, Any]] = {
     ),
 }
 """What SASL requests get where there is nothing to authenticate, or nothing any more."""
-_LISTED_FROM: Final[Mapping[int, int]] = {ApiKey.PRODUCE: 0}
-"""Lowest versions that are listed although they are not served: librdkafka takes a broker without
-Produce 0 for one that knows no compression (KAFKA-18659)."""
 
 
 class RequestHandler(Protocol):
@@ -122,12 +119,8 @@ class ListenerService:
         return ApiVersionsResponse(
             error_code=error,
             api_keys=tuple(
-                ApiVersion(
-                    api_key=i16(key),
-                    min_version=i16(_LISTED_FROM.get(key, v.lowest)),
-                    max_version=i16(v.highest),
-                )
-                for key, v in LISTENER_APIS[self.type].items()
+                ApiVersion(api_key=i16(key), min_version=i16(v.lowest), max_version=i16(v.highest))
+                for key, v in listed_apis(self.type).items()
             ),
             throttle_time=NO_THROTTLE,
             supported_features=_supported(features, request.version),
