@@ -27,6 +27,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Callable, Collection, Mapping, Sequence
 from functools import lru_cache
+from types import MappingProxyType
 from typing import Any, Final, Literal, TypeVar
 
 from cluster.client.failures import is_definite
@@ -39,6 +40,7 @@ from cluster.node.protocol.messages import (
     ApiVersionsRequest,
     BrokerId,
     CreatableTopic,
+    CreatableTopicConfig,
     CreatePartitionsAssignment,
     CreatePartitionsRequest,
     CreatePartitionsTopic,
@@ -74,6 +76,7 @@ _RESOURCE_NAMES: Final = {
 _OWN_SOURCES: Final = {TOPIC_RESOURCE: 1, BROKER_RESOURCE: 2, CLIENT_METRICS_RESOURCE: 7}
 _OF_ALL_BROKERS: Final = 3
 """Sources of configs that are set on the resource itself (`DescribeConfigsResponse.json`)."""
+_NO_CONFIGS: Final[Mapping[str, str]] = MappingProxyType({})
 _GRACE_MS: Final = 1000.0
 """How long after its time-out a network may still report one, before the client gives up on it."""
 
@@ -215,6 +218,10 @@ class Client:
         except CallFailed as failed:
             return failed.outcome
 
+    def wall_ms(self) -> int:
+        """Return the wall time, in ms since 1970: for data, such as timestamps of records."""
+        return self._clock.wall_ms()
+
     async def api_versions(
         self, endpoint: Endpoint, *, timeout_ms: float | None = None
     ) -> Mapping[int, tuple[int, int]]:
@@ -235,17 +242,25 @@ class Client:
         name: str,
         partitions: int = 1,
         *,
+        replication_factor: int = -1,
+        configs: Mapping[str, str] = _NO_CONFIGS,
         timeout_ms: float | None = None,
     ) -> Outcome:
-        """Create a topic. The value is `{"id": uuid string, "partitions": n}`."""
+        """Create a topic. The value is `{"id": uuid string, "partitions": n}`.
+
+        `replication_factor` is the brokers' default unless it is given.
+        """
         request = CreateTopicsRequest(
             topics=(
                 CreatableTopic(
                     name=TopicName(name),
                     num_partitions=i32(partitions),
-                    replication_factor=i16(-1),
+                    replication_factor=i16(replication_factor),
                     assignments=(),
-                    configs=(),
+                    configs=tuple(
+                        CreatableTopicConfig(name=key, value=value)
+                        for key, value in configs.items()
+                    ),
                 ),
             ),
             timeout=milliseconds(self._server_timeout_ms(timeout_ms)),

@@ -167,6 +167,49 @@ INDEFINITE_ERRORS = frozenset(
 """Errors after which the operation may have had its effect, or may have it yet."""
 
 
+REFUSES_APPEND = frozenset(
+    {
+        # Not here, or not now.
+        ErrorCode.not_leader_or_follower,
+        ErrorCode.unknown_topic_or_partition,
+        ErrorCode.unknown_topic_id,
+        ErrorCode.inconsistent_topic_id,
+        ErrorCode.not_enough_replicas,
+        ErrorCode.throttling_quota_exceeded,
+        # Refused for what was sent.
+        ErrorCode.invalid_required_acks,
+        ErrorCode.invalid_topic_exception,
+        ErrorCode.message_too_large,
+        ErrorCode.record_list_too_large,
+        ErrorCode.corrupt_message,
+        ErrorCode.invalid_record,
+        ErrorCode.invalid_timestamp,
+        ErrorCode.unsupported_for_message_format,
+        ErrorCode.unsupported_compression_type,
+        ErrorCode.unsupported_version,
+        ErrorCode.policy_violation,
+        # Refused for the producer, or for the principal.
+        ErrorCode.out_of_order_sequence_number,
+        ErrorCode.invalid_producer_epoch,
+        ErrorCode.invalid_producer_id_mapping,
+        ErrorCode.unknown_producer_id,
+        ErrorCode.topic_authorization_failed,
+        ErrorCode.cluster_authorization_failed,
+    }
+)
+"""Errors that a leader may decide before it appends."""
+
+
+def proves_no_append(error: ErrorCode, base_offset: int) -> bool:
+    """Whether a Produce that was answered so certainly appended nothing, and never will.
+
+    A leader that is deposed, or loses the partition, while it waits for its followers gives some of
+    these errors to what it has appended, too (`DelayedProduce.tryComplete` in Kafka). Its answer
+    then still has the offset, which a refusal before the append does not have.
+    """
+    return error in REFUSES_APPEND and base_offset < 0
+
+
 def is_definite(error: ErrorCode) -> bool:
     """Whether a request answered with `error` certainly had no effect."""
     assert error is not ErrorCode.none, "success is no error"

@@ -68,6 +68,19 @@ class Record:
     key: bytes | None = None
 
 
+@valueclass
+class Sequenced:
+    """Which idempotent producer sends a batch, and the sequence of its first record (KIP-98)."""
+
+    producer_id: int
+    producer_epoch: int
+    base_sequence: int
+
+
+NOBODY = Sequenced(NO_PRODUCER, NO_PRODUCER, NO_PRODUCER)
+"""Of a batch without sequences."""
+
+
 class BatchHeader(NamedTuple):
     """The header fields of one batch, by Kafka's names and in the order in which they lie.
 
@@ -143,6 +156,7 @@ def encode_batch(
     timestamp_ms: int,
     *,
     control: bool = False,
+    sequenced: Sequenced = NOBODY,
 ) -> bytes:
     """Encode one uncompressed batch; every record carries the append time `timestamp_ms`.
 
@@ -151,7 +165,13 @@ def encode_batch(
     if not records:
         raise ValueError("a batch needs at least one record")
     builder = DefaultRecordBatchBuilder(
-        MAGIC, 0, 0, NO_PRODUCER, NO_PRODUCER, NO_PRODUCER, _SIZE_MAX_BYTES
+        MAGIC,
+        0,
+        0,
+        sequenced.producer_id,
+        sequenced.producer_epoch,
+        sequenced.base_sequence,
+        _SIZE_MAX_BYTES,
     )
     for delta, record in enumerate(records):
         builder.append(delta, timestamp_ms, record.key, record.value, [])

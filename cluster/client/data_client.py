@@ -1,0 +1,262 @@
+"""Produce, Fetch and what goes with them: each call one request to one broker, never retried.
+
+As of `cluster.client.admin_client`, with the same outcomes. What is certain:
+
+- A read has no effect, so whatever error a broker answers it with is a `fail`.
+- A Produce that is answered with an error is a `fail` where the error, and the lack of an offset,
+  prove that nothing was appended (`cluster.client.failures.proves_no_append`), else `info`.
+- With acks=0 a broker answers nothing: `ok` says that the request left, and no more.
+
+A leader epoch that is given makes the broker refuse unless it leads the partition in this very
+epoch (KIP-320), so that an answer is one of that leader.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any, Final, Literal
+
+from cluster.client.admin_client import Client, Outcome, WrongAnswerError
+from cluster.client.batches import read_batches
+from cluster.client.failures import proves_no_append
+from cluster.node.errors import ErrorCode
+from cluster.node.ports import Endpoint
+from cluster.node.protocol import data_messages as d
+from cluster.node.protocol.messages import (
+    BrokerId,
+    MetadataRequest,
+    MetadataRequestTopic,
+    TopicName,
+    i8,
+    i32,
+    i64,
+    milliseconds,
+)
+from cluster.values import valueclass
+
+NO_LEADER: Final = -1
+ANY_EPOCH: Final = -1
+"""Of a request that any replica may answer, whatever epoch it is in."""
+Acks = Literal[-1, 0, 1]
+ALL: Final[Acks] = -1
+LATEST: Final = -1
+EARLIEST: Final = -2
+"""Timestamps of ListOffsets: the high watermark, as a consumer sees it, and the log's start."""
+
+
+@valueclass(order=True)
+class TopicPartition:
+    """One partition of a topic."""
+
+    topic: str
+    index: int
+
+    def __str__(self) -> str:
+        return f"{self.topic}-{self.index}"
+
+
+@valueclass
+class PartitionView:
+    """A partition as one broker's metadata shows it, which may be stale."""
+
+    leader: int
+    """Node id; NO_LEADER."""
+    epoch: int
+    replicas: tuple[int, ...]
+    in_sync: tuple[int, ...]
+
+
+@valueclass
+class Fetched:
+    """One answer about one partition."""
+
+    records: tuple[tuple[int, str], ...]
+    next_offset: int
+    """Where to read on."""
+    high_watermark: int
+    log_start: int
+
+
+class DataClient:
+    """Asks brokers about data through a client that never retries."""
+
+    def __init__(self, client: Client) -> None:
+        self._client = client
+
+    async def describe(self, endpoint: Endpoint, topic: str, timeout_ms: float) -> Outcome:
+        """Look a topic up. The value is None, or {index: PartitionView}."""
+        request = MetadataRequest(
+            topics=(MetadataRequestTopic(topic_id=None, name=TopicName(topic)),),
+            allow_auto_topic_creation=False,
+            include_topic_authorized_operations=False,
+        )
+
+        def read(response: Any) -> Outcome:
+            if response.error_code is not ErrorCode.none:
+                return _refused(response.error_code)
+            found = _only(response.topics)
+            if found.error_code is ErrorCode.unknown_topic_or_partition:
+                return Outcome("ok", None)
+            if found.error_code is not ErrorCode.none:
+                return _refused(found.error_code)
+            return Outcome("ok", _views(found))
+
+        return await self._client.attempt(endpoint, request, read, timeout_ms)
+
+    async def produce(
+        self,
+        endpoint: Endpoint,
+        to: TopicPartition,
+        batch: bytes,
+        acks: Acks,
+        timeout_ms: float,
+    ) -> Outcome:
+        """Append one batch. The value is the offset of its first record; None with acks=0."""
+        partition = d.ProducePartition(to.topic, to.index, batch)
+        request = d.ProduceRequest(acks, timeout_ms, (partition,))
+
+        def read(response: d.ProduceResponse) -> Outcome:
+            if acks == 0:
+                return Outcome("ok")
+            result = _about(to, response.partitions)
+            if result.error is not ErrorCode.none:
+                nothing = proves_no_append(result.error, result.base_offset)
+                return Outcome("fail" if nothing else "info", error=result.error.name)
+            if result.base_offset < 0:
+                raise WrongAnswerError(f"offset {result.base_offset} of what was appended")
+            return Outcome("ok", result.base_offset)
+
+        return await self._client.attempt(endpoint, request, read, timeout_ms)
+
+    async def fetch(
+        self,
+        endpoint: Endpoint,
+        of: TopicPartition,
+        position: int,
+        epoch: int,
+        timeout_ms: float,
+        *,
+        max_wait_ms: float,
+        max_bytes: int,
+    ) -> Outcome:
+        """Read from `position`, at least one record if there is one. The value is `Fetched`."""
+        partition = d.FetchPartition(of.topic, of.index, position, max_bytes, epoch)
+        request = d.FetchRequest(
+            replica_id=d.CONSUMER,
+            replica_epoch=d.NO_EPOCH,
+            max_wait_ms=max_wait_ms,
+            min_bytes=1,
+            max_bytes=max_bytes,
+            partitions=(partition,),
+        )
+
+        def read(response: d.FetchResponse) -> Outcome:
+            if response.error is not ErrorCode.none:
+                return _refused(response.error)
+            result = _about(of, response.partitions)
+            if result.error is not ErrorCode.none:
+                return _refused(result.error)
+            shown = read_batches(result.records, position)
+            value = Fetched(
+                shown.records, shown.next_offset, result.high_watermark, result.log_start_offset
+            )
+            return Outcome("ok", value)
+
+        return await self._client.attempt(endpoint, request, read, timeout_ms)
+
+    async def list_offset(
+        self, endpoint: Endpoint, of: TopicPartition, timestamp: int, epoch: int, timeout_ms: float
+    ) -> Outcome:
+        """Find an end of a log: LATEST or EARLIEST. The value is the offset."""
+        partition = d.ListOffsetsPartition(
+            partition_index=i32(of.index), current_leader_epoch=i32(epoch), timestamp=i64(timestamp)
+        )
+        request = d.ListOffsetsRequest(
+            replica_id=BrokerId(d.CONSUMER),
+            isolation_level=i8(0),
+            topics=(d.ListOffsetsTopic(name=TopicName(of.topic), partitions=(partition,)),),
+            timeout=milliseconds(timeout_ms),
+        )
+
+        def read(response: Any) -> Outcome:
+            topic = _only(response.topics, name=of.topic)
+            return _offset(_only(topic.partitions, partition_index=of.index), "offset")
+
+        return await self._client.attempt(endpoint, request, read, timeout_ms)
+
+    async def end_of_reign(
+        self, endpoint: Endpoint, of: TopicPartition, epoch: int, timeout_ms: float
+    ) -> Outcome:
+        """Find the log end offset of the leader of `epoch`, which it has to be still.
+
+        OffsetForLeaderEpoch of the present epoch gives it; what clients may read may end before.
+        """
+        partition = d.OffsetForLeaderPartition(
+            partition=i32(of.index), current_leader_epoch=i32(epoch), leader_epoch=i32(epoch)
+        )
+        request = d.OffsetForLeaderEpochRequest(
+            replica_id=BrokerId(d.CONSUMER),
+            topics=(d.OffsetForLeaderTopic(topic=TopicName(of.topic), partitions=(partition,)),),
+        )
+
+        def read(response: Any) -> Outcome:
+            topic = _only(response.topics, topic=of.topic)
+            return _offset(_only(topic.partitions, partition=of.index), "end_offset")
+
+        return await self._client.attempt(endpoint, request, read, timeout_ms)
+
+    async def init_producer_id(self, endpoint: Endpoint, timeout_ms: float) -> Outcome:
+        """Get an id of an idempotent producer. The value is (producer id, producer epoch)."""
+        request = d.InitProducerIdRequest(
+            transactional_id=None, transaction_timeout=milliseconds(timeout_ms)
+        )
+
+        def read(response: Any) -> Outcome:
+            if response.error_code is not ErrorCode.none:
+                return _refused(response.error_code)
+            if response.producer_id < 0 or response.producer_epoch < 0:
+                raise WrongAnswerError(f"producer id {response.producer_id}")
+            return Outcome("ok", (int(response.producer_id), int(response.producer_epoch)))
+
+        return await self._client.attempt(endpoint, request, read, timeout_ms)
+
+
+def _refused(error: ErrorCode) -> Outcome:
+    """Return the outcome of a request without effect that was answered with an error."""
+    return Outcome("fail", error=error.name)
+
+
+def _views(topic: Any) -> Mapping[int, PartitionView]:
+    return {
+        int(found.partition_index): PartitionView(
+            leader=int(found.leader_id),
+            epoch=int(found.leader_epoch),
+            replicas=tuple(map(int, found.replica_nodes)),
+            in_sync=tuple(map(int, found.isr_nodes)),
+        )
+        for found in topic.partitions
+    }
+
+
+def _offset(result: Any, field: str) -> Outcome:
+    """Read an offset of an answer; -1 says that the broker has none."""
+    if result.error_code is not ErrorCode.none:
+        return _refused(result.error_code)
+    offset = int(getattr(result, field))
+    return Outcome("ok", offset) if offset >= 0 else _refused(ErrorCode.offset_not_available)
+
+
+def _only(results: Sequence[Any], **asked: object) -> Any:
+    """Return the only result; it must be about what was asked. Raises WrongAnswerError."""
+    if len(results) != 1:
+        raise WrongAnswerError(f"{len(results)} results for one question")
+    for field, value in asked.items():
+        answered = getattr(results[0], field)
+        if answered != value:
+            raise WrongAnswerError(f"{field} is {answered!r}, asked was {value!r}")
+    return results[0]
+
+
+def _about(partition: TopicPartition, results: Sequence[Any]) -> Any:
+    """Return the only result, of this partition. Raises WrongAnswerError."""
+    return _only(results, topic=partition.topic, index=partition.index)

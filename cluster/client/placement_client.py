@@ -1,0 +1,89 @@
+"""Where a partition's replicas are and which of them leads, changed on purpose.
+
+Each call is one request to one controller, as in `cluster.client.admin_client`, with the same
+outcomes.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any, Final
+
+from cluster.client.admin_client import Client, Outcome, WrongAnswerError
+from cluster.client.data_client import TopicPartition
+from cluster.node.ports import Endpoint
+from cluster.node.protocol.messages import (
+    AlterPartitionReassignmentsRequest,
+    BrokerId,
+    ElectLeadersRequest,
+    ElectLeadersTopicPartitions,
+    ReassignablePartition,
+    ReassignableTopic,
+    TopicName,
+    i8,
+    i32,
+    milliseconds,
+)
+
+_PREFERRED: Final = i8(0)
+"""The type of an election that gives the lead to the first replica."""
+
+
+class PlacementClient:
+    """Moves partitions through a client that never retries."""
+
+    def __init__(self, client: Client) -> None:
+        self._client = client
+
+    async def reassign(
+        self,
+        controller: Endpoint,
+        partition: TopicPartition,
+        replicas: Sequence[int],
+        timeout_ms: float,
+    ) -> Outcome:
+        """Ask for these replicas, the first of which is to lead. Ok: the change has begun."""
+        target = ReassignablePartition(
+            partition_index=i32(partition.index), replicas=tuple(map(BrokerId, replicas))
+        )
+        request = AlterPartitionReassignmentsRequest(
+            timeout=milliseconds(timeout_ms),
+            topics=(ReassignableTopic(name=TopicName(partition.topic), partitions=(target,)),),
+        )
+
+        def read(response: Any) -> Outcome:
+            failed = self._client.judge(response.error_code)
+            if failed is not None:
+                return failed
+            topic = _only(response.responses, partition.topic, "name")
+            result = _only(topic.partitions, partition.index, "partition_index")
+            return self._client.judge(result.error_code) or Outcome("ok", list(replicas))
+
+        return await self._client.attempt(controller, request, read, timeout_ms)
+
+    async def elect_preferred(
+        self, controller: Endpoint, partition: TopicPartition, timeout_ms: float
+    ) -> Outcome:
+        """Have the first replica lead."""
+        asked = ElectLeadersTopicPartitions(
+            topic=TopicName(partition.topic), partitions=(i32(partition.index),)
+        )
+        request = ElectLeadersRequest(
+            election_type=_PREFERRED, topic_partitions=(asked,), timeout=milliseconds(timeout_ms)
+        )
+
+        def read(response: Any) -> Outcome:
+            failed = self._client.judge(response.error_code)
+            if failed is not None:
+                return failed
+            topic = _only(response.replica_election_results, partition.topic, "topic")
+            result = _only(topic.partition_result, partition.index, "partition_id")
+            return self._client.judge(result.error_code) or Outcome("ok")
+
+        return await self._client.attempt(controller, request, read, timeout_ms)
+
+
+def _only(results: Sequence[Any], asked: object, field: str) -> Any:
+    if len(results) != 1 or getattr(results[0], field) != asked:
+        raise WrongAnswerError(f"{len(results)} results, of which none is for {field} {asked!r}")
+    return results[0]
