@@ -25,7 +25,7 @@ from checkers.verdict import CheckResult, Status
 NAME = "statistics"
 BUCKET_MS = 1000
 _BUCKETS_MAX = 100_000
-READS = frozenset({"read", "describe", "get"})
+READS = frozenset({"read", "describe", "get", "poll", "poll-all"})
 """Functions without effect: they may be served while writes are not."""
 _NS_PER_MS = 1_000_000
 

@@ -110,6 +110,15 @@ class Option:
     maximum: float
 
 
+@valueclass
+class Choice:
+    """One option of a workload that is one of some words."""
+
+    default: str
+    help: str
+    choices: tuple[str, ...]
+
+
 class Role(enum.Enum):
     """What a worker is there for.
 
@@ -156,7 +165,7 @@ class WorkloadKind:
     name: str
     title: str
     """One line for `kraftprobe list workloads`."""
-    options: Mapping[str, Option]
+    options: Mapping[str, Option | Choice]
     create: Callable[[Mapping[str, Any]], Workload]
     """Takes every option, validated, defaults filled in."""
 

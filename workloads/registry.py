@@ -4,12 +4,22 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from functools import cache
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Literal
 
 from cluster.names import unknown
 from extensions import Registry
-from workloads import append, brokers, grow_set, partitions, reconfig, register, topics, unique_ids
-from workloads.base import Workload, WorkloadKind
+from workloads import (
+    append,
+    brokers,
+    grow_set,
+    log,
+    partitions,
+    reconfig,
+    register,
+    topics,
+    unique_ids,
+)
+from workloads.base import Choice, Workload, WorkloadKind
 
 if TYPE_CHECKING:
     from pydantic import BaseModel
@@ -28,6 +38,7 @@ WORKLOADS = Registry(
         partitions.KIND,
         unique_ids.KIND,
         brokers.KIND,
+        log.KIND,
     ),
 )
 
@@ -59,6 +70,9 @@ def _schema(workload: str) -> Schema[BaseModel]:
 
     options: dict[str, Any] = {}
     for name, option in WORKLOADS[workload].options.items():
+        if isinstance(option, Choice):
+            options[name] = (Literal[option.choices], option.default)
+            continue
         bounds = Field(option.default, strict=True, ge=option.minimum, le=option.maximum)
         options[name] = (type(option.default), bounds)
     return Schema(create_model(workload, **options), WorkloadError)
