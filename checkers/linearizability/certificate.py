@@ -2,27 +2,21 @@
 
 It shares no code with the algorithms, only the models, prepared for the whole history. A PASS is
 proved by an order, replayed here. A FAIL is proved by a window: `restrict` takes it from the whole
-history by rules under which a right history gives right windows only, and `impossible` then walks
-through it in time, keeping every configuration (placed but open operations, state) that can still
-be. Of indeterminate operations that would do the same only the first is tried, and none that would
-change nothing: later or never allows more.
+history by rules under which a right history gives right windows only, and `linearizability.walk`
+then goes through it in time, with every configuration that can be.
 """
 
 from __future__ import annotations
 
-from collections.abc import Hashable, Sequence
+from collections.abc import Sequence
 from dataclasses import replace
 
 from checkers.history import INFINITY_NS, EventType, Operation
 from checkers.linearizability.outcome import Window
+from checkers.linearizability.walk import RefusedError, impossible
 from checkers.models.base import Model, State, relevant
 
-CONFIGURATIONS_MAX = 300_000
-"""Beyond this a window is too large to be believed."""
-
-
-class RefusedError(Exception):
-    """The certificate proves nothing; the message says why."""
+__all__ = ["RefusedError", "impossible", "restrict", "verify_order", "verify_window"]
 
 
 def verify_order(operations: Sequence[Operation], model: Model, order: Sequence[int]) -> None:
@@ -92,41 +86,3 @@ def _open_ended(operation: Operation, from_ns: int, horizon_ns: int) -> Operatio
     if from_ns <= operation.invoke_ns and operation.complete_ns <= horizon_ns:
         return operation
     return replace(operation, type=EventType.INFO, complete_ns=INFINITY_NS)
-
-
-def impossible(operations: Sequence[Operation], model: Model, states: Sequence[State]) -> bool:
-    """Return whether no order exists; RefusedError when there is too much to try."""
-    events = [(o.invoke_ns, 0, o.index, o) for o in operations]
-    events += [(o.complete_ns, 1, o.index, o) for o in operations if o.type is not EventType.INFO]
-    effects = {o.index: model.same_effect(o) for o in operations if o.type is EventType.INFO}
-    nothing: frozenset[int] = frozenset()
-    now = {(nothing, state) for state in states}
-    unplaced: list[Operation] = []
-    visited = 0
-    for _, ends, index, operation in sorted(events, key=lambda event: event[:3]):
-        if not ends:
-            unplaced.append(operation)
-            continue
-        todo, seen, now = list(now), set(now), set()
-        while todo:
-            placed, state = todo.pop()
-            if index in placed:
-                now.add((placed - {index}, state))
-                continue
-            tried: set[Hashable] = set()
-            for other in unplaced:
-                effect = effects.get(other.index, other.index)
-                if other.index in placed or (other.type is EventType.INFO and effect in tried):
-                    continue
-                tried.add(effect)
-                legal, after = model.step(state, other)
-                following = (placed | {other.index}, after)
-                idle = other.type is EventType.INFO and after == state
-                if legal and not idle and following not in seen:
-                    seen.add(following)
-                    todo.append(following)
-            if visited + len(seen) > CONFIGURATIONS_MAX:
-                raise RefusedError("the window is too large to be verified")
-        visited += len(seen)
-        unplaced.remove(operation)
-    return not now

@@ -21,7 +21,7 @@ nothing may be refused.
 
 from __future__ import annotations
 
-from collections.abc import Container, Hashable, Iterable, Sequence
+from collections.abc import Callable, Container, Hashable, Iterable, Sequence
 
 from checkers.history import EventType, Operation
 from checkers.history.values import freeze
@@ -90,6 +90,25 @@ class Model:
     def same_effect(self, operation: Operation) -> Hashable:
         """Name what an indeterminate operation would do: equal names, equal steps."""
         return (operation.f, freeze(operation.input))
+
+    def always_legal(self, operation: Operation) -> bool:
+        """Return whether the operation is legal in every state."""
+        del operation
+        return False
+
+    def forgets(self, operation: Operation) -> bool:
+        """Return whether it is always legal, and leads from every state to the same one."""
+        del operation
+        return False
+
+    def indistinct(self, operations: Sequence[Operation]) -> Callable[[State], State]:
+        """Return a function that gives one name to states that no sequence of these distinguishes.
+
+        The name is a state itself: what is legal in it, and the name of what comes after it, is as
+        in every state of that name. By default each state has its own.
+        """
+        del operations
+        return lambda state: state
 
     def reachable(self, operations: Sequence[Operation]) -> list[State] | None:
         """List every state that any subset of `operations` in any order can lead to, or more.

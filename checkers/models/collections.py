@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Container, Hashable, Iterable, Sequence
+from bisect import bisect_left
+from collections.abc import Callable, Collection, Container, Hashable, Iterable, Sequence
 from dataclasses import replace
 from typing import Any
 
@@ -63,10 +64,30 @@ class KeyValue(Model):
                 for length in lengths
                 if length <= end and output[end - length : end] in texts
             }
-        unseen = "\0"
-        while any(output.startswith(unseen) for output in got):
-            unseen += "\0"
-        return [*sorted(states), unseen]
+        return [*sorted(states), _unseen(got)]
+
+    def always_legal(self, operation: Operation) -> bool:
+        """Everything but a get."""
+        return operation.f != "get"
+
+    def forgets(self, operation: Operation) -> bool:
+        """A put."""
+        return operation.f == "put"
+
+    def indistinct(self, operations: Sequence[Operation]) -> Callable[[State], State]:
+        """Give one name to all strings that no get extends.
+
+        No get can be placed in them, nor after what is appended to them, until the next put.
+        """
+        got = sorted({o.output for o in operations if o.f == "get" and isinstance(o.output, str)})
+        unseen = _unseen(got)
+
+        def name(state: State) -> State:
+            assert isinstance(state, str)
+            at = bisect_left(got, state)
+            return state if at < len(got) and got[at].startswith(state) else unseen
+
+        return name
 
 
 class GrowingSet(Model):
@@ -119,6 +140,14 @@ class GrowingSet(Model):
         """List the elements."""
         assert isinstance(state, frozenset)
         return "{" + ", ".join(sorted(map(repr, state))) + "}"
+
+
+def _unseen(got: Collection[str]) -> str:
+    """Return a string that none of these extends."""
+    unseen = "\0"
+    while any(output.startswith(unseen) for output in got):
+        unseen += "\0"
+    return unseen
 
 
 def _text(operation: Operation) -> str:

@@ -59,6 +59,14 @@ class Config(Model):
         """Everything but a read."""
         return operation.f != "read"
 
+    def always_legal(self, operation: Operation) -> bool:
+        """Every alteration."""
+        return operation.f != "read"
+
+    def forgets(self, operation: Operation) -> bool:
+        """What sets the entry, or deletes it."""
+        return operation.f in ("set", "delete")
+
 
 def _parts(state: State) -> list[str]:
     assert state is None or isinstance(state, str)

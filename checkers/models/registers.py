@@ -41,6 +41,14 @@ class Register(Model):
         """Everything but a read."""
         return operation.f != "read"
 
+    def always_legal(self, operation: Operation) -> bool:
+        """A write."""
+        return operation.f == "write"
+
+    def forgets(self, operation: Operation) -> bool:
+        """A write."""
+        return operation.f == "write"
+
     def group(self, operation: Operation) -> Hashable | None:
         """Name the value: without every write and read of one value a register stays right.
 

@@ -7,10 +7,10 @@ from random import Random
 from checkers import Status, check, cycles, growth, sessions
 from checkers.assisted import resolve
 from checkers.history import EventType
-from checkers.linearizability import certificate
+from checkers.linearizability import certificate, walk
 from checkers.linearizability.certificates import certificate_lines, verify_lines
 from checkers.linearizability.outcome import Window
-from checkers.models import model_named
+from checkers.models import model_named, relevant
 from checkers.registry import CheckSpec, RunInput, check_keys, find_check, run_check
 from tests.checkers import histories, test_rules  # the latter registers its worlds
 from tests.checkers.histories import op, random_history, read, write
@@ -83,6 +83,15 @@ KNOWN = {
         ],
         "kv",
         PASS,
+    ),
+    "a put that nothing hides": (
+        [
+            op(0, "put", (0, 5), input="a"),
+            op(1, "append", (0, 5), input="b"),
+            op(2, "get", (6, 7), output="b"),
+        ],
+        "kv",
+        FAIL,
     ),
     "offsets lie": (
         [
@@ -230,3 +239,7 @@ def _random() -> Iterator[str]:
             found = check(operations, name)
             if found.status is not expected:
                 yield f"{kind} {case}: {found.status}, not {expected}: {found.summary}"
+            model = model_named(name).prepare(operations)
+            none = walk.impossible(relevant(operations, model), model, [model.init()])
+            if none is not (expected is FAIL):
+                yield f"{kind} {case}: the verifier does not find that {expected} is true"

@@ -5,7 +5,7 @@
 Each model gets the same number of histories: half from correct systems, right, bent and wild
 (`tests.checkers.histories`), half with any results at all (`tests.checkers.wild`). Each is judged
 by brute force over every order (`tests.checkers.oracle`), which shares nothing with the checkers,
-and by `check`, alone and in columns. A disagreement is an error, and so is UNKNOWN: no history
+by `check`, alone and in columns, and by the verifier's own walk through all of it. A disagreement is an error, and so is UNKNOWN: no history
 here has more than `SIZE_MAX` operations. History n of a kind is the same on every machine.
 """
 
@@ -23,7 +23,8 @@ from checkers.history.columns import from_operations
 from checkers.linearizability.columnar import judge_columns
 from checkers.linearizability.encoding import encodable
 from checkers.linearizability.linearizable import judge, verify
-from checkers.models import model_named
+from checkers.linearizability.walk import impossible
+from checkers.models import model_named, relevant
 from tests.checkers import (
     more_worlds,
     oracle,  # the first of the two adds its specifications to the second's
@@ -70,6 +71,9 @@ def complaint(source: str, kind: str, number: int) -> tuple[str | None, str]:
     refused = verify(operations, model, result)
     if refused is not None:
         found.append(("the certificate", "refused", refused))
+    prepared = model.prepare(operations)
+    none = impossible(relevant(operations, prepared), prepared, [prepared.init()])
+    found.append(("the verifier", "FAIL" if none else "PASS", "goes through all of it"))
     if encodable(model) and operations:
         (columns,) = judge_columns(from_operations(operations), model)
         found.append((f"in columns, by {columns.algorithm}", columns.status.value, columns.summary))

@@ -10,10 +10,11 @@ import pytest
 from checkers import assisted, growth, registry, sessions
 from checkers.cycles import list_append, search
 from checkers.history import EventType
-from checkers.linearizability import certificate, dispatch, wgl
+from checkers.linearizability import certificate, dispatch, walk, wgl
 from checkers.linearizability.rules import counter, ladder, lists, log, offsets, queue, sets, stack
 from checkers.models import base
 from checkers.models.base import Model, relevant
+from checkers.models.collections import KeyValue
 from checkers.models.config import Config
 from checkers.models.counters import ProducerIds
 from checkers.models.registers import CasRegister, Register
@@ -277,6 +278,40 @@ def leaves_writes_out_of_windows(patch):
         return restrict(inside, model, window)
 
     patch.setattr(certificate, "restrict", lax)
+
+
+@mutant
+def lets_an_append_hide_what_is_open(patch):
+    patch.setattr(KeyValue, "forgets", lambda self, operation: operation.f != "get")
+
+
+@mutant
+def hides_reads_before_a_write(patch):
+    patch.setattr(Register, "always_legal", lambda self, operation: True)
+
+
+@mutant
+def drops_all_but_one_configuration_of_a_state(patch):
+    def add(self, configuration):
+        state, owed, spent = configuration
+        return self._of_state.setdefault(state, [(owed, spent)]) == [(owed, spent)]
+
+    patch.setattr(walk._Best, "add", add)
+
+
+@mutant
+def calls_all_strings_indistinct(patch):
+    patch.setattr(KeyValue, "indistinct", lambda self, operations: lambda state: "")
+
+
+@mutant
+def lets_a_configuration_place_an_operation_again(patch):
+    placed = walk._Walk._placed
+
+    def again(self, state, owed, spent, begun):
+        return ((s, o, spent) for s, o, _ in placed(self, state, owed, spent, begun))
+
+    patch.setattr(walk._Walk, "_placed", again)
 
 
 @mutant

@@ -1,5 +1,8 @@
 """Verdicts that were wrong once, each with the smallest history that showed it."""
 
+from dataclasses import replace
+from random import Random
+
 import pytest
 
 from checkers import Status, check
@@ -73,6 +76,37 @@ def test_an_append_that_names_no_offset_needs_a_free_one():
     assert verdict(with_room, "log") == (Status.PASS, None)
     hidden = op(3, "read", (6, 7), input=0, output=[[0, "a"], [2, "b"]])
     assert verdict([*with_room, hidden], "log")[0] is Status.FAIL
+
+
+def crowd_of_strings(seed, clients=20, size=200):
+    """A key that strings are put and appended to, with one get that shows what nobody wrote."""
+    rnd = Random(seed)
+    free, state, operations = [0] * clients, "", []
+    for index in range(size):
+        client = min(range(clients), key=free.__getitem__)
+        begin = free[client] + rnd.randint(1, 1_000)
+        free[client] = begin + rnd.randint(100, 10_000)
+        f = rnd.choices(["get", "append", "put"], [50, 45, 5])[0]
+        operations.append((rnd.randint(begin, free[client]), index, f, begin, free[client]))
+    history = []
+    for _, index, f, begin, end in sorted(operations):
+        text = f"x {index} y"
+        state = {"get": state, "append": state + text, "put": text}[f]
+        values = {"output": state} if f == "get" else {"input": text}
+        history.append(op(index, f, (begin, end), **values))
+    wrong = next(o for o in history[int(0.9 * size) :] if o.f == "get" and o.output)
+    spoilt = replace(wrong, output=wrong.output[: wrong.output.rindex("x")] + "x 0 y")
+    history[history.index(wrong)] = spoilt
+    return sorted(history, key=lambda o: (o.invoke_ns, o.index))
+
+
+@pytest.mark.parametrize("seed", range(4))
+def test_a_wrong_string_among_twenty_clients_is_proved(seed):
+    """The walk of one window had more configurations than could be tried: UNKNOWN."""
+    history = crowd_of_strings(seed)
+    result = check(history, "kv")
+    assert result.status is Status.FAIL, result.summary
+    assert verify(history, model_named("kv"), result) is None
 
 
 @pytest.fixture
