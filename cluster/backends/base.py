@@ -56,11 +56,13 @@ class LinkMeasure:
     """An answer passed on a connection that the target dialled."""
     bytes_since_cut: int | None
     """All that passed since the link was cut; None when it is not cut or cannot be counted."""
+    partly: bool = False
+    """What passed did so on connections to one listener, and not on those to another."""
 
     @property
     def works(self) -> bool:
         """Both ways of using the link pass."""
-        return self.by_source and self.by_target
+        return self.by_source and self.by_target and not self.partly
 
     @property
     def silent(self) -> bool:

@@ -25,6 +25,7 @@ from cluster.backends.terms import Link
 from cluster.node.protocol.apis import ApiKey
 from cluster.node.protocol.frames import DEFAULT_MAX_FRAME_BYTES, FrameError
 from cluster.node.protocol.raft_codec import REQUEST_KEYS
+from cluster.systems.base import EVERY_LISTENER, Listener, Listeners
 from cluster.values import valueclass
 
 _SIZE: Final = struct.Struct(">i")
@@ -48,6 +49,7 @@ KINDS: Final[dict[str, Kind]] = {
     )
 }
 """By the names of their classes in `cluster.node.kraft.messages`."""
+_RAFT_LISTENERS: Final[Listeners] = ("CONTROLLER",)
 
 
 @dataclass(slots=True, eq=False)
@@ -56,10 +58,16 @@ class Hold:
 
     links: set[Link]
     kinds: frozenset[Kind]
-    """Empty: all."""
+    """Empty: all. Else raft's, which go to controller listeners: a Fetch between brokers has the
+    API key of a voter's and is another message."""
     held: list[Held] = field(default_factory=list)
     undecoded: set[Link] = field(default_factory=set)
     """Links with a connection whose messages could not be told apart."""
+
+    @property
+    def listeners(self) -> Listeners:
+        """Say on connections to which listeners its messages travel."""
+        return _RAFT_LISTENERS if self.kinds else EVERY_LISTENER
 
 
 @valueclass
@@ -67,15 +75,18 @@ class Held:
     """One message that was kept, with its size."""
 
     link: Link
+    listener: Listener
+    """Where the connection that it was sent on had been dialled."""
     stream: Stream
     frame: bytes
 
 
 class Sieve:
-    """What holds make of the messages of one directed link."""
+    """What holds make of the messages of one directed link, on connections to one listener."""
 
-    def __init__(self, link: Link) -> None:
+    def __init__(self, link: Link, listener: Listener) -> None:
         self.link = link
+        self.listener = listener
         self.holds: list[Hold] = []
         """First match keeps."""
         self.streams: set[Stream] = set()
@@ -93,7 +104,7 @@ class Sieve:
             return False
         for hold in self.holds:
             if not hold.kinds or kind in hold.kinds:
-                hold.held.append(Held(self.link, stream, frame))
+                hold.held.append(Held(self.link, self.listener, stream, frame))
                 return True
         return False
 

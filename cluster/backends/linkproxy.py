@@ -1,8 +1,10 @@
-"""TCP proxies between nodes: one listener for each ordered pair of nodes, one gate for each link.
+"""TCP proxies between nodes: each ordered pair has two, each directed link has one gate.
 
-Node a reaches node b through the proxy (a, b). A connection carries bytes both ways, so it uses two
-links: (a, b) forward and (b, a) back. Cutting the link (a, b) therefore shuts the gate for what a
-says to b on connections that a dialled and on connections that b dialled.
+Node a reaches node b through the proxies (a, b): one stands before b's controller listener, the
+other before its broker-type listener, where brokers fetch records from each other. A connection
+carries bytes both ways, so it uses two links: (a, b) forward and (b, a) back. Cutting the link
+(a, b) therefore shuts the gate for all that a says to b, to whichever listener, on connections that
+a dialled and on connections that b dialled.
 
 What a cut is like, beside a cut of the wire:
 
@@ -19,183 +21,42 @@ What a cut is like, beside a cut of the wire:
 from __future__ import annotations
 
 import asyncio
-import errno
 import socket
-import struct
 from collections.abc import Callable, Iterable, Sequence
+from functools import partial
 
 from cluster.backends.base import Link, LinkMeasure
-from cluster.backends.linkmessages import Sieve, Stream
-from cluster.backends.pipe import CHUNK_BYTES, Gate, Gated, Pipe
+from cluster.backends.linkmessages import Sieve
+from cluster.backends.pipe import CHUNK_BYTES, Gate
+from cluster.backends.proxied import Connection
 from cluster.node.ports import Endpoint
 from cluster.node.protocol.frames import FrameError, FrameSplitter
+from cluster.systems.base import EVERY_LISTENER, Listener, Listeners
+
+Way = tuple[Link, Listener]
+"""What travels a link on connections to this listener, the dialler's requests or its answers."""
 
 HOST = "127.0.0.1"
 _BACKLOG = 128
-_RESET = struct.pack("ii", 1, 0)  # SO_LINGER of zero seconds: close() sends RST
 _ACCEPT_AGAIN_S = 0.1
 _POLL_S = 0.002
 
 
-class _HeldClose(Gated):
-    """A socket that is to be closed, once the gate lets its peer know."""
-
-    def __init__(self, gate: Gate, held: socket.socket) -> None:
-        self._gate = gate
-        self._socket = held
-        if gate.shut:
-            gate.join(self)
-        else:
-            held.close()
-
-    def gate_opened(self) -> None:
-        self._gate.leave(self)
-        self._socket.close()
-
-    def gate_shut(self) -> None:
-        """Wait on."""
-
-
-class Connection(Gated):
-    """One proxied connection: `near` was accepted from the dialler, `far` goes to the target."""
+class _Proxy:
+    """Where `link[0]` dials one listener of `link[1]`."""
 
     def __init__(
         self,
-        near: socket.socket,
-        target: tuple[str, int],
-        forward: Gate,
-        back: Gate,
-        on_closed: Callable[[], None],
-        sieves: tuple[Sieve, Sieve] | None,
-    ) -> None:
-        """`sieves`: of both links, forward and back; None: no message of it is held."""
-        self._loop = asyncio.get_running_loop()
-        self._near = near
-        self._far: socket.socket | None = None
-        self._target = target
-        self._forward = forward
-        self._back = back
-        self._on_closed = on_closed
-        self._sieves = sieves
-        self._early = b""
-        self._pipes: tuple[Pipe, ...] = ()
-        self._closed = False
-        if forward.shut:
-            forward.join(self)
-            self._loop.add_reader(near, self._collect)
-        else:
-            self._connect()
-
-    def gate_opened(self) -> None:
-        """Dial the target now that it may hear of the connection."""
-        self._forward.leave(self)
-        self._loop.remove_reader(self._near)
-        self._connect()
-
-    def gate_shut(self) -> None:
-        """Nothing: it joins the gate only while that is shut."""
-
-    def answered(self) -> bool:
-        """Whether bytes from the target have reached this side of it, passed on or not."""
-        if self._far is None or self._closed:
-            return False
-        try:
-            return bool(self._far.recv(1, socket.MSG_PEEK))
-        except OSError:
-            return False
-
-    def close(self) -> None:
-        """End both sides at once, whatever the gates say."""
-        self._detach()
-        self._near.close()
-        if self._far is not None:
-            self._far.close()
-
-    def _collect(self) -> None:
-        """While held: keep the first bytes, and notice when the dialler gives up."""
-        try:
-            data = self._near.recv(CHUNK_BYTES - len(self._early))
-        except (BlockingIOError, InterruptedError):
-            return
-        except OSError:
-            data = b""
-        if not data:
-            self.close()
-            return
-        self._early += data
-        if len(self._early) == CHUNK_BYTES:
-            self._loop.remove_reader(self._near)
-
-    def _connect(self) -> None:
-        self._far = socket.socket(socket.AF_INET, socket.SOCK_STREAM)
-        self._far.setblocking(False)  # noqa: FBT003  (takes no keyword)
-        self._far.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
-        code = self._far.connect_ex(self._target)
-        if code in (0, errno.EINPROGRESS):
-            self._loop.add_writer(self._far, self._connected)
-        else:
-            self._refused(self._far)
-
-    def _connected(self) -> None:
-        assert self._far is not None, "connecting"
-        self._loop.remove_writer(self._far)
-        if self._far.getsockopt(socket.SOL_SOCKET, socket.SO_ERROR):
-            self._refused(self._far)
-            return
-        near, far = self._near, self._far
-        requests = responses = None
-        if self._sieves is not None:
-            unanswered: dict[int, int] = {}
-            requests = Stream(self._sieves[0], unanswered, requests=True)
-            responses = Stream(self._sieves[1], unanswered, requests=False)
-        self._pipes = (
-            Pipe(self._forward, near, far, self._early, self._dead, requests),
-            Pipe(self._back, far, near, b"", self._dead, responses),
-        )
-
-    def _refused(self, far: socket.socket) -> None:
-        self._near.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, _RESET)
-        self._dead(far)
-
-    def _dead(self, dead: socket.socket) -> None:
-        """Close the socket that ended, and the other one when its peer may hear of it."""
-        assert self._far is not None, "only a connection with two ends has news to pass on"
-        self._detach()
-        dead.close()
-        if dead is self._near:
-            _HeldClose(self._forward, self._far)
-        else:
-            _HeldClose(self._back, self._near)
-
-    def _detach(self) -> None:
-        if self._closed:
-            return
-        self._closed = True
-        self._forward.leave(self)
-        for pipe in self._pipes:
-            pipe.stop()
-        for sock in (self._near, self._far):
-            if sock is not None and sock.fileno() >= 0:
-                self._loop.remove_reader(sock)
-                self._loop.remove_writer(sock)
-        self._on_closed()
-
-
-class _Listener:
-    """The proxy of one ordered pair: where `link[0]` dials `link[1]`."""
-
-    def __init__(
-        self,
-        link: Link,
+        way: Way,
         gates: dict[Link, Gate],
-        sieves: dict[Link, Sieve],
-        target: Callable[[str], Endpoint],
+        sieves: dict[Way, Sieve],
+        target: Callable[[], Endpoint],
     ) -> None:
+        link, listener = way
         self._loop = asyncio.get_running_loop()
-        self._link = link
         self._forward = gates[link]
         self._back = gates[link[::-1]]
-        self._sieves = sieves[link], sieves[link[::-1]]
+        self._sieves = sieves[way], sieves[link[::-1], listener]
         self._target = target
         self.connections: dict[int, Connection] = {}
         """By the dialler's port; negative: by our own number, of what we dial."""
@@ -242,7 +103,7 @@ class _Listener:
     def _admit(
         self, near: socket.socket, port: int, forward: Gate, sieves: tuple[Sieve, Sieve] | None
     ) -> None:
-        target = self._target(self._link[1])
+        target = self._target()
         closed_early = False
 
         def closed() -> None:
@@ -262,33 +123,44 @@ class _Listener:
 class LinkProxies:
     """All proxies between some nodes. Lives in the running event loop; open it there."""
 
-    def __init__(self, nodes: Sequence[str], target: Callable[[str], Endpoint]) -> None:
+    def __init__(
+        self,
+        nodes: Sequence[str],
+        target: Callable[[str, Listener], Endpoint],
+        listeners: Callable[[str], Listeners] = lambda _: EVERY_LISTENER,
+    ) -> None:
+        """`target`: where a node's listener is; `listeners`: those that a node has."""
         links = [(a, b) for a in nodes for b in nodes if a != b]
         self._gates = {link: Gate(link) for link in links}
-        self.sieves = {link: Sieve(link) for link in links}
+        self.sieves = {
+            (link, listener): Sieve(link, listener) for link in links for listener in EVERY_LISTENER
+        }
         self._saying: set[asyncio.Task[None]] = set()
-        self._listeners: dict[Link, _Listener] = {}
+        self._proxies: dict[Way, _Proxy] = {}
         self._target = target
+        self._listeners = listeners
 
     def open(self) -> None:
         """Listen for every ordered pair. Raises OSError."""
-        assert not self._listeners, "opened once"
-        for link in self._gates:
-            self._listeners[link] = _Listener(link, self._gates, self.sieves, self._target)
+        assert not self._proxies, "opened once"
+        for way in self.sieves:
+            (_, node), listener = way
+            target = partial(self._target, node, listener)
+            self._proxies[way] = _Proxy(way, self._gates, self.sieves, target)
 
     def close(self) -> None:
         """End every connection and listener at once; idempotent."""
         for saying in self._saying:
             saying.cancel()
-        for listener in self._listeners.values():
-            listener.close()
+        for proxy in self._proxies.values():
+            proxy.close()
         for gate in self._gates.values():
             gate.open()  # lets go of sockets not closed until now
-        self._listeners.clear()
+        self._proxies.clear()
 
-    def port(self, source: str, target: str) -> int:
-        """Return the port at which `source` dials `target` on this machine."""
-        return self._listeners[source, target].port
+    def port(self, source: str, target: str, listener: Listener = "CONTROLLER") -> int:
+        """Return the port at which `source` dials a listener of `target` on this machine."""
+        return self._proxies[(source, target), listener].port
 
     def cut(self, links: Iterable[Link]) -> None:
         """Let nothing pass on these links any more, from this call on. KeyError: no such link."""
@@ -307,27 +179,31 @@ class LinkProxies:
     @property
     def are_open(self) -> bool:
         """Whether nodes can be dialled through them now."""
-        return bool(self._listeners)
+        return bool(self._proxies)
 
     def slow_down(self, link: Link, delay_ms: float, jitter_ms: float) -> None:
         """Let bytes travel this long over the link from now on; 0 is no time."""
         self._gates[link].slow_down(delay_ms / 1000, jitter_ms / 1000)
 
-    def say_anew(self, link: Link, frames: Sequence[bytes]) -> None:
-        """Send requests over the link on a connection of their own; their responses are lost."""
-        dialled = self._listeners[link].dial()
+    def say_anew(self, way: Way, frames: Sequence[bytes]) -> None:
+        """Send requests over a link on a connection of their own; their responses are lost."""
+        dialled = self._proxies[way].dial()
         saying = asyncio.get_running_loop().create_task(_say(dialled, frames))
         self._saying.add(saying)
         saying.add_done_callback(self._saying.discard)
         saying.add_done_callback(lambda _: dialled.close())  # cancelled before it began
 
-    async def round_trip_ms(self, link: Link, ping: bytes, timeout_s: float) -> float | None:
-        """Time one ping over the link and its answer over the opposite one; None: none came."""
+    def ways(self, link: Link) -> tuple[Way, ...]:
+        """Name the streams of a link to listeners that its target has."""
+        return tuple((link, listener) for listener in self._listeners(link[1]))
+
+    async def round_trip_ms(self, way: Way, ping: bytes, timeout_s: float) -> float | None:
+        """Time one ping over a link and its answer over the opposite one; None: none came."""
         loop = asyncio.get_running_loop()
         began_s = loop.time()
         try:
             async with asyncio.timeout(timeout_s):
-                reader, writer = await asyncio.open_connection(HOST, self.port(*link))
+                reader, writer = await asyncio.open_connection(HOST, self._proxies[way].port)
                 try:
                     writer.write(ping)
                     if not await reader.read(1):
@@ -341,22 +217,26 @@ class LinkProxies:
     async def measure(self, link: Link, ping: bytes, timeout_s: float) -> LinkMeasure:
         """Send pings over the link's own proxies, and see whether they pass in its direction.
 
-        Once as the source dialling the target: its ping must reach the target, which shows by
-        the answer arriving at the proxy, let through or not. And once as the target dialling the
-        source: the answer must come back. There the ping goes the other way, over the opposite
-        link, past its gate.
+        Once as the source dialling each listener of the target: its ping must reach the target,
+        which shows by the answer arriving at the proxy, let through or not. And once as the target
+        dialling each of the source's: the answer must come back. There the ping goes the other
+        way, over the opposite link, past its gate.
         """
-        source, target = link
-        by_source, by_target = await asyncio.gather(
-            self._probe(source, target, ping, timeout_s, exempt=False),
-            self._probe(target, source, ping, timeout_s, exempt=True),
+        dialled, dialling = self.ways(link), self.ways(link[::-1])
+        passed = await asyncio.gather(
+            *(self._probe(way, ping, timeout_s, exempt=False) for way in dialled),
+            *(self._probe(way, ping, timeout_s, exempt=True) for way in dialling),
         )
-        return LinkMeasure(by_source, by_target, self._gates[link].passed_since_cut_bytes)
+        by_source, by_target = passed[: len(dialled)], passed[len(dialled) :]
+        return LinkMeasure(
+            any(by_source),
+            any(by_target),
+            self._gates[link].passed_since_cut_bytes,
+            partly=len({*by_source}) > 1 or len({*by_target}) > 1,
+        )
 
-    async def _probe(
-        self, dialler: str, dialled: str, ping: bytes, timeout_s: float, *, exempt: bool
-    ) -> bool:
-        listener = self._listeners[dialler, dialled]
+    async def _probe(self, way: Way, ping: bytes, timeout_s: float, *, exempt: bool) -> bool:
+        proxy = self._proxies[way]
         loop = asyncio.get_running_loop()
         deadline = loop.time() + timeout_s
         with socket.socket(socket.AF_INET, socket.SOCK_STREAM) as probe:
@@ -364,12 +244,12 @@ class LinkProxies:
             probe.bind((HOST, 0))
             port: int = probe.getsockname()[1]
             if exempt:
-                listener.exempt_ports.add(port)
+                proxy.exempt_ports.add(port)
             try:
-                await loop.sock_connect(probe, (HOST, listener.port))
+                await loop.sock_connect(probe, (HOST, proxy.port))
                 await loop.sock_sendall(probe, ping)
                 while loop.time() < deadline:
-                    connection = listener.connections.get(port)
+                    connection = proxy.connections.get(port)
                     if not exempt and connection is not None and connection.answered():
                         return True
                     try:
@@ -379,7 +259,7 @@ class LinkProxies:
             except OSError:
                 return False
             finally:
-                listener.exempt_ports.discard(port)
+                proxy.exempt_ports.discard(port)
         return False
 
 

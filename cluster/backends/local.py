@@ -35,7 +35,7 @@ from cluster.backends.processes import LocalProcess, RecordedProcess, labels, re
 from cluster.backends.shapes import PERFECT
 from cluster.node.ports import Endpoint
 from cluster.node.security.connecting import PLAINTEXT
-from cluster.systems.base import Placement, System
+from cluster.systems.base import Listener, Placement, System
 
 _IN_USE = "in use"  # strerror(EADDRINUSE), as every system words it
 _SECURED = "the listeners are secured: no message between them can be read or delivered late"
@@ -63,7 +63,9 @@ class LocalBackend(ProcessBackend):
         super().__init__(system, run_folder, node_count, run_id)
         self._first_port = first_port
         self._ports = NodePorts(HOST)
-        self._proxies = LinkProxies(self.nodes, self.endpoint)
+        self._proxies = LinkProxies(
+            self.nodes, self.endpoint, lambda node: system.listeners(int(node[1:]))
+        )
         self._shaping = LocalShaping(self._proxies, self.nodes, system.ping)
         environment = labels(run_id, support=True)
         machines = {
@@ -114,9 +116,9 @@ class LocalBackend(ProcessBackend):
         """See `Backend.measure_link`."""
         return await self._proxies.measure(link, self.system.ping, timeout_s)
 
-    def route(self, source: str, target: str) -> Endpoint:
-        """Return where `source` dials the controller listener of `target`."""
-        return Endpoint(int(target[1:]), HOST, self._proxies.port(source, target))
+    def route(self, source: str, target: str, listener: Listener = "CONTROLLER") -> Endpoint:
+        """Return where `source` dials a listener of `target`."""
+        return Endpoint(int(target[1:]), HOST, self._proxies.port(source, target, listener))
 
     def abilities(self) -> Abilities:
         """See `Backend.abilities`."""
@@ -185,7 +187,8 @@ class LocalBackend(ProcessBackend):
         return self._ports.take() if ports is None else self._ports.take_this(next(ports))
 
     def _placement(self, node: str) -> Placement:
-        routes = tuple(self.route(node, peer) for peer in self.nodes if peer != node)
+        peers = [peer for peer in self.nodes if peer != node]
+        routes = tuple(self.route(node, peer) for peer in peers)
         return Placement(
             name=node,
             node_id=int(node[1:]),
@@ -200,4 +203,5 @@ class LocalBackend(ProcessBackend):
             bootstrap=routes,
             brokers=tuple(self.endpoint(broker, "CLIENT") for broker in self.nodes),
             routes=routes,
+            broker_routes=tuple(self.route(node, peer, "CLIENT") for peer in peers),
         )

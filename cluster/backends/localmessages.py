@@ -12,7 +12,7 @@ from collections.abc import Sequence
 
 from cluster.backends.base import BackendError, Link, Probe
 from cluster.backends.linkmessages import KINDS, Held, Hold
-from cluster.backends.linkproxy import LinkProxies
+from cluster.backends.linkproxy import LinkProxies, Way
 from cluster.backends.localprobe import probe_messages
 
 
@@ -32,7 +32,8 @@ class LocalMessages:
         """See `Messages.hold`."""
         hold = Hold(set(links), frozenset(KINDS[name] for name in types))
         for link in links:
-            self._proxies.sieves[link].begin(hold)
+            for listener in hold.listeners:
+                self._proxies.sieves[link, listener].begin(hold)
         try:
             _check(hold)
         except BackendError:
@@ -72,24 +73,25 @@ class LocalMessages:
     def _end(self, hold: Hold, links: Sequence[Link]) -> list[Held]:
         """End a hold on some links, and return what it kept there."""
         for link in hold.links.intersection(links):
-            self._proxies.sieves[link].holds.remove(hold)
+            for listener in hold.listeners:
+                self._proxies.sieves[link, listener].holds.remove(hold)
         hold.links.difference_update(links)
         out = [held for held in hold.held if held.link not in hold.links]
         hold.held = [held for held in hold.held if held.link in hold.links]
         return out
 
     def _deliver(self, messages: Sequence[Held]) -> int:
-        anew: dict[Link, list[bytes]] = {}
+        anew: dict[Way, list[bytes]] = {}
         lost = 0
         for held in messages:
             if held.stream.takes_frames:
                 held.stream.insert(held.frame)
             elif held.stream.requests:
-                anew.setdefault(held.link, []).append(held.frame)
+                anew.setdefault((held.link, held.listener), []).append(held.frame)
             else:
                 lost += 1
-        for link, frames in anew.items():
-            self._proxies.say_anew(link, frames)
+        for way, frames in anew.items():
+            self._proxies.say_anew(way, frames)
         return len(messages) - lost
 
 

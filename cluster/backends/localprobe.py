@@ -62,7 +62,7 @@ async def probe_messages() -> Probe:
     hold = Hold({_LINK}, frozenset({KINDS["VoteRequest"]}))
     try:
         async with _proxies_of_echoes() as proxies, asyncio.timeout(TIMEOUT_S):
-            proxies.sieves[_LINK].begin(hold)
+            proxies.sieves[_LINK, "CONTROLLER"].begin(hold)
             reader, writer = await asyncio.open_connection(HOST, proxies.port(*_LINK))
             try:
                 writer.write(vote + fetch)
@@ -91,7 +91,7 @@ async def _proxies_of_echoes() -> AsyncIterator[LinkProxies]:
 
     server = await asyncio.start_server(echo, HOST, 0)
     port = server.sockets[0].getsockname()[1]
-    proxies = LinkProxies(_LINK, lambda node: Endpoint(int(node[1:]), HOST, port))
+    proxies = LinkProxies(_LINK, lambda node, _: Endpoint(int(node[1:]), HOST, port))
     proxies.open()
     try:
         yield proxies

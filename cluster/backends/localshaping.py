@@ -6,11 +6,13 @@ repetition, overtaking) and a rate need a network of their own.
 
 from __future__ import annotations
 
+import asyncio
+import math
 from collections.abc import Mapping
 
 from cluster.backends.abilities import LinkShape, ShapeMeasure
 from cluster.backends.base import BackendError, Link, Probe
-from cluster.backends.linkproxy import LinkProxies
+from cluster.backends.linkproxy import LinkProxies, Way
 from cluster.backends.shapes import PERFECT, missing_effects
 
 _PROBES = 12
@@ -58,11 +60,28 @@ class LocalShaping:
         return dict(self._shapes)
 
     async def measure(self, link: Link) -> ShapeMeasure:
-        """See `Shaping.measure`. Needs both nodes running: they answer."""
-        shapes = (self._shapes.get(way, PERFECT) for way in (link, link[::-1]))
-        travel_ms = sum(shape.delay_ms + shape.jitter_ms for shape in shapes)
-        timeout_s = _TIMEOUT_S + 2 * travel_ms / 1000
-        trips = [await self._round_trip_ms(link, timeout_s) for _ in range(_PROBES)]
+        """See `Shaping.measure`. Needs both nodes running: they answer.
+
+        Of the link's streams, to each listener of its target, the one is reported that is the
+        furthest from what is in force: a delay of one of them alone is none of the link.
+        """
+        shapes = [self._shapes.get(each, PERFECT) for each in (link, link[::-1])]
+        delay_ms = sum(shape.delay_ms for shape in shapes)
+        jitter_ms = sum(shape.jitter_ms for shape in shapes)
+        timeout_s = _TIMEOUT_S + 2 * (delay_ms + jitter_ms) / 1000
+        measures = await asyncio.gather(
+            *(self._measure(way, timeout_s) for way in self._proxies.ways(link))
+        )
+
+        def strays_ms(measure: ShapeMeasure) -> float:
+            trip_ms = measure.round_trip_ms
+            return math.inf if trip_ms is None else abs(trip_ms - delay_ms)
+
+        return max(measures, key=strays_ms)
+
+    async def _measure(self, way: Way, timeout_s: float) -> ShapeMeasure:
+        ping = self._ping
+        trips = [await self._proxies.round_trip_ms(way, ping, timeout_s) for _ in range(_PROBES)]
         back = sorted(trip for trip in trips if trip is not None)
         if not back:
             return ShapeMeasure(round_trip_ms=None, lost=None)
@@ -72,9 +91,6 @@ class LocalShaping:
             spread_ms=back[-1] - back[0],
             probes=len(trips),
         )
-
-    async def _round_trip_ms(self, link: Link, timeout_s: float) -> float | None:
-        return await self._proxies.round_trip_ms(link, self._ping, timeout_s)
 
 
 def _is_delay(shape: LinkShape) -> bool:

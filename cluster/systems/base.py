@@ -44,6 +44,8 @@ class Placement:
     """Broker-type listeners of all nodes, itself included, by node id."""
     routes: tuple[Endpoint, ...]
     """Where it must dial each peer instead of at the peer's own address; empty: nowhere else."""
+    broker_routes: tuple[Endpoint, ...] = ()
+    """The same of each peer's broker-type listener."""
     bootstrap: tuple[Endpoint, ...] = ()
     """What it asks for the leader when there are no `voters`: it joins a quorum as an observer."""
 

@@ -57,8 +57,9 @@ class World:
         self.nodes = nodes
         self.messages = LocalMessages(proxies)
 
-    async def dial(self, source: str, target: str):
-        return await asyncio.open_connection(linkproxy.HOST, self.proxies.port(source, target))
+    async def dial(self, source: str, target: str, listener="CONTROLLER"):
+        port = self.proxies.port(source, target, listener)
+        return await asyncio.open_connection(linkproxy.HOST, port)
 
 
 def in_world(body: Callable[[World], Awaitable[None]]) -> None:
@@ -69,7 +70,7 @@ def in_world(body: Callable[[World], Awaitable[None]]) -> None:
         nodes = {node: Node() for node in ("n1", "n2", "n3")}
         servers = [await node.serve() for node in nodes.values()]
         proxies = linkproxy.LinkProxies(
-            tuple(nodes), lambda node: Endpoint(0, linkproxy.HOST, nodes[node].port)
+            tuple(nodes), lambda node, _: Endpoint(0, linkproxy.HOST, nodes[node].port)
         )
         proxies.open()
         try:
@@ -140,13 +141,45 @@ def test_requests_whose_connection_is_gone_come_in_order_on_a_new_one():
         writer.write(VERSIONS + VOTE + FETCH + again)
         await reader.readexactly(len(response(0)))
         writer.close()
-        await eventually(lambda: not world.proxies.sieves[A_TO_B].streams)
+        await eventually(lambda: not world.proxies.sieves[A_TO_B, "CONTROLLER"].streams)
         assert target.heard == [VERSIONS]
         assert await world.messages.release(name) == 3
         await eventually(lambda: len(target.heard) == 4)
         assert target.heard == [VERSIONS, VOTE, FETCH, again]
         assert target.connections == 2
-        await eventually(lambda: not world.proxies._listeners[A_TO_B].connections)
+        await eventually(lambda: not world.proxies._proxies[A_TO_B, "CONTROLLER"].connections)
+
+    in_world(body)
+
+
+def test_a_fetch_between_brokers_is_no_voters_fetch():
+    async def body(world: World) -> None:
+        reader, writer = await world.dial("n1", "n2", "CLIENT")
+        name = await world.messages.hold([A_TO_B, B_TO_A], ["FetchRequest", "FetchResponse"])
+        writer.write(FETCH)
+        assert await reader.readexactly(len(response(2))) == response(2)
+        assert await world.messages.held(name) == 0
+        writer.close()
+
+    in_world(body)
+
+
+@pytest.mark.parametrize("closed", [False, True])
+def test_a_hold_of_all_messages_keeps_those_between_brokers(closed):
+    async def body(world: World) -> None:
+        target = world.nodes["n2"]
+        _, writer = await world.dial("n1", "n2", "CLIENT")
+        name = await world.messages.hold([A_TO_B], [])
+        writer.write(FETCH)
+        await eventually(lambda: world.messages._holds[name].held)
+        assert target.heard == []
+        if closed:
+            writer.close()
+            await eventually(lambda: not world.proxies.sieves[A_TO_B, "CLIENT"].streams)
+        assert await world.messages.release(name) == 1
+        await eventually(lambda: target.heard == [FETCH])
+        assert target.connections == 1 + closed
+        writer.close()
 
     in_world(body)
 
@@ -158,7 +191,7 @@ def test_a_response_whose_connection_is_gone_is_lost():
         writer.write(VOTE)
         await eventually(lambda: world.messages._holds[name].held)
         writer.close()
-        await eventually(lambda: not world.proxies.sieves[B_TO_A].streams)
+        await eventually(lambda: not world.proxies.sieves[B_TO_A, "CONTROLLER"].streams)
         assert await world.messages.held(name) == 1
         assert await world.messages.release(name) == 0
 
@@ -210,7 +243,7 @@ def test_what_is_released_over_a_cut_link_comes_when_that_is_restored(closed):
         await eventually(lambda: world.messages._holds[name].held)
         if closed:
             writer.close()
-            await eventually(lambda: not world.proxies.sieves[A_TO_B].streams)
+            await eventually(lambda: not world.proxies.sieves[A_TO_B, "CONTROLLER"].streams)
         world.proxies.cut([A_TO_B])
         assert await world.messages.release(name) == 1
         await asyncio.sleep(SILENCE_S)
@@ -265,7 +298,9 @@ def test_a_hold_is_refused_on_a_link_that_carries_another_protocol():
     async def body(world: World) -> None:
         _, writer = await world.dial("n1", "n2")
         writer.write(b"GET / HTTP/1.1\r\n\r\n")
-        await eventually(lambda: any(s.undecodable for s in world.proxies.sieves[A_TO_B].streams))
+        await eventually(
+            lambda: any(s.undecodable for s in world.proxies.sieves[A_TO_B, "CONTROLLER"].streams)
+        )
         with pytest.raises(BackendError, match="messages on n1>n2 cannot be told apart"):
             await world.messages.hold([("n1", "n3"), A_TO_B], [])
         assert not any(sieve.holds for sieve in world.proxies.sieves.values())
@@ -281,7 +316,7 @@ def test_released_messages_for_a_node_that_does_not_run_are_lost():
         writer.write(VOTE)
         await eventually(lambda: world.messages._holds[name].held)
         writer.close()
-        await eventually(lambda: not world.proxies.sieves[A_TO_B].streams)
+        await eventually(lambda: not world.proxies.sieves[A_TO_B, "CONTROLLER"].streams)
         world.nodes["n2"].port = 1
         assert await world.messages.release(name) == 1
         await eventually(lambda: not world.proxies._saying)

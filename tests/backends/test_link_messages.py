@@ -35,7 +35,7 @@ class World:
     """One connection: its streams both ways, and what comes out behind the proxy."""
 
     def __init__(self) -> None:
-        self.there, self.back = Sieve(LINK), Sieve(LINK[::-1])
+        self.there, self.back = (Sieve(link, "CONTROLLER") for link in (LINK, LINK[::-1]))
         unanswered: dict[int, int] = {}
         self.requests = Stream(self.there, unanswered, requests=True)
         self.responses = Stream(self.back, unanswered, requests=False)

@@ -11,6 +11,7 @@ import pytest
 from waiting import TIMEOUT_S, eventually
 
 from cluster.backends.linkproxy import HOST, LinkProxies
+from cluster.backends.pipe import Gate
 from cluster.node.ports import Endpoint
 
 NODES = ("n1", "n2", "n3")
@@ -48,8 +49,11 @@ class World:
         self.proxies = proxies
         self.nodes = nodes
 
-    async def dial(self, source: str, target: str):
-        return await asyncio.open_connection(HOST, self.proxies.port(source, target))
+    def port(self, node: str) -> int:
+        return self.nodes[node].port
+
+    async def dial(self, source: str, target: str, listener="CONTROLLER"):
+        return await asyncio.open_connection(HOST, self.proxies.port(source, target, listener))
 
 
 def in_world(body: Callable[[World], Awaitable[None]]) -> None:
@@ -59,7 +63,7 @@ def in_world(body: Callable[[World], Awaitable[None]]) -> None:
         asyncio.get_running_loop().set_exception_handler(lambda _, context: errors.append(context))
         nodes = {node: Echo() for node in NODES}
         servers = [await node.serve() for node in nodes.values()]
-        proxies = LinkProxies(NODES, lambda node: Endpoint(0, HOST, nodes[node].port))
+        proxies = LinkProxies(NODES, lambda node, _: Endpoint(0, HOST, nodes[node].port))
         proxies.open()
         try:
             await body(World(proxies, nodes))
@@ -121,6 +125,52 @@ def test_a_cut_link_holds_what_its_source_answers_on_connections_that_the_target
         world.proxies.restore([A_TO_B])
         assert await reader.readexactly(8) == b"question"
         writer.close()
+
+    in_world(body)
+
+
+def test_a_cut_link_holds_what_its_source_says_to_either_listener():
+    async def body(world: World) -> None:
+        for listener in ("CONTROLLER", "CLIENT"):
+            world.proxies.restore([A_TO_B])
+            dialled = [await world.dial(*link, listener) for link in (A_TO_B, B_TO_A)]
+            for reader, writer in dialled:
+                writer.write(b"x")
+                await reader.readexactly(1)
+            world.proxies.cut([A_TO_B])
+            for reader, writer in dialled:
+                writer.write(b"y")
+                assert await is_silent(reader)
+                writer.close()
+
+    in_world(body)
+
+
+def test_a_link_that_is_cut_to_one_listener_only_is_neither_whole_nor_silent():
+    async def body(world: World) -> None:
+        proxies = world.proxies
+        for listener in ("CONTROLLER", "CLIENT"):
+            proxies._proxies[A_TO_B, listener]._forward = shut = Gate(A_TO_B)
+            shut.close()
+            measure = await proxies.measure(A_TO_B, b"?", SILENCE_S)
+            assert measure.partly
+            assert not measure.works
+            assert not measure.silent
+            proxies._proxies[A_TO_B, listener]._forward = proxies._gates[A_TO_B]
+
+    in_world(body)
+
+
+def test_a_link_is_measured_at_the_listeners_that_its_ends_have():
+    async def body(world: World) -> None:
+        proxies = LinkProxies(
+            ("n1", "n2"),
+            lambda node, listener: Endpoint(0, HOST, {"CLIENT": 1}.get(listener, world.port(node))),
+            lambda _: ("CONTROLLER",),
+        )
+        proxies.open()
+        assert (await proxies.measure(A_TO_B, b"?", TIMEOUT_S)).works
+        proxies.close()
 
     in_world(body)
 
@@ -278,7 +328,7 @@ def test_measuring_a_cut_link_leaves_no_connection_behind():
         await world.proxies.measure(A_TO_B, b"?", SILENCE_S)
         world.proxies.restore([A_TO_B])
         await eventually(
-            lambda: not any(listener.connections for listener in world.proxies._listeners.values())
+            lambda: not any(proxy.connections for proxy in world.proxies._proxies.values())
         )
 
     in_world(body)

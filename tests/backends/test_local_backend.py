@@ -44,7 +44,11 @@ def test_every_node_answers_on_both_listeners_once_it_is_up(with_cluster):
 
 def test_nodes_reach_each_other_through_their_routes(with_cluster):
     async def body(backend: LocalBackend) -> None:
-        assert await ask(backend.route("n1", "n2"), b"hi") == b"hi"
+        routes = [backend.route("n1", "n2", listener) for listener in ("CONTROLLER", "CLIENT")]
+        for route in routes:
+            assert await ask(route, b"hi") == b"hi"
+        placement = backend._placement("n1")
+        assert [placement.routes[0], placement.broker_routes[0]] == routes
         assert (await backend.measure_link(("n1", "n2"))).works
         await backend.cut_links([("n1", "n2")])
         assert backend.links_cut() == {("n1", "n2")}

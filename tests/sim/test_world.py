@@ -5,12 +5,13 @@ from types import SimpleNamespace
 import pytest
 
 from cluster.backends.base import BackendError, NodeState
-from cluster.backends.sim.mesh import Mesh, MessageMatch
+from cluster.backends.sim.mesh import LinksMatch, Mesh, MessageMatch
 from cluster.backends.sim.scheduler import BusyLoopError, Scheduler
 from cluster.backends.sim.settings import SIM_SETTINGS, SimSettingError, SimSettings
 from cluster.backends.sim.world import TraceMatch
 from cluster.node.kraft.messages import DescribeQuorumRequest, VoteRequest
 from cluster.node.ports import Failure
+from cluster.node.protocol.data_messages import FetchRequest
 from cluster.node.protocol.messages import ApiVersionsRequest
 from tests.sim.quorums import Quorum, campaign
 
@@ -135,6 +136,34 @@ def test_a_rule_acts_at_most_its_number_of_times():
     rule = quorum.world.mesh.add_rule(MessageMatch("FetchRequest"), "drop", times=2)
     quorum.run(5_000)
     assert rule.acted == 2
+
+
+def test_a_cut_link_carries_nothing_between_brokers_either():
+    quorum = Quorum(cut_keeps=0)
+    quorum.elect()
+    mesh, port = quorum.world.mesh, quorum.world.endpoint("n2", "CLIENT")
+    request = ApiVersionsRequest(client_software_name="k", client_software_version="1")
+    replies = []
+    for cut in (("n1", "n2"), ("n2", "n1"), None):
+        if cut is not None:
+            mesh.cut(*cut)
+        mesh.request("n1", mesh.hosts["n1"], port, request, 100, replies.append)
+        quorum.run(200)
+        if cut is not None:
+            mesh.restore(*cut)
+        quorum.run(200)
+    unheard, unanswered, answered = replies
+    assert (unheard, unanswered) == (Failure.TIMED_OUT, Failure.TIMED_OUT)
+    assert not isinstance(answered, Failure)
+
+
+def test_a_fetch_between_brokers_is_no_voters_fetch():
+    fetch = FetchRequest(3, -1, 500, 1, 1000, ())
+    links = frozenset({("n1", "n2")})
+    for kind, is_wanted in (("FetchRequest", False), ("data_messages.FetchRequest", True)):
+        assert MessageMatch(kind).accepts("n1", "n2", fetch) is is_wanted
+        assert LinksMatch(links, frozenset({kind})).accepts("n1", "n2", fetch) is is_wanted
+    assert LinksMatch(links, frozenset()).accepts("n1", "n2", fetch)
 
 
 def test_a_link_knows_its_reverse():

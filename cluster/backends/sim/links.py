@@ -5,11 +5,12 @@ from __future__ import annotations
 import random
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
-from typing import Any, Literal
+from typing import Any, Literal, get_args
 
 from cluster.backends.abilities import LinkShape
 from cluster.backends.sim.scheduler import Owner, Scheduler
 from cluster.backends.sim.settings import SimSettings, Span
+from cluster.node.kraft.messages import RaftRequest, RaftResponse
 from cluster.values import valueclass
 
 Action = Literal["hold", "drop", "delay", "duplicate"]
@@ -20,13 +21,24 @@ CLIENT_PREFIX = "c"
 OVERTAKEN_MS = 10.0
 """Extra latency of a message that others are to overtake, on a link without a delay."""
 
+RAFT_MESSAGES = frozenset(get_args(RaftRequest | RaftResponse))
+_RAFT_NAMES = frozenset(kind.__name__ for kind in RAFT_MESSAGES)
+
+
+def kind_of(message: object) -> str:
+    """Name a message's class; "data_messages.FetchRequest" is a Fetch that is none of raft's."""
+    kind = type(message)
+    if kind.__name__ in _RAFT_NAMES and kind not in RAFT_MESSAGES:
+        return f"{kind.__module__.rpartition('.')[2]}.{kind.__name__}"
+    return kind.__name__
+
 
 @valueclass
 class MessageMatch:
     """Which messages a rule matches; None matches all. JSON-able."""
 
     kind: str | None = None
-    """Class name: "VoteRequest", "VoteResponse", "FetchResponse", ..."""
+    """See `kind_of`: "VoteRequest", "VoteResponse", "FetchResponse", ..."""
     source: str | None = None
     target: str | None = None
     fields: Mapping[str, Any] = field(default_factory=dict)
@@ -39,7 +51,7 @@ class MessageMatch:
     def accepts(self, source: str, target: str, message: object) -> bool:
         """Whether this message matches."""
         return (
-            (self.kind is None or type(message).__name__ == self.kind)
+            (self.kind is None or kind_of(message) == self.kind)
             and self.may(source, target)
             and all(
                 getattr(message, name, _NOTHING) == value for name, value in self.fields.items()
@@ -63,7 +75,7 @@ class LinksMatch:
 
     def accepts(self, source: str, target: str, message: object) -> bool:
         """See `MessageMatch.accepts`."""
-        return self.may(source, target) and (not self.kinds or type(message).__name__ in self.kinds)
+        return self.may(source, target) and (not self.kinds or kind_of(message) in self.kinds)
 
 
 @dataclass(slots=True, eq=False)

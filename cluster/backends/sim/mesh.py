@@ -18,10 +18,11 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from functools import partial
-from typing import Any, Protocol, get_args
+from typing import Any, Protocol
 
 from cluster.backends.sim.links import (
     CLIENT_PREFIX,
+    RAFT_MESSAGES,
     Action,
     LinksMatch,
     LinkState,
@@ -31,7 +32,6 @@ from cluster.backends.sim.links import (
 )
 from cluster.backends.sim.scheduler import Owner, Scheduler
 from cluster.backends.sim.settings import SimSettings
-from cluster.node.kraft.messages import RaftRequest, RaftResponse
 from cluster.node.ports import Endpoint, Failure
 from cluster.node.protocol.data_messages import UNANSWERED, wants_response
 
@@ -228,7 +228,9 @@ class Mesh:
             if link.stream.random() < self.settings.cut_keeps:
                 link.kept.append(Transit(self.scheduler, link, message, deliver, owner))
             return
-        if (link.loss or link.duplication or link.shape is not None) and type(message) in _RAFT:
+        if (link.loss or link.duplication or link.shape is not None) and type(
+            message
+        ) in RAFT_MESSAGES:
             loss, duplication = link.loss_now, link.duplication_now
             if loss and link.stream.random() < loss:
                 return
@@ -300,10 +302,6 @@ class Mesh:
     def cuts(self) -> frozenset[tuple[str, str]]:
         """Name the links that are cut."""
         return frozenset(ends for ends, link in self._links.items() if link.cut)
-
-
-_RAFT = frozenset(get_args(RaftRequest | RaftResponse))
-"""Classes of raft's messages: a lossy link loses and repeats no others."""
 
 
 __all__ = [
