@@ -84,6 +84,8 @@ class Folder:
         self.logs = LogDirectory(
             self.disk, self.clock, Random(1), lambda _: self.config, self.failures.append
         )
+        self.logs.read_mark()
+        self.logs.remove_mark(lambda _: None)
         self.logs.open()
         return self.logs
 

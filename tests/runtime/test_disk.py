@@ -440,6 +440,8 @@ def test_a_log_of_data_that_is_killed_again_and_again_keeps_all_it_reported_writ
             logs = LogDirectory(
                 disk, LoopClock(loop), random.Random(1), lambda _: config, failures.append
             )
+            logs.read_mark()
+            logs.remove_mark(lambda _: None)
             logs.open()
             assert not failures, failures
             at = TopicPartition("topic", 0)

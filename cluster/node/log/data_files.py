@@ -64,9 +64,20 @@ class DataFiles:
     """What `DataLog` does to its files."""
 
     def __init__(
-        self, folder: LogFolder, directory: str, config: DataLogConfig, recovered: RecoveredData
+        self,
+        folder: LogFolder,
+        directory: str,
+        config: DataLogConfig,
+        recovered: RecoveredData,
+        establish: Callable[[], None] | None = None,
     ) -> None:
+        """`establish`: queues what makes the folder of a log that is not on disk yet.
+
+        It is called before the first record. Until then a log costs no disk operation, as most
+        partitions of a cluster that is tested through its metadata never hold a record.
+        """
         self._folder = folder
+        self._establish = establish
         self._disk = folder.disk
         self.directory = directory
         self.partition: TopicPartition = partition_of(directory)
@@ -99,6 +110,11 @@ class DataFiles:
         if not self._segments:
             self._add_segment(self.end_offset)
         self._write_epoch_file()
+
+    @property
+    def exists(self) -> bool:
+        """Whether the log is on disk, or on its way there."""
+        return self._establish is None
 
     @property
     def high_watermark(self) -> int:
@@ -142,6 +158,8 @@ class DataFiles:
 
     def _write_epoch_file(self) -> None:
         """Replace the leader-epoch file atomically and durably, if it would change."""
+        if not self.exists:
+            return
         content = self._epochs.encode()
         if content == self._epoch_file or not (self._epoch_file or self._epochs.entries):
             return
@@ -154,7 +172,17 @@ class DataFiles:
 
     # Appending and rolling.
 
+    def _come_to_exist(self) -> None:
+        """Queue the folder of a log that is not on disk yet, with the epochs that it has begun."""
+        establish, self._establish = self._establish, None
+        if establish is not None:
+            establish()
+            self._active.create()
+            self._write_epoch_file()
+            self._disk.sync_directory(self.directory, self._watch)
+
     def _append(self, batches: list[tuple[BatchHeader, bytes]]) -> None:
+        self._come_to_exist()
         run: list[bytes] = []
         for header, batch in batches:
             if self._must_roll(header):
@@ -213,7 +241,8 @@ class DataFiles:
         jitter_ms = min(self.config.segment_jitter_ms, self.config.segment_ms)
         if jitter_ms > 0:
             segment.roll_jitter_ms = self._folder.random.randrange(0, jitter_ms)
-        segment.create()
+        if self.exists:
+            segment.create()
         self._segments.append(segment)
 
     def _take_snapshot(self) -> None:

@@ -229,6 +229,7 @@ class DataLog(DataFiles):
         truncated since, and is durable itself. Never called when the folder goes offline before.
         """
         self._check_online()
+        self._come_to_exist()
         self._flush(self.end_offset, done)
 
     # Cutting and deleting.
@@ -251,6 +252,7 @@ class DataLog(DataFiles):
     def truncate_fully_and_start_at(self, offset: int) -> None:
         """Drop everything; the log is empty from now on and begins at `offset`."""
         self._check_online()
+        self._come_to_exist()
         self.saved_start_offset = None
         self._folder.save_start_offsets()
         self._lower_recovery_point(0)
@@ -319,7 +321,10 @@ class DataLog(DataFiles):
         self._producers.expire(self._folder.clock.wall_ms())
 
     def close(self, done: Callable[[], None]) -> None:
-        """Make everything durable, with a snapshot of the producers, before a clean shutdown."""
+        """Make everything durable, with a snapshot of the producers, before a clean shutdown.
+
+        For logs that exist.
+        """
         self._check_online()
         self._active.close_times()
         self._take_snapshot()

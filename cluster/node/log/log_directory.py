@@ -8,6 +8,9 @@ Files beside the folders `<topic>-<partition>`, all in Kafka's formats:
   logs that begin with their first segment; ours are all in it, so that a lost segment is seen;
 - `.kafka_cleanshutdown`: see `clean_shutdown`.
 
+A log that has never held a record has no files and is in no checkpoint; other than Kafka's, its
+folder is made with its first record.
+
 Each is written beside, synced and renamed. One that cannot be read is damage.
 
 The log of a partition that is deleted is renamed at once, to `<topic>-<partition>.<id>-delete`, and
@@ -21,7 +24,7 @@ any more. The node goes on.
 from __future__ import annotations
 
 import uuid
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from functools import partial
 
 from cluster.node.log.checkpoint import (
@@ -40,7 +43,7 @@ from cluster.node.log.data_config import DataLogConfig, StorageError
 from cluster.node.log.data_log import DataLog
 from cluster.node.log.data_recovery import empty_data, recover_data
 from cluster.node.log.recovery import CorruptLogError, read_if_there
-from cluster.node.ports import Clock, Disk, Random, Timer
+from cluster.node.ports import Clock, Completion, Disk, Random, Timer
 from cluster.node.wire.uuid_text import uuid_from_text, uuid_to_text
 
 HIGH_WATERMARK_FILE = "replication-offset-checkpoint"
@@ -57,7 +60,7 @@ Damage = OSError | CorruptLogError
 
 
 class LogDirectory:
-    """All logs of one folder of a disk. Call `open` first."""
+    """All logs of one folder of a disk. Call `read_mark`, `remove_mark` and `open` first."""
 
     def __init__(
         self,
@@ -78,11 +81,23 @@ class LogDirectory:
         self.topic_ids: dict[TopicPartition, uuid.UUID] = {}
         self.previous_broker_epoch: int | None = None
         """What a clean shutdown left: the broker's epoch then, -1 unknown; None: it was none."""
+        self.is_open = False
         self.is_offline = False
         self._config_of = config_of
         self._on_offline = on_offline
         self._saved: dict[str, bytes] = {}
         self._timers: dict[int, Timer] = {}
+
+    def read_mark(self) -> None:
+        """See whether the folder was closed in order. Raises OSError."""
+        self.previous_broker_epoch = read_clean_shutdown(self.disk, self.folder)
+
+    def remove_mark(self, done: Completion) -> None:
+        """Remove the mark of that; `done` when it is durably gone.
+
+        From then on no crash can pass for the stop that went before.
+        """
+        remove_clean_shutdown(self.disk, self.folder, done)
 
     def open(self) -> None:
         """Open every log, synchronously; damage takes the folder offline."""
@@ -91,6 +106,7 @@ class LogDirectory:
         except (CorruptLogError, OSError) as error:
             self.on_failure(error)
             return
+        self.is_open = True
         self._every(_HIGH_WATERMARKS_MS, self._save_high_watermarks)
         self._every(_OFFSETS_MS, self._save_offsets)
         self._every(_RETENTION_MS, self._delete_old_segments)
@@ -101,12 +117,16 @@ class LogDirectory:
         self._check_online()
         assert partition not in self.logs, f"{partition} exists"
         directory = self._path(str(partition))
-        self.disk.make_directory(directory)
-        self.disk.sync_directory(self.folder, self._watch)
-        self.assign_topic_id(partition, topic_id)
+
+        def establish() -> None:
+            self.disk.make_directory(directory)
+            self.disk.sync_directory(self.folder, self._watch)
+            self.assign_topic_id(partition, topic_id)
+
         config = self._config_of(partition.topic)
-        log = self.logs[partition] = DataLog(self, directory, config, empty_data(config))
-        self.disk.sync_directory(directory, self._watch)
+        log = DataLog(self, directory, config, empty_data(config), establish)
+        self.logs[partition] = log
+        self.topic_ids[partition] = topic_id
         return log
 
     def assign_topic_id(self, partition: TopicPartition, topic_id: uuid.UUID) -> None:
@@ -127,6 +147,8 @@ class LogDirectory:
         log = self.logs.pop(partition)
         self.topic_ids.pop(partition, None)
         log.go_offline()
+        if not log.exists:
+            return
         self._save_high_watermarks()  # before the folder is gone, which would look like a loss
         self._save_offsets()
         unique = f"{self.random.getrandbits(128):032x}"
@@ -144,50 +166,52 @@ class LogDirectory:
         """Make everything durable and leave the mark of a clean shutdown, then call `done`.
 
         `done` is not called when the folder is or goes offline. Nothing may be appended any more.
+        A folder that was never opened, and was not left in order before, gets no mark: its logs
+        still have to be recovered.
         """
         if self.is_offline:
             return
+        if not self.is_open and self.previous_broker_epoch is None:
+            self.disk.barrier(partial(self._finish, done))
+            return
         self._cancel_timers()
-        left = len(self.logs)
+        existing = [log for _, log in self._existing()]
+        left = len(existing)
 
         def closed() -> None:
             nonlocal left
             left -= 1
             if left <= 0:
-                finish()
+                self._leave_mark(broker_epoch, done)
 
-        def finish() -> None:
-            self._save_high_watermarks()
-            self._save_offsets()
-            for log in self.logs.values():
-                log.go_offline()
-            write_clean_shutdown(self.disk, self.folder, broker_epoch, ended)
-
-        def ended(error: OSError | None) -> None:
-            self._watch(error)
-            if error is None:
-                done()
-
-        for log in self.logs.values():
+        for log in existing:
             log.close(closed)
-        if not self.logs:
-            finish()
+        if not existing:
+            self._leave_mark(broker_epoch, done)
 
     # What logs need (`LogFolder`).
 
     def save_recovery_points(self, done: Callable[[], None]) -> None:
         """Queue the recovery points of all logs, as they are now; `done` when they are durable."""
-        offsets = {at: log.recovery_point for at, log in self.logs.items()}
+        offsets = {at: log.recovery_point for at, log in self._existing()}
         self._save(RECOVERY_POINT_FILE, offsets, done)
 
     def save_start_offsets(self) -> None:
         """Queue the log starts of all logs, as they are now."""
         offsets = {
             at: log.saved_start_offset
-            for at, log in self.logs.items()
+            for at, log in self._existing()
             if log.saved_start_offset is not None
         }
         self._save(START_OFFSET_FILE, offsets, _nothing)
+
+    def when_written(self, done: Callable[[], None]) -> None:
+        """Call `done` once a kill can no longer lose what is in any of the logs now.
+
+        Never called when the folder goes offline before.
+        """
+        self._check_online()
+        self.disk.barrier(partial(self._finish, done))
 
     def on_failure(self, error: Damage) -> None:
         """Take all logs offline, once."""
@@ -201,9 +225,20 @@ class LogDirectory:
 
     # Private.
 
+    def _leave_mark(self, broker_epoch: int, done: Callable[[], None]) -> None:
+        """Leave the mark of a clean shutdown behind the checkpoints, then call `done`."""
+        if self.is_open:  # else the checkpoints are what they were
+            self._save_high_watermarks()
+            self._save_offsets()
+        for log in self.logs.values():
+            log.go_offline()
+        write_clean_shutdown(self.disk, self.folder, broker_epoch, partial(self._finish, done))
+
+    def _existing(self) -> Iterator[tuple[TopicPartition, DataLog]]:
+        """Return the logs that are on disk."""
+        return ((at, log) for at, log in self.logs.items() if log.exists)
+
     def _open(self) -> None:
-        self.previous_broker_epoch = read_clean_shutdown(self.disk, self.folder)
-        remove_clean_shutdown(self.disk, self.folder, self._watch)
         recovery_points = self._load(RECOVERY_POINT_FILE)
         start_offsets = self._load(START_OFFSET_FILE)
         high_watermarks = self._load(HIGH_WATERMARK_FILE)
@@ -280,7 +315,7 @@ class LogDirectory:
             done()
 
     def _save_high_watermarks(self) -> None:
-        offsets = {at: log.high_watermark for at, log in self.logs.items()}
+        offsets = {at: log.high_watermark for at, log in self._existing()}
         self._save(HIGH_WATERMARK_FILE, offsets, _nothing)
 
     def _save_offsets(self) -> None:
