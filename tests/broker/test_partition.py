@@ -26,6 +26,10 @@ class Log:
         self.start_offset, self.end_offset = 0, end_offset
         self.epochs = []
 
+    @property
+    def written_end_offset(self):
+        return self.end_offset
+
     def initialize_leader_epoch(self, epoch):
         self.epochs.append((epoch, self.end_offset))
 
@@ -61,7 +65,7 @@ class Leader:
 
     def append(self, count=1):
         self.log.end_offset += count
-        self.partition.appended()
+        self.partition.written()
 
     def fetch(self, broker_id, offset, epoch=None):
         self.partition.fetched(broker_id, offset, 0, epoch or self.brokers[broker_id])
@@ -218,6 +222,18 @@ def test_the_metadata_decide_a_proposal_whose_answer_comes_later():
     assert leader.partition.isr == (1,)
     assert not leader.partition.make_leader(replace(leader.state, isr=(1, 2), partition_epoch=8))
     assert leader.partition.isr == (1,)
+
+
+def test_metadata_that_repeat_an_answer_do_not_end_the_next_proposal():
+    leader = Leader(isr=(1,), min_isr=1)
+    leader.fetch(3, 0)
+    leader.commit((1, 3))
+    leader.fetch(2, 0)
+    leader.partition.make_leader(replace(leader.state, isr=(1, 3), partition_epoch=8))
+    assert leader.partition.maximal_isr == (1, 3, 2), "the controller may have committed it"
+    leader.append(1)
+    leader.fetch(3, 1)
+    assert leader.partition.high_watermark == 0
 
 
 def test_a_follower_keeps_to_its_own_log():

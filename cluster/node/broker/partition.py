@@ -47,6 +47,10 @@ class ReplicaLog(Protocol):
     def end_offset(self) -> int:
         """Offset that the next record will get."""
 
+    @property
+    def written_end_offset(self) -> int:
+        """Everything below is with the kernel: a kill of this process keeps it."""
+
     def initialize_leader_epoch(self, epoch: int) -> None:
         """Begin `epoch` at the log end, before its first record."""
 
@@ -220,9 +224,11 @@ class Partition:
     def make_leader(self, state: PartitionRegistration) -> bool:
         """Lead as the metadata say; return whether it is a new leader epoch.
 
-        What the metadata say may be older than what AlterPartition was answered: then it is left.
+        What the metadata say may be older than what AlterPartition was answered, or the same: then
+        it is left. The same must not end a proposal that was made since: the controller may
+        already have committed an expansion whose member the high watermark would run away from.
         """
-        if state.partition_epoch < self.partition_epoch:
+        if state.partition_epoch < self.partition_epoch or self._knows(state):
             return False
         is_new_epoch = state.leader_epoch > self.leader_epoch
         led = self.leads
@@ -242,6 +248,11 @@ class Partition:
                 follower.reset(now_ms, self.log.end_offset, anew=not led, in_sync=in_sync)
         self._advance()
         return is_new_epoch
+
+    def _knows(self, state: PartitionRegistration) -> bool:
+        """Whether it leads as this state says."""
+        same = state.partition_epoch == self.partition_epoch
+        return same and self.leads and state.leader_epoch == self.leader_epoch
 
     def make_follower(self, state: PartitionRegistration) -> bool:
         """Follow as the metadata say; return whether it is a new leader epoch."""
@@ -274,8 +285,12 @@ class Partition:
         """Whether nothing can be committed: too few replicas are in sync."""
         return self.leads and len(self.isr) < self.least_in_sync
 
-    def appended(self) -> None:
-        """The leader's log has grown."""
+    def written(self) -> None:
+        """More of the leader's log is where a kill of this process keeps it.
+
+        Only that counts: a follower may have a record earlier than the leader's kernel, but a
+        leader that was killed and leads again must have what it acknowledged.
+        """
         self._advance()
 
     def fetched(
@@ -402,7 +417,7 @@ class Partition:
         """Raise the high watermark as far as it may go."""
         if not self.leads or self.is_under_min_isr:
             return
-        reached = self.log.end_offset
+        reached = self.log.written_end_offset
         maximal = self.maximal_isr
         for follower in self.followers.values():
             if follower.end_offset >= reached:
