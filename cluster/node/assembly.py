@@ -1,8 +1,10 @@
 r"""One node, assembled over the four seams; it neither knows nor cares which world is behind them.
 
 requests --> Node.handle --> RaftClient        consensus: Vote, Begin, End, Fetch, ...
-                         \-> ControllerApis   topics, configs, metadata --> QuorumController
+                         |-> ControllerApis   topics, configs, metadata --> QuorumController
+                         \-> DataApis         records: Produce, Fetch, ... --> ReplicaManager
 RaftClient --> QuorumController                committed batches, changes of leader
+QuorumController --> BrokerMetadataPublisher   what the committed metadata ask of this broker
 """
 
 from __future__ import annotations
@@ -13,41 +15,36 @@ from typing import Any, Final, Literal
 
 from cluster.node.broker.assignments import AssignmentsConfig, AssignmentsManager
 from cluster.node.broker.config_admin import preprocess
-from cluster.node.broker.lifecycle import (
-    NOT_REGISTERED_EPOCH,
-    BrokerLifecycleManager,
-    LifecycleConfig,
-)
+from cluster.node.broker.data_apis import DataApis
+from cluster.node.broker.lifecycle import NOT_REGISTERED_EPOCH, BrokerLifecycleManager
+from cluster.node.broker.producer_ids import ProducerIdManager
 from cluster.node.broker.publisher import BrokerMetadataPublisher
+from cluster.node.broker.replica_manager import ReplicaManager, ReplicaSeams
 from cluster.node.config import BROKER_ROLE, CONTROLLER_ROLE, NodeConfig
 from cluster.node.controller.apis import ControllerApis
 from cluster.node.controller.bootstrap_file import read_bootstrap
-from cluster.node.controller.cluster_info import ClusterInfo
-from cluster.node.controller.configs.definitions import broker_key
 from cluster.node.controller.controller import QuorumController
-from cluster.node.controller.feature_control import SUPPORTED, features_of
+from cluster.node.controller.delta import LocalReplicaChanges, MetadataDelta
+from cluster.node.controller.feature_control import features_of
+from cluster.node.controller.image import MetadataImage
 from cluster.node.controller.pending import ControllerSettings
-from cluster.node.controller.registration_manager import (
-    ControllerRegistrationConfig,
-    ControllerRegistrationManager,
-)
+from cluster.node.controller.registration_manager import ControllerRegistrationManager
 from cluster.node.controller.registrations import replica_directory
 from cluster.node.controller.scram_control import credential_of
 from cluster.node.envelope import EnvelopeError, answer_to, refusal, unseal
 from cluster.node.forwarding import ForwardingManager, is_for_controller
-from cluster.node.kraft.config import RaftConfig
 from cluster.node.kraft.messages import RaftRequest
 from cluster.node.kraft.raft_client import RaftClient
-from cluster.node.kraft.voters import VoterSet
 from cluster.node.kraft_version import is_kraft_version_update, update_kraft_version
-from cluster.node.log.clean_shutdown import (
-    NO_EPOCH,
-    read_clean_shutdown,
-    remove_clean_shutdown,
-    write_clean_shutdown,
-)
-from cluster.node.log.control import VoterListener
+from cluster.node.log.clean_shutdown import NO_EPOCH
 from cluster.node.log.log import Log, LogConfig
+from cluster.node.part_configs import (
+    cluster_info,
+    lifecycle_config,
+    raft_config,
+    registration_config,
+    replica_config,
+)
 from cluster.node.ports import Clock, Disk, Failure, Network, Random, Trace
 from cluster.node.protocol.features import Features
 from cluster.node.protocol.messages import (
@@ -74,6 +71,8 @@ class Seams:
     forwarding: Network
     """To the active controller, for clients' requests: a Fetch that the leader has parked holds up
     everything behind it on its connection. May be `network` where connections do not exist."""
+    replication: Network
+    """To other brokers, for records. The same holds."""
     disk: Disk
     random: Random
     trace: Trace
@@ -166,6 +165,8 @@ class Node:
         self.lifecycle: BrokerLifecycleManager | None = None
         self.assignments: AssignmentsManager | None = None
         self.registration: ControllerRegistrationManager | None = None
+        self.replicas: ReplicaManager | None = None
+        self._data: DataApis | None = None
         registers = config.kraftprobe_registration
         if CONTROLLER_ROLE in config.process_roles and registers:
             self.registration = ControllerRegistrationManager(
@@ -176,25 +177,80 @@ class Node:
                 self._ask_controller,
                 lambda: self.controller.image.state,
             )
-        if self.publisher is not None and registers:
-            self.lifecycle = BrokerLifecycleManager(
-                lifecycle_config(config, directory_id, _previous_broker_epoch(seams.disk)),
+        if self.publisher is not None:
+            self.replicas = self._replica_manager(seams, directory_id)
+            producer_ids = ProducerIdManager(
+                config.node_id, seams.clock, self._ask_controller, self._broker_epoch
+            )
+            self._data = DataApis(self.replicas, producer_ids)
+            if registers:
+                self._register_broker(seams, self.publisher, self.replicas, directory_id)
+
+    def _broker_epoch(self) -> int:
+        return NOT_REGISTERED_EPOCH if self.lifecycle is None else self.lifecycle.broker_epoch
+
+    def _replica_manager(self, seams: Seams, directory_id: uuid.UUID) -> ReplicaManager:
+        """Make what holds the broker's data; without a registration it is never given any."""
+
+        def went_offline() -> None:
+            assert self.lifecycle is not None
+            self.lifecycle.report_offline(directory_id)
+
+        return ReplicaManager(
+            replica_config(self._config),
+            self._cluster,
+            ReplicaSeams(
                 seams.clock,
+                seams.replication,
+                seams.disk,
                 seams.random,
                 seams.trace,
                 self._ask_controller,
-                lambda: self.controller.image.offset,
-                self.raft.fail,
-            )
-            self.assignments = self._assignments(seams, self.lifecycle, directory_id)
-            self.publisher.on_changes = self.assignments.changed
-            self.publisher.on_first = self.lifecycle.set_ready_to_unfence
-            self.lifecycle.on_caught_up = self._serve_clients
-            self.lifecycle.on_unregistered = self.forwarding.release
+                self._broker_epoch,
+            ),
+            went_offline,
+        )
 
-    def _assignments(
-        self, seams: Seams, lifecycle: BrokerLifecycleManager, directory_id: uuid.UUID
-    ) -> AssignmentsManager:
+    def _register_broker(
+        self,
+        seams: Seams,
+        publisher: BrokerMetadataPublisher,
+        replicas: ReplicaManager,
+        directory_id: uuid.UUID,
+    ) -> None:
+        """Make what a broker that registers has."""
+        replicas.directory.read_mark()
+        previous_epoch = replicas.directory.previous_broker_epoch
+        self.lifecycle = lifecycle = BrokerLifecycleManager(
+            lifecycle_config(
+                self._config, directory_id, NO_EPOCH if previous_epoch is None else previous_epoch
+            ),
+            seams.clock,
+            seams.random,
+            seams.trace,
+            self._ask_controller,
+            lambda: self.controller.image.offset,
+            self.raft.fail,
+        )
+        self.assignments = assignments = self._assignments(seams, directory_id)
+
+        def changed(
+            changes: LocalReplicaChanges, delta: MetadataDelta, image: MetadataImage
+        ) -> None:
+            replicas.apply(changes, delta, image.state)
+            assignments.changed(changes)
+
+        def caught_up() -> None:
+            replicas.start(publisher.held, self.controller.image.state)
+            lifecycle.set_ready_to_unfence()
+            self._serve_clients()
+
+        publisher.on_changes = changed
+        publisher.on_first = None  # clients are served later, as below
+        lifecycle.on_caught_up = caught_up
+        lifecycle.on_unregistered = self.forwarding.release
+
+    def _assignments(self, seams: Seams, directory_id: uuid.UUID) -> AssignmentsManager:
         node_id = self._config.node_id
 
         def directory_of(key: tuple[uuid.UUID, int]) -> uuid.UUID | None:
@@ -209,7 +265,7 @@ class Node:
             seams.random,
             seams.trace,
             self._ask_controller,
-            lambda: lifecycle.broker_epoch,
+            self._broker_epoch,
             directory_of,
         )
 
@@ -218,8 +274,8 @@ class Node:
         self.raft.start()
         if self.registration is not None:
             self.registration.start()
-        if self.lifecycle is not None:
-            remove_clean_shutdown(self._disk, "", self._start_broker)
+        if self.lifecycle is not None and self.replicas is not None:
+            self.replicas.directory.remove_mark(self._start_broker)
 
     def _start_broker(self, error: OSError | None) -> None:
         """Register, once no crash from now on can pass for the stop that went before."""
@@ -257,6 +313,8 @@ class Node:
         """Answer a request here, whoever leads."""
         if isinstance(message, RaftRequest):
             self.raft.handle(message, reply)
+        elif self._data is not None and self._data.handles(message):
+            self._data.handle(listener, message, reply)
         elif is_kraft_version_update(message):
             update_kraft_version(
                 self.raft,
@@ -333,23 +391,17 @@ class Node:
         else:
             half_ms = timeout_ms / 2
             lifecycle.begin_controlled_shutdown(
-                half_ms, lambda: self.raft.shutdown(half_ms, self._note_clean_shutdown)
+                half_ms, lambda: self.raft.shutdown(half_ms, self._close_logs)
             )
 
-    def _note_clean_shutdown(self) -> None:
-        """Write the epoch of the broker that has stopped; nothing of it is left to be synced."""
+    def _close_logs(self) -> None:
+        """Leave the broker's logs with the mark of a clean shutdown, if it was registered."""
         assert self.lifecycle is not None
+        assert self.replicas is not None
         if self.lifecycle.broker_epoch == NOT_REGISTERED_EPOCH:
             self._has_stopped()
-            return
-
-        def written(error: OSError | None) -> None:
-            if error is not None:
-                self._disk_failed(error)
-            else:
-                self._has_stopped()
-
-        write_clean_shutdown(self._disk, "", self.lifecycle.broker_epoch, written)
+        else:
+            self.replicas.shutdown(self.lifecycle.broker_epoch, self._has_stopped)
 
     def _has_stopped(self) -> None:
         self._stopped = True
@@ -370,116 +422,3 @@ class Node:
 
     def _disk_failed(self, error: OSError) -> None:
         self.raft.fail(error)
-
-
-def raft_config(config: NodeConfig, directory_id: uuid.UUID) -> RaftConfig:
-    """Return raft's part of a node's configuration."""
-    return RaftConfig(
-        node_id=config.node_id,
-        directory_id=directory_id,
-        cluster_id=config.cluster_id,
-        voters=VoterSet.of(config.controller_quorum_voters),
-        local_listeners=tuple(
-            VoterListener(listener.name, listener.host, listener.port)
-            for listener in config.advertised_listeners
-            if listener.name in config.controller_listener_names
-        ),
-        listener_name=config.controller_listener_names[0],
-        bootstrap_servers=config.controller_quorum_bootstrap_servers,
-        can_become_voter=CONTROLLER_ROLE in config.process_roles,
-        auto_join=config.controller_quorum_auto_join_enable,
-        election_timeout_ms=config.controller_quorum_election_timeout_ms,
-        fetch_timeout_ms=config.controller_quorum_fetch_timeout_ms,
-        election_backoff_max_ms=config.controller_quorum_election_backoff_max_ms,
-        append_linger_ms=config.controller_quorum_append_linger_ms,
-        request_timeout_ms=config.controller_quorum_request_timeout_ms,
-        retry_backoff_ms=config.controller_quorum_retry_backoff_ms,
-        fetch_max_bytes=config.controller_quorum_fetch_max_bytes,
-        fetch_snapshot_max_bytes=config.controller_quorum_fetch_snapshot_max_bytes,
-        metadata_max_retention_bytes=config.metadata_max_retention_bytes,
-        metadata_max_retention_ms=config.metadata_max_retention_ms,
-        log_clean_interval_ms=config.kraftprobe_log_clean_interval_ms,
-    )
-
-
-def registration_config(config: NodeConfig) -> ControllerRegistrationConfig:
-    """Return what a node's controller registers."""
-    return ControllerRegistrationConfig(
-        controller_id=config.node_id,
-        listeners=_registered_listeners(config, controller=True),
-        features=tuple(
-            (feature.name, feature.min_level, feature.max_level) for feature in SUPPORTED
-        ),
-    )
-
-
-def lifecycle_config(
-    config: NodeConfig,
-    directory_id: uuid.UUID,
-    previous_broker_epoch: int = NOT_REGISTERED_EPOCH,
-) -> LifecycleConfig:
-    """Return what a node's broker registers."""
-    return LifecycleConfig(
-        broker_id=config.node_id,
-        cluster_id=config.cluster_id,
-        listeners=_registered_listeners(config, controller=False),
-        log_dirs=(directory_id,),
-        features=tuple(
-            (feature.name, feature.min_level, feature.max_level) for feature in SUPPORTED
-        ),
-        rack=config.broker_rack,
-        previous_broker_epoch=previous_broker_epoch,
-        heartbeat_interval_ms=config.broker_heartbeat_interval_ms,
-        session_timeout_ms=config.broker_session_timeout_ms,
-        initial_registration_timeout_ms=config.initial_broker_registration_timeout_ms,
-    )
-
-
-def _registered_listeners(
-    config: NodeConfig, *, controller: bool
-) -> tuple[tuple[str, str, int, int], ...]:
-    return tuple(
-        (listener.name, listener.host, listener.port, config.security[listener.name].protocol.value)
-        for listener in config.advertised_listeners
-        if (listener.name in config.controller_listener_names) is controller
-    )
-
-
-def cluster_info(config: NodeConfig, raft: RaftClient, disk: Disk) -> ClusterInfo:
-    """Return the description of the cluster that clients get.
-
-    Where nodes register themselves, brokers are those that did. Else a node knows of the others'
-    client listeners only what `kraftprobe.brokers` says; without it, it names itself.
-    """
-    brokers = config.kraftprobe_brokers
-    own = config.advertised(controller=False)
-    if config.kraftprobe_registration:
-        brokers = ()
-    elif not brokers and own is not None:
-        brokers = (own,)
-    return ClusterInfo(
-        cluster_id=config.cluster_id,
-        node_id=config.node_id,
-        brokers=brokers,
-        registration=config.kraftprobe_registration,
-        is_controller=CONTROLLER_ROLE in config.process_roles,
-        controllers=config.controller_quorum_voters,
-        voters=lambda: tuple(voter.endpoint for voter in raft.voters),
-        controller_listener=config.controller_listener_names[0],
-        num_partitions=config.num_partitions,
-        default_replication_factor=config.default_replication_factor,
-        static_configs=_static_configs(config),
-        log_dir=str(config.metadata_log_dir.absolute()),
-        volume_bytes=disk.volume_bytes,
-    )
-
-
-def _static_configs(config: NodeConfig) -> dict[str, str]:
-    """Return Kafka's keys in the node's own file; broker.id is what node.id was called once."""
-    found = {name: text for name, text in config.properties.items() if broker_key(name)}
-    return {**found, "broker.id": str(config.node_id)}
-
-
-def _previous_broker_epoch(disk: Disk) -> int:
-    found = read_clean_shutdown(disk, "")
-    return NO_EPOCH if found is None else found

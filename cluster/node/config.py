@@ -91,6 +91,13 @@ class NodeConfig:
     broker_session_timeout_ms: int
     initial_broker_registration_timeout_ms: int
     broker_rack: str | None
+    inter_broker_listener_name: str
+    """Where this broker asks others for records; its own first one when not given."""
+    replica_lag_time_max_ms: int
+    replica_fetch_wait_max_ms: int
+    replica_fetch_backoff_ms: int
+    replica_fetch_max_bytes: int
+    replica_fetch_response_max_bytes: int
     num_partitions: int
     default_replication_factor: int
     kraftprobe_registration: bool
@@ -99,6 +106,8 @@ class NodeConfig:
     """Whether clients' requests wait for an active controller (`cluster.node.forwarding`)."""
     kraftprobe_routes: Mapping[int, tuple[str, int]]
     """Where to dial a peer, by its id, instead of at its own address."""
+    kraftprobe_broker_routes: Mapping[int, tuple[str, int]]
+    """Where to dial another broker for records, by its id, instead of at its own address."""
     kraftprobe_brokers: tuple[Endpoint, ...]
     """Client listeners of all brokers, by node id, as long as no broker is registered."""
     kraftprobe_log_clean_interval_ms: int
@@ -267,11 +276,18 @@ _KEYS: Final[Mapping[str, tuple[Callable[[str], Any], Any]]] = {
     "broker.session.timeout.ms": (_whole_number(1), 9000),
     "initial.broker.registration.timeout.ms": (_whole_number(1), 60_000),
     "broker.rack": (_text, None),
+    "inter.broker.listener.name": (_text, None),
+    "replica.lag.time.max.ms": (_whole_number(1, 2**63 - 1), 30_000),
+    "replica.fetch.wait.max.ms": (_whole_number(0), 500),
+    "replica.fetch.backoff.ms": (_whole_number(0), 1_000),
+    "replica.fetch.max.bytes": (_whole_number(0), 1 << 20),
+    "replica.fetch.response.max.bytes": (_whole_number(0), 10 << 20),
     "num.partitions": (_whole_number(1), 1),
     "default.replication.factor": (_whole_number(1, 2**15 - 1), 1),
     "kraftprobe.registration": (_boolean, True),
     "kraftprobe.forwarding.hold": (_boolean, True),
     "kraftprobe.routes": (_routes, {}),
+    "kraftprobe.broker.routes": (_routes, {}),
     "kraftprobe.brokers": (_endpoints, ()),
     "kraftprobe.log.clean.interval.ms": (_whole_number(1), 60_000),
     "kraftprobe.trace.file": (_path, None),
@@ -323,6 +339,7 @@ def parse_config(text: str, source: str) -> NodeConfig:
             raise ConfigError(f"{source}: {key}: {error}") from error
     values["advertised.listeners"] = _advertised(values)
     unused = _set_folder(values, source)
+    _set_inter_broker_listener(values, source)
     own_listeners = [listener.name for listener in values["listeners"]]
     try:
         security = parse_security(
@@ -353,6 +370,21 @@ def _advertised(values: Mapping[str, Any]) -> tuple[ListenerAddress, ...]:
     names = {listener.name for listener in given}
     own = (e for e in listeners if e.name in values["controller.listener.names"])
     return (*given, *(listener for listener in own if listener.name not in names))
+
+
+def _set_inter_broker_listener(values: dict[str, Any], source: str) -> None:
+    """Choose the listener between brokers. Raises ConfigError."""
+    names = [
+        listener.name
+        for listener in values["listeners"]
+        if listener.name not in values["controller.listener.names"]
+    ]
+    given = values["inter.broker.listener.name"]
+    if given is None:
+        values["inter.broker.listener.name"] = names[0] if names else ""
+    elif given not in names:
+        problem = unknown("listener", given, names) if names else "this node is no broker"
+        raise ConfigError(f"{source}: inter.broker.listener.name: {problem}")
 
 
 def _set_folder(values: dict[str, Any], source: str) -> tuple[str, ...]:

@@ -33,7 +33,7 @@ from typing import Any, Final, NoReturn
 
 import click
 
-from cluster.node.assembly import Node, NodeSignal, Seams, raft_config
+from cluster.node.assembly import Node, NodeSignal, Seams
 from cluster.node.config import ConfigError, NodeConfig, load_config
 from cluster.node.kraft.quorum_state_store import QuorumStateError
 from cluster.node.log.log import CorruptLogError
@@ -42,6 +42,7 @@ from cluster.node.meta_properties import (
     formatted_cluster_id,
     load_or_format,
 )
+from cluster.node.part_configs import raft_config
 from cluster.node.ports import Trace
 from cluster.node.reasons import reason_of
 from cluster.node.runtime.announcing import AnnouncingTrace, started
@@ -59,7 +60,7 @@ from cluster.node.runtime.trace import (
     lift_file_size_limit,
     no_trace,
 )
-from cluster.node.security.connecting import ClientSecurity, client_security
+from cluster.node.security.connecting import PLAINTEXT, ClientSecurity, client_security
 from cluster.node.security.settings import SecuritySettingsError
 
 EXIT_BROKEN: Final = 1
@@ -143,14 +144,17 @@ class _Process:
             check_quorum_timeout_ms=raft_config(self._config, directory_id).check_quorum_timeout_ms,
         )
         client_id = f"raft-client-{self._config.node_id}"
-        routes, to_peers = self._config.kraftprobe_routes, self._client_security()
+        routes = self._config.kraftprobe_routes
+        to_peers = self._client_security(self._config.controller_listener_names[0])
         network = TcpNetwork(routes, client_id, security=to_peers)
         forwarding = TcpNetwork(routes, f"forwarding-{client_id}", security=to_peers)
+        replication = self._replication()
         server = TcpServer(server_limits(self._config))
         seams = Seams(
             LoopClock(self._loop),
             network,
             forwarding,
+            replication,
             disk,
             random.Random(seed.getrandbits(64)),
             self._trace,
@@ -174,6 +178,7 @@ class _Process:
         await self._drained(disk)
         network.close()
         forwarding.close()
+        replication.close()
 
     def _say(self, line: str) -> None:
         """Say a line, if anybody listens: a full disk or a closed pipe does not end a node."""
@@ -285,8 +290,14 @@ class _Process:
         except SecuritySettingsError as error:
             raise _CannotStart(str(error)) from error
 
-    def _client_security(self) -> ClientSecurity:
-        listener = self._config.controller_listener_names[0]
+    def _replication(self) -> TcpNetwork:
+        """Return the network to other brokers."""
+        config = self._config
+        listener, client_id = config.inter_broker_listener_name, f"broker-{config.node_id}-fetcher"
+        security = self._client_security(listener) if listener else PLAINTEXT
+        return TcpNetwork(config.kraftprobe_broker_routes, client_id, security=security)
+
+    def _client_security(self, listener: str) -> ClientSecurity:
         try:
             return client_security(self._config.security[listener])
         except SecuritySettingsError as error:

@@ -41,7 +41,7 @@ class Assigning:
             self._directory_of,
         )
         publisher = BrokerMetadataPublisher(1)
-        publisher.on_changes = self.manager.changed
+        publisher.on_changes = lambda changes, *_: self.manager.changed(changes)
         self.node.controller.loader.install(publisher)
 
     def _directory_of(self, key):

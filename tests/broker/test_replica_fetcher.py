@@ -84,10 +84,20 @@ class Pair:
         self.clock = FakeClock()
         self.leader = Leader(self.clock)
         endpoint = Endpoint(1, "host1", 9092)
-        self.fetcher = ReplicaFetcher(CONFIG, endpoint, self.clock, self.leader, lambda: 12)
+        self.unwritten = []
+        self.holds_writes = False
+        self.fetcher = ReplicaFetcher(
+            CONFIG, endpoint, self.clock, self.leader, lambda: 12, self.when_written
+        )
         self.followed = []
         for end in ends:
             self.follow(end)
+
+    def when_written(self, done):
+        if self.holds_writes:
+            self.unwritten.append(done)
+        else:
+            self.clock.call_later(0.0, done)
 
     def follow(self, end=0):
         index = len(self.followed)
@@ -277,3 +287,14 @@ def test_whatever_happens_it_has_all_in_the_end(steps):
     for index, followed in enumerate(pair.followed):
         if index not in removed:
             assert followed.end == followed.known == pair.leader.logs[index]
+
+
+def test_nothing_is_acknowledged_that_a_kill_could_lose():
+    pair = Pair(2)
+    pair.holds_writes = True
+    pair.go(3)
+    assert pair.ends() == [2]
+    assert len(pair.leader.requests) == 1, "the next Fetch would say that it has both records"
+    pair.unwritten.pop()()
+    pair.go()
+    assert [row.fetch_offset for row in pair.leader.requests[1].partitions] == [2]

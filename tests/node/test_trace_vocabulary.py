@@ -7,6 +7,7 @@ from collections import defaultdict
 from functools import cache
 from pathlib import Path
 
+from cluster.node.errors import ErrorCode
 from cluster.node.kraft.messages import NO_DIRECTORY, BeginQuorumEpochRequest, FetchResponse
 from cluster.node.kraft.raft_client import RaftClient
 from cluster.node.protocol.messages import (
@@ -16,7 +17,8 @@ from cluster.node.protocol.messages import (
     UpdateFeaturesRequest,
     milliseconds,
 )
-from tests.controller.fakes import creatable, create
+from tests.broker.cluster_of_brokers import Brokers
+from tests.controller.fakes import creatable, create, delete
 from tests.sim.quorums import Quorum
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -25,6 +27,15 @@ ONLY_OF_PROCESSES = {"clock", "check_quorum_timeout_ms"}
 """What `start` says of a real process alone."""
 ENDS_OF_PROCESSES = {"stop-timeout"}
 """Only a process can be asked to end while its disk hangs."""
+OF_DATA = {
+    "log-directory-offline",
+    "replica-begun",
+    "replica-follower",
+    "replica-leader",
+    "replica-truncated",
+    "stray-log",
+}
+"""What brokers trace of their data."""
 SETTINGS = {
     "broker.session.timeout.ms": 1_000,
     "broker.heartbeat.interval.ms": 200,
@@ -193,9 +204,87 @@ def test_every_documented_event_is_emitted_by_a_scripted_run(monkeypatch):
         for _, _, event, fields, _ in node.trace:
             emitted[event] |= set(fields)
     assert damaged
-    assert set(emitted) == set(documented()) - ENDS_OF_PROCESSES
+    for event in OF_DATA:
+        emitted.pop(event, None)
+    assert set(emitted) == set(documented()) - ENDS_OF_PROCESSES - OF_DATA
     # The simulated world has one clock, which needs no name, and its check quorum is watched.
     assert {event: documented()[event] - fields for event, fields in emitted.items()} == {
         event: ONLY_OF_PROCESSES if event == "start" else set() for event in emitted
     }
     assert all(fields <= documented()[event] for event, fields in emitted.items())
+
+
+def reconnect(brokers, name):
+    for other in {"n1", "n2", "n3"} - {name}:
+        brokers.world.mesh.restore(name, other)
+        brokers.world.mesh.restore(other, name)
+
+
+def cut_off(brokers, name):
+    for other in {"n1", "n2", "n3"} - {name}:
+        brokers.world.mesh.cut(name, other)
+        brokers.world.mesh.cut(other, name)
+
+
+def diverge(brokers):
+    """A leader that is cut off appends what its successor does not have."""
+    brokers.create("diverging")
+    assert brokers.produce(1, b"a", name="diverging").error is ErrorCode.none
+    cut_off(brokers, "n1")
+    assert brokers.produce(1, b"lost", name="diverging", acks=1).error is ErrorCode.none
+    assert brokers.until(lambda: brokers.replica(2, "diverging").partition.leader != 1)
+    reconnect(brokers, "n1")
+    settled(brokers.quorum, lambda: is_traced(brokers.quorum, "replica-truncated"))
+
+
+def fall_behind_the_log_start(brokers):
+    """A follower comes back when its leader has deleted all that it lacks."""
+    brokers.create("deleted")
+    brokers.world.kill("n3")
+    assert brokers.until(lambda: 3 not in brokers.partition("deleted").isr)
+    assert brokers.produce(1, b"a", b"b", name="deleted").error is ErrorCode.none
+    assert brokers.delete_records(1, 2, name="deleted").error_code is ErrorCode.none
+    brokers.world.start("n3")
+    settled(brokers.quorum, lambda: is_traced(brokers.quorum, "replica-begun"))
+
+
+def leave_a_stray(brokers):
+    """A topic goes while a broker with records of it is down."""
+    brokers.create("stray")
+    assert brokers.until(lambda: 3 in brokers.partition("stray").isr)
+    assert brokers.produce(1, b"a", name="stray").error is ErrorCode.none
+    brokers.world.kill("n3")
+    asked(brokers.quorum, delete("stray"))
+    brokers.world.start("n3")
+    settled(brokers.quorum, lambda: is_traced(brokers.quorum, "stray-log"))
+
+
+def damage_a_record(brokers):
+    """A record on disk is not what was written; a reader finds it."""
+    brokers.create("damaged")
+    assert brokers.until(lambda: 3 in brokers.partition("damaged").isr)
+    assert brokers.produce(1, b"a", name="damaged").error is ErrorCode.none
+    brokers.restart_in_order(3)
+    assert brokers.until(lambda: brokers.replica(3, "damaged") is not None)
+    disk = brokers.world.nodes["n3"].disk
+    files = disk.files()
+    path = "damaged-0/00000000000000000000.log"
+    files[path] = files[path][:-1] + bytes([files[path][-1] ^ 1])
+    disk.replace(files)
+    assert brokers.until(lambda: brokers.replica(3, "damaged").partition.high_watermark == 1)
+    assert brokers.fetch(3, name="damaged").error is ErrorCode.kafka_storage_error
+    settled(brokers.quorum, lambda: is_traced(brokers.quorum, "log-directory-offline"))
+
+
+def test_every_documented_event_of_data_is_emitted_by_a_scripted_run():
+    brokers = Brokers()
+    diverge(brokers)
+    fall_behind_the_log_start(brokers)
+    leave_a_stray(brokers)
+    damage_a_record(brokers)
+    emitted = defaultdict(set)
+    for node in brokers.world.nodes.values():
+        for _, _, event, fields, _ in node.trace:
+            if event in OF_DATA:
+                emitted[event] |= set(fields)
+    assert emitted == {event: documented()[event] for event in OF_DATA}

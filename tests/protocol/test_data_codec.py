@@ -144,7 +144,7 @@ def test_a_fetch_request_loses_what_its_version_lacks(version, data):
         request,
         partitions=tuple(without(row, **lost) for row in request.partitions),
         **({} if version >= 7 else {"session_id": 0, "session_epoch": -1, "forgotten": ()}),
-        **({} if version >= 11 else {"rack": ""}),
+        **({} if version >= 11 else {"rack": None}),
         **({} if version >= 12 else {"cluster_id": None}),
         **({} if version >= 15 else {"replica_epoch": -1}),
     )

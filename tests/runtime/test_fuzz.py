@@ -58,7 +58,13 @@ class LiveNode:
         load_or_format(self.disk, "c", 1, random.Random(1), directory.set_result)
         self.network = TcpNetwork()
         seams = Seams(
-            LoopClock(self.loop), self.network, self.network, self.disk, random.Random(1), no_trace
+            LoopClock(self.loop),
+            self.network,
+            self.network,
+            self.network,
+            self.disk,
+            random.Random(1),
+            no_trace,
         )
         self.node = Node(config, await directory, seams, self.broken.append)
         self.server = TcpServer()

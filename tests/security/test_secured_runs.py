@@ -10,8 +10,8 @@ import pytest
 from checkers.verdict import Status
 from cluster.backends.local import LocalBackend
 from cluster.client.admin_client import Client
-from cluster.node.assembly import lifecycle_config, registration_config
 from cluster.node.config import parse_config
+from cluster.node.part_configs import lifecycle_config, registration_config
 from cluster.node.ports import Endpoint
 from cluster.node.protocol.apis import ApiKey
 from cluster.node.runtime.clock import LoopClock

@@ -181,6 +181,7 @@ class Process:
             clock=self._clock,
             network=network,
             forwarding=network,
+            replication=network,
             disk=self._disk,
             random=self._random,
             trace=self.trace,

@@ -112,6 +112,7 @@ class BrokerLifecycleManager:
         self.on_unregistered: Callable[[], None] | None = None
         """Called once, when the controller no longer knows this registration."""
         self._unregistered = False
+        self._offline: tuple[uuid.UUID, ...] = ()
         self._attempt = 0
         self._failures = 0
         self._timer: Timer | None = None
@@ -128,6 +129,15 @@ class BrokerLifecycleManager:
     def set_ready_to_unfence(self) -> None:
         """Ask to be unfenced from the next heartbeat on (setReadyToUnfence)."""
         self.ready_to_unfence = True
+
+    def report_offline(self, directory_id: uuid.UUID) -> None:
+        """Report with every heartbeat from now on that a log directory is out of use (KIP-858).
+
+        The next is sent at once: what the directory held needs other leaders.
+        """
+        self._offline = (*self._offline, directory_id)
+        if self.state in (BrokerState.FENCED, BrokerState.RUNNING):
+            self._schedule(0, self._communicate)
 
     def begin_controlled_shutdown(self, timeout_ms: float, done: Callable[[], None]) -> None:
         """Ask to be let go; `done` is called once the controller agrees, or the time is over."""
@@ -258,4 +268,5 @@ class BrokerLifecycleManager:
             current_metadata_offset=i64(self._metadata_offset()),
             want_fence=not self.ready_to_unfence,
             want_shut_down=self.state is BrokerState.SHUTTING_DOWN,
+            offline_log_dirs=self._offline,
         )

@@ -25,6 +25,8 @@ from cluster.node.controller.state import (
 )
 from cluster.node.kraft.types import LeaderAndEpoch
 
+OnChanges = Callable[[LocalReplicaChanges, MetadataDelta, MetadataImage], None]
+
 
 class BrokerMetadataPublisher:
     """A MetadataPublisher. What it shows is as of the last publication."""
@@ -40,8 +42,8 @@ class BrokerMetadataPublisher:
         self.controller = LeaderAndEpoch()
         self.on_first: Callable[[], None] | None = None
         """Called once, when the first image is taken up (firstPublishFuture)."""
-        self.on_changes: Callable[[LocalReplicaChanges], None] | None = None
-        """Called with what each publication changes about this broker's partitions."""
+        self.on_changes: OnChanges | None = None
+        """Called with each publication and what it changes about this broker's partitions."""
         self._is_first = True
 
     def on_metadata_update(
@@ -59,11 +61,18 @@ class BrokerMetadataPublisher:
         self._apply(changes)
         self.registration = image.state.brokers.get(self.broker_id)
         if self.on_changes is not None:
-            self.on_changes(changes)
+            self.on_changes(changes, delta, image)
         if self._is_first:
             self._is_first = False
             if self.on_first is not None:
                 self.on_first()
+
+    @property
+    def held(self) -> LocalReplicaChanges:
+        """All that this broker holds, as changes from nothing."""
+        return LocalReplicaChanges(
+            (), dict(self.leaders), tuple(self.leaders), dict(self.followers)
+        )
 
     def on_controller_change(self, leader: LeaderAndEpoch) -> None:
         """See `cluster.node.controller.loader.MetadataPublisher`."""

@@ -4,6 +4,9 @@ One Fetch is under way at a time, with a session: it names what is new since the
 brings goes to each partition (`FollowedPartition`), in the leader's order. A partition with an
 error is left out for a while; one whose leader epoch was fenced waits for the metadata. What was
 asked for in an earlier leader epoch of a partition is dropped.
+
+The offset that a Fetch names acknowledges everything below it. So the next one is sent when a kill
+of this process can no longer lose what the last one brought.
 """
 
 from __future__ import annotations
@@ -92,8 +95,12 @@ class ReplicaFetcher:
         clock: Clock,
         network: Network,
         broker_epoch: Callable[[], int],
+        when_written: Callable[[Callable[[], None]], None],
     ) -> None:
+        """`when_written`: calls its argument once a kill can no longer lose what was appended."""
         self.leader = leader
+        self._when_written = when_written
+        self._is_writing = False
         self._config = config
         self._clock = clock
         self._network = network
@@ -110,10 +117,14 @@ class ReplicaFetcher:
     def __len__(self) -> int:
         return len(self._partitions)
 
+    def has(self, key: Key) -> bool:
+        """Whether it fetches a partition."""
+        return key in self._partitions
+
     def add(self, key: Key, partition: FollowedPartition) -> None:
         """Fetch a partition from now on; one that it had already begins anew."""
         self._partitions[key] = _Fetched(partition)
-        if not self._exchange.in_flight:
+        if not self._is_busy:
             self._schedule(0.0)  # with all that the same publication brings
 
     def remove(self, key: Key) -> None:
@@ -128,6 +139,10 @@ class ReplicaFetcher:
         if self._timer is not None:
             self._timer.cancel()
             self._timer = None
+
+    @property
+    def _is_busy(self) -> bool:
+        return self._exchange.in_flight or self._is_writing
 
     def _schedule(self, delay_ms: float) -> None:
         if self._timer is not None:
@@ -197,6 +212,16 @@ class ReplicaFetcher:
             # A partition that was added again since then is fetched in another leader epoch.
             if fetched is not None and fetched is asked.get(key):
                 self._apply(key, fetched, fetched.partition.fetched(result))
+        if self._stopped:
+            return
+        if any(result.records for result in reply.partitions):
+            self._is_writing = True
+            self._when_written(self._written)
+        else:
+            self._schedule(0.0)
+
+    def _written(self) -> None:
+        self._is_writing = False
         if not self._stopped:
             self._schedule(0.0)
 
@@ -213,7 +238,7 @@ class ReplicaFetcher:
                     return
                 fetched.is_busy = False
                 self._apply(key, fetched, Outcome.RETRY if then is outcome else then)
-                if not self._exchange.in_flight:
+                if not self._is_busy:
                     self._schedule(0.0)
 
             fetched.partition.ask_offsets(self.leader, done)

@@ -159,6 +159,13 @@ def client_endpoints(
     return tuple(found)
 
 
+def broker_endpoint(state: MetadataState, broker_id: int, listener: str) -> Endpoint | None:
+    """Return where a registered broker is reached: on the listener of this name, or its first."""
+    broker = state.brokers.get(broker_id)
+    endpoint = None if broker is None else _endpoint(broker.listeners, listener)
+    return None if endpoint is None else Endpoint(broker_id, endpoint.host, endpoint.port)
+
+
 def controller_endpoints(state: MetadataState, cluster: ClusterInfo) -> tuple[Endpoint, ...]:
     """Return where controllers are reached: as they registered, else as the voters are configured.
 

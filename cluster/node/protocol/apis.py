@@ -215,7 +215,7 @@ def _table(*keys: ApiKey) -> Mapping[int, VersionRange]:
 
 
 LISTENER_APIS: Final[Mapping[ListenerType, Mapping[int, VersionRange]]] = {
-    ListenerType.BROKER: _table(*_BROKER, *_ADMIN),
+    ListenerType.BROKER: _table(*_BROKER, *_ADMIN, *DATA_APIS),
     ListenerType.CONTROLLER: _table(*_ADMIN, *_PEER),
 }
 """What each type of listener serves, by API key in rising order."""

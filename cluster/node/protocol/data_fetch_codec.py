@@ -65,7 +65,7 @@ def _write_fetch_request(m: FetchRequest, version: int) -> Any:
             for topic, found in groupby(m.forgotten, key=lambda pair: pair[0])
             if form.has("ForgottenTopic")
         ),
-        rack_id=m.rack,
+        rack_id=m.rack or "",
         **state,
     )
 
@@ -105,7 +105,7 @@ def _read_fetch_request(body: Any) -> FetchRequest:
         session_epoch=int(getattr(body, "session_epoch", -1)),
         committed_only=int(body.isolation_level) == 1,
         cluster_id=getattr(body, "cluster_id", None),
-        rack=getattr(body, "rack_id", "") or "",
+        rack=getattr(body, "rack_id", None),
     )
 
 

@@ -188,7 +188,8 @@ class FetchRequest:
     committed_only: bool = False
     """isolation_level 1: without the records of open transactions."""
     cluster_id: str | None = None
-    rack: str = ""
+    rack: str | None = ""
+    """None before version 11: such a consumer is answered by leaders only (KIP-392)."""
 
 
 @valueclass

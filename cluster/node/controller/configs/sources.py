@@ -114,13 +114,14 @@ def effective_topic_configs(
             is_sensitive=TOPIC[name].is_sensitive,
         )
         for name in sorted(shown_names(TOPIC))
-        for value, source in [_effective(name, own, sources)]
+        for value, source in [topic_setting(name, own, sources)]
     )
 
 
-def _effective(
+def topic_setting(
     name: str, own: Properties, sources: Iterable[tuple[i8, Lookup]]
 ) -> tuple[str | None, i8]:
+    """Return a topic's value in force and its source. `sources`: of brokers, without defaults."""
     if name in own:
         return own[name], SOURCE_TOPIC
     for source, lookup in sources:

@@ -1,0 +1,139 @@
+"""What each part of a node takes from the node's configuration."""
+
+from __future__ import annotations
+
+import uuid
+
+from cluster.node.broker.lifecycle import NOT_REGISTERED_EPOCH, LifecycleConfig
+from cluster.node.broker.replica_manager import ReplicaConfig
+from cluster.node.config import CONTROLLER_ROLE, NodeConfig
+from cluster.node.controller.cluster_info import ClusterInfo
+from cluster.node.controller.configs.definitions import broker_key
+from cluster.node.controller.feature_control import SUPPORTED
+from cluster.node.controller.registration_manager import ControllerRegistrationConfig
+from cluster.node.kraft.config import RaftConfig
+from cluster.node.kraft.raft_client import RaftClient
+from cluster.node.kraft.voters import VoterSet
+from cluster.node.log.control import VoterListener
+from cluster.node.ports import Disk
+
+
+def raft_config(config: NodeConfig, directory_id: uuid.UUID) -> RaftConfig:
+    """Return raft's part of a node's configuration."""
+    return RaftConfig(
+        node_id=config.node_id,
+        directory_id=directory_id,
+        cluster_id=config.cluster_id,
+        voters=VoterSet.of(config.controller_quorum_voters),
+        local_listeners=tuple(
+            VoterListener(listener.name, listener.host, listener.port)
+            for listener in config.advertised_listeners
+            if listener.name in config.controller_listener_names
+        ),
+        listener_name=config.controller_listener_names[0],
+        bootstrap_servers=config.controller_quorum_bootstrap_servers,
+        can_become_voter=CONTROLLER_ROLE in config.process_roles,
+        auto_join=config.controller_quorum_auto_join_enable,
+        election_timeout_ms=config.controller_quorum_election_timeout_ms,
+        fetch_timeout_ms=config.controller_quorum_fetch_timeout_ms,
+        election_backoff_max_ms=config.controller_quorum_election_backoff_max_ms,
+        append_linger_ms=config.controller_quorum_append_linger_ms,
+        request_timeout_ms=config.controller_quorum_request_timeout_ms,
+        retry_backoff_ms=config.controller_quorum_retry_backoff_ms,
+        fetch_max_bytes=config.controller_quorum_fetch_max_bytes,
+        fetch_snapshot_max_bytes=config.controller_quorum_fetch_snapshot_max_bytes,
+        metadata_max_retention_bytes=config.metadata_max_retention_bytes,
+        metadata_max_retention_ms=config.metadata_max_retention_ms,
+        log_clean_interval_ms=config.kraftprobe_log_clean_interval_ms,
+    )
+
+
+def registration_config(config: NodeConfig) -> ControllerRegistrationConfig:
+    """Return what a node's controller registers."""
+    return ControllerRegistrationConfig(
+        controller_id=config.node_id,
+        listeners=_registered_listeners(config, controller=True),
+        features=tuple(
+            (feature.name, feature.min_level, feature.max_level) for feature in SUPPORTED
+        ),
+    )
+
+
+def lifecycle_config(
+    config: NodeConfig,
+    directory_id: uuid.UUID,
+    previous_broker_epoch: int = NOT_REGISTERED_EPOCH,
+) -> LifecycleConfig:
+    """Return what a node's broker registers."""
+    return LifecycleConfig(
+        broker_id=config.node_id,
+        cluster_id=config.cluster_id,
+        listeners=_registered_listeners(config, controller=False),
+        log_dirs=(directory_id,),
+        features=tuple(
+            (feature.name, feature.min_level, feature.max_level) for feature in SUPPORTED
+        ),
+        rack=config.broker_rack,
+        previous_broker_epoch=previous_broker_epoch,
+        heartbeat_interval_ms=config.broker_heartbeat_interval_ms,
+        session_timeout_ms=config.broker_session_timeout_ms,
+        initial_registration_timeout_ms=config.initial_broker_registration_timeout_ms,
+    )
+
+
+def _registered_listeners(
+    config: NodeConfig, *, controller: bool
+) -> tuple[tuple[str, str, int, int], ...]:
+    return tuple(
+        (listener.name, listener.host, listener.port, config.security[listener.name].protocol.value)
+        for listener in config.advertised_listeners
+        if (listener.name in config.controller_listener_names) is controller
+    )
+
+
+def cluster_info(config: NodeConfig, raft: RaftClient, disk: Disk) -> ClusterInfo:
+    """Return the description of the cluster that clients get.
+
+    Where nodes register themselves, brokers are those that did. Else a node knows of the others'
+    client listeners only what `kraftprobe.brokers` says; without it, it names itself.
+    """
+    brokers = config.kraftprobe_brokers
+    own = config.advertised(controller=False)
+    if config.kraftprobe_registration:
+        brokers = ()
+    elif not brokers and own is not None:
+        brokers = (own,)
+    return ClusterInfo(
+        cluster_id=config.cluster_id,
+        node_id=config.node_id,
+        brokers=brokers,
+        registration=config.kraftprobe_registration,
+        is_controller=CONTROLLER_ROLE in config.process_roles,
+        controllers=config.controller_quorum_voters,
+        voters=lambda: tuple(voter.endpoint for voter in raft.voters),
+        controller_listener=config.controller_listener_names[0],
+        num_partitions=config.num_partitions,
+        default_replication_factor=config.default_replication_factor,
+        static_configs=_static_configs(config),
+        log_dir=str(config.metadata_log_dir.absolute()),
+        volume_bytes=disk.volume_bytes,
+    )
+
+
+def _static_configs(config: NodeConfig) -> dict[str, str]:
+    """Return Kafka's keys in the node's own file; broker.id is what node.id was called once."""
+    found = {name: text for name, text in config.properties.items() if broker_key(name)}
+    return {**found, "broker.id": str(config.node_id)}
+
+
+def replica_config(config: NodeConfig) -> ReplicaConfig:
+    """Return how a node's broker replicates."""
+    return ReplicaConfig(
+        broker_id=config.node_id,
+        listener=config.inter_broker_listener_name,
+        lag_time_max_ms=config.replica_lag_time_max_ms,
+        fetch_wait_max_ms=config.replica_fetch_wait_max_ms,
+        fetch_backoff_ms=config.replica_fetch_backoff_ms,
+        fetch_max_bytes=config.replica_fetch_max_bytes,
+        fetch_response_max_bytes=config.replica_fetch_response_max_bytes,
+    )
