@@ -222,7 +222,12 @@ _OWN: tuple[Check, ...] = (
     RunCheck(voter_changes.NAME, "evidence", {}, (), voter_changes.check, _nothing),
     RunCheck(isr.NAME, "evidence", {"unclean": bool}, (), isr.check, _nothing),
     RunCheck(
-        invariants.NAME, "evidence", {"traced": list}, (), invariants.check, invariants.validate
+        invariants.NAME,
+        "evidence",
+        {"traced": list, "whole": list},
+        (),
+        invariants.check,
+        invariants.validate,
     ),
     RunCheck(
         logs.NAME,

@@ -186,6 +186,13 @@ class Plan:
         )
 
     @property
+    def whole_traces(self) -> tuple[str, ...]:
+        """Name the nodes that trace everything where not all do."""
+        request = SystemRequest(self.node_settings, self.system_options)
+        whole = self.kind.whole_traces(request, self.nodes)
+        return tuple(node for node, own in zip(self.node_names, whole, strict=True) if own)
+
+    @property
     def duration_ms(self) -> float:
         """Length of the fault phase."""
         return self.duration_s * 1000.0

@@ -16,11 +16,12 @@ NOTHING: Final[Mapping[str, str]] = MappingProxyType({})
 
 def checks_for(plan: Plan) -> tuple[CheckSpec, ...]:
     """List the checks of a run of this plan. Raises CheckError."""
-    traced = plan.kind.traced
+    traced, whole = plan.kind.traced, list(plan.whole_traces)
+    of_traces = {} if traced is None else {"traced": sorted(traced)}
     of_logs = (
         CheckSpec("log-agreement"),
         CheckSpec("snapshots"),
-        CheckSpec("invariants", {} if traced is None else {"traced": sorted(traced)}),
+        CheckSpec("invariants", of_traces | ({"whole": whole} if whole else {})),
     )
     brokers = plan.nodes_at("CLIENT")
     # What serves no clients has no state that they could read in the end.

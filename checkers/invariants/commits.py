@@ -50,6 +50,7 @@ class MajorityCounted(Invariant):
     source = "Raft 5.3; KIP-595, high watermark"
     needs = "`hw` of the leader, with `replicas`"
     reads = frozenset({"hw", "hw.replicas"})
+    own = True
     order = Order.NONE
 
     def on_leader_hw(self, node: str, fields: Fields) -> Broken | None:
@@ -184,6 +185,7 @@ class DurableFetch(Invariant):
     source = "KIP-595; RaftFsync, FollowerFsyncBeforeReply"
     needs = "`fetch` of the node, with `durable_end_offset`; its disk where it is seen"
     reads = frozenset({"fetch"})
+    own = True
     order = Order.NONE
 
     def on_fetch(self, node: str, fields: Fields) -> Broken | None:
@@ -207,6 +209,7 @@ class AckCommitted(Invariant):
     source = "KIP-595; KIP-631"
     needs = "`start`, `hw` and `ack` of the node"
     reads = frozenset({"hw", "ack"})
+    own = True
 
     def on_ack(self, node: str, fields: Fields) -> Broken | None:
         """Judge a write that is about to be answered."""
@@ -231,6 +234,7 @@ class ReadConfirmed(Invariant):
     source = "Raft 8, read-only operations"
     needs = "`read`, with `confirmed`"
     reads = frozenset({"read"})
+    own = True
     order = Order.NONE
 
     def on_read(self, node: str, fields: Fields) -> Broken | None:
@@ -255,6 +259,7 @@ class ClaimAfterReplay(Invariant):
     source = "KAFKA-17333; KIP-595"
     needs = "`state`, `epoch-start` and `claim` of the node"
     reads = frozenset({"state", "epoch-start", "claim"})
+    own = True
 
     def on_claim(self, node: str, fields: Fields) -> Broken | None:
         """Judge a claim."""

@@ -82,6 +82,7 @@ class NoContradiction(Invariant):
     source = "KRaft.tla, NoIllegalState; KafkaRaftClient, IllegalStateException"
     needs = "`contradiction`"
     reads = frozenset({"contradiction"})
+    own = True
     order = Order.NONE
 
     def on_contradiction(self, node: str, fields: Fields) -> Broken:

@@ -61,6 +61,9 @@ class Invariant:
     reads: ClassVar[frozenset[str]] = frozenset()
     """The events without which nothing of it can be judged; it uses others where there are any."""
     order: ClassVar[Order] = Order.NODE
+    own: ClassVar[bool] = False
+    """Whether it judges a node by that node's own events alone: then it can judge some nodes where
+    others trace less."""
     unstored: ClassVar[str] = ""
     """Why it cannot be judged from stored traces; empty where it can."""
 

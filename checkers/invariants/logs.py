@@ -96,6 +96,7 @@ class CommittedTruncated(Invariant):
     source = "Raft 5.4.3; KIP-595: a follower never truncates below its high watermark"
     needs = "`start`, `recovered`, `append`, `flush`, `truncate`, `truncate-fully`, `hw`"
     reads = frozenset({"recovered", "append", "flush", "truncate", "hw"})
+    own = True
 
     def on_truncate(self, node: str, fields: Fields) -> Broken | None:
         """Judge what a truncation drops."""
@@ -123,6 +124,7 @@ class Recovery(Invariant):
     source = "the contract of fsync; RaftFsync of the TLA+ specifications"
     needs = "`start`, `flush`, `truncate`, `fetch-snapshot`, `truncate-fully`, `recovered`"
     reads = frozenset({"flush", "recovered"})
+    own = True
 
     def on_recovered(self, node: str, fields: Fields) -> Broken | None:
         """Compare the log after a start with what was fsynced before."""

@@ -21,8 +21,10 @@ Every other finding stays a FAIL, however little of the run is stored: it rests 
 
 *Left out*, by name: invariants that need the bytes on a disk at the moment of an event; those that
 read an event which the system does not trace (the option `traced` lists all that it does); and
-`led-alone` where nodes have no clock in common. `recovery` reports no node whose storage a fault
-may have damaged. Complexity: that of the merge, and O(records).
+`led-alone` where nodes have no clock in common. Where some nodes trace everything (the option
+`whole` names them), what judges a node by its own events alone (`Invariant.own`) judges these.
+`recovery` reports no node whose storage a fault may have damaged. Complexity: that of the merge,
+and O(records).
 """
 
 from __future__ import annotations
@@ -67,10 +69,14 @@ def check(run: RunInput, options: Mapping[str, Any], cancelled: Cancelled = neve
     damaged = set(evidence.nodes)
     if not run.extent.pending:  # else whose storage it was is not known
         damaged = hit_by_ending_fault(run.events)
-    kinds = {
+    everywhere = {
         name: kind for name, kind in _JUDGED.items() if traced is None or kind.reads <= {*traced}
     }
-    judged = _Judged(evidence, holes, damaged, cancelled, kinds)
+    whole = options.get("whole") or []
+    there = [name for name, kind in _JUDGED.items() if kind.own and name not in everywhere]
+    only: dict[str, Collection[str]] = {name: whole for name in there if whole}
+    kinds = {name: kind for name, kind in _JUDGED.items() if name in everywhere or name in only}
+    judged = _Judged(evidence, holes, damaged, cancelled, kinds, only)
     judged.watcher.quorum.follows_logs = traced is None or "append" in traced
     judged.judge()
     left_out = LEFT_OUT | {
@@ -100,7 +106,8 @@ def check(run: RunInput, options: Mapping[str, Any], cancelled: Cancelled = neve
         exercised=epochs > 0,
         good=(
             f"{len(kinds)} invariants hold over {judged.events} events and {epochs} epochs with "
-            f"a leader; not judged in this run: {', '.join(sorted(left_out))}"
+            f"a leader{_only_there(only)}; not judged in this run: "
+            f"{', '.join(sorted(left_out))}"
         ),
         looked_at=judged.events,
         statistics={
@@ -108,6 +115,7 @@ def check(run: RunInput, options: Mapping[str, Any], cancelled: Cancelled = neve
             "events": judged.events,
             "order": "by the clock" if judged.timed else "by causes",
             "left_out": left_out,
+            "judged_of": {name: list(nodes) for name, nodes in sorted(only.items())},
             "repeated": {
                 f"{kind} on {node}": count
                 for (node, kind, sure), count in sorted(judged.seen.items())
@@ -118,10 +126,16 @@ def check(run: RunInput, options: Mapping[str, Any], cancelled: Cancelled = neve
 
 
 def validate(options: Mapping[str, Any]) -> None:
-    """Raise ValueError where `traced` is no list of names."""
-    traced = options.get("traced")
-    if traced is not None and not all(isinstance(name, str) for name in traced):
-        raise ValueError("'traced' must be a list of names of events")
+    """Raise ValueError where `traced` or `whole` is no list of names."""
+    for option, what in (("traced", "events"), ("whole", "nodes")):
+        names = options.get(option)
+        if names is not None and not all(isinstance(name, str) for name in names):
+            raise ValueError(f"{option!r} must be a list of names of {what}")
+
+
+def _only_there(only: Mapping[str, Collection[str]]) -> str:
+    nodes = sorted({node for judged in only.values() for node in judged})
+    return f", {len(only)} of them of {', '.join(nodes)} only" if only else ""
 
 
 def batch_of(record: LogRecord) -> Batch:
@@ -139,7 +153,9 @@ class _Judged:
         damaged: Collection[str],
         cancelled: Cancelled,
         kinds: Mapping[str, type[Invariant]],
+        only: Mapping[str, Collection[str]],
     ) -> None:
+        """`only`: the nodes that an invariant judges, where these are not all."""
         self.anomalies: list[Anomaly] = []
         self.doubts: list[Anomaly] = []
         self.seen: Counter[tuple[str, str, bool]] = Counter()
@@ -150,6 +166,7 @@ class _Judged:
         self._evidence = evidence
         self._holes = holes
         self._damaged = damaged
+        self._only = only
         self._cancelled = cancelled
         self._event: TraceEvent | None = None
         """The event that is being judged; None: what was left when the run was over."""
@@ -196,6 +213,8 @@ class _Judged:
         """Report a violation at the present event, unless damaged storage may be its cause."""
         kind, node, event = violation.property, self._node, self._event
         if kind == Recovery.name and node in self._damaged:
+            return
+        if node not in self._only.get(kind, (node,)):
             return
         doubted_for = violation.unseen or self._doubted_for(_JUDGED[kind], node)
         counted = node, kind, not doubted_for

@@ -22,6 +22,7 @@ class OneVoterChange(Invariant):
     source = "Ongaro's thesis, 4.1"
     needs = "`voters` and `voter-change` of the leader; afterwards the VotersRecords of the logs"
     reads = frozenset({"voters", "voter-change"})
+    own = True
 
     def __init__(self, quorum: Quorum) -> None:
         super().__init__(quorum)
@@ -61,6 +62,7 @@ class ChangeAfterCommit(Invariant):
     source = "Ongaro 2015, bug in single-server membership changes; KIP-853"
     needs = "`voters`, `epoch-start`, `hw` and `voter-change` of the leader"
     reads = frozenset({"voters", "epoch-start", "hw", "voter-change"})
+    own = True
 
     def on_voter_change(self, node: str, fields: Fields) -> Broken | None:
         """Compare with what the leader announced as committed."""
@@ -81,6 +83,7 @@ class CommittedVoters(Invariant):
     source = "KIP-853: the newest of the log count, and committed records are not truncated"
     needs = "`start`, `voters` and `hw` of the node"
     reads = frozenset({"voters", "hw"})
+    own = True
 
     def on_voters(self, node: str, fields: Fields) -> Broken | None:
         """Compare with the sets before."""

@@ -52,6 +52,15 @@ def everywhere(_: SystemRequest, nodes: int) -> tuple[Listeners, ...]:
     return (EVERY_LISTENER,) * nodes
 
 
+WholeTraces = Callable[[SystemRequest, int], tuple[bool, ...]]
+"""(what a plan says, number of nodes) -> whether n1, n2, ... trace all of docs/evidence.md."""
+
+
+def nowhere(_: SystemRequest, nodes: int) -> tuple[bool, ...]:
+    """Let no node trace more than all others do."""
+    return (False,) * nodes
+
+
 def _none(_: SystemRequest) -> Mapping[str, str]:
     return {}
 
@@ -104,7 +113,9 @@ class SystemKind:
     """Whether a read of a cell may be stale, as of a broker's own image, though no node goes back,
     not even when it is restarted; else it is linearizable."""
     traced: frozenset[str] | None = None
-    """The trace events that can be known of its nodes; None: all of docs/evidence.md."""
+    """The trace events that can be known of all its nodes; None: all of docs/evidence.md."""
+    whole_traces: WholeTraces = nowhere
+    """Which of the nodes trace everything where not all do."""
     indefinite: frozenset[ErrorCode] = frozenset()
     """Errors of `cluster.client.failures.DEFINITE_ERRORS` that it also gives to requests which may
     have had their effect."""

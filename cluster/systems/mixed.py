@@ -113,7 +113,17 @@ class MixedSystem(MixedLayout):
         return self._of(node).environment(node)
 
     def _of(self, node: Placement) -> System:
-        return self._systems[self._kinds[min(node.node_id, len(self._kinds)) - 1]]
+        return self._systems[_kind_of(self._kinds, node.node_id)]
+
+
+def _kind_of(kinds: tuple[str, ...], node_id: int) -> str:
+    return kinds[min(node_id, len(kinds)) - 1]
+
+
+def _whole_traces(request: SystemRequest, nodes: int) -> tuple[bool, ...]:
+    """Say which nodes trace everything: those of this repository."""
+    kinds = _kinds(request)
+    return tuple(_PARTS[_kind_of(kinds, node_id)].traced is None for node_id in range(1, nodes + 1))
 
 
 def _kinds(request: SystemRequest) -> tuple[str, ...]:
@@ -167,6 +177,7 @@ KIND = replace(
     create=_create,
     versions=_versions,
     listeners=everywhere,
+    whole_traces=_whole_traces,
     options={
         **{key: says for key, says in kafka.OPTIONS.items() if key not in {IMAGE, ROLES}},
         KINDS: f"kinds of n1, n2, ...; the last is that of the rest ({_DEFAULT})",

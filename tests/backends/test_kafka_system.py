@@ -630,6 +630,22 @@ def test_what_a_mixed_quorum_does_not_take_is_refused(options, said):
         from_document({**PLAN, "system": "mixed", "system_options": options})
 
 
+@pytest.mark.parametrize(
+    ("kinds", "whole"),
+    [
+        ("kraft,apache-kafka", ["n1"]),
+        ("apache-kafka,apache-kafka,kraft", ["n3"]),
+        ("apache-kafka,kraft", ["n2", "n3"]),
+    ],
+)
+def test_the_nodes_of_this_repository_in_a_mixed_quorum_are_judged_by_all_that_they_trace(
+    kinds, whole
+):
+    document = {**PLAN, "system": "mixed", "system_options": {"kinds": kinds}}
+    [spec] = [s for s in checks_for(from_document(document)) if s.name == "invariants"]
+    assert spec == CheckSpec("invariants", {"traced": sorted(TRACED), "whole": whole})
+
+
 def test_a_node_that_starts_empty_is_a_fault_that_no_schedule_draws():
     fault = FAULTS["disk-wipe"]
     assert all("empty" not in parameters for parameters in fault.options(NODES))

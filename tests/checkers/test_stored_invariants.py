@@ -349,3 +349,46 @@ def test_a_snapshot_too_far_is_not_blamed_on_the_commit_that_waits_behind_it():
         traces[node] = [*traces[node][:at], *too_far, *traces[node][at:]]
     found = judged(replace(run, evidence=replace(run.evidence, traces=traces)))
     assert found == (Status.FAIL, {"snapshot-committed"})
+
+
+CONTRADICTION = {"epoch": 1, "claimed_epoch": 1, "claimed_id": 1, "message": "m", "reason": "r"}
+KAFKAS = ["epoch-start", "hw", "start", "state", "truncate"]
+
+
+@pytest.mark.parametrize(
+    ("kind", "event"),
+    [
+        ("no-contradiction", ("contradiction", CONTRADICTION)),
+        ("durable-fetch", ("fetch", FETCH | {"durable_end_offset": 5})),
+        ("ack-committed", ("ack", {"epoch": 1, "offset": 6, "high_watermark": 6})),
+        ("read-confirmed", ("read", {"epoch": 1, "offset": 5, "confirmed": False})),
+        ("majority-counted", high_watermark(6, replicas={"1": 6, "2": 5, "3": 5})),
+        ("committed-truncated", ("truncate", {"end_offset": 5, "epoch": 1})),
+    ],
+)
+@pytest.mark.parametrize("whole", [["n2"], ["n1", "n2"]])
+def test_nodes_that_trace_everything_are_judged_by_their_own_events(kind, event, whole):
+    options = {"traced": KAFKAS, "whole": whole}
+    result = run_check(CheckSpec("invariants", options), with_trace("n2", event))
+    assert result.status is Status.FAIL
+    assert [anomaly["kind"] for anomaly in result.anomalies] == [kind]
+
+
+def test_nodes_that_trace_less_are_not_judged_by_what_they_lack():
+    """Kafka logs high watermarks without the offsets that they were counted from."""
+    run = with_trace("n2", high_watermark(6, replicas={}))
+    for whole in (["n1", "n3"], []):
+        result = run_check(CheckSpec("invariants", {"traced": KAFKAS, "whole": whole}), run)
+        assert result.status is Status.PASS, result
+
+
+def test_the_result_says_which_invariants_judge_some_nodes_only():
+    options = {"traced": KAFKAS, "whole": ["n1", "n3"]}
+    result = run_check(CheckSpec("invariants", options), good_run())
+    assert result.status is Status.PASS
+    assert "18 invariants hold" in result.summary
+    assert "11 of them of n1, n3 only" in result.summary
+    judged_of = result.statistics["judged_of"]
+    assert judged_of["no-contradiction"] == ["n1", "n3"]
+    assert "elected-by-majority" in result.statistics["left_out"]
+    assert "elected-by-majority" not in judged_of
