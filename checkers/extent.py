@@ -94,6 +94,8 @@ def _pending(notes: Sequence[Event]) -> bool:
     healing: set[object] = set()
     for note in notes:
         entry, phase = note.value.get("entry"), note.value.get("phase")
+        if entry is None:  # of a sweep, or of what was left when the run healed everything
+            continue
         begins = note.type is EventType.INVOKE
         if phase == "inject":
             (injecting.add if begins else injecting.discard)(entry)

@@ -139,6 +139,9 @@ class NemesisClient:
     async def invoke(self, op: Op) -> Completion:
         """Inject or heal one entry of the schedule."""
         entry = op.value["entry"]
+        for started in await drive.start_ended(self._view):
+            type_ = EventType.OK if started.verified else EventType.INFO
+            self._note(started.fault, started.value("heal"), type_)
         if op.value["phase"] == "inject":
             injection = await self._inject(entry)
             if injection.applied:

@@ -15,7 +15,7 @@ from cluster.backends.abilities import LinkShape
 from cluster.backends.base import Backend, NodeState
 from nemeses.base import Injection, Parameters, View, others, refused
 from nemeses.disks import DiskError, DiskFull, DiskSlow, DiskStall
-from nemeses.lives import is_damaged
+from nemeses.lives import held_down, is_damaged
 from nemeses.processes import Stop
 from nemeses.registry import fault_named
 from nemeses.requests import Resign
@@ -34,7 +34,7 @@ _RANK = {
 _failed_late: WeakKeyDictionary[Backend, set[tuple[str, int]]] = WeakKeyDictionary()
 """(node, incarnation) that a storage fault hit, healed by now: the node may still end over it."""
 SWEEP = "sweep"
-"""Name of the result in which `heal_all` reports leftovers of no active injection."""
+"""Name of the result in which leftovers of no active injection are reported."""
 
 
 async def inject(
@@ -69,9 +69,9 @@ async def heal(view: View, injection: Injection) -> Injection:
     """
     if not injection.applied:
         return replace(injection, verified=True, detail={"nothing": "it was not applied"})
+    met = {(node, view.backend.incarnation(node)) for node in injection.targets}
     healed = await _guarded(injection, fault_named(injection.fault).heal(view, injection))
     if injection.detail.get("may_end_node"):
-        met = {(node, view.backend.incarnation(node)) for node in injection.targets}
         _failed_late.setdefault(view.backend, set()).update(met)
     if healed.verified:
         view.active[:] = others(view, injection)
@@ -109,6 +109,26 @@ async def heal_all(view: View) -> tuple[Injection, ...]:
     return (*results, *swept)
 
 
+async def start_ended(view: View) -> tuple[Injection, ...]:
+    """Start nodes that ended themselves over a storage fault only after its heal.
+
+    The heal saw them run. Were they left to the sweep, every later fault would meet a quorum that
+    is short of a node: with three of them and another one down, none.
+    """
+    backend = view.backend
+    found, failed = [], []
+    for node, incarnation in sorted(_failed_late.get(backend, ())):
+        ended = backend.incarnation(node) == incarnation and not held_down(view, node)
+        if not ended or await backend.state(node) is not NodeState.DEAD:
+            continue
+        found.append(node)
+        try:
+            await backend.start(node)
+        except Exception as error:  # noqa: BLE001  (as in `inject`)
+            failed.append(f"{node} had ended: {_reason(error)}")
+    return _swept(found, failed)
+
+
 async def _sweep(view: View) -> tuple[Injection, ...]:
     backend = view.backend
     crashed = {(death.node, death.incarnation) for death in backend.unexpected_deaths()}
@@ -141,9 +161,13 @@ async def _sweep(view: View) -> tuple[Injection, ...]:
             and not is_damaged(view, node)
         ):
             await undo(node, "was dead", backend.start(node))
+    return _swept(found, failed)
+
+
+def _swept(found: Sequence[str], failed: Sequence[str]) -> tuple[Injection, ...]:
     if not found:
         return ()
-    detail = {"found": found} | ({"reason": "; ".join(failed)} if failed else {})
+    detail = {"found": list(found)} | ({"reason": "; ".join(failed)} if failed else {})
     return (Injection(SWEEP, {}, tuple(found), verified=not failed, detail=detail),)
 
 

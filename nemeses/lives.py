@@ -56,6 +56,12 @@ def keeper(view: View, node: str, injection: Injection) -> str:
     return _first(view, node, HOLDS_DOWN, others(view, injection))
 
 
+def held_down(view: View, node: str) -> bool:
+    """Whether a fault in force, or one that is about to be, holds the node down."""
+    about_to = any(fault in HOLDS_DOWN and target == node for fault, target in _begun(view))
+    return about_to or _first(view, node, HOLDS_DOWN, view.active) != ""
+
+
 def is_damaged(view: View, node: str) -> bool:
     """Whether a fault damaged the disk of a node that is down, or is about to."""
     about_to = any(fault in DAMAGES and target == node for fault, target in _begun(view))

@@ -27,6 +27,8 @@ from harness.plan import Plan, from_document
 from harness.plan_document import checks_for
 from harness.recorder import Recorder
 from harness.run_phases import LATER_SHARE, Run, conduct, pinned_to
+from nemeses import drive
+from nemeses.base import Injection
 from tests.harness.fake_cluster import FakeCluster, FakeNetwork
 from tests.harness.world import Journal
 from workloads.register import RegisterClient
@@ -329,6 +331,21 @@ def test_a_scripted_fault_without_alternatives_is_not_tried_later():
     events, reads = play(the_plan, NoPauseBefore(from_s=41))
     assert max(at_s for at_s, *_ in pauses(events)) < 20
     assert verdict(the_plan, events, reads, "exercised").status is Status.UNDER_EXERCISED
+
+
+def test_nodes_that_ended_late_are_started_before_the_next_fault(monkeypatch):
+    late = iter([(), (Injection(drive.SWEEP, {}, ("n3",), verified=True),)])
+
+    async def start_ended(_view):
+        return next(late, ())
+
+    monkeypatch.setattr(drive, "start_ended", start_ended)
+    events, _ = play(plan(faults=["pause", "kill"]), FakeCluster())
+    faults = [e for e in events if isinstance(e.value, dict) and e.value.get("phase")]
+    began, started = faults[2:4]
+    assert (began.type, began.value["phase"]) == (EventType.INVOKE, "heal")
+    assert (started.f, started.value["phase"]) == (drive.SWEEP, "heal")
+    assert started.value["targets"] == ["n3"]
 
 
 def test_a_fault_at_the_leader_waits_for_the_end_of_an_election(monkeypatch):

@@ -5,13 +5,14 @@ from __future__ import annotations
 import asyncio
 import json
 import os
+from dataclasses import replace
 
 import pytest
 from waiting import eventually
 
 from cluster.backends.base import NodeState
 from nemeses.base import ParameterError
-from nemeses.drive import SWEEP, heal, heal_all, inject
+from nemeses.drive import SWEEP, heal, heal_all, inject, start_ended
 from nemeses.registry import FAULTS, check_fault, fault_named
 
 NODES = ("n1", "n2", "n3")
@@ -155,6 +156,53 @@ def test_heal_all_does_not_bring_a_crashed_node_back(with_view):
         process = await view.backend.process("n3")
         os.kill(process.pid, 6)
         await eventually(view.backend.unexpected_deaths)
+        assert await heal_all(view) == ()
+        assert await view.backend.state("n3") is NodeState.DEAD
+
+    with_view(body)
+
+
+async def healed_of_a_storage_fault(view, fault: str) -> None:
+    """Heal a fault that says of itself that n3 may end over it."""
+    injection = await inject(view, fault, {"targets": "node:n3"})
+    detail = {**injection.detail, "may_end_node": True}
+    assert (await heal(view, replace(injection, detail=detail))).verified
+
+
+async def crash(view, node: str) -> None:
+    process = await view.backend.process(node)
+    os.kill(process.pid, 6)
+    await eventually(view.backend.unexpected_deaths)
+
+
+def test_a_node_that_ended_over_a_storage_fault_after_its_heal_is_started_again(with_view):
+    async def body(view) -> None:
+        await healed_of_a_storage_fault(view, "pause")
+        assert await start_ended(view) == ()
+        await crash(view, "n3")
+        (started,) = await start_ended(view)
+        assert (started.fault, started.targets, started.verified) == (SWEEP, ("n3",), True)
+        assert await view.backend.state("n3") is NodeState.RUNNING
+        assert await start_ended(view) == ()
+
+    with_view(body)
+
+
+def test_a_node_that_a_fault_holds_down_is_not_started_for_an_earlier_storage_fault(with_view):
+    async def body(view) -> None:
+        await healed_of_a_storage_fault(view, "pause")
+        await inject(view, "kill", {"targets": "node:n3"})
+        assert await start_ended(view) == ()
+        assert await view.backend.state("n3") is NodeState.DEAD
+
+    with_view(body)
+
+
+def test_a_node_that_a_heal_has_started_and_that_crashes_then_stays_down(with_view):
+    async def body(view) -> None:
+        await healed_of_a_storage_fault(view, "kill")
+        await crash(view, "n3")
+        assert await start_ended(view) == ()
         assert await heal_all(view) == ()
         assert await view.backend.state("n3") is NodeState.DEAD
 

@@ -261,3 +261,8 @@ def test_a_fault_that_was_begun_is_pending_until_it_was_verified():
     steps = [begin, failed, undone, failed, heal, undone]  # the second attempt follows the first
     pending = [extent_of(journal(*steps[: n + 1])).pending for n in range(len(steps))]
     assert pending == [True, False, True, False, False, False]
+
+
+def test_a_sweep_of_what_no_fault_accounts_for_leaves_nothing_pending():
+    swept = ("sweep", EventType.OK, {"phase": "heal", "targets": ["n3"]})
+    assert not extent_of(journal(swept)).pending
