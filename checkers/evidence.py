@@ -5,6 +5,8 @@ and stores JSON lines in `nodes/<node>/evidence/`:
 
 - `log.jsonl`: one line a record, see `LogRecord`; the node's whole log after the final stop.
 - `snapshots.jsonl`: one line a snapshot that the node has on its disk, see `Snapshot`.
+- `partition-logs.jsonl`: one line a log of a topic's partition that lies on the node's disk, see
+  `PartitionLog`.
 - `quorum-state.json`: the node's last quorum-state file, as Kafka writes it, plus
   `"logStartOffset"`, `"logEndOffset"`, `"tornTailBytes"` (left out behind the end as torn),
   `"directoryId"` (of the node's data folder) and `"traceBytes"` (how long its trace was).
@@ -58,6 +60,38 @@ class Snapshot:
 
 
 @dataclass(frozen=True, slots=True)
+class DataBatch:
+    """One record batch of a partition's log."""
+
+    base_offset: int
+    last_offset: int
+    epoch: int
+    """partitionLeaderEpoch"""
+    crc: int
+    """CRC-32C, which covers neither base offset nor epoch."""
+    values: Sequence[str | None]
+    """Of its records, as texts; None for a record without a short text. Empty: a control batch."""
+
+
+@dataclass(frozen=True, slots=True)
+class PartitionLog:
+    """One replica's log of a partition, as it lay on the disk after the final stop."""
+
+    node: str
+    partition: str
+    """`d0-3`, the name of its folder."""
+    start_offset: int
+    """Of its first segment, or where the node's checkpoint says that the log begins."""
+    end_offset: int
+    high_watermark: int | None
+    """As the node last saved it; None: it never did."""
+    batches: Sequence[DataBatch]
+    """In offset order."""
+    damage: str | None = None
+    """Why what lies there is no log; then nothing else is known of it."""
+
+
+@dataclass(frozen=True, slots=True)
 class TraceEvent:
     """One line of a node's trace."""
 
@@ -108,6 +142,8 @@ class Evidence:
     final_reads: Mapping[str, FinalRead]
     snapshots: Mapping[str, Sequence[Snapshot]] = field(default_factory=dict)
     """By node, in offset order."""
+    partition_logs: Mapping[str, Sequence[PartitionLog]] = field(default_factory=dict)
+    """By node; no entry: they were not looked for, or cannot be read."""
     run_clock: RunClock | None = None
     """None where the journal does not say: then no trace event can be placed in the run."""
 

@@ -136,7 +136,9 @@ def within(evidence: Evidence, extent: Extent) -> tuple[Evidence, list[str]]:
         node: [record for record in log if record.offset < committed]
         for node, log in evidence.logs.items()
     }
-    return replace(evidence, traces=traces, logs=logs, quorum_states={}), problems
+    return replace(
+        evidence, traces=traces, logs=logs, quorum_states={}, partition_logs={}
+    ), problems
 
 
 def _until(evidence: Evidence, trace: Sequence[TraceEvent], end_ns: int) -> list[TraceEvent] | None:

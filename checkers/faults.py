@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from checkers.history import NEMESIS, Event, EventType
+from checkers.history import NEMESIS, Event, EventType, seconds
 
 NO_FAULT = frozenset({"leader", "phase"})
 """Nemesis events that observe or mark, and do nothing."""
@@ -60,6 +60,25 @@ def fault_spans(events: Sequence[Event]) -> list[FaultSpan]:
             open_spans.append(len(spans))
             spans.append(_begun(event, invoked.get((event.f, phase), event.time_ns)))
     return spans
+
+
+def active_between(spans: Sequence[FaultSpan], begin_ns: int, end_ns: int) -> list[FaultSpan]:
+    """Return the faults that were there at some time between."""
+    return [
+        fault
+        for fault in spans
+        if fault.begin_ns <= end_ns and (fault.end_ns is None or fault.end_ns >= begin_ns)
+    ]
+
+
+def named_faults(active: Sequence[FaultSpan], count_max: int) -> str:
+    """Name faults with their targets and beginnings, at most so many."""
+    shown = ", ".join(
+        f"{fault.fault} of {', '.join(fault.targets) or 'the cluster'} from "
+        f"{seconds(fault.begin_ns, 3)}"
+        for fault in active[:count_max]
+    )
+    return shown + (f" and {len(active) - count_max} more" if len(active) > count_max else "")
 
 
 def reigns(events: Sequence[Event], end_ns: int) -> list[Reign]:

@@ -35,8 +35,9 @@ from collections.abc import Mapping, Sequence
 from itertools import takewhile
 from typing import Any, Final
 
-from checkers.evidence import Evidence, LogRecord
+from checkers.evidence import LogRecord
 from checkers.evidence_result import Anomaly, evidence_result, without
+from checkers.in_sync import begun, longest_log
 from checkers.run_input import Cancelled, RunInput, never
 from checkers.snapshots import Image, Key, Value
 from checkers.verdict import CheckResult
@@ -60,11 +61,11 @@ def check(run: RunInput, options: Mapping[str, Any], cancelled: Cancelled = neve
     assert run.evidence is not None, "the registry asks for evidence first"
     evidence = run.evidence
     missing = without(evidence, "log", evidence.logs)
-    node = max(sorted(evidence.logs), key=lambda n: _end(evidence.logs[n]), default=None)
+    node = longest_log(evidence)
     replay = _Replay(unclean=bool(options.get("unclean")))
-    if node is not None and evidence.logs[node]:
+    if node is not None:
         log = evidence.logs[node]
-        if not _begun(replay, evidence, node, log[0].offset):
+        if not begun(replay.image, evidence, node, log[0].offset):
             missing.append(f"{node} (the snapshot at offset {log[0].offset}, where its log begins)")
         else:
             whole = list(takewhile(_well_formed, log))
@@ -85,10 +86,6 @@ def check(run: RunInput, options: Mapping[str, Any], cancelled: Cancelled = neve
     )
 
 
-def _end(log: Sequence[LogRecord]) -> int:
-    return log[-1].offset if log else -1
-
-
 def _well_formed(record: LogRecord) -> bool:
     """Whether a record has the fields that are read here, as they must be."""
     value = record.value
@@ -107,16 +104,6 @@ def _well_formed(record: LogRecord) -> bool:
 
 def _whole(value: object) -> bool:
     return type(value) is int
-
-
-def _begun(replay: _Replay, evidence: Evidence, node: str, offset: int) -> bool:
-    """Add up what the log's beginning holds in place of records; False where it is not there."""
-    for snapshot in evidence.snapshots.get(node, ()):
-        if snapshot.offset == offset:
-            for kind, value in snapshot.records:
-                replay.image.add(kind, value)
-            return True
-    return offset == 0
 
 
 class _Replay:

@@ -34,6 +34,7 @@ when the checker itself dies. The last argument is a callable that says whether 
 | `isr` | evidence | `unclean`: whether unclean elections may be asked for |
 | `invariants` | evidence | `traced`: the events that traces of the system hold; all by default |
 | `log` | run | `acks` ("all" by default), `idempotence`, `retries`, `retention` |
+| `replica-logs` | evidence | `acks` ("all" by default) |
 | `monitor` | run | |
 | `answers` | run | |
 | `exercised` | run | `expectations`: the plan's; `skipped`: faults left out as impossible |
@@ -60,6 +61,7 @@ from checkers import (
     isr,
     logs,
     monitor,
+    replica_logs,
     sessions,
     snapshots,
     statistics,
@@ -237,6 +239,7 @@ _OWN: tuple[Check, ...] = (
         logs.check,
         logs.validate,
     ),
+    RunCheck(replica_logs.NAME, "evidence", {"acks": str}, (), replica_logs.check, logs.validate),
     RunCheck(monitor.NAME, "run", {}, (), monitor.check, _nothing),
     RunCheck(answers.NAME, "run", {}, (), answers.check, _nothing),
     RunCheck(

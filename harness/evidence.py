@@ -50,6 +50,7 @@ from cluster.systems.kinds import SystemKind
 from cluster.systems.registry import system_named
 from cluster.values import valueclass
 from harness.json_names import camel_case
+from harness.partition_evidence import decode_partitions
 from harness.room import lack_of_room
 from results.store import RunStore
 
@@ -110,6 +111,8 @@ def _collect_node(store: RunStore, layout: Layout, node: str) -> None:
     log = decode_log(node, folder)
     store.write_log(node, log.records)
     store.write_snapshots(node, decode_snapshots(node, folder))
+    partitions = Path(layout.partitions_folder(store.node_path(node)))
+    store.write_partition_logs(node, decode_partitions(node, partitions))
     path = folder / QUORUM_STATE
     try:
         state = json.loads(path.read_text(encoding="utf-8"))

@@ -17,12 +17,21 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any, TypeVar
 
-from checkers.evidence import Evidence, FinalRead, LogRecord, Snapshot, TraceEvent
+from checkers.evidence import (
+    DataBatch,
+    Evidence,
+    FinalRead,
+    LogRecord,
+    PartitionLog,
+    Snapshot,
+    TraceEvent,
+)
 from checkers.history.sealed import FIELD, is_changed, may_be_torn, seal
 from results.files import StoreError, write_atomically
 
 LOG_FILE = "log.jsonl"
 SNAPSHOTS_FILE = "snapshots.jsonl"
+PARTITION_LOGS_FILE = "partition-logs.jsonl"
 QUORUM_STATE_FILE = "quorum-state.json"
 STATE_FILE = "state.jsonl"
 _TRACE_LINE = b'{"t":'
@@ -52,6 +61,11 @@ def write_snapshots(folder: Path, snapshots: Iterable[Snapshot]) -> None:
     _write_lines(folder / SNAPSHOTS_FILE, (asdict(snapshot) for snapshot in snapshots))
 
 
+def write_partition_logs(folder: Path, logs: Iterable[PartitionLog]) -> None:
+    """Store the logs of partitions that lie on a node's disk."""
+    _write_lines(folder / PARTITION_LOGS_FILE, map(_row_of_log, logs))
+
+
 def write_quorum_state(folder: Path, state: Mapping[str, Any]) -> None:
     """Store a node's last quorum-state, with logStartOffset and logEndOffset beside it."""
     _write_lines(folder / QUORUM_STATE_FILE, [state])
@@ -68,6 +82,7 @@ def load_evidence(nodes_folder: Path, nodes: Sequence[str]) -> LoadedEvidence:
     logs: dict[str, Sequence[LogRecord]] = {}
     quorum_states: dict[str, Mapping[str, Any]] = {}
     snapshots: dict[str, Sequence[Snapshot]] = {}
+    partition_logs: dict[str, Sequence[PartitionLog]] = {}
     traces: dict[str, Sequence[TraceEvent]] = {}
     final_reads: dict[str, FinalRead] = {}
     for node in nodes:
@@ -85,6 +100,9 @@ def load_evidence(nodes_folder: Path, nodes: Sequence[str]) -> LoadedEvidence:
         found = _attempt(problems, _read_snapshots, folder / SNAPSHOTS_FILE, node)
         if found is not None:
             snapshots[node] = found
+        held = _attempt(problems, _read_partition_logs, folder / PARTITION_LOGS_FILE, node)
+        if held is not None:
+            partition_logs[node] = held
         if state is not None:
             quorum_states[node] = state
         read = _attempt(problems, _read_final_read, folder / STATE_FILE, node)
@@ -95,7 +113,9 @@ def load_evidence(nodes_folder: Path, nodes: Sequence[str]) -> LoadedEvidence:
         if trace is not None:
             traces[node] = trace
             problems += _cut_off(path, (state or {}).get("traceBytes"))
-    evidence = Evidence(tuple(nodes), logs, quorum_states, traces, final_reads, snapshots)
+    evidence = Evidence(
+        tuple(nodes), logs, quorum_states, traces, final_reads, snapshots, partition_logs
+    )
     return LoadedEvidence(evidence, tuple(problems))
 
 
@@ -165,6 +185,53 @@ def _is_pair(record: object) -> bool:
         case [str(), dict()]:
             return True
     return False
+
+
+def _row_of_log(log: PartitionLog) -> dict[str, Any]:
+    batches = [[b.base_offset, b.last_offset, b.epoch, b.crc, list(b.values)] for b in log.batches]
+    return {
+        "partition": log.partition,
+        "start_offset": log.start_offset,
+        "end_offset": log.end_offset,
+        "high_watermark": log.high_watermark,
+        "damage": log.damage,
+        "batches": batches,
+    }
+
+
+def _read_partition_logs(path: Path, node: str) -> list[PartitionLog]:
+    logs = []
+    for number, fields in _objects(path):
+        try:
+            mark, damage = fields.get("high_watermark"), fields.get("damage")
+            log = PartitionLog(
+                node=node,
+                partition=_string(fields, "partition"),
+                start_offset=_integer(fields, "start_offset"),
+                end_offset=_integer(fields, "end_offset"),
+                high_watermark=None if mark is None else _integer(fields, "high_watermark"),
+                batches=_batches(fields.get("batches")),
+                damage=None if damage is None else _string(fields, "damage"),
+            )
+        except ValueError as error:
+            raise StoreError(f"{path}, line {number}: {error}") from error
+        logs.append(log)
+    return logs
+
+
+def _batches(rows: object) -> list[DataBatch]:
+    if not isinstance(rows, list):
+        raise StoreError("batches must be a list")
+    return [_batch(row) for row in rows]
+
+
+def _batch(row: object) -> DataBatch:
+    match row:
+        case [int(base), int(last), int(epoch), int(crc), list(values)] if all(
+            value is None or isinstance(value, str) for value in values
+        ):
+            return DataBatch(base, last, epoch, crc, values)
+    raise StoreError("a batch must be four whole numbers and a list of texts")
 
 
 def _read_quorum_state(path: Path, node: str) -> dict[str, Any]:

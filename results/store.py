@@ -25,7 +25,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from checkers.evidence import FinalRead, LogRecord, Snapshot
+from checkers.evidence import FinalRead, LogRecord, PartitionLog, Snapshot
 from checkers.history import Event
 from results import digests, evidence_files
 from results.digests import FileDigest, Step, digest_of, files_below, read_chain
@@ -179,6 +179,10 @@ class RunStore:
     def write_snapshots(self, node: str, snapshots: Iterable[Snapshot]) -> None:
         """Store what a node's snapshots hold, in offset order."""
         evidence_files.write_snapshots(self.evidence_path(node), snapshots)
+
+    def write_partition_logs(self, node: str, logs: Iterable[PartitionLog]) -> None:
+        """Store the logs of partitions that lie on a node's disk."""
+        evidence_files.write_partition_logs(self.evidence_path(node), logs)
 
     def write_quorum_state(self, node: str, state: Mapping[str, Any]) -> None:
         """Store a node's last quorum-state, with logStartOffset and logEndOffset beside it."""

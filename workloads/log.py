@@ -123,7 +123,11 @@ class Log:
             "idempotence": self.idempotence and self.acks == "all",
             "retries": self.retries > 0,
         }
-        return (CheckSpec("log", promise), CheckSpec("isr"))
+        return (
+            CheckSpec("log", promise),
+            CheckSpec("replica-logs", {"acks": self.acks}),
+            CheckSpec("isr"),
+        )
 
 
 def create(options: Mapping[str, Any]) -> Log:

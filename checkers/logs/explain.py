@@ -6,7 +6,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from checkers.faults import FaultSpan
+from checkers.faults import FaultSpan, active_between, named_faults
 from checkers.history import INFINITY_NS, EventType, Operation, seconds
 from checkers.logs.columns import NONE
 from checkers.logs.rules import Facts, Found
@@ -74,17 +74,12 @@ def explained(
     last = max(there, key=lambda operation: operation.invoke_ns)
     # An operation without an answer ends with the run, which would name every fault of it.
     end_ns = last.complete_ns if last.complete_ns < INFINITY_NS else last.invoke_ns
-    active = _active(faults, begin_ns, end_ns)
+    active = active_between(faults, begin_ns, end_ns)
     key = str(there[0].key)
-    named = [f"{f.fault} of {', '.join(f.targets) or 'the cluster'}" for f in active]
-    shown = ", ".join(
-        f"{name} from {seconds(fault.begin_ns, 3)}"
-        for name, fault in zip(named[:FAULTS_MAX], active, strict=False)
-    )
-    more = f" and {len(active) - FAULTS_MAX} more" if len(active) > FAULTS_MAX else ""
+    named = [f"{f.fault} of {', '.join(f.targets) or 'the cluster'}" for f in active[:FAULTS_MAX]]
     explanation = f"{key}: {_SENTENCES[found.kind](case)}"
-    if shown:
-        explanation += f"; faults meanwhile: {shown}{more}"
+    if active:
+        explanation += f"; faults meanwhile: {named_faults(active, FAULTS_MAX)}"
     anomaly: Anomaly = {
         "kind": found.kind,
         "explanation": explanation,
@@ -98,7 +93,7 @@ def explained(
         "producer": None if case.send is None else case.send.process,
         "epoch": witness.epoch,
         "node": (case.read or witness).node,
-        "faults": named[:FAULTS_MAX],
+        "faults": named,
     }
     return anomaly | {name: value for name, value in fields.items() if value not in (None, [])}
 
@@ -116,15 +111,6 @@ def _case(found: Found, row: int, facts: Facts, operations: Sequence[Operation])
         None if read == NONE else operations[int(reads.row[read])],
         None if before == NONE else operations[int(facts.log.reads.row[before])],
     )
-
-
-def _active(faults: Sequence[FaultSpan], begin_ns: int, end_ns: int) -> list[FaultSpan]:
-    """Return the faults that were there at some time between."""
-    return [
-        fault
-        for fault in faults
-        if fault.begin_ns <= end_ns and (fault.end_ns is None or fault.end_ns >= begin_ns)
-    ]
 
 
 def _named(operation: Operation) -> str:

@@ -106,6 +106,10 @@ class KraftLayout:
         """Locate the folder with segments and `quorum-state`."""
         return self.data_folder(folder) / "__cluster_metadata-0"
 
+    def partitions_folder(self, folder: PurePath) -> PurePath:
+        """Locate the folder of all logs, that of the metadata among them."""
+        return self.data_folder(folder)
+
     def trace_file(self, folder: PurePath) -> PurePath:
         """Locate the trace."""
         return folder / "trace.jsonl"

@@ -31,10 +31,14 @@ _DEFAULT: Final = f"{kraft.KIND.name},{kafka.KIND.name}"
 
 
 class MixedLayout(KraftLayout):
-    """See `cluster.systems.base.Layout`: the folders of both kinds are the same.
+    """See `cluster.systems.base.Layout`: the metadata's folders of both kinds are the same.
 
     Only where a node runs, or once its files are stored, is it known of which kind it is.
     """
+
+    def partitions_folder(self, folder: PurePath) -> PurePath:
+        """Locate where a node of its kind keeps the logs of partitions."""
+        return _layout_of(folder).partitions_folder(folder)
 
     def trace_source(self, folder: PurePath) -> PurePath:
         """Locate what a node of its kind writes."""

@@ -21,6 +21,10 @@ class PlainLayout:
         """See `data_folder`."""
         return self.data_folder(folder)
 
+    def partitions_folder(self, folder: PurePath) -> PurePath:
+        """See `data_folder`."""
+        return self.data_folder(folder)
+
     def trace_file(self, folder: PurePath) -> PurePath:
         """Locate what is never written."""
         return folder / "trace.jsonl"

@@ -13,11 +13,11 @@ from pathlib import Path
 import click
 
 from cluster.node.log.records import BatchHeader, CorruptBatchError, iter_batches
-from cluster.node.log.segment import segment_base_offset
 from cluster.node.log.snapshot import CorruptSnapshotError, parse_snapshot, parse_snapshot_name
 from harness.errors import UsageError
 from harness.evidence import batch_records
 from harness.json_names import camel_case
+from harness.partition_evidence import data_records, partition_in, segments_in
 from harness.targets import for_each
 
 _PATH = click.Path(path_type=Path)
@@ -25,16 +25,17 @@ _PATH = click.Path(path_type=Path)
 
 @click.group()
 def log() -> None:
-    """Look into a node's metadata log."""
+    """Look into a node's logs."""
 
 
 @log.command("dump")
 @click.argument("folders", type=_PATH, metavar="DIR...", nargs=-1, required=True)
 def dump_log(folders: tuple[Path, ...]) -> int:
-    """Print every record of the segments in DIR (a folder like __cluster_metadata-0).
+    """Print every record of the segments in DIR (a folder like __cluster_metadata-0, or topic-3).
 
-    Any other folder, such as one of a run or a campaign, means all logs below it. With several
-    logs, the field `log` of each line names the log. A damaged log does not stop the others.
+    Any other folder, such as one of a run or a campaign, means all logs below it, of metadata and
+    of data. With several logs, the field `log` of each line names the log. A damaged log does not
+    stop the others.
     """
     return for_each([log for folder in folders for log in _logs(folder)], _dump_log)
 
@@ -43,29 +44,23 @@ def _logs(folder: Path) -> list[Path]:
     """Name the folders with segments, this one or those below it. Raises UsageError."""
     if not folder.is_dir():
         raise UsageError(f"{folder}: there is no such folder")
-    if _segments(folder):
+    if segments_in(folder):
         return [folder]
-    found = sorted({path.parent for path in folder.rglob("*.log") if _segments(path.parent)})
+    found = sorted({path.parent for path in folder.rglob("*.log") if segments_in(path.parent)})
     if not found:
         raise UsageError(f"{folder}: there are no segments in it")
     return found
 
 
-def _segments(folder: Path) -> list[tuple[int, Path]]:
-    return sorted(
-        (base_offset, path)
-        for path in folder.glob("*.log")
-        if (base_offset := segment_base_offset(path.name)) is not None
-    )
-
-
 def _dump_log(folder: Path, name: str) -> int:
-    segments = _segments(folder)
+    segments = segments_in(folder)
     next_offset = segments[0][0]
+    of_data = partition_in(folder.resolve()) is not None
     for base_offset, path in segments:
-        if base_offset != next_offset:
+        if base_offset < next_offset or (base_offset > next_offset and not of_data):
             raise UsageError(f"{path}: begins at offset {base_offset}, not {next_offset}")
-        next_offset = _dump(path, next_offset, {"log": str(folder)} if name else {})
+        where = {"log": str(folder)} if name else {}
+        next_offset = _dump(path, base_offset, where, of_data=of_data)
     return 0
 
 
@@ -98,18 +93,20 @@ def _dump_snapshot(file: Path, name: str) -> int:
     return 0
 
 
-def _dump(path: Path, next_offset: int, where: dict[str, str]) -> int:
+def _dump(path: Path, next_offset: int, where: dict[str, str], *, of_data: bool = False) -> int:
     """Print a file's records; returns the offset that follows the last. Raises UsageError.
 
-    `where` begins each line.
+    `where` begins each line. Data may have gaps, where they were compacted.
     """
     position = 0
+    lines = _data_lines if of_data else _lines
     try:
-        for header, batch in iter_batches(path.read_bytes()):
-            if header.base_offset != next_offset:
+        for header, batch in iter_batches(path.read_bytes(), gaps=of_data):
+            skips = header.base_offset > next_offset and not of_data
+            if header.base_offset < next_offset or skips:
                 found = f"offset {header.base_offset}, not {next_offset}"
                 raise UsageError(f"{path}: byte {position}: {found}")
-            for line in _lines(header, batch, where):
+            for line in lines(header, batch, where):
                 click.echo(line)
             position += header.size_bytes
             next_offset = header.next_offset
@@ -124,4 +121,9 @@ def _lines(header: BatchHeader, batch: bytes, where: dict[str, str]) -> Iterator
         fields = asdict(record)
         del fields["node"]
         fields["timestamp_ms"] = header.base_timestamp_ms
+        yield json.dumps({**where, **camel_case(fields)}, ensure_ascii=True)
+
+
+def _data_lines(header: BatchHeader, batch: bytes, where: dict[str, str]) -> Iterator[str]:
+    for fields in data_records(header, batch):
         yield json.dumps({**where, **camel_case(fields)}, ensure_ascii=True)

@@ -35,6 +35,7 @@ def test_the_names_and_scopes_are_those_of_the_plan():
         "growth": "key",
         "transactions": "run",
         "log": "run",
+        "replica-logs": "evidence",
         "monitor": "run",
         "answers": "run",
         "exercised": "run",

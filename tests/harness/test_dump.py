@@ -6,10 +6,17 @@ import uuid
 
 import pytest
 
+from cluster.client.batches import batch_of
 from cluster.node.controller.records import encode_record
 from cluster.node.controller.records.topic import TopicRecord
 from cluster.node.log.control import LeaderChange, encode_control
-from cluster.node.log.records import Record, encode_batch
+from cluster.node.log.records import (
+    SEQUENCE_MAX,
+    Record,
+    Sequenced,
+    encode_batch,
+    with_base_offset,
+)
 from cluster.node.log.snapshot import SnapshotEncoder, snapshot_name
 from cluster.node.log.types import OffsetAndEpoch
 from harness.cli import main
@@ -127,3 +134,32 @@ def test_snapshots_are_printed_one_after_the_other(tmp_path, capsys):
     code, lines, err = ran(capsys, "snapshot", "dump", *paths, tmp_path / "missing")
     assert (code, len(err)) == (2, 1)
     assert [line["snapshot"] for line in lines] == [str(p) for p in paths for _ in "abc"]
+
+
+def test_a_log_of_data_is_printed_with_producers_and_texts(tmp_path, capsys):
+    log = tmp_path / "d0-3"
+    log.mkdir()
+    known = batch_of(["a", "b"], 7, Sequenced(4000, 1, SEQUENCE_MAX))
+    plain = with_base_offset(encode_batch(0, 2, [Record(b"\xff", b"k")], 8), 2)
+    (log / f"{0:020d}.log").write_bytes(known)
+    (log / f"{2:020d}.log").write_bytes(plain)
+    code, lines, err = ran(capsys, "log", "dump", log)
+    assert (code, err) == (0, [])
+    first, second, third = lines
+    assert (first["value"], first["producerId"], first["producerEpoch"]) == ("a", 4000, 1)
+    assert (first["sequence"], second["sequence"]) == (SEQUENCE_MAX, 0)
+    assert (third["key"], third["valueHex"], third["epoch"]) == ("k", "ff", 2)
+    assert "producerId" not in third
+
+
+def test_logs_of_data_may_have_gaps_but_never_go_back(tmp_path, capsys):
+    log = tmp_path / "d0-3"
+    log.mkdir()
+    (log / f"{0:020d}.log").write_bytes(
+        batch_of(["a"], 0) + with_base_offset(batch_of(["b"], 0), 5)
+    )
+    code, lines, _ = ran(capsys, "log", "dump", log)
+    assert (code, [line["offset"] for line in lines]) == (0, [0, 5])
+    (log / f"{3:020d}.log").write_bytes(with_base_offset(batch_of(["b"], 0), 3))
+    code, _, [error] = ran(capsys, "log", "dump", log)
+    assert (code, "begins at offset 3, not 6" in error) == (2, True)

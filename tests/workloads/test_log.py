@@ -346,6 +346,7 @@ def test_the_check_is_promised_what_the_options_ask_for():
     specs = workload_named("log", {"acks": "1", "retries": 2}).checks()
     assert specs == (
         CheckSpec("log", {"acks": "1", "idempotence": False, "retries": True}),
+        CheckSpec("replica-logs", {"acks": "1"}),
         CheckSpec("isr"),
     )
 

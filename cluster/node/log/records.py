@@ -296,15 +296,15 @@ def check_batch(data: bytes | memoryview, position: int = 0, *, gaps: bool = Fal
     return header
 
 
-def iter_batches(data: bytes) -> Iterator[tuple[BatchHeader, bytes]]:
-    """Split `data` into verified batches, each with its own bytes.
+def iter_batches(data: bytes, *, gaps: bool = False) -> Iterator[tuple[BatchHeader, bytes]]:
+    """Split `data` into verified batches, each with its own bytes; `gaps` as of `check_batch`.
 
     Raises CorruptBatchError at the first batch that is damaged or cut off.
     """
     position = 0
     size_bytes = len(data)
     while position < size_bytes:
-        header = check_batch(data, position)
+        header = check_batch(data, position, gaps=gaps)
         end = position + header.length + PREFIX_BYTES
         yield header, data[position:end]
         position = end

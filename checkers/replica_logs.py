@@ -1,0 +1,306 @@
+"""What the replicas of partitions hold on their disks, against each other and against the history.
+
+From the logs of partitions that were decoded after the last stop:
+
+- `offset-gap`, `epoch-decrease`: a log is contiguous, and its epochs never decrease.
+- `log-mismatch`: where two replicas have a batch of one epoch at one offset, they have the same
+  batch there, and the same ones all the way down (LogMatching; KIP-101, KIP-279). A leader appends
+  each offset once in its epoch, and a follower cuts its log back to where it agrees with its leader
+  before it takes anything: so this holds at any time, of uncommitted records and of replicas that
+  lag as well.
+- `committed-differs`: below the high watermarks of both, two replicas are equal. A replica saves
+  what was committed when it learned of it, and committed records keep their offset for ever; but a
+  replica that lags may hold others *above* its own high watermark.
+- `committed-missing`: a replica in sync has whatever is below the highest high watermark that any
+  replica saved.
+- `acknowledged-missing`: a replica in sync has each record that was acknowledged with acks=all, or
+  that a consumer read, at its offset.
+
+*In sync* are the members of the ISR at the end (`checkers.in_sync`), and whoever answered a
+`poll-all` after the heal, for what was done before that was invoked: it showed the log whole, and
+nothing may be lost any more. A replica may have any amount of records above what is committed, or
+lack any amount of them; with acks=1 an acknowledged record that nobody read is owed by nobody.
+
+Assumes no retention, no compaction and no unclean election, and that never more replicas of a
+partition lost what they had not synced than min.insync.replicas allows (power loss: less than that
+many between two times at which the ISR was whole): Kafka promises no more, as acks=all waits for no
+disk. Cannot see: what was in memory alone, what a node that was wiped had held.
+
+A log that is damaged, and a node of which nothing was decoded, make the verdict UNKNOWN.
+Complexity: O(batches x replicas + records).
+"""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from itertools import combinations, pairwise
+from typing import Any
+
+from checkers.evidence import DataBatch, Evidence, PartitionLog
+from checkers.evidence_result import Anomaly, evidence_result
+from checkers.faults import active_between, fault_spans, named_faults, phases
+from checkers.history import INFINITY_NS, EventType, Operation, seconds
+from checkers.in_sync import in_sync_at_end
+from checkers.logs.columns import POLL, POLL_ALL, SEND
+from checkers.run_input import Cancelled, RunInput, never
+from checkers.verdict import CheckResult
+
+NAME = "replica-logs"
+_FAULTS_MAX = 4
+_MISSING_MAX = 5
+"""Records that one replica lacks which are explained; all are counted."""
+
+
+@dataclass(frozen=True)
+class _Replica:
+    """One log, and how it is looked into."""
+
+    log: PartitionLog
+
+    @cached_property
+    def by_offset(self) -> Mapping[int, DataBatch]:
+        return {batch.base_offset: batch for batch in self.log.batches}
+
+    @cached_property
+    def values(self) -> Mapping[int, str | None]:
+        return {
+            batch.base_offset + number: value
+            for batch in self.log.batches
+            for number, value in enumerate(batch.values)
+        }
+
+    @property
+    def begin(self) -> int:
+        return self.log.batches[0].base_offset if self.log.batches else self.log.end_offset
+
+
+def check(run: RunInput, options: Mapping[str, Any], cancelled: Cancelled = never) -> CheckResult:
+    """Judge all replicas of all partitions."""
+    del cancelled  # one pass
+    assert run.evidence is not None, "the registry asks for evidence first"
+    evidence = run.evidence
+    replicas: dict[str, list[_Replica]] = defaultdict(list)
+    missing = [f"{node} (logs)" for node in evidence.nodes if node not in evidence.partition_logs]
+    for logs in evidence.partition_logs.values():
+        for log in logs:
+            if log.damage is None:
+                replicas[log.partition].append(_Replica(log))
+            else:
+                missing.append(f"{log.node} ({log.partition} is damaged: {log.damage})")
+    anomalies: list[Anomaly] = []
+    for partition in sorted(replicas):
+        for replica in replicas[partition]:
+            anomalies += _malformed(replica.log)
+        for one, other in combinations(replicas[partition], 2):
+            anomalies += _compared(partition, one, other)
+    members = in_sync_at_end(evidence)
+    if members is None:
+        missing.append("the metadata log's beginning")
+    owed = _Owed(run, str(options.get("acks") or "all"))
+    lacking = 0
+    for partition in sorted({*replicas, *owed.records}):
+        isr = (members or {}).get(partition, frozenset())
+        found, count = _lacking(run, evidence, partition, replicas[partition], isr, owed)
+        anomalies += found
+        lacking += count
+    batches = sum(len(each.log.batches) for many in replicas.values() for each in many)
+    logs_seen = sum(map(len, replicas.values()))
+    return evidence_result(
+        NAME,
+        anomalies,
+        missing=missing,
+        cancelled=False,
+        exercised=batches > 0,
+        good=f"{logs_seen} logs of {len(replicas)} partitions agree in {batches} batches, and "
+        f"replicas in sync hold {owed.count} records that were acknowledged or read",
+        looked_at=batches,
+        statistics={
+            "logs": logs_seen,
+            "batches": batches,
+            "records_owed": owed.count,
+            "records_missing": lacking,
+        },
+    )
+
+
+def _malformed(log: PartitionLog) -> Iterator[Anomaly]:
+    for before, after in pairwise(log.batches):
+        where = f"the log of {log.partition} on {log.node}"
+        if after.base_offset != before.last_offset + 1:
+            text = f"{where} goes from offset {before.last_offset} to {after.base_offset}"
+            yield _anomaly("offset-gap", text, log, after.base_offset, after.epoch)
+            return
+        if after.epoch < before.epoch:
+            at = f"at offset {after.base_offset}"
+            text = f"{where} goes back from epoch {before.epoch} to {after.epoch} {at}"
+            yield _anomaly("epoch-decrease", text, log, after.base_offset, after.epoch)
+            return
+
+
+def _compared(partition: str, one: _Replica, other: _Replica) -> Iterator[Anomaly]:
+    """Find the first batch in which two replicas must not differ and do."""
+    floor = max(one.begin, other.begin)
+    agreed = next(
+        (
+            batch.base_offset
+            for batch in reversed(one.log.batches)
+            if (same := other.by_offset.get(batch.base_offset)) is not None
+            and same.epoch == batch.epoch
+        ),
+        -1,
+    )
+    marks = [log.high_watermark for log in (one.log, other.log)]
+    committed = min(
+        (min(mark or 0, r.log.end_offset) for mark, r in zip(marks, (one, other), strict=True))
+    )
+    for batch in one.log.batches:
+        offset = batch.base_offset
+        same = other.by_offset.get(offset)
+        if offset < floor or (same is not None and _equal(batch, same)):
+            continue
+        if offset <= agreed:
+            kind, why = (
+                "log-mismatch",
+                f"though both have epoch {_epoch_at(one, agreed)} at {agreed}",
+            )
+        elif batch.last_offset < committed:
+            kind, why = "committed-differs", f"below both high watermarks, {committed} or more"
+        else:
+            continue
+        holds = "nothing that begins there" if same is None else _described(same)
+        text = (
+            f"{partition}: at offset {offset} {one.log.node} holds {_described(batch)} and "
+            f"{other.log.node} {holds}, {why}"
+        )
+        yield _anomaly(kind, text, one.log, offset, batch.epoch)
+        return
+
+
+def _equal(one: DataBatch, other: DataBatch) -> bool:
+    mine, its = (one.last_offset, one.epoch, one.crc), (other.last_offset, other.epoch, other.crc)
+    return mine == its
+
+
+def _epoch_at(replica: _Replica, offset: int) -> int:
+    return replica.by_offset[offset].epoch
+
+
+def _described(batch: DataBatch) -> str:
+    records = batch.last_offset - batch.base_offset + 1
+    first = f", first {batch.values[0]!r}" if batch.values else ""
+    return f"a batch of {records} of epoch {batch.epoch} (CRC {batch.crc:#010x}{first})"
+
+
+class _Owed:
+    """What the history says that replicas in sync must hold."""
+
+    def __init__(self, run: RunInput, acks: str) -> None:
+        self.records: dict[str, dict[int, tuple[str, int, Operation]]] = defaultdict(dict)
+        """Partition -> offset -> value, since when that is certain, the operation that says so."""
+        self.polled: dict[tuple[str, str], int] = {}
+        """(partition, node) -> when its last `poll-all` after the heal was invoked."""
+        final_ns = dict(phases(run.events)).get("final-reads", INFINITY_NS)
+        for operation in run.operations:
+            if operation.type is not EventType.OK or operation.key is None:
+                continue
+            if operation.f == SEND and acks == "all" and operation.offset is not None:
+                sent = operation.input if isinstance(operation.input, list) else [operation.input]
+                for number, value in enumerate(sent):
+                    self._add(operation, operation.offset + number, value)
+            elif operation.f in (POLL, POLL_ALL) and isinstance(operation.output, dict):
+                for offset, value in operation.output.get("records") or ():
+                    self._add(operation, offset, value)
+                if operation.f == POLL_ALL and operation.invoke_ns >= final_ns and operation.node:
+                    self.polled[operation.key, operation.node] = operation.invoke_ns
+
+    def _add(self, operation: Operation, offset: int, value: object) -> None:
+        known = self.records[str(operation.key)]
+        if offset not in known:
+            known[offset] = (str(value), operation.complete_ns, operation)
+
+    @property
+    def count(self) -> int:
+        return sum(map(len, self.records.values()))
+
+
+def _lacking(
+    run: RunInput,
+    evidence: Evidence,
+    partition: str,
+    replicas: Sequence[_Replica],
+    isr: frozenset[str],
+    owed: _Owed,
+) -> tuple[list[Anomaly], int]:
+    """Find what replicas in sync lack: the anomalies that are explained, and the count of all."""
+    logs = {replica.log.node: replica for replica in replicas}
+    damaged = {
+        log.node
+        for many in evidence.partition_logs.values()
+        for log in many
+        if log.partition == partition and log.damage is not None
+    }
+    highest = max((r.log.high_watermark or 0 for r in replicas), default=0)
+    until = {node: ns for (key, node), ns in owed.polled.items() if key == partition}
+    until |= dict.fromkeys(isr, INFINITY_NS)
+    anomalies: list[Anomaly] = []
+    count = 0
+    for node in sorted(until):
+        if node not in evidence.partition_logs or node in damaged:
+            continue  # reported as missing
+        replica = logs.get(node) or _Replica(PartitionLog(node, partition, 0, 0, None, ()))
+        end, start = replica.log.end_offset, replica.log.start_offset
+        if node in isr and end < highest:
+            text = (
+                f"{partition}: the log of {node}, which is in the ISR, ends at offset {end}, below "
+                f"the high watermark {highest} that a replica saved"
+            )
+            anomalies.append(_anomaly("committed-missing", text, replica.log, end, None))
+        lacks = [
+            (offset, value, operation)
+            for offset, (value, since_ns, operation) in sorted(owed.records[partition].items())
+            if offset >= start and since_ns < until[node] and not _holds(replica, offset, value)
+        ]
+        count += len(lacks)
+        for offset, value, operation in lacks[:_MISSING_MAX]:
+            anomalies.append(_unheld(run, replica, offset, value, operation, len(lacks)))
+    return anomalies, count
+
+
+def _holds(replica: _Replica, offset: int, value: str) -> bool:
+    return offset in replica.values and replica.values[offset] in (value, None)
+
+
+def _unheld(
+    run: RunInput, replica: _Replica, offset: int, value: str, operation: Operation, count: int
+) -> Anomaly:
+    log = replica.log
+    held = replica.values.get(offset)
+    there = "" if held is None else f", where it holds {held!r}"
+    did = "acknowledged to producer" if operation.f == SEND else "read by consumer"
+    reign = "" if operation.epoch is None else f", epoch {operation.epoch}"
+    text = (
+        f"{log.partition}: the log of {log.node}, which is in sync, lacks {value!r} at offset "
+        f"{offset}{there}; it was {did} {operation.process!r} (operation {operation.index}{reign}, "
+        f"by {operation.node} at {seconds(operation.complete_ns, 3)}), one of {count} such records"
+    )
+    active = active_between(fault_spans(run.events), operation.invoke_ns, INFINITY_NS)
+    if active:
+        text += f"; faults since: {named_faults(active, _FAULTS_MAX)}"
+    found = _anomaly("acknowledged-missing", text, log, offset, operation.epoch)
+    return {**found, "key": log.partition, "operations": [operation.index]}
+
+
+def _anomaly(
+    kind: str, explanation: str, log: PartitionLog, offset: int, epoch: int | None
+) -> Anomaly:
+    return {
+        "kind": kind,
+        "explanation": explanation,
+        "partition": log.partition,
+        "node": log.node,
+        "offset": offset,
+        **({} if epoch is None else {"epoch": epoch}),
+    }

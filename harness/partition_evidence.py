@@ -1,0 +1,155 @@
+"""Decodes the logs of partitions that a node's disk holds, ours or Kafka's, as evidence.
+
+Each folder `<topic>-<partition>` with segments is a log; folders that are about to be deleted, or
+that hold a replica which is being moved, have other names. A log is stored as it is found. A torn
+tail, the first bytes of a batch at the end of the last segment, is what a kill or a power loss may
+leave, and ends the log. Everything else that is no log is `damage`, stored in place of the log.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+from typing import Any, Final
+
+from checkers.evidence import DataBatch, PartitionLog
+from cluster.node.log.checkpoint import TopicPartition, decode_offsets, partition_of
+from cluster.node.log.records import (
+    SEQUENCE_MAX,
+    BatchHeader,
+    CorruptBatchError,
+    batch_size_bytes,
+    check_batch,
+    decode_batch,
+    inflated,
+)
+from cluster.node.log.segment import segment_base_offset
+
+METADATA_TOPIC: Final = "__cluster_metadata"
+_HIGH_WATERMARKS: Final = "replication-offset-checkpoint"
+_LOG_STARTS: Final = "log-start-offset-checkpoint"
+_INFLATED_MAX_BYTES: Final = 1 << 28
+_TEXT_MAX: Final = 200
+"""Characters of a value that evidence keeps; longer ones are known by the CRC of their batch."""
+
+
+class _DamageError(Exception):
+    """What lies there is no log; one line."""
+
+
+def decode_partitions(node: str, folder: Path) -> list[PartitionLog]:
+    """Decode every partition's log in a folder, by name. Raises OSError."""
+    marks, starts = _offsets(folder / _HIGH_WATERMARKS), _offsets(folder / _LOG_STARTS)
+    logs = []
+    for directory in sorted(folder.iterdir()) if folder.is_dir() else ():
+        partition = partition_in(directory)
+        if partition is None:
+            continue
+        try:
+            start, end, batches = _decode(directory)
+        except _DamageError as damage:
+            logs.append(PartitionLog(node, directory.name, 0, 0, None, (), str(damage)))
+            continue
+        mark, start = marks.get(partition), max(start, starts.get(partition, 0))
+        logs.append(PartitionLog(node, directory.name, start, end, mark, batches))
+    return logs
+
+
+def segments_in(folder: Path) -> list[tuple[int, Path]]:
+    """Return the segments of one log with the offsets at which they begin, in order."""
+    return sorted(
+        (base_offset, path)
+        for path in folder.glob("*.log")
+        if (base_offset := segment_base_offset(path.name)) is not None
+    )
+
+
+def data_records(header: BatchHeader, batch: bytes) -> Iterator[dict[str, Any]]:
+    """Render the records of one intact batch of data. Raises CorruptBatchError."""
+    try:
+        records = decode_batch(inflated(batch, _INFLATED_MAX_BYTES))
+    except (OverflowError, ValueError) as error:
+        raise CorruptBatchError(f"offset {header.base_offset}: {error}") from error
+    for number, record in enumerate(records):
+        sequenced = {}
+        if header.producer_id >= 0:
+            sequenced = {"producer_id": header.producer_id, "producer_epoch": header.producer_epoch}
+        if header.base_sequence >= 0:
+            sequenced["sequence"] = (header.base_sequence + number) & SEQUENCE_MAX
+        yield {
+            "offset": record.offset,
+            "epoch": header.partition_leader_epoch,
+            "batch_crc": header.crc,
+            "kind": "control" if header.is_control else "record",
+            **sequenced,
+            **_text("key", record.key),
+            **_text("value", record.value),
+            "timestamp_ms": record.timestamp,
+        }
+
+
+def _text(name: str, content: bytes | None) -> dict[str, str | None]:
+    if content is None:
+        return {name: None}
+    try:
+        return {name: bytes(content).decode()}
+    except UnicodeDecodeError:
+        return {f"{name}_hex": bytes(content).hex()}
+
+
+def partition_in(directory: Path) -> TopicPartition | None:
+    """Return the partition of which a folder holds segments of data; None: of none."""
+    try:
+        partition = partition_of(directory.name)
+    except ValueError:
+        return None
+    return None if partition.topic == METADATA_TOPIC or not segments_in(directory) else partition
+
+
+def _offsets(path: Path) -> Mapping[TopicPartition, int]:
+    """Read a file of offsets; one that is not there, or not whole, says nothing."""
+    try:
+        return decode_offsets(path.read_bytes())
+    except (FileNotFoundError, ValueError):
+        return {}
+
+
+def _decode(directory: Path) -> tuple[int, int, list[DataBatch]]:
+    """Return where a log begins and ends, and its batches. Raises _DamageError."""
+    segments = segments_in(directory)
+    start = next_offset = segments[0][0]
+    batches: list[DataBatch] = []
+    for number, (base_offset, path) in enumerate(segments):
+        if base_offset < next_offset:
+            raise _DamageError(f"{path.name} begins at offset {base_offset}, below {next_offset}")
+        next_offset = base_offset
+        data, position = path.read_bytes(), 0
+        while position < len(data):
+            try:
+                size_bytes = batch_size_bytes(data, position)
+                whole = size_bytes is not None and position + size_bytes <= len(data)
+                if not whole and number == len(segments) - 1:
+                    return start, next_offset, batches  # a torn tail
+                header = check_batch(data, position, gaps=True)
+                batches.append(_batch(header, data[position : position + header.size_bytes]))
+            except CorruptBatchError as error:
+                reason = str(error).partition(": ")[2] or str(error)
+                raise _DamageError(f"{path.name}: byte {position}: {reason}") from error
+            if header.base_offset < next_offset:
+                at = f"{path.name}: byte {position}"
+                raise _DamageError(f"{at}: offset {header.base_offset} behind {next_offset - 1}")
+            next_offset = header.next_offset
+            position += header.size_bytes
+    return start, next_offset, batches
+
+
+def _batch(header: BatchHeader, batch: bytes) -> DataBatch:
+    values = [] if header.is_control else [_short(r) for r in data_records(header, batch)]
+    return DataBatch(
+        header.base_offset, header.last_offset, header.partition_leader_epoch, header.crc, values
+    )
+
+
+def _short(record: Mapping[str, Any]) -> str | None:
+    value = record.get("value")
+    return value if isinstance(value, str) and len(value) <= _TEXT_MAX else None
