@@ -175,9 +175,9 @@ class KraftSystem(KraftLayout):
             servers = ",".join(f"{e.host}:{e.port}" for e in node.bootstrap)
             properties["controller.quorum.bootstrap.servers"] = servers
         if node.routes:
-            properties["kraftprobe.routes"] = ",".join(
-                f"{route.node_id}={route.host}:{route.port}" for route in node.routes
-            )
+            properties["kraftprobe.routes"] = _route_list(node.routes)
+        if node.broker_routes:
+            properties["kraftprobe.broker.routes"] = _route_list(node.broker_routes)
         if self._security is not None:
             properties.update(self._security.properties(node.folder))
         properties.update(self.node_settings)
@@ -236,6 +236,11 @@ KIND = SystemKind(
     has_mutants=True,
     simulated=True,
 )
+
+
+def _route_list(routes: Iterable[Endpoint]) -> str:
+    """Write `id=host:port,...`: where each peer is dialled."""
+    return ",".join(f"{route.node_id}={route.host}:{route.port}" for route in routes)
 
 
 def _endpoint_list(endpoints: Iterable[Endpoint]) -> str:

@@ -26,6 +26,7 @@ def placement(run_id: str = "run-1") -> Placement:
         voters=(Endpoint(1, "127.0.0.1", 11002), Endpoint(2, "127.0.0.1", 11004)),
         brokers=(Endpoint(1, "127.0.0.1", 11001), Endpoint(2, "127.0.0.1", 11003)),
         routes=(Endpoint(2, "127.0.0.1", 19002),),
+        broker_routes=(Endpoint(2, "127.0.0.1", 19003),),
     )
 
 
@@ -42,6 +43,7 @@ def test_server_properties_name_listeners_voters_routes_and_folders():
     assert rendered["controller.quorum.voters"] == "1@127.0.0.1:11002,2@127.0.0.1:11004"
     assert rendered["kraftprobe.brokers"] == "1@127.0.0.1:11001,2@127.0.0.1:11003"
     assert rendered["kraftprobe.routes"] == "2=127.0.0.1:19002"
+    assert rendered["kraftprobe.broker.routes"] == "2=127.0.0.1:19003"
     assert rendered["metadata.log.dir"] == "/runs/r/nodes/n1/metadata"
     assert rendered["kraftprobe.trace.file"] == "/runs/r/nodes/n1/trace.jsonl"
 
