@@ -92,7 +92,9 @@ def test_a_deposed_leader_gives_up_what_nobody_else_has():
         brokers.world.mesh.cut(other, "n1")
     lost = brokers.send(1, b"lost", acks=1)
     assert brokers.until(lambda: lost, 500)
-    assert brokers.replica(1).log.end_offset == 2
+    waits = brokers.send(1, b"lost, too", timeout_ms=60_000)
+    brokers.run(100)
+    assert brokers.replica(1).log.end_offset == 3
     state = brokers.node(2).controller.image.state
     key = brokers.replica(2).key
     assert brokers.until(lambda: state.partitions.get(key).leader in {2, 3})
@@ -104,7 +106,11 @@ def test_a_deposed_leader_gives_up_what_nobody_else_has():
         brokers.world.mesh.restore(other, "n1")
     assert brokers.until(lambda: brokers.values(1) == [b"a", b"b"])
     traced = [line[3] for line in brokers.world.nodes["n1"].trace if line[2] == "replica-truncated"]
-    assert [(event["from_offset"], event["to_offset"]) for event in traced] == [(2, 1)]
+    assert [(event["from_offset"], event["to_offset"]) for event in traced] == [(3, 1)]
+    result = waits[0].partitions[0]
+    assert (result.error, result.base_offset) == (ErrorCode.not_leader_or_follower, 2), (
+        "the offset says that they were appended"
+    )
 
 
 def test_a_consumer_waits_for_records():

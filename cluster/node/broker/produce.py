@@ -15,7 +15,7 @@ one the records may be gone.
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, Final
 
 from cluster.node.broker.partition import Acknowledged
@@ -156,9 +156,9 @@ class _Delayed:
         return _OUTCOMES.get(partition.acknowledged(row.required_offset, row.leader_epoch))
 
     def _settle(self, row: _Row, error: ErrorCode) -> None:
+        """End a row. An error keeps the offset: it says that the records were appended."""
         row.replica = None
-        if error is not ErrorCode.none:
-            row.result = _result(row.result, error)
+        row.result = replace(row.result, error=error)
 
     def _answer(self) -> None:
         endpoints: dict[int, Endpoint] = {}
@@ -174,21 +174,8 @@ class _Delayed:
         )
         if endpoint is not None:
             endpoints[leader] = endpoint
-        return _result(result, result.error, result.error_message, leader, epoch)
+        return replace(result, leader_id=leader, leader_epoch=epoch)
 
 
-def _result(
-    row: ProducePartition | ProduceResult,
-    error: ErrorCode,
-    message: str | None = None,
-    leader_id: int = -1,
-    leader_epoch: int = -1,
-) -> ProduceResult:
-    return ProduceResult(
-        topic=row.topic,
-        index=row.index,
-        error=error,
-        error_message=message,
-        leader_id=leader_id,
-        leader_epoch=leader_epoch,
-    )
+def _result(row: ProducePartition, error: ErrorCode, message: str | None = None) -> ProduceResult:
+    return ProduceResult(topic=row.topic, index=row.index, error=error, error_message=message)
