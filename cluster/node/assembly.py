@@ -386,13 +386,17 @@ class Node:
         if self.assignments is not None:
             self.assignments.stop()
         lifecycle = self.lifecycle
+        part_ms = timeout_ms / 3
         if lifecycle is None:
-            self.raft.shutdown(timeout_ms, self._has_stopped)
+            self._hand_over(part_ms, self._has_stopped)
         else:
-            half_ms = timeout_ms / 2
             lifecycle.begin_controlled_shutdown(
-                half_ms, lambda: self.raft.shutdown(half_ms, self._close_logs)
+                part_ms, lambda: self._hand_over(part_ms, self._close_logs)
             )
+
+    def _hand_over(self, part_ms: float, done: Callable[[], None]) -> None:
+        """Answer the writes that are under way, then leave the quorum; each within `part_ms`."""
+        self.controller.drain(part_ms, lambda: self.raft.shutdown(part_ms, done))
 
     def _close_logs(self) -> None:
         """Leave the broker's logs with the mark of a clean shutdown, if it was registered."""

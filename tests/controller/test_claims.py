@@ -334,3 +334,37 @@ def test_a_request_sent_from_within_a_reply_waits_for_its_turn():
     assert order == ["first", "still first", "second"]
     node.raft.commit()
     assert order[-1] == "third"
+
+
+def test_a_drain_ends_once_the_writes_before_it_are_answered_and_takes_no_more():
+    node, drained = active(), []
+    before = node.send(create("a"))
+    node.controller.drain(500, lambda: drained.append(node.clock.now_ms))
+    (after,) = node.send(create("b"))
+    assert error_of(after) == ErrorCode.not_controller
+    assert (before, drained) == ([], [])
+    node.raft.commit()
+    assert error_of(before[0]) == ErrorCode.none
+    assert drained == [node.clock.now_ms]
+    node.clock.advance(1000)
+    assert len(drained) == 1
+
+
+def test_a_drain_waits_for_nothing_where_nothing_is_owed_and_never_for_ever():
+    idle, drained = active(), []
+    idle.controller.drain(500, lambda: drained.append("idle"))
+    stuck = active()
+    stuck.send(create("a"))
+    stuck.controller.drain(500, lambda: drained.append("stuck"))
+    assert drained == ["idle"]
+    stuck.clock.advance(500)
+    assert drained == ["idle", "stuck"]
+
+
+def test_a_drain_ends_with_the_leadership():
+    node, drained = active(), []
+    replies = node.send(create("a"))
+    node.controller.drain(500, lambda: drained.append("renounced"))
+    node.raft.lose()
+    assert error_of(replies[0]) == ErrorCode.unknown_server_error
+    assert drained == ["renounced"]

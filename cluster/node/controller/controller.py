@@ -28,7 +28,12 @@ from cluster.node.controller.feature_control import bootstrap_records
 from cluster.node.controller.heartbeats import BrokerHeartbeatManager
 from cluster.node.controller.image import MetadataImage
 from cluster.node.controller.loader import MetadataLoader
-from cluster.node.controller.pending import ControllerSettings, DeferredWrite, WaitingRead
+from cluster.node.controller.pending import (
+    ControllerSettings,
+    DeferredWrite,
+    Drain,
+    WaitingRead,
+)
 from cluster.node.controller.periodic import Generate, PeriodicTasks
 from cluster.node.controller.raft import Raft
 from cluster.node.controller.records import MetadataRecord
@@ -90,6 +95,7 @@ class QuorumController:
         self._deferred: deque[DeferredWrite] = deque()
         self._reads: list[WaitingRead] = []
         self._idle_timer: Timer | None = None
+        self._drain = Drain(clock)
         self.on_leader_change: Callable[[], None] | None = None
         """Called after every change of leader, a claim or its end included."""
 
@@ -233,6 +239,16 @@ class QuorumController:
             write.pending.fail(ErrorCode.unknown_server_error, OUTCOME_NOT_KNOWN)
         for read in reads:
             read.pending.fail(ErrorCode.not_controller, NOT_CONTROLLER_MESSAGE)
+        self._drain.check(len(self._deferred))
+
+    def drain(self, timeout_ms: float, then: Callable[[], None]) -> None:
+        """Accept no more writes; call `then` once those before have answers, or in `timeout_ms`."""
+
+        def begin() -> None:
+            self._drain.begin(timeout_ms, then)
+            self._drain.check(len(self._deferred))
+
+        self._queue.append(begin)
 
     def _resign(self) -> None:
         """Give up by ourselves: nothing that we would append can be trusted."""
@@ -262,7 +278,7 @@ class QuorumController:
         pending: PendingReply[R],
         timeout_ms: float,
     ) -> None:
-        if not self.is_active:
+        if not self.is_active or self._drain.begun:
             pending.fail(ErrorCode.not_controller, NOT_CONTROLLER_MESSAGE)
             return
         try:
@@ -354,6 +370,7 @@ class QuorumController:
                 high_watermark=-1 if high_watermark is None else high_watermark,
             )
             write.pending.complete(write.response)
+        self._drain.check(len(self._deferred))
         self._complete_reads()
 
     def _expire(self, pending: PendingReply[Any], timeout_ms: float) -> None:

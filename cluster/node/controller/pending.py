@@ -8,6 +8,7 @@ from typing import Any
 
 from cluster.node.controller.records import MetadataRecord
 from cluster.node.controller.result import RECORDS_PER_BATCH_MAX, PendingReply
+from cluster.node.ports import Clock, Timer
 from cluster.values import valueclass
 
 
@@ -48,3 +49,34 @@ class WaitingRead:
     pending: PendingReply[Any]
     must_confirm: bool
     confirmed: bool = False
+
+
+class Drain:
+    """The last writes of a controller that is shut down.
+
+    A leader that resigns at once leaves them without a known outcome, which a client cannot but
+    take for a failure. What comes after the drain has begun is never appended, and brokers hold it
+    for the next leader.
+    """
+
+    def __init__(self, clock: Clock) -> None:
+        self._clock = clock
+        self.begun = False
+        self._then: Callable[[], None] | None = None
+        self._timer: Timer | None = None
+
+    def begin(self, timeout_ms: float, then: Callable[[], None]) -> None:
+        """Call `then` once, when `check` finds that nothing is owed, or in `timeout_ms`."""
+        assert not self.begun, "drained twice"
+        self.begun = True
+        self._then = then
+        self._timer = self._clock.call_later(timeout_ms, lambda: self.check(0))
+
+    def check(self, owed: int) -> None:
+        """Take note that so many writes are owed an answer."""
+        if self._then is None or owed:
+            return
+        assert self._timer is not None
+        self._timer.cancel()
+        then, self._then = self._then, None
+        then()
