@@ -47,6 +47,7 @@ _PAUSED_STATES = "Tt"
 _DEAD_STATES = "ZXx"
 _KILL_TIMEOUT_S = 2.0
 _TAIL_LINES = 8
+_FRAME = "\tat "
 _TAIL_BYTES = 4096
 
 
@@ -249,5 +250,9 @@ def tail_of(output: Path) -> tuple[str, ...]:
 
 
 def last_lines(data: bytes) -> tuple[str, ...]:
-    """Return the last few lines of what a process wrote."""
-    return tuple(data[-_TAIL_BYTES:].decode(errors="replace").splitlines()[-_TAIL_LINES:])
+    """Return the last few lines of what a process wrote.
+
+    Frames of Java's stack traces are left out: they stand below the error, and there are dozens.
+    """
+    lines = data[-_TAIL_BYTES:].decode(errors="replace").splitlines()
+    return tuple([line for line in lines if not line.startswith(_FRAME)][-_TAIL_LINES:])

@@ -14,7 +14,7 @@ from waiting import eventually
 
 from cluster.backends.base import Ability, BackendError, Death, NodeState
 from cluster.backends.local import LocalBackend
-from cluster.backends.processes import identify, read_recorded
+from cluster.backends.processes import identify, last_lines, read_recorded
 
 
 def is_gone(pid: int) -> bool:
@@ -341,3 +341,14 @@ def test_a_node_is_waited_for_where_it_listens_and_later_only_where_no_quorum_is
             await backend.down()
 
     asyncio.run(body())
+
+
+def test_the_last_lines_of_a_java_program_name_the_error_and_not_its_frames():
+    frames = "".join(f"\tat org.apache.kafka.raft.A.b{i}(A.java:{i})\n" for i in range(40))
+    said = f"1|INFO|x|going\n2|ERROR|x|Encountered fatal fault\nDiskError: full\n{frames}"
+    said += f"Caused by: java.io.IOException: No space left on device\n{frames}\n"
+    assert last_lines(said.encode())[-3:] == (
+        "DiskError: full",
+        "Caused by: java.io.IOException: No space left on device",
+        "",
+    )
