@@ -12,7 +12,8 @@ them, and `snapshots` compares what they counted.
 - `unclean-election`: a leader that was in neither ISR nor ELR, nor put there with the others of the
   ISR, nor added by a reassignment. Allowed where it is marked as RECOVERING and
   `unclean.leader.election.enable` is true for the topic or the cluster, or it is the last known
-  leader of a partition with neither ISR nor ELR.
+  leader of a partition with neither ISR nor ELR, but for those who are registered anew in the same
+  batch (the unclean shutdown that takes the last one from the ELR elects in the same step).
 - `elr-forgotten`: with ELR enabled and the ISR below min.insync.replicas, a member of the old ISR
   or ELR is in neither. Allowed of one that is no replica any more, or was registered anew or
   unregistered in the same batch (an unclean shutdown).
@@ -185,7 +186,9 @@ class _Replay:
         recovering = after.get("leaderRecoveryState") == _RECOVERING
         if isr != [leader] or (not recovering and leader in _members(before, "addingReplicas")):
             return  # joined the ISR with others, or a reassignment brought it
-        last_known = not eligible and _members(before, "lastKnownElr") == [leader]
+        # Who comes back from an unclean shutdown leaves the ELR in the same step that then elects.
+        nobody = not eligible - self._left
+        last_known = nobody and _members(before, "lastKnownElr") == [leader]
         configured = str(self._config(key, _UNCLEAN)).lower() == "true"
         if recovering and (last_known or configured):
             return

@@ -27,6 +27,9 @@ _SEVERITY = (Status.FAIL, Status.UNKNOWN, Status.UNDER_EXERCISED, Status.PASS)
 PROMISE = "promise"
 """Key of a result's `statistics`: what exactly was checked, where options decide it."""
 
+ALLOWED = "allowed"
+"""Key of a result's `statistics`: what looks wrong and was not promised, explained as anomalies."""
+
 
 def worst(statuses: Iterable[Status]) -> Status:
     """The verdict over several: FAIL, then UNKNOWN, then UNDER-EXERCISED, then PASS.
@@ -58,3 +61,9 @@ class CheckResult:
     """Proof of the verdict: {"linearization": [operation index, ...]} or {"window": [...]}"""
     statistics: dict[str, Any] = field(default_factory=dict)
     """Figures for the report."""
+
+    @property
+    def allowed(self) -> list[dict[str, Any]]:
+        """What looks wrong and was not promised, explained; results may come from a file."""
+        found = self.statistics.get(ALLOWED)
+        return [note for note in found if isinstance(note, dict)] if isinstance(found, list) else []

@@ -36,7 +36,7 @@ _COMMANDS = {
     "gate": ("judge:gate", "Pass only if every run passed."),
     "kafka": ("kafka:kafka", "Fetch releases of Apache Kafka, to be put under test."),
     "list": ("listing:list_", "List runs, systems, workloads, faults, campaigns or mutants."),
-    "log": ("dump:log", "Look into a node's metadata log."),
+    "log": ("dump:log", "Look into a node's logs."),
     "reproduce": (
         "reproduce:reproduce",
         "Look for a failed run's violation in the simulated world.",

@@ -23,7 +23,7 @@ from markupsafe import Markup
 from checkers.coverage import PHASES
 from checkers.faults import FaultSpan, fault_spans, phases, reigns
 from checkers.history import Event, Operation, pair, seconds
-from checkers.verdict import CheckResult, Status
+from checkers.verdict import ALLOWED, CheckResult, Status
 from results.files import StoreError, write_atomically
 from results.model import RunResults, system_shown
 from results.store import RunStore
@@ -61,6 +61,7 @@ class CheckView:
 
     result: CheckResult
     anomalies: tuple[AnomalyView, ...]
+    allowed: tuple[AnomalyView, ...]
     statistics: str
     certificate: str
 
@@ -241,7 +242,8 @@ def _check_view(check: CheckResult, by_index: Mapping[int, Operation]) -> CheckV
     return CheckView(
         result=check,
         anomalies=tuple(_anomaly_view(anomaly, by_index) for anomaly in check.anomalies),
-        statistics=_pretty(check.statistics),
+        allowed=tuple(_anomaly_view(note, by_index) for note in check.allowed),
+        statistics=_pretty({k: v for k, v in check.statistics.items() if k != ALLOWED}),
         certificate=_pretty(check.certificate),
     )
 

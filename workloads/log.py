@@ -93,7 +93,7 @@ class Log:
             else:
                 polls += 1
                 again = random.random() < self.again_fraction
-                yield Op(POLL, key, random.randrange(polls) if again else None)
+                yield Op(POLL, key, random.randrange(1 + polls // 2) if again else None)
 
     def final_operations(self) -> Sequence[Op]:
         """Read every partition whole: at its leader, and then at each of its replicas."""

@@ -76,7 +76,7 @@ from checkers.logs.columns import Log, RepeatedError, log_of
 from checkers.logs.explain import Anomaly, explained
 from checkers.logs.rules import Facts, Promise, anomalies, unread
 from checkers.run_input import Cancelled, RunInput, never
-from checkers.verdict import PROMISE, CheckResult, Status
+from checkers.verdict import ALLOWED, PROMISE, CheckResult, Status
 
 NAME = "log"
 ACKS = ("0", "1", "all")
@@ -169,7 +169,7 @@ def _result(
             PROMISE: promised,
             "anomalies_by_kind": dict(kinds),
             "allowed_by_kind": dict(allowed),
-            "allowed": shown,
+            ALLOWED: shown,
             "records": log.records,
             "acknowledged": acknowledged,
             "records_read": len(log.shown_offset),

@@ -151,6 +151,20 @@ def test_the_last_known_leader_may_return_and_no_other():
     assert [anomaly["kind"] for anomaly in found] == ["unclean-election"]
 
 
+def test_the_last_known_leader_may_return_in_the_batch_that_empties_the_elr():
+    waiting = [*START, SHRUNK, EMPTY, broker(1), change(eligibleLeaderReplicas=[2, 3])]
+    waiting += [broker(3), change(eligibleLeaderReplicas=[2])]
+    again = change(
+        isr=[1], leader=1, leaderRecoveryState=1, lastKnownElr=[], eligibleLeaderReplicas=[]
+    )
+    at = len(waiting)
+    crc = {len(START) + n: 90 + n // 2 for n in range(2, at - len(START))}
+    both = {**crc, at: 7, at + 1: 7}
+    assert judged(again, broker(2), start=waiting, crc=both).status is Status.PASS
+    found = judged(again, start=waiting, crc=crc).anomalies
+    assert "unclean-election" in [anomaly["kind"] for anomaly in found], "2 was still eligible"
+
+
 def test_an_unclean_shutdown_may_be_forgotten_only_in_its_batch():
     forgets = change(isr=[1], eligibleLeaderReplicas=[2])
     at = len(START)

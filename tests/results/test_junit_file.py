@@ -122,3 +122,13 @@ def test_hostile_text_stays_text():
     root = ET.fromstring(document)
     assert root.find(".//script") is None
     assert '<script>alert("x")</script>' in root.find(".//failure").get("message")
+
+
+def test_what_was_not_promised_is_output_of_a_test_case_that_passes():
+    note = {"kind": "allowed-loss", "explanation": "d0-3: 'w1.7' is gone"}
+    check = CheckResult("log", Status.PASS, "kept", statistics={"allowed": [note]})
+    _, suite = suite_of(results_of(check))
+    assert suite.find("testcase/failure") is None
+    assert suite.find("testcase/system-out").text == (
+        "Not promised, so no violation:\nallowed-loss: d0-3: 'w1.7' is gone"
+    )

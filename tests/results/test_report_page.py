@@ -191,7 +191,7 @@ def hostile_results(text, events):
         algorithm=text,
         anomalies=(anomaly,),
         certificate={text: [text]},
-        statistics={text: text},
+        statistics={text: text, "allowed": [anomaly, text]},
     )
     return RunResults(Status.FAIL, (check,), {"operations": len(events)}, text, {}, {text: text})
 
@@ -444,3 +444,17 @@ def test_an_anomaly_shows_no_raw_nanoseconds(tmp_path):
     assert "<dt>node</dt><dd>n2</dd>" in page
     assert "841140339318" not in page
     assert "4117769922" not in page
+
+
+def test_what_was_not_promised_is_shown_beside_a_pass_and_not_as_a_violation():
+    note = {"kind": "allowed-loss", "explanation": "d0-3: 'w1.7' is gone", "producer": 1}
+    check = CheckResult("log", Status.PASS, "kept", statistics={"allowed": [note], "records": 3})
+    results = RunResults(Status.PASS, (check,), {"operations": 0}, "run", {}, {})
+    plan = dict.fromkeys(("mutant", "campaign", "command", "seed", "versions"))
+    page = render(results, plan | {"checks": []}, [], ["n1"])
+    _, shown = page.split("Not promised, so no violation: 1 explained")
+    assert "allowed-loss" in shown
+    assert "is gone" in shown
+    figures = shown.split("<summary>Figures</summary>")[1].split("</details>")[0]
+    assert "records" in figures
+    assert "allowed-loss" not in figures
