@@ -1,0 +1,1 @@
+"""Produce throughput, latency and recovery of three brokers, beside Apache Kafka's."""
