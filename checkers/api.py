@@ -2,20 +2,21 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from pathlib import Path
 from typing import Any
 
 from checkers.history import Event, Operation, pair
-from checkers.history.column_files import load_columns
+from checkers.history.column_files import load_judged
 from checkers.history.columns import Columns
-from checkers.history.formats import load_history
+from checkers.history.foreign import Reading, judged
+from checkers.history.formats import load
 from checkers.linearizability import linearizable
 from checkers.linearizability.columnar import judge_columns
 from checkers.linearizability.encoding import encodable
 from checkers.linearizability.rules.arrays import array_rule_for
 from checkers.models import Model, model_named
-from checkers.registry import merge
+from checkers.registry import merge, noted
 from checkers.run_input import Cancelled, never
 from checkers.verdict import CheckResult
 
@@ -27,23 +28,32 @@ def check(
     history: History,
     model: str | Model,
     *,
+    initial: Any = None,
     algorithm: str | None = None,
     time_limit_s: float = linearizable.TIME_LIMIT_S,
     memory_limit_mb: float = linearizable.MEMORY_LIMIT_MB,
     cancelled: Cancelled = never,
     independent: bool = False,
+    refusals: bool | None = None,
+    nil_reads: bool | None = None,
 ) -> CheckResult:
     """Say whether a history is linearizable.
 
     The history is split by `model.partition` and each part judged by itself, within the limits
     (which hold for each part). One part gives its own result with its certificate; several are
-    merged (`checkers.registry.merge`). `algorithm` (`linearizability.dispatch.ALGORITHMS`)
-    overrides the choice; `independent` is for Jepsen histories of [key value] tuples.
+    merged (`checkers.registry.merge`). `initial` is what is there first, if the model named takes
+    such a value. `algorithm` (`linearizability.dispatch.ALGORITHMS`)
+    overrides the choice. The last three are for files: `independent` for Jepsen histories of
+    [key value] tuples that are not tagged; `refusals` and `nil_reads` say whether failed operations
+    and reads of nil show something, which by default journals' do and foreign histories' do not
+    (`checkers.history.foreign`); what was left out so is in `statistics["notes"]`.
 
     Raises HistoryError for a file or history that is not well formed, or has operations that the
     model does not know, and ValueError for an unknown model or algorithm or a senseless limit.
     """
-    chosen = model_named(model) if isinstance(model, str) else model
+    if initial is not None and not isinstance(model, str):
+        raise ValueError("a model that is given has its initial value already")
+    chosen = model_named(model, initial) if isinstance(model, str) else model
     if algorithm not in (None, *linearizable.ALGORITHMS):
         raise ValueError(f"unknown algorithm {algorithm!r}")
     if not (time_limit_s > 0 and memory_limit_mb > 0):
@@ -55,19 +65,24 @@ def check(
         "cancelled": cancelled,
     }
     columnar = encodable(chosen) or array_rule_for(chosen) is not None
-    if isinstance(history, str | Path) and columnar:
-        history = load_columns(history, independent=independent)
+    notes: Sequence[str] = ()
+    if isinstance(history, str | Path):
+        reading = Reading(independent, refusals, nil_reads)
+        if columnar:
+            file = load_judged(history, reading)
+            history, notes = file.judged, file.notes
+        else:
+            history, notes = judged(load(history, independent=independent), reading)
     if isinstance(history, Columns):
         results = judge_columns(history, chosen, **limits)
     else:
-        parts = chosen.partition(_operations(history, independent=independent))
+        parts = chosen.partition(_operations(history))
         results = [linearizable.judge(part, chosen, **limits) for part in parts]
-    return results[0] if len(results) == 1 else merge(linearizable.NAME, results)
+    result = results[0] if len(results) == 1 else merge(linearizable.NAME, results)
+    return noted(result, notes)
 
 
-def _operations(history: History, *, independent: bool) -> list[Operation]:
-    if isinstance(history, str | Path):
-        return pair(load_history(history, independent=independent))
+def _operations(history: Iterable[Event | Operation]) -> list[Operation]:
     items = list(history)
     operations = [item for item in items if isinstance(item, Operation)]
     events = [item for item in items if isinstance(item, Event)]

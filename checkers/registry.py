@@ -23,7 +23,7 @@ when the checker itself dies. The last argument is a callable that says whether 
 
 | name | scope | options |
 |---|---|---|
-| `linearizable` | key | `model`, which is required, `algorithm`, two limits, three filters |
+| `linearizable` | key | `model`, which is required, `initial`, `algorithm`, limits, filters |
 | `sessions` | key | `guarantees` (all four by default), `per_node`, `model`, `functions` |
 | `growth` | key | `model`, which is required: list-append, counter or broker |
 | `transactions` | run | `model`: list-append or rw-register; `consistency`, `linearizable_keys` |
@@ -47,7 +47,7 @@ Unknown limits (None) mean the defaults of `linearizability.linearizable`. Its f
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 from checkers import (
@@ -184,6 +184,7 @@ _OWN: tuple[Check, ...] = (
             "evidence": bool,
             "functions": list,
             "refusals": bool,
+            "initial": (str, int, float, list, tuple, dict),
         },
         required=("model",),
         function=linearizable.check_key,
@@ -362,6 +363,13 @@ def merge(checker: str, results: Sequence[CheckResult]) -> CheckResult:
         anomalies=tuple(anomalies[:ANOMALIES_KEPT_MAX]),
         statistics={"keys": len(ordered), "anomalies": len(anomalies), "by_status": counts},
     )
+
+
+def noted(result: CheckResult, notes: Sequence[str]) -> CheckResult:
+    """Return a result that says how its history was read."""
+    if not notes:
+        return result
+    return replace(result, statistics={**result.statistics, "notes": list(notes)})
 
 
 def _died(

@@ -50,6 +50,8 @@ def print_results(results: RunResults, prefix: str = "") -> None:
     for check in results.checks:
         status = click.style(f"{check.status.value:<15}", fg=_COLOURS[check.status])
         click.echo(f"{prefix}  {status} {check.checker}: {_line(check.summary)}")
+        for note in check.statistics.get("notes", ()):
+            click.echo(f"{prefix}  {'':15} {_line(note)}")
     counts = results.statistics.get("operations", 0)
     suffix = f" (MUTANT {mutant}: a deliberately faulty node)" if mutant else ""
     colour = "yellow" if results.skipped and results.status is Status.PASS else None

@@ -29,9 +29,10 @@ from checkers.coverage import coverage
 from checkers.evidence import Evidence, run_clock
 from checkers.extent import COLLECTED, Extent, extent_of, within
 from checkers.history import INFINITY_NS, NEMESIS, Event, HistoryError, Operation, pair
-from checkers.history.column_files import load_columns
+from checkers.history.column_files import ColumnFile, load_judged
 from checkers.history.columns import KINDS, Columns
-from checkers.history.formats import load_history
+from checkers.history.foreign import Reading, judged
+from checkers.history.formats import load
 from checkers.linearizability import linearizable
 from checkers.linearizability.certificates import certificate_lines
 from checkers.linearizability.columnar import judge_columns
@@ -47,6 +48,7 @@ from checkers.registry import (
     judged_operations,
     merge,
     never,
+    noted,
     run_check,
 )
 from checkers.verdict import CheckResult, Status, worst
@@ -125,35 +127,41 @@ def judge_file(
     path: Path,
     specs: Sequence[CheckSpec],
     *,
-    independent: bool = False,
+    reading: Reading | None = None,
     certificates: Path | None = None,
     cancelled: Cancelled = never,
 ) -> RunResults:
     """Judge a lone history file of any format of `checkers.history.formats`, in this process.
 
     Nothing is stored but the certificates of the keys, where a path is given, and there is no
-    evidence. `independent`: see `checkers.history.formats.load_history`. Raises HistoryError,
-    CheckError, and OSError when the certificates cannot be written.
+    evidence. `reading`: what the caller knows of the file. Raises HistoryError, CheckError, and
+    OSError when the certificates cannot be written.
     """
+    reading = reading or Reading()
     began = time.monotonic()
     for spec in specs:
         find_check(spec)
     if all(spec.name == linearizable.NAME for spec in specs):
-        columns = _columns(path, independent=independent)
+        file = _columns(path, reading)
         watch = _Stopwatch()
         each = []
         for spec in specs:
-            each.append(_judge_columns(columns, spec, path, cancelled, certificates))
+            each.append(_judge_columns(file.judged, spec, path, cancelled, certificates))
             watch.lap()
-        times_s = watch.laps_s
+        times_s, notes = watch.laps_s, file.notes
         checks = [merge(linearizable.NAME, keys) for keys in each]
         proofs = [key for keys in each for key in keys]
-        statistics = _column_statistics(columns)
+        statistics = _column_statistics(file.columns)
     else:
-        events = load_history(path, independent=independent)
-        run = RunInput(events, _paired(events, path), None)
+        history = load(path, independent=reading.independent)
+        operations, notes = history.operations, history.notes
+        if all(isinstance(find_check(spec), KeyCheck) for spec in specs):
+            kept, more = judged(history, reading)
+            operations, notes = kept, tuple(more)
+        run = RunInput(history.events, operations, None)
         checks, proofs, times_s = _check_here(run, specs, cancelled)
         statistics = counts_of(run)
+    checks = [noted(check, notes) for check in checks]
     if certificates is not None:
         write_certificates(certificates, proofs)
     checks += _nothing_ok(statistics)
@@ -161,9 +169,9 @@ def judge_file(
     return replace(results, statistics=statistics)
 
 
-def _columns(path: Path, *, independent: bool) -> Columns:
+def _columns(path: Path, reading: Reading) -> ColumnFile:
     try:
-        return load_columns(path, independent=independent)
+        return load_judged(path, reading)
     except HistoryError as error:
         message = str(error)
         raise HistoryError(
@@ -181,7 +189,7 @@ def _judge_columns(
     try:
         return judge_columns(
             columns,
-            model_named(options.get("model")),
+            model_named(options.get("model"), options.get("initial")),
             algorithm=options.get("algorithm"),
             time_limit_s=options.get("time_limit_s") or linearizable.TIME_LIMIT_S,
             memory_limit_mb=options.get("memory_limit_mb") or linearizable.MEMORY_LIMIT_MB,

@@ -128,8 +128,8 @@ def pair(events: Iterable[Event]) -> list[Operation]:
             raise _malformed(event, f"completes {event.f!r} of {event.key!r}, not what it invoked")
         if event.type is EventType.INFO:
             gone.add(process)
-        operations.append(_operation(invocation, event))
-    operations.extend(_operation(invocation, None) for invocation in open_events.values())
+        operations.append(operation_of(invocation, event))
+    operations.extend(operation_of(invocation, None) for invocation in open_events.values())
     operations.sort(key=lambda operation: operation.index)
     return operations
 
@@ -170,7 +170,8 @@ def _malformed(event: Event, what: str) -> HistoryError:
     return HistoryError(f"event {event.index}: process {event.process!r} {what}")
 
 
-def _operation(invocation: Event, completion: Event | None) -> Operation:
+def operation_of(invocation: Event, completion: Event | None) -> Operation:
+    """Return the operation of an invocation and its completion; None: there is none."""
     end = completion or invocation
     kind = EventType.INFO if completion is None else completion.type
     return Operation(

@@ -12,6 +12,7 @@ the slow way through `history.formats` and `history.pair`, which name what is wr
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -21,12 +22,14 @@ import pyarrow.compute as pc
 import pyarrow.json as pj
 from numpy.typing import NDArray
 
-from checkers.history import INFINITY_NS, NEMESIS, HistoryError, pair
+from checkers.history import INFINITY_NS, NEMESIS, HistoryError
 from checkers.history.columns import (
+    FAIL,
     FUNCTIONS_MAX,
     INFO,
     KINDS,
     NO_PAIR,
+    OK,
     Columns,
     Int64s,
     Rest,
@@ -34,7 +37,8 @@ from checkers.history.columns import (
     check_columns,
     from_operations,
 )
-from checkers.history.formats import load_history
+from checkers.history.foreign import READS, Reading, left_out, shows_nothing
+from checkers.history.formats import load
 from checkers.history.json_text import JsonError, parse
 from checkers.history.sealed import FIELD, is_changed
 
@@ -81,19 +85,49 @@ def load_columns(path: str | Path, *, independent: bool = False) -> Columns:
 
     Raises HistoryError.
     """
+    return _loaded_file(path, independent=independent)[0]
+
+
+@dataclass(frozen=True, slots=True)
+class ColumnFile:
+    """A file in columns."""
+
+    columns: Columns
+    """All client operations."""
+    judged: Columns
+    """Without those that show nothing, by the file's format or by what the caller said."""
+    notes: tuple[str, ...] = ()
+
+
+def load_judged(path: str | Path, reading: Reading) -> ColumnFile:
+    """Read a history file for a check of its operations. Raises HistoryError."""
+    columns, notes, is_foreign = _loaded_file(path, independent=reading.independent)
+    no_refusals, no_nil = shows_nothing(reading, is_foreign=is_foreign)
+    failed = (columns.type == FAIL) & no_refusals
+    reads = [code for code, name in enumerate(columns.functions) if name in READS]
+    unknown = (columns.type == OK) & (columns.output == 0) & np.isin(columns.f, reads) & no_nil
+    kept = columns
+    if failed.any() or unknown.any():
+        kept = columns.take(np.flatnonzero(~(failed | unknown)))
+    more = left_out(int(failed.sum()), int(unknown.sum()))
+    return ColumnFile(columns, kept, (*notes, *more))
+
+
+def _loaded_file(path: str | Path, *, independent: bool) -> tuple[Columns, tuple[str, ...], bool]:
+    """Return the columns of a file, notes, and whether it is foreign."""
     if Path(path).suffix == ".parquet" and not independent:
         try:
-            return from_table(_stored(Path(path)))
+            return from_table(_stored(Path(path))), (), False
         except (_NotPlainError, pa.ArrowException, OSError, ValueError, *_TOO_MUCH) as error:
             raise HistoryError(f"{path}: cannot be read: {_line(error)}") from error
     try:
         if not independent:
-            return from_table(_parsed(Path(path).read_bytes()))
+            return from_table(_parsed(Path(path).read_bytes())), (), False
     except (_NotPlainError, pa.ArrowException, OSError, ValueError, *_TOO_MUCH):
         pass  # the slow way knows more, or says what is wrong
-    events = load_history(path, independent=independent)
+    history = load(path, independent=independent)
     try:
-        return from_operations(pair(events))
+        return from_operations(history.operations), history.notes, history.is_foreign
     except HistoryError as error:
         raise HistoryError(f"{path}: {error}") from error
 

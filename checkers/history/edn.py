@@ -1,10 +1,10 @@
-"""A strict reader and writer for the part of EDN that Jepsen's histories use.
+"""A strict reader and writer of EDN, Clojure's data notation, as Jepsen's histories use it.
 
-EDN (github.com/edn-format/edn) is Clojure's data notation. Read are nil, booleans, integers,
-decimals and ratios as floats (where a float distinguishes them), strings, characters,
-keywords, symbols, lists, vectors, maps, sets, comments, `#_` discards, and the tags that Jepsen
-prints around plain data. Any other tag is an error: nothing is ever evaluated or constructed by
-name.
+Read is what github.com/edn-format/edn lists, and what Clojure prints beyond it into the fields of
+an operation that no checker reads: tagged values and records (`#error {...}`, `#object[...]`) as
+maps from the tag to what it holds, `#:ns{...}`, regular expressions, metadata (left out), `##NaN`,
+numbers in other bases. Nothing is ever evaluated or constructed by name: `#=(...)` and `#(...)` are
+errors. What Python has no value for keeps its text, as a `Symbol`.
 """
 
 from __future__ import annotations
@@ -12,54 +12,60 @@ from __future__ import annotations
 import math
 import re
 from collections.abc import Iterator
-from decimal import Decimal
+from fractions import Fraction
 from typing import Any
 
 from checkers.history import HistoryError
-from checkers.history.json_text import finite, too_long
+from checkers.history.edn_numbers import RATIO_MAX
+from checkers.history.edn_numbers import number as read_number
+from checkers.history.values import BigDecimal, EdnSet, Keyword, Ratio, Symbol
+
+__all__ = ["EdnSet", "IndependentTuple", "Keyword", "Symbol", "read_all", "write"]
 
 DEPTH_MAX = 100
 """Nesting beyond this is no history."""
 
-PLAIN_TAGS = frozenset(
-    {"jepsen.history.Op", "jepsen.independent/tuple", "jepsen.independent.Tuple", "inst", "uuid"}
-)
-"""Tags that may be taken off: what they hold is plain data."""
+_PLAIN_TAGS = frozenset({"jepsen.history.Op", "knossos.op.Op"})
+"""Records that are maps of an operation, and are read as such."""
+_TUPLE_TAGS = frozenset({"jepsen.independent/tuple", "jepsen.independent.Tuple"})
 
 _TOKEN = re.compile(
-    r"""[\s,]+ | ;[^\n]*
+    r"""[\s,\uFEFF]+ | ;[^\n]*
       | (?P<string>"(?:[^"\\]|\\.)*")
       | (?P<open>\#\{|[\[({])
       | (?P<close>[\])}])
       | (?P<discard>\#_)
+      | (?P<meta>\#?\^)
+      | (?P<regex>\#"(?:[^"\\]|\\.)*")
+      | (?P<names>\#::?[^\s,()\[\]{}";]+(?=[\s,]*\{))
+      | (?P<text>\#\#[A-Za-z]+|\#'[^\s,()\[\]{}";]+|\#<[^>\n]*>)
       | (?P<tag>\#[A-Za-z][^\s,()\[\]{}";]*)
+      | (?P<quote>'(?=[\[({\#]))
       | (?P<char>\\(?:[A-Za-z0-9]+|.))
-      | (?P<atom>[^\s,()\[\]{}";\\\#]+)""",
+      | (?P<atom>[^\s,()\[\]{}";\\\#][^\s,()\[\]{}";\\]*)""",
     re.VERBOSE | re.DOTALL,
 )
-_INTEGER = re.compile(r"[+-]?\d+N?")
-_FLOAT = re.compile(r"[+-]?\d+(?:\.\d*)?(?:[eE][+-]?\d+)?M?")
-_RATIO = re.compile(r"([+-]?\d+)/(\d+)")
-_RATIO_MAX = 1 << 25
-"""Two ratios of numbers up to this differ by more than the distance of two floats."""
 _CLOSE = {"[": "]", "(": ")", "{": "}", "#{": "}"}
 _ESCAPES = {"n": "\n", "t": "\t", "r": "\r", "b": "\b", "f": "\f", '"': '"', "\\": "\\"}
-_CHARACTERS = {"newline": "\n", "space": " ", "tab": "\t", "return": "\r"}
-_KEYWORD = re.compile(r"[A-Za-z*!_?$%&=<>+-][A-Za-z0-9*!_?$%&=<>+.#/'-]*")
+_CHARACTERS = {
+    "newline": "\n",
+    "space": " ",
+    "tab": "\t",
+    "return": "\r",
+    "backspace": "\b",
+    "formfeed": "\f",
+}
+_KEYWORD = re.compile(r"[A-Za-z*!_?$%&=<>+-][A-Za-z0-9*!_?$%&=<>+.#/:'-]*")
+_SYMBOL = re.compile(r"[^\s\d:@`~][^\s@`~]*")
 
 
-class Keyword(str):
-    """A keyword, without its colon."""
+class IndependentTuple(list[Any]):
+    """A `[key value]` that jepsen.independent tagged as such."""
 
     __slots__ = ()
 
 
-class EdnSet(tuple[Any, ...]):
-    """A set, its elements in the order in which they were written."""
-
-    __slots__ = ()
-
-
+_PREFIXES = frozenset({"discard", "meta", "names", "tag", "quote"})
 _END = object()
 _Token = tuple[str, str, int]
 
@@ -113,18 +119,32 @@ class _Reader:
             return self._collection(text, position, depth)
         if kind == "close":
             raise self._error("closes what is not open", position)
-        if kind == "discard":
-            self._whole(position, depth)
-            return _END
-        if kind == "tag":
-            if text[1:] not in PLAIN_TAGS:
-                raise self._error("has an unknown tag", position)
-            return self._whole(position, depth)
+        if kind in _PREFIXES:
+            return self._prefixed(token, depth)
+        return self._single(token)
+
+    def _single(self, token: _Token) -> Any:
+        """Read a form that is one token."""
+        kind, text, position = token
         if kind == "string":
             return self._string(text, position)
+        if kind == "regex":
+            return {"#regex": text[2:-1]}
         if kind == "char":
-            return _CHARACTERS.get(text[1:], text[1:])
-        return self._atom(text, position)
+            return _character(text[1:])
+        return Symbol(text) if kind == "text" else self._atom(text, position)
+
+    def _prefixed(self, token: _Token, depth: int) -> Any:
+        """Read the form behind a prefix that says something of it."""
+        kind, text, position = token
+        form = self._whole(position, depth)
+        if kind == "discard":
+            return _END
+        if kind == "meta":
+            return self._whole(position, depth)
+        if kind == "names":
+            return _named(text.lstrip("#:"), form)
+        return _tagged(text, form) if kind == "tag" else form
 
     def _whole(self, position: int, depth: int) -> Any:
         """Read the next form that is not discarded."""
@@ -179,44 +199,41 @@ class _Reader:
                 raise self._error("has an empty keyword", position)
             return Keyword(text[1:])
         try:
-            number = _number(text)
+            number = read_number(text)
         except ValueError as error:
             raise self._error(f"has {error}", position) from error
         if number is not None:
             return number
-        if _KEYWORD.fullmatch(text):
-            return text
+        if _SYMBOL.fullmatch(text) and not re.match(r"[+-]\d", text):
+            return Symbol(text)
         raise self._error("has an unknown atom", position)
 
 
-def _number(text: str) -> int | float | None:
-    """Return the number that an atom is, None where it is none.
-
-    Raises ValueError where it cannot be held, or could not be distinguished from another number.
-    """
-    if _INTEGER.fullmatch(text):
-        return _whole(text.rstrip("N"))
-    if _FLOAT.fullmatch(text):
-        number = finite(text.rstrip("M"))
-        if text.endswith("M") and Decimal(text[:-1]) != Decimal(repr(number)):
-            raise ValueError("a decimal with more digits than a float holds")
-        return number
-    ratio = _RATIO.fullmatch(text)
-    if ratio is None:
-        return None
-    above, below = _whole(ratio[1]), _whole(ratio[2])
-    if below == 0:
-        raise ValueError("a ratio to zero")
-    if max(abs(above), below) > _RATIO_MAX:
-        raise ValueError(f"a ratio of numbers above {_RATIO_MAX}")
-    return above / below
+def _tagged(tag: str, form: Any) -> Any:
+    if tag[1:] in _PLAIN_TAGS:
+        return form
+    if tag[1:] in _TUPLE_TAGS and isinstance(form, list) and len(form) == 2:
+        return IndependentTuple(form)
+    return {tag: form}
 
 
-def _whole(digits: str) -> int:
-    try:
-        return int(digits)
-    except ValueError:
-        raise ValueError(too_long()) from None
+def _named(namespace: str, form: Any) -> Any:
+    """Return a map with its keywords in a namespace, as `#:ns{:a 1}` has them."""
+    if not isinstance(form, dict):
+        return form
+    return {
+        Keyword(f"{namespace}/{key}") if isinstance(key, Keyword) and "/" not in key else key: v
+        for key, v in form.items()
+    }
+
+
+def _character(name: str) -> str:
+    if re.fullmatch(r"u[0-9a-fA-F]{4}", name):
+        code = int(name[1:], 16)
+        return chr(code) if not 0xD800 <= code < 0xE000 else Symbol("\\" + name)
+    if re.fullmatch(r"o[0-7]{1,3}", name):
+        return chr(int(name[1:], 8))
+    return _CHARACTERS.get(name, name)
 
 
 def _hashable(key: Any) -> Any:
@@ -232,24 +249,39 @@ def write(value: Any) -> str:
     match value:
         case None:
             return "nil"
-        case bool():
-            return "true" if value else "false"
-        case Keyword() if _KEYWORD.fullmatch(value):
-            return f":{value}"
-        case str() if not isinstance(value, Keyword):
-            return _quoted(value)
-        case int():
-            return repr(value)
-        case float() if math.isfinite(value):
-            return repr(value)
         case EdnSet():
             return "#{" + " ".join(map(write, value)) + "}"
         case list() | tuple():
             return "[" + " ".join(map(write, value)) + "]"
         case dict():
             return "{" + ", ".join(f"{write(k)} {write(v)}" for k, v in value.items()) + "}"
+        case bool():
+            return "true" if value else "false"
+        case str():
+            return _written_text(value)
+        case int() | float() if math.isfinite(value):
+            return _written_number(value)
         case _:
             raise HistoryError(f"{value!r} cannot be written as EDN")
+
+
+def _written_text(text: str) -> str:
+    if isinstance(text, Symbol):
+        return str(text)
+    if not isinstance(text, Keyword):
+        return _quoted(text)
+    if not _KEYWORD.fullmatch(text):
+        raise HistoryError(f"the keyword {text!r} cannot be written as EDN")
+    return f":{text}"
+
+
+def _written_number(number: float) -> str:
+    if isinstance(number, int):
+        return repr(number)
+    if isinstance(number, Ratio):
+        exactly = Fraction(number).limit_denominator(RATIO_MAX)
+        return f"{exactly.numerator}/{exactly.denominator}"
+    return f"{float(number)!r}M" if isinstance(number, BigDecimal) else repr(float(number))
 
 
 def _quoted(text: str) -> str:

@@ -1,10 +1,15 @@
-"""History files: ours, the public Porcupine corpus, and Jepsen's EDN.
+"""History files: ours, the public Porcupine corpus, and those of Jepsen, Knossos and Elle.
 
 | format | how it is recognised |
 |---|---|
 | journal: one JSON object of `Event` fields a line, null ones left out | `time_ns` in line 1 |
 | corpus: the same, but with `time` (order of events, no unit) for `time_ns` | `time` |
-| Jepsen `history.edn`: one map a line, or all in one vector | begins with `{:`, `[` or `#jepsen` |
+| EDN: operation maps or `[process type f value]`, one by one or in one collection | `{ [ ( #` |
+| `history.txt`: process, type, function, value in EDN, between tabs | a tab, and a type behind it |
+| a JSON array of operation maps | `[{"` |
+
+The first two are journals of clients that write by the rules of `checkers.history`. The others are
+foreign: `checkers.history.foreign` says how they are read.
 
 Whatever is not whole or not one of these raises HistoryError with one line that names file and
 line. (A journal that a killed run left with a torn last line is read by `results.journal`.)
@@ -12,13 +17,14 @@ line. (A journal that a killed run left with a torn last line is read by `result
 
 from __future__ import annotations
 
-import json
-from collections.abc import Iterable, Mapping
+import re
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any, TypeGuard
 
-from checkers.history import INFINITY_NS, NEMESIS, Event, EventType, HistoryError
+from checkers.history import INFINITY_NS, NEMESIS, Event, EventType, HistoryError, pair
 from checkers.history.edn import EdnSet, Keyword, read_all, write
+from checkers.history.foreign import History, history_of
 from checkers.history.json_text import JsonError, parse, shown
 from checkers.history.sealed import FIELD, is_changed
 
@@ -26,14 +32,32 @@ _JOURNAL_FIELDS = frozenset(Event.__slots__)
 _CORPUS_FIELDS = frozenset(
     {"index", "process", "type", "f", "key", "value", "time", "error", "node"}
 )
+_BLANK = " \t\r\n,\ufeff"
+_TABBED = re.compile(r"[^\t\n]*\t\s*:?(?:invoke|ok|fail|info)\s*(?:\t|$)", re.MULTILINE)
 
 
 def load_history(path: str | Path, *, independent: bool = False) -> list[Event]:
-    """Read a history file, whichever of the formats it has.
+    """Read the events of a history file, whichever of the formats it has.
 
-    `independent`: values are `[key value]` tuples of jepsen.independent (EDN prints them as plain
-    vectors, so that only the caller can know). Raises HistoryError.
+    `independent`: values are `[key value]` tuples of jepsen.independent; EDN often prints them as
+    plain vectors, so that only the caller can know. Raises HistoryError.
     """
+    return list(_read(path, independent=independent)[0])
+
+
+def load(path: str | Path, *, independent: bool = False) -> History:
+    """Read a history file and pair its events. Raises HistoryError; see `load_history`."""
+    events, history = _read(path, independent=independent)
+    if history is not None:
+        return history
+    try:
+        return History(events, pair(events))
+    except HistoryError as error:
+        raise HistoryError(f"{path}: {error}") from error
+
+
+def _read(path: str | Path, *, independent: bool) -> tuple[Sequence[Event], History | None]:
+    """Return the events of a file; of a foreign one also the whole history."""
     try:
         text = Path(path).read_bytes().decode("utf-8")
     except OSError as error:
@@ -41,20 +65,63 @@ def load_history(path: str | Path, *, independent: bool = False) -> list[Event]:
     except UnicodeDecodeError as error:
         raise HistoryError(f"{path}: no history: not UTF-8 text") from error
     try:
-        return _parse(text, independent=independent)
+        forms = _foreign_forms(text)
+        if forms is None:
+            return _from_json_lines(text), None
+        history = history_of(forms, independent=independent)
     except HistoryError as error:
         raise HistoryError(f"{path}: {error}") from error
+    return history.events, history
 
 
-def _parse(text: str, *, independent: bool) -> list[Event]:
-    start = text.lstrip()[:7]
+def _foreign_forms(text: str) -> Iterable[Any] | None:
+    """Return the operation maps of a foreign file; None for JSON lines."""
+    start = text[:4096].lstrip(_BLANK) or text.lstrip(_BLANK)[:4096]
     if not start:
         raise HistoryError("empty: there is no history in it")
-    if start.startswith(("{:", "[", "#jepsen", ";")):
-        return _from_edn(text, independent=independent)
-    if start.startswith("{"):
-        return _from_json_lines(text)
+    if start[0] == "{" and not re.match(r"\{\s*[:#;^]", start):
+        return None
+    if re.match(r'\[\s*\{\s*"', start):
+        return _json_array(text)
+    if _TABBED.match(start):
+        return _tabbed(text)
+    if start[0] in "{[(#;^'":
+        return _edn_forms(text)
     raise HistoryError("not a history: neither JSON lines nor EDN")
+
+
+def _json_array(text: str) -> list[Any]:
+    try:
+        forms = parse(text.strip(_BLANK))
+    except JsonError as error:
+        raise HistoryError(str(error)) from error
+    assert isinstance(forms, list)
+    return forms
+
+
+def _edn_forms(text: str) -> Iterable[Any]:
+    forms = list(read_all(text))
+    if len(forms) == 1 and isinstance(forms[0], list | EdnSet):
+        inside = forms[0]
+        if not (len(inside) >= 2 and isinstance(inside[1], Keyword)):
+            return inside
+    return forms
+
+
+def _tabbed(text: str) -> Iterator[list[Any]]:
+    for number, line in enumerate(text.split("\n"), 1):
+        if not line.strip():
+            continue
+        fields = [field.strip() for field in line.split("\t")]
+        try:
+            read = [list(read_all(field)) for field in fields]
+        except HistoryError as error:
+            problem = str(error).removeprefix("line 1: ")
+            raise HistoryError(f"line {number}: {problem}") from error
+        yield [
+            forms[0] if len(forms) == 1 else field or None
+            for forms, field in zip(read, fields, strict=True)
+        ]
 
 
 def event_from_json(fields: Mapping[str, Any]) -> Event:
@@ -130,72 +197,12 @@ def _corpus_fields(fields: Mapping[str, Any]) -> dict[str, Any]:
     return {**known, "time_ns": fields["time"]}
 
 
-def _from_edn(text: str, *, independent: bool) -> list[Event]:
-    forms = list(read_all(text))
-    if len(forms) == 1 and isinstance(forms[0], list):
-        forms = forms[0]
-    events: list[Event] = []
-    for position, form in enumerate(forms):
-        try:
-            events.append(_edn_event(form, position, independent=independent))
-        except HistoryError as problem:
-            raise HistoryError(f"form {position + 1}: {problem}") from problem
-    return events
-
-
-def _edn_event(form: Any, position: int, *, independent: bool) -> Event:
-    """Return the event of one Jepsen operation map; its index and time may be missing."""
-    if not isinstance(form, dict) or not {"process", "type", "f"} <= set(form):
-        raise HistoryError("no operation (:process, :type and :f)")
-    value = _plain(form.get("value"))
-    key = _plain(form.get("key"))
-    client = _whole(form["process"])
-    if independent and client and value is not None:
-        if not isinstance(value, list) or len(value) != 2:
-            raise HistoryError(f"no [key value] but {shown(value)}")
-        key, value = value
-    error = _plain(form.get("error"))
-    node = _plain(form.get("node"))
-    fields = {
-        "index": form.get("index", position),
-        "time_ns": form.get("time", form.get("index", position)),
-        "process": form["process"] if client else _process_name(form["process"]),
-        "type": str(form["type"]),
-        "f": _plain(form["f"]),
-        "key": None if key is None else key if isinstance(key, str) else json.dumps(key),
-        "value": value,
-        "error": error if error is None or isinstance(error, str) else json.dumps(error),
-        "node": node,
-        "offset": form.get("offset"),
-        "epoch": form.get("epoch"),
-    }
-    return event_from_json(fields)
-
-
-def _process_name(process: Any) -> Any:
-    """Jepsen's clients have numbers; every named process is its nemesis."""
-    return NEMESIS if isinstance(process, Keyword) else process
-
-
-def _plain(value: Any) -> Any:
-    """Return an EDN value as a JSON value: keywords as names, sets as lists."""
-    if isinstance(value, Keyword):
-        return str(value)
-    if isinstance(value, EdnSet | list):
-        return [_plain(item) for item in value]
-    if isinstance(value, dict):
-        named = {str(name): _plain(item) for name, item in value.items()}
-        if len(named) < len(value):
-            raise HistoryError("a map has two keys that are the same as texts")
-        return named
-    return value
-
-
 def to_edn(events: Iterable[Event]) -> str:
     """Return a history as Jepsen's `history.edn`: one operation map a line.
 
     Fields that Jepsen does not have (key, node, offset, epoch) are written when they are set;
-    `load_history` reads them back. Raises HistoryError for what EDN cannot hold.
+    `load_history` reads them back, as a foreign history's. Raises HistoryError for what EDN cannot
+    hold.
     """
     return "".join(f"{write(_edn_map(event))}\n" for event in events)
 

@@ -1,4 +1,10 @@
-"""Values of operations as they can be compared and counted."""
+"""Values of operations as they can be compared and counted.
+
+JSON has null, booleans, numbers, texts, lists and objects. EDN, in which Jepsen's histories are
+written, distinguishes more; its other values are subclasses of Python's, so that what only shows or
+stores them need not know: Clojure holds `:a` and "a", `1` and `1.0`, `#{1 2}` and `[1 2]` for
+different, and `#{1 2}` and `#{2 1}` for equal.
+"""
 
 from __future__ import annotations
 
@@ -6,8 +12,44 @@ from collections.abc import Hashable, Sequence
 from typing import Any
 
 
+class Keyword(str):
+    """A keyword of EDN, without its colon."""
+
+    __slots__ = ()
+
+
+class Symbol(str):
+    """A symbol of EDN; and what has no other form here, as it was written."""
+
+    __slots__ = ()
+
+
+class EdnSet(tuple[Any, ...]):
+    """A set of EDN, its elements in the order in which they were written."""
+
+    __slots__ = ()
+
+
+class Double(float):
+    """A number of EDN with a decimal point: 1.0 is not 1."""
+
+    __slots__ = ()
+
+
+class BigDecimal(float):
+    """A decimal of EDN: 1.0M is not 1.0."""
+
+    __slots__ = ()
+
+
+class Ratio(float):
+    """A ratio of EDN: 1/2 is not 0.5."""
+
+    __slots__ = ()
+
+
 def freeze(value: Any) -> Hashable:
-    """Return a JSON value as a hashable one; different JSON values stay different.
+    """Return a value as a hashable one; different values stay different, equal ones are equal.
 
     Booleans are distinguished from the integers that Python holds equal to them.
     """
@@ -15,6 +57,11 @@ def freeze(value: Any) -> Hashable:
         return value
     if isinstance(value, bool):
         return ("bool", value)
+    kind = type(value)
+    if kind in (Keyword, Symbol, Double, BigDecimal, Ratio):
+        return (kind.__name__, float(value) if isinstance(value, float) else str(value))
+    if isinstance(value, EdnSet):
+        return ("set", frozenset(map(freeze, value)))
     if isinstance(value, Sequence) and not isinstance(value, str | bytes):
         return ("list", tuple(freeze(item) for item in value))
     if isinstance(value, dict):

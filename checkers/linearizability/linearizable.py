@@ -35,7 +35,7 @@ WINDOW_SHOWN_MAX = 60
 
 def validate(options: Mapping[str, Any]) -> None:
     """Raise ValueError for an unknown model or algorithm, or a limit that is not positive."""
-    model_named(options.get("model"))
+    model_named(options.get("model"), options.get("initial"))
     algorithm = options.get("algorithm")
     if algorithm not in (None, *ALGORITHMS):
         raise ValueError(f"unknown algorithm {algorithm!r}; known: {', '.join(ALGORITHMS)}")
@@ -51,7 +51,7 @@ def check_key(
     """Judge the operations of one key; see `checkers.registry` for the options."""
     return judge(
         operations,
-        model_named(options.get("model")),
+        model_named(options.get("model"), options.get("initial")),
         algorithm=options.get("algorithm"),
         time_limit_s=options.get("time_limit_s") or TIME_LIMIT_S,
         memory_limit_mb=options.get("memory_limit_mb") or MEMORY_LIMIT_MB,

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from inspect import signature
 from typing import Any
 
 from checkers.history.values import freeze
@@ -42,7 +43,7 @@ __all__ = [
     "relevant",
 ]
 
-MODELS: dict[str, Callable[[], Model]] = {
+MODELS: dict[str, Callable[..., Model]] = {
     model.name: model
     for model in (
         Register,
@@ -64,9 +65,17 @@ MODELS: dict[str, Callable[[], Model]] = {
 }
 
 
-def model_named(name: Any) -> Model:
-    """Return a new model. Raises ValueError, naming the nearest, when there is none."""
+def model_named(name: Any, initial: Any = None) -> Model:
+    """Return a new model, which begins with `initial` where that is not None.
+
+    Raises ValueError, naming the nearest, when there is none of the name, and where a model begins
+    with nothing else than it does, or not with such a value.
+    """
     factory = MODELS.get(name) if isinstance(name, str) else None
     if factory is None:
         raise ValueError(f"unknown model {name!r}; {nearest(name, MODELS)}")
-    return factory()
+    if initial is None:
+        return factory()
+    if "initial" not in signature(factory).parameters:
+        raise ValueError(f"the model {name!r} takes no initial value")
+    return factory(initial=initial)

@@ -9,6 +9,10 @@ from typing import Any
 
 import click
 
+from checkers.history import HistoryError
+from checkers.history.edn import read_all
+from checkers.history.foreign import Reading
+from checkers.history.json_text import JsonError, parse
 from checkers.linearizability import linearizable
 from checkers.registry import CheckSpec
 from checkers.verdict import EXIT_CODES
@@ -58,7 +62,39 @@ _PATH = click.Path(path_type=Path)
     metavar="OUT",
     help="For a file: where the proof of each key's verdict goes.  [default: nowhere]",
 )
-@click.option("--independent", is_flag=True, help="For an EDN file: values are [key value] tuples.")
+@click.option(
+    "--initial",
+    metavar="VALUE",
+    help="For a file: the value that is there first, in EDN or JSON.  [default: none]",
+)
+@click.option(
+    "--independent",
+    is_flag=True,
+    help="For an EDN file: values are [key value] tuples, though not tagged as such.",
+)
+@click.option(
+    "--refusals/--no-refusals",
+    default=None,
+    help="For a file: whether a failed operation may show that it was refused for the state it met."
+    "  [default: in journals, not in EDN]",
+)
+@click.option(
+    "--nil-reads/--no-nil-reads",
+    default=None,
+    help="For a file: whether a read of nil saw that there was no value.  [default: in journals, "
+    "not in EDN]",
+)
+@click.option(
+    "--consistency",
+    metavar="C",
+    help="For a file of transactions: what they must keep.  [default: strict-serializable]",
+)
+@click.option(
+    "--linearizable-keys",
+    is_flag=True,
+    default=None,
+    help="For a file of transactions: each key by itself is linearizable.",
+)
 @spark_option
 def check(
     targets: tuple[Path, ...],
@@ -67,15 +103,20 @@ def check(
     time_limit: float | None,
     memory_limit: float | None,
     certificate: Path | None,
+    initial: str | None,
     independent: bool,  # noqa: FBT001  (click passes options by name)
+    refusals: bool | None,  # noqa: FBT001  (as above)
+    nil_reads: bool | None,  # noqa: FBT001  (as above)
+    consistency: str | None,
+    linearizable_keys: bool | None,  # noqa: FBT001  (as above)
     spark_master: str | None,
 ) -> int:
     """Judge stored runs again, or lone history files.
 
     A folder that is no run means all runs below it. A file may be a journal of ours, JSON lines of
-    the Porcupine corpus, or a Jepsen history in EDN. With the models `transactions-list-append`
-    and `transactions-rw-register` it is searched for cycles, with `sessions` for broken session
-    guarantees.
+    the Porcupine corpus, or a history of Jepsen, Knossos or Elle in EDN. With the models
+    `transactions-list-append` and `transactions-rw-register` it is searched for cycles, with
+    `sessions` for broken session guarantees.
 
     Exit code: that of the worst: 1 FAIL, 2 could not be judged, 3 UNKNOWN, 4 UNDER-EXERCISED.
     """
@@ -84,13 +125,17 @@ def check(
         "algorithm": algorithm,
         "time_limit_s": time_limit,
         "memory_limit_mb": memory_limit,
+        "initial": None if initial is None else _value(initial),
+        "consistency": consistency,
+        "linearizable_keys": linearizable_keys,
     }
+    reading = Reading(independent, refusals, nil_reads)
     options = {name: value for name, value in given.items() if value is not None}
     folders = [target for target in targets if target.is_dir()]
-    if folders and (options or certificate is not None or independent):
+    if folders and (options or certificate is not None or reading != Reading()):
         raise UsageError(
             f"{folders[0]}: is the folder of a run, and its plan says how it is judged; only a "
-            "history file takes --model, --algorithm, limits, --certificate and --independent"
+            "history file takes --model, --algorithm, limits, --certificate and how it is read"
         )
     if certificate is not None and len(targets) > 1:
         raise UsageError("--certificate is for one history file")
@@ -104,7 +149,7 @@ def check(
                 _complete_evidence(store, prefix)
                 return judge_and_report(store, engine.judge, with_report=True, prefix=prefix)
             results = judge_file(
-                path, [_file_check(options)], independent=independent, certificates=certificate
+                path, [_file_check(options)], reading=reading, certificates=certificate
             )
             print_results(results, prefix)
             return EXIT_CODES[results.status]
@@ -119,6 +164,17 @@ def _runs(targets: Sequence[Path]) -> list[Path]:
     if not runs:
         raise UsageError(f"{found[0]}: a batch keeps no journals; gate --judge-again runs it again")
     return runs
+
+
+def _value(text: str) -> Any:
+    """Return the one value that a text is, in EDN or JSON."""
+    try:
+        forms = list(read_all(text)) if not text.lstrip().startswith('{"') else [parse(text)]
+    except (HistoryError, JsonError) as error:
+        raise UsageError(f"--initial {text!r}: {error}") from error
+    if len(forms) != 1:
+        raise UsageError(f"--initial {text!r}: not one value")
+    return forms[0]
 
 
 def _file_check(options: dict[str, Any]) -> CheckSpec:

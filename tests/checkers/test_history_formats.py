@@ -41,7 +41,6 @@ def test_edn_reads_what_jepsen_prints():
         "]",
         "{:a}",
         "{:a 1 :a 2}",
-        "#evil{}",
         '"open',
         "#=(exit)",
         "[1}",

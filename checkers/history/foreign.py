@@ -1,0 +1,335 @@
+"""Histories of other tools: operation maps of Jepsen, Knossos and Elle, as events and operations.
+
+They differ from our journals in what they promise, so they are read by rules of their own:
+
+- **Order** is that of `:index`, where each event has one of its own, else the position in the
+  file; never `:time`, which Jepsen reads from clocks that faults step back. Times are for people:
+  an event keeps its own where that is above the one before it, else it gets the next nanosecond.
+- **Processes** are numbers, or keywords of clients. `:nemesis` is the nemesis, and so is any other
+  keyword that only ever writes `:info`. After an `:info` a number may come again: the operation
+  before it stays open for ever all the same, and what follows is a process of its own.
+- **A completion without invocation** (Elle's tests have only completions) may have begun at any
+  time before; an event without a process is alone. Without `:f` it is a transaction, `txn`.
+- **`:fail`** means that it did not happen. Whether the refusal shows something of the state, as
+  a compare-and-set's may, no format says: by default it does not.
+- **A read of nil** is Knossos' way to say that nobody knows what was read; by default it shows
+  nothing.
+- **`#jepsen.independent/tuple`** is a key and a value; where it has no tag only the caller knows.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from itertools import pairwise
+from typing import Any, TypeGuard
+
+from checkers.history import (
+    INFINITY_NS,
+    NEMESIS,
+    Event,
+    EventType,
+    HistoryError,
+    Operation,
+    operation_of,
+    seconds,
+)
+from checkers.history.edn import EdnSet, IndependentTuple, Keyword, write
+from checkers.history.json_text import shown
+
+READS = frozenset({"read", "get", "read-all"})
+"""Functions of which nil may mean that nobody knows what was read."""
+
+
+@dataclass(frozen=True, slots=True)
+class History:
+    """A history as it was read."""
+
+    events: Sequence[Event]
+    operations: Sequence[Operation]
+    """Client operations in order of invocation; nemesis events are left out."""
+    notes: tuple[str, ...] = ()
+    """What a person should know of how it was read, a line each."""
+    is_foreign: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class Reading:
+    """What a caller knows of a file; None: what its format means by default."""
+
+    independent: bool = False
+    """Values are `[key value]`, tagged or not."""
+    refusals: bool | None = None
+    """Whether a `fail` may show something of the state: in journals it does."""
+    nil_reads: bool | None = None
+    """Whether a read of nil saw that there was no value: in journals it did."""
+
+
+@dataclass(slots=True)
+class _Row:
+    """An event on its way."""
+
+    fields: Mapping[str, Any]
+    position: int
+    process: int | str | None
+    kind: EventType
+    index: int
+    time_ns: int = 0
+
+
+def history_of(forms: Iterable[Any], *, independent: bool = False) -> History:
+    """Return the history that operation maps are. Raises HistoryError that names the form."""
+    rows = [_row(form, position) for position, form in enumerate(forms)]
+    notes: list[str] = []
+    rows = _ordered(rows, notes)
+    _time(rows, notes)
+    _name_nemeses(rows)
+    tagged = independent or any(isinstance(r.fields.get("value"), IndependentTuple) for r in rows)
+    events = [_event(row, tuples=tagged, vectors=independent) for row in rows]
+    operations = _paired(rows, events)
+    _note_skipped(rows, events, notes)
+    return History(events, operations, tuple(notes), is_foreign=True)
+
+
+def _row(form: Any, position: int) -> _Row:
+    place = f"form {position + 1}"
+    if isinstance(form, list) and 3 <= len(form) <= 5 and isinstance(form[1], str):
+        form = dict(zip(("process", "type", "f", "value", "error"), form, strict=False))
+    if not isinstance(form, dict) or "type" not in form:
+        raise HistoryError(f"{place}: no operation (a map with :type, :process, :f and :value)")
+    try:
+        kind = EventType(str(form["type"]).removeprefix(":"))
+    except ValueError:
+        raise HistoryError(f"{place}: type is {shown(form['type'])}") from None
+    process = form.get("process")
+    if isinstance(process, str):
+        process = str(process).removeprefix(":")
+    elif process is not None and (not _whole(process) or process < 0):
+        problem = f"process is {shown(process)}, not a number from 0 on or a name"
+        raise HistoryError(f"{place}: {problem}")
+    index = form.get("index")
+    return _Row(form, position, process, kind, index if _whole(index) else -1)
+
+
+def _whole(value: Any) -> TypeGuard[int]:
+    return (
+        isinstance(value, int)
+        and not isinstance(value, bool)
+        and -INFINITY_NS <= value < INFINITY_NS
+    )
+
+
+def _ordered(rows: list[_Row], notes: list[str]) -> list[_Row]:
+    """Return the rows in the order in which things happened."""
+    indexes = [row.index for row in rows]
+    if min(indexes, default=0) >= 0 and len(set(indexes)) == len(indexes):
+        if any(after < before for before, after in pairwise(indexes)):
+            notes.append("events are not in the order of their indexes: ordered by index")
+        return sorted(rows, key=lambda row: row.index)
+    for row in rows:
+        row.index = row.position
+    return rows
+
+
+def _time(rows: Sequence[_Row], notes: list[str]) -> None:
+    """Give each event a time above that of the one before it, its own where that is so."""
+    back, most_ns, latest_ns = 0, 0, -1
+    own_latest_ns = -1
+    for row in rows:
+        given = row.fields.get("time")
+        own_ns = given if _whole(given) and given >= 0 else -1
+        if 0 <= own_ns < own_latest_ns:
+            back, most_ns = back + 1, max(most_ns, own_latest_ns - own_ns)
+        own_latest_ns = max(own_latest_ns, own_ns)
+        latest_ns = row.time_ns = max(own_ns, latest_ns + 1)
+    if latest_ns >= INFINITY_NS:
+        raise HistoryError("a time that stands for never")
+    if back:
+        by = seconds(most_ns)
+        notes.append(f"times go back {back} times, by up to {by}: ordered by index or position")
+
+
+def _name_nemeses(rows: Sequence[_Row]) -> None:
+    """Call a keyword that only ever writes `:info` the nemesis; other names are clients."""
+    named: dict[int | str | None, set[EventType]] = {}
+    for row in rows:
+        if isinstance(row.fields.get("process"), Keyword):
+            named.setdefault(row.process, set()).add(row.kind)
+    nemeses = {name for name, kinds in named.items() if kinds == {EventType.INFO}}
+    for row in rows:
+        if row.process in nemeses:
+            row.process = NEMESIS
+
+
+def _event(row: _Row, *, tuples: bool, vectors: bool) -> Event:
+    fields = row.fields
+    value, key = fields.get("value"), fields.get("key")
+    process = NEMESIS if row.process is None else row.process
+    try:
+        if tuples and process != NEMESIS and value is not None:
+            plain = vectors and isinstance(value, list) and len(value) == 2
+            if isinstance(value, IndependentTuple) or plain:
+                key, value = value
+            elif vectors:
+                raise HistoryError(f"no [key value] but {shown(value)}")  # noqa: TRY301  (the handler below adds the form)
+        return Event(
+            index=row.index,
+            time_ns=row.time_ns,
+            process=process,
+            type=row.kind,
+            f=_function(fields),
+            key=None if key is None else key if type(key) is str else write(_plain(key)),
+            value=_plain(value),
+            error=_text(fields.get("error")),
+            node=_text(fields.get("node")),
+            offset=fields["offset"] if _whole(fields.get("offset")) else None,
+            epoch=fields["epoch"] if _whole(fields.get("epoch")) else None,
+        )
+    except HistoryError as error:
+        raise HistoryError(f"form {row.position + 1}: {error}") from error
+
+
+def _function(fields: Mapping[str, Any]) -> str:
+    f = fields.get("f", "txn")
+    if not isinstance(f, str):
+        raise HistoryError(f"f is {shown(f)}, not a name")
+    return str(f).removeprefix(":")
+
+
+def _text(value: Any) -> str | None:
+    return None if value is None else str(value) if isinstance(value, str) else write(_plain(value))
+
+
+def _plain(value: Any) -> Any:
+    """Return a value with maps that have texts as keys."""
+    if isinstance(value, EdnSet):
+        return EdnSet(map(_plain, value))
+    if isinstance(value, list):
+        return [_plain(item) for item in value]
+    if isinstance(value, dict):
+        named = {str(name): _plain(item) for name, item in value.items()}
+        if len(named) < len(value):
+            raise HistoryError("a map has two keys that are the same as texts")
+        return named
+    return value
+
+
+def _paired(rows: Sequence[_Row], events: Sequence[Event]) -> list[Operation]:
+    """Pair invocations with completions, in order of invocation."""
+    pairs = _Pairs(max((r.process for r in rows if isinstance(r.process, int)), default=-1) + 1)
+    for row, event in zip(rows, events, strict=True):
+        if row.process is None:
+            pairs.take_alone(event)
+        elif event.process == NEMESIS:
+            continue
+        elif event.type is EventType.INVOKE:
+            pairs.begin(event)
+        else:
+            pairs.end(event)
+    return pairs.all()
+
+
+class _Pairs:
+    """Operations that are open, and those that are done."""
+
+    def __init__(self, unused: int) -> None:
+        self._unused = unused
+        """A process number that the history does not have, and none of those above."""
+        self._open: dict[int | str, Event] = {}
+        self._renamed: dict[int | str, int] = {}
+        """Processes that came again after they had ended in `:info`."""
+        self._operations: list[Operation] = []
+
+    def _number(self) -> int:
+        self._unused += 1
+        return self._unused - 1
+
+    def take_alone(self, event: Event) -> None:
+        """Take an event without a process: nothing is known of an invocation."""
+        if event.type is not EventType.INVOKE:
+            self._operations.append(_begun_before(replace(event, process=self._number())))
+
+    def begin(self, event: Event) -> None:
+        process = event.process
+        if process in self._open:
+            raise HistoryError(
+                f"event {event.index}: process {process!r} invokes while its operation "
+                f"{self._open[process].f!r} is open"
+            )
+        self._open[process] = replace(event, process=self._renamed.get(process, process))
+
+    def end(self, event: Event) -> None:
+        process = event.process
+        invocation = self._open.pop(process, None)
+        if invocation is None:
+            alone = replace(event, process=self._renamed.get(process, process))
+            self._operations.append(_begun_before(alone))
+        elif event.f != invocation.f or event.key not in (None, invocation.key):
+            raise HistoryError(
+                f"event {event.index}: process {process!r} completes {event.f!r} of "
+                f"{event.key!r}, not what it invoked"
+            )
+        else:
+            self._operations.append(operation_of(invocation, event))
+        if event.type is EventType.INFO:
+            self._renamed[process] = self._number()
+
+    def all(self) -> list[Operation]:
+        """Return the operations; those that are still open are indeterminate."""
+        found = [*self._operations, *(operation_of(o, None) for o in self._open.values())]
+        return sorted(found, key=lambda operation: (operation.invoke_ns, operation.index))
+
+
+def _begun_before(completion: Event) -> Operation:
+    """Return an operation of which only the completion is there: it may have begun at any time."""
+    begun = replace(completion, type=EventType.INVOKE, time_ns=0)
+    return operation_of(begun, completion)
+
+
+def _note_skipped(rows: Sequence[_Row], events: Sequence[Event], notes: list[str]) -> None:
+    """Say it where the nemesis does what clients do, and what has no process."""
+    lonely = sum(row.process is None and row.kind is EventType.INVOKE for row in rows)
+    if lonely:
+        notes.append(f"{lonely} invocations without a process are not judged")
+    clients = {e.f for r, e in zip(rows, events, strict=True) if r.process != NEMESIS}
+    faults = [e for r, e in zip(rows, events, strict=True) if r.process == NEMESIS]
+    alike = Counter(event.f for event in faults if event.f in clients)
+    if alike:
+        names = ", ".join(f"{count} {f}" for f, count in sorted(alike.items()))
+        notes.append(
+            f"operations of the process nemesis are not judged, though clients do: {names}"
+        )
+
+
+def shows_nothing(reading: Reading, *, is_foreign: bool) -> tuple[bool, bool]:
+    """Return whether failed operations, and reads of nil, show nothing in such a history."""
+    by_format = not is_foreign
+    refusals = by_format if reading.refusals is None else reading.refusals
+    nil_reads = by_format if reading.nil_reads is None else reading.nil_reads
+    return not refusals, not nil_reads
+
+
+def judged(history: History, reading: Reading) -> tuple[list[Operation], list[str]]:
+    """Leave out what shows nothing; returns what is judged, and notes."""
+    no_refusals, no_nil = shows_nothing(reading, is_foreign=history.is_foreign)
+    kept = []
+    failed = unknown = 0
+    for o in history.operations:
+        if no_refusals and o.type is EventType.FAIL:
+            failed += 1
+        elif no_nil and o.type is EventType.OK and o.output is None and o.f in READS:
+            unknown += 1
+        else:
+            kept.append(o)
+    return kept, [*history.notes, *left_out(failed, unknown)]
+
+
+def left_out(failed: int, unknown: int) -> list[str]:
+    """Say what was left out."""
+    notes = []
+    if failed:
+        notes.append(f"{failed} failed operations count as never done, and show nothing")
+    if unknown:
+        notes.append(f"{unknown} reads of nil count as unknown, not as reads of no value")
+    return notes
