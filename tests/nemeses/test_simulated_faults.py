@@ -43,7 +43,7 @@ def test_a_kill_keeps_what_its_parameter_names(keep: str, left: bytes):
     in_world(body)
 
 
-@pytest.mark.parametrize("keep", ["any", "everything"])
+@pytest.mark.parametrize("keep", ["any", "everything", "written"])
 def test_a_kill_without_keep_reports_what_the_simulation_keeps(keep):
     async def body(view: WorldView) -> None:
         killed = await inject(view, "kill", {"targets": "node:n1"})

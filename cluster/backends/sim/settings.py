@@ -50,9 +50,9 @@ class SimSettings:
     """Most by which a node's monotonic clock runs fast or slow, in parts per million."""
     skew_ms: Amount = 50.0
     """Most by which a node's wall clock is off when the world begins."""
-    power_loss: Literal["any", "nothing", "everything"] = "any"
+    power_loss: Literal["any", "nothing", "everything", "written"] = "any"
     """What a kill keeps of unsynced changes: "any" prefix of each file's, the last one torn,
-    "nothing", or "everything" (the process dies, the kernel lives)."""
+    "nothing", "everything", or what was "written": the process dies, the kernel lives."""
     observers: Annotated[int, Field(strict=True, ge=0, le=1_000)] = 0
     """How many nodes, the last ones, are not among the voters at first. They, and a node
     that lost its disk, are configured with `controller.quorum.bootstrap.servers` (KIP-853)."""
