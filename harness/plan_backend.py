@@ -106,6 +106,7 @@ def _simulated(plan: Plan, run_folder: Path) -> Iterator[Place]:
         plan.nodes,
         plan.seed,
         run_folder.name,
+        settings=plan.world,
         node_settings=plan.node_settings,
         mutant=plan.mutant,
         run_folder=run_folder,

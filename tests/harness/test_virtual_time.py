@@ -7,6 +7,8 @@ import weakref
 import pytest
 
 from cluster.backends.sim.loop import Stalled, run
+from harness.plan import from_document
+from harness.plan_backend import place_of
 
 
 def test_a_day_passes_without_waiting():
@@ -148,3 +150,11 @@ def test_the_handlers_of_signals_are_as_before_after_a_run():
 
     run(main())
     assert signal.getsignal(signal.SIGINT) is before
+
+
+def test_the_world_of_a_plan_is_that_of_its_run(tmp_path):
+    world = {"power_loss": "written", "latency_ms": [1.0, 2.0]}
+    plan = from_document({"backend": "sim", "seed": 1, "world": world})
+    with place_of(plan, None, tmp_path) as place:
+        assert place.backend.world.settings == plan.world
+    assert plan.world.power_loss == "written"

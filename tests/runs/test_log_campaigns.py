@@ -1,0 +1,73 @@
+"""Campaigns of workload `log`: our node in virtual and in real time, and Apache Kafka."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from checkers.verdict import CheckResult, Status
+from results.store import RunStore
+from tests.kafka_release import release
+
+
+def kraftprobe(*arguments: object) -> subprocess.CompletedProcess[str]:
+    command = [sys.executable, "-c", "from harness.cli import main; main()", *map(str, arguments)]
+    return subprocess.run(command, capture_output=True, text=True, timeout=600, check=False)
+
+
+def ran(tmp_path: Path, *arguments: object) -> tuple[Path, dict[str, CheckResult]]:
+    """Run a campaign that has to pass, also the gate: its folder and checks."""
+    done = kraftprobe("run", *arguments, "--seed", 1, "--runs", tmp_path)
+    assert done.returncode == 0, done.stdout + done.stderr
+    [folder] = (path for campaign in tmp_path.iterdir() for path in campaign.iterdir())
+    assert kraftprobe("gate", "--judge-again", folder).returncode == 0
+    return folder, {check.checker: check for check in RunStore(folder).read_results().checks}
+
+
+def assert_kept(checks: dict[str, CheckResult]) -> None:
+    """All was acknowledged, read, decoded from disks and decided as it must be."""
+    assert {check.status for check in checks.values()} == {Status.PASS}
+    assert checks["log"].statistics["acknowledged"] > 50
+    assert checks["log"].statistics["allowed_by_kind"] == {}
+    assert checks["replica-logs"].statistics["logs"] == 24
+    assert checks["replica-logs"].statistics["records_owed"] > 100
+    assert checks["isr"].statistics["elections"] > 0
+
+
+def test_ours_loses_nothing_of_what_all_in_sync_have_in_virtual_time(tmp_path: Path):
+    folder, checks = ran(tmp_path, "--backend", "sim", "--campaign", "log", "--duration", 25)
+    assert_kept(checks)
+    done = kraftprobe("log", "dump", folder / "nodes/n1/metadata/d0-0")
+    records = [json.loads(line) for line in done.stdout.splitlines()]
+    assert {record["kind"] for record in records} == {"record"}
+    assert records[0]["value"].startswith("w")
+
+
+def test_what_a_leader_alone_had_is_lost_with_its_power_and_shown_as_allowed(tmp_path: Path):
+    folder, checks = ran(tmp_path, "--backend", "sim", "--campaign", "log-acks-1")
+    log = checks["log"]
+    assert log.statistics["allowed_by_kind"]["allowed-loss"] > 10
+    assert log.statistics["anomalies_by_kind"] == {}
+    explanation = log.allowed[0]["explanation"]
+    assert "acknowledged at offset" in explanation
+    assert "faults meanwhile: partition of n" in explanation
+    assert "Not promised, so no violation: 5 explained" in (folder / "report.html").read_text()
+
+
+@pytest.mark.cluster
+def test_ours_loses_nothing_on_real_disks_under_kills_and_partitions(tmp_path: Path):
+    faults = ("--faults", "kill,partition", "--duration", 25)
+    _, checks = ran(tmp_path, "--campaign", "log", *faults)
+    assert_kept(checks)
+
+
+@pytest.mark.cluster
+def test_apache_kafka_loses_nothing_under_kills(tmp_path: Path):
+    system = ("--system", "apache-kafka", "--kafka-version", release())
+    faults = ("--faults", "kill", "--duration", 25)
+    _, checks = ran(tmp_path, *system, "--campaign", "log", *faults)
+    assert_kept(checks)
