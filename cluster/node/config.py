@@ -373,17 +373,19 @@ def _advertised(values: Mapping[str, Any]) -> tuple[ListenerAddress, ...]:
 
 
 def _set_inter_broker_listener(values: dict[str, Any], source: str) -> None:
-    """Choose the listener between brokers. Raises ConfigError."""
+    """Choose the listener between brokers; a controller alone has none. Raises ConfigError."""
     names = [
         listener.name
         for listener in values["listeners"]
         if listener.name not in values["controller.listener.names"]
     ]
     given = values["inter.broker.listener.name"]
-    if given is None:
-        values["inter.broker.listener.name"] = names[0] if names else ""
+    if not names:
+        values["inter.broker.listener.name"] = ""
+    elif given is None:
+        values["inter.broker.listener.name"] = names[0]
     elif given not in names:
-        problem = unknown("listener", given, names) if names else "this node is no broker"
+        problem = unknown("listener", given, names)
         raise ConfigError(f"{source}: inter.broker.listener.name: {problem}")
 
 

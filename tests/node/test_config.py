@@ -257,6 +257,12 @@ def test_the_files_that_kafka_ships_are_taken(name):
     assert set(config.without_effect) == named
 
 
+def test_a_controller_alone_may_name_the_listener_that_brokers_use_and_has_none():
+    given = SHIPPED["controller.properties"] | {"inter.broker.listener.name": "PLAINTEXT"}
+    config = parse_config("".join(f"{key}={value}\n" for key, value in given.items()), "it")
+    assert config.inter_broker_listener_name == ""
+
+
 def test_a_listener_without_a_host_is_bound_everywhere_and_found_by_the_name_of_the_machine():
     listeners = "CLIENT://:9092,CONTROLLER://:9093"
     config = parse_config(text(listeners=listeners, advertised__listeners="CLIENT://out:1"), "f")
