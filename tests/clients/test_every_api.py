@@ -26,6 +26,7 @@ from cluster.node.kraft.voter_messages import (
 )
 from cluster.node.kraft.voters import VoterListener
 from cluster.node.log.types import OffsetAndEpoch
+from cluster.node.protocol import data_messages as data
 from cluster.node.protocol import messages as m
 from cluster.node.protocol.apis import (
     DATA_APIS,
@@ -123,6 +124,8 @@ SAMPLES = {
         )
     ),
     ApiKey.DESCRIBE_LOG_DIRS: m.DescribeLogDirsRequest(topics=None),
+    ApiKey.ALTER_REPLICA_LOG_DIRS: data.AlterReplicaLogDirsRequest(dirs=()),
+    ApiKey.DESCRIBE_PRODUCERS: data.DescribeProducersRequest(topics=()),
     ApiKey.DESCRIBE_CLIENT_QUOTAS: m.DescribeClientQuotasRequest(
         components=(
             m.DescribeClientQuotasComponent(entity_type="user", match_type=0, match="nobody"),

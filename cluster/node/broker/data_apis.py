@@ -10,6 +10,7 @@ from collections.abc import Callable
 from typing import Any, Final
 
 from cluster.node.broker.fetch import FetchHandler
+from cluster.node.broker.log_dirs import alter_replica_log_dirs, describe_log_dirs
 from cluster.node.broker.offsets import (
     delete_records,
     list_offsets,
@@ -17,10 +18,13 @@ from cluster.node.broker.offsets import (
 )
 from cluster.node.broker.produce import ProduceHandler
 from cluster.node.broker.producer_ids import ProducerIdManager
+from cluster.node.broker.producers import describe_producers
 from cluster.node.broker.replica_manager import ReplicaManager
 from cluster.node.errors import ErrorCode
 from cluster.node.protocol.data_messages import (
+    AlterReplicaLogDirsRequest,
     DeleteRecordsRequest,
+    DescribeProducersRequest,
     FetchRequest,
     InitProducerIdRequest,
     InitProducerIdResponse,
@@ -28,7 +32,7 @@ from cluster.node.protocol.data_messages import (
     OffsetForLeaderEpochRequest,
     ProduceRequest,
 )
-from cluster.node.protocol.messages import NO_THROTTLE, ProducerId, i16
+from cluster.node.protocol.messages import NO_THROTTLE, DescribeLogDirsRequest, ProducerId, i16
 
 PRODUCER_ID_TIMEOUT_MS: Final = 30_000.0
 NO_PRODUCER_ID: Final = -1
@@ -53,6 +57,15 @@ class DataApis:
             ),
             DeleteRecordsRequest: lambda _, request, reply: delete_records(manager, request, reply),
             InitProducerIdRequest: self._init_producer_id,
+            DescribeProducersRequest: lambda _, request, reply: reply(
+                describe_producers(manager, request)
+            ),
+            DescribeLogDirsRequest: lambda _, request, reply: reply(
+                describe_log_dirs(manager, request)
+            ),
+            AlterReplicaLogDirsRequest: lambda _, request, reply: reply(
+                alter_replica_log_dirs(manager, request)
+            ),
         }
 
     def handles(self, message: object) -> bool:

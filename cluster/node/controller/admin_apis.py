@@ -1,4 +1,4 @@
-"""Quotas, access control, log directories and paged topics (parts of ControllerApis, KafkaApis).
+"""Quotas, access control and paged topics (parts of ControllerApis, KafkaApis).
 
 AlterClientQuotas is a write of the active controller. All else is answered by the node that is
 asked: what is described from its image, access control by nobody's authorizer.
@@ -16,9 +16,7 @@ from cluster.node.controller.client_quotas import (
     alter_client_quotas_error,
     describe_client_quotas,
 )
-from cluster.node.controller.cluster_info import ClusterInfo
 from cluster.node.controller.controller import QuorumController
-from cluster.node.controller.log_dirs import describe_log_dirs
 from cluster.node.controller.state import MetadataState
 from cluster.node.controller.topic_partitions import describe_topic_partitions
 from cluster.node.protocol.messages import (
@@ -27,7 +25,6 @@ from cluster.node.protocol.messages import (
     DeleteAclsRequest,
     DescribeAclsRequest,
     DescribeClientQuotasRequest,
-    DescribeLogDirsRequest,
     DescribeTopicPartitionsRequest,
 )
 
@@ -41,16 +38,11 @@ Handler = Callable[[str, Any, Reply], None]
 class AdminApis:
     """Handlers by request class, for `ControllerApis`."""
 
-    def __init__(self, controller: QuorumController, cluster: ClusterInfo, node_id: int) -> None:
+    def __init__(self, controller: QuorumController) -> None:
         self._controller = controller
-
-        def log_dirs(request: DescribeLogDirsRequest, state: MetadataState) -> object:
-            return describe_log_dirs(request, state, cluster, node_id)
-
         self.handlers: dict[type, Handler] = {
             AlterClientQuotasRequest: self._alter_client_quotas,
             DescribeClientQuotasRequest: self._from_image(describe_client_quotas),
-            DescribeLogDirsRequest: self._from_image(log_dirs),
             DescribeTopicPartitionsRequest: self._from_image(describe_topic_partitions),
             DescribeAclsRequest: lambda _listener, request, reply: reply(describe_acls(request)),
             CreateAclsRequest: lambda _listener, request, reply: reply(create_acls(request)),

@@ -114,7 +114,7 @@ class ControllerApis:
             AlterUserScramCredentialsRequest: self._alter_scram,
             DescribeUserScramCredentialsRequest: self._describe_scram,
             **BrokerApis(controller, cluster).handlers,
-            **AdminApis(controller, cluster, raft.node_id).handlers,
+            **AdminApis(controller).handlers,
         }
 
     def handles(self, message: object) -> bool:

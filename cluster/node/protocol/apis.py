@@ -35,6 +35,7 @@ class ApiKey(enum.IntEnum):
     DELETE_ACLS = 31
     DESCRIBE_CONFIGS = 32
     ALTER_CONFIGS = 33
+    ALTER_REPLICA_LOG_DIRS = 34
     DESCRIBE_LOG_DIRS = 35
     SASL_AUTHENTICATE = 36
     CREATE_PARTITIONS = 37
@@ -55,6 +56,7 @@ class ApiKey(enum.IntEnum):
     ENVELOPE = 58
     FETCH_SNAPSHOT = 59
     DESCRIBE_CLUSTER = 60
+    DESCRIBE_PRODUCERS = 61
     BROKER_REGISTRATION = 62
     BROKER_HEARTBEAT = 63
     UNREGISTER_BROKER = 64
@@ -101,6 +103,7 @@ SERVED: Final[Mapping[ApiKey, VersionRange]] = {
     ApiKey.DELETE_ACLS: VersionRange(1, 3),
     ApiKey.DESCRIBE_CONFIGS: VersionRange(1, 4),
     ApiKey.ALTER_CONFIGS: VersionRange(0, 2),
+    ApiKey.ALTER_REPLICA_LOG_DIRS: VersionRange(1, 2),
     ApiKey.DESCRIBE_LOG_DIRS: VersionRange(1, 5),
     ApiKey.SASL_AUTHENTICATE: VersionRange(0, 2),
     ApiKey.CREATE_PARTITIONS: VersionRange(0, 3),
@@ -118,6 +121,7 @@ SERVED: Final[Mapping[ApiKey, VersionRange]] = {
     ApiKey.DESCRIBE_QUORUM: VersionRange(0, 2),
     ApiKey.FETCH_SNAPSHOT: VersionRange(0, 1),
     ApiKey.DESCRIBE_CLUSTER: VersionRange(0, 2),
+    ApiKey.DESCRIBE_PRODUCERS: VersionRange(0, 0),
     ApiKey.ALTER_PARTITION: VersionRange(2, 3),
     ApiKey.UPDATE_FEATURES: VersionRange(0, 2),
     ApiKey.ENVELOPE: VersionRange(0, 0),
@@ -177,7 +181,9 @@ _ADMIN = (
 _BROKER = (
     ApiKey.LIST_CONFIG_RESOURCES,
     ApiKey.METADATA,
+    ApiKey.ALTER_REPLICA_LOG_DIRS,
     ApiKey.DESCRIBE_LOG_DIRS,
+    ApiKey.DESCRIBE_PRODUCERS,
     ApiKey.DESCRIBE_CLIENT_QUOTAS,
     ApiKey.DESCRIBE_USER_SCRAM_CREDENTIALS,
     ApiKey.DESCRIBE_TOPIC_PARTITIONS,

@@ -11,6 +11,16 @@ from __future__ import annotations
 import uuid
 from typing import Final
 
+from kio.schema.alter_replica_log_dirs.v2.request import (
+    AlterReplicaLogDir,
+    AlterReplicaLogDirsRequest,
+    AlterReplicaLogDirTopic,
+)
+from kio.schema.alter_replica_log_dirs.v2.response import (
+    AlterReplicaLogDirPartitionResult,
+    AlterReplicaLogDirsResponse,
+    AlterReplicaLogDirTopicResult,
+)
 from kio.schema.delete_records.v2.request import (
     DeleteRecordsPartition,
     DeleteRecordsRequest,
@@ -20,6 +30,20 @@ from kio.schema.delete_records.v2.response import (
     DeleteRecordsPartitionResult,
     DeleteRecordsResponse,
     DeleteRecordsTopicResult,
+)
+from kio.schema.describe_producers.v0.request import DescribeProducersRequest
+from kio.schema.describe_producers.v0.request import TopicRequest as DescribeProducersTopic
+from kio.schema.describe_producers.v0.response import (
+    DescribeProducersResponse,
+)
+from kio.schema.describe_producers.v0.response import (
+    PartitionResponse as DescribeProducersPartitionResult,
+)
+from kio.schema.describe_producers.v0.response import (
+    ProducerState as ActiveProducer,
+)
+from kio.schema.describe_producers.v0.response import (
+    TopicResponse as DescribeProducersTopicResult,
 )
 from kio.schema.init_producer_id.v5.request import InitProducerIdRequest
 from kio.schema.init_producer_id.v5.response import InitProducerIdResponse
@@ -58,12 +82,24 @@ __all__ = [
     "NO_SESSION",
     "NO_TIMESTAMP",
     "UNANSWERED",
+    "ActiveProducer",
+    "AlterReplicaLogDir",
+    "AlterReplicaLogDirPartitionResult",
+    "AlterReplicaLogDirTopic",
+    "AlterReplicaLogDirTopicResult",
+    "AlterReplicaLogDirsRequest",
+    "AlterReplicaLogDirsResponse",
     "DeleteRecordsPartition",
     "DeleteRecordsPartitionResult",
     "DeleteRecordsRequest",
     "DeleteRecordsResponse",
     "DeleteRecordsTopic",
     "DeleteRecordsTopicResult",
+    "DescribeProducersPartitionResult",
+    "DescribeProducersRequest",
+    "DescribeProducersResponse",
+    "DescribeProducersTopic",
+    "DescribeProducersTopicResult",
     "EpochEndOffset",
     "FetchPartition",
     "FetchRequest",
