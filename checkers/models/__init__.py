@@ -13,8 +13,9 @@ from checkers.models.collections import GrowingSet, KeyValue
 from checkers.models.config import Config
 from checkers.models.counters import Counter, ProducerIds, UniqueIds
 from checkers.models.lists import ListAppend, Log
-from checkers.models.queues import Mutex, Queue, Stack
+from checkers.models.queues import Mutex, Queue, Stack, UnorderedQueue
 from checkers.models.registers import CasRegister, Register
+from checkers.models.several import MultiRegister
 from checkers.models.topics import Topics
 from checkers.names import nearest
 
@@ -29,6 +30,7 @@ __all__ = [
     "ListAppend",
     "Log",
     "Model",
+    "MultiRegister",
     "Mutex",
     "NondeterministicModel",
     "ProducerIds",
@@ -38,6 +40,7 @@ __all__ = [
     "State",
     "Topics",
     "UniqueIds",
+    "UnorderedQueue",
     "freeze",
     "model_named",
     "relevant",
@@ -48,11 +51,13 @@ MODELS: dict[str, Callable[..., Model]] = {
     for model in (
         Register,
         CasRegister,
+        MultiRegister,
         KeyValue,
         ListAppend,
         GrowingSet,
         Counter,
         Queue,
+        UnorderedQueue,
         Stack,
         Mutex,
         Log,

@@ -1,6 +1,6 @@
-"""A counter that only grows, unique identifiers, and producer id blocks.
+"""A counter, unique identifiers, and producer id blocks.
 
-- `counter`: `add n` (n >= 0), `increment` (1), and `read`.
+- `counter`: `add n` (any whole number), `increment` (1), `decrement` (1), and `read`.
 - `unique-ids`: `generate` returns an identifier that no other `generate` returns.
 - `producer-ids`: `allocate` returns a block `[first id, length]` above all blocks before it, as
   Kafka's ProducerIdControlManager does (KIP-730). Gaps are allowed: a block may have been allocated
@@ -34,19 +34,19 @@ class Counter(Model):
         return True, state + self.amount(operation)
 
     def amount(self, operation: Operation) -> int:
-        """Return what an addition adds. Raises HistoryError when that is no whole number >= 0."""
-        if operation.f == "increment":
-            return 1
+        """Return what an addition adds. Raises HistoryError when that is no whole number."""
+        if operation.f in ("increment", "decrement"):
+            return 1 if operation.f == "increment" else -1
         if operation.f != "add":
             raise unknown_function(self, operation)
         amount = operation.input
-        if not isinstance(amount, int) or isinstance(amount, bool) or amount < 0:
+        if not isinstance(amount, int) or isinstance(amount, bool):
             raise HistoryError(f"operation {operation.index}: {amount!r} cannot be added")
         return amount
 
     def has_effect(self, operation: Operation) -> bool:
         """Everything but a read, and an addition of nothing."""
-        return operation.f != "read" and self.amount(operation) > 0
+        return operation.f != "read" and self.amount(operation) != 0
 
     def same_effect(self, operation: Operation) -> Hashable:
         """Name the amount."""

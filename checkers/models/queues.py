@@ -1,6 +1,7 @@
-"""A FIFO queue, a stack and a mutex.
+"""A FIFO queue, a queue without order, a stack and a mutex.
 
 - `queue`: `enqueue v`, and `dequeue`, which returns the oldest value, or None when it is empty.
+- `unordered-queue`: the same, but `dequeue` returns any value that is in it.
 - `stack`: `push v`, and `pop`, which returns the newest value, or None when it is empty.
 - `mutex`: `acquire` and `release`, by any process (as in Knossos; a holder that ended in
   `info` could not be followed otherwise).
@@ -18,7 +19,7 @@ from typing import ClassVar
 
 from checkers.history import EventType, Operation
 from checkers.history.values import freeze
-from checkers.models.base import Model, State
+from checkers.models.base import Model, NondeterministicModel, State
 from checkers.models.registers import unknown_function
 
 EMPTY_ERRORS = frozenset({"empty", "exhausted"})
@@ -118,6 +119,47 @@ class Stack(_Container):
     into = "push"
     out_of = "pop"
     end = -1
+
+
+class UnorderedQueue(NondeterministicModel, Queue):
+    """A queue of which any value may come out: a multiset.
+
+    An indeterminate `dequeue` took any value, or nothing; states are therefore sets of multisets.
+    """
+
+    name = "unordered-queue"
+
+    def init_states(self) -> Iterable[State]:
+        """Return the empty multiset."""
+        return [frozenset()]
+
+    def steps(self, state: State, operation: Operation) -> Iterable[State]:
+        """Put a value in, or take one out: a multiset is a set of (value, how many)."""
+        assert isinstance(state, frozenset)
+        held: dict[Hashable, int] = dict(state)
+        if operation.f == self.into:
+            return [_with(held, freeze(operation.input), 1)]
+        if operation.f != self.out_of:
+            raise unknown_function(self, operation)
+        if operation.output is not None:
+            value = freeze(operation.output)
+            return [_with(held, value, -1)] if value in held else []
+        if operation.type is EventType.INFO:
+            return [_with(held, value, -1) for value in held]
+        return [] if held else [state]
+
+    def replay(self, operations: Iterable[Operation]) -> Operation | None:
+        """Say what `step` says."""
+        return Model.replay(self, operations)
+
+    def always_legal(self, operation: Operation) -> bool:
+        """An insertion."""
+        return operation.f == self.into
+
+
+def _with(held: dict[Hashable, int], value: Hashable, more: int) -> State:
+    changed = {**held, value: held.get(value, 0) + more}
+    return frozenset((value, count) for value, count in changed.items() if count)
 
 
 class Mutex(Model):

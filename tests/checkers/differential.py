@@ -37,7 +37,10 @@ SIZE_MAX = 8
 SYSTEMS = {
     **{kind: (world, kind.removeprefix("unique-")) for kind, world in WORLDS.items()},
     **{f"unique-{kind}": (world, kind) for kind, world in more_worlds.RULED.items()},
-    **{kind: (world, kind.removeprefix("idle-")) for kind, world in more_worlds.SEARCHED.items()},
+    **{
+        kind: (world, kind.removeprefix("idle-").removeprefix("decremented-"))
+        for kind, world in more_worlds.SEARCHED.items()
+    },
 }
 """Name -> a correct system, and the model that judges it."""
 WILD = {name: name for name in KINDS} | {

@@ -104,6 +104,41 @@ class QueueWorld(World):
         return self.rnd.choice([None, *range(6)]) if operation.f == self.out_of else None
 
 
+class UnorderedQueueWorld(QueueWorld):
+    def run(self, f, argument, index):
+        self.end = self.rnd.randrange(len(self.state)) if self.state else 0
+        return super().run(f, argument, index)
+
+
+class DecrementedCounterWorld(CounterWorld):
+    amounts = (-1, 1, 2)
+
+
+class MultiRegisterWorld(World):
+    def draw(self, index):
+        steps = [
+            self.rnd.choice([["r", key, None], ["w", key, self.rnd.randint(0, 2)]])
+            for key in self.rnd.sample("xyz", self.rnd.randint(1, 3))
+        ]
+        return "txn", steps
+
+    def run(self, f, argument, index):
+        state = dict(self.state or {})
+        done = []
+        for step, key, value in argument:
+            if step == "w":
+                state[key] = value
+            done.append([step, key, state.get(key)])
+        self.state = state
+        return done, OK, None
+
+    def any_result(self, operation):
+        return [
+            [step, key, self.rnd.choice([None, 0, 1, 2]) if step == "r" else value]
+            for step, key, value in operation.input
+        ]
+
+
 class UniqueQueueWorld(QueueWorld):
     unique = True
 
@@ -231,6 +266,41 @@ def _container(into, end):
     return specify
 
 
+def _multiset(operations):
+    """Choose beforehand what each indeterminate dequeue took."""
+    unknown = [o.index for o in operations if o.f == "dequeue" and o.type is INFO]
+    values = sorted({o.input for o in operations if o.f == "enqueue"})
+    for took in product(values or [None], repeat=len(unknown)):
+        taken = dict(zip(unknown, took, strict=True))
+
+        def step(state, o, taken=taken):
+            if o.f == "enqueue":
+                return True, tuple(sorted((*state, o.input)))
+            value = taken.get(o.index, o.output)
+            if value is None:
+                return not state, state
+            rest = list(state)
+            if value not in rest:
+                return False, state
+            rest.remove(value)
+            return True, tuple(rest)
+
+        yield (), step
+
+
+def _registers(operations):
+    def step(state, o):
+        values = dict(state)
+        for what, key, value in o.output if o.type is OK else o.input:
+            if what == "w":
+                values[key] = value
+            elif value is not None and values.get(key) != value:
+                return False, state
+        return True, tuple(sorted(values.items()))
+
+    yield (), step
+
+
 def _mutex(operations):
     def step(state, o):
         return state is (o.f == "release"), o.f == "acquire"
@@ -291,6 +361,8 @@ SPECIFICATIONS = {
     "counter": _counter,
     "queue": _container("enqueue", 0),
     "stack": _container("push", -1),
+    "unordered-queue": _multiset,
+    "multi-register": _registers,
     "mutex": _mutex,
     "log": _log,
     "producer-ids": _blocks,
@@ -337,5 +409,8 @@ SEARCHED = {
     "stack": StackWorld,
     "mutex": MutexWorld,
     "log": RepeatedLogWorld,
+    "unordered-queue": UnorderedQueueWorld,
+    "decremented-counter": DecrementedCounterWorld,
+    "multi-register": MultiRegisterWorld,
 }
 """Model -> a world with repeated values."""

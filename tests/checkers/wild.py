@@ -93,6 +93,15 @@ def _container(into: str, out_of: str) -> Draw:
     return draw
 
 
+def _steps(rnd: Random, value: Any) -> dict[str, Any]:
+    steps = [
+        rnd.choice([["r", key, rnd.choice([None, 0, 1])], ["w", key, value]])
+        for key in rnd.sample("xy", rnd.randint(1, 2))
+    ]
+    asked = [[f, key, None if f == "r" else v] for f, key, v in steps]
+    return {"f": "txn", "input": asked, "output": steps}
+
+
 def _mutex(rnd: Random, value: Any) -> dict[str, Any]:
     del value
     fields = {"f": rnd.choice(["acquire", "release"])}
@@ -145,6 +154,8 @@ KINDS: dict[str, Draw] = {
     "counter": _counter,
     "queue": _container("enqueue", "dequeue"),
     "stack": _container("push", "pop"),
+    "unordered-queue": _container("enqueue", "dequeue"),
+    "multi-register": _steps,
     "mutex": _mutex,
     "log": _log,
     "config": _config,

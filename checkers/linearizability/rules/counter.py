@@ -40,7 +40,7 @@ def judge(operations: Sequence[Operation], model: Model) -> Outcome | None:
     if type(model) is not Counter:
         return None
     amounts = {model.amount(o) for o in operations if o.f != "read"} - {0}
-    if len(amounts) > 1:
+    if len(amounts) > 1 or min(amounts, default=1) < 0:
         return None
     outcome = _judge(operations, 0, next(iter(amounts), 1), model)
     if outcome.status.value == "FAIL":
