@@ -6,20 +6,21 @@
 | consistency | forbidden |
 |---|---|
 | `read-uncommitted` | G0 |
-| `read-committed` | G0, G1a, G1b, G1c, future-read (a cycle of one transaction) |
-| `snapshot-isolation` | these and G-single |
-| `serializable` | these and G2 |
-| `strong-session-serializable` | these, also with the order within processes |
-| `strict-serializable` (default) | these, also in real time |
+| `read-committed` | and G1a, G1b, G1c, future-read (a cycle of one transaction), dirty-update |
+| `update-atomic` | and lost-update |
+| `snapshot-isolation` | and G-single, G-nonadjacent |
+| `repeatable-read`, `serializable` | and G2 |
+| `strong-session-...` of all but the second | these, also with the order within processes |
+| `strong-...`, `strict-serializable` (default) | these, also in real time |
 
 What contradicts every one of them (garbage, internal, duplicate, incompatible or cyclic versions)
-is always forbidden. Other anomalies that were seen are counted in the statistics.
+is always forbidden. Other anomalies that were seen are counted in the statistics, which also name
+the weakest levels that are violated and the strongest that are kept (`checkers.cycles.levels`).
 
 What it cannot see: predicates (phantoms in Adya's sense); versions that nobody read and of which
 the order is not known (above all of registers); anomalies among transactions that all ended in
-`info`; more than one cycle in a component for each name; what snapshot isolation forbids beyond
-G-single. It refuses (UNKNOWN) where an element was written twice. PASS: no such cycle follows from
-what was read, not that the history is serializable.
+`info`; more than one cycle in a component for each name. It refuses (UNKNOWN) where an element was
+written twice. PASS: no such cycle follows from what was read, not that the history is serializable.
 
 Complexity: O(n c + edges) for n transactions of c clients, plus a breadth-first search for each
 edge of a component until a cycle is found.
@@ -32,6 +33,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from checkers.cycles import list_append, rw_register
+from checkers.cycles.levels import ALWAYS, FORBIDDEN, strongest_satisfied, weakest_violated
 from checkers.cycles.list_append import NotUniqueError
 from checkers.cycles.search import cycles, process_edges, realtime_edges
 from checkers.cycles.transactions import transactions
@@ -42,21 +44,6 @@ from checkers.verdict import CheckResult, Status
 NAME = "transactions"
 MODELS = ("list-append", "rw-register")
 ANOMALIES_MAX = 50
-_ALWAYS = ("garbage", "internal", "duplicate", "incompatible-order", "cyclic-versions")
-_READ_COMMITTED = ("G0", "G1a", "G1b", "G1c", "future-read")
-_SERIALIZABLE = (*_READ_COMMITTED, "G-single", "G2")
-_CYCLES = ("G0", "G1c", "G-single", "G2")
-FORBIDDEN: dict[str, tuple[str, ...]] = {
-    "read-uncommitted": ("G0",),
-    "read-committed": _READ_COMMITTED,
-    "snapshot-isolation": (*_READ_COMMITTED, "G-single"),
-    "serializable": _SERIALIZABLE,
-    "strong-session-serializable": (*_SERIALIZABLE, *(f"{a}-process" for a in _CYCLES)),
-    "strict-serializable": (
-        *_SERIALIZABLE,
-        *(f"{a}{order}" for a in _CYCLES for order in ("-process", "-realtime")),
-    ),
-}
 
 
 def validate(options: Mapping[str, Any]) -> None:
@@ -87,7 +74,7 @@ def check(run: RunInput, options: Mapping[str, Any], cancelled: Cancelled = neve
         *inferred.anomalies,
         *cycles([*inferred.edges, *order], inferred.transactions, cancelled),
     ]
-    forbidden = (*_ALWAYS, *FORBIDDEN[consistency])
+    forbidden = (*ALWAYS, *FORBIDDEN[consistency])
     wrong = [anomaly for anomaly in found if anomaly["kind"] in forbidden]
     counts = Counter(str(anomaly["kind"]) for anomaly in found)
     committed = sum(t.type is EventType.OK for t in history)
@@ -112,6 +99,8 @@ def check(run: RunInput, options: Mapping[str, Any], cancelled: Cancelled = neve
         anomalies=tuple(wrong[:ANOMALIES_MAX]),
         statistics={
             "anomalies_by_kind": dict(sorted(counts.items())),
+            "weakest_violated": weakest_violated(counts),
+            "strongest_satisfied": strongest_satisfied(counts),
             "edges": len(inferred.edges),
         },
     )

@@ -62,7 +62,7 @@ def path(
     following: Mapping[int, Sequence[Edge]],
     source: int,
     target: int,
-    allowed: Callable[[Edge], bool],
+    allowed: Callable[[Edge], bool] = lambda _: True,
 ) -> list[Edge] | None:
     """Return the fewest allowed edges from `source` to `target`; None when there is no way."""
     came: dict[int, Edge | None] = {source: None}

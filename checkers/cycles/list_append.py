@@ -8,7 +8,8 @@ append that the longest read lacks follows everything in it.
 Anomalies without a cycle: `garbage` (an element that nobody appended), `G1a` (an element of an
 aborted transaction), `G1b` (a read that ends with an element after which its transaction appended
 another), `duplicate` (an element twice in a read), `internal` (a transaction that contradicts
-itself), `incompatible-order`.
+itself), `incompatible-order`, `lost-update` (two transactions read one version and each appended to
+it), `dirty-update` (a committed append behind an aborted one), `future-read`.
 """
 
 from __future__ import annotations
@@ -26,6 +27,7 @@ from checkers.cycles.transactions import (
     Transaction,
     anomaly,
     future_reads,
+    lost_updates,
     name,
 )
 from checkers.history import EventType
@@ -71,8 +73,10 @@ def infer(history: Sequence[Transaction]) -> Dependencies:
     transactions = dict(committed)
     for key, key_list in lists.items():
         anomalies += _bad_reads(key, key_list)
+        found_there = ((t, key, version) for t, version in key_list.reads)
+        anomalies += lost_updates(found_there, WRITER)
         order, incompatible = _version_order(key, key_list)
-        anomalies += incompatible
+        anomalies += [*incompatible, *_dirty_updates(key, key_list, order)]
         transactions.update(
             {key_list.writers[e].index: key_list.writers[e] for e in order if e in key_list.writers}
         )
@@ -160,6 +164,25 @@ def _version_order(key: Key, key_list: _List) -> tuple[Version, list[Anomaly]]:
             )
             found.append(anomaly("incompatible-order", explanation, reader, other))
     return (ordered[-1][1] if ordered and not found else ()), found
+
+
+def _dirty_updates(key: Key, key_list: _List, order: Version) -> Iterator[Anomaly]:
+    """Return committed appends to a state that holds an aborted one.
+
+    Between them may be indeterminate ones, of which nobody knows whether they committed.
+    """
+    aborted: tuple[Hashable, Transaction] | None = None
+    for element in order:
+        writer = key_list.writers.get(element)
+        if writer is None or writer.type is EventType.INFO:
+            continue
+        if writer.type is EventType.OK and aborted is not None:
+            explanation = (
+                f"{name(writer)} appended {element!r} to {key!r} behind {aborted[0]!r} of "
+                f"{name(aborted[1])}, which aborted"
+            )
+            yield anomaly("dirty-update", explanation, writer, aborted[1])
+        aborted = (element, writer) if writer.type is EventType.FAIL else None
 
 
 def _edges(key: Key, key_list: _List, order: Version) -> Iterator[Edge]:

@@ -6,7 +6,8 @@ A read names the write that it saw. The order of versions is only partly known: 
 too; that may only be asked of systems that promise it for single keys.
 
 Anomalies without a cycle: `garbage`, `G1a`, `G1b` (a value that its transaction overwrote),
-`internal`, `cyclic-versions`.
+`internal`, `cyclic-versions`, `lost-update` (two transactions read one version and each replaced
+it), `future-read`.
 """
 
 from __future__ import annotations
@@ -25,6 +26,7 @@ from checkers.cycles.transactions import (
     Transaction,
     anomaly,
     future_reads,
+    lost_updates,
     name,
 )
 from checkers.history import EventType
@@ -70,6 +72,8 @@ def infer(history: Sequence[Transaction], *, linearizable_keys: bool = False) ->
         read = {v: register.writers[v] for v in register.readers if v in register.writers}
         transactions.update({t.index: t for t in read.values() if t.type is not EventType.FAIL})
         anomalies += _bad_reads(key, register)
+        found_there = ((t, key, value) for value, all_ in register.readers.items() for t in all_)
+        anomalies += lost_updates(found_there, WRITER)
         if linearizable_keys:
             _add_real_time(register, transactions)
         if _cyclic(register):

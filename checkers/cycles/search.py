@@ -1,9 +1,10 @@
 """Cycles of dependencies, each named after the weakest guarantee that it breaks.
 
 Adya, Liskov and O'Neil (2000): G0 (writes only), G1c (writes and reads), G-single (one
-anti-dependency), G2 (several). A cycle that needs the order within a process or real time has that
-in its name: `G-single-realtime`. The dependencies are a subset of the true ones, so every cycle is
-real; and a graph without cycles says only that none was seen.
+anti-dependency), G2 (several); G-nonadjacent is a G2 in which no two of them follow each other. A
+cycle that needs the order within a process or real time has that in its name: `G-single-realtime`.
+The dependencies are a subset of the true ones, so every cycle is real; and a graph without cycles
+says only that none was seen.
 
 For each set of edges, from the weakest guarantee up: Tarjan's components, then for every edge of
 the kind that makes the anomaly the shortest way back within its component.
@@ -11,8 +12,9 @@ the kind that makes the anomaly the shortest way back within its component.
 
 from __future__ import annotations
 
-from collections import defaultdict
-from collections.abc import Iterator, Mapping, Sequence
+from collections import defaultdict, deque
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from itertools import pairwise
 
 from checkers.cycles.graph import components, path
 from checkers.cycles.transactions import Anomaly, Edge, Transaction, name
@@ -94,28 +96,63 @@ def _in_components(edges: Sequence[Edge], wanted: str) -> Iterator[list[Edge]]:
         for edge in own:
             following[edge.source].append(edge)
         starts = [edge for edge in own if edge.kind == wanted]
-        best = _shortest(following, starts, once=wanted == "rw")
-        if best is None and wanted == "rw":
-            best = _shortest(following, starts, once=False)
-        if best is not None:
-            yield best
+        backs = (_back_once, _back_apart, path) if wanted == "rw" else (path,)
+        for back in backs:
+            best = _shortest(following, starts, back)
+            if best is not None:
+                yield best
+                break
+
+
+_Back = Callable[[Mapping[int, Sequence[Edge]], int, int], list[Edge] | None]
+
+
+def _back_once(
+    following: Mapping[int, Sequence[Edge]], source: int, target: int
+) -> list[Edge] | None:
+    """Return a way without any anti-dependency."""
+    return path(following, source, target, lambda edge: edge.kind != "rw")
+
+
+def _back_apart(
+    following: Mapping[int, Sequence[Edge]], source: int, target: int
+) -> list[Edge] | None:
+    """Return a way between the ends of an anti-dependency on which none follows another.
+
+    Breadth first over (node, whether an anti-dependency led there). A way may meet a node twice: it
+    stands for a cycle of the dependencies each with an anti-dependency behind it or not, and such
+    cycles are what snapshot isolation forbids.
+    """
+    begin = (source, True)
+    came: dict[tuple[int, bool], tuple[Edge, tuple[int, bool]] | None] = {begin: None}
+    todo = deque([begin])
+    while todo:
+        place = todo.popleft()
+        for edge in following.get(place[0], ()):
+            after = edge.target, edge.kind == "rw"
+            if (place[1] and after[1]) or after in came:
+                continue
+            came[after] = edge, place
+            if after == (target, False):
+                way = []
+                step = came[after]
+                while step is not None:
+                    way.append(step[0])
+                    step = came[step[1]]
+                return way[::-1]
+            todo.append(after)
+    return None
 
 
 def _shortest(
-    following: Mapping[int, Sequence[Edge]], starts: Sequence[Edge], *, once: bool
+    following: Mapping[int, Sequence[Edge]], starts: Sequence[Edge], way_back: _Back
 ) -> list[Edge] | None:
-    """Return the shortest cycle through one of the edges; `once`: with no other of its kind."""
+    """Return the shortest cycle through one of the edges, with a way back of some sort."""
     best: list[Edge] | None = None
     for tried, start in enumerate(starts):
         if best is not None and (tried > TRIES_MAX or len(best) == 2):
             break
-        kind = start.kind
-        back = path(
-            following,
-            start.target,
-            start.source,
-            lambda e, kind=kind: not once or e.kind != kind,  # type: ignore[misc]  # a default binds the loop's value
-        )
+        back = way_back(following, start.target, start.source)
         if back is not None and (best is None or len(back) + 1 < len(best)):
             best = [start, *back]
     return best
@@ -124,7 +161,8 @@ def _shortest(
 def _name(cycle: Sequence[Edge]) -> str:
     kinds = [edge.kind for edge in cycle]
     if "rw" in kinds:
-        base = "G-single" if kinds.count("rw") == 1 else "G2"
+        adjacent = any(pair == ("rw", "rw") for pair in pairwise([*kinds, kinds[0]]))
+        base = "G-single" if kinds.count("rw") == 1 else "G2" if adjacent else "G-nonadjacent"
     else:
         base = "G1c" if "wr" in kinds else "G0"
     suffix = "-realtime" if "realtime" in kinds else "-process" if "process" in kinds else ""

@@ -8,7 +8,7 @@ as committed as soon as another read what it wrote.
 
 from __future__ import annotations
 
-from collections.abc import Hashable, Iterator, Mapping, Sequence
+from collections.abc import Hashable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -126,6 +126,24 @@ def future_reads(transaction: Transaction, writer: str) -> Iterator[Anomaly]:
             seen.update((step.key, element) for element in step.value or ())
         else:
             seen.add((step.key, step.value))
+
+
+def lost_updates(
+    reads: Iterable[tuple[Transaction, Key, Hashable]], writer: str
+) -> Iterator[Anomaly]:
+    """Return pairs of transactions that read one version of a key and both replaced it.
+
+    `reads`: transaction, key and version that it found there, of committed ones.
+    """
+    first: dict[tuple[Key, Hashable], Transaction] = {}
+    for transaction, key, version in reads:
+        if all(step.key != key for step in transaction.writes(writer)):
+            continue
+        other = first.setdefault((key, version), transaction)
+        if other is not transaction:
+            what = f"{name(other)} and {name(transaction)} both read {version!r} of {key!r}"
+            explanation = f"{what}, and each replaced it without the other's write"
+            yield anomaly("lost-update", explanation, other, transaction)
 
 
 def anomaly(kind: str, explanation: str, *involved: Transaction) -> Anomaly:

@@ -65,6 +65,23 @@ LISTS = {
     "duplicate": [txn(0, [a("x", 1)]), txn(1, [r("x", [1, 1])])],
     "internal": [txn(0, [a("x", 1), r("x", [])])],
     "future-read": [txn(0, [r("x", [1]), a("x", 1)])],
+    "lost-update": [
+        txn(0, [a("x", 1)]),
+        txn(1, [r("x", [1]), a("x", 2)]),
+        txn(2, [r("x", [1]), a("x", 3)]),
+    ],
+    "dirty-update": [
+        txn(0, [a("x", 1)], kind=FAIL),
+        txn(1, [a("x", 2)], kind=INFO),
+        txn(2, [a("x", 3)]),
+        txn(3, [r("x", [1, 2, 3])]),
+    ],
+    "G-nonadjacent": [
+        txn(0, [a("x", 1)]),
+        txn(1, [r("x", [1]), r("y", [])]),
+        txn(2, [a("y", 1)]),
+        txn(3, [r("y", [1]), r("x", [])]),
+    ],
     "incompatible-order": [
         txn(0, [a("x", 1)]),
         txn(1, [a("x", 2)]),
@@ -117,6 +134,44 @@ def test_each_anomaly_of_registers_has_its_name(kind):
 def test_a_lost_update_is_a_cycle():
     update = [txn(0, [w("x", 1)]), txn(1, [r("x", 1), w("x", 2)]), txn(2, [r("x", 1), w("x", 3)])]
     assert judged(update, "rw-register")[1] & {"G2", "G-single"}
+    snapshots = judged(update, "rw-register", consistency="snapshot-isolation")
+    assert (snapshots[0], snapshots[1]) == (Status.FAIL, {"lost-update"})
+    assert judged(update, "rw-register", consistency="read-committed")[0] is Status.PASS
+
+
+def test_two_writes_of_one_transaction_are_no_lost_update():
+    history = [txn(0, [r("x", []), a("x", 1), a("x", 2)]), txn(1, [r("x", [1, 2])])]
+    assert judged(history)[0] is Status.PASS
+
+
+def test_snapshot_isolation_allows_anti_dependencies_that_follow_each_other():
+    """Of five transactions: rw, rw, wr, rw, wr."""
+    steps = [
+        [r("y", []), r("x", [1])],
+        [a("y", 1), r("z", [])],
+        [a("z", 1), a("t", 1)],
+        [r("t", [1]), r("u", [])],
+        [a("u", 1), a("x", 1)],
+    ]
+    history = [txn(i, each) for i, each in enumerate(steps)]
+    assert judged(history, consistency="snapshot-isolation")[0] is Status.PASS
+    assert judged(history, consistency="serializable")[1] == {"G2"}
+
+
+def test_the_result_names_the_weakest_level_violated_and_the_strongest_kept():
+    def levels(history):
+        statistics = judged(history)[2].statistics
+        return statistics["weakest_violated"], statistics["strongest_satisfied"]
+
+    assert levels(LISTS["G0"]) == (["read-uncommitted"], [])
+    assert levels(LISTS["G-single"])[0] == ["snapshot-isolation", "repeatable-read"]
+    skew = levels(LISTS["G2"])
+    assert skew == (["repeatable-read"], ["strong-snapshot-isolation"])
+    stale = levels(LISTS["G-single-realtime"])
+    assert stale == (
+        ["strong-snapshot-isolation"],
+        ["strong-session-serializable", "strong-read-committed"],
+    )
 
 
 def test_linearizable_keys_show_more():
