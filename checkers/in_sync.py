@@ -4,6 +4,11 @@ The metadata log says who is in a partition's ISR. How far it was committed is n
 node announces less than there is, and a record at the end may never have been committed. So a
 replica counts that is in the ISR of the highest state announced as committed, and of every later
 one up to the end of the longest log.
+
+A member of the ELR counts like one of the ISR if its broker served clients after the heal
+(LeaderCandidateCompleteness of KIP-966's specification): what was committed cannot grow while the
+ISR is below min.insync.replicas, and whoever may have lost something leaves the ELR as it
+registers, before it serves.
 """
 
 from __future__ import annotations
@@ -45,11 +50,12 @@ def in_sync_at_end(evidence: Evidence) -> Mapping[str, frozenset[str]] | None:
     for record in log:
         if record.offset < committed:
             image.add(record.kind, record.value)
-    members = dict(_members(image))
+    serving = frozenset(evidence.final_reads)
+    members = dict(_members(image, serving))
     for record in _behind(log, committed):
         image.add(record.kind, record.value)
         if record.kind in _CHANGES:
-            for partition, isr in _members(image):
+            for partition, isr in _members(image, serving):
                 members[partition] = members.get(partition, isr) & isr
     return members
 
@@ -71,10 +77,11 @@ def _behind(log: Sequence[LogRecord], committed: int) -> Iterator[LogRecord]:
     return (record for record in log if record.offset >= committed)
 
 
-def _members(image: Image) -> Iterator[tuple[str, frozenset[str]]]:
+def _members(image: Image, serving: frozenset[str]) -> Iterator[tuple[str, frozenset[str]]]:
     for key, value in image.keys.items():
         if key[0] == "partition":
             topic = image.keys.get(("topic", key[1]), {}).get("name")
-            isr = value.get("isr")
+            isr, elr = value.get("isr"), value.get("eligibleLeaderReplicas") or ()
             if isinstance(topic, str) and isinstance(isr, list):
-                yield f"{topic}-{key[2]}", frozenset(f"n{broker}" for broker in isr)
+                eligible = frozenset(f"n{broker}" for broker in elr) & serving
+                yield f"{topic}-{key[2]}", frozenset(f"n{broker}" for broker in isr) | eligible

@@ -16,7 +16,10 @@ From the logs of partitions that were decoded after the last stop:
 - `acknowledged-missing`: a replica in sync has each record that was acknowledged with acks=all, or
   that a consumer read, at its offset.
 
-*In sync* are the members of the ISR at the end (`checkers.in_sync`), and whoever answered a
+And from what brokers traced of these partitions (`checkers.replica_traces`): `two-leaders`,
+`epoch-back`, `leader-incomplete`, `truncated-committed`.
+
+*In sync* are the members of ISR and ELR at the end (`checkers.in_sync`), and whoever answered a
 `poll-all` after the heal, for what was done before that was invoked: it showed the log whole, and
 nothing may be lost any more. A replica may have any amount of records above what is committed, or
 lack any amount of them; with acks=1 an acknowledged record that nobody read is owed by nobody.
@@ -45,6 +48,7 @@ from checkers.faults import active_between, fault_spans, named_faults, phases
 from checkers.history import INFINITY_NS, EventType, Operation, seconds
 from checkers.in_sync import in_sync_at_end
 from checkers.logs.columns import POLL, POLL_ALL, SEND
+from checkers.replica_traces import malformed, trace_anomalies
 from checkers.run_input import Cancelled, RunInput, never
 from checkers.verdict import CheckResult
 
@@ -90,7 +94,8 @@ def check(run: RunInput, options: Mapping[str, Any], cancelled: Cancelled = neve
                 replicas[log.partition].append(_Replica(log))
             else:
                 missing.append(f"{log.node} ({log.partition} is damaged: {log.damage})")
-    anomalies: list[Anomaly] = []
+    anomalies: list[Anomaly] = list(trace_anomalies(evidence))
+    missing += malformed(evidence)
     for partition in sorted(replicas):
         for replica in replicas[partition]:
             anomalies += _malformed(replica.log)

@@ -5,7 +5,7 @@ from dataclasses import replace
 import pytest
 
 from checkers import Status
-from checkers.evidence import DataBatch, PartitionLog
+from checkers.evidence import DataBatch, FinalRead, PartitionLog
 from checkers.history import NEMESIS, Event, EventType, pair
 from checkers.registry import CheckSpec, run_check
 from checkers.run_input import RunInput
@@ -40,13 +40,14 @@ def metadata(*records):
 WHOLE_ISR = (TOPIC, isr_of(1, 2, 3))
 
 
-def run_of(logs, events=(), records=WHOLE_ISR, committed=None):
+def run_of(logs, events=(), records=WHOLE_ISR, committed=None, **more):
     held = {node: [] for node in NODES}
     for log in logs:
         held[log.node].append(log)
     committed = len(records) if committed is None else committed
-    traces = {node: trace(node, high_watermark(committed)) for node in NODES}
-    run = good_run(partition_logs=held, logs=metadata(*records), traces=traces)
+    said = more.pop("traces", {})
+    traces = {node: trace(node, high_watermark(committed), *said.get(node, ())) for node in NODES}
+    run = good_run(partition_logs=held, logs=metadata(*records), traces=traces, **more)
     return RunInput(list(events), pair(events), run.evidence)
 
 
@@ -217,3 +218,53 @@ def test_a_node_of_which_nothing_was_decoded_leaves_the_verdict_open():
     run = replace(run, evidence=replace(run.evidence, partition_logs=held))
     result = judged(run)
     assert (result.status, "n2 (logs)" in result.summary) == (Status.UNKNOWN, True)
+
+
+def test_a_member_of_the_elr_that_serves_clients_again_holds_what_was_committed():
+    logs = [*SAME[:2], log_of("n3", batch(0, "a", "b"), mark=2)]
+    records = (TOPIC, isr_of(1, 2, eligibleLeaderReplicas=[3]))
+    served = {"n3": FinalRead("n3", 2, {}, {})}
+    assert kinds(run_of(logs, records=records, final_reads=served)) == {"committed-missing": 1}
+    assert kinds(run_of(logs, records=records)) == {}, "it may have lost its disk since"
+
+
+def leads(epoch, start=0, mark=0, **fields):
+    said = {"topic": "d0", "partition": 0, "leader_epoch": epoch, "start_offset": start}
+    return "replica-leader", said | {"high_watermark": mark} | fields
+
+
+def follows(epoch):
+    return "replica-follower", {"topic": "d0", "partition": 0, "leader_epoch": epoch}
+
+
+def cuts(epoch, from_offset, to_offset, mark):
+    said = {"topic": "d0", "partition": 0, "leader_epoch": epoch, "high_watermark": mark}
+    return "replica-truncated", said | {"from_offset": from_offset, "to_offset": to_offset}
+
+
+@pytest.mark.parametrize(
+    ("traces", "kind"),
+    [
+        ({"n1": [leads(0), follows(1)], "n2": [follows(0), leads(1, 3, 3)]}, None),
+        ({"n1": [leads(0)], "n2": [cuts(0, 5, 3, 3)]}, None),
+        ({"n1": [leads(3, 5, 5)], "n2": [leads(2, 9, 5)]}, None),
+        ({"n1": [leads(2)], "n2": [leads(2)]}, "two-leaders"),
+        ({"n1": [leads(2), leads(2, partition=1)], "n2": [leads(2, topic="d1")]}, None),
+        ({"n1": [follows(3), leads(2)]}, "epoch-back"),
+        ({"n1": [(*follows(3), 0), (*leads(2), 1)]}, None),
+        ({"n1": [leads(1, 5, 5)], "n2": [leads(2, 4, 4)]}, "leader-incomplete"),
+        ({"n1": [leads(2, 4)], "n2": [cuts(1, 6, 5, 5)]}, "leader-incomplete"),
+        ({"n1": [leads(2, 4)], "n2": [leads(3, 6, 6)]}, None),
+        ({"n2": [cuts(2, 6, 4, 5)]}, "truncated-committed"),
+    ],
+)
+def test_what_brokers_traced_of_a_partition_does_not_contradict_itself(traces, kind):
+    assert kinds(run_of(SAME, traces=traces)) == ({} if kind is None else {kind: 1})
+
+
+def test_a_trace_that_says_too_little_leaves_the_verdict_open():
+    result = judged(run_of(SAME, traces={"n2": [leads(0, mark="5")]}))
+    assert (result.status, "n2 (a malformed replica-leader)" in result.summary) == (
+        Status.UNKNOWN,
+        True,
+    )

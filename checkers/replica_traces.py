@@ -1,0 +1,137 @@
+"""What brokers traced of the partitions that they lead and follow, against each other.
+
+Brokers of this repository trace when they begin to lead or to follow a partition in an epoch, and
+when a follower cuts its log. From these alone:
+
+- `two-leaders`: in one leader epoch one broker leads.
+- `epoch-back`: the epochs in which a process leads or follows never decrease.
+- `leader-incomplete`: the epoch of a leader begins at or above every high watermark that a leader
+  or a follower knew in an earlier epoch (LeaderCompleteness).
+- `truncated-committed`: no follower cuts below its own high watermark.
+
+A high watermark that a broker knows is a lower bound of what is committed, so each is real; times
+are not compared. Assumes what `checkers.replica_logs` does, and that no topic is deleted and made
+again, as epochs begin anew then. Complexity: O(events x epochs of a partition).
+"""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Iterator
+
+from checkers.evidence import Evidence, TraceEvent
+from checkers.evidence_result import Anomaly
+
+LEADS, FOLLOWS, CUTS = "replica-leader", "replica-follower", "replica-truncated"
+_NUMBERS = {
+    LEADS: ("partition", "leader_epoch", "start_offset", "high_watermark"),
+    FOLLOWS: ("partition", "leader_epoch"),
+    CUTS: ("partition", "leader_epoch", "from_offset", "to_offset", "high_watermark"),
+}
+
+
+def malformed(evidence: Evidence) -> list[str]:
+    """Name nodes with an event that lacks what is read here."""
+    return [
+        f"{node} (a malformed {event.event})"
+        for node, trace in evidence.traces.items()
+        for event in trace
+        if event.event in _NUMBERS and not _is_whole(event)
+    ][:1]
+
+
+def trace_anomalies(evidence: Evidence) -> Iterator[Anomaly]:
+    """Find what the traces of all partitions contradict; events that are malformed are left out."""
+    by_partition: dict[str, list[TraceEvent]] = defaultdict(list)
+    for trace in evidence.traces.values():
+        for event in trace:
+            if event.event in _NUMBERS and _is_whole(event):
+                by_partition[f"{event.fields['topic']}-{event.fields['partition']}"].append(event)
+    for partition in sorted(by_partition):
+        events = by_partition[partition]
+        yield from _two_leaders(partition, events, evidence)
+        yield from _back(partition, events, evidence)
+        yield from _incomplete(partition, events, evidence)
+        yield from _cut(partition, events, evidence)
+
+
+def _is_whole(event: TraceEvent) -> bool:
+    named = isinstance(event.fields.get("topic"), str)
+    return named and all(type(event.fields.get(f)) is int for f in _NUMBERS[event.event])
+
+
+def _two_leaders(partition: str, events: list[TraceEvent], evidence: Evidence) -> Iterator[Anomaly]:
+    leads: dict[int, TraceEvent] = {}
+    for event in events:
+        if event.event != LEADS:
+            continue
+        first = leads.setdefault(event.fields["leader_epoch"], event)
+        if first.node != event.node:
+            text = (
+                f"{partition}: {first.node} and {event.node} both lead epoch "
+                f"{event.fields['leader_epoch']}, from {evidence.when(first)} and "
+                f"{evidence.when(event)}"
+            )
+            yield _anomaly("two-leaders", text, partition, event, evidence)
+            return
+
+
+def _back(partition: str, events: list[TraceEvent], evidence: Evidence) -> Iterator[Anomaly]:
+    highest: dict[tuple[str, int], int] = {}
+    for event in events:
+        epoch = event.fields["leader_epoch"]
+        process = event.node, event.incarnation
+        if epoch < highest.get(process, epoch):
+            text = (
+                f"{partition}: {event.node} goes back from leader epoch {highest[process]} to "
+                f"{epoch} at {evidence.when(event)}"
+            )
+            yield _anomaly("epoch-back", text, partition, event, evidence)
+            return
+        highest[process] = epoch
+
+
+def _incomplete(partition: str, events: list[TraceEvent], evidence: Evidence) -> Iterator[Anomaly]:
+    leads = [event for event in events if event.event == LEADS]
+    for leader in leads:
+        epoch, start = leader.fields["leader_epoch"], leader.fields["start_offset"]
+        for known in events:
+            if known.event == FOLLOWS or known.fields["high_watermark"] <= start:
+                continue
+            before = known.fields["leader_epoch"]
+            if before < epoch:
+                mark = known.fields["high_watermark"]
+                text = (
+                    f"{partition}: {leader.node} leads epoch {epoch} from offset {start}, at "
+                    f"{evidence.when(leader)}, though {known.node} knew {mark} as high watermark, "
+                    f"at {evidence.when(known)}, in epoch {before}"
+                )
+                yield _anomaly("leader-incomplete", text, partition, leader, evidence)
+                return
+
+
+def _cut(partition: str, events: list[TraceEvent], evidence: Evidence) -> Iterator[Anomaly]:
+    for event in events:
+        if event.event != CUTS:
+            continue
+        mark, to = event.fields["high_watermark"], event.fields["to_offset"]
+        if to < mark:
+            text = (
+                f"{partition}: {event.node} cuts its log from offset {event.fields['from_offset']} "
+                f"to {to}, below its high watermark {mark}, at {evidence.when(event)}, as it "
+                f"follows in epoch {event.fields['leader_epoch']}"
+            )
+            yield _anomaly("truncated-committed", text, partition, event, evidence)
+            return
+
+
+def _anomaly(
+    kind: str, explanation: str, partition: str, event: TraceEvent, evidence: Evidence
+) -> Anomaly:
+    return {
+        "kind": kind,
+        "explanation": explanation,
+        "partition": partition,
+        "epoch": event.fields["leader_epoch"],
+        **evidence.place(event),
+    }
