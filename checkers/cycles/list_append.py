@@ -31,6 +31,7 @@ from checkers.cycles.transactions import (
     name,
 )
 from checkers.history import EventType
+from checkers.history.values import show
 
 WRITER = "append"
 Version = tuple[Hashable, ...]
@@ -60,9 +61,9 @@ def infer(history: Sequence[Transaction]) -> Dependencies:
         for step in transaction.writes(WRITER):
             key_list = lists.setdefault(step.key, _List())
             if key_list.writers.setdefault(step.value, transaction) is not transaction:
-                raise NotUniqueError(f"{step.value!r} was appended twice to {step.key!r}")
+                raise NotUniqueError(f"{show(step.value)} was appended twice to {show(step.key)}")
             if key_list.last_of.get(transaction.index) == step.value:
-                raise NotUniqueError(f"{step.value!r} was appended twice to {step.key!r}")
+                raise NotUniqueError(f"{show(step.value)} was appended twice to {show(step.key)}")
             key_list.last_of[transaction.index] = step.value
     committed = {t.index: t for t in history if t.type is EventType.OK}
     anomalies: list[Anomaly] = []
@@ -73,7 +74,7 @@ def infer(history: Sequence[Transaction]) -> Dependencies:
     transactions = dict(committed)
     for key, key_list in lists.items():
         anomalies += _bad_reads(key, key_list)
-        found_there = ((t, key, version) for t, version in key_list.reads)
+        found_there = ((t, key, ("list", version)) for t, version in key_list.reads)
         anomalies += lost_updates(found_there, WRITER)
         order, incompatible = _version_order(key, key_list)
         anomalies += [*incompatible, *_dirty_updates(key, key_list, order)]
@@ -117,7 +118,8 @@ def _internal(transaction: Transaction) -> Iterator[Anomaly]:
         wrong = step.value != expected if expected is not None else _tail(step, len(own)) != own
         if wrong:
             explanation = (
-                f"{name(transaction)} read {list(step.value)} of {step.key!r} after its own steps"
+                f"{name(transaction)} read {show(('list', step.value))} of {show(step.key)} after "
+                f"its own steps"
             )
             yield anomaly("internal", explanation, transaction)
         seen[step.key] = step.value[: len(step.value) - len(own)]
@@ -131,23 +133,27 @@ def _tail(step: Step, length: int) -> Version:
 def _bad_reads(key: Key, key_list: _List) -> Iterator[Anomaly]:
     for reader, version in key_list.reads:
         if len(set(version)) < len(version):
-            explanation = f"{name(reader)} read an element of {key!r} twice: {list(version)}"
+            what = f"read an element of {show(key)} twice: {show(('list', version))}"
+            explanation = f"{name(reader)} {what}"
             yield anomaly("duplicate", explanation, reader)
         for element in version:
             writer = key_list.writers.get(element)
             if writer is None:
-                explanation = f"{name(reader)} read {element!r} of {key!r}, which nobody appended"
+                what = f"read {show(element)} of {show(key)}, which nobody appended"
+                explanation = f"{name(reader)} {what}"
                 yield anomaly("garbage", explanation, reader)
             elif writer.type is EventType.FAIL:
                 explanation = (
-                    f"{name(reader)} read {element!r} of {key!r}, which {name(writer)} appended "
+                    f"{name(reader)} read {show(element)} of {show(key)}, which {name(writer)} "
+                    f"appended "
                 )
                 yield anomaly("G1a", explanation + "and which aborted", reader, writer)
         last = version[-1] if version else None
         writer = key_list.writers.get(last) if version else None
         if writer is not None and writer is not reader and key_list.last_of[writer.index] != last:
             explanation = (
-                f"{name(reader)} read {key!r} up to {last!r}, in the middle of {name(writer)}"
+                f"{name(reader)} read {show(key)} up to {show(last)}, in the middle of "
+                f"{name(writer)}"
             )
             yield anomaly("G1b", explanation, reader, writer)
 
@@ -159,7 +165,8 @@ def _version_order(key: Key, key_list: _List) -> tuple[Version, list[Anomaly]]:
     for (reader, shorter), (other, longer) in pairwise(ordered):
         if longer[: len(shorter)] != shorter:
             explanation = (
-                f"{name(reader)} read {list(shorter)} of {key!r} and {name(other)} {list(longer)}: "
+                f"{name(reader)} read {show(('list', shorter))} of {show(key)} and {name(other)} "
+                f"{show(('list', longer))}: "
                 f"neither is a prefix of the other"
             )
             found.append(anomaly("incompatible-order", explanation, reader, other))
@@ -178,8 +185,8 @@ def _dirty_updates(key: Key, key_list: _List, order: Version) -> Iterator[Anomal
             continue
         if writer.type is EventType.OK and aborted is not None:
             explanation = (
-                f"{name(writer)} appended {element!r} to {key!r} behind {aborted[0]!r} of "
-                f"{name(aborted[1])}, which aborted"
+                f"{name(writer)} appended {show(element)} to {show(key)} behind "
+                f"{show(aborted[0])} of {name(aborted[1])}, which aborted"
             )
             yield anomaly("dirty-update", explanation, writer, aborted[1])
         aborted = (element, writer) if writer.type is EventType.FAIL else None
@@ -198,17 +205,18 @@ def _edges(key: Key, key_list: _List, order: Version) -> Iterator[Edge]:
     following = [[(e, key_list.writers[e])] for e in order] + [unread]
     for i, element in enumerate(order):
         for later, writer in following[i + 1]:
-            why = f"appended {element!r} to {key!r} before the next one appended {later!r}"
+            why = f"appended {show(element)} to {show(key)} before the next one appended "
+            why += show(later)
             yield from _edge(key_list.writers[element], writer, "ww", why)
     for reader, version in key_list.reads:
         if version[:] != order[: len(version)]:
             continue
         if version:
             last = version[-1]
-            why = f"appended {last!r} to {key!r}, which the next one read"
+            why = f"appended {show(last)} to {show(key)}, which the next one read"
             yield from _edge(key_list.writers[last], reader, "wr", why)
         for later, writer in following[len(version)]:
-            why = f"read {key!r} without {later!r}, which the next one appended"
+            why = f"read {show(key)} without {show(later)}, which the next one appended"
             yield from _edge(reader, writer, "rw", why)
 
 

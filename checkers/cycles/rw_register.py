@@ -30,6 +30,7 @@ from checkers.cycles.transactions import (
     name,
 )
 from checkers.history import EventType
+from checkers.history.values import show
 
 WRITER = "w"
 INITIAL = None
@@ -53,7 +54,7 @@ def infer(history: Sequence[Transaction], *, linearizable_keys: bool = False) ->
         for step in transaction.writes(WRITER):
             register = registers.setdefault(step.key, _Register())
             if step.value is INITIAL or step.value in register.writers:
-                raise NotUniqueError(f"{step.value!r} was written twice to {step.key!r}")
+                raise NotUniqueError(f"{show(step.value)} was written twice to {show(step.key)}")
             register.writers[step.value] = transaction
             register.last_of[transaction.index] = step.value
     committed = {t.index: t for t in history if t.type is EventType.OK}
@@ -77,8 +78,8 @@ def infer(history: Sequence[Transaction], *, linearizable_keys: bool = False) ->
         if linearizable_keys:
             _add_real_time(register, transactions)
         if _cyclic(register):
-            explanation = f"what was read and then written puts versions of {key!r} into a circle"
-            anomalies.append(anomaly("cyclic-versions", explanation, *register.writers.values()))
+            what = f"what was read and then written puts versions of {show(key)} into a circle"
+            anomalies.append(anomaly("cyclic-versions", what, *register.writers.values()))
         else:
             edges += _edges(key, register, transactions)
     known = set(transactions)
@@ -91,8 +92,8 @@ def _internal(transaction: Transaction) -> Iterator[Anomaly]:
     for step in transaction.steps:
         if step.f == "r" and seen.get(step.key, step.value) != step.value:
             explanation = (
-                f"{name(transaction)} read {step.value!r} of {step.key!r}, though its own steps "
-                f"before say {seen[step.key]!r}"
+                f"{name(transaction)} read {show(step.value)} of {show(step.key)}, though its own "
+                f"steps before say {show(seen[step.key])}"
             )
             yield anomaly("internal", explanation, transaction)
         seen[step.key] = step.value
@@ -105,18 +106,21 @@ def _bad_reads(key: Key, register: _Register) -> Iterator[Anomaly]:
         if value is INITIAL:
             continue
         if writer is None:
-            explanation = f"{name(reader)} read {value!r} of {key!r}, which nobody wrote"
+            explanation = f"{name(reader)} read {show(value)} of {show(key)}, which nobody wrote"
             yield anomaly("garbage", explanation, reader)
         elif writer.type is EventType.FAIL:
-            explanation = f"{name(reader)} read {value!r} of {key!r}, which {name(writer)} wrote "
+            explanation = (
+                f"{name(reader)} read {show(value)} of {show(key)}, which {name(writer)} wrote "
+            )
             yield anomaly("G1a", explanation + "and which aborted", reader, writer)
         elif register.last_of[writer.index] != value:
             others = [r for r in readers if r is not writer]
             if others:
                 explanation = (
-                    f"{name(others[0])} read {value!r} of {key!r}, which {name(writer)} itself "
+                    f"{name(others[0])} read {show(value)} of {show(key)}, which {name(writer)} "
+                    f"itself overwrote"
                 )
-                yield anomaly("G1b", explanation + "overwrote", others[0], writer)
+                yield anomaly("G1b", explanation, others[0], writer)
 
 
 def _add_real_time(register: _Register, transactions: dict[int, Transaction]) -> None:
@@ -150,17 +154,19 @@ def _edges(key: Key, register: _Register, known: dict[int, Transaction]) -> Iter
         writer = register.writers.get(value)
         for reader in readers:
             if writer is not None and register.last_of[writer.index] == value:
-                why = f"wrote {value!r} to {key!r}, which the next one read"
+                why = f"wrote {show(value)} to {show(key)}, which the next one read"
                 yield from _edge(writer, reader, "wr", why)
             for later in roots if value is INITIAL else register.after.get(value, ()):
                 if register.writers[later].index in known:
-                    why = f"read {value!r} of {key!r}, which the next one replaced by {later!r}"
+                    why = f"read {show(value)} of {show(key)}, which the next one replaced by "
+                    why += show(later)
                     yield from _edge(reader, register.writers[later], "rw", why)
     for value, later_ones in register.after.items():
         writer = register.writers.get(value)
         for later in later_ones if writer is not None else ():
             assert writer is not None
-            why = f"wrote {value!r} to {key!r}, which the next one replaced by {later!r}"
+            why = f"wrote {show(value)} to {show(key)}, which the next one replaced by "
+            why += show(later)
             yield from _edge(writer, register.writers[later], "ww", why)
 
 

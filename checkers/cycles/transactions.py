@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from checkers.history import EventType, HistoryError, Operation
-from checkers.history.values import freeze
+from checkers.history.values import freeze, show
 
 Key = Hashable
 
@@ -120,7 +120,7 @@ def future_reads(transaction: Transaction, writer: str) -> Iterator[Anomaly]:
     for step in transaction.steps:
         if step.f == writer:
             if (step.key, step.value) in seen:
-                what = f"read {step.value!r} of {step.key!r}, which it wrote only later"
+                what = f"read {show(step.value)} of {show(step.key)}, which it wrote only later"
                 yield anomaly("future-read", f"{name(transaction)} {what}", transaction)
         elif writer == "append":
             seen.update((step.key, element) for element in step.value or ())
@@ -141,7 +141,7 @@ def lost_updates(
             continue
         other = first.setdefault((key, version), transaction)
         if other is not transaction:
-            what = f"{name(other)} and {name(transaction)} both read {version!r} of {key!r}"
+            what = f"{name(other)} and {name(transaction)} both read {show(version)} of {show(key)}"
             explanation = f"{what}, and each replaced it without the other's write"
             yield anomaly("lost-update", explanation, other, transaction)
 

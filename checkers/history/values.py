@@ -48,6 +48,10 @@ class Ratio(float):
     __slots__ = ()
 
 
+_NAMED = frozenset({"bool", *(k.__name__ for k in (Keyword, Symbol, Double, BigDecimal, Ratio))})
+"""How `freeze` marks single values that Python would take for others."""
+
+
 def freeze(value: Any) -> Hashable:
     """Return a value as a hashable one; different values stay different, equal ones are equal.
 
@@ -69,3 +73,19 @@ def freeze(value: Any) -> Hashable:
         return ("dict", tuple(items))
     assert isinstance(value, Hashable)
     return value
+
+
+def show(frozen: Hashable) -> str:
+    """Return a frozen value for a person, as Python would show the value; keywords as `:a`."""
+    if not isinstance(frozen, tuple) or len(frozen) != 2 or not isinstance(frozen[0], str):
+        return repr(frozen)
+    kind, inner = frozen
+    if kind == "list":
+        return "[" + ", ".join(map(show, inner)) + "]"
+    if kind == "set":
+        return "#{" + " ".join(sorted(map(show, inner))) + "}"
+    if kind == "dict":
+        return "{" + ", ".join(f"{name!r}: {show(value)}" for name, value in inner) + "}"
+    if kind not in _NAMED:
+        return repr(frozen)
+    return f":{inner}" if kind == Keyword.__name__ else str(inner)

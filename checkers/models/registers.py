@@ -7,7 +7,7 @@ from dataclasses import replace
 from typing import Any
 
 from checkers.history import EventType, HistoryError, Operation
-from checkers.history.values import freeze
+from checkers.history.values import freeze, show
 from checkers.models.base import Model, State
 
 CAS_REFUSED = frozenset({"cas_mismatch", "cas-mismatch", "precondition-failed"})
@@ -57,6 +57,10 @@ class Register(Model):
         """
         value = operation.output if operation.f == "read" else operation.input
         return ("value", freeze(value))
+
+    def describe_state(self, state: State) -> str:
+        """Show the value."""
+        return show(state)
 
     def reachable(self, operations: Sequence[Operation]) -> list[State]:
         """List the initial value and everything written."""
