@@ -32,7 +32,7 @@ from cluster.node.protocol.messages import (
     i32,
     i64,
 )
-from tests.controller.fakes import creatable, create
+from tests.controller.fakes import creatable, create, delete
 from tests.log.data_helpers import batch
 from tests.sim.quorums import Quorum
 
@@ -48,6 +48,15 @@ CLIENT_PORT = 9092
 def values_in(data: bytes) -> list[bytes]:
     """Decode the values of all records."""
     return [record.value for _, part in split_batches(data) for record in decode_batch(part)]
+
+
+def delete_records(name, index, offset):
+    """Make a request to delete what lies below an offset."""
+    row = DeleteRecordsPartition(partition_index=i32(index), offset=i64(offset))
+    return DeleteRecordsRequest(
+        topics=(DeleteRecordsTopic(name=TopicName(name), partitions=(row,)),),
+        timeout=i32Timedelta.parse(dt.timedelta(seconds=5)),
+    )
 
 
 class Brokers:
@@ -98,6 +107,12 @@ class Brokers:
         assert self.until(
             lambda: all(self.replica(broker, name) is not None for broker in replicas)
         )
+
+    def delete(self, name="t"):
+        """Delete a topic; its replicas go a moment later."""
+        replies = []
+        self.quorum.node(self.quorum.elect()).handle("CONTROLLER", delete(name), replies.append)
+        assert self.until(lambda: replies)
 
     def replica(self, broker, name="t", index=0):
         found = self.node(broker).replicas.hosted(name, index)
@@ -165,12 +180,7 @@ class Brokers:
         return self.answer(broker, request).topics[0].partitions[0]
 
     def delete_records(self, broker, offset, name="t", index=0):
-        row = DeleteRecordsPartition(partition_index=i32(index), offset=i64(offset))
-        request = DeleteRecordsRequest(
-            topics=(DeleteRecordsTopic(name=TopicName(name), partitions=(row,)),),
-            timeout=i32Timedelta.parse(dt.timedelta(seconds=5)),
-        )
-        return self.answer(broker, request).topics[0].partitions[0]
+        return self.answer(broker, delete_records(name, index, offset)).topics[0].partitions[0]
 
     def restart_in_order(self, broker):
         """SIGTERM, and a new start when it has ended."""

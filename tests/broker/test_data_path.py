@@ -5,7 +5,6 @@ import pytest
 from cluster.node.errors import ErrorCode
 from cluster.node.protocol.data_messages import CONSUMER, FetchPartition, FetchRequest
 from tests.broker.cluster_of_brokers import Brokers
-from tests.controller.fakes import delete
 
 
 def test_records_are_acknowledged_when_every_replica_has_them():
@@ -154,9 +153,7 @@ def test_a_topic_that_is_made_anew_begins_empty():
     brokers = Brokers()
     brokers.create()
     brokers.produce(1, b"a")
-    replies = []
-    brokers.quorum.node(brokers.quorum.elect()).handle("CONTROLLER", delete("t"), replies.append)
-    assert brokers.until(lambda: replies)
+    brokers.delete()
     assert brokers.until(lambda: all(brokers.replica(broker) is None for broker in (1, 2, 3)))
     brokers.create()
     assert brokers.produce(1, b"b").base_offset == 0

@@ -135,6 +135,17 @@ def test_what_the_controller_leaves_out_is_an_error(asked):
     assert asked.answers == [((A, 0), ErrorCode.unknown_server_error)]
 
 
+def test_what_is_refused_is_not_asked_again_at_once(asked):
+    change = proposal(1, 2)
+    asked.manager.propose((A, 0), change, lambda _: asked.manager.propose((A, 0), change, print))
+    asked.clock.advance(0)
+    asked.reply(response((A, answer_of(0, ErrorCode.unknown_server_error))))
+    asked.clock.advance(RETRY_BACKOFF_MS - 1)
+    assert len(asked.requests) == 1
+    asked.clock.advance(1)
+    assert len(asked.requests) == 2
+
+
 def test_it_waits_for_the_registration_and_ends_when_it_is_stopped(asked):
     asked.broker_epoch = -1
     asked.propose(A, 0, proposal(1, 2))

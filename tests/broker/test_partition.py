@@ -164,7 +164,7 @@ def test_what_was_committed_by_too_few_is_reported():
     assert leader.partition.acknowledged(1, 5) is Acknowledged.TOO_FEW_REPLICAS
 
 
-@pytest.mark.parametrize("epoch", [None, 99])
+@pytest.mark.parametrize("epoch", [None, 12])
 def test_a_broker_that_the_metadata_do_not_show_does_not_join(epoch):
     leader = Leader(isr=(1, 2))
     fetching = leader.brokers.pop(3)
@@ -172,6 +172,36 @@ def test_a_broker_that_the_metadata_do_not_show_does_not_join(epoch):
         leader.brokers[3] = epoch
     leader.partition.fetched(3, 0, 0, fetching)
     assert leader.proposals == []
+
+
+def test_a_fetch_that_a_broker_sent_before_it_registered_anew_counts_for_nothing():
+    leader = Leader()
+    leader.append(4)
+    leader.brokers[3] = 20
+    with pytest.raises(StaleReplicaError):
+        leader.fetch(3, 4, epoch=13)
+    assert leader.partition.followers[3].end_offset == -1
+
+
+def test_a_leader_that_is_elected_again_gives_those_in_sync_time_to_fetch():
+    leader = Leader(isr=(1, 2, 3))
+    leader.append()
+    leader.clock.now_ms = 5_000.0
+    leader.partition.make_leader(replace(leader.state, leader_epoch=6, partition_epoch=8))
+    leader.partition.shrink_if_due()
+    assert leader.proposals == []
+    leader.clock.now_ms = 6_001.0
+    leader.partition.shrink_if_due()
+    assert [member for member, _ in leader.proposals[0][0].isr] == [1]
+
+
+def test_those_who_wait_at_a_follower_learn_of_its_high_watermark():
+    leader = Leader(end_offset=4)
+    leader.partition.make_follower(replace(leader.state, leader=2, leader_epoch=6))
+    before = leader.progress
+    leader.partition.follow_high_watermark(3)
+    leader.partition.follow_high_watermark(2)
+    assert (leader.partition.high_watermark, leader.progress - before) == (3, 1)
 
 
 def test_a_fetch_of_an_earlier_incarnation_counts_for_nothing():

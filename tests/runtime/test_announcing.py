@@ -27,6 +27,14 @@ def said(event, **fields):
         ),
         ("broker-state", {"state": "running", "broker_epoch": 12}, "the broker is unfenced"),
         (
+            "log-directory-offline",
+            {"reason": "No space left on device"},
+            (
+                "the records of this broker are offline, it goes on without them: "
+                "No space left on device; restart it once the disk is well again"
+            ),
+        ),
+        (
             "unregistered",
             {"broker_epoch": -1, "reason": "not-sent"},
             "the broker is not registered yet, and tries on: not-sent",

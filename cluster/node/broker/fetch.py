@@ -119,6 +119,8 @@ class _Delayed:
             )
         if row.current_leader_epoch not in (NO_EPOCH, partition.leader_epoch):
             return True
+        if self._request.rack is None and not partition.leads:
+            return True
         return partition.high_watermark > row.fetch_offset
 
     def suffices(self, results: list[FetchResult]) -> bool:

@@ -106,11 +106,15 @@ class IsrManager:
             for topic in reply.topics
             for item in topic.partitions
         }
+        is_refused = False
         for key, item in sent.items():
-            answer = answers.get(key)
+            row = answers.get(key)
             # Its partition asks again for what the controller has left out.
-            item.on_answer(ErrorCode.unknown_server_error if answer is None else _answer_of(answer))
-        if self._unsent and self._timer is None:
+            answer = ErrorCode.unknown_server_error if row is None else _answer_of(row)
+            is_refused = is_refused or isinstance(answer, ErrorCode)
+            item.on_answer(answer)
+        if self._unsent and (is_refused or self._timer is None):
+            # What is asked again at once may be refused at once, as fast as the network is.
             self._schedule(RETRY_BACKOFF_MS)
 
     def _request(self, items: dict[PartitionKey, _Item]) -> AlterPartitionRequest:

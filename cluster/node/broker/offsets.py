@@ -10,6 +10,7 @@
 from __future__ import annotations
 
 import datetime as dt
+from collections import Counter
 from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any, Final
@@ -58,8 +59,15 @@ Reply = Callable[[Any], None]
 
 
 def list_offsets(manager: ReplicaManager, request: ListOffsetsRequest) -> ListOffsetsResponse:
-    """Answer ListOffsets."""
+    """Answer ListOffsets.
+
+    A partition that is named twice is INVALID_REQUEST, as in Kafka: each look at a time index
+    reads the disk, and a request may name the same one a million times.
+    """
     is_consumer = int(request.replica_id) <= CONSUMER
+    named = Counter(
+        (topic.name, row.partition_index) for topic in request.topics for row in topic.partitions
+    )
     return ListOffsetsResponse(
         throttle_time=NO_THROTTLE,
         topics=tuple(
@@ -67,6 +75,8 @@ def list_offsets(manager: ReplicaManager, request: ListOffsetsRequest) -> ListOf
                 name=topic.name,
                 partitions=tuple(
                     _listed(manager, topic.name, row, is_consumer=is_consumer)
+                    if named[topic.name, row.partition_index] == 1
+                    else _list_result(row, ErrorCode.invalid_request)
                     for row in topic.partitions
                 ),
             )
@@ -100,14 +110,17 @@ def _find(replica: Replica, timestamp: int, *, is_consumer: bool) -> TimestampAn
         return log.offset_for_timestamp(EARLIEST_TIMESTAMP) or _NOTHING
     if not is_consumer:
         return log.offset_for_timestamp(timestamp) or _NOTHING
-    if partition.high_watermark < partition.epoch_start_offset:
-        # A new leader does not know yet how far its predecessor had come: the offset that a
-        # consumer was shown there may lie above (KIP-207).
-        return ErrorCode.offset_not_available
+    high_watermark = partition.high_watermark
+    # A new leader does not know yet how far its predecessor had come: the offset that a consumer
+    # was shown there may lie above (KIP-207).
+    is_known = high_watermark >= partition.epoch_start_offset
     if timestamp == LATEST_TIMESTAMP:
-        return TimestampAndOffset(NO_TIMESTAMP, partition.high_watermark, partition.leader_epoch)
-    found = log.offset_for_timestamp(timestamp)
-    return _NOTHING if found is None or found.offset >= partition.high_watermark else found
+        found = TimestampAndOffset(NO_TIMESTAMP, high_watermark, partition.leader_epoch)
+        return found if is_known else ErrorCode.offset_not_available
+    earliest = log.offset_for_timestamp(timestamp)
+    if earliest is not None and earliest.offset < high_watermark:
+        return earliest
+    return _NOTHING if is_known else ErrorCode.offset_not_available
 
 
 def _list_result(

@@ -144,9 +144,9 @@ class Follower:
         """
         self.fetched_ms = now_ms if in_sync and not anew else -math.inf
         self.leader_end_offset = leader_end_offset if in_sync and not anew else UNKNOWN
+        self.caught_up_ms = now_ms if in_sync else -math.inf
         if anew:
             self.start_offset = self.end_offset = UNKNOWN
-            self.caught_up_ms = now_ms if in_sync else -math.inf
 
 
 class Acknowledged(Enum):
@@ -307,7 +307,9 @@ class Partition:
         follower = self.followers.get(broker_id)
         if follower is None or not self.leads:
             raise StaleReplicaError(f"broker {broker_id} is no replica of it")
-        if UNKNOWN < broker_epoch < follower.broker_epoch:
+        registered = self._eligibility.broker_epoch(broker_id)
+        latest = max(follower.broker_epoch, UNKNOWN if registered is None else registered)
+        if UNKNOWN < broker_epoch < latest:
             raise StaleReplicaError(f"broker {broker_id} has been registered anew")
         before = follower.end_offset
         now_ms = self._clock.monotonic_ms()
@@ -349,9 +351,14 @@ class Partition:
     # --- what a follower learns ---
 
     def follow_high_watermark(self, leader_high_watermark: int) -> None:
-        """Take the leader's high watermark, as far as the own log goes; it never sinks by this."""
+        """Take the leader's high watermark, as far as the own log goes; it never sinks by this.
+
+        Consumers that wait at this replica (KIP-392) see more by it.
+        """
         reached = min(leader_high_watermark, self.log.end_offset)
-        self.high_watermark = max(self.high_watermark, reached)
+        if reached > self.high_watermark:
+            self.high_watermark = reached
+            self._on_progress()
 
     def truncated(self) -> None:
         """The log has become shorter, or begins later."""

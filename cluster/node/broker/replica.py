@@ -106,8 +106,9 @@ class Replica(FollowedPartition):
         try:
             self.log.append_as_follower(records, epoch)
         except UnexpectedAppendOffsetError as error:
-            is_empty = self.log.start_offset == self.log.end_offset
-            if not is_empty or error.first_offset >= self.log.end_offset:
+            end_offset = self.log.end_offset
+            is_empty = self.log.start_offset == end_offset
+            if not is_empty or not error.first_offset < end_offset <= error.last_offset:
                 raise
             # The leader's log begins within its first batch (DeleteRecords).
             self.log.truncate_fully_and_start_at(error.first_offset)

@@ -126,8 +126,12 @@ class ReplicaManager:
         return self.directory.is_offline
 
     def hosted(self, topic: Topic, index: int) -> Replica | ErrorCode:
-        """Find a replica by its topic's name or id."""
-        if self._state is None:
+        """Find a replica by its topic's name or id.
+
+        There is none once the logs are being closed: what was appended then would not be in what
+        the mark of a clean shutdown vouches for.
+        """
+        if self._state is None or self._is_stopped:
             return ErrorCode.not_leader_or_follower
         if isinstance(topic, str):
             topic_id = self._state.topic_names.get(topic)

@@ -16,6 +16,8 @@ _NUMBERS: Final[Mapping[str, str]] = {
     "segment_jitter_ms": "segment.jitter.ms",
     "segment_index_bytes": "segment.index.bytes",
     "index_interval_bytes": "index.interval.bytes",
+    "flush_messages": "flush.messages",
+    "flush_ms": "flush.ms",
     "max_message_bytes": "max.message.bytes",
     "message_timestamp_before_max_ms": "message.timestamp.before.max.ms",
     "message_timestamp_after_max_ms": "message.timestamp.after.max.ms",

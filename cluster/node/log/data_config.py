@@ -20,6 +20,10 @@ class DataLogConfig:
     segment_jitter_ms: int = 0
     segment_index_bytes: int = 10 << 20
     index_interval_bytes: int = 4096
+    flush_messages: int = INT64_MAX
+    """After how many records the log is synced before they are acknowledged."""
+    flush_ms: int = INT64_MAX
+    """How long after an append the log is synced, at the latest."""
     max_message_bytes: int = 1_048_588
     """Largest batch, as it comes."""
     message_timestamp_type: str = "CreateTime"

@@ -4,6 +4,8 @@ Orders that a crash could reveal, all of them orders of the disk's queue:
 
 - the leader-epoch file is durable before a batch of a new epoch is written;
 - a recovery point is saved behind the syncs that earned it, and lowered ahead of a truncation;
+- a sync by `flush.messages` stands behind the batches that made it due and ahead of the barrier
+  that reports them written: what is acknowledged, or named by a follower's next Fetch, is durable;
 - truncation removes snapshots and segments durably, last to first, before it cuts the one that
   stays, so that no removed file can come back behind newer records;
 - the log start is saved before the epochs below it are forgotten and segments below it renamed, so
@@ -19,7 +21,7 @@ from functools import partial
 from typing import Protocol, TypeVar
 
 from cluster.node.log.checkpoint import TopicPartition, partition_of
-from cluster.node.log.data_config import DataLogConfig, StorageError
+from cluster.node.log.data_config import INT64_MAX, DataLogConfig, StorageError
 from cluster.node.log.data_recovery import DELETED_SUFFIX, RecoveredData
 from cluster.node.log.data_segment import DataSegment
 from cluster.node.log.epoch_cache import EPOCH_FILE
@@ -29,7 +31,7 @@ from cluster.node.log.reader import NotInSegmentError, locate_batch, read_batche
 from cluster.node.log.records import HEADER_BYTES, BatchHeader, parse_header, split_batches
 from cluster.node.log.recovery import CorruptLogError
 from cluster.node.log.tail import Tail
-from cluster.node.ports import Clock, Disk, Random
+from cluster.node.ports import Clock, Disk, Random, Timer
 
 T = TypeVar("T")
 _READ_BYTES = 1 << 20
@@ -58,6 +60,9 @@ class _Flush:
 
     end_offset: int
     done: Callable[[], None]
+    is_saved: bool
+    """Whether the checkpoint of recovery points is replaced at once. One that is older than what
+    is durable makes a recovery read more, and nothing else."""
 
 
 class DataFiles:
@@ -90,6 +95,7 @@ class DataFiles:
         self._unsynced_snapshots: list[str] = []
         self._tail = Tail(recovered.end_offset, config.cache_bytes)
         self._flushes: list[_Flush] = []
+        self._flush_timer: Timer | None = None
         self._barrier_end: int | None = None
         self._awaiting: list[Callable[[], None]] = []
         self._waiting: list[Callable[[], None]] = []
@@ -197,6 +203,7 @@ class DataFiles:
             self._producers.update(header)
             run.append(batch)
         self._write(run)
+        self._flush_if_due()
         self._await_written()
 
     def _write(self, run: list[bytes]) -> None:
@@ -277,7 +284,24 @@ class DataFiles:
         for callback in callbacks:
             callback()
 
-    def _flush(self, end_offset: int, done: Callable[[], None]) -> None:
+    def _flush_if_due(self) -> None:
+        """Sync what was appended by `flush.messages` at once, by `flush.ms` after that time.
+
+        Kafka looks for the latter every `log.flush.scheduler.interval.ms`, by default never.
+        """
+        config = self.config
+        queued = self._flushes[-1].end_offset if self._flushes else self.recovery_point
+        if self.end_offset - queued >= config.flush_messages:
+            self._flush(self.end_offset, _nothing, is_saved=False)
+        elif config.flush_ms < INT64_MAX and self._flush_timer is None:
+            self._flush_timer = self._folder.clock.call_later(config.flush_ms, self._flush_late)
+
+    def _flush_late(self) -> None:
+        self._flush_timer = None
+        if not self._offline and self.exists:
+            self._flush(self.end_offset, _nothing, is_saved=False)
+
+    def _flush(self, end_offset: int, done: Callable[[], None], *, is_saved: bool = True) -> None:
         """Sync all that is queued; the recovery point then rises to `end_offset`."""
         for segment in self._segments:
             if segment.is_dirty:
@@ -287,7 +311,7 @@ class DataFiles:
         for path in self._unsynced_snapshots:
             self._disk.sync(path, self._watch)
         self._unsynced_snapshots.clear()
-        flush = _Flush(end_offset, done)
+        flush = _Flush(end_offset, done, is_saved)
         self._flushes.append(flush)
         self._disk.sync_directory(self.directory, partial(self._flushed, flush))
 
@@ -297,7 +321,10 @@ class DataFiles:
             return
         self._flushes.remove(flush)
         self.recovery_point = max(self.recovery_point, flush.end_offset)
-        self._folder.save_recovery_points(flush.done)
+        if flush.is_saved:
+            self._folder.save_recovery_points(flush.done)
+        else:
+            flush.done()
 
     # Reading.
 

@@ -3,8 +3,9 @@
 It is the sibling of `log.Log`, which holds metadata, and shares its records, epoch cache, tail,
 reader and recovery. What differs follows from what a record's promise rests on. A metadata record
 counts when it is durable, a data record when the in-sync replicas have it; so appends go to the
-kernel at once and are synced when their segment is rolled, a kill loses nothing that
-`when_written` reported, and only a power loss of all replicas can lose what was acknowledged. And
+kernel at once and are synced when their segment is rolled (or by `flush.messages` and `flush.ms`),
+a kill loses nothing that `when_written` reported, and only a power loss of all replicas can lose
+what was acknowledged. And
 it is large: it is opened without being read (`data_recovery`), by index files (`data_segment`).
 
 All calls are synchronous and for the node's task only. An error of the disk, or a record that is
@@ -318,6 +319,7 @@ class DataLog(DataFiles):
 
     def expire_producers(self) -> None:
         """Forget producers by `producer.id.expiration.ms`."""
+        self._producers.expiration_ms = self.config.producer_id_expiration_ms
         self._producers.expire(self._folder.clock.wall_ms())
 
     def close(self, done: Callable[[], None]) -> None:

@@ -84,7 +84,8 @@ class ProducerState:
     """The producers of one partition, up to `end_offset` of its log."""
 
     def __init__(self, expiration_ms: int) -> None:
-        self._expiration_ms = expiration_ms
+        self.expiration_ms = expiration_ms
+        """producer.id.expiration.ms"""
         self.producers: dict[int, ProducerEntry] = {}
         self.end_offset = 0
 
@@ -148,7 +149,7 @@ class ProducerState:
         for producer_id in [
             producer_id
             for producer_id, entry in self.producers.items()
-            if now_ms - entry.last_timestamp_ms >= self._expiration_ms
+            if now_ms - entry.last_timestamp_ms >= self.expiration_ms
         ]:
             del self.producers[producer_id]
 

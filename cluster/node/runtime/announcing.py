@@ -2,7 +2,7 @@
 
 Like metrics it is learnt from the node's own trace, which passes through `AnnouncingTrace`. A
 healthy node says that it started, when it begins and ends to be the active controller, and when its
-broker is fenced and unfenced; no more.
+broker is fenced and unfenced; no more. One that is not says that its records went offline.
 """
 
 from __future__ import annotations
@@ -50,6 +50,11 @@ def _line(event: str, fields: dict[str, Any]) -> str | None:
         return f"is the active controller, in epoch {fields['epoch']}"
     if event == "renounce":
         return f"is no longer the active controller of epoch {fields['epoch']}"
+    if event == "log-directory-offline":
+        return (
+            f"the records of this broker are offline, it goes on without them: {fields['reason']}; "
+            "restart it once the disk is well again"
+        )
     if event == "broker-state":
         text = _BROKER.get(fields["state"])
         return None if text is None else text.format(**fields)

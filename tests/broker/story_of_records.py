@@ -1,0 +1,639 @@
+"""A random story of three brokers in virtual time: clients at work, faults, and what must hold.
+
+Everything is drawn from one seed. The faults stay within what the promises below allow: at most one
+broker has lost unsynced records and is not back in every ISR, `min.insync.replicas` is 2 or more,
+and no leader is elected uncleanly. Then
+
+- a record that was acknowledged with acks=all is never lost and keeps its offset;
+- an idempotent producer, which repeats a batch until it is acknowledged, leaves no duplicate, and
+  its records are in the order in which they were sent;
+- what a consumer has read below a high watermark never changes;
+- at every moment the logs of running replicas agree up to the smaller of their high watermarks;
+- in the end all replicas are in sync, and their logs are the same byte for byte.
+"""
+
+from __future__ import annotations
+
+import random
+from dataclasses import dataclass, field
+from itertools import pairwise
+
+from cluster.backends.base import NodeState
+from cluster.node.controller.state import TopicImage
+from cluster.node.errors import ErrorCode
+from cluster.node.log.records import decode_batch, split_batches
+from cluster.node.ports import Endpoint
+from cluster.node.protocol.data_messages import (
+    CONSUMER,
+    FINAL_SESSION_EPOCH,
+    FetchPartition,
+    FetchRequest,
+    FetchResponse,
+    InitProducerIdRequest,
+    InitProducerIdResponse,
+    ProducePartition,
+    ProduceRequest,
+    ProduceResponse,
+)
+from cluster.node.protocol.messages import ProducerId, i16, milliseconds
+from tests.broker.cluster_of_brokers import CLIENT_PORT, Brokers, delete_records
+from tests.controller.fakes import alter, creatable, create, delete
+from tests.controller.test_elections import PREFERRED, elect
+from tests.controller.test_reassignment import reassign
+from tests.log.data_helpers import batch
+
+IDS = (1, 2, 3)
+SETTINGS = {
+    "replica.lag.time.max.ms": 800,
+    "replica.fetch.wait.max.ms": 100,
+    "replica.fetch.backoff.ms": 100,
+}
+TOPIC = 2
+"""The type of resource."""
+DATA_FILES = ("__cluster_metadata-0/", "meta.properties", "bootstrap.checkpoint")
+"""What is left of a disk whose records are wiped."""
+_GIVEN_UP = (ErrorCode.unknown_topic_or_partition, ErrorCode.unknown_topic_id)
+
+
+@dataclass(frozen=True)
+class Target:
+    """One partition of one incarnation of a topic."""
+
+    topic: TopicImage
+    index: int
+
+
+@dataclass
+class Producer:
+    """It sends one batch after the other; `acks` and `is_idempotent` as in its configuration."""
+
+    name: str
+    topic: str
+    index: int
+    acks: int
+    is_idempotent: bool
+    producer_id: int = -1
+    epoch: int = -1
+    sequence: int = 0
+    sent: int = 0
+    target: Target | None = None
+    values: tuple[bytes, ...] = ()
+    attempt: int = 0
+    leader_epoch: int = 0
+    """The latest that it knows of: like a client of Kafka it returns to no earlier leader."""
+
+    def is_done(self) -> bool:
+        return not self.values
+
+
+@dataclass
+class Consumer:
+    """It reads one partition, from its leader or from any replica."""
+
+    topic: str
+    index: int
+    leader_only: bool
+    offset: int = 0
+    epoch: int = 0
+    """The latest leader epoch that it knows of: it asks no leader of an earlier one (KIP-320)."""
+    target: Target | None = None
+
+
+@dataclass
+class Story:
+    """See the module; `tell` runs it, and raises AssertionError where something does not hold."""
+
+    seed: int
+    steps: int = 25
+    brokers: Brokers = field(init=False)
+    lines: list[str] = field(default_factory=list)
+    """What happened, for a person who looks at a failure."""
+
+    def __post_init__(self) -> None:
+        self.draw = random.Random(f"story/{self.seed}")
+        self.brokers = Brokers(
+            seed=self.seed,
+            settings=SETTINGS,
+            power_loss="everything",
+            slow_probability=self.draw.choice((0.0, 0.0, 0.02)),
+            slow_sync_probability=self.draw.choice((0.0, 0.2)),
+        )
+        self.world = self.brokers.world
+        self.scheduler = self.world.scheduler
+        self.acknowledged: dict[Target, dict[int, bytes]] = {}
+        self.shown: dict[Target, dict[int, tuple[bytes, int]]] = {}
+        """What consumers have read: value and leader epoch by offset."""
+        self.has_ended = False
+        self.producers = [
+            Producer("idem-a0", "a", 0, -1, is_idempotent=True),
+            Producer("idem-a1", "a", 1, -1, is_idempotent=True),
+            Producer("all-a0", "a", 0, -1, is_idempotent=False),
+            Producer("one-a0", "a", 0, 1, is_idempotent=True),
+            Producer("none-a1", "a", 1, 0, is_idempotent=False),
+            Producer("idem-b0", "b", 0, -1, is_idempotent=True),
+            Producer("idem-d0", "d", 0, -1, is_idempotent=True),
+        ]
+        self.consumers = [
+            Consumer(topic, index, leader_only)
+            for topic, index in (("a", 0), ("a", 1), ("b", 0), ("d", 0))
+            for leader_only in (True, False)
+        ]
+
+    # --- the whole ---
+
+    def tell(self) -> None:
+        self.brokers.create("a", partitions=2, min_insync_replicas=2, **self.log_settings())
+        self.brokers.create("b", (1, 2), min_insync_replicas=2, **self.log_settings())
+        self.brokers.create("d", (2, 3, 1), min_insync_replicas=2)
+        for producer in self.producers:
+            self.begin(producer)
+        for consumer in self.consumers:
+            self.poll(consumer)
+        for _ in range(self.steps):
+            self.step()
+            self.brokers.run(self.draw.choice((5, 50, 300, 1_200)))
+            self.check_running()
+        self.heal()
+        self.finish()
+
+    def log_settings(self) -> dict[str, int]:
+        """Small segments in half of the stories."""
+        small = self.draw.random() < 0.5
+        return {"segment_bytes": 1024 * 1024, "segment_ms": 1_500} if small else {}
+
+    def note(self, text: str) -> None:
+        self.lines.append(f"{self.scheduler.now_ms / 1000:.3f} {text}")
+
+    # --- faults ---
+
+    def step(self) -> None:
+        faults = (
+            [self.kill, self.lose_power, self.pause, self.cut] * 3
+            + [self.stop, self.wipe, self.elect_preferred, self.reassign, self.make_anew] * 2
+            + [self.delete_records, self.change_minimum, self.change_segments]
+            + [self.mend] * 4
+        )
+        self.draw.choice(faults)()
+
+    def up(self) -> list[int]:
+        return [b for b in IDS if self.world.nodes[f"n{b}"].state is NodeState.RUNNING]
+
+    def victim(self) -> int | None:
+        """A broker that may fail: the quorum needs the two others."""
+        up = self.up()
+        return self.draw.choice(up) if len(up) == len(IDS) else None
+
+    def later(self, act, low_ms=50, high_ms=4_000) -> None:
+        self.scheduler.call_later(self.draw.uniform(low_ms, high_ms), act)
+
+    def start(self, broker: int) -> None:
+        if self.world.nodes[f"n{broker}"].state is NodeState.DEAD:
+            self.note(f"start {broker}")
+            self.world.start(f"n{broker}")
+
+    def kill(self) -> None:
+        if (broker := self.victim()) is not None:
+            self.note(f"kill {broker}")
+            self.world.kill(f"n{broker}", "written")
+            self.later(lambda: self.start(broker))
+
+    def may_lose(self, broker: int) -> bool:
+        """Whether all others are in sync everywhere, in an incarnation that has registered.
+
+        For Kafka a kill is as bad as a power loss: a broker that was killed is in no ISR before it
+        has caught up again, though it has lost nothing.
+        """
+        state = self.brokers.state
+        return all(self.is_whole(other, state) for other in IDS if other != broker)
+
+    def is_whole(self, broker: int, state) -> bool:
+        if f"n{broker}" not in self.brokers.quorum.running():
+            return False
+        node, registered = self.brokers.node(broker), state.brokers.get(broker)
+        if node is None or node.lifecycle.broker_epoch != registered.epoch or registered.fenced:
+            return False
+        return all(
+            broker in found.isr or broker not in found.replicas for found in partitions_of(state)
+        )
+
+    def lose_power(self) -> None:
+        broker = self.victim()
+        if broker is not None and self.may_lose(broker):
+            keep = self.draw.choice(("any", "nothing", "torn"))
+            self.note(f"power loss {broker} keeps {keep}")
+            self.world.kill(f"n{broker}", keep)
+            self.later(lambda: self.start(broker))
+
+    def wipe(self) -> None:
+        """Lose all records of a broker, and what says that it was stopped in order."""
+        broker = self.victim()
+        if broker is not None and self.may_lose(broker):
+            self.note(f"wipe {broker}")
+            self.world.kill(f"n{broker}", "written")
+            disk = self.world.nodes[f"n{broker}"].disk
+            kept = {
+                path: content
+                for path, content in disk.files().items()
+                if path.startswith(DATA_FILES) or path == "quorum-state"
+            }
+            disk.replace(kept)
+            self.later(lambda: self.start(broker))
+
+    def stop(self) -> None:
+        if (broker := self.victim()) is not None:
+            self.note(f"stop {broker}")
+            self.world.stop(f"n{broker}", lambda: self.later(lambda: self.start(broker), 10, 1_000))
+
+    def pause(self) -> None:
+        if (broker := self.victim()) is not None:
+            self.note(f"pause {broker}")
+            self.world.pause(f"n{broker}")
+            self.later(lambda: self.world.resume(f"n{broker}"), 200, 3_000)
+
+    def cut(self) -> None:
+        source, target = self.draw.sample(IDS, 2)
+        both = self.draw.random() < 0.5
+        pairs = [(source, target), (target, source)] if both else [(source, target)]
+        self.note(f"cut {pairs}")
+        for one, other in pairs:
+            self.world.mesh.cut(f"n{one}", f"n{other}")
+            self.later(lambda a=one, b=other: self.world.mesh.restore(f"n{a}", f"n{b}"))
+
+    def mend(self) -> None:
+        """Restore links, and give the replicas some time."""
+        self.restore_links()
+        self.brokers.run(1_000)
+
+    def restore_links(self) -> None:
+        for source, target in sorted(self.world.mesh.cuts()):
+            self.world.mesh.restore(source, target)
+
+    # --- operators ---
+
+    def ask_controller(self, request) -> None:
+        leader = self.brokers.quorum.leader()
+        if leader is not None and self.brokers.node(int(leader[1:])) is not None:
+            self.world.mesh.request(
+                self.brokers.client,
+                None,
+                self.world.endpoint(leader),
+                request,
+                5_000,
+                lambda _: None,
+            )
+
+    def elect_preferred(self) -> None:
+        self.ask_controller(elect(PREFERRED, ("a", 0), ("a", 1), ("b", 0), ("d", 0)))
+
+    def reassign(self) -> None:
+        replicas = tuple(self.draw.sample(IDS, 2))
+        self.note(f"reassign b-0 to {replicas}")
+        self.ask_controller(reassign(("b", 0, replicas)))
+
+    def make_anew(self) -> None:
+        """Delete topic d, and create it again a little later."""
+        self.note("delete d")
+        self.ask_controller(delete("d"))
+        again = create(creatable("d", 1, 3, configs={"min.insync.replicas": "2"}))
+        self.later(lambda: self.ask_controller(again), 1, 500)
+
+    def delete_records(self) -> None:
+        target = self.target("a", 0)
+        leader = self.leader_of(target)
+        if leader is None:
+            return
+        known = self.shown.get(target, {})
+        offset = self.draw.choice(sorted(known)) if known else 0
+        self.note(f"delete records of a-0 below {offset}")
+        self.ask(leader, delete_records("a", 0, offset), lambda _: None)
+
+    def change_minimum(self) -> None:
+        value = self.draw.choice(("2", "3"))
+        self.ask_controller(alter("min.insync.replicas", value, resource=(TOPIC, "a")))
+
+    def change_segments(self) -> None:
+        value = self.draw.choice(("400", "2000", "604800000"))
+        self.ask_controller(alter("segment.ms", value, resource=(TOPIC, "a")))
+
+    # --- what clients know ---
+
+    def known_state(self):
+        """The metadata of some running broker, which may be stale."""
+        nodes = [self.brokers.node(b) for b in self.up()]
+        known = [node.controller.image.state for node in nodes if node is not None]
+        return self.draw.choice(known) if known else None
+
+    def target(self, topic: str, index: int) -> Target | None:
+        state = self.known_state()
+        found = None if state is None else state.topic_by_name(topic)
+        return None if found is None else Target(found, index)
+
+    def known_partition(self, target: Target | None):
+        state = self.known_state()
+        if state is None or target is None:
+            return None
+        return state.partitions.get((target.topic.id, target.index))
+
+    def leader_of(self, target: Target | None) -> int | None:
+        found = self.known_partition(target)
+        return None if found is None or found.leader < 0 else found.leader
+
+    def ask(self, broker, request, on_reply, timeout_ms=1_500) -> None:
+        endpoint = Endpoint(broker, f"n{broker}", CLIENT_PORT)
+        self.world.mesh.request(self.brokers.client, None, endpoint, request, timeout_ms, on_reply)
+
+    # --- producers ---
+
+    def begin(self, producer: Producer) -> None:
+        """Send the next batch, or get a producer id first."""
+        if self.has_ended and producer.is_done():
+            return
+        if producer.is_idempotent and producer.producer_id < 0:
+            self.get_id(producer)
+            return
+        if producer.is_done():
+            target = self.target(producer.topic, producer.index)
+            if target != producer.target:
+                producer.target, producer.leader_epoch = target, 0
+            count = self.draw.randint(1, 3)
+            numbers = range(producer.sent, producer.sent + count)
+            producer.values = tuple(f"{producer.name}-{n}".encode() for n in numbers)
+        self.attempt(producer)
+
+    def get_id(self, producer: Producer) -> None:
+        def answered(reply) -> None:
+            if isinstance(reply, InitProducerIdResponse) and reply.error_code is ErrorCode.none:
+                producer.producer_id = int(reply.producer_id)
+                producer.epoch, producer.sequence = 0, 0
+            self.scheduler.call_later(50, lambda: self.begin(producer))
+
+        request = InitProducerIdRequest(
+            transactional_id=None,
+            transaction_timeout=milliseconds(1_000),
+            producer_id=ProducerId(-1),
+            producer_epoch=i16(-1),
+        )
+        self.ask(self.draw.choice(self.up() or list(IDS)), request, answered)
+
+    def attempt(self, producer: Producer) -> None:
+        producer.attempt += 1
+        attempt = producer.attempt
+        found = self.known_partition(producer.target)
+        if found is None or found.leader < 0 or found.leader_epoch < producer.leader_epoch:
+            self.scheduler.call_later(100, lambda: self.failed(producer, attempt, None))
+            return
+        leader, producer.leader_epoch = found.leader, found.leader_epoch
+        identity = (-1, -1, -1)
+        if producer.is_idempotent:
+            identity = (producer.producer_id, producer.epoch, producer.sequence)
+        now_ms = self.world.nodes["n1"].clock.wall_ms()
+        sent = batch(*producer.values, timestamp_ms=now_ms, producer=identity)
+        request = ProduceRequest(
+            producer.acks,
+            self.draw.choice((300, 1_000)),
+            (ProducePartition(producer.target.topic.id, producer.index, sent),),
+        )
+
+        def answered(reply) -> None:
+            if producer.attempt != attempt or producer.is_done():
+                return  # the answer to an earlier attempt
+            if isinstance(reply, ProduceResponse) and producer.acks == 0:
+                self.succeeded(producer)
+            elif isinstance(reply, ProduceResponse):
+                result = reply.partitions[0]
+                if result.error is ErrorCode.none:
+                    self.appended(producer, result)
+                else:
+                    self.failed(producer, attempt, result.error)
+            else:
+                self.failed(producer, attempt, None)
+
+        self.ask(leader, request, answered)
+        if producer.is_idempotent and self.draw.random() < 0.1:
+            self.ask(leader, request, answered)  # the network repeats it
+
+    def appended(self, producer: Producer, result) -> None:
+        if producer.acks == -1:
+            known = self.acknowledged.setdefault(producer.target, {})
+            for number, value in enumerate(producer.values):
+                before = known.setdefault(result.base_offset + number, value)
+                assert before == value, (
+                    f"offset {result.base_offset + number} of {producer.topic} was acknowledged "
+                    f"for {before!r} and for {value!r}"
+                )
+        self.succeeded(producer)
+
+    def succeeded(self, producer: Producer) -> None:
+        producer.sent += len(producer.values)
+        producer.sequence += len(producer.values)
+        producer.values = ()
+        self.scheduler.call_later(self.draw.uniform(5, 120), lambda: self.begin(producer))
+
+    def failed(self, producer: Producer, attempt: int, error: ErrorCode | None) -> None:
+        if producer.attempt != attempt or producer.is_done():
+            return
+        gone = self.target(producer.topic, producer.index) != producer.target
+        if error is ErrorCode.out_of_order_sequence_number:
+            # With acks=1 a batch may be lost whose successor comes now.
+            assert producer.acks == 1, f"{producer.name} is refused although it left out nothing"
+            gone = True
+        else:
+            assert error is not ErrorCode.corrupt_message
+            assert error is not ErrorCode.invalid_producer_epoch
+        if gone or (not producer.is_idempotent and error is not None):
+            producer.sent += len(producer.values)
+            producer.values, producer.producer_id = (), -1
+        elif not producer.is_idempotent:
+            producer.sent += len(producer.values)  # it may be there or not
+            producer.values = ()
+        self.scheduler.call_later(self.draw.uniform(20, 200), lambda: self.begin(producer))
+
+    # --- consumers ---
+
+    def poll(self, consumer: Consumer) -> None:
+        if self.has_ended:
+            return
+        if consumer.target is None:
+            consumer.target = self.target(consumer.topic, consumer.index)
+            consumer.offset = consumer.epoch = 0
+        target = consumer.target
+        found = self.known_partition(target)
+        if target is None or found is None or found.leader < 0:
+            consumer.target = None if found is None else target
+            self.scheduler.call_later(200, lambda: self.poll(consumer))
+            return
+        if found.leader_epoch < consumer.epoch:
+            self.scheduler.call_later(50, lambda: self.poll(consumer))
+            return
+        consumer.epoch = found.leader_epoch
+        broker = found.leader if consumer.leader_only else self.draw.choice(IDS)
+        offset = consumer.offset
+        request = FetchRequest(
+            CONSUMER,
+            -1,
+            self.draw.choice((0, 50, 300)),
+            1,
+            self.draw.choice((100, 1 << 20)),
+            (FetchPartition(target.topic.id, consumer.index, offset, 1 << 20, found.leader_epoch),),
+            session_epoch=FINAL_SESSION_EPOCH,
+        )
+
+        def answered(reply) -> None:
+            if isinstance(reply, FetchResponse):
+                self.fetched(consumer, target, offset, reply.partitions[0])
+            self.scheduler.call_later(self.draw.uniform(1, 60), lambda: self.poll(consumer))
+
+        self.ask(broker, request, answered)
+
+    def fetched(self, consumer: Consumer, target: Target, offset: int, result) -> None:
+        if result.error is ErrorCode.offset_out_of_range:
+            if consumer.leader_only:
+                assert offset < result.log_start_offset, (
+                    f"a consumer at {offset} of {target.topic.name}-{target.index} is beyond the "
+                    f"end, high watermark {result.high_watermark}"
+                )
+                consumer.offset = result.log_start_offset
+            elif offset < result.log_start_offset:
+                consumer.offset = result.log_start_offset
+        elif result.error in _GIVEN_UP:
+            consumer.target = None
+        elif result.error is ErrorCode.none:
+            shown = self.shown.setdefault(target, {})
+            for header, part in split_batches(result.records):
+                assert header.next_offset <= result.high_watermark
+                for record in decode_batch(part):
+                    seen = (record.value, header.partition_leader_epoch)
+                    before = shown.setdefault(record.offset, seen)
+                    assert before == seen, (
+                        f"offset {record.offset} of {target.topic.name}-{target.index} was "
+                        f"{before}, and is {seen}"
+                    )
+                consumer.offset = header.next_offset
+                consumer.epoch = max(consumer.epoch, header.partition_leader_epoch)
+
+    # --- what must hold ---
+
+    def replicas(self, name, index):
+        found = []
+        for broker in self.up():
+            node = self.brokers.node(broker)
+            if node is not None and node.replicas is not None:
+                replica = node.replicas.hosted(name, index)
+                if not isinstance(replica, ErrorCode):
+                    found.append((broker, replica))
+        return found
+
+    def check_running(self) -> None:
+        """Logs agree up to the smaller high watermark, and nothing died."""
+        assert self.world.deaths == [], self.world.deaths
+        for name, index in (("a", 0), ("a", 1), ("b", 0), ("d", 0)):
+            found = self.replicas(name, index)
+            for (one, left), (other, right) in pairwise(found):
+                if left.key == right.key:
+                    end = min(left.partition.high_watermark, right.partition.high_watermark)
+                    start = max(left.log.start_offset, right.log.start_offset)
+                    assert stored(left.log, start, end) == stored(right.log, start, end), (
+                        f"{name}-{index} differs on {one} and {other} below {end}"
+                    )
+
+    def heal(self) -> None:
+        self.note("heal")
+        self.restore_links()
+        for broker in IDS:
+            self.world.resume(f"n{broker}")
+        self.brokers.run(5_000)
+        for broker in IDS:
+            self.start(broker)
+        if self.target("d", 0) is None:
+            self.ask_controller(create(creatable("d", 1, 3)))
+
+        def healed() -> bool:
+            if self.brokers.quorum.leader() is None or len(self.up()) < len(IDS):
+                return False
+            if any(self.brokers.node(broker) is None for broker in IDS):
+                return False
+            state = self.brokers.state
+            found = partitions_of(state)
+            return len(found) == 4 and all(
+                set(partition.isr) == set(partition.replicas)
+                and partition.leader > 0
+                and not partition.adding_replicas
+                for partition in found
+            )
+
+        assert self.brokers.until(healed, 60_000), f"the ISR are not full: {self.isrs()}"
+        self.has_ended = True
+        done = self.brokers.until(lambda: all(p.is_done() for p in self.producers), 60_000)
+        assert done, [p for p in self.producers if not p.is_done()]
+
+    def isrs(self):
+        state = self.brokers.state
+        return [
+            (p.replicas, p.isr, p.leader, p.adding_replicas, self.brokers.unfenced())
+            for p in partitions_of(state)
+        ]
+
+    def finish(self) -> None:
+        """Compare what is left with what was promised."""
+        for name, index in (("a", 0), ("a", 1), ("b", 0), ("d", 0)):
+            self.brokers.until(lambda n=name, i=index: self.is_same(n, i), 20_000)
+            found = self.replicas(name, index)
+            ends = [(broker, r.log.end_offset, r.partition.high_watermark) for broker, r in found]
+            assert self.is_same(name, index), f"{name}-{index} ends differently: {ends}"
+            self.judge(name, index, found[0][1].log)
+        assert self.brokers.quorum.monitor.violations == []
+
+    def is_same(self, name, index) -> bool:
+        found = self.replicas(name, index)
+        state = self.brokers.state
+        partition = state.partition(state.topic_by_name(name).id, index)
+        ends = {replica.log.end_offset for _, replica in found}
+        marks = {replica.partition.high_watermark for _, replica in found}
+        if len(found) != len(partition.replicas) or len(ends) != 1 or marks != ends:
+            return False
+        start = max(replica.log.start_offset for _, replica in found)
+        logs = {tuple(stored(replica.log, start, min(ends))) for _, replica in found}
+        return len(logs) == 1
+
+    def judge(self, name, index, log) -> None:
+        records = {}
+        for _, part in log.batches_from(log.start_offset, log.end_offset):
+            for record in decode_batch(part):
+                records[record.offset] = record.value
+        at = f"{name}-{index}"
+        assert sorted(records)[-1:] in ([], [log.end_offset - 1]), f"{at} has gaps"
+        target = Target(self.brokers.state.topic_by_name(name), index)
+        for offset, value in sorted(self.acknowledged.get(target, {}).items()):
+            if offset >= log.start_offset:
+                assert records.get(offset) == value, (
+                    f"{value!r} was acknowledged at {offset} of {at}, where {records.get(offset)!r}"
+                )
+        for offset, (value, _) in sorted(self.shown.get(target, {}).items()):
+            if offset >= log.start_offset:
+                assert records.get(offset) == value, f"{value!r} was read at {offset} of {at}"
+        for producer in self.producers:
+            if producer.is_idempotent and producer.acks == -1:
+                values = [v for _, v in sorted(records.items()) if is_of(producer, v)]
+                numbers = [int(value.rpartition(b"-")[2]) for value in values]
+                assert numbers == sorted(set(numbers)), f"{producer.name} at {at}: {numbers}"
+
+
+def partitions_of(state):
+    return [state.partitions.get(key) for key in list(state.partitions.keys())]
+
+
+def is_of(producer: Producer, value: bytes) -> bool:
+    return value.rpartition(b"-")[0] == producer.name.encode()
+
+
+def stored(log, start: int, end: int) -> list[bytes]:
+    """Whole batches between two offsets."""
+    return (
+        [
+            part
+            for header, part in log.batches_from(start, end)
+            if header.base_offset >= start and header.next_offset <= end
+        ]
+        if start < end
+        else []
+    )
