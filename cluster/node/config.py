@@ -458,6 +458,17 @@ def _contradiction(config: NodeConfig) -> str | None:
         return "listeners: a broker needs a listener that is not in controller.listener.names"
     if not is_broker and config.advertised(controller=False) is not None:
         return "listeners: without the role broker all must be in controller.listener.names"
+    return _replication_contradiction(config) if is_broker else None
+
+
+def _replication_contradiction(config: NodeConfig) -> str | None:
+    listener = config.inter_broker_listener_name
+    sasl = config.security[listener].sasl
+    if sasl is not None and sasl.client_mechanism is None:
+        return (
+            "sasl.mechanism.inter.broker.protocol: is missing, brokers ask each other for records "
+            f"on {listener}, which asks SASL"
+        )
     return None
 
 

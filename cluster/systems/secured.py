@@ -106,6 +106,7 @@ class RunSecurity:
         if settings.mechanism is not None:
             found["sasl.enabled.mechanisms"] = settings.mechanism
             found["sasl.mechanism.controller.protocol"] = settings.mechanism
+            found["sasl.mechanism.inter.broker.protocol"] = settings.mechanism
             for listener in LISTENERS:
                 prefix = f"listener.name.{listener.lower()}.{settings.mechanism.lower()}"
                 found[f"{prefix}.sasl.jaas.config"] = self._jaas(settings.mechanism)

@@ -182,6 +182,13 @@ def test_a_bad_value_is_reported_with_its_key(key, value, expected):
         ({**BROKER_ONLY, "node__id": "2"}, "node.id 2 is one of them, but no controller"),
         ({**BROKER_ONLY, "kraftprobe__registration": "false"}, "a broker only must register"),
         ({**BROKER_ONLY, "listeners": "CONTROLLER://h:1"}, "CONTROLLER must not be among them"),
+        (
+            {
+                "listener__security__protocol__map": "CLIENT:SASL_PLAINTEXT",
+                "sasl__enabled__mechanisms": "PLAIN",
+            },
+            "sasl.mechanism.inter.broker.protocol: is missing, brokers ask each other for records",
+        ),
     ],
 )
 def test_values_that_contradict_each_other_are_reported(changes, expected):

@@ -42,6 +42,7 @@ def secured(protocol: str, authority: Authority | None, mechanism: str = "PLAIN"
         module = NODE if mechanism == "PLAIN" else SCRAM
         settings["sasl.enabled.mechanisms"] = mechanism
         settings["sasl.mechanism.controller.protocol"] = mechanism
+        settings["sasl.mechanism.inter.broker.protocol"] = mechanism
         for listener in ("client", "controller"):
             key = f"listener.name.{listener}.{mechanism.lower()}.sasl.jaas.config"
             settings[key] = f"{module} required {USERS};"

@@ -144,9 +144,6 @@ class KafkaSystem(KafkaLayout):
             properties["controller.quorum.voters"] = voters
         if self._security is not None:
             properties.update(self._security.properties(node.folder))
-            if self._security.settings.mechanism is not None:
-                mechanism = self._security.settings.mechanism
-                properties["sasl.mechanism.inter.broker.protocol"] = mechanism
         properties.update(self._settings)
         return {
             _CONFIG: "".join(f"{key}={value}\n" for key, value in properties.items()),
