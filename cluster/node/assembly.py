@@ -38,6 +38,7 @@ from cluster.node.kraft.raft_client import RaftClient
 from cluster.node.kraft_version import is_kraft_version_update, update_kraft_version
 from cluster.node.log.clean_shutdown import NO_EPOCH
 from cluster.node.log.log import Log, LogConfig
+from cluster.node.loggers import Loggers
 from cluster.node.part_configs import (
     cluster_info,
     lifecycle_config,
@@ -358,6 +359,11 @@ class Node:
     def scram_credential(self, mechanism: str, user: str) -> ScramCredential | None:
         """Return a user's credential in the committed metadata that this node has."""
         return credential_of(self.controller.image.state, mechanism, user)
+
+    @property
+    def loggers(self) -> Loggers:
+        """What of its lines is said."""
+        return self._cluster.loggers
 
     def signalled(self, what: NodeSignal) -> None:
         """Do at once what an operator asks a running node for.

@@ -37,6 +37,7 @@ from cluster.node.assembly import Node, NodeSignal, Seams
 from cluster.node.config import ConfigError, NodeConfig, load_config
 from cluster.node.kraft.quorum_state_store import QuorumStateError
 from cluster.node.log.log import CorruptLogError
+from cluster.node.loggers import INFO
 from cluster.node.meta_properties import (
     MetaPropertiesError,
     formatted_cluster_id,
@@ -182,6 +183,8 @@ class _Process:
 
     def _say(self, line: str) -> None:
         """Say a line, if anybody listens: a full disk or a closed pipe does not end a node."""
+        if self._node is not None and not self._node.loggers.says(INFO):
+            return
         with contextlib.suppress(OSError):
             os.write(1, f"node {self._config.node_id}: {line}\n".encode())
 

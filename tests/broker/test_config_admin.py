@@ -206,3 +206,26 @@ def test_alter_configs_is_checked_as_what_is_to_be_there_alone():
     left, replies = legacy(max_connections_per_ip="1")
     assert left is not None
     assert replies == []
+
+
+def test_a_level_of_the_root_logger_is_set_here_and_only_if_it_is_meant():
+    cluster = ClusterInfo("c", 1, ())
+
+    def tried(*change, validate_only=False):
+        request = IncrementalAlterConfigsRequest(
+            resources=(resource(8, "1", change),), validate_only=validate_only
+        )
+        replies = []
+        assert preprocess(request, replies.append, committed_state(), cluster) is None
+        return replies[0].responses[0].error_code
+
+    assert tried("root", SET, "WARN", validate_only=True) is ErrorCode.none
+    assert cluster.loggers.says("INFO")
+    assert tried("root", SET, "WARN") is ErrorCode.none
+    assert not cluster.loggers.says("INFO")
+    assert cluster.loggers.says("WARN")
+    assert tried("root", SET, "LOUD") is ErrorCode.invalid_config
+    assert tried("root", DELETE, None) is ErrorCode.invalid_request
+    assert tried("root", APPEND, "INFO") is ErrorCode.invalid_request
+    assert tried("no.such.logger", SET, "INFO") is ErrorCode.invalid_config
+    assert cluster.loggers.levels == {"root": "WARN"}

@@ -1,8 +1,8 @@
 """What a broker says to changes of configurations before it forwards them (ConfigAdminManager).
 
 It refuses what is malformed, and what a broker could not use: of the cluster, its broker alone
-knows what it was started with. The controller sees the rest of the request; the client is answered
-in the order of its own.
+knows what it was started with. Its own loggers it changes itself. The controller sees the rest of
+the request; the client is answered in the order of its own.
 """
 
 from __future__ import annotations
@@ -19,13 +19,13 @@ from cluster.node.controller.configs.validation import ConfigError, validate_bro
 from cluster.node.controller.configs.values import ConfigType
 from cluster.node.controller.configuration_control import (
     OpType,
+    alter_loggers,
     changed,
     check_named_once,
     check_not_null,
     incremental_changes,
-    refuse_loggers,
 )
-from cluster.node.controller.result import ApiError
+from cluster.node.controller.result import NO_ERROR, ApiError
 from cluster.node.controller.state import ConfigResource, MetadataState, ResourceType
 from cluster.node.errors import ErrorCode
 from cluster.node.protocol.messages import (
@@ -52,21 +52,24 @@ def preprocess(
 ) -> tuple[Request, Reply] | None:
     """Return what the controller is to be asked, and who takes its answer.
 
-    None: everything is refused, and `reply` was called.
+    None: everything is settled here, and `reply` was called.
     """
     items: Sequence[Item] = request.resources
     counts = Counter((item.resource_type, item.resource_name) for item in items)
-    refused: dict[int, ApiError] = {}
+    settled: dict[int, ApiError] = {}
     for at, item in enumerate(items):
         try:
             _check(item, counts[item.resource_type, item.resource_name], state, cluster)
+            if isinstance(item, AlterConfigsResource) and _is_of_loggers(item):
+                alter_loggers(item, cluster, validate_only=request.validate_only)
+                settled[at] = NO_ERROR
         except ConfigError as refusal:
-            refused[at] = refusal.api_error
-    if not refused:
+            settled[at] = refusal.api_error
+    if not settled:
         return request, reply
-    left: Any = tuple(item for at, item in enumerate(items) if at not in refused)
+    left: Any = tuple(item for at, item in enumerate(items) if at not in settled)
     if not left:
-        reply(_response(request, [refused[at] for at in range(len(items))]))
+        reply(_response(request, [settled[at] for at in range(len(items))]))
         return None
 
     def reassemble(response: Any) -> None:
@@ -75,7 +78,7 @@ def preprocess(
             for each in response.responses
         }
         found = (
-            refused.get(at) or answered.get((item.resource_type, item.resource_name))
+            settled.get(at) or answered.get((item.resource_type, item.resource_name))
             for at, item in enumerate(items)
         )
         reply(_response(request, [each or _UNANSWERED for each in found]))
@@ -128,11 +131,15 @@ def _check(item: Item, occurrences: int, state: MetadataState, cluster: ClusterI
         if resource.name:
             _check_own_id(resource.name, cluster)
         _check_broker(resource, item, state, cluster)
-    elif resource.type == ResourceType.BROKER_LOGGER and isinstance(item, AlterConfigsResource):
-        refuse_loggers(resource, item, cluster)
-    elif resource.type not in _FORWARDED:
+    elif resource.type not in _FORWARDED and not _is_of_loggers(item):
         message = f"Unknown resource type {resource.type}"
         raise ConfigError(ErrorCode.invalid_request, message)
+
+
+def _is_of_loggers(item: Item) -> bool:
+    """Whether it is for loggers, which the old AlterConfigs does not know."""
+    is_incremental = isinstance(item, AlterConfigsResource)
+    return is_incremental and int(item.resource_type) == ResourceType.BROKER_LOGGER
 
 
 def _check_own_id(name: str, cluster: ClusterInfo) -> None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from dataclasses import field
 
+from cluster.node.loggers import Loggers
 from cluster.node.ports import Endpoint
 from cluster.values import valueclass
 
@@ -37,6 +38,8 @@ class ClusterInfo:
     """The absolute path of this node's log directory."""
     volume_bytes: Callable[[], tuple[int, int] | None] = lambda: None
     """Total and usable bytes of the volume with `log_dir`, None when not known. Raises OSError."""
+    loggers: Loggers = field(default_factory=Loggers, compare=False)
+    """What of this node's lines is said; the one thing here that requests change."""
 
     @property
     def live_controllers(self) -> tuple[Endpoint, ...]:

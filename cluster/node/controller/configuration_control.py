@@ -12,7 +12,7 @@ from __future__ import annotations
 import enum
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
-from typing import NoReturn, TypeVar
+from typing import TypeVar
 
 from cluster.node.controller.cluster_info import ClusterInfo
 from cluster.node.controller.configs.definitions import BROKER, QUOTAS, TOPIC, Keys
@@ -33,6 +33,7 @@ from cluster.node.controller.result import NO_ERROR, ApiError, ControllerResult
 from cluster.node.controller.state import ConfigResource, MetadataState, ResourceType
 from cluster.node.controller.topic_names import invalid_name_reason
 from cluster.node.errors import ErrorCode
+from cluster.node.loggers import LEVELS, ROOT
 from cluster.node.protocol.messages import (
     NO_THROTTLE,
     AlterableConfig,
@@ -65,9 +66,10 @@ def incremental_alter_configs(
 ) -> ControllerResult[IncrementalAlterConfigsResponse]:
     """Return the records of every resource with legal changes only, and the results (KIP-339)."""
 
-    def changes(resource: ConfigResource, item: AlterConfigsResource) -> Changes:
+    def changes(resource: ConfigResource, item: AlterConfigsResource) -> Changes | None:
         if resource.type == ResourceType.BROKER_LOGGER:
-            refuse_loggers(resource, item, cluster)
+            alter_loggers(item, cluster, validate_only=request.validate_only)
+            return None
         current = state.resource_configs(resource)
         return incremental_changes(resource, item.configs, current)
 
@@ -118,11 +120,14 @@ def alter_configs(
 
 def _altered(
     items: Sequence[Item],
-    changes_of: Callable[[ConfigResource, Item], Changes],
+    changes_of: Callable[[ConfigResource, Item], Changes | None],
     state: MetadataState,
     cluster: ClusterInfo,
 ) -> tuple[tuple[MetadataRecord, ...], list[tuple[Item, ApiError]]]:
-    """Return the records of all resources that may change so, and what to say of each, once."""
+    """Return the records of all resources that may change so, and what to say of each, once.
+
+    `changes_of` gives None for what is no part of the metadata.
+    """
     by_resource = {ConfigResource(item.resource_type, item.resource_name): item for item in items}
     counts = Counter((item.resource_type, item.resource_name) for item in items)
     records: list[MetadataRecord] = []
@@ -134,16 +139,24 @@ def _altered(
             check_named_once(item)
             check_not_null(item)
             changes = changes_of(resource, item)
-            _check_type(resource)
-            validate(resource, changed(state.resource_configs(resource), changes))
-            if MIN_INSYNC_REPLICAS in changes and is_elr_enabled(state):
-                _check_min_isr(resource, changes[MIN_INSYNC_REPLICAS])
-            _check_exists(resource, state, cluster)
-            records += _records(resource, changes, state)
+            if changes is not None:
+                records += _checked_records(resource, changes, state, cluster)
         except ConfigError as refusal:
             error = refusal.api_error
         results.append((item, error))
     return tuple(records), results
+
+
+def _checked_records(
+    resource: ConfigResource, changes: Changes, state: MetadataState, cluster: ClusterInfo
+) -> list[MetadataRecord]:
+    """Return the records of a resource's changes. Raises ConfigError."""
+    _check_type(resource)
+    validate(resource, changed(state.resource_configs(resource), changes))
+    if MIN_INSYNC_REPLICAS in changes and is_elr_enabled(state):
+        _check_min_isr(resource, changes[MIN_INSYNC_REPLICAS])
+    _check_exists(resource, state, cluster)
+    return _records(resource, changes, state)
 
 
 def _records(
@@ -233,19 +246,40 @@ def _check_type(resource: ConfigResource) -> None:
         raise ConfigError(ErrorCode.unsupported_version, message)
 
 
-def refuse_loggers(
-    resource: ConfigResource, item: AlterConfigsResource, cluster: ClusterInfo
-) -> NoReturn:
-    """Refuse a change of a node's loggers: this node has none. Raises ConfigError."""
-    error, number = ErrorCode.invalid_request, broker_number(resource.name)
-    if number is None:
-        message = f"Node id must be an integer, but it is: {resource.name}"
-    elif number != cluster.node_id:
-        message = f"Unexpected node id. Expected {cluster.node_id}, but received {resource.name}"
-    else:
-        error = ErrorCode.invalid_config
-        message = f"Logger {item.configs[0].name if item.configs else ''} does not exist!"
-    raise ConfigError(error, message)
+def alter_loggers(item: AlterConfigsResource, cluster: ClusterInfo, *, validate_only: bool) -> None:
+    """Change levels of this node's loggers (RuntimeLoggerManager). Raises ConfigError: of none."""
+    name = item.resource_name
+    number = broker_number(name)
+    if number != cluster.node_id:
+        message = f"Unexpected node id. Expected {cluster.node_id}, but received {name}"
+        if number is None:
+            message = f"Node id must be an integer, but it is: {name}"
+        raise ConfigError(ErrorCode.invalid_request, message)
+    levels = cluster.loggers.levels
+    for config in item.configs:
+        _check_logger(config, levels)
+    if not validate_only:
+        levels.update({config.name: config.value for config in item.configs if config.value})
+
+
+def _check_logger(config: AlterableConfig, levels: Mapping[str, str]) -> None:
+    """Raise ConfigError for a change of a logger that is none."""
+    operation = _op_type(config)
+    if operation in {OpType.APPEND, OpType.SUBTRACT}:
+        message = f"{operation.name} operation is not allowed for the BROKER_LOGGER resource"
+        raise ConfigError(ErrorCode.invalid_request, message)
+    if config.name not in levels:
+        message = f"Logger {config.name} does not exist!"
+        raise ConfigError(ErrorCode.invalid_config, message)
+    if operation is OpType.DELETE:
+        message = f"Removing the log level of the {ROOT} logger is not allowed"
+        raise ConfigError(ErrorCode.invalid_request, message)
+    if config.value not in LEVELS:
+        message = (
+            f"Cannot set the log level of {config.name} to {config.value} as it is not a supported "
+            f"log level. Valid log levels are {', '.join(sorted(LEVELS))}"
+        )
+        raise ConfigError(ErrorCode.invalid_config, message)
 
 
 def validate(resource: ConfigResource, properties: Mapping[str, str]) -> None:
@@ -303,11 +337,7 @@ def incremental_changes(
 def _new_value(
     resource: ConfigResource, config: AlterableConfig, current: str | None
 ) -> str | None:
-    try:
-        op_type = OpType(config.config_operation)
-    except ValueError as error:
-        message = f"Unknown operations type {config.config_operation}"
-        raise ConfigError(ErrorCode.invalid_request, message) from error
+    op_type = _op_type(config)
     if op_type == OpType.DELETE:
         return None
     if op_type == OpType.SET:
@@ -324,6 +354,14 @@ def _new_value(
         elif op_type == OpType.SUBTRACT and operand in parts:
             parts.remove(operand)  # the first; only a SET can have made a second
     return ",".join(parts)
+
+
+def _op_type(config: AlterableConfig) -> OpType:
+    try:
+        return OpType(config.config_operation)
+    except ValueError as error:
+        message = f"Unknown operations type {config.config_operation}"
+        raise ConfigError(ErrorCode.invalid_request, message) from error
 
 
 def _operands(value: str) -> list[str]:

@@ -6,7 +6,7 @@ take from the brokers' key of the same meaning what is not set on them.
 
 Nodes show themselves alone, by their id: of another node's file nobody knows. A key of brokers that
 Kafka does not define may be a plugin's: Kafka keeps it and shows it without its value, here the
-value is shown. This node has no loggers whose level could be changed.
+value is shown.
 """
 
 from __future__ import annotations
@@ -34,6 +34,7 @@ from cluster.node.controller.configs.sources import (
     SOURCE_DEFAULT,
     SOURCE_DEFAULT_BROKER,
     SOURCE_GROUP,
+    SOURCE_LOGGER,
     SOURCE_TOPIC,
     Sources,
     broker_number,
@@ -210,7 +211,23 @@ def _loggers(resource: ConfigResource, _state: MetadataState, cluster: ClusterIn
     if not resource.name:
         raise ConfigError(ErrorCode.invalid_request, "Broker id must not be empty")
     _check_own_id(resource.name, cluster, " but")
-    return tuple, lambda _: None
+    levels = cluster.loggers.levels
+
+    def entry(name: str) -> DescribeConfigsResourceResult | None:
+        if name not in levels:
+            return None
+        return DescribeConfigsResourceResult(
+            name=name,
+            value=levels[name],
+            read_only=False,
+            config_source=SOURCE_LOGGER,
+            is_sensitive=False,
+            synonyms=(),
+            config_type=i8(ConfigType.UNKNOWN),
+            documentation=None,
+        )
+
+    return lambda: levels, entry
 
 
 def _unsupported(
