@@ -1,8 +1,8 @@
 """The client of both sides: librdkafka's producers, in a process of their own.
 
 Each producer keeps so many records outstanding, and sends the next when one is acknowledged; with a
-rate it sends no more than that. A record's latency is the time from its call to its
-acknowledgement. Prints one line of JSON. `python -m benchmarks.broker.producers --help`
+rate it sends no more than that. All begin when each has got one record through. A record's latency is the
+time from its call to its acknowledgement. Prints one line of JSON. `python -m benchmarks.broker.producers --help`
 """
 
 from __future__ import annotations
@@ -20,8 +20,11 @@ from confluent_kafka import KafkaError, Message, Producer
 class Sender:
     """One producer and its thread."""
 
-    def __init__(self, asked: argparse.Namespace, payload: bytes) -> None:
+    def __init__(
+        self, asked: argparse.Namespace, payload: bytes, begin: threading.Barrier
+    ) -> None:
         self._asked = asked
+        self._begin = begin
         self._payload = payload
         self._outstanding = 0
         self.latencies_s: list[float] = []
@@ -45,6 +48,10 @@ class Sender:
 
     def _run(self) -> None:
         asked, producer = self._asked, self._producer
+        # librdkafka takes half a second to connect and to get its producer id.
+        producer.produce(asked.topic, self._payload)
+        producer.flush(60)
+        self._begin.wait()
         began = time.monotonic()
         end = began + asked.seconds
         sent = 0
@@ -74,10 +81,12 @@ def main() -> None:
     parser.add_argument("--linger-ms", type=float, default=5.0)
     asked = parser.parse_args()
     payload = os.urandom(asked.record_bytes)
-    senders = [Sender(asked, payload) for _ in range(asked.producers)]
-    began = time.monotonic()
+    begin = threading.Barrier(asked.producers + 1)
+    senders = [Sender(asked, payload, begin) for _ in range(asked.producers)]
     for sender in senders:
         sender.thread.start()
+    begin.wait()
+    began = time.monotonic()
     for sender in senders:
         sender.thread.join()
     seconds = time.monotonic() - began
