@@ -217,7 +217,12 @@ def show_recovery(ours: dict[str, list[float]], kafka: dict[str, list[float]] | 
 
 def run(asked: argparse.Namespace, folder: Path) -> None:
     release = None if asked.no_kafka else find({"version": asked.version})
-    loads = [Load(1, asked.outstanding), Load(16, asked.outstanding), Load(1, 10_000, asked.rate)]
+    loads = [
+        Load(1, asked.outstanding),
+        Load(16, asked.outstanding),
+        Load(16, 1),
+        Load(1, 10_000, asked.rate),
+    ]
     if not asked.no_produce:
         with ExitStack() as stack:
             sides = [Side(OurNodes(folder / "ours", 3))]

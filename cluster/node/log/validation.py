@@ -9,6 +9,8 @@ any other as it is; and records that inflate to more than `INFLATED_MAX_BYTES` a
 
 from __future__ import annotations
 
+from operator import attrgetter
+
 from aiokafka.record.default_records import DefaultRecord
 
 from cluster.node.errors import ErrorCode
@@ -29,6 +31,8 @@ from cluster.node.log.records import (
 
 INFLATED_MAX_BYTES = 64 << 20
 _MAGIC_POSITION = 16
+_OFFSET_OF = attrgetter("offset")
+_TIMESTAMP_OF = attrgetter("timestamp")
 
 
 def validated(records: bytes, config: DataLogConfig, now_ms: int) -> tuple[BatchHeader, bytes]:
@@ -93,13 +97,18 @@ def _check_header(header: BatchHeader) -> None:
 
 def _check_records(header: BatchHeader, batch: bytes, config: DataLogConfig, now_ms: int) -> int:
     """Look at each record; returns the largest timestamp."""
+    records = _decoded(header, batch)
+    for index, offset in enumerate(map(_OFFSET_OF, records)):
+        if offset != index:
+            raise _invalid(f"Record {index} has offset {offset} within its batch")
+    timestamps: list[int] = list(map(_TIMESTAMP_OF, records))
+    latest_ms = max(timestamps)
+    max_timestamp_ms = max(NO_TIMESTAMP, latest_ms)
+    if not config.compact and _are_right_times(header, min(timestamps), latest_ms, config, now_ms):
+        return max_timestamp_ms
     errors: list[tuple[int, str]] = []
     code = ErrorCode.invalid_record
-    max_timestamp_ms = NO_TIMESTAMP
-    for index, record in enumerate(_decoded(header, batch)):
-        if record.offset != index:
-            raise _invalid(f"Record {index} has offset {record.offset} within its batch")
-        max_timestamp_ms = max(max_timestamp_ms, record.timestamp)
+    for index, record in enumerate(records):
         if config.compact and record.key is None:
             errors.append((index, "Compacted topic cannot accept message without key"))
         elif (reason := _wrong_time(header, record.timestamp, config, now_ms)) is not None:
@@ -126,12 +135,30 @@ def _decoded(header: BatchHeader, batch: bytes) -> list[DefaultRecord]:
     return records
 
 
+def _are_right_times(
+    header: BatchHeader, earliest_ms: int, latest_ms: int, config: DataLogConfig, now_ms: int
+) -> bool:
+    """Whether no time can be wrong: without a look at each, as a batch may have thousands."""
+    if header.is_log_append_time:
+        return False
+    if config.log_append_time:
+        return True
+    first_ms, last_ms = _time_range(config, now_ms)
+    return first_ms <= earliest_ms and latest_ms <= last_ms
+
+
+def _time_range(config: DataLogConfig, now_ms: int) -> tuple[int, int]:
+    return (
+        now_ms - config.message_timestamp_before_max_ms,
+        now_ms + config.message_timestamp_after_max_ms,
+    )
+
+
 def _wrong_time(
     header: BatchHeader, timestamp_ms: int, config: DataLogConfig, now_ms: int
 ) -> str | None:
     if not config.log_append_time and timestamp_ms != NO_TIMESTAMP:
-        first_ms = now_ms - config.message_timestamp_before_max_ms
-        last_ms = now_ms + config.message_timestamp_after_max_ms
+        first_ms, last_ms = _time_range(config, now_ms)
         if not first_ms <= timestamp_ms <= last_ms:
             return (
                 f"Timestamp {timestamp_ms} is out of range. The timestamp should be within "
