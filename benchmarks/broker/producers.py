@@ -1,8 +1,9 @@
 """The client of both sides: librdkafka's producers, in a process of their own.
 
 Each producer keeps so many records outstanding, and sends the next when one is acknowledged; with a
-rate it sends no more than that. All begin when each has got one record through. A record's latency is the
-time from its call to its acknowledgement. Prints one line of JSON. `python -m benchmarks.broker.producers --help`
+rate it sends no more than that. All begin when each has got one record through. A record's latency
+is the time from its call to its acknowledgement. Prints one line of JSON, see
+`python -m benchmarks.broker.producers --help`.
 """
 
 from __future__ import annotations
@@ -20,9 +21,7 @@ from confluent_kafka import KafkaError, Message, Producer
 class Sender:
     """One producer and its thread."""
 
-    def __init__(
-        self, asked: argparse.Namespace, payload: bytes, begin: threading.Barrier
-    ) -> None:
+    def __init__(self, asked: argparse.Namespace, payload: bytes, begin: threading.Barrier) -> None:
         self._asked = asked
         self._begin = begin
         self._payload = payload
