@@ -292,6 +292,12 @@ def from_document(document: Mapping[str, Any]) -> Plan:
     )
 
 
+def in_simulation(document: Mapping[str, Any], mutant: str | None = None) -> Plan:
+    """Make a plan of a document as the simulation plays it. Raises PlanError."""
+    changed = {"mutant": mutant} if mutant is not None else {}
+    return in_strands(from_document({**document, **changed, "backend": SIM.name}))
+
+
 def in_strands(plan: Plan) -> Plan:
     """Rewrite timed faults as strands of one step, the only form that the simulation plays."""
     alone = map(strand_of, plan.schedule)

@@ -19,13 +19,13 @@ from harness.commands.options import spark_option
 from harness.commands.progress_bar import progress_bar
 from harness.errors import UsageError
 from harness.interrupt import interruptible
-from harness.plan import Plan, from_document, in_strands
+from harness.plan import Plan, in_simulation
 from harness.sim.batch import (
     Batch,
     run_on_spark,
     run_plainly,
 )
-from harness.sim.chunks import BatchPlan
+from harness.sim.chunks import BatchPlan, plan_of
 from harness.sim.draw import draw
 from harness.sim.findings import SimResult
 from harness.sim.runner import run, run_plan
@@ -43,14 +43,18 @@ _SEED_MAX = 2**31
 @click.command()
 @click.option("--seed", type=click.IntRange(0, _SEED_MAX), metavar="N", help="Run one seed.")
 @click.option("--seeds", metavar="A..B", help="Run the seeds A to B - 1.")
-@click.option("--campaign", metavar="C", help="Run a campaign (`list campaigns`) or a plan file.")
+@click.option(
+    "--campaign",
+    metavar="C",
+    help="Run a campaign (`list campaigns`) or a plan file, with --seeds once for each seed.",
+)
 @click.option("--mutant", metavar="M", help="Run a deliberately faulty node (`list mutants`).")
 @click.option(
     "--duration",
     "duration_s",
     type=float,
     metavar="S",
-    help="Simulated seconds of a drawn world.  [default: drawn from the seed]",
+    help="Simulated seconds of a drawn world, or of a campaign's seeds.  [default: its own]",
 )
 @click.option(
     "--out",
@@ -76,15 +80,21 @@ def sim(
     Exit code: 0 PASS, 1 FAIL, 2 usage, 3 UNKNOWN, 4 UNDER-EXERCISED (of many seeds: all together),
     130 interrupted (finished seeds are kept).
     """
-    if sum(option is not None for option in (seed, seeds, campaign)) != 1:
+    if seeds is None and (seed is None) == (campaign is None):
         raise UsageError("give one of --seed N, --seeds A..B and --campaign C")
+    if seeds is not None and seed is not None:
+        raise UsageError("give --seed N or --seeds A..B")
     if duration_s is not None and not 0.001 <= duration_s <= 86_400:
         raise UsageError("--duration is in seconds, from 0.001 to 86400")
     chosen = _mutant(mutant)
     duration_ms = None if duration_s is None else 1000.0 * duration_s
     if seeds is not None:
         first, last = _range(seeds)
-        plan = BatchPlan(first, last, chosen, duration_ms, stop_at_first=stop_at_first)
+        document = None if campaign is None else load(campaign)
+        plan = BatchPlan(
+            first, last, chosen, duration_ms, stop_at_first=stop_at_first, campaign=document
+        )
+        plan_of(plan, first, {})  # a plan that is none is refused before anything is stored
         return _run_batch(plan, out, spark_master)
     if campaign is not None:
         single = simulated(load(campaign), chosen)
@@ -157,7 +167,9 @@ def _coloured(status: Status) -> str:
 
 
 def _run_batch(plan: BatchPlan, out: Path | None, spark_master: str | None) -> int:
-    folder = out or Path("runs") / "sim" / f"seeds-{plan.first}-{plan.last}{plan.mutant or ''}"
+    of = "" if plan.campaign is None else f"{plan.campaign['campaign']}-"
+    name = f"{of}seeds-{plan.first}-{plan.last}{plan.mutant or ''}"
+    folder = out or Path("runs") / "sim" / name
     total = plan.last - plan.first
     with Batch(folder, plan) as batch:
         try:
@@ -219,9 +231,7 @@ def _mutant(name: str | None) -> str | None:
 
 def simulated(document: Mapping[str, Any], mutant: str | None = None) -> Plan:
     """Make a plan of a document, with backend `sim`. Raises PlanError."""
-    changed = {"mutant": mutant} if mutant is not None else {}
-    given = {"seed": random.randrange(_SEED_MAX), **document, **changed, "backend": "sim"}
-    return in_strands(from_document(given))
+    return in_simulation({"seed": random.randrange(_SEED_MAX), **document}, mutant)
 
 
 def _found(document: Mapping[str, Any]) -> Mapping[str, Any] | None:

@@ -19,8 +19,9 @@ import pyarrow.parquet as pq
 
 from checkers.exercised import shortfalls
 from checkers.verdict import Status, worst
+from harness.errors import PlanError
 from harness.sim.batch import Batch, run_plainly
-from harness.sim.chunks import SCHEMA, VERSION, BatchPlan, Row
+from harness.sim.chunks import SCHEMA, VERSION, BatchPlan, Row, plan_of
 from harness.sim.source import source_digest
 from harness.sim.summary import summarise
 from results.files import StoreError, parse_json, read_json_object
@@ -91,6 +92,7 @@ def _plan(folder: Path) -> tuple[BatchPlan, str]:
         raise StoreError(f"{path}: it is of version {fields.get('version')!r:.50}, not {VERSION}")
     first, last = fields.get("first"), fields.get("last")
     duration_ms, mutant = fields.get("duration_ms"), fields.get("mutant")
+    campaign = fields.get("campaign")
     good = (
         type(first) is int
         and type(last) is int
@@ -99,10 +101,22 @@ def _plan(folder: Path) -> tuple[BatchPlan, str]:
         and isinstance(duration_ms, int | float | None)
         and isinstance(fields.get("steered"), bool)
         and isinstance(fields.get("code"), str)
+        and isinstance(campaign, dict | None)
     )
     if not good:
         raise StoreError(f"{path}: this is no batch")
-    plan = BatchPlan(first, last, mutant, duration_ms, steered=fields["steered"])  # type: ignore[arg-type]  # checked above
+    plan = BatchPlan(
+        first,  # type: ignore[arg-type]  # checked above
+        last,  # type: ignore[arg-type]  # checked above
+        mutant,
+        duration_ms,
+        steered=fields["steered"],
+        campaign=campaign,
+    )
+    try:
+        plan_of(plan, plan.first, {})
+    except PlanError as error:
+        raise StoreError(f"{path}: its campaign is no plan: {error}") from error
     return plan, fields["code"]
 
 

@@ -16,7 +16,7 @@ import pyarrow.parquet as pq
 from checkers.verdict import Status
 from cluster.values import valueclass
 from harness.errors import BatchError
-from harness.plan import Plan
+from harness.plan import Plan, in_simulation
 from harness.sim import coverage
 from harness.sim.draw import draw
 from harness.sim.findings import SimResult, Violation, generalised
@@ -52,6 +52,8 @@ class BatchPlan:
     duration_ms: float | None = None
     steered: bool = True
     stop_at_first: bool = False
+    campaign: Mapping[str, Any] | None = None
+    """The document that each seed plays; None: the swarm draws each seed's plan."""
 
     def to_json(self) -> Row:
         """Render what must be equal for a folder to be continued."""
@@ -78,7 +80,10 @@ class Chunk:
 
 
 def plan_of(plan: BatchPlan, seed: int, covered: Mapping[str, int]) -> Plan:
-    """Draw the plan of a seed of a batch."""
+    """Return the plan of a seed of a batch, its own or the campaign's. Raises PlanError."""
+    if plan.campaign is not None:
+        length = {} if plan.duration_ms is None else {"duration_s": plan.duration_ms / 1000.0}
+        return in_simulation({**plan.campaign, **length, "seed": seed}, plan.mutant)
     steer = coverage.steer_for(seed, covered) if plan.steered else None
     return draw(seed, mutant=plan.mutant, duration_ms=plan.duration_ms, steer=steer)
 

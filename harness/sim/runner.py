@@ -1,20 +1,28 @@
 """Runs plans in the simulated world and judges them: `run_plan(plan) -> SimResult`.
 
-Violations during the run decide; without one the workload's checkers judge the history.
+Violations during the run decide; without one the workload's checkers judge the history, and where
+they ask for more than final reads, what is on the nodes' disks.
 """
 
 from __future__ import annotations
 
-from checkers import answers, exercised
-from checkers.evidence import Evidence, FinalRead
+import tempfile
+from dataclasses import replace
+from pathlib import Path
+
+from checkers import answers, durability, exercised
+from checkers.evidence import Evidence, FinalRead, run_clock
 from checkers.history import EventType, pair
-from checkers.registry import CheckSpec, RunInput, run_check
+from checkers.registry import CheckSpec, RunInput, find_check, run_check
 from checkers.verdict import Status, worst
+from harness import evidence
 from harness.acts import coverage
 from harness.plan import Plan
+from harness.plan_document import plan_document
 from harness.sim.findings import SimResult, of_check
 from harness.sim.play import MemoryJournal, Played, play
 from harness.verbs import is_fault
+from results.store import RunStore
 
 
 def run_plan(plan: Plan) -> SimResult:
@@ -38,9 +46,11 @@ def judge(played: Played) -> SimResult:
     exercise = exercised.check(RunInput(played.events, operations), options)
     if not violations:
         reads: dict[str, FinalRead] = {} if played.reads is None else dict(played.reads.reads)
-        evidence = Evidence(played.plan.node_names, {}, {}, {}, reads)
-        run = RunInput(played.events, operations, evidence)
         checks = (*played.plan.make_workload().checks(), CheckSpec(answers.NAME))
+        left = Evidence(played.plan.node_names, {}, {}, {}, reads)
+        if any(_reads_disks(spec) for spec in checks):
+            left = replace(_left_behind(played), final_reads=reads)
+        run = RunInput(played.events, operations, left)
         results = [run_check(spec, run) for spec in checks]
         failed = [of_check(result) for result in results if result.status is Status.FAIL]
         wanted = played.wanted
@@ -70,3 +80,19 @@ def judge(played: Played) -> SimResult:
         tuple(kinds),
         exercise.statistics,
     )
+
+
+def _reads_disks(spec: CheckSpec) -> bool:
+    return spec.name != durability.NAME and find_check(spec).scope == "evidence"
+
+
+def _left_behind(played: Played) -> Evidence:
+    """Decode what the nodes left, as of a stored run."""
+    plan = played.plan
+    with tempfile.TemporaryDirectory(prefix="kraftprobe-sim-") as place:
+        store = RunStore(Path(place))
+        store.begin(plan_document(plan, "sim", ""))
+        played.backend.write(store.node_path)
+        evidence.collect(store, plan.node_names)
+        found = store.evidence(store.plan()).evidence
+    return replace(found, run_clock=run_clock(played.events))

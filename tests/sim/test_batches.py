@@ -8,6 +8,7 @@ import signal
 import subprocess
 import sys
 import time
+from dataclasses import replace
 from pathlib import Path
 
 import pyarrow.parquet as pq
@@ -15,11 +16,13 @@ import pytest
 from click.testing import CliRunner
 
 import harness
+from checkers.verdict import Status
 from harness.cli import main
 from harness.commands import progress_bar, sim
 from harness.errors import BatchError
 from harness.sim.batch import Batch, run_on_spark, run_plainly
-from harness.sim.chunks import BatchPlan
+from harness.sim.batch_gate import gate_batch
+from harness.sim.chunks import BatchPlan, plan_of
 from harness.sim.runner import run_plan
 from harness.sim.source import source_digest
 from results.session import Spark
@@ -366,3 +369,38 @@ def test_shrinking_asks_first_whether_its_result_can_be_kept(tmp_path):
 
     assert (code, len(output.splitlines())) == (2, 1)
     assert "No such file" in output
+
+
+TINY = {
+    "campaign": "tiny",
+    "workload": "log",
+    "workload_options": {"topics": 1, "partitions": 1},
+    "duration_s": 4,
+    "rate_per_s": 20,
+    "concurrency": 4,
+    "faults": [],
+    "world": {"power_loss": "written"},
+}
+
+
+def test_a_campaign_is_played_once_for_each_seed_and_judged_by_what_is_on_the_disks(tmp_path):
+    plan = BatchPlan(3, 5, campaign=TINY)
+    batch, summary = run(tmp_path, plan)
+    assert {row["verdict"] for row in batch.rows.values()} == {"PASS"}
+    assert sorted(batch.rows) == [3, 4]
+    assert plan_of(plan, 3, {}).world.power_loss == "written"
+    entry = gate_batch(tmp_path, allow_no_faults=True, judge_again=True)
+    assert entry.status is Status.PASS, entry.line
+    with pytest.raises(BatchError):
+        Batch(tmp_path, replace(plan, campaign={**TINY, "rate_per_s": 30}))
+    assert summary["finished"] == 2
+
+
+@pytest.mark.parametrize("campaign", [{"workload": "lag"}, 3, {"workload_options": {"x": 1}}])
+def test_a_stored_campaign_that_is_no_plan_keeps_the_gate_shut(tmp_path, campaign):
+    run(tmp_path, BatchPlan(3, 4, campaign=TINY))
+    path = tmp_path / "batch.json"
+    path.write_text(json.dumps(json.loads(path.read_text()) | {"campaign": campaign}))
+    entry = gate_batch(tmp_path, allow_no_faults=True, judge_again=False)
+    assert entry.status is Status.UNKNOWN
+    assert "batch.json" in entry.line

@@ -209,7 +209,7 @@ class SimBackend:
                 for node in self.nodes:
                     self.world.kill(node)
         if self._run_folder is not None:
-            self.write()
+            self.write(self.node_folder)
 
     async def start(self, node: str) -> None:
         """See `Backend.start`."""
@@ -355,14 +355,13 @@ class SimBackend:
         """Return each node's log and trace, undecoded and in memory; call it after `down`."""
         return self.world.evidence()
 
-    def write(self) -> None:
-        """Write every node's disk and trace into the run folder. Raises OSError."""
-        assert self._run_folder is not None, "there is no folder to write to"
+    def write(self, folder: Callable[[str], Path]) -> None:
+        """Write every node's disk and trace into `folder(node)`. Raises OSError."""
         for node in self.nodes:
-            self.node_folder(node).mkdir(parents=True, exist_ok=True)
-        self.world.write_disks(self.node_folder)
+            folder(node).mkdir(parents=True, exist_ok=True)
+        self.world.write_disks(folder)
         for node, host in self.world.nodes.items():
-            with (self.node_folder(node) / "trace.jsonl").open("wb") as file:
+            with (folder(node) / "trace.jsonl").open("wb") as file:
                 for time_ns, incarnation, event, fields, world_ns in host.trace:
                     line = {"t": time_ns, "w": world_ns, "n": incarnation, "e": event, **fields}
                     file.write(encode_line(line))
