@@ -96,6 +96,7 @@ class NodeConfig:
     replica_lag_time_max_ms: int
     replica_fetch_wait_max_ms: int
     replica_fetch_backoff_ms: int
+    replica_socket_timeout_ms: int
     replica_fetch_max_bytes: int
     replica_fetch_response_max_bytes: int
     num_partitions: int
@@ -280,6 +281,7 @@ _KEYS: Final[Mapping[str, tuple[Callable[[str], Any], Any]]] = {
     "replica.lag.time.max.ms": (_whole_number(1, 2**63 - 1), 30_000),
     "replica.fetch.wait.max.ms": (_whole_number(0), 500),
     "replica.fetch.backoff.ms": (_whole_number(0), 1_000),
+    "replica.socket.timeout.ms": (_whole_number(1), 30_000),
     "replica.fetch.max.bytes": (_whole_number(0), 1 << 20),
     "replica.fetch.response.max.bytes": (_whole_number(0), 10 << 20),
     "num.partitions": (_whole_number(1), 1),

@@ -30,8 +30,6 @@ from cluster.node.protocol.data_messages import (
 from cluster.values import valueclass
 
 INITIAL_EPOCH: Final = 0
-REQUEST_TIMEOUT_MS: Final = 30_000.0
-"""replica.socket.timeout.ms"""
 
 Key = tuple[Topic, int]
 
@@ -49,6 +47,8 @@ class FetcherConfig:
     """replica.fetch.response.max.bytes"""
     backoff_ms: float = 1_000.0
     """replica.fetch.backoff.ms"""
+    request_timeout_ms: float = 30_000.0
+    """replica.socket.timeout.ms"""
 
 
 class Outcome(enum.Enum):
@@ -167,7 +167,7 @@ class ReplicaFetcher:
             return
         asked = {key: self._partitions[key] for key in ready}
 
-        timeout_ms = self._config.wait_max_ms + REQUEST_TIMEOUT_MS
+        timeout_ms = self._config.wait_max_ms + self._config.request_timeout_ms
         request = self._request(ready)
         self._exchange.begin(
             timeout_ms,

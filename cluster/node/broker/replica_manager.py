@@ -60,6 +60,8 @@ class ReplicaConfig:
     """replica.fetch.wait.max.ms"""
     fetch_backoff_ms: float = 1_000.0
     """replica.fetch.backoff.ms"""
+    request_timeout_ms: float = 30_000.0
+    """replica.socket.timeout.ms, of a Fetch"""
     fetch_max_bytes: int = 1 << 20
     """replica.fetch.max.bytes, of each partition"""
     fetch_response_max_bytes: int = 10 << 20
@@ -390,6 +392,7 @@ class ReplicaManager:
                     wait_max_ms=self.config.fetch_wait_max_ms,
                     response_max_bytes=self.config.fetch_response_max_bytes,
                     backoff_ms=self.config.fetch_backoff_ms,
+                    request_timeout_ms=self.config.request_timeout_ms,
                 ),
                 endpoint,
                 self.clock,
