@@ -6,8 +6,7 @@ from collections.abc import Iterable, Sequence
 from pathlib import Path
 from typing import Any
 
-from checkers.history import Event, Operation, pair
-from checkers.history.column_files import load_judged
+from checkers.history import Event, HistoryError, Operation, pair
 from checkers.history.columns import Columns
 from checkers.history.foreign import Reading, judged
 from checkers.history.formats import load
@@ -68,11 +67,7 @@ def check(
     notes: Sequence[str] = ()
     if isinstance(history, str | Path):
         reading = Reading(independent, refusals, nil_reads)
-        if columnar:
-            file = load_judged(history, reading)
-            history, notes = file.judged, file.notes
-        else:
-            history, notes = judged(load(history, independent=independent), reading)
+        history, notes = _read(history, reading, columnar=columnar)
     if isinstance(history, Columns):
         results = judge_columns(history, chosen, **limits)
     else:
@@ -80,6 +75,29 @@ def check(
         results = [linearizable.judge(part, chosen, **limits) for part in parts]
     result = results[0] if len(results) == 1 else merge(linearizable.NAME, results)
     return noted(result, notes)
+
+
+def _read(
+    path: str | Path, reading: Reading, *, columnar: bool
+) -> tuple[Columns | Sequence[Operation], Sequence[str]]:
+    """Read a file into columns, or into operations where the model or the missing Arrow wants it.
+
+    Arrow is loaded here, since it takes a tenth of a second, and whoever judges operations in
+    memory needs none of it: it is no requirement of the distribution porcupine-py.
+    """
+    if columnar:
+        try:
+            from checkers.history.column_files import load_judged  # noqa: PLC0415
+        except ModuleNotFoundError as missing:
+            if (missing.name or "").partition(".")[0] != "pyarrow":
+                raise
+            if Path(path).suffix == ".parquet":
+                reason = "Parquet is read by the package pyarrow, which is not installed"
+                raise HistoryError(f"{path}: {reason}") from missing
+        else:
+            file = load_judged(path, reading)
+            return file.judged, file.notes
+    return judged(load(path, independent=reading.independent), reading)
 
 
 def _operations(history: Iterable[Event | Operation]) -> list[Operation]:

@@ -11,6 +11,7 @@ SLOW = (
     "conformance/test_partition_changes.py::test_the_table_is_what_the_release_answers",
     "kraft/test_chaos.py",
     "nemeses/test_link_faults.py",
+    "porcupine/test_distribution.py",
     "nemeses/test_partition_fault.py",
     "results/test_cut_runs.py",
     "results/test_jvm.py",

@@ -18,6 +18,7 @@ compiled only. Which of them it is changes no verdict.
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import replace
 
 from checkers.history import Operation, seconds
 from checkers.history.columns import Columns, Int64s, from_operations
@@ -162,11 +163,14 @@ def search(
     algorithms: Sequence[str] = SEARCHES,
 ) -> tuple[str, Outcome]:
     """Search relevant operations of one key, from the model's own state or any of `initial`."""
-    if encodable(model):
-        budget.pause(load)
-    kernels = load() if encodable(model) else None
-    if kernels is None:
+    if not encodable(model):
         return "wgl", wgl.search(kept, model, budget, initial)
+    budget.pause(load)
+    kernels = load()
+    if kernels is None:
+        outcome = wgl.search(kept, model, budget, initial)
+        explanation = f"{outcome.explanation}; searched in plain Python, without Numba"
+        return "wgl", replace(outcome, explanation=explanation)
     if not isinstance(model, Register):
         algorithms = ["wgl"]
     cold = not any(is_warm(name) for name in algorithms)

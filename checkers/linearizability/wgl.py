@@ -28,7 +28,7 @@ may be any Python class, and because it is done with a short history before a ke
 from __future__ import annotations
 
 import sys
-from collections.abc import Hashable, Sequence
+from collections.abc import Callable, Hashable, Sequence
 from dataclasses import dataclass
 
 from checkers.history import INFINITY_NS, EventType, Operation, seconds
@@ -49,19 +49,23 @@ def search(
     initial: Sequence[State] | None = None,
     *,
     explored_max: int | None = None,
+    on_dead_end: Callable[[list[int]], None] | None = None,
 ) -> Outcome:
     """Judge the operations of one key.
 
     `operations` come from `checkers.models.relevant`, `model` was prepared for them. `initial`
     lists the states in which the history may begin; by default the model's own. `explored_max`
-    bounds the configurations.
+    bounds the configurations. `on_dead_end` is given the indexes of what is placed, in order,
+    wherever the walk cannot go on.
     """
     run = _Search(operations, model, budget)
     run.explored_max = explored_max
+    run.on_dead_end = on_dead_end
     states = [model.init()] if initial is None else initial
     try:
         found = any(run.from_state(state) for state in states)
     except BudgetExceededError as error:
+        run.note_dead_end()
         return run.outcome(Status.UNKNOWN, f"{error} met after {run.explored} configurations")
     if found:
         placed = f"{len(run.path)} of {len(operations)} operations placed in order"
@@ -91,6 +95,7 @@ class _Search:
         self.budget = budget
         self.explored = 0
         self.explored_max: int | None = None
+        self.on_dead_end: Callable[[list[int]], None] | None = None
         self.path: list[int] = []
         self.furthest = -1
         """Rank of the last return at which the walk was blocked."""
@@ -151,6 +156,7 @@ class _Search:
         low = bits = indeterminate = 0
         at = self._intern(state)
         alternatives = self._candidates(at, indeterminate)
+        went_on = False
         while alternatives is not None:
             step = self._first_new(alternatives, low, bits, indeterminate)
             if step is not None:
@@ -160,15 +166,24 @@ class _Search:
                 self.path.append(placed)
                 low, bits, indeterminate, at = key
                 alternatives = self._candidates(after, indeterminate)
+                went_on = True
             elif not frames:
                 return False
             else:
+                if went_on:
+                    self.note_dead_end()
+                    went_on = False
                 frame = frames.pop()
                 self.path.pop()
                 self._unlift(frame.placed)
                 low, bits, indeterminate = frame.low, frame.bits, frame.indeterminate
                 at, alternatives = frame.state, frame.alternatives
         return True
+
+    def note_dead_end(self) -> None:
+        """Hand on what is placed, if anybody wants it."""
+        if self.on_dead_end is not None:
+            self.on_dead_end([self.operations[i].index for i in self.path])
 
     def _candidates(self, state: int, indeterminate: int) -> list[tuple[int, int]] | None:
         """List (operation, state after it) of what may come next, the best one last.

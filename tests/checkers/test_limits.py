@@ -121,6 +121,7 @@ for seed in range(150):
 for seed in range(5):
     result = judge(crowd(Random(seed), 60, 6, 3), model_named("cas-register"))
     assert result.status in ("PASS", "FAIL") and result.algorithm == "wgl"
+    assert "searched in plain Python, without Numba" in result.summary
     forced = judge(crowd(Random(seed), 9, 2, 3), model_named("cas-register"), algorithm="frontier")
     assert forced.status == "UNKNOWN" and "needs Numba" in forced.summary
 print("fine")

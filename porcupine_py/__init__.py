@@ -1,0 +1,58 @@
+"""Porcupine's linearizability checker for Python: models as functions, histories, one answer.
+
+from porcupine_py import Model, Operation, check_operations
+
+register = Model(
+    init=lambda: 0,
+    step=lambda state, write, read: (read == state, state) if write is None else (True, write),
+)
+history = [Operation(0, 1, 0, None, 10), Operation(1, None, 20, 1, 30)]
+assert check_operations(register, history)
+
+The vocabulary is that of Porcupine (https://github.com/anishathalye/porcupine), in Python's
+spelling; `checkers`, installed beside it, has ready models, history files, faster algorithms for
+them, and certificates.
+"""
+
+from checkers.history import HistoryError
+from porcupine_py.checking import (
+    CheckResult,
+    LimitExceededError,
+    check_events,
+    check_events_timeout,
+    check_events_verbose,
+    check_operations,
+    check_operations_timeout,
+    check_operations_verbose,
+)
+from porcupine_py.history import PENDING, Event, EventKind, Operation
+from porcupine_py.linearization import Annotation, LinearizationInfo, PartInfo
+from porcupine_py.model import Model, NondeterministicModel, partition_by, partition_event_by
+from porcupine_py.states import ModelError
+from porcupine_py.visualization import visualize, visualize_path
+
+__all__ = [
+    "PENDING",
+    "Annotation",
+    "CheckResult",
+    "Event",
+    "EventKind",
+    "HistoryError",
+    "LimitExceededError",
+    "LinearizationInfo",
+    "Model",
+    "ModelError",
+    "NondeterministicModel",
+    "Operation",
+    "PartInfo",
+    "check_events",
+    "check_events_timeout",
+    "check_events_verbose",
+    "check_operations",
+    "check_operations_timeout",
+    "check_operations_verbose",
+    "partition_by",
+    "partition_event_by",
+    "visualize",
+    "visualize_path",
+]

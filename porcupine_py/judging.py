@@ -1,0 +1,188 @@
+"""One part of a history: the search of `checkers` over a model that the user wrote.
+
+The search is `checkers.linearizability.wgl`: Wing and Gong (1993) with Lowe's memo of (set of
+placed operations, state), sets as bits. It is exponential in the worst case (the problem is
+NP-complete, Gibbons and Korach 1997), hence bounded in time and memory. It runs in plain Python,
+whatever is installed: a model is any Python function, which no compiled kernel knows.
+
+Every order that the search finds is replayed by `checkers.linearizability.certificate`, which
+shares no code with it; one that is refused shows a model that is no pure function.
+"""
+
+from __future__ import annotations
+
+import math
+import time
+from collections.abc import Callable, Hashable, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+from checkers import models
+from checkers.history import INFINITY_NS, EventType
+from checkers.history import Operation as Placed
+from checkers.linearizability import certificate, wgl
+from checkers.linearizability.outcome import Budget, BudgetExceededError
+from checkers.verdict import Status
+from porcupine_py.history import PENDING, Operation, ranks
+from porcupine_py.model import Model
+from porcupine_py.partials import Longest
+from porcupine_py.states import ModelError, Rules, StateKey
+
+
+@dataclass(frozen=True, slots=True)
+class Limits:
+    """What a check may use."""
+
+    deadline_s: float = math.inf
+    """On the monotonic clock of `time.monotonic`."""
+    memory_bytes: int = 1 << 30
+    """Of the search of one part, by its own count."""
+
+    def passed(self) -> bool:
+        """Return whether the deadline has passed."""
+        return time.monotonic() > self.deadline_s
+
+
+@dataclass(slots=True)
+class Part:
+    """One part of a history, and what is known of it."""
+
+    operations: tuple[Operation[Any, Any], ...]
+    legal: bool | None = None
+    """None: not decided yet."""
+    limit: str | None = None
+    """The bound that ended the search, when it did."""
+    linearization: tuple[int, ...] = ()
+    """Positions in `operations`, in order; when it is legal."""
+    longest: Longest | None = None
+    """The partial linearizations, when asked for."""
+    explored: int = 0
+    """Configurations entered by the last search."""
+    placed: list[Placed] = field(default_factory=list)
+    """The operations as the search sees them."""
+
+    @classmethod
+    def of(cls, operations: Sequence[Operation[Any, Any]]) -> Part:
+        """Lay out operations for the search. Raises HistoryError."""
+        rank = ranks(operations)
+        placed = [
+            Placed(
+                index=position,
+                process=position,
+                f="",
+                key=None,
+                input=operation.input,
+                output=PENDING if operation.return_ is None else operation.output,
+                type=EventType.INFO if operation.return_ is None else EventType.OK,
+                invoke_ns=rank[operation.call],
+                complete_ns=INFINITY_NS if operation.return_ is None else rank[operation.return_],
+            )
+            for position, operation in enumerate(operations)
+        ]
+        return cls(tuple(operations), placed=placed)
+
+    def judge(self, model: Model[Any, Any, Any], limits: Limits, explored_max: int | None) -> None:
+        """Search for an order; `legal` stays None when a bound was met first.
+
+        `explored_max` bounds the configurations, and is no `limit`: the caller comes back.
+
+        Raises ModelError, and whatever the model's functions raise.
+        """
+        checked = _Checked(model, limits)
+        kept = models.relevant(self.placed, checked)
+        budget = Budget(math.inf, limits.memory_bytes, limits.passed)
+        if self.longest is not None:
+            self.longest.begin()
+        outcome = wgl.search(
+            kept,
+            checked,
+            budget,
+            explored_max=explored_max,
+            on_dead_end=None if self.longest is None else self.longest.note,
+        )
+        self.explored = outcome.explored
+        if outcome.status is Status.PASS:
+            self._accept(model, outcome.linearization)
+        elif outcome.status is Status.FAIL:
+            self.legal = False
+        elif explored_max is None or outcome.explored <= explored_max:
+            self.limit = "time" if limits.passed() else "memory"
+
+    def _accept(self, model: Model[Any, Any, Any], order: tuple[int, ...]) -> None:
+        try:
+            certificate.verify_order(self.placed, _Checked(model, Limits()), order)
+        except certificate.RefusedError as refused:
+            raise ModelError(
+                f"the order that was found is refused when it is replayed ({refused}): step does "
+                "not give the same answer twice, so it is no pure function"
+            ) from refused
+        self.legal = True
+        self.linearization = order
+        if self.longest is not None:
+            self.longest.complete(order)
+
+
+class _Checked(models.Model):
+    """A user's model as the search wants it, with an eye on what its functions return."""
+
+    name = "porcupine"
+
+    def __init__(self, model: Model[Any, Any, Any], limits: Limits) -> None:
+        self._model = model
+        self._rules: Rules[Any] = Rules(model.equal, model.hash)
+        self._limits = limits
+
+    def init(self) -> models.State:
+        return self._rules.key(self._model.init())
+
+    def step(self, state: models.State, operation: Placed) -> tuple[bool, models.State]:
+        assert isinstance(state, StateKey)
+        if self._limits.passed():  # here as well: a step may take long
+            raise BudgetExceededError("time limit")
+        result: Any = self._model.step(state.state, operation.input, operation.output)
+        state.check_unchanged()
+        if not isinstance(result, tuple) or len(result) != 2:
+            raise ModelError(f"step returned {result!r:.100}, not (whether it is legal, new state)")
+        legal, after = bool(result[0]), result[1]
+        if not legal:
+            return False, state
+        key = self._rules.key(after)
+        if key != state and not self.has_effect(operation):
+            raise ModelError(
+                f"the model calls {operation.input!r:.100} read-only, but its step returned "
+                "another state"
+            )
+        return True, key
+
+    def has_effect(self, operation: Placed) -> bool:
+        read_only: Callable[[Any], bool] | None = self._model.read_only
+        return read_only is None or not read_only(operation.input)
+
+    def same_effect(self, operation: Placed) -> Hashable:
+        return exactly(operation.input)
+
+    def describe_operation(self, operation: Placed) -> str:
+        del operation
+        return ""  # no message of the search is shown: its times are ranks
+
+    def describe_state(self, state: models.State) -> str:
+        del state
+        return ""
+
+
+_SCALARS = (type(None), bool, int, str, bytes)
+
+
+def exactly(value: Any) -> Hashable:
+    """Return a name that only inputs have which no pure function can tell apart.
+
+    `==` is too coarse (1 equals True), so an input of an unknown class is only itself.
+    """
+    kind = type(value)
+    if kind in _SCALARS:
+        return (kind, value)
+    if kind is float:
+        return (kind, repr(value))  # 0.0 equals -0.0
+    if kind in (tuple, list):
+        return (kind, tuple(exactly(item) for item in value))
+    return (kind, id(value))

@@ -1,0 +1,125 @@
+"""States of a user's model as a search can remember them: equal ones are one, and none changes.
+
+A search remembers which states it has been in (Lowe 2017), so each state needs a hash and an
+equality that agree. Users' states are whatever their functions return: numbers and tuples, which
+Python can hash, and lists, dicts and sets, which it cannot. Those are hashed by their contents, in
+a way that agrees with `==`: 1, 1.0 and True have one hash, dicts and sets have no order.
+"""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Callable, Iterable
+from typing import Any, Generic, TypeVar
+
+StateT = TypeVar("StateT")
+
+_DEPTH_MAX = 100
+"""Nesting beyond which contents no longer count; they need not for hashes to be right."""
+
+
+class ModelError(Exception):
+    """A model's functions do what no specification may; the message says what."""
+
+
+def contents_hash(state: Any, depth: int = 0) -> int:
+    """Return Python's hash of a state, or of its contents where it has none."""
+    try:
+        return hash(state)
+    except TypeError:
+        pass
+    if depth == _DEPTH_MAX:
+        return 0
+    if isinstance(state, list | tuple):
+        return hash((len(state), *(contents_hash(item, depth + 1) for item in state)))
+    if isinstance(state, dict):
+        items = state.items()
+        return hash(frozenset((hash(k), contents_hash(v, depth + 1)) for k, v in items))
+    if isinstance(state, set):
+        return hash(frozenset(state))
+    if isinstance(state, bytearray):
+        return hash(bytes(state))
+    return 0
+
+
+class Rules(Generic[StateT]):
+    """Which states are equal, and their hashes."""
+
+    __slots__ = ("_equal", "_hash")
+
+    def __init__(
+        self,
+        equal: Callable[[StateT, StateT], bool] | None,
+        hash_of: Callable[[StateT], int] | None,
+    ) -> None:
+        self._equal = equal
+        self._hash = hash_of
+
+    def equal(self, left: StateT, right: StateT) -> bool:
+        """Return whether two states are the same."""
+        return bool(left == right if self._equal is None else self._equal(left, right))
+
+    def hash_of(self, state: StateT) -> int:
+        """Return a hash that equal states share. Of a user's `equal` without `hash` it is 0."""
+        if self._hash is not None:
+            return self._hash(state)
+        return contents_hash(state) if self._equal is None else 0
+
+    def key(self, state: StateT) -> StateKey[StateT]:
+        """Return the state as a key of dicts and sets."""
+        return StateKey(state, self)
+
+
+class StateKey(Generic[StateT]):
+    """A state with the equality and hash of its model.
+
+    The hash is taken once. `check_unchanged` takes it again, so that a step which changed the
+    state in place is found instead of spoiling what the search remembers.
+    """
+
+    __slots__ = ("_contents", "_hash", "_rules", "state")
+
+    def __init__(self, state: StateT, rules: Rules[StateT]) -> None:
+        self.state = state
+        self._rules = rules
+        self._hash = hash(rules.hash_of(state))
+        self._contents = None if _hashable(state) else contents_hash(state)
+
+    def __eq__(self, other: object) -> bool:
+        if self is other:
+            return True
+        return isinstance(other, StateKey) and self._rules.equal(self.state, other.state)
+
+    def __hash__(self) -> int:
+        return self._hash
+
+    def __sizeof__(self) -> int:
+        """Return bytes, those of the state and of what it directly holds included."""
+        state: Any = self.state
+        size = object.__sizeof__(self) + sys.getsizeof(state)
+        if isinstance(state, list | tuple | set | frozenset):
+            size += sum(map(sys.getsizeof, state))
+        elif isinstance(state, dict):
+            size += sum(sys.getsizeof(k) + sys.getsizeof(v) for k, v in state.items())
+        return size
+
+    def check_unchanged(self) -> None:
+        """Raise ModelError when the contents of an unhashable state are no longer those it had."""
+        if self._contents is not None and contents_hash(self.state) != self._contents:
+            raise ModelError(
+                "step changed the state that it was given: a model's functions are pure, so that "
+                "step has to return a new state"
+            )
+
+
+def _hashable(state: Any) -> bool:
+    try:
+        hash(state)
+    except TypeError:
+        return False
+    return True
+
+
+def merged(states: Iterable[StateT], rules: Rules[StateT]) -> tuple[StateT, ...]:
+    """Return the states without repetitions, in their order."""
+    return tuple({rules.key(state): state for state in states}.values())

@@ -1,0 +1,243 @@
+"""The drawing of one part: rows of clients, bars of operations, one order as a line."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from porcupine_py.history import PENDING, Operation
+from porcupine_py.linearization import Annotation, PartInfo
+from porcupine_py.model import Model
+from porcupine_py.visualization.scale import Scale
+from porcupine_py.visualization.steps import Steps
+from porcupine_py.visualization.text import escaped
+
+_ROW_PX, _BAR_PX, _TOP_PX = 38, 28, 10
+_LINE_PX = 22
+"""Where in a bar the line passes, below its text."""
+_Row = tuple[int, Any]
+"""Kind of a row (0: a client, 1: a tag) and its name, as rows are sorted."""
+
+
+@dataclass(frozen=True, slots=True)
+class _Bar:
+    """Something with a beginning and an end in a row."""
+
+    row: _Row
+    start: float
+    end: float | None
+    operation: int | None
+    """Position in the part; None: an annotation."""
+    annotation: Annotation | None = None
+
+    @property
+    def until(self) -> float:
+        return math.inf if self.end is None else self.end
+
+
+def draw_part(
+    number: int,
+    part: PartInfo,
+    steps: Steps,
+    model: Model[Any, Any, Any],
+    scale: Scale,
+    annotations: Sequence[Annotation],
+) -> str:
+    """Return a section of the page."""
+    bars = [
+        _Bar((0, operation.client_id), operation.call, operation.return_, position)
+        for position, operation in enumerate(part.operations)
+    ]
+    bars += [_annotation_bar(annotation) for annotation in annotations]
+    lanes, heads = _lanes(bars)
+    texts = [model.operation_text(_seen(operation)) for operation in part.operations]
+    height = _TOP_PX + _ROW_PX * max(1, len(set(lanes)))
+    pieces = [_head(row, lane) for lane, row in heads.items()]
+    pieces += [
+        _annotation(bar, lane, scale)
+        if bar.operation is None
+        else _operation(bar, lane, scale, texts[bar.operation], part, steps, model)
+        for bar, lane in zip(bars, lanes, strict=True)
+    ]
+    ys = [_line_y(lane) for bar, lane in zip(bars, lanes, strict=True) if bar.operation is not None]
+    state = {True: "legal", False: "illegal", None: "unknown"}[part.legal]
+    word = {True: "linearizable", False: "not linearizable", None: "not decided"}[part.legal]
+    return "\n".join(
+        [
+            f'<section class="part {state}" data-part="{number}">',
+            f"<h2>Part {number + 1}: {word}</h2>",
+            f"<p>{escaped(_legend(steps))}</p>",
+            '<div class="scroll">',
+            f'<svg width="{scale.width:g}" height="{height}" role="img">',
+            *pieces,
+            f'<g class="line">{_line(steps, scale, ys)}</g>',
+            "</svg>",
+            "</div>",
+            _table(steps, texts),
+            "</section>",
+        ]
+    )
+
+
+def _annotation_bar(annotation: Annotation) -> _Bar:
+    row: _Row = (1, annotation.tag) if annotation.tag else (0, annotation.client_id)
+    end = annotation.start if annotation.end is None else max(annotation.start, annotation.end)
+    return _Bar(row, annotation.start, end, None, annotation)
+
+
+def _seen(operation: Operation[Any, Any]) -> Operation[Any, Any]:
+    """Return the operation as the model saw it."""
+    if operation.return_ is not None:
+        return operation
+    return Operation(operation.client_id, operation.input, operation.call, PENDING, None)
+
+
+def _lanes(bars: Sequence[_Bar]) -> tuple[list[int], dict[int, _Row]]:
+    """Return the lane of each bar, and the row that begins at a lane.
+
+    What overlaps in one row (clients whose ids were not given, annotations) goes side by side.
+    """
+    lanes = [0] * len(bars)
+    heads: dict[int, _Row] = {}
+    used = 0
+    rows: dict[_Row, list[int]] = {}
+    for i, bar in enumerate(bars):
+        rows.setdefault(bar.row, []).append(i)
+    for row in sorted(rows, key=lambda row: (row[0], str(type(row[1])), row[1])):
+        heads[used] = row
+        ends: list[float] = []
+        for i in sorted(rows[row], key=lambda i: bars[i].start):
+            free = (lane for lane, end in enumerate(ends) if end < bars[i].start)
+            lane = next(free, len(ends))
+            ends[lane : lane + 1] = [bars[i].until]
+            lanes[i] = used + lane
+        used += len(ends)
+    return lanes, heads
+
+
+def _top(lane: int) -> int:
+    return _TOP_PX + _ROW_PX * lane
+
+
+def _line_y(lane: int) -> int:
+    return _top(lane) + _LINE_PX
+
+
+def _head(row: _Row, lane: int) -> str:
+    name = row[1] if row[0] else f"client {row[1]}"
+    return (
+        f'<svg x="0" y="{_top(lane)}" width="90" height="{_BAR_PX}"><text x="4" y="14">'
+        f"{escaped(str(name))}</text></svg>"
+    )
+
+
+def _operation(
+    bar: _Bar,
+    lane: int,
+    scale: Scale,
+    text: str,
+    part: PartInfo,
+    steps: Steps,
+    model: Model[Any, Any, Any],
+) -> str:
+    assert bar.operation is not None
+    operation = part.operations[bar.operation]
+    end = "never returned" if bar.end is None else f"return {bar.end}"
+    about = [text, f"call {bar.start}, {end}", model.metadata_text(operation.metadata)]
+    kind = "operation"
+    if bar.end is None:
+        kind += " pending"
+    if steps.orders and bar.operation in steps.orders[0].refused:
+        kind += " refused"
+    attributes = f'data-operation="{bar.operation}" data-y="{_line_y(lane)}" tabindex="0"'
+    return _bar(bar, lane, scale, kind, attributes, "", text, about)
+
+
+def _annotation(bar: _Bar, lane: int, scale: Scale) -> str:
+    note = bar.annotation
+    assert note is not None
+    colors = ""
+    if note.background_color:
+        colors += f"--back:{note.background_color};"
+    if note.text_color:
+        colors += f"--ink:{note.text_color};"
+    return _bar(
+        bar,
+        lane,
+        scale,
+        "annotation",
+        "",
+        colors,
+        note.description,
+        [note.description, note.details],
+    )
+
+
+def _bar(
+    bar: _Bar,
+    lane: int,
+    scale: Scale,
+    kind: str,
+    attributes: str,
+    style: str,
+    text: str,
+    about: Iterable[str],
+) -> str:
+    left, right = scale.begin(bar.start), scale.end(bar.end)
+    title = "\n".join(escaped(line) for line in about if line)
+    return (
+        f'<g class="{kind}" {attributes} style="{style}"><title>{title}</title>'
+        f'<svg x="{left:g}" y="{_top(lane)}" width="{right - left:g}" height="{_BAR_PX}">'
+        f'<rect width="100%" height="100%" rx="4"/><text x="6" y="14">{escaped(text)}</text>'
+        "</svg></g>"
+    )
+
+
+def _line(steps: Steps, scale: Scale, ys: Sequence[int]) -> str:
+    """Draw the longest order; the page's script draws others in the same way."""
+    if not steps.orders:
+        return ""
+    positions = steps.orders[0].positions
+    points = scale.points(steps.part, positions)
+    places = [(x, ys[position]) for x, position in zip(points, positions, strict=True)]
+    path = " ".join(f"{x:g},{y}" for x, y in places)
+    dots = "".join(f'<circle cx="{x:g}" cy="{y}" r="3.5"/>' for x, y in places)
+    return f'<polyline points="{path}"/>{dots}'
+
+
+def _legend(steps: Steps) -> str:
+    total = len(steps.part.operations)
+    if not steps.orders:
+        return f"No operation of {total} could be placed" if total else "No operations"
+    longest = len(steps.orders[0].positions)
+    text = f"The longest order found places {longest} of {total} operations."
+    if len(steps.orders) > 1 or steps.left_out:
+        text += f" {len(steps.orders)} orders are shown"
+        text += f", {steps.left_out} shorter ones are not." if steps.left_out else "."
+    return text
+
+
+def _table(steps: Steps, texts: Sequence[str]) -> str:
+    """List the steps of the longest order; the page's script fills in others."""
+    if not steps.orders:
+        return ""
+    order = steps.orders[0]
+    rows = [f"<tr><td>0</td><td></td><td>{escaped(order.states[0])}</td></tr>"]
+    rows += [
+        f"<tr><td>{i}</td><td>{escaped(texts[position])}</td><td>{escaped(state)}</td></tr>"
+        for i, (position, state) in enumerate(
+            zip(order.positions, order.states[1:], strict=True), start=1
+        )
+    ]
+    rows += [
+        f'<tr class="refused"><td></td><td>{escaped(texts[position])}</td>'
+        "<td>refused here</td></tr>"
+        for position in order.refused
+    ]
+    head = "<tr><th>step</th><th>operation</th><th>state after it</th></tr>"
+    return (
+        "<details><summary>Steps of the order shown</summary>"
+        f"<table><thead>{head}</thead><tbody>{''.join(rows)}</tbody></table></details>"
+    )

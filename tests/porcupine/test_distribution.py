@@ -1,0 +1,125 @@
+"""The distribution porcupine-py: built, installed beside NumPy alone, and tried with these tests."""
+
+import os
+import shutil
+import subprocess
+import sys
+import sysconfig
+import zipfile
+from email.parser import BytesParser
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).parents[2]
+MEMBER = ROOT / "packages" / "porcupine-py"
+HERE = Path(sysconfig.get_path("purelib"))
+TOOLS = (
+    *("_pytest", "iniconfig", "packaging", "pluggy", "py.py", "pygments", "pytest"),
+    *(
+        "_hypothesis_ftz_detector.py",
+        "_hypothesis_globals.py",
+        "_hypothesis_pytestplugin.py",
+        "hypothesis",
+        "sortedcontainers",
+    ),
+)
+"""What runs the tests; none of it is a dependency of the distribution."""
+ELSEWHERE = """
+import sys
+import checkers, porcupine_py
+from checkers.linearizability.kernels import load
+assert load() is None
+assert not {"numba", "pyarrow"} & set(sys.modules), "they are not there"
+print(checkers.__file__, porcupine_py.__file__, sep="\\n")
+"""
+
+
+def python(*arguments, cwd, **environment):
+    kept = {name: value for name, value in os.environ.items() if not name.startswith("PYTHON")}
+    done = subprocess.run(
+        [*map(str, arguments)],
+        cwd=cwd,
+        env=kept | environment,
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert done.returncode == 0, done.stdout + done.stderr
+    return done.stdout
+
+
+@pytest.fixture(scope="module")
+def wheel(tmp_path_factory):
+    """The wheel, built from a copy, since a build leaves files beside its sources."""
+    folder = tmp_path_factory.mktemp("build")
+    caches = shutil.ignore_patterns("__pycache__", "build", "*.egg-info")
+    shutil.copytree(MEMBER, folder / "source", ignore=caches)
+    pip = (sys.executable, "-m", "pip", "--disable-pip-version-check", "wheel", "--no-deps")
+    python(*pip, "--wheel-dir", folder / "wheel", folder / "source", cwd=folder)
+    (built,) = (folder / "wheel").glob("*.whl")
+    return built
+
+
+@pytest.fixture(scope="module")
+def empty(wheel, tmp_path_factory):
+    """A Python in which nothing is installed but NumPy, what runs tests, and the wheel."""
+    folder = tmp_path_factory.mktemp("empty")
+    python(sys.executable, "-m", "venv", "--without-pip", folder / "venv", cwd=folder)
+    (site,) = (folder / "venv" / "lib").glob("python*/site-packages")
+    for name in TOOLS:
+        if (HERE / name).exists():
+            (site / name).symlink_to(HERE / name)
+    for path in HERE.glob("numpy*"):
+        (site / path.name).symlink_to(path)
+    program = folder / "venv" / "bin" / "python"
+    pip = (sys.executable, "-m", "pip", "--disable-pip-version-check", "--python", program)
+    python(*pip, "install", "--no-index", "--no-compile", wheel, cwd=folder)
+    return program
+
+
+def test_the_wheel_holds_every_module_and_no_other(wheel):
+    with zipfile.ZipFile(wheel) as archive:
+        held = {name for name in archive.namelist() if ".dist-info/" not in name}
+    packages = ("checkers", "extensions", "porcupine_py")
+    modules = {
+        str(path.relative_to(ROOT)) for name in packages for path in (ROOT / name).rglob("*.py")
+    }
+    others = {
+        "checkers/py.typed",
+        "porcupine_py/py.typed",
+        *(f"porcupine_py/visualization/page.{kind}" for kind in ("css", "html", "js")),
+    }
+    assert held == modules | others
+
+
+def test_the_wheel_requires_numpy_only(wheel):
+    with zipfile.ZipFile(wheel) as archive:
+        (name,) = (n for n in archive.namelist() if n.endswith(".dist-info/METADATA"))
+        about = BytesParser().parsebytes(archive.read(name))
+    required = about.get_all("Requires-Dist")
+    assert [line for line in required if "extra" not in line] == ["numpy>=2.2"]
+    assert sorted(about.get_all("Provides-Extra")) == ["numba", "pyarrow"]
+    assert about.get_payload().lstrip().startswith("# porcupine-py")
+
+
+def test_the_same_tests_pass_beside_numpy_alone(empty, tmp_path):
+    """Away from the sources: what they import is the wheel's."""
+    for part in ("tests/porcupine", "tests/data/histories"):
+        shutil.copytree(ROOT / part, tmp_path / part, ignore=shutil.ignore_patterns("__pycache__"))
+    (tmp_path / "tests" / "__init__.py").touch()
+    (tmp_path / "tests" / "porcupine" / Path(__file__).name).unlink()
+    readme = tmp_path / "packages" / "porcupine-py" / "README.md"
+    readme.parent.mkdir(parents=True)
+    shutil.copy(MEMBER / "README.md", readme)
+    (tmp_path / "pytest.ini").write_text("[pytest]\nfilterwarnings = error\nmarkers = browser\n")
+    places = python(empty, "-c", ELSEWHERE, cwd=tmp_path).split()
+    assert [Path(place).parents[1].name for place in places] == ["site-packages"] * 2
+    tried = python(
+        *(empty, "-m", "pytest", "-q", "-p", "no:cacheprovider", "-m", "not browser"),
+        *("-p", "_hypothesis_pytestplugin", "tests/porcupine"),
+        cwd=tmp_path,
+        HYPOTHESIS_STORAGE_DIRECTORY=str(tmp_path / "hypothesis"),
+    )
+    assert " failed" not in tried
+    assert int(tried.rpartition(" passed")[0].split()[-1]) >= 150

@@ -1,0 +1,64 @@
+"""Without pyarrow and Numba the ready models of `checkers` judge files all the same, and say so."""
+
+import json
+import subprocess
+import sys
+
+import pytest
+
+EVENTS = [
+    ("invoke", 0, "write", 1),
+    ("ok", 0, "write", 1),
+    ("invoke", 1, "read", None),
+    ("ok", 1, "read", None),
+]
+PROGRAM = """
+import sys
+for name in ("numba", "pyarrow"):
+    sys.modules[name] = None
+from checkers import HistoryError, check
+try:
+    result = check(sys.argv[1], sys.argv[2])
+    print(result.status, result.summary)
+except HistoryError as error:
+    print(error)
+"""
+
+
+def judged_without(path, model):
+    command = [sys.executable, "-c", PROGRAM, str(path), model]
+    done = subprocess.run(command, capture_output=True, text=True, check=True)
+    return done.stdout
+
+
+@pytest.fixture
+def journal(tmp_path):
+    lines = [
+        {"index": i, "time_ns": i, "process": process, "type": kind, "f": f, "value": value}
+        for i, (kind, process, f, value) in enumerate(EVENTS)
+    ]
+    (tmp_path / "history.jsonl").write_text("".join(f"{json.dumps(line)}\n" for line in lines))
+    return tmp_path / "history.jsonl"
+
+
+def test_a_file_is_read_without_pyarrow(journal):
+    assert judged_without(journal, "register").startswith("FAIL not linearizable: ")
+
+
+def test_parquet_is_refused_by_the_name_of_the_missing_package(tmp_path):
+    path = tmp_path / "history.parquet"
+    expected = f"{path}: Parquet is read by the package pyarrow, which is not installed\n"
+    assert judged_without(path, "register") == expected
+
+
+def test_a_search_without_numba_says_so(tmp_path):
+    lines = []
+    for i in range(6):
+        value = i % 2
+        for kind in ("invoke", "ok"):
+            event = {"process": 0, "type": kind, "f": "write", "value": value}
+            lines.append({"index": len(lines), "time_ns": len(lines), **event})
+    (tmp_path / "history.jsonl").write_text("".join(f"{json.dumps(line)}\n" for line in lines))
+    judged = judged_without(tmp_path / "history.jsonl", "register")
+    assert judged.startswith("PASS linearizable: ")
+    assert judged.endswith("; searched in plain Python, without Numba\n")
