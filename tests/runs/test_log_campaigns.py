@@ -58,6 +58,38 @@ def test_what_a_leader_alone_had_is_lost_with_its_power_and_shown_as_allowed(tmp
     assert "Not promised, so no violation: 5 explained" in (folder / "report.html").read_text()
 
 
+ALL_LOSE_POWER = """
+campaign = "all-lose-power"
+backend = "sim"
+workload = "log"
+duration_s = 20
+rate_per_s = 60
+concurrency = 12
+node_settings = { "broker.session.timeout.ms" = 2000, "broker.heartbeat.interval.ms" = 300 }
+schedule = [
+  { at_s = 8.0, fault = "kill", parameters = { targets = "all", keep = "nothing" }, for_s = 2.0 },
+]
+"""
+
+
+def test_what_all_replicas_lost_with_their_page_caches_is_found_and_explained(tmp_path: Path):
+    """More than Kafka promises to bear: a canary that must fail."""
+    plan = tmp_path / "all-lose-power.toml"
+    plan.write_text(ALL_LOSE_POWER)
+    done = kraftprobe("run", "--campaign", plan, "--seed", 1, "--runs", tmp_path / "runs")
+    assert done.returncode == 1, done.stdout + done.stderr
+    [folder] = (tmp_path / "runs" / "all-lose-power").iterdir()
+    checks = {check.checker: check for check in RunStore(folder).read_results().checks}
+    log, disks = checks["log"], checks["replica-logs"]
+    assert {log.status, disks.status} == {Status.FAIL}
+    assert log.statistics["anomalies_by_kind"]["lost-write"] > 10
+    lost = log.anomalies[0]
+    assert {"producer", "offset", "epoch", "node", "faults"} <= lost.keys()
+    assert "faults meanwhile: kill of n1, n2, n3" in lost["explanation"]
+    assert disks.statistics["anomalies_by_kind"]["acknowledged-missing"] > 0
+    assert kraftprobe("gate", folder).returncode != 0
+
+
 @pytest.mark.cluster
 def test_ours_loses_nothing_on_real_disks_under_kills_and_partitions(tmp_path: Path):
     faults = ("--faults", "kill,partition", "--duration", 25)
