@@ -1,10 +1,14 @@
 """The data path at its edges, with three brokers in virtual time."""
 
 import datetime as dt
+from collections import Counter
 
 from kio.static.primitive import i32Timedelta
 
+from cluster.node.broker.partition import Partition
+from cluster.node.broker.replica import Replica
 from cluster.node.errors import ErrorCode
+from cluster.node.log.data_log import DataLog
 from cluster.node.protocol.data_messages import (
     CONSUMER,
     FetchPartition,
@@ -94,3 +98,43 @@ def test_a_partition_whose_offset_is_asked_for_twice_is_an_invalid_request():
         ErrorCode.none,
         ErrorCode.invalid_request,
     ]
+
+
+def test_an_idle_cluster_looks_at_no_partition(monkeypatch):
+    brokers = Brokers()
+    brokers.create(partitions=20)
+    for index in range(20):
+        brokers.produce(1, b"a", index=index)
+    brokers.run(2_000)
+    looked = Counter()
+    for owner, name in ((Replica, "position"), (DataLog, "read"), (Partition, "fetched")):
+        original = getattr(owner, name)
+
+        def counted(self, *args, _name=name, _original=original, **options):
+            looked[_name] += 1
+            return _original(self, *args, **options)
+
+        monkeypatch.setattr(owner, name, counted)
+    brokers.run(10_000)
+    assert not looked
+    assert brokers.produce(1, b"b", index=7).error is ErrorCode.none
+    assert brokers.partition(index=7).isr == (1, 2, 3), "they fetched all the time"
+    assert max(looked.values()) < 20
+
+
+def test_records_that_a_consumer_waits_for_are_not_read_with_each_append(monkeypatch):
+    brokers = Brokers()
+    brokers.create(replicas=(1,))
+    brokers.produce(1, b"a" * 100)
+    row = FetchPartition("t", 0, 0, 1 << 20)
+    request = FetchRequest(CONSUMER, -1, 20_000, 3_000, 1 << 20, (row,))
+    waiting = brokers.ask(1, request, timeout_ms=60_000)
+    brokers.run(100)
+    read = DataLog.read
+    reads = []
+    monkeypatch.setattr(DataLog, "read", lambda *args, **kw: reads.append(1) or read(*args, **kw))
+    while not waiting:
+        brokers.produce(1, b"a" * 100)
+        brokers.run(10)
+    assert 3_000 <= len(waiting[0].partitions[0].records) < 3_300
+    assert len(reads) == 1

@@ -80,3 +80,13 @@ def test_an_answer_may_complete_another(purgatory):
     first.ready = True
     purgatory.check("p")
     assert (log, len(purgatory)) == (["a", "b"], 0)
+
+
+def test_beyond_its_bound_the_oldest_is_over_before_its_time(clock):
+    log = []
+    purgatory = Purgatory(clock, 2)
+    for name in ("a", "b", "c"):
+        purgatory.try_or_watch(Waits(log, name), ["p"], 10.0)
+    assert (log, len(purgatory)) == (["a expired"], 2)
+    clock.advance(20.0)
+    assert (log, len(purgatory)) == (["a expired", "b expired", "c expired"], 0)

@@ -1,5 +1,6 @@
 """Fetch sessions: what is read, what is answered, who is turned away."""
 
+import uuid
 from dataclasses import replace
 from random import Random
 
@@ -12,6 +13,8 @@ from cluster.node.errors import ErrorCode
 from cluster.node.log.types import OffsetAndEpoch
 from cluster.node.protocol.data_messages import FetchPartition, FetchRequest, FetchResult
 from tests.controller.fakes import FakeClock
+
+TOPIC = uuid.UUID(int=7)
 
 
 def asked(*indexes, session=0, epoch=-1, replica=-1, forgotten=(), topic="t"):
@@ -154,6 +157,71 @@ def test_a_follower_takes_the_place_of_a_consumer(sessions):
     assert opened(sessions, 2, replica=5) > 0
     assert opened(sessions, 2, replica=6) == 0
     assert sessions.begin(asked(session=first, epoch=1)).partitions
+
+
+def quiet(fetching, *indexes):
+    for index in indexes:
+        fetching.watch(("t", index), (TOPIC, index), is_quiet=True)
+
+
+def test_what_is_quiet_is_not_read_again_before_it_has_changed(sessions):
+    session = opened(sessions, 0, 1, 2)
+    fetching = sessions.begin(asked(session=session, epoch=1))
+    quiet(fetching, 0, 1)
+    fetching.answer([result(index) for index in (0, 1, 2)])
+    assert read(sessions.begin(asked(session=session, epoch=2))) == [2]
+    sessions.stir((TOPIC, 1))
+    sessions.stir((uuid.UUID(int=8), 0))
+    assert read(sessions.begin(asked(session=session, epoch=3))) == [2, 1]
+    assert read(sessions.begin(asked(0, session=session, epoch=4))) == [2, 1, 0]
+
+
+def test_a_fetch_that_waits_is_woken_by_what_it_watches_until_its_answer(sessions):
+    session = opened(sessions, 0, 1)
+    woken = []
+    fetching = sessions.begin(asked(session=session, epoch=1))
+    quiet(fetching, 0)
+    fetching.wait(woken.append)
+    sessions.stir((TOPIC, 0))
+    sessions.stir((TOPIC, 1))
+    fetching.answer([result(0)])
+    sessions.stir((TOPIC, 0))
+    assert woken == [("t", 0)]
+
+
+def test_nothing_is_left_of_fetches_and_sessions_that_are_over(sessions):
+    session = opened(sessions, 0, 1)
+    late = sessions.begin(asked(session=session, epoch=1))
+    quiet(late, 0, 1)
+    sessions.begin(asked(session=session, epoch=2, forgotten=(1,)))
+    once = sessions.begin(asked(0))
+    quiet(once, 0)
+    once.answer([result(0)])
+    sessions.begin(asked(0, session=session, epoch=-1)).answer([result(0)])
+    quiet(late, 0)  # a Fetch that still waits, and is over without its session
+    late.answer([result(0)])
+    assert (len(sessions), sessions._watchers, sessions._count) == (0, {}, 0)
+
+
+def test_sessions_hold_no_more_partitions_than_their_bound(clock):
+    sessions = FetchSessions(clock, Random(1), 5, partitions_max=4)
+    assert opened(sessions, *range(5)) == 0
+    consumer = opened(sessions, 0, 1, 2)
+    assert opened(sessions, 0, 1) == 0
+    assert opened(sessions, 0, 1, replica=4) > 0, "a follower takes a consumer's place"
+    gone = sessions.begin(asked(session=consumer, epoch=1))
+    assert gone is ErrorCode.fetch_session_id_not_found
+    small = opened(sessions, 0)
+    assert sessions.begin(asked(1, 2, session=small, epoch=1)) is gone
+    assert len(sessions) == 1
+
+
+def test_a_high_watermark_that_its_asker_does_not_know_is_news(sessions):
+    session = opened(sessions, 0)
+    sessions.begin(asked(session=session, epoch=1)).answer([result(0, 5)])
+    behind = replace(asked(0, session=session, epoch=2).partitions[0], high_watermark=4)
+    request = replace(asked(session=session, epoch=2), partitions=(behind,))
+    assert sessions.begin(request).has_news(result(0, 5))
 
 
 @settings(max_examples=60, deadline=None)

@@ -10,6 +10,7 @@ from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, pr
 
 from cluster.node.broker.partition import (
     Acknowledged,
+    FetchTimes,
     IsrAnswer,
     Partition,
     PartitionLimits,
@@ -191,6 +192,23 @@ def test_a_leader_that_is_elected_again_gives_those_in_sync_time_to_fetch():
     leader.partition.shrink_if_due()
     assert leader.proposals == []
     leader.clock.now_ms = 6_001.0
+    leader.partition.shrink_if_due()
+    assert [member for member, _ in leader.proposals[0][0].isr] == [1]
+
+
+def test_a_follower_of_a_partition_where_nothing_happens_is_caught_up_by_fetches_of_others():
+    leader = Leader(isr=(1, 2, 3), end_offset=4)
+    times = FetchTimes()
+    for broker in (2, 3):
+        leader.partition.fetched(broker, 4, 0, leader.brokers[broker], times)
+    leader.clock.now_ms = 60_000.0
+    times.fetches(leader.clock.now_ms)  # a Fetch of the session that names it not
+    leader.partition.appends()
+    leader.append()
+    leader.clock.now_ms += 999.0
+    leader.partition.shrink_if_due()
+    assert leader.proposals == []
+    leader.clock.now_ms += 2.0
     leader.partition.shrink_if_due()
     assert [member for member, _ in leader.proposals[0][0].isr] == [1]
 

@@ -1,16 +1,20 @@
 """Requests that wait for partitions (DelayedOperationPurgatory.java): Produce and Fetch.
 
 An operation is tried when it comes, again when anything that it watches has changed, and ended when
-its time is over.
+its time is over. Nothing else ends it: whoever asked may be long gone. So there is a bound, and
+beyond it the oldest one is ended before its time, as if that were over.
 """
 
 from __future__ import annotations
 
 from collections.abc import Hashable, Sequence
 from dataclasses import dataclass
-from typing import Protocol
+from typing import Final, Protocol
 
 from cluster.node.ports import Clock, Timer
+
+OPERATIONS_MAX: Final = 10_000
+"""More than there are connections: only of those that are gone can there be so many."""
 
 
 class DelayedOperation(Protocol):
@@ -35,13 +39,15 @@ class _Waiting:
 class Purgatory:
     """Operations by what they watch; those of one key are tried in the order in which they came."""
 
-    def __init__(self, clock: Clock) -> None:
+    def __init__(self, clock: Clock, operations_max: int = OPERATIONS_MAX) -> None:
         self._clock = clock
+        self._max = operations_max
         self._watchers: dict[Hashable, dict[_Waiting, None]] = {}
-        self._count = 0
+        self._waiting: dict[_Waiting, None] = {}
+        """The oldest comes first."""
 
     def __len__(self) -> int:
-        return self._count
+        return len(self._waiting)
 
     def try_or_watch(
         self, operation: DelayedOperation, keys: Sequence[Hashable], timeout_ms: float
@@ -54,7 +60,11 @@ class Purgatory:
         waiting = _Waiting(operation, keys, timer)
         for key in keys:
             self._watchers.setdefault(key, {})[waiting] = None
-        self._count += 1
+        self._waiting[waiting] = None
+        if len(self._waiting) > self._max:
+            oldest = next(iter(self._waiting))
+            oldest.timer.cancel()
+            self._expired(oldest)
 
     def check(self, key: Hashable) -> None:
         """Try again what watches a key."""
@@ -72,7 +82,7 @@ class Purgatory:
         waiting.operation.expire()
 
     def _forget(self, waiting: _Waiting) -> None:
-        self._count -= 1
+        del self._waiting[waiting]
         for key in waiting.keys:
             watchers = self._watchers.get(key)
             if watchers is not None:

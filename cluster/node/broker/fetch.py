@@ -6,7 +6,8 @@ all below its offset, unless its log diverges: then it is answered where (KIP-59
 KIP-101), and nothing is concluded from its offset (KAFKA-13141).
 
 An answer without news waits up to `max_wait_ms`: for `min_bytes` of records, for an error, or for a
-high watermark that the follower does not know yet (KAFKA-14145).
+high watermark that the follower does not know yet (KAFKA-14145). What wakes it is its session
+(`fetch_sessions`).
 """
 
 from __future__ import annotations
@@ -15,10 +16,10 @@ from collections.abc import Callable
 from dataclasses import replace
 from typing import Any, Final
 
-from cluster.node.broker.fetch_sessions import Fetching, FetchSessions
+from cluster.node.broker.fetch_sessions import Fetching
 from cluster.node.broker.partition import StaleReplicaError
 from cluster.node.broker.replica import Replica
-from cluster.node.broker.replica_manager import DELETE, FETCH, ReplicaManager
+from cluster.node.broker.replica_manager import DELETE, ReplicaManager
 from cluster.node.errors import ErrorCode
 from cluster.node.log.data_config import OffsetOutOfRangeError, StorageError
 from cluster.node.log.types import OffsetAndEpoch
@@ -44,21 +45,20 @@ class FetchHandler:
 
     def __init__(self, manager: ReplicaManager) -> None:
         self._manager = manager
-        self._sessions = FetchSessions(manager.clock, manager.random)
 
     def handle(self, listener: str, request: FetchRequest, reply: Reply) -> None:
         """Answer now, or when there is something to answer."""
-        fetching = self._sessions.begin(request)
+        fetching = self._manager.fetch_sessions.begin(request)
         if isinstance(fetching, ErrorCode):
             reply(FetchResponse(fetching))
             return
         delayed = _Delayed(self._manager, request, fetching, listener, reply)
         results = delayed.read(first=True)
-        if request.max_wait_ms <= 0 or not fetching.partitions or delayed.suffices(results):
+        if request.max_wait_ms <= 0 or fetching.is_empty or delayed.suffices(results):
             delayed.answer(results)
             return
-        keys = [(FETCH, key) for key in delayed.keys]
-        self._manager.delayed.try_or_watch(delayed, keys, request.max_wait_ms)
+        fetching.wait(delayed.stirred)
+        self._manager.fetches.try_or_watch(delayed, [delayed], request.max_wait_ms)
 
 
 class _Delayed:
@@ -78,62 +78,67 @@ class _Delayed:
         self._listener = listener
         self._reply = reply
         self._is_follower = request.replica_id > CONSUMER
-        self._is_new = True
-        self._replicas: list[tuple[FetchPartition, Replica]] = []
-
-    @property
-    def keys(self) -> list[tuple[Any, int]]:
-        """The partitions that it waits for."""
-        return [replica.key for _, replica in self._replicas]
+        self._min_bytes = min(request.min_bytes, request.max_bytes, FETCH_MAX_BYTES)
+        self._has_news = False
+        self._read_to: dict[tuple[Any, int], int] = {}
+        """Up to which offset partitions were read that brought records."""
+        self._gained: dict[tuple[Any, int], int] = {}
+        self._bytes = 0
+        """An estimate of what there is by now."""
 
     # --- waiting ---
 
     def try_complete(self) -> bool:
         """See `DelayedOperation`."""
-        if self._is_new:
-            self._is_new = False
-            return False  # it was just read
-        if not any(self._may_have_news(row, replica) for row, replica in self._replicas):
-            return False
-        results = self.read()
-        if not self.suffices(results):
-            return False
-        self.answer(results)
-        return True
+        if self._has_news:
+            self.answer(self.read())
+        return self._has_news
 
     def expire(self) -> None:
         """See `DelayedOperation`."""
         self.answer(self.read())
 
-    def _may_have_news(self, row: FetchPartition, replica: Replica) -> bool:
-        """Whether a partition is worth a look: cheap, as it is asked at each append."""
-        if not replica.is_hosted or self._manager.is_offline:
+    def stirred(self, key: tuple[Any, int]) -> None:
+        """Look at one partition that has changed: cheaply, as each append asks for it.
+
+        Nothing is read. Else an append would cost a fetcher that waits for many bytes all that it
+        has waited for so far.
+        """
+        row = self._fetching.partition(key)
+        if row is not None and not self._has_news and self._is_worth_an_answer(key, row):
+            self._has_news = True
+            self._manager.fetches.check(self)
+
+    def _is_worth_an_answer(self, key: tuple[Any, int], row: FetchPartition) -> bool:
+        replica = self._find(row)
+        if isinstance(replica, ErrorCode):
             return True
-        partition = replica.partition
-        if self._is_follower:
-            if not partition.leads or partition.leader_epoch != row.current_leader_epoch:
-                return True
-            return (
-                replica.log.end_offset > row.fetch_offset
-                or partition.high_watermark > row.high_watermark
-            )
-        if row.current_leader_epoch not in (NO_EPOCH, partition.leader_epoch):
+        log, partition = replica.log, replica.partition
+        if not log.start_offset <= row.fetch_offset <= log.end_offset:
             return True
-        if self._request.rack is None and not partition.leads:
+        if partition.high_watermark > row.high_watermark:
             return True
-        return partition.high_watermark > row.fetch_offset
+        read_to = self._read_to.get(key, row.fetch_offset)
+        gained = log.bytes_between(read_to, self._limit(replica))
+        self._bytes += gained - self._gained.get(key, 0)
+        self._gained[key] = gained
+        return self._bytes >= self._min_bytes
+
+    def _limit(self, replica: Replica) -> int:
+        """Return up to where the asker is shown records."""
+        return replica.log.end_offset if self._is_follower else replica.partition.high_watermark
 
     def suffices(self, results: list[FetchResult]) -> bool:
         """Whether results are worth an answer before the time is over."""
-        size_bytes = 0
-        rows = {(row.topic, row.index): row for row in self._fetching.partitions}
         for result in results:
             if result.error is not ErrorCode.none or result.diverging is not None:
                 return True
-            if result.high_watermark > rows[result.topic, result.index].high_watermark:
+            key = (result.topic, result.index)
+            row = self._fetching.partition(key)
+            if row is None or result.high_watermark > row.high_watermark:
                 return True
-            size_bytes += len(result.records)
-        return size_bytes >= self._request.min_bytes
+            self._bytes += len(result.records)
+        return self._bytes >= self._min_bytes
 
     def answer(self, results: list[FetchResult]) -> None:
         """Send the answer."""
@@ -158,14 +163,13 @@ class _Delayed:
     # --- reading ---
 
     def read(self, *, first: bool = False) -> list[FetchResult]:
-        """Read all partitions; the first time what a follower's offsets say is taken in.
+        """Read what is to be read; the first time what a follower's offsets say is taken in.
 
         All together are bounded, but the first partition with records brings at least a batch.
         """
         left_bytes = min(self._request.max_bytes, FETCH_MAX_BYTES)
         is_any = False
         results = []
-        self._replicas = []
         for row in self._fetching.partitions:
             result = self._read(row, left_bytes, first=first, min_one=not is_any)
             left_bytes = max(0, left_bytes - len(result.records))
@@ -184,25 +188,21 @@ class _Delayed:
         replica = self._find(row)
         if isinstance(replica, ErrorCode):
             return _failed(row, replica)
-        self._replicas.append((row, replica))
         try:
             diverging = self._diverging(row, replica)
             if diverging is None and self._is_follower and first:
                 self._take(row, replica)
             records = b""
-            if diverging is None:
-                records = replica.log.read(
-                    row.fetch_offset,
-                    min(row.max_bytes, left_bytes),
-                    min_one=min_one,
-                    end_offset=None if self._is_follower else replica.partition.high_watermark,
-                )
+            if diverging is None and row.fetch_offset != self._limit(replica):
+                records = self._records(row, replica, left_bytes, min_one=min_one)
         except OffsetOutOfRangeError:
             return _failed(row, ErrorCode.offset_out_of_range, replica)
         except StaleReplicaError:
             return _failed(row, ErrorCode.not_leader_or_follower)
         except StorageError:
             return _failed(row, ErrorCode.kafka_storage_error)
+        if not first or self._request.max_wait_ms > 0 or self._request.session_epoch >= 0:
+            self._watch(row, replica, records, is_diverging=diverging is not None)
         high_watermark = replica.partition.high_watermark
         return FetchResult(
             topic=row.topic,
@@ -214,6 +214,35 @@ class _Delayed:
             diverging=diverging,
             records=records,
         )
+
+    def _records(
+        self, row: FetchPartition, replica: Replica, left_bytes: int, *, min_one: bool
+    ) -> bytes:
+        """Read records. Raises OffsetOutOfRangeError, StorageError."""
+        log = replica.log
+        if not left_bytes and not min_one and log.start_offset <= row.fetch_offset:
+            return b""  # no look into a file for what cannot be sent
+        return log.read(
+            row.fetch_offset,
+            min(row.max_bytes, left_bytes),
+            min_one=min_one,
+            end_offset=self._limit(replica),
+        )
+
+    def _watch(
+        self, row: FetchPartition, replica: Replica, records: bytes, *, is_diverging: bool
+    ) -> None:
+        """Look at the partition again when it changes; with the next Fetch if there is more.
+
+        A follower that is not in sync is looked at each time: what keeps it out may be over.
+        """
+        key, limit = (row.topic, row.index), self._limit(replica)
+        is_quiet = not records and not is_diverging and row.fetch_offset >= limit
+        if self._is_follower:
+            is_quiet = is_quiet and self._request.replica_id in replica.partition.isr
+        self._fetching.watch(key, replica.key, is_quiet=is_quiet)
+        if records:
+            self._read_to[key] = limit
 
     def _diverging(self, row: FetchPartition, replica: Replica) -> OffsetAndEpoch | None:
         """Compare the epoch of the asker's last record. Raises OffsetOutOfRangeError."""
@@ -235,6 +264,7 @@ class _Delayed:
             row.fetch_offset,
             row.log_start_offset,
             self._request.replica_epoch,
+            self._fetching.times,
         )
         self._manager.delayed.check((DELETE, replica.key))
 

@@ -102,6 +102,18 @@ class StaleReplicaError(Exception):
 
 
 @dataclass(slots=True)
+class FetchTimes:
+    """When a follower's present session fetched: what it does not name is where it was before."""
+
+    latest_ms: float = -math.inf
+    previous_ms: float = -math.inf
+
+    def fetches(self, now_ms: float) -> None:
+        """Take the next Fetch."""
+        self.previous_ms, self.latest_ms = self.latest_ms, now_ms
+
+
+@dataclass(slots=True)
 class Follower:
     """What a leader knows of another replica (Replica.scala). Times are monotonic."""
 
@@ -114,6 +126,8 @@ class Follower:
     fetched_ms: float = -math.inf
     leader_end_offset: int = UNKNOWN
     """The leader's log end at its last fetch."""
+    times: FetchTimes | None = None
+    """Of the session that it fetches in: a Fetch that does not name it counts as well."""
 
     def fetched(
         self,
@@ -122,8 +136,12 @@ class Follower:
         broker_epoch: int,
         leader_end_offset: int,
         now_ms: float,
+        times: FetchTimes | None = None,
     ) -> None:
         """Take a fetch at `fetch_offset`, which is the follower's log end."""
+        if times is not None and times is self.times:
+            self.fetched_ms = max(self.fetched_ms, times.previous_ms)
+        self.times = times
         if fetch_offset >= leader_end_offset:
             self.caught_up_ms = max(self.caught_up_ms, now_ms)
         elif fetch_offset >= self.leader_end_offset:
@@ -132,6 +150,14 @@ class Follower:
         self.start_offset, self.end_offset = start_offset, fetch_offset
         self.broker_epoch = max(self.broker_epoch, broker_epoch)
         self.fetched_ms, self.leader_end_offset = now_ms, leader_end_offset
+
+    def appends(self, leader_end_offset: int) -> None:
+        """Learn that the leader's log is about to grow beyond this end.
+
+        A follower that is there had all until its last Fetch, whether that named it or not.
+        """
+        if self.end_offset == leader_end_offset and self.times is not None:
+            self.caught_up_ms = max(self.caught_up_ms, self.times.latest_ms)
 
     def is_caught_up(self, leader_end_offset: int, now_ms: float, lag_max_ms: float) -> bool:
         """Whether it has all, or had all not long ago."""
@@ -285,6 +311,11 @@ class Partition:
         """Whether nothing can be committed: too few replicas are in sync."""
         return self.leads and len(self.isr) < self.least_in_sync
 
+    def appends(self) -> None:
+        """Records are about to be appended to the leader's log."""
+        for follower in self.followers.values():
+            follower.appends(self.log.end_offset)
+
     def written(self) -> None:
         """More of the leader's log is where a kill of this process keeps it.
 
@@ -299,10 +330,11 @@ class Partition:
         fetch_offset: int,
         start_offset: int,
         broker_epoch: int,
+        times: FetchTimes | None = None,
     ) -> None:
         """A follower has everything below `fetch_offset`, which is in the log.
 
-        Raises StaleReplicaError.
+        `times`: of its session, if it has one. Raises StaleReplicaError.
         """
         follower = self.followers.get(broker_id)
         if follower is None or not self.leads:
@@ -313,7 +345,9 @@ class Partition:
             raise StaleReplicaError(f"broker {broker_id} has been registered anew")
         before = follower.end_offset
         now_ms = self._clock.monotonic_ms()
-        follower.fetched(fetch_offset, start_offset, broker_epoch, self.log.end_offset, now_ms)
+        follower.fetched(
+            fetch_offset, start_offset, broker_epoch, self.log.end_offset, now_ms, times
+        )
         self._expand_if_due(follower)
         if before != fetch_offset:
             self._advance()
@@ -364,6 +398,7 @@ class Partition:
         """The log has become shorter, or begins later."""
         high_watermark = min(self.high_watermark, self.log.end_offset)
         self.high_watermark = max(high_watermark, self.log.start_offset)
+        self._on_progress()  # a consumer that waits here may be out of range now
 
     # --- ISR ---
 

@@ -86,6 +86,7 @@ class ProduceHandler:
                     f"{len(partition.isr)} replicas are in sync, {partition.least_in_sync} must be",
                 )
             )
+        partition.appends()
         try:
             info = replica.log.append_as_leader(row.records, partition.leader_epoch)
             if not info.is_duplicate:

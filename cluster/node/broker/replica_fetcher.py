@@ -1,6 +1,7 @@
 """Fetches the partitions that one other broker leads (ReplicaFetcherThread, AbstractFetcherThread).
 
-One Fetch is under way at a time, with a session: it names what is new since the one before. What it
+One Fetch is under way at a time, with a session: it names what is new since the one before, and to
+find that costs no look at the others, of which there may be ten thousand. What it
 brings goes to each partition (`FollowedPartition`), in the leader's order. A partition with an
 error is left out for a while; one whose leader epoch was fenced waits for the metadata. What was
 asked for in an earlier leader epoch of a partition is dropped.
@@ -76,7 +77,7 @@ class FollowedPartition(Protocol):
         """Find out where the leader's log begins and ends, and make its own fit."""
 
 
-@dataclass(slots=True)
+@dataclass(slots=True, eq=False)
 class _Fetched:
     partition: FollowedPartition
     ready_ms: float = 0.0
@@ -108,8 +109,12 @@ class ReplicaFetcher:
         self._partitions: dict[Key, _Fetched] = {}
         self._session_id = NO_SESSION
         self._session_epoch = INITIAL_EPOCH
-        self._session: dict[Key, FetchPartition] = {}
-        """What the leader's session holds."""
+        self._session: dict[Key, tuple[_Fetched, FetchPartition]] = {}
+        """What the leader's session holds: for whom it was asked for, and from where on."""
+        self._moved: dict[Key, None] = {}
+        """Those whose position may be another than the session has."""
+        self._resting: dict[Key, None] = {}
+        """Those that are left out for now."""
         self._exchange = Exchange(clock)
         self._timer: Timer | None = None
         self._stopped = False
@@ -124,12 +129,21 @@ class ReplicaFetcher:
     def add(self, key: Key, partition: FollowedPartition) -> None:
         """Fetch a partition from now on; one that it had already begins anew."""
         self._partitions[key] = _Fetched(partition)
+        self._moved[key] = None
+        self._resting.pop(key, None)
         if not self._is_busy:
             self._schedule(0.0)  # with all that the same publication brings
 
     def remove(self, key: Key) -> None:
         """Fetch it no more."""
-        self._partitions.pop(key, None)
+        if self._partitions.pop(key, None) is not None:
+            self._moved[key] = None
+            self._resting.pop(key, None)
+
+    def moved(self, key: Key) -> None:
+        """Learn that a partition's position has changed by itself: its log begins later."""
+        if key in self._partitions:
+            self._moved[key] = None
 
     def stop(self) -> None:
         """Fall silent; a reply that is under way is dropped."""
@@ -151,57 +165,74 @@ class ReplicaFetcher:
 
     def _send(self) -> None:
         self._timer = None
+        wait_ms = self._wake()
+        if len(self._resting) == len(self._partitions):
+            if wait_ms is not None:
+                self._schedule(wait_ms)
+            return
+        timeout_ms = self._config.wait_max_ms + self._config.request_timeout_ms
+        request = self._request()
+        self._exchange.begin(
+            timeout_ms,
+            lambda on_reply: self._network.request(self.leader, request, timeout_ms, on_reply),
+            self._answered,
+        )
+
+    def _wake(self) -> float | None:
+        """Go on with those that have rested for long enough; says when the next one will have."""
         now_ms = self._clock.monotonic_ms()
-        ready: dict[Key, FetchPartition] = {}
         waits_ms: list[float] = []
-        for key, fetched in self._partitions.items():
+        for key in list(self._resting):
+            fetched = self._partitions[key]
             if fetched.is_stopped or fetched.is_busy:
                 continue
             if fetched.ready_ms > now_ms:
                 waits_ms.append(fetched.ready_ms - now_ms)
             else:
-                ready[key] = fetched.partition.position()
-        if not ready:
-            if waits_ms:
-                self._schedule(min(waits_ms))
-            return
-        asked = {key: self._partitions[key] for key in ready}
+                del self._resting[key]
+                self._moved[key] = None
+        return min(waits_ms, default=None)
 
-        timeout_ms = self._config.wait_max_ms + self._config.request_timeout_ms
-        request = self._request(ready)
-        self._exchange.begin(
-            timeout_ms,
-            lambda on_reply: self._network.request(self.leader, request, timeout_ms, on_reply),
-            lambda reply: self._answered(asked, ready, reply),
-        )
-
-    def _request(self, ready: dict[Key, FetchPartition]) -> FetchRequest:
+    def _request(self) -> FetchRequest:
+        """Name what the session does not have yet, and what it is to forget."""
         config = self._config
         is_full = self._session_epoch == INITIAL_EPOCH
-        named = {key: at for key, at in ready.items() if is_full or self._session.get(key) != at}
-        forgotten = () if is_full else tuple(key for key in self._session if key not in ready)
+        if is_full:
+            self._session.clear()
+        named: list[FetchPartition] = []
+        forgotten: list[Key] = []
+        for key in self._partitions if is_full else self._moved:
+            fetched, held = self._partitions.get(key), self._session.get(key)
+            if fetched is None or key in self._resting:
+                if held is not None:
+                    del self._session[key]
+                    forgotten.append(key)
+                continue
+            at = fetched.partition.position()
+            if held is None or held[0] is not fetched or held[1] != at:
+                named.append(at)
+            self._session[key] = (fetched, at)
+        self._moved.clear()
         return FetchRequest(
             replica_id=config.broker_id,
             replica_epoch=self._broker_epoch(),
             max_wait_ms=config.wait_max_ms,
             min_bytes=config.min_bytes,
             max_bytes=config.response_max_bytes,
-            partitions=tuple(named.values()),
-            forgotten=forgotten,
+            partitions=tuple(named),
+            forgotten=tuple(forgotten),
             session_id=self._session_id,
             session_epoch=self._session_epoch,
         )
 
-    def _answered(
-        self, asked: dict[Key, _Fetched], ready: dict[Key, FetchPartition], reply: Any
-    ) -> None:
+    def _answered(self, reply: Any) -> None:
         if not isinstance(reply, FetchResponse) or reply.error is not ErrorCode.none:
             was_full = self._session_epoch == INITIAL_EPOCH
-            self._session_epoch, self._session = INITIAL_EPOCH, {}
+            self._session_epoch = INITIAL_EPOCH
             lost = isinstance(reply, FetchResponse) and reply.error in _SESSION_ERRORS
             self._schedule(0.0 if lost and not was_full else self._config.backoff_ms)
             return
-        self._session_id, self._session = reply.session_id, ready
+        self._session_id = reply.session_id
         if reply.session_id == NO_SESSION:
             self._session_epoch = INITIAL_EPOCH
         else:
@@ -209,8 +240,10 @@ class ReplicaFetcher:
         for result in reply.partitions:
             key = (result.topic, result.index)
             fetched = self._partitions.get(key)
+            asked = self._session.get(key)
             # A partition that was added again since then is fetched in another leader epoch.
-            if fetched is not None and fetched is asked.get(key):
+            if fetched is not None and asked is not None and asked[0] is fetched:
+                self._moved[key] = None
                 self._apply(key, fetched, fetched.partition.fetched(result))
         if self._stopped:
             return
@@ -226,6 +259,9 @@ class ReplicaFetcher:
             self._schedule(0.0)
 
     def _apply(self, key: Key, fetched: _Fetched, outcome: Outcome) -> None:
+        if outcome is Outcome.GO_ON or self._partitions.get(key) is not fetched:
+            return
+        self._resting[key] = self._moved[key] = None
         if outcome is Outcome.RETRY:
             fetched.ready_ms = self._clock.monotonic_ms() + self._config.backoff_ms
         elif outcome is Outcome.STOP:
@@ -237,6 +273,7 @@ class ReplicaFetcher:
                 if self._partitions.get(key) is not fetched or not fetched.is_busy:
                     return
                 fetched.is_busy = False
+                # `_wake` ends its rest when that is over, at once if it is to go on.
                 self._apply(key, fetched, Outcome.RETRY if then is outcome else then)
                 if not self._is_busy:
                     self._schedule(0.0)

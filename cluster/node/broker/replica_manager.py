@@ -18,6 +18,7 @@ from contextlib import contextmanager
 from typing import Final
 
 from cluster.node.broker.delayed import Purgatory
+from cluster.node.broker.fetch_sessions import FetchSessions
 from cluster.node.broker.isr_manager import IsrManager
 from cluster.node.broker.lifecycle import Channel
 from cluster.node.broker.partition import Partition, PartitionLimits
@@ -42,7 +43,6 @@ from cluster.node.ports import Clock, Disk, Endpoint, Network, Random, Timer, Tr
 from cluster.node.protocol.data_messages import NO_EPOCH, Topic
 from cluster.values import valueclass
 
-FETCH: Final = "fetch"
 PRODUCE: Final = "produce"
 DELETE: Final = "delete"
 
@@ -97,11 +97,15 @@ class ReplicaManager:
         self.clock = seams.clock
         self.random = seams.random
         self.delayed = Purgatory(seams.clock)
-        """Requests that wait, by (kind, partition)."""
+        """Produce and DeleteRecords that wait, by (kind, partition)."""
+        self.fetches = Purgatory(seams.clock)
+        """Fetches that wait, each by itself: what wakes it is its session."""
+        self.fetch_sessions = FetchSessions(seams.clock, seams.random)
         self.settings = TopicSettings(cluster)
         self.directory = LogDirectory(
             seams.disk, seams.clock, seams.random, self.settings.of_log, self._went_offline
         )
+        self.directory.on_start_moved = self._start_moved
         self._seams = seams
         self._trace = seams.trace
         self._on_offline = on_offline
@@ -428,13 +432,23 @@ class ReplicaManager:
         self._check(replica.key)
 
     def _check(self, key: PartitionKey) -> None:
-        for kind in (PRODUCE, FETCH, DELETE):
+        for kind in (PRODUCE, DELETE):
             self.delayed.check((kind, key))
+        self.fetch_sessions.stir(key)
+
+    def _start_moved(self, at: TopicPartition) -> None:
+        """Tell both sides of a Fetch that a log begins later than before."""
+        topic_id = self.directory.topic_ids.get(at)
+        if topic_id is not None and (topic_id, at.partition) in self._replicas:
+            key = (topic_id, at.partition)
+            self._check(key)
+            for fetcher in self._fetchers.values():
+                fetcher.moved(key)
 
     def appended(self, replica: Replica) -> None:
         """Records were appended to a log that this broker leads. Raises StorageError."""
         replica.log.when_written(lambda: self._written(replica))
-        self.delayed.check((FETCH, replica.key))
+        self.fetch_sessions.stir(replica.key)
 
     def _written(self, replica: Replica) -> None:
         if replica.is_hosted and not self.is_offline:

@@ -50,6 +50,9 @@ class LogFolder(Protocol):
     def save_start_offsets(self) -> None:
         """Queue the log starts of all logs, as they are now."""
 
+    def start_moved(self, partition: TopicPartition) -> None:
+        """Learn that a log begins later than before."""
+
     def on_failure(self, error: OSError | CorruptLogError) -> None:
         """Take the folder offline."""
 
@@ -513,6 +516,7 @@ class DataFiles:
         self._folder.save_start_offsets()
         if self._epochs.truncate_from_start(offset):
             self._write_epoch_file()
+        self._folder.start_moved(self.partition)
 
 
 def _nothing() -> None:

@@ -205,6 +205,10 @@ class DataLog(DataFiles):
             return b""
         return data
 
+    def bytes_between(self, offset: int, end_offset: int) -> int:
+        """Estimate what `read` would bring, without reading: less where it lies in files alone."""
+        return self._tail.bytes_between(offset, end_offset)
+
     def offset_for_timestamp(self, timestamp_ms: int) -> TimestampAndOffset | None:
         """Find the first record that is not earlier, for ListOffsets; None when all are.
 

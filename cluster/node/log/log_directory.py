@@ -83,6 +83,8 @@ class LogDirectory:
         """What a clean shutdown left: the broker's epoch then, -1 unknown; None: it was none."""
         self.is_open = False
         self.is_offline = False
+        self.on_start_moved: Callable[[TopicPartition], None] = _ignore
+        """Called when a log begins later than before."""
         self._config_of = config_of
         self._on_offline = on_offline
         self._saved: dict[str, bytes] = {}
@@ -204,6 +206,10 @@ class LogDirectory:
             if log.saved_start_offset is not None
         }
         self._save(START_OFFSET_FILE, offsets, _nothing)
+
+    def start_moved(self, partition: TopicPartition) -> None:
+        """Report that a log begins later than before."""
+        self.on_start_moved(partition)
 
     def when_written(self, done: Callable[[], None]) -> None:
         """Call `done` once a kill can no longer lose what is in any of the logs now.
@@ -359,3 +365,7 @@ class LogDirectory:
 
 def _nothing() -> None:
     """For a checkpoint that nobody waits for."""
+
+
+def _ignore(_: TopicPartition) -> None:
+    """For a folder whose owner need not know."""

@@ -7,7 +7,7 @@ files.
 
 from __future__ import annotations
 
-from bisect import bisect_right
+from bisect import bisect_left, bisect_right
 
 
 class Tail:
@@ -20,6 +20,9 @@ class Tail:
         self._starts: list[int] = []
         self._positions: list[int] = []
         self._batches: list[bytes] = []
+        self._totals: list[int] = []
+        self._total = 0
+        """Bytes of all batches so far; `_totals`: of those before each."""
         self.end_offset = start_offset
 
     @property
@@ -35,6 +38,8 @@ class Tail:
         self._starts.append(base_offset)
         self._positions.append(position)
         self._batches.append(batch)
+        self._totals.append(self._total)
+        self._total += len(batch)
         self._bytes += len(batch)
         self.end_offset = next_offset
 
@@ -45,7 +50,7 @@ class Tail:
             self._batches[self._head] = b""
             self._head += 1
         if self._head > 1024 and self._head * 2 > len(self._starts):  # amortised removal
-            for column in (self._starts, self._positions, self._batches):
+            for column in (self._starts, self._positions, self._batches, self._totals):
                 del column[: self._head]
             self._head = 0
 
@@ -68,10 +73,19 @@ class Tail:
             index += 1
         return b"".join(self._batches[first:index])
 
+    def bytes_between(self, offset: int, end_offset: int) -> int:
+        """Count the bytes of the batches held that begin from `offset` on below `end_offset`."""
+        return max(0, self._bytes_before(end_offset) - self._bytes_before(offset))
+
+    def _bytes_before(self, offset: int) -> int:
+        index = bisect_left(self._starts, offset, lo=self._head)
+        return self._totals[index] if index < len(self._totals) else self._total
+
     def truncate(self, offset: int) -> None:
         """Drop all batches at or after `offset`, which begins a batch or lies before the tail."""
         while len(self._starts) > self._head and self._starts[-1] >= offset:
             self._bytes -= len(self._batches.pop())
+            self._total = self._totals.pop()
             self._starts.pop()
             self._positions.pop()
         self.end_offset = min(self.end_offset, offset)
