@@ -90,3 +90,24 @@ def test_beyond_its_bound_the_oldest_is_over_before_its_time(clock):
     assert (log, len(purgatory)) == (["a expired"], 2)
     clock.advance(20.0)
     assert (log, len(purgatory)) == (["a expired", "b expired", "c expired"], 0)
+
+
+def test_what_was_answered_is_not_answered_again_when_its_time_is_over():
+    class Late(FakeClock):
+        """Of a process that was stopped: a timer that was due can be cancelled no more."""
+
+        def call_later(self, delay_ms, callback):
+            super().call_later(delay_ms, callback)
+            return self
+
+        def cancel(self):
+            pass
+
+    log, late = [], Late()
+    purgatory = Purgatory(late)
+    waits = Waits(log, "a")
+    purgatory.try_or_watch(waits, ["p"], 10.0)
+    waits.ready = True
+    purgatory.check("p")
+    late.advance(20.0)
+    assert (log, len(purgatory)) == (["a"], 0)

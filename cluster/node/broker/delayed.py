@@ -78,8 +78,11 @@ class Purgatory:
             waiting.is_tried = False
 
     def _expired(self, waiting: _Waiting) -> None:
-        self._forget(waiting)
-        waiting.operation.expire()
+        # The time of a process that was stopped may be over when it is answered after all: what is
+        # due then comes although it was cancelled.
+        if waiting in self._waiting:
+            self._forget(waiting)
+            waiting.operation.expire()
 
     def _forget(self, waiting: _Waiting) -> None:
         del self._waiting[waiting]
