@@ -11,6 +11,7 @@ the slow way through `history.formats` and `history.pair`, which name what is wr
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from pathlib import Path
@@ -22,7 +23,7 @@ import pyarrow.compute as pc
 import pyarrow.json as pj
 from numpy.typing import NDArray
 
-from checkers.history import INFINITY_NS, NEMESIS, HistoryError
+from checkers.history import INFINITY_NS, NEMESIS, HistoryError, edn_lines
 from checkers.history.columns import (
     FAIL,
     FUNCTIONS_MAX,
@@ -37,7 +38,9 @@ from checkers.history.columns import (
     check_columns,
     from_operations,
 )
-from checkers.history.foreign import READS, Reading, left_out, shows_nothing
+from checkers.history.edn import read_all
+from checkers.history.edn_lines import EDN_MARK, NotPlainError
+from checkers.history.foreign import READS, Reading, left_out, plain, shows_nothing
 from checkers.history.formats import load
 from checkers.history.json_text import JsonError, parse
 from checkers.history.sealed import FIELD, is_changed
@@ -121,15 +124,23 @@ def _loaded_file(path: str | Path, *, independent: bool) -> tuple[Columns, tuple
         except (_NotPlainError, pa.ArrowException, OSError, ValueError, *_TOO_MUCH) as error:
             raise HistoryError(f"{path}: cannot be read: {_line(error)}") from error
     try:
+        if _is_edn(Path(path)):
+            events, notes = edn_lines.read_table(Path(path), independent=independent)
+            return from_table(events), notes, True
         if not independent:
             return from_table(_parsed(Path(path).read_bytes())), (), False
-    except (_NotPlainError, pa.ArrowException, OSError, ValueError, *_TOO_MUCH):
+    except (_NotPlainError, NotPlainError, pa.ArrowException, OSError, ValueError, *_TOO_MUCH):
         pass  # the slow way knows more, or says what is wrong
     history = load(path, independent=independent)
     try:
         return from_operations(history.operations), history.notes, history.is_foreign
     except HistoryError as error:
         raise HistoryError(f"{path}: {error}") from error
+
+
+def _is_edn(path: Path) -> bool:
+    with path.open("rb") as file:
+        return re.match(rb"\s*\{\s*:", file.read(4096)) is not None
 
 
 def _line(error: BaseException) -> str:
@@ -274,7 +285,9 @@ def _typed(table: pa.Table, schema: pa.Schema) -> pa.Table:
         place = table.schema.get_field_index(field.name)
         if place < 0:
             raise _NotPlainError(f"column {field.name} is there twice")
-        if table.schema.field(place).type != field.type:
+        kind = table.schema.field(place).type
+        coded = pa.types.is_dictionary(kind) and kind.value_type == field.type
+        if not coded and kind != field.type:
             table = table.set_column(place, field, table.column(place).cast(field.type))
         if field.name in _NEVER_NULL and table.column(place).null_count:
             raise _NotPlainError(f"{field.name} is missing")
@@ -298,8 +311,15 @@ def _nulls(table: pa.Table, name: str) -> NDArray[np.bool_]:
 
 def _coded(table: pa.Table, name: str) -> tuple[Int64s, list[Any]]:
     """Return (code of each row, what the codes stand for); null has a code of its own."""
-    column = table.column(name).combine_chunks()
-    coded = column.dictionary_encode(null_encoding="encode")
+    column = table.column(name)
+    if pa.types.is_dictionary(column.type):
+        coded = column.unify_dictionaries().combine_chunks()
+        texts = coded.dictionary.to_pylist()
+        codes = np.full(len(coded), len(texts), np.int64)
+        there = _numpy(coded.is_valid().cast(pa.uint8())).astype(np.bool_)
+        codes[there] = _numpy(coded.indices.drop_null())
+        return codes, [*texts, None] if coded.null_count else texts
+    coded = column.combine_chunks().dictionary_encode(null_encoding="encode")
     if isinstance(coded, pa.ChunkedArray):
         coded = coded.combine_chunks()
     return _numpy(coded.indices), coded.dictionary.to_pylist()
@@ -316,6 +336,8 @@ def _loaded(text: str | None, table: pa.Table) -> Any:
     if text is None:
         return None
     stored = "run" in table.column_names
+    if not stored and text.startswith(EDN_MARK):
+        return plain(next(read_all(text[1:])))
     if not stored and not text.startswith("\x01"):
         return text
     try:

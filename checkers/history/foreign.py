@@ -168,8 +168,8 @@ def _event(row: _Row, *, tuples: bool, vectors: bool) -> Event:
     process = NEMESIS if row.process is None else row.process
     try:
         if tuples and process != NEMESIS and value is not None:
-            plain = vectors and isinstance(value, list) and len(value) == 2
-            if isinstance(value, IndependentTuple) or plain:
+            pair = vectors and isinstance(value, list) and len(value) == 2
+            if isinstance(value, IndependentTuple) or pair:
                 key, value = value
             elif vectors:
                 raise HistoryError(f"no [key value] but {shown(value)}")  # noqa: TRY301  (the handler below adds the form)
@@ -179,8 +179,8 @@ def _event(row: _Row, *, tuples: bool, vectors: bool) -> Event:
             process=process,
             type=row.kind,
             f=_function(fields),
-            key=None if key is None else key if type(key) is str else write(_plain(key)),
-            value=_plain(value),
+            key=None if key is None else key if type(key) is str else write(plain(key)),
+            value=plain(value),
             error=_text(fields.get("error")),
             node=_text(fields.get("node")),
             offset=fields["offset"] if _whole(fields.get("offset")) else None,
@@ -198,17 +198,20 @@ def _function(fields: Mapping[str, Any]) -> str:
 
 
 def _text(value: Any) -> str | None:
-    return None if value is None else str(value) if isinstance(value, str) else write(_plain(value))
+    return None if value is None else str(value) if isinstance(value, str) else write(plain(value))
 
 
-def _plain(value: Any) -> Any:
+def plain(value: Any) -> Any:
     """Return a value with maps that have texts as keys."""
     if isinstance(value, EdnSet):
-        return EdnSet(map(_plain, value))
+        return EdnSet(map(plain, value))
     if isinstance(value, list):
-        return [_plain(item) for item in value]
+        return [plain(item) for item in value]
     if isinstance(value, dict):
-        named = {str(name): _plain(item) for name, item in value.items()}
+        named = {
+            name if isinstance(name, str) else str(name): plain(item)
+            for name, item in value.items()
+        }
         if len(named) < len(value):
             raise HistoryError("a map has two keys that are the same as texts")
         return named
