@@ -1,14 +1,14 @@
 """Which replicas were certainly in sync when a run was over.
 
-The metadata log says who is in a partition's ISR. How far it was committed is not known exactly: a
+The metadata log holds each partition's ISR. How far it was committed is not known exactly: a
 node announces less than there is, and a record at the end may never have been committed. So a
 replica counts that is in the ISR of the highest state announced as committed, and of every later
 one up to the end of the longest log.
 
 A member of the ELR counts like one of the ISR if its broker served clients after the heal
 (LeaderCandidateCompleteness of KIP-966's specification): what was committed cannot grow while the
-ISR is below min.insync.replicas, and whoever may have lost something leaves the ELR as it
-registers, before it serves.
+ISR is below min.insync.replicas, and a broker that may have lost something leaves the ELR
+as it registers, before it serves.
 """
 
 from __future__ import annotations
