@@ -213,6 +213,8 @@ def _legend(steps: Steps) -> str:
         return f"No operation of {total} could be placed" if total else "No operations"
     longest = len(steps.orders[0].positions)
     text = f"The longest order found places {longest} of {total} operations."
+    if longest == total:
+        text = "The order places every operation."
     if len(steps.orders) > 1 or steps.left_out:
         text += f" {len(steps.orders)} orders are shown"
         text += f", {steps.left_out} shorter ones are not." if steps.left_out else "."

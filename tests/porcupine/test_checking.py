@@ -1,5 +1,7 @@
 """Verdicts on small histories, in both forms, and what bounds and bad models do."""
 
+from types import SimpleNamespace
+
 import pytest
 
 from porcupine_py import (
@@ -161,18 +163,24 @@ def test_a_bound_in_memory_is_met():
         check_operations(model, history, memory_limit_mb=2)
 
 
-def test_a_bound_in_time_is_met_even_by_one_slow_step():
-    now = 0
+def test_the_clock_is_looked_at_before_each_step(monkeypatch):
+    """Steps of a second each: what begins after the bound is not begun."""
+    now_s = 100.0
 
     def slow(state, value, output):
-        nonlocal now
-        now += 1
+        nonlocal now_s
+        now_s += 1
         return register_step(state, value, output)
 
+    clock = SimpleNamespace(monotonic=lambda: now_s)
+    monkeypatch.setattr("porcupine_py.checking.time", clock)
+    monkeypatch.setattr("porcupine_py.judging.time", clock)
     model = Model(init=lambda: 0, step=slow)
-    result, info = check_operations_verbose(model, [write(1, 0, 1)] * 3, 1e-9)
-    assert (result, now) == (CheckResult.UNKNOWN, 0)
-    assert info.limit == "the bound of 1e-09 s was met"
+    history = [write(i, i, i) for i in range(9)]
+    result, info = check_operations_verbose(model, history, timeout_s=3.5)
+    assert (result, info.limit, now_s) == (CheckResult.UNKNOWN, "the bound of 3.5 s was met", 104)
+    assert info.partial_linearizations() == [[[0, 1, 2, 3]]]
+    assert check_operations_timeout(model, history, 0) is CheckResult.OK
 
 
 @pytest.mark.parametrize(("timeout_s", "memory_limit_mb"), [(-1, 1), (1, 0), (float("nan"), 1)])

@@ -34,6 +34,25 @@ assert not {"numba", "pyarrow"} & set(sys.modules), "they are not there"
 print(checkers.__file__, porcupine_py.__file__, sep="\\n")
 """
 
+TYPED = """
+from porcupine_py import PENDING, Model, Operation, check_operations
+
+Step = tuple[bool, int]
+
+
+def step(state: int, value: int | None, output: int | None) -> Step:
+    if value is None:
+        return output is PENDING or output == state, state
+    return True, value
+
+
+register = Model(init=lambda: 0, step=step, read_only=lambda value: value is None)
+history: list[Operation[int | None, int | None]] = [Operation(0, 1, 0, None, 10)]
+answer: bool = check_operations(register, history)
+check_operations(register, [Operation(0, "one", 0, None, 10)])
+"""
+"""A user's program with types. Only its last line is wrong."""
+
 
 def python(*arguments, cwd, **environment):
     kept = {name: value for name, value in os.environ.items() if not name.startswith("PYTHON")}
@@ -101,6 +120,17 @@ def test_the_wheel_requires_numpy_only(wheel):
     assert [line for line in required if "extra" not in line] == ["numpy>=2.2"]
     assert sorted(about.get_all("Provides-Extra")) == ["numba", "pyarrow"]
     assert about.get_payload().lstrip().startswith("# porcupine-py")
+
+
+def test_the_wheel_brings_its_types(empty, tmp_path):
+    (tmp_path / "typed.py").write_text(TYPED)
+    command = (sys.executable, "-m", "mypy", "--strict", "--python-executable", empty, "typed.py")
+    done = subprocess.run(
+        [*map(str, command)], cwd=tmp_path, capture_output=True, text=True, check=False
+    )
+    last = TYPED.count("\n")
+    assert done.stdout.startswith(f"typed.py:{last}: error: ")
+    assert done.stdout.endswith("Found 1 error in 1 file (checked 1 source file)\n")
 
 
 def test_the_same_tests_pass_beside_numpy_alone(empty, tmp_path):
