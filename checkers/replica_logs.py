@@ -19,8 +19,8 @@ From the logs of partitions that were decoded after the last stop:
 And from what brokers traced of these partitions (`checkers.replica_traces`): `two-leaders`,
 `epoch-back`, `leader-incomplete`, `truncated-committed`.
 
-*In sync* are the members of ISR and ELR at the end (`checkers.in_sync`), and replicas that answered a
-`poll-all` after the heal, for what was done before that was invoked: it showed the log whole, and
+*In sync* are the members of ISR and ELR at the end (`checkers.in_sync`), and replicas that answered
+a `poll-all` after the heal, for what was done before that was invoked: it showed the log whole, and
 nothing may be lost any more. A replica may have any amount of records above what is committed, or
 lack any amount of them; with acks=1 an acknowledged record that nobody read is owed by nobody.
 
