@@ -5,17 +5,24 @@ must then refuse to start, for what it holds is not what it acknowledged. A node
 the same is reported as a violation. The heal brings the files back as they were, as from a copy of
 the disk, and starts the node.
 
+A partition's log is another matter: its records are promised by the replicas in sync, not by a disk
+(KIP-966), so a node that finds one damaged cuts the log there and fetches anew. It may not keep it.
+
 Never more than a minority of the nodes that can vote is without its disk at once.
 """
 
 from __future__ import annotations
 
+import asyncio
 import contextlib
 from collections.abc import Mapping
+from dataclasses import replace
 from typing import Any, ClassVar
 
 from cluster.backends.abilities import Damage, Disks
 from cluster.backends.base import BackendError, Probe
+from cluster.names import unknown
+from cluster.node.assembly import METADATA_DIRECTORY
 from cluster.node.log.checkpoint import RECOVERY_POINT_FILE, decode_recovery_point
 from cluster.node.log.records import BatchHeader, CorruptBatchError, iter_batches
 from cluster.node.log.segment import segment_base_offset
@@ -26,6 +33,11 @@ from nemeses.nodefault import NodeFault, Seen, alive, ended_itself, number_of, s
 from nemeses.targets import words_of
 
 QUORUM_STATE = "quorum-state"
+PARTITION = "partition"
+FILES = ("log", QUORUM_STATE, PARTITION)
+REPAIRED_S = 15.0
+"""How long a node may take after its start until it has opened the logs of its partitions."""
+_LOOK_EVERY_S = 0.25
 NOTICED_S = 2.0
 """How long a backend may take to notice that a process which is gone ended by itself."""
 CHECKED_FROM = 21
@@ -128,9 +140,10 @@ class DamageFault(NodeFault):
 class BitFlip(DamageFault):
     """A node is killed, and one bit of its durable files is flipped.
 
-    Parameters: targets (default random), file ("log", the default, or "quorum-state"), at (0 to 1,
-    default drawn): where in the log. There it is a byte under the checksum of a batch that has an
-    intact one behind it; of quorum-state the first byte, after which it is no JSON.
+    Parameters: targets (default random), file ("log", the default, "quorum-state" or "partition",
+    the log of one), at (0 to 1, default drawn): where in the log. There it is a byte under the
+    checksum of a batch that has an intact one behind it; of quorum-state the first byte, after
+    which it is no JSON. With "partition" the node lives on, and nothing is brought back.
     """
 
     name = "bit-flip"
@@ -140,8 +153,8 @@ class BitFlip(DamageFault):
 
     def check_own(self, parameters: Parameters) -> None:
         """See `NodeFault.check_own`."""
-        if parameters.get("file", "log") not in ("log", QUORUM_STATE):
-            raise ParameterError(f"file of {self.name} must be 'log' or {QUORUM_STATE!r}")
+        if parameters.get("file", "log") not in FILES:
+            raise ParameterError(unknown(f"file of {self.name}", str(parameters["file"]), FILES))
         number_of(parameters, self.name, "at", 0.5, 0, 1)
 
     async def hurt(self, disks: Disks, node: str, chosen: Mapping[str, Any]) -> dict[str, Any]:
@@ -153,7 +166,10 @@ class BitFlip(DamageFault):
                 raise BackendError(f"{node} has no {QUORUM_STATE} yet")
             position = 0
         else:
-            path = _segments(files, node)[0]
+            if chosen.get("file") == PARTITION:
+                path = _longest(files, node)
+            else:
+                path = _segments(files, node)[0]
             batches = _batches(await disks.read(node, path))[:-1]
             if not batches:
                 raise BackendError(f"{node} has too short a log to damage")
@@ -162,6 +178,48 @@ class BitFlip(DamageFault):
             position = begin + CHECKED_FROM + int(chosen["at"] * 7919 * room) % room
         await disks.damage(node, self.kind, path, position)
         return {"file": path, "byte": position}
+
+    async def apply(self, view: View, node: str, chosen: Mapping[str, Any]) -> Seen:
+        """Of a partition: as nothing of it was fsynced, nothing of it may be lost by the kill."""
+        crashes = view.backend.abilities().crashes
+        if chosen.get("file") == PARTITION and crashes is not None:
+            await crashes.kill(node, "everything")
+        return await super().apply(view, node, chosen)
+
+    async def bites(
+        self, view: View, node: str, chosen: Mapping[str, Any], injection: Injection
+    ) -> Seen:
+        """Start it: with a damaged partition it lives."""
+        if chosen.get("file") != PARTITION:
+            return await super().bites(view, node, chosen, injection)
+        detail = injection.detail["nodes"].get(node, {})
+        if "damage" in detail:
+            await disks_of(view).give_up(node)
+            await view.backend.start(node)
+        return Seen(detail)
+
+    async def undo(self, view: View, node: str, injection: Injection) -> None:
+        """See `NodeFault.undo`; a partition's log repairs itself."""
+        if injection.parameters.get("file") == PARTITION:
+            await start_if_dead(view, node, injection)
+        else:
+            await super().undo(view, node, injection)
+
+    async def gone(self, view: View, node: str, injection: Injection) -> Seen:
+        """See that it lives, and that no damaged batch is left in a partition."""
+        lives = await super().gone(view, node, injection)
+        damage = injection.detail["nodes"].get(node, {}).get("damage")
+        if injection.parameters.get("file") != PARTITION or damage is None or lives.wrong:
+            return lives
+        path, byte = damage["file"], damage["byte"]
+        loop = asyncio.get_running_loop()
+        deadline_s = loop.time() + REPAIRED_S
+        while loop.time() < deadline_s:
+            if not await _is_damaged(disks_of(view), node, path, byte):
+                return lives
+            await asyncio.sleep(_LOOK_EVERY_S)
+        why = f"{node} runs with {path}, whose batch at byte {byte} has a wrong checksum"
+        return replace(lives, violation={"kind": "damage-accepted", "explanation": why})
 
 
 class TruncateFile(DamageFault):
@@ -211,9 +269,35 @@ class TruncateFile(DamageFault):
         return {"file": path, "size": position, "recovery_point": durable}
 
 
+async def _is_damaged(disks: Disks, node: str, path: str, byte: int) -> bool:
+    """Whether the batch that holds this byte of a log is there, and not intact."""
+    if path not in await disks.files(node):
+        return False
+    data = await disks.read(node, path)
+    intact = _batches(data)
+    end = intact[-1][0] + intact[-1][1].size_bytes if intact else 0
+    return end <= byte < len(data)
+
+
+def _longest(files: Mapping[str, int], node: str) -> str:
+    """Find the longest segment of a partition's log."""
+    found = [path for path in files if _is_segment(path) and not _is_metadata(path)]
+    if not found:
+        raise BackendError(f"{node} has no log of a partition yet")
+    return max(found, key=lambda path: files[path])
+
+
+def _is_segment(path: str) -> bool:
+    return segment_base_offset(_name(path)) is not None
+
+
+def _is_metadata(path: str) -> bool:
+    return METADATA_DIRECTORY in path.split("/")
+
+
 def _segments(files: Mapping[str, int], node: str) -> list[str]:
     """List the segments of the metadata log, in offset order."""
-    found = [path for path in files if segment_base_offset(_name(path)) is not None]
+    found = [path for path in files if _is_segment(path) and _is_metadata(path)]
     if not found:
         raise BackendError(f"{node} has no log yet")
     return sorted(found, key=lambda path: segment_base_offset(_name(path)) or 0)

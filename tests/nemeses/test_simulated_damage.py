@@ -9,6 +9,7 @@ from test_quorum_faults import simulated
 
 from cluster.backends.base import NodeState
 from nemeses.base import View
+from nemeses.damage import _longest, _segments
 from nemeses.drive import heal, inject
 
 DAMAGE = [
@@ -47,3 +48,20 @@ def test_a_node_that_cannot_stop_is_killed_before_its_log_is_cut():
         assert (await heal(view, injected)).verified
 
     simulated(body)
+
+
+def test_the_metadata_log_and_those_of_partitions_are_distinguished():
+    first, second = "00000000000000000000.log", "00000000000000000100.log"
+    files = {
+        f"__cluster_metadata-0/{first}": 10,
+        f"__cluster_metadata-0/{second}": 20,
+        "__cluster_metadata-0/quorum-state": 30,
+        f"a-0/{first}": 40,
+        f"topic-1/{second}": 50,
+        "topic-1/00000000000000000100.index": 60,
+    }
+    assert _segments(files, "n1") == [
+        f"__cluster_metadata-0/{first}",
+        f"__cluster_metadata-0/{second}",
+    ]
+    assert _longest(files, "n1") == f"topic-1/{second}"
