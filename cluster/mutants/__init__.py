@@ -13,7 +13,16 @@ from __future__ import annotations
 from collections.abc import Iterator
 from contextlib import contextmanager
 
-from cluster.mutants import brokers, catalogue, clocks, disks, invariants, snapshots, voters
+from cluster.mutants import (
+    brokers,
+    catalogue,
+    clocks,
+    disks,
+    invariants,
+    partitions,
+    snapshots,
+    voters,
+)
 from cluster.mutants.mutations import Mutant, Patch
 from cluster.names import unknown
 
@@ -52,7 +61,7 @@ def applied(mutant_id: str) -> Iterator[Mutant]:
             setattr(patch.owner, patch.name, value)
 
 
-_MODULES = (catalogue, snapshots, voters, brokers, disks, clocks, invariants)
+_MODULES = (catalogue, snapshots, voters, brokers, partitions, disks, clocks, invariants)
 
 MUTANTS: dict[str, Mutant] = {
     mutant.id: mutant

@@ -31,8 +31,19 @@ FOLDER = Path(harness.campaigns.__file__).parent / "mutants"
 PLANS = {path.stem: path for path in sorted(FOLDER.glob("*.toml"))}
 AT_ONCE = 3
 TIMEOUT_S = 240
+SEEDS = (7, 8, 9)
+"""Some bugs are races: a plan makes one likely, and another seed is tried where it did not come."""
 
 REAL = {
+    ("M36B-links", "local"): {"log"},
+    ("M37-links", "local"): {"log"},
+    ("M34-pause", "local"): {"log"},
+    ("M36A-pause", "local"): {"log"},
+    ("M36C-pause", "local"): {"log"},
+    ("M39A-pause", "local"): {"log", "isr"},
+    ("M25P-partition", "local"): {"replica-logs"},
+    ("M39B-delay", "local"): {"log"},
+    ("M40-partition", "local"): {"log-agreement"},
     ("M13-power-loss", "docker"): {"linearizable", "invariants"},
     ("M31-partition", "local"): {"linearizable"},
     ("W01-clock-jump", "local"): {"linearizable"},
@@ -72,7 +83,7 @@ def perform(plan: str, backend: str, folder: Path) -> subprocess.CompletedProces
 
     These bugs show within a second or two of a fault, and on a busy machine faults come late.
     """
-    for seed in ("7", "8", "9"):
+    for seed in map(str, SEEDS):
         words = (str(PLANS[plan]), backend, mutant_of(plan), str(folder / seed), seed)
         done = subprocess.run(
             [sys.executable, str(PROGRAM), *words],
@@ -126,9 +137,12 @@ def test_too_little_load_does_not_pass_for_a_verdict(plan: str):
 
 @pytest.mark.parametrize("plan", SIMULATED)
 def test_a_simulated_fault_finds_the_mutant(plan: str, tmp_path: Path):
-    results = run_once(PLANS[plan], "sim", mutant_of(plan), tmp_path, 7)
-    failed = {check.checker for check in results.checks if check.status is Status.FAIL}
-    assert failed >= SIMULATED[plan], outcome_of(results)
+    for seed in SEEDS:
+        results = run_once(PLANS[plan], "sim", mutant_of(plan), tmp_path, seed)
+        failed = {check.checker for check in results.checks if check.status is Status.FAIL}
+        if failed >= SIMULATED[plan]:
+            return
+    pytest.fail(str(outcome_of(results)))
 
 
 @pytest.mark.parametrize("plan", PLANS)

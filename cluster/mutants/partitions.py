@@ -1,0 +1,180 @@
+"""The mutants of the data path: partitions that lose, repeat or show what they must not."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+from cluster.mutants.mutations import Mutant, Patch
+from cluster.node.broker.partition import Acknowledged, Follower, Partition
+from cluster.node.broker.replica import Replica
+from cluster.node.broker.replica_fetcher import Outcome
+from cluster.node.broker.replica_manager import ReplicaManager
+from cluster.node.controller.partition_change import PartitionChangeBuilder, _Target
+from cluster.node.controller.state import PartitionKey, PartitionRegistration
+from cluster.node.errors import ErrorCode
+from cluster.node.log.data_log import DataLog, LogAppendInfo
+from cluster.node.log.data_recovery import RecoveredData, _Opening
+from cluster.node.protocol.data_messages import NO_EPOCH, FetchPartition, FetchResult
+
+# -- idempotent producers ------------------------------------------------------------------------
+
+_APPEND_AS_FOLLOWER = DataLog.append_as_follower
+_OPEN = _Opening.open
+
+
+def _m34_leader_only(
+    self: DataLog, records: bytes, leader_epoch: int | None = None
+) -> LogAppendInfo | None:
+    info = _APPEND_AS_FOLLOWER(self, records, leader_epoch)
+    self.producers.clear(self.end_offset)
+    return info
+
+
+def _m34_in_memory_only(
+    self: _Opening, start_offset: int | None, *, is_clean: bool
+) -> RecoveredData:
+    found = _OPEN(self, start_offset, is_clean=is_clean)
+    found.producers.clear(found.end_offset)
+    return found
+
+
+# -- in-sync replicas ----------------------------------------------------------------------------
+
+
+def _reached_by(self: Partition, followers: list[Follower]) -> int:
+    ends = (follower.end_offset for follower in followers)
+    return min((self.log.written_end_offset, *ends))
+
+
+def _raise_to(self: Partition, reached: int) -> None:
+    if reached > self.high_watermark:
+        self.high_watermark = reached
+        self._on_progress()
+
+
+def _m36a_whoever_is_left(self: Partition, required_offset: int, leader_epoch: int) -> Acknowledged:
+    if not self.leads or leader_epoch != self.leader_epoch:
+        return Acknowledged.NOT_LEADER
+    members = [each for each in self.followers.values() if each.broker_id in self.isr]
+    reached = _reached_by(self, members) >= required_offset
+    return Acknowledged.DONE if reached else Acknowledged.NOT_YET
+
+
+def _m36b_committed_isr(self: Partition) -> None:
+    if self.leads and not self.is_under_min_isr:
+        members = [each for each in self.followers.values() if each.broker_id in self.isr]
+        _raise_to(self, _reached_by(self, members))
+
+
+def _m36c_under_min_isr(self: Partition) -> None:
+    if self.leads:
+        maximal = self.maximal_isr
+        counted = [
+            follower
+            for follower in self.followers.values()
+            if follower.broker_id in maximal or self._is_joining(follower)
+        ]
+        _raise_to(self, _reached_by(self, counted))
+
+
+def _m39b_majority(self: Partition) -> None:
+    if self.leads and not self.is_under_min_isr:
+        ends = [follower.end_offset for follower in self.followers.values()]
+        ends = sorted([*ends, self.log.written_end_offset], reverse=True)
+        _raise_to(self, ends[len(ends) // 2])
+
+
+_CANDIDATES = PartitionChangeBuilder._unclean_candidates
+
+
+def _m39a_any_replica(
+    self: PartitionChangeBuilder, target: _Target, elr: tuple[int, ...]
+) -> tuple[int, ...]:
+    return (*_CANDIDATES(self, target, elr), *target.replicas)
+
+
+# -- followers -----------------------------------------------------------------------------------
+
+_FETCHED = Replica.fetched
+_FOLLOW = ReplicaManager._follow
+_POSITION = Replica.position
+
+
+def _m25p_before_truncation(self: Replica, result: FetchResult) -> Outcome:
+    if result.error is ErrorCode.none and result.diverging is not None:
+        self.partition.follow_high_watermark(result.high_watermark)
+        self.log.high_watermark = self.partition.high_watermark
+        self.partition._on_progress()
+    return _FETCHED(self, result)
+
+
+def _m37_to_high_watermark(
+    self: ReplicaManager, key: PartitionKey, registration: PartitionRegistration
+) -> None:
+    partition = self._hosted(key).partition
+    before = partition.leader_epoch
+    _FOLLOW(self, key, registration)
+    if partition.leader_epoch > before and partition.high_watermark < partition.log.end_offset:
+        self._hosted(key).truncate(partition.high_watermark)
+
+
+def _m37_without_epoch(self: Replica) -> FetchPartition:
+    return replace(_POSITION(self), last_fetched_epoch=NO_EPOCH)
+
+
+ALL = (
+    Mutant(
+        "M25P",
+        "a follower of a partition moves its high watermark before it truncates (KAFKA-14704)",
+        "committed reads: a consumer is shown records that are about to be cut off",
+        (Patch(Replica, "fetched", _m25p_before_truncation),),
+    ),
+    Mutant(
+        "M34",
+        "keeps the sequences of producers in the memory of the leader alone",
+        "idempotence: a retry is appended again by the next leader (KIP-98)",
+        (
+            Patch(DataLog, "append_as_follower", _m34_leader_only),
+            Patch(_Opening, "open", _m34_in_memory_only),
+        ),
+    ),
+    Mutant(
+        "M36A",
+        "acknowledges with acks=all what the ISR has, however small that has become",
+        "durability: a replica that may still lead lacks an acknowledged record (KIP-966)",
+        (Patch(Partition, "acknowledged", _m36a_whoever_is_left),),
+    ),
+    Mutant(
+        "M36B",
+        "counts the committed ISR for the high watermark, not the maximal one",
+        "durability: the controller may elect a member that the leader does not know of (KIP-497)",
+        (Patch(Partition, "_advance", _m36b_committed_isr),),
+    ),
+    Mutant(
+        "M36C",
+        "moves the high watermark while the ISR is below min.insync.replicas",
+        "committed reads: what a consumer was shown is lost with the leader (KIP-966)",
+        (Patch(Partition, "_advance", _m36c_under_min_isr),),
+    ),
+    Mutant(
+        "M37",
+        "cuts its log to its own high watermark when it begins to follow, and compares no epochs",
+        "durability: an acknowledged record is cut off before it is elected (KIP-101)",
+        (
+            Patch(ReplicaManager, "_follow", _m37_to_high_watermark),
+            Patch(Replica, "position", _m37_without_epoch),
+        ),
+    ),
+    Mutant(
+        "M39A",
+        "elects any live replica where none is in sync, though that is disabled",
+        "durability: an unclean election loses acknowledged records",
+        (Patch(PartitionChangeBuilder, "_unclean_candidates", _m39a_any_replica),),
+    ),
+    Mutant(
+        "M39B",
+        "takes a majority of the replicas for enough, as if a partition were a quorum",
+        "durability: a member of the ISR that lacks an acknowledged record is elected",
+        (Patch(Partition, "_advance", _m39b_majority),),
+    ),
+)
