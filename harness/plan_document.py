@@ -10,6 +10,7 @@ from checkers import answers, durability, exercised
 from checkers.registry import CheckSpec, find_check
 from harness.plan import Plan
 from harness.versions import versions
+from workloads.registry import WORKLOADS
 
 NOTHING: Final[Mapping[str, str]] = MappingProxyType({})
 
@@ -22,6 +23,7 @@ def checks_for(plan: Plan) -> tuple[CheckSpec, ...]:
         CheckSpec("log-agreement"),
         CheckSpec("snapshots"),
         CheckSpec("invariants", of_traces | ({"whole": whole} if whole else {})),
+        *([CheckSpec("isr")] if WORKLOADS[plan.workload].creates_partitions else []),
     )
     brokers = plan.nodes_at("CLIENT")
     # What serves no clients has no state that they could read in the end.

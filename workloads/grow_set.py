@@ -94,5 +94,9 @@ def create(options: Mapping[str, Any]) -> Set:
 
 
 KIND = WorkloadKind(
-    "set", "create unique topics; every acknowledged one on every node at the end", OPTIONS, create
+    "set",
+    "create unique topics; every acknowledged one on every node at the end",
+    OPTIONS,
+    create,
+    creates_partitions=True,
 )

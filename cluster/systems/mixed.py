@@ -27,6 +27,7 @@ from cluster.systems.kraft import NODE_SETTINGS, KraftLayout, KraftSystem
 NAME: Final = "mixed"
 KINDS: Final = "kinds"
 _PARTS: Final = {kind.name: kind for kind in (kraft.KIND, kafka.KIND)}
+_KAFKAS_ALONE: Final = frozenset({kafka.FEATURES, IMAGE, ROLES})
 _DEFAULT: Final = f"{kraft.KIND.name},{kafka.KIND.name}"
 
 
@@ -183,7 +184,7 @@ KIND = replace(
     listeners=everywhere,
     whole_traces=_whole_traces,
     options={
-        **{key: says for key, says in kafka.OPTIONS.items() if key not in {IMAGE, ROLES}},
+        **{key: says for key, says in kafka.OPTIONS.items() if key not in _KAFKAS_ALONE},
         KINDS: f"kinds of n1, n2, ...; the last is that of the rest ({_DEFAULT})",
     },
 )

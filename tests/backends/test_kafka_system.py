@@ -28,6 +28,7 @@ from cluster.systems.kafka.roles import Roles
 from cluster.systems.kinds import SettingError, SystemRequest
 from cluster.systems.kraft import FORWARDING_HOLD
 from cluster.systems.mixed import KIND, MixedLayout, MixedSystem
+from cluster.systems.registry import system_named
 from cluster.systems.secured import SECURITY, RunSecurity
 from harness.errors import PlanError
 from harness.impossible_faults import settle
@@ -117,6 +118,22 @@ def test_a_static_quorum_is_named_in_the_configuration():
     assert "controller.quorum.bootstrap.servers" not in rendered
     start = json.loads(system(dynamic=False).files(placement())["start.json"])
     assert "--initial-controllers" not in start["format"]
+
+
+def test_folders_are_formatted_with_the_features_that_a_plan_names(tmp_path):
+    options = {"home": str(release(tmp_path)), "features": "a.version=1, metadata.version=25"}
+    of = system_named("apache-kafka").create(SystemRequest({}, options))
+    start = json.loads(of.files(placement())["start.json"])
+    for command in (start["format"], start["format_again"]):
+        named = [command[at + 1] for at, word in enumerate(command) if word == "--feature"]
+        assert named == ["a.version=1", "metadata.version=25"]
+
+
+@pytest.mark.parametrize("features", ["", "a.version", "a.version=x", "A=1", "a=1,", "a=1\nb=2"])
+def test_features_that_cannot_be_are_refused(features):
+    document = {**PLAN, "system_options": {"features": features}}
+    with pytest.raises(PlanError, match=r"system_options\.features"):
+        from_document(document)
 
 
 def test_a_plans_setting_replaces_ours():

@@ -9,6 +9,7 @@ from checkers.exercised import SHARE_MIN
 from harness.campaigns import campaign_names, load, read_document
 from harness.errors import PlanError
 from harness.plan import from_document
+from harness.plan_document import checks_for
 from harness.verbs import VERBS
 from nemeses.lives import HOLDS_DOWN
 from nemeses.registry import FAULTS
@@ -249,3 +250,9 @@ def test_a_plan_that_a_run_stored_keeps_what_followed_from_it():
     stored = {"campaign": "c", "run": "r", "system": "kraft", "version": 1}
     stored |= {"checks": [], "versions": {}, "command": "kraftprobe run"}
     assert from_document(stored) == from_document({"campaign": "c"})
+
+
+@pytest.mark.parametrize(("workload", "judged"), [("set", 1), ("log", 1), ("register", 0)])
+def test_decisions_about_partitions_are_judged_where_a_workload_creates_some(workload, judged):
+    names = [spec.name for spec in checks_for(plan(workload=workload))]
+    assert names.count("isr") == judged

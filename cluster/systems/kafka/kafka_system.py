@@ -101,15 +101,20 @@ class KafkaSystem(KafkaLayout):
         *,
         dynamic: bool,
         roles: Roles | None = None,
+        features: tuple[str, ...] = (),
         security: RunSecurity | None = None,
     ) -> None:
-        """`dynamic`: voters are in the log (KIP-853), else in every node's configuration."""
+        """`dynamic`: voters are in the log (KIP-853), else in every node's configuration.
+
+        `features`: those that folders are formatted with, as NAME=LEVEL.
+        """
         self._installation = installation
         self.reads = installation.folders
         self.image = None if installation.image is None else installation.image.id
         self._settings = {**SETTINGS, **node_settings}
         self._dynamic = dynamic
         self._roles = Roles() if roles is None else roles
+        self._features = features
         self._security = security
         self.ping = API_VERSIONS_PING if security is None else security.ping(API_VERSIONS_PING)
         self.client_security = PLAINTEXT if security is None else security.client()
@@ -179,6 +184,7 @@ class KafkaSystem(KafkaLayout):
         format_command = [
             *(java, *_FORMAT_JVM, logging, *classes, "kafka.tools.StorageTool", "format"),
             *("-c", config, "-t", cluster_id_of(node.run_id), "--ignore-formatted"),
+            *(word for feature in self._features for word in ("--feature", feature)),
         ]
         initial, again = formats(node) if self._dynamic else ([], [])
         return {

@@ -22,10 +22,13 @@ from cluster.systems.kafka.roles import OPTION as ROLES
 from cluster.systems.kinds import SettingError, SystemKind, SystemRequest
 
 QUORUMS: Final = ("dynamic", "static")
+FEATURES: Final = "features"
+_FEATURE: Final = re.compile(r"[a-z][a-z.]{0,80}=\d{1,4}")
 OPTIONS: Mapping[str, str] = {
     "home": f"folder of an unpacked release; in an image {HOME_IN_IMAGE}, unless given",
     "version": "a release that was fetched (kraftprobe kafka fetch)",
     "quorum": "dynamic (KIP-853, the default) or static voters",
+    FEATURES: "features that folders are formatted with, NAME=LEVEL,...; else the release's own",
     ROLES: "controller, broker or combined of n1,n2,...; the last is that of the rest (combined)",
     IMAGE: f"{MEANING}; it holds Java and an unpacked release",
 }
@@ -87,6 +90,7 @@ def _check(request: SystemRequest) -> None:
         if len(str(value).splitlines()) > 1:
             raise SettingError(f"node_settings.{key} must be one line")
     _quorum(request)
+    _features(request)
     if "version" in request.options:
         checked_version(request.options["version"])
     if IMAGE in request.options:
@@ -98,6 +102,15 @@ def _quorum(request: SystemRequest) -> str:
     if quorum not in QUORUMS:
         raise SettingError(f"system_options.quorum: {unknown('quorum', quorum, QUORUMS)}")
     return quorum
+
+
+def _features(request: SystemRequest) -> tuple[str, ...]:
+    given = request.options.get(FEATURES)
+    features = () if given is None else tuple(part.strip() for part in given.split(","))
+    for feature in features:
+        if not _FEATURE.fullmatch(feature):
+            raise SettingError(f"system_options.{FEATURES}: {feature!r} is no NAME=LEVEL")
+    return features
 
 
 def is_dynamic(request: SystemRequest) -> bool:
@@ -123,6 +136,7 @@ def _create(request: SystemRequest) -> KafkaSystem:
         settings,
         dynamic=is_dynamic(request),
         roles=_roles(request),
+        features=_features(request),
         security=request.security,
     )
 
