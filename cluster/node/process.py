@@ -34,7 +34,7 @@ from typing import Any, Final, NoReturn
 import click
 
 from cluster.node.assembly import Node, NodeSignal, Seams
-from cluster.node.config import ConfigError, NodeConfig, load_config
+from cluster.node.config import CONTROLLER_ROLE, ConfigError, NodeConfig, load_config
 from cluster.node.kraft.quorum_state_store import QuorumStateError
 from cluster.node.log.log import CorruptLogError
 from cluster.node.loggers import INFO
@@ -69,6 +69,7 @@ EXIT_USAGE: Final = 2
 SHUTDOWN_TIMEOUT_MS: Final = 5000.0
 _RAFT_SHUTDOWN_MS: Final = 4000.0
 """What raft may take of it; the rest is for the disk to drain."""
+_LAST_REQUESTS_S: Final = 0.2
 _LAST_WORDS_S: Final = 1.0
 """How long a node that gave up on its disk may take to say so."""
 _SIGNALS: Final[dict[signal.Signals, NodeSignal]] = {
@@ -173,6 +174,10 @@ class _Process:
         self._node = node
         _quiet_collector()
         await self._stopped.wait()
+        if CONTROLLER_ROLE in self._config.process_roles:
+            # What brokers sent before they knew of the next leader is refused, not left unread:
+            # no answer at all would leave it without a known outcome.
+            await asyncio.sleep(_LAST_REQUESTS_S)
         if metrics is not None:
             metrics.close()
         server.close()

@@ -9,6 +9,7 @@ from tests.controller.brokers import Brokers
 from tests.controller.fakes import (
     BOOTSTRAP_END,
     CLIENT,
+    CLUSTER,
     CONTROLLER,
     Node,
     active,
@@ -173,6 +174,13 @@ def test_metadata_of_another_node_names_the_leader_it_knows():
     assert node.send(metadata(), CLIENT)[0].controller_id == 2
     node.raft.leader_id = 1  # elected, but not claimed yet
     assert node.send(metadata(), CLIENT)[0].controller_id == -1
+
+
+def test_a_broker_that_is_no_controller_names_a_live_one_while_there_is_no_leader():
+    cluster = replace(CLUSTER, is_controller=False)
+    node = Node(cluster=cluster)
+    assert node.raft.leader_id == -1
+    assert node.send(metadata(), CLIENT)[0].controller_id in {2, 3}
 
 
 def test_the_client_listener_describes_configs_from_the_image():

@@ -269,11 +269,12 @@ class ControllerApis:
 
         The leader that this node knows, if clients can see it; else another live broker, which
         forwards. A broker that is alone names itself, which no controller does without a
-        confirmation.
+        confirmation. Where no leader is known a broker that is no controller names a live one all
+        the same, as Kafka's do: clients ask it, and it holds the request until there is a leader.
         """
         own_id = self._raft.node_id
         leader_id = self._raft.leader_and_epoch.leader_id
-        if leader_id in {own_id, NO_NODE}:
+        if leader_id in {own_id, NO_NODE} and self._cluster.is_controller:
             return NO_NODE
         never = own_id if self._cluster.is_controller else NO_NODE
         return self._live(listener, self._controller.image.state, leader_id, never)
