@@ -2,8 +2,9 @@
 
 A model is a sequential specification: where it begins, and what each operation answers and leaves
 behind when operations are done one after another. Its functions are pure: they never change the
-state, input or output that they are given. A step that changes a list, dict, set or another
-unhashable state in place is found and refused (`ModelError`).
+state, input or output that they are given. A step that changes a list, deque, dict, set or
+dataclass in place is found and refused (`ModelError`). States of another class need its `==`: where
+that is Python's own, each state differs from all others, and the search never meets one again.
 
 Only `init` and `step` are needed. `partition` makes most difference where a history has keys that
 have nothing to do with each other (Horn and Kroening 2015, P-compositionality).
@@ -42,8 +43,8 @@ class Model(Generic[StateT, InputT, OutputT]):
     equal: Callable[[StateT, StateT], bool] | None = None
     """Whether two states are the same; an equivalence. By default `==`."""
     hash: Callable[[StateT], int] | None = None
-    """A hash for which equal states have equal ones. By default Python's, and for lists, dicts,
-    sets and what is made of them one of their contents. With `equal` and without `hash`, every new
+    """A hash for which equal states have equal ones. By default Python's, and for lists, deques,
+    dicts, sets and dataclasses one of their contents. With `equal` and without `hash`, every new
     state is compared with all others."""
     partition: Callable[[History[InputT, OutputT]], Partitions[InputT, OutputT]] | None = None
     """Split operations into parts, of which each is linearizable if and only if the whole is. Each

@@ -2,14 +2,17 @@
 
 A search remembers which states it has been in (Lowe 2017), so each state needs a hash and an
 equality that agree. Users' states are whatever their functions return: numbers and tuples, which
-Python can hash, and lists, dicts and sets, which it cannot. Those are hashed by their contents, in
-a way that agrees with `==`: 1, 1.0 and True have one hash, dicts and sets have no order.
+Python can hash, and lists, deques, dicts, sets and dataclasses, which it cannot. Those are hashed
+by their contents, in a way that agrees with `==`: 1, 1.0 and True have one hash, dicts and sets
+have no order.
 """
 
 from __future__ import annotations
 
 import sys
+from collections import deque
 from collections.abc import Callable, Iterable
+from dataclasses import fields, is_dataclass
 from typing import Any, Generic, TypeVar
 
 StateT = TypeVar("StateT")
@@ -30,7 +33,10 @@ def contents_hash(state: Any, depth: int = 0) -> int:
         pass
     if depth == _DEPTH_MAX:
         return 0
-    if isinstance(state, list | tuple):
+    if is_dataclass(state):
+        parts = (getattr(state, field.name) for field in fields(state) if field.compare)
+        return hash(tuple(contents_hash(part, depth + 1) for part in parts))
+    if isinstance(state, list | tuple | deque):
         return hash((len(state), *(contents_hash(item, depth + 1) for item in state)))
     if isinstance(state, dict):
         items = state.items()
@@ -97,7 +103,7 @@ class StateKey(Generic[StateT]):
         """Return bytes, those of the state and of what it directly holds included."""
         state: Any = self.state
         size = object.__sizeof__(self) + sys.getsizeof(state)
-        if isinstance(state, list | tuple | set | frozenset):
+        if isinstance(state, list | tuple | deque | set | frozenset):
             size += sum(map(sys.getsizeof, state))
         elif isinstance(state, dict):
             size += sum(sys.getsizeof(k) + sys.getsizeof(v) for k, v in state.items())

@@ -1,5 +1,7 @@
 """Verdicts on small histories, in both forms, and what bounds and bad models do."""
 
+from collections import deque
+from dataclasses import dataclass, field
 from types import SimpleNamespace
 
 import pytest
@@ -249,6 +251,20 @@ def test_states_may_be_lists_and_dicts():
     assert not check_operations(model, [*history, read({1: [1]}, 12, 13)])
 
 
+def test_states_may_be_dataclasses_and_are_searched_once_each():
+    steps = []
+
+    def step(state, given, output):
+        steps.append(given)
+        if given is READ:
+            return output == state.lines, state
+        return True, Log(sorted([*state.lines, given]))
+
+    history = [*(write(i, 0, 1, i) for i in range(7)), read("none", 2, 3)]
+    assert not check_operations(Model(init=Log, step=step), history)
+    assert len(steps) < 7 * 2**7 + 2**7  # the subsets of seven writes, not their orders
+
+
 def test_equal_and_hash_decide_which_states_are_the_same():
     steps = []
 
@@ -267,14 +283,23 @@ def test_equal_and_hash_decide_which_states_are_the_same():
     assert len(steps) - 2 * few > 10 * few
 
 
-@pytest.mark.parametrize("init", [list, dict, set, lambda: [[]]])
+@dataclass
+class Log:
+    lines: list = field(default_factory=list)
+    name: str = "log"
+
+    def append(self, line):
+        self.lines.append(line)
+
+
+@pytest.mark.parametrize("init", [list, deque, dict, set, Log, lambda: [[]]])
 def test_a_step_that_changes_its_state_is_refused(init):
     def step(state, given, output):
         if isinstance(state, dict):
             state[given] = given
         elif isinstance(state, set):
             state.add(given)
-        elif state and isinstance(state[0], list):
+        elif isinstance(state, list) and state:
             state[0].append(given)
         else:
             state.append(given)
