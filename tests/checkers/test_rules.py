@@ -79,7 +79,7 @@ def test_a_rule_agrees_with_brute_force(kind):
 @pytest.mark.parametrize("kind", [f"any {name}" for name in SEARCHED])
 def test_repeated_values_make_no_rule_wrong(kind):
     seen = Counter(judged(Random(f"{kind}-{case}"), kind) for case in range(CASES // 2))
-    assert kind in ("any idle-counter", "any mutex") or seen[None] > 0
+    assert kind == "any idle-counter" or seen[None] > 0
 
 
 @pytest.mark.parametrize("kind", [f"unique {name}" for name in RULED])
