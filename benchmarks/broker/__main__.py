@@ -88,7 +88,8 @@ def send(bootstrap: str, *options: str) -> dict[str, float]:
     return found
 
 
-def create_topic(nodes: OurNodes, partitions: int, replicas: int) -> None:
+def create_topic(nodes: OurNodes, partitions: int, replicas: int, idle: int = 0) -> None:
+    """`idle`: partitions of another topic, which is left alone."""
     deadline = time.monotonic() + START_TIMEOUT_S
     admin = AdminClient({"bootstrap.servers": nodes.bootstrap, "log_level": 0})
     while len(admin.list_topics(timeout=60).brokers) < replicas:
@@ -96,8 +97,11 @@ def create_topic(nodes: OurNodes, partitions: int, replicas: int) -> None:
             raise SystemExit(f"{nodes.name}: brokers are missing")
         time.sleep(0.2)
     least = str(min(replicas, 2))
-    topic = NewTopic(TOPIC, partitions, replicas, config={"min.insync.replicas": least})
-    admin.create_topics([topic], operation_timeout=60)[TOPIC].result(60)
+    topics = [NewTopic(TOPIC, partitions, replicas, config={"min.insync.replicas": least})]
+    if idle:
+        topics.append(NewTopic("idle", idle, replicas))
+    for created in admin.create_topics(topics, operation_timeout=60).values():
+        created.result(60)
 
 
 def measure_produce(
@@ -231,7 +235,7 @@ def run(asked: argparse.Namespace, folder: Path) -> None:
             for side in sides:
                 CONSOLE.print(f"[dim]starting {side.nodes.name}", highlight=False)
                 stack.enter_context(side.nodes)
-                create_topic(side.nodes, PARTITIONS, 3)
+                create_topic(side.nodes, PARTITIONS, 3, asked.idle_partitions)
             measure_produce(sides, loads, asked)
         show_produce(sides[0], sides[1] if release is not None else None, asked)
         for side in sides:
@@ -255,6 +259,7 @@ def main() -> None:
     parser.add_argument("--no-recovery", action="store_true")
     parser.add_argument("--outstanding", type=int, default=500, help="records of each producer")
     parser.add_argument("--rate", type=int, default=500, help="of the producer with a rate")
+    parser.add_argument("--idle-partitions", type=int, default=0, help="beside those under load")
     parser.add_argument("--seconds", type=float, default=10.0)
     parser.add_argument("--warm-up", type=float, default=15.0)
     parser.add_argument("--repeats", type=int, default=3)
