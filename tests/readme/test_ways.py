@@ -1,4 +1,4 @@
-"""The pages that follow one write, one operation and one fault name what is there."""
+"""The pages that follow a write, a record, an operation and a fault name what is there."""
 
 import ast
 import re
@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 ROOT = Path(__file__).parents[2]
-PAGES = ("a-write.md", "an-operation.md", "a-fault.md")
+PAGES = ("a-write.md", "broker.md", "an-operation.md", "a-fault.md")
 STEP = re.compile(r"^\| (\d+) \| `([^`]+)` \| `([^`]+)` \| ", re.MULTILINE)
 
 
