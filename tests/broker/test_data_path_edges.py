@@ -2,6 +2,8 @@
 
 import datetime as dt
 from collections import Counter
+from dataclasses import replace
+from random import Random
 
 from kio.static.primitive import i32Timedelta
 
@@ -16,6 +18,8 @@ from cluster.node.protocol.data_messages import (
     ListOffsetsPartition,
     ListOffsetsRequest,
     ListOffsetsTopic,
+    ProducePartition,
+    ProduceRequest,
 )
 from cluster.node.protocol.messages import (
     BrokerId,
@@ -25,6 +29,19 @@ from cluster.node.protocol.messages import (
     i64,
 )
 from tests.broker.cluster_of_brokers import Brokers
+from tests.log.data_helpers import batch
+
+
+def list_offsets(name, index, timestamp):
+    row = ListOffsetsPartition(
+        partition_index=i32(index), current_leader_epoch=i32(-1), timestamp=i64(timestamp)
+    )
+    return ListOffsetsRequest(
+        replica_id=BrokerId(CONSUMER),
+        isolation_level=i8(0),
+        topics=(ListOffsetsTopic(name=TopicName(name), partitions=(row,)),),
+        timeout=i32Timedelta.parse(dt.timedelta(0)),
+    )
 
 
 def waiting_fetch(brokers, broker, *rows, max_wait_ms=20_000, **options):
@@ -80,18 +97,9 @@ def test_a_broker_that_closes_its_logs_appends_no_more():
 def test_a_partition_whose_offset_is_asked_for_twice_is_an_invalid_request():
     brokers = Brokers()
     brokers.create(partitions=2)
-    rows = tuple(
-        ListOffsetsPartition(
-            partition_index=i32(index), current_leader_epoch=i32(-1), timestamp=i64(-1)
-        )
-        for index in (0, 1, 0)
-    )
-    request = ListOffsetsRequest(
-        replica_id=BrokerId(CONSUMER),
-        isolation_level=i8(0),
-        topics=(ListOffsetsTopic(name=TopicName("t"), partitions=rows),),
-        timeout=i32Timedelta.parse(dt.timedelta(0)),
-    )
+    one, two = (list_offsets("t", index, -1).topics[0].partitions[0] for index in (0, 1))
+    topic = ListOffsetsTopic(name=TopicName("t"), partitions=(one, two, one))
+    request = replace(list_offsets("t", 0, -1), topics=(topic,))
     found = brokers.answer(1, request).topics[0].partitions
     assert [row.error_code for row in found] == [
         ErrorCode.invalid_request,
@@ -138,3 +146,62 @@ def test_records_that_a_consumer_waits_for_are_not_read_with_each_append(monkeyp
         brokers.run(10)
     assert 3_000 <= len(waiting[0].partitions[0].records) < 3_300
     assert len(reads) == 1
+
+
+EXTREMES = (-(2**63), -(2**31), -3, -2, -1, 0, 1, 2, 2**31 - 1, 2**63 - 1)
+
+
+def mutated(draw, data):
+    for _ in range(draw.randint(1, 3)):
+        at = draw.randrange(len(data))
+        kind = draw.choice(("flip", "cut", "insert", "extreme"))
+        if kind == "flip":
+            data = data[:at] + bytes([data[at] ^ draw.randint(1, 255)]) + data[at + 1 :]
+        elif kind == "cut":
+            data = data[:at] or b"x"
+        elif kind == "insert":
+            data = data[:at] + draw.randbytes(8) + data[at:]
+        else:
+            data = data[:at] + draw.choice((b"\xff", b"\x7f", b"\0")) * 4 + data[at + 4 :]
+    return data
+
+
+def test_no_bytes_and_no_numbers_of_a_stranger_break_a_broker():
+    draw = Random(7)
+    brokers = Brokers()
+    brokers.create()
+    brokers.produce(1, b"a")
+    now_ms = brokers.node(1).replicas.clock.wall_ms()
+
+    def number(bits):
+        return draw.choice([n for n in EXTREMES if -(2 ** (bits - 1)) <= n < 2 ** (bits - 1)])
+
+    for _ in range(150):
+        producer = (number(64), number(16) if draw.random() < 0.5 else 0, number(32))
+        sent = batch(b"x", b"y", timestamp_ms=now_ms, producer=(-1, -1, -1))
+        if draw.random() < 0.3 and producer[0] >= 0:
+            sent = batch(b"x", timestamp_ms=now_ms, producer=(producer[0], 0, max(producer[2], 0)))
+        rows = (ProducePartition("t", 0, mutated(draw, sent)),) * draw.randint(1, 2)
+        brokers.ask(1, ProduceRequest(draw.choice((0, 1, -1, 7)), number(32), rows))
+        row = FetchPartition("t", number(32), number(64), number(32), number(32), number(32))
+        at = FetchPartition("t", 0, number(64), number(32), -1, number(32), number(64), number(64))
+        brokers.ask(
+            1,
+            FetchRequest(
+                -1,
+                number(64),
+                number(32),
+                number(32),
+                number(32),
+                draw.choice(((row,), (at,), (at, row), (at, at))),
+                session_id=number(32),
+                session_epoch=draw.choice((-1, 0, 0, 1, 2)),
+            ),
+        )
+        brokers.ask(1, list_offsets("t", 0, number(64)))
+        brokers.run(3)
+    assert brokers.world.deaths == []
+    assert not brokers.node(1).replicas.is_offline
+    assert brokers.produce(1, b"z").error is ErrorCode.none
+    end = brokers.replica(1).log.end_offset
+    assert brokers.until(lambda: brokers.replica(2).log.end_offset == end)

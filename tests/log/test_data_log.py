@@ -90,6 +90,13 @@ def test_a_batch_that_inflates_without_end_is_refused(codec):
     assert refused(log, sent).error == ErrorCode.message_too_large
 
 
+def test_a_batch_of_too_many_records_is_refused_before_they_are_looked_at():
+    log = Folder().open()
+    announced = resealed(batch(b"a"), 57, (1_000_001).to_bytes(4, "big"))
+    announced = resealed(announced, 23, (1_000_000).to_bytes(4, "big"))
+    assert refused(log, announced).error == ErrorCode.message_too_large
+
+
 def test_what_is_wrong_has_kafkas_error():
     folder = Folder(max_message_bytes=500, segment_bytes=300)
     log = folder.open()

@@ -4,7 +4,8 @@ After `LogValidator` and `UnifiedLog.analyzeAndValidateRecords`, for batches of 
 all that Produce of version 3 and later carries. A compressed batch is inflated to look at its
 records, and passed on as it came. Two differences to Kafka, both stricter: records whose offsets
 within the batch are not 0, 1, 2, ... are refused where Kafka rewrites a compressed batch and takes
-any other as it is; and records that inflate to more than `INFLATED_MAX_BYTES` are refused.
+any other as it is; and records that inflate to more than `INFLATED_MAX_BYTES`, or are more than
+`RECORDS_MAX`, are refused.
 """
 
 from __future__ import annotations
@@ -30,6 +31,8 @@ from cluster.node.log.records import (
 )
 
 INFLATED_MAX_BYTES = 64 << 20
+RECORDS_MAX = 1_000_000
+"""Of one batch: empty ones take seven bytes each, inflated, and a second of the node's task."""
 _MAGIC_POSITION = 16
 _OFFSET_OF = attrgetter("offset")
 _TIMESTAMP_OF = attrgetter("timestamp")
@@ -84,6 +87,11 @@ def _check_header(header: BatchHeader) -> None:
         raise _invalid(
             f"Inconsistent batch offset range [0, {header.last_offset_delta}] and count of "
             f"records {header.record_count}"
+        )
+    if header.record_count > RECORDS_MAX:
+        raise AppendError(
+            ErrorCode.message_too_large,
+            f"The batch has {header.record_count} records, the limit is {RECORDS_MAX}",
         )
     if header.is_control:
         raise _invalid("Clients are not allowed to write control records")
