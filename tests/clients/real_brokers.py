@@ -16,6 +16,7 @@ import sys
 import tempfile
 import time
 from collections import Counter
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Self
@@ -40,6 +41,27 @@ QUIET_S = 30.0
 """A consumer that gets nothing for so long has got everything."""
 
 
+def active_controller(ports: Mapping[int, int]) -> int:
+    """Wait for a node that says that it leads; `ports`: of the controllers, by id."""
+
+    async def ask() -> int:
+        network = TcpNetwork()
+        client = Client(network, LoopClock(asyncio.get_running_loop()))
+        deadline = time.monotonic() + TIMEOUT_S
+        while time.monotonic() < deadline:
+            for node, port in ports.items():
+                with contextlib.suppress(CallFailed):
+                    quorum = await client.describe_quorum(Endpoint(node, "127.0.0.1", port))
+                    if quorum.error is quorum.top_level_error is ErrorCode.none:
+                        network.close()
+                        await asyncio.sleep(0)
+                        return node
+            await asyncio.sleep(0.05)
+        raise AssertionError("no controller leads")
+
+    return asyncio.run(ask())
+
+
 class Controllers(Nodes):
     """Our nodes in the role of controllers alone."""
 
@@ -62,23 +84,7 @@ class Controllers(Nodes):
 
     def active(self) -> int:
         """Wait for a node that says that it leads."""
-
-        async def ask() -> int:
-            network = TcpNetwork()
-            client = Client(network, LoopClock(asyncio.get_running_loop()))
-            deadline = time.monotonic() + TIMEOUT_S
-            while time.monotonic() < deadline:
-                for node, port in self.controller_ports.items():
-                    with contextlib.suppress(CallFailed):
-                        quorum = await client.describe_quorum(Endpoint(node, "127.0.0.1", port))
-                        if quorum.error is quorum.top_level_error is ErrorCode.none:
-                            network.close()
-                            await asyncio.sleep(0)
-                            return node
-                await asyncio.sleep(0.05)
-            raise AssertionError("no controller leads")
-
-        return asyncio.run(ask())
+        return active_controller(self.controller_ports)
 
     def fail_over(self) -> tuple[int, int]:
         """Kill the active controller, wait for the next one, start the old one again."""

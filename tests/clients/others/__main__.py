@@ -1,0 +1,79 @@
+"""Run seven other clients against three controllers and three brokers of Kafka and of ours.
+
+Prints each operation as it ends, then writes the table of docs/clients.md and what was seen at Kafka
+(tests/data/kafka); where not every client ran against both, it prints the table instead. Exit code
+1 when an operation works at Kafka and not at ours, 2 where the release is not there.
+"""
+
+from __future__ import annotations
+
+import argparse
+import signal
+import sys
+import tempfile
+from pathlib import Path
+
+from cluster.systems.kinds import SettingError
+from tests.clients.others.clusters import Cluster, Kafka, Kind, Ours
+from tests.clients.others.outcomes import Outcome, load, run, store, stored_file, worse
+from tests.clients.others.table import render, write
+from tests.clients.others.tool_chains import TOOL_CHAINS, Program, UnavailableError, programs
+from tests.kafka_release import VERSION
+
+BUILD = Path("build") / "others"
+
+
+def outcomes(kind: Kind, clients: list[Program]) -> list[Outcome]:
+    """Run clients one after the other against a cluster of a kind."""
+    found: list[Outcome] = []
+    with (
+        tempfile.TemporaryDirectory(prefix="kraftprobe-clients-") as place,
+        Cluster(kind, Path(place)) as cluster,
+    ):
+        for program in clients:
+            print(f"{program.client} against {type(kind).__name__}", flush=True)
+            found += run(program, cluster, lambda line: print(line, flush=True))
+        assert not cluster.ended(), f"nodes ended: {cluster.ended()}"
+    return found
+
+
+def main() -> int:
+    """Build, run, write; see the module."""
+    parser = argparse.ArgumentParser(prog="python -m tests.clients.others", description=__doc__)
+    parser.add_argument("--version", default=VERSION, help="of Kafka, fetched before")
+    parser.add_argument("--chains", nargs="+", choices=TOOL_CHAINS, default=list(TOOL_CHAINS))
+    parser.add_argument(
+        "--stored", action="store_true", help="compare with what was seen at Kafka before"
+    )
+    asked = parser.parse_args()
+    signal.signal(signal.SIGTERM, lambda *_: sys.exit(128 + signal.SIGTERM))  # end nodes, too
+    try:
+        kafka = None if asked.stored else Kafka(asked.version)
+    except SettingError as problem:
+        print(problem, file=sys.stderr)
+        return 2
+    clients: list[Program] = []
+    notes: list[str] = []
+    for chain in asked.chains:
+        try:
+            clients += programs(chain, BUILD, asked.version)
+        except UnavailableError as reason:
+            notes.append(f"Left out: {chain}: {reason}")
+            print(notes[-1], flush=True)
+    ours = outcomes(Ours(), clients)
+    file = stored_file(asked.version)
+    kafkas = load(file) if kafka is None else outcomes(kafka, clients)
+    if notes or len(asked.chains) < len(TOOL_CHAINS):
+        print(render(kafkas, ours, notes))
+    else:
+        store(file, kafkas)
+        write(kafkas, ours)
+    found = worse(kafkas, ours)
+    print(f"{len(ours)} operations, {len(found)} worse than at Kafka")
+    for line in found:
+        print(f"  {line}")
+    return int(bool(found))
+
+
+if __name__ == "__main__":
+    sys.exit(main())
