@@ -80,7 +80,7 @@ def run(program: Program, cluster: Cluster, say: Callable[[str], None]) -> list[
                 process.stdin.write("done\n")
                 process.stdin.flush()
                 continue
-            seen = " ".join(fields["seen"].split())[:SEEN_MAX]
+            seen = " ".join(fields["seen"].split())[:SEEN_MAX].rstrip()
             outcome = Outcome(
                 fields["client"], fields["operation"], fields["outcome"] == "works", seen
             )
