@@ -35,7 +35,6 @@ from cluster.node.protocol.data_messages import (
 
 FETCH_MAX_BYTES: Final = 55 << 20
 """fetch.max.bytes"""
-_NAMES_LEADER: Final = frozenset({ErrorCode.not_leader_or_follower, ErrorCode.fenced_leader_epoch})
 
 Reply = Callable[[Any], None]
 
@@ -143,22 +142,11 @@ class _Delayed:
     def answer(self, results: list[FetchResult]) -> None:
         """Send the answer."""
         endpoints: dict[int, Endpoint] = {}
-        named = [self._with_leader(result, endpoints) for result in results]
+        named = [self._manager.with_leader(result, self._listener, endpoints) for result in results]
         response = self._fetching.answer(named)
         if endpoints:
             response = replace(response, endpoints=tuple(endpoints.values()))
         self._reply(response)
-
-    def _with_leader(self, result: FetchResult, endpoints: dict[int, Endpoint]) -> FetchResult:
-        """Name the leader where this broker is not (KIP-951)."""
-        if result.error not in _NAMES_LEADER:
-            return result
-        leader, epoch, endpoint = self._manager.leader_of(
-            result.topic, result.index, self._listener
-        )
-        if endpoint is not None:
-            endpoints[leader] = endpoint
-        return replace(result, leader_id=leader, leader_epoch=epoch)
 
     # --- reading ---
 

@@ -34,7 +34,6 @@ from cluster.node.protocol.data_messages import (
 NOBODY: Final = 0
 LEADER: Final = 1
 ALL_IN_SYNC: Final = -1
-_NAMES_LEADER: Final = frozenset({ErrorCode.not_leader_or_follower, ErrorCode.fenced_leader_epoch})
 _OUTCOMES: Final = {
     Acknowledged.DONE: ErrorCode.none,
     Acknowledged.TOO_FEW_REPLICAS: ErrorCode.not_enough_replicas_after_append,
@@ -163,19 +162,10 @@ class _Delayed:
 
     def _answer(self) -> None:
         endpoints: dict[int, Endpoint] = {}
-        results = tuple(self._with_leader(row.result, endpoints) for row in self._rows)
-        self._reply(ProduceResponse(results, tuple(endpoints.values())))
-
-    def _with_leader(self, result: ProduceResult, endpoints: dict[int, Endpoint]) -> ProduceResult:
-        """Name the leader where this broker is not (KIP-951)."""
-        if result.error not in _NAMES_LEADER:
-            return result
-        leader, epoch, endpoint = self._manager.leader_of(
-            result.topic, result.index, self._listener
+        results = tuple(
+            self._manager.with_leader(row.result, self._listener, endpoints) for row in self._rows
         )
-        if endpoint is not None:
-            endpoints[leader] = endpoint
-        return replace(result, leader_id=leader, leader_epoch=epoch)
+        self._reply(ProduceResponse(results, tuple(endpoints.values())))
 
 
 def _result(row: ProducePartition, error: ErrorCode, message: str | None = None) -> ProduceResult:

@@ -15,7 +15,8 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
-from typing import Final
+from dataclasses import replace
+from typing import Final, TypeVar
 
 from cluster.node.broker.delayed import Purgatory
 from cluster.node.broker.fetch_sessions import FetchSessions
@@ -40,11 +41,15 @@ from cluster.node.log.checkpoint import TopicPartition
 from cluster.node.log.data_config import StorageError
 from cluster.node.log.log_directory import Damage, LogDirectory
 from cluster.node.ports import Clock, Disk, Endpoint, Network, Random, Timer, Trace
-from cluster.node.protocol.data_messages import NO_EPOCH, Topic
+from cluster.node.protocol.data_messages import NO_EPOCH, FetchResult, ProduceResult, Topic
 from cluster.values import valueclass
 
 PRODUCE: Final = "produce"
 DELETE: Final = "delete"
+
+
+Result = TypeVar("Result", ProduceResult, FetchResult)
+_NAMES_LEADER: Final = frozenset({ErrorCode.not_leader_or_follower, ErrorCode.fenced_leader_epoch})
 
 
 @valueclass
@@ -173,21 +178,20 @@ class ReplicaManager:
             return ErrorCode.unknown_leader_epoch
         return replica
 
-    def leader_of(
-        self, topic: Topic, index: int, listener: str
-    ) -> tuple[int, int, Endpoint | None]:
-        """Return who leads a partition, its epoch and where it is reached, as far as known."""
-        if self._state is None:
-            return NO_LEADER, NO_EPOCH, None
+    def with_leader(self, result: Result, listener: str, endpoints: dict[int, Endpoint]) -> Result:
+        """Name the leader where this broker is not (KIP-951), and note where it is reached."""
+        if result.error not in _NAMES_LEADER or self._state is None:
+            return result
+        topic = result.topic
         topic_id = self._state.topic_names.get(topic) if isinstance(topic, str) else topic
-        found = None if topic_id is None else self._state.partitions.get((topic_id, index))
+        key = None if topic_id is None else (topic_id, result.index)
+        found = None if key is None else self._state.partitions.get(key)
         if found is None or found.leader == NO_LEADER:
-            return NO_LEADER, NO_EPOCH, None
-        return (
-            found.leader,
-            found.leader_epoch,
-            broker_endpoint(self._state, found.leader, listener),
-        )
+            return result
+        endpoint = broker_endpoint(self._state, found.leader, listener)
+        if endpoint is not None:
+            endpoints[found.leader] = endpoint
+        return replace(result, leader_id=found.leader, leader_epoch=found.leader_epoch)
 
     def low_watermark(self, replica: Replica) -> int:
         """Return the lowest log start among the live replicas of a partition that this one leads.
