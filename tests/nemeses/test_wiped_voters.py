@@ -79,10 +79,16 @@ def test_a_voter_whose_removal_cannot_commit_gets_its_files_back():
         wiped = await inject(view, "disk-wipe", {"targets": "node:n1"})
         killed = await inject(view, "kill", {"targets": "node:n2"})
         assert (wiped.verified, killed.verified) == (True, True)
-        healed = await heal(view, wiped)  # one of the three is left, and commits nothing
-        assert not healed.verified
-        assert "no leader reports n1 as a voter" in healed.detail["reason"]
-        assert view.active == [wiped, killed]
+        # One of the three is left, and commits nothing: n1 is given its files and is the voter that
+        # it was. Whether it and n3 elect a leader in time to say so is theirs.
+        healed = await heal(view, wiped)
+        if healed.verified:
+            place = healed.detail["nodes"]["n1"]
+            assert place["directory_now"] == place["directory_before"] == str(before[1])
+            assert view.active == [killed]
+        else:
+            assert "no leader reports n1 as a voter" in healed.detail["reason"]
+            assert view.active == [wiped, killed]
         assert all(injection.verified for injection in await heal_all(view))
         assert await voters(view) == before
         await asyncio.sleep(5)
