@@ -161,7 +161,6 @@ class Node:
         if BROKER_ROLE in config.process_roles:
             self.publisher = BrokerMetadataPublisher(config.node_id)
             self.controller.loader.install(self.publisher)
-            self.publisher.on_first = self._serve_clients
             self._held = []
         self.lifecycle: BrokerLifecycleManager | None = None
         self.assignments: AssignmentsManager | None = None
@@ -186,6 +185,8 @@ class Node:
             self._data = DataApis(self.replicas, producer_ids)
             if registers:
                 self._register_broker(seams, self.publisher, self.replicas, directory_id)
+            else:
+                self.publisher.on_first = self._serve_clients
 
     def _broker_epoch(self) -> int:
         return NOT_REGISTERED_EPOCH if self.lifecycle is None else self.lifecycle.broker_epoch
@@ -247,7 +248,6 @@ class Node:
             self._serve_clients()
 
         publisher.on_changes = changed
-        publisher.on_first = None  # clients are served later, as below
         lifecycle.on_caught_up = caught_up
         lifecycle.on_unregistered = self.forwarding.release
 
