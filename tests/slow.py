@@ -7,6 +7,7 @@ are those of pytest, below `tests/`; each must begin that of some test.
 
 SLOW = (
     "backends/",
+    "conformance/test_authorizer_decisions.py::test_the_table_is_what_the_release_answers",
     "conformance/test_campaigns.py",
     "conformance/test_partition_changes.py::test_the_table_is_what_the_release_answers",
     "kraft/test_chaos.py",

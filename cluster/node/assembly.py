@@ -21,15 +21,19 @@ from cluster.node.broker.producer_ids import ProducerIdManager
 from cluster.node.broker.publisher import BrokerMetadataPublisher
 from cluster.node.broker.replica_manager import ReplicaManager, ReplicaSeams
 from cluster.node.config import BROKER_ROLE, CONTROLLER_ROLE, NodeConfig
+from cluster.node.controller.access.authorizer import StandardAuthorizer
+from cluster.node.controller.access.rights import UNRESTRICTED, Access
 from cluster.node.controller.apis import ControllerApis
 from cluster.node.controller.bootstrap_file import read_bootstrap
 from cluster.node.controller.controller import QuorumController
 from cluster.node.controller.delta import LocalReplicaChanges, MetadataDelta
 from cluster.node.controller.feature_control import features_of
+from cluster.node.controller.guard import cluster_refusal, refused_response
 from cluster.node.controller.image import MetadataImage
 from cluster.node.controller.pending import ControllerSettings
 from cluster.node.controller.registration_manager import ControllerRegistrationManager
 from cluster.node.controller.registrations import replica_directory
+from cluster.node.controller.result import RequestError
 from cluster.node.controller.scram_control import credential_of
 from cluster.node.envelope import EnvelopeError, answer_to, refusal, unseal
 from cluster.node.forwarding import ForwardingManager, is_for_controller
@@ -50,6 +54,7 @@ from cluster.node.ports import Clock, Disk, Failure, Network, Random, Trace
 from cluster.node.protocol.features import Features
 from cluster.node.protocol.messages import (
     AlterConfigsRequest,
+    DescribeAclsRequest,
     EnvelopeRequest,
     IncrementalAlterConfigsRequest,
 )
@@ -142,6 +147,9 @@ class Node:
                 ),
                 max_snapshot_interval_ms=config.metadata_log_max_snapshot_interval_ms,
                 broker_session_timeout_ms=config.broker_session_timeout_ms,
+                delegation_token_expiry_check_interval_ms=(
+                    config.delegation_token_expiry_check_interval_ms
+                ),
                 bootstrap=read_bootstrap(seams.disk),
             ),
         )
@@ -157,6 +165,15 @@ class Node:
             holds=config.kraftprobe_forwarding_hold,
         )
         self.controller.on_leader_change = self.forwarding.leader_changed
+        self._authorizer: StandardAuthorizer | None = None
+        if config.authorizer_class_name:
+            self._authorizer = StandardAuthorizer(
+                config.super_users,
+                seams.trace,
+                allow_everyone_if_no_acl_found=config.allow_everyone_if_no_acl_found,
+            )
+            # First of the publishers: a broker that takes up an image serves clients.
+            self.controller.loader.install(self._authorizer)
         self.publisher: BrokerMetadataPublisher | None = None
         if BROKER_ROLE in config.process_roles:
             self.publisher = BrokerMetadataPublisher(config.node_id)
@@ -294,37 +311,56 @@ class Node:
     ) -> None:
         """Answer a request that arrived on a listener (`cluster.node.protocol.server`)."""
         if isinstance(message, EnvelopeRequest):
-            self._handle_envelope(listener, message, reply)
+            self._handle_envelope(listener, message, reply, origin)
             return
         from_client = listener not in self._config.controller_listener_names
         if from_client and self._held is not None:
             self._held.append(lambda: self.handle(listener, message, reply, origin))
             return
         if from_client and isinstance(message, _ALTERATIONS):
-            left = preprocess(message, reply, self.controller.image.state, self._cluster)
+            access = self._access(origin)
+            left = preprocess(message, reply, self.controller.image.state, self._cluster, access)
             if left is None:
                 return
             message, reply = left
         if from_client and is_for_controller(message):
             self.forwarding.forward(listener, message, reply, origin)
         else:
-            self._answer(listener, message, reply)
+            self._answer(listener, message, reply, origin)
 
-    def _answer(self, listener: str, message: Any, reply: Callable[[Any], None]) -> None:
-        """Answer a request here, whoever leads."""
-        if isinstance(message, RaftRequest):
+    def _access(self, origin: Origin) -> Access:
+        return UNRESTRICTED if self._authorizer is None else Access(self._authorizer, origin)
+
+    def _refused(self, listener: str, message: Any, access: Access) -> RequestError | None:
+        """Return why a request is not served, None when it is, if only in parts."""
+        of_controller = (
+            listener in self._config.controller_listener_names
+            or is_for_controller(message)
+            or isinstance(message, DescribeAclsRequest)
+        )
+        return cluster_refusal(message, access) if of_controller else None
+
+    def _answer(
+        self, listener: str, message: Any, reply: Callable[[Any], None], origin: Origin
+    ) -> None:
+        """Answer a request of `origin` here, whoever leads."""
+        access = self._access(origin)
+        refused = None if self._authorizer is None else self._refused(listener, message, access)
+        if refused is not None:
+            reply(refused_response(message, refused))
+        elif isinstance(message, RaftRequest):
             self.raft.handle(message, reply)
         elif self._data is not None and self._data.handles(message):
             self._data.handle(listener, message, reply)
         elif is_kraft_version_update(message):
             update_kraft_version(
                 self.raft,
-                lambda others, then: self._apis.handle(listener, others, then),
+                lambda others, then: self._apis.handle(listener, others, then, access),
                 message,
                 reply,
             )
         else:
-            self._apis.handle(listener, message, reply)
+            self._apis.handle(listener, message, reply, access)
 
     def _serve_clients(self) -> None:
         """Answer clients from now on, those that wait first.
@@ -339,8 +375,16 @@ class Node:
             handle()
 
     def _handle_envelope(
-        self, listener: str, envelope: EnvelopeRequest, reply: Callable[[object], None]
+        self,
+        listener: str,
+        envelope: EnvelopeRequest,
+        reply: Callable[[object], None],
+        sender: Origin,
     ) -> None:
+        not_allowed = cluster_refusal(envelope, self._access(sender))
+        if not_allowed is not None:
+            reply(refusal(not_allowed.error))
+            return
         try:
             request, origin = unseal(envelope)
         except EnvelopeError as refused:
@@ -421,7 +465,10 @@ class Node:
     def _ask_controller(
         self, request: object, timeout_ms: float, on_reply: Callable[[Any], None]
     ) -> None:
-        """Send what this node's broker asks to the active controller, wherever that is."""
+        """Send what this node's broker asks to the active controller, wherever that is.
+
+        At this very node it is not authorized: there is no connection that could have a principal.
+        """
         endpoint = self.raft.leader_endpoint()
         if self.raft.leader_and_epoch.leader_id == self._config.node_id:
             self._apis.handle(self._config.controller_listener_names[0], request, on_reply)

@@ -115,6 +115,12 @@ class NodeConfig:
     """How often snapshots and log are cleaned; a constant in Kafka."""
     kraftprobe_trace_file: Path | None
     kraftprobe_metrics_listener: tuple[str, int] | None
+    authorizer_class_name: str
+    """Empty, or Kafka's StandardAuthorizer."""
+    super_users: frozenset[str]
+    """Principals as `type:name`."""
+    allow_everyone_if_no_acl_found: bool
+    delegation_token_expiry_check_interval_ms: int
     socket_request_max_bytes: int
     max_connections: int
     """Of each listener."""
@@ -162,6 +168,17 @@ def _boolean(text: str) -> bool:
     if text not in {"true", "false"}:
         raise _ValueError(f"expected true or false, not {text!r}")
     return text == "true"
+
+
+def _java_boolean(text: str) -> bool:
+    """Read what Kafka parses with Boolean.parseBoolean: all but "true" is false."""
+    return text.lower() == "true"
+
+
+def _authorizer(text: str) -> str:
+    if text not in {"", STANDARD_AUTHORIZER}:
+        raise _ValueError(f"this node has no {text!r}, only {STANDARD_AUTHORIZER}")
+    return text
 
 
 def _path(text: str) -> Path:
@@ -243,6 +260,7 @@ def _servers(text: str) -> tuple[Endpoint, ...]:
     )
 
 
+STANDARD_AUTHORIZER: Final = "org.apache.kafka.metadata.authorizer.StandardAuthorizer"
 _REQUIRED: Final = object()
 
 _KEYS: Final[Mapping[str, tuple[Callable[[str], Any], Any]]] = {
@@ -294,6 +312,10 @@ _KEYS: Final[Mapping[str, tuple[Callable[[str], Any], Any]]] = {
     "kraftprobe.log.clean.interval.ms": (_whole_number(1), 60_000),
     "kraftprobe.trace.file": (_path, None),
     "kraftprobe.metrics.listener": (_host_and_port, None),
+    "authorizer.class.name": (_authorizer, ""),
+    "super.users": (str, ""),
+    "allow.everyone.if.no.acl.found": (_java_boolean, False),
+    "delegation.token.expiry.check.interval.ms": (_whole_number(1, 2**63 - 1), 3_600_000),
     "socket.request.max.bytes": (_whole_number(1), DEFAULT_MAX_FRAME_BYTES),
     "max.connections": (_whole_number(1), 1000),
     "max.connections.per.ip": (_whole_number(1), 2**31 - 1),
@@ -305,7 +327,6 @@ _KEYS: Final[Mapping[str, tuple[Callable[[str], Any], Any]]] = {
 
 _KEEPS_OUT: Final = frozenset(
     {
-        "authorizer.class.name",
         "config.providers",
         "connections.max.reauth.ms",
         "principal.builder.class",
@@ -340,7 +361,7 @@ def parse_config(text: str, source: str) -> NodeConfig:
         except _ValueError as error:
             raise ConfigError(f"{source}: {key}: {error}") from error
     values["advertised.listeners"] = _advertised(values)
-    unused = _set_folder(values, source)
+    unused = (*_set_folder(values, source), *_set_super_users(values, properties, source))
     _set_inter_broker_listener(values, source)
     own_listeners = [listener.name for listener in values["listeners"]]
     try:
@@ -404,6 +425,26 @@ def _set_folder(values: dict[str, Any], source: str) -> tuple[str, ...]:
         values["metadata.log.dir"] = folders[0]
     rest = [str(folder) for folder in folders if folder != values["metadata.log.dir"]]
     return (f"{' and '.join(rest)} of log.dirs",) if rest else ()
+
+
+def _set_super_users(
+    values: dict[str, Any], properties: Mapping[str, str], source: str
+) -> tuple[str, ...]:
+    """Read the super users, if there is an authorizer; returns what has no effect without one.
+
+    Raises ConfigError.
+    """
+    text, values["super.users"] = values["super.users"], frozenset()
+    if not values["authorizer.class.name"]:
+        settings = ("super.users", "allow.everyone.if.no.acl.found")
+        return tuple(key for key in settings if key in properties)
+    users = frozenset(filter(None, (user.strip() for user in text.split(";"))))
+    for user in sorted(users):
+        if ":" not in user:
+            expected = "expected type:name, several separated by ;"
+            raise ConfigError(f"{source}: super.users: {expected}, not {user!r}")
+    values["super.users"] = users
+    return ()
 
 
 def _meaning(key: str) -> Literal["ours", "none", "unsafe", "unknown"]:

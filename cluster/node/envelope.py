@@ -8,9 +8,10 @@ response, or with an error of the envelope itself, in which case the request was
     INVALID_REQUEST                   no address, or an API that is not forwarded
     UNSUPPORTED_VERSION               an embedded request that cannot be read
 
-Kafka asks its authorizer whether the sender has the CLUSTER_ACTION right and grants it where there
-is no authorizer; there is none here, so a client of the controller listener has it, and
-the principal is read but decides nothing.
+The sender needs the right CLUSTER_ACTION on the cluster, where there is an authorizer
+(CLUSTER_AUTHORIZATION_FAILED), and what the request asks for is a matter of the principal that the
+envelope names. Without an authorizer a client of the controller listener may send envelopes, as in
+Kafka, and the principal decides nothing.
 """
 
 from __future__ import annotations

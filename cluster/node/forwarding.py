@@ -31,32 +31,14 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any, Final
 
-from cluster.node.controller.acls import create_acls, delete_acls
-from cluster.node.controller.client_quotas import alter_client_quotas_error
-from cluster.node.controller.error_responses import (
-    alter_configs_error,
-    alter_reassignments_error,
-    create_partitions_error,
-    create_topics_error,
-    delete_topics_error,
-    elect_leaders_error,
-    legacy_alter_configs_error,
-    list_reassignments_error,
-)
-from cluster.node.controller.scram_control import alter_scram_error
+from cluster.node.controller.failed import failed_response
 from cluster.node.envelope import EnvelopeError, contains, seal, unseal_response
 from cluster.node.errors import ErrorCode
-from cluster.node.kraft.messages import DescribeQuorumRequest, DescribeQuorumResponse
-from cluster.node.kraft.voter_messages import (
-    AddVoterRequest,
-    AddVoterResponse,
-    RemoveVoterRequest,
-    RemoveVoterResponse,
-)
+from cluster.node.kraft.messages import DescribeQuorumRequest
+from cluster.node.kraft.voter_messages import AddVoterRequest, RemoveVoterRequest
 from cluster.node.ports import Clock, Endpoint, Failure, Network, Timer
 from cluster.node.protocol.codec import MalformedError
 from cluster.node.protocol.messages import (
-    NO_THROTTLE,
     AlterClientQuotasRequest,
     AlterConfigsRequest,
     AlterPartitionReassignmentsRequest,
@@ -70,9 +52,7 @@ from cluster.node.protocol.messages import (
     IncrementalAlterConfigsRequest,
     ListPartitionReassignmentsRequest,
     UnregisterBrokerRequest,
-    UnregisterBrokerResponse,
     UpdateFeaturesRequest,
-    UpdateFeaturesResponse,
     milliseconds,
 )
 from cluster.node.protocol.origin import ANONYMOUS, Origin
@@ -96,36 +76,32 @@ _LOST: Final = frozenset({Failure.DISCONNECTED, Failure.TIMED_OUT})
 _READS: Final[tuple[type[Any], ...]] = (DescribeQuorumRequest, ListPartitionReassignmentsRequest)
 """May be asked twice."""
 
-_ERROR_RESPONSES: Final[dict[type[Any], Callable[[Any, ErrorCode, str | None], Any]]] = {
-    CreateTopicsRequest: create_topics_error,
-    DeleteTopicsRequest: delete_topics_error,
-    CreatePartitionsRequest: create_partitions_error,
-    IncrementalAlterConfigsRequest: alter_configs_error,
-    AlterConfigsRequest: legacy_alter_configs_error,
-    ElectLeadersRequest: elect_leaders_error,
-    AlterPartitionReassignmentsRequest: alter_reassignments_error,
-    ListPartitionReassignmentsRequest: list_reassignments_error,
-    AlterUserScramCredentialsRequest: alter_scram_error,
-    AlterClientQuotasRequest: alter_client_quotas_error,
-    CreateAclsRequest: create_acls,
-    DeleteAclsRequest: delete_acls,
-    UnregisterBrokerRequest: lambda _request, error, message: UnregisterBrokerResponse(
-        throttle_time=NO_THROTTLE, error_code=error, error_message=message
-    ),
-    UpdateFeaturesRequest: lambda _request, error, message: UpdateFeaturesResponse(
-        throttle_time=NO_THROTTLE, error_code=error, error_message=message
-    ),
-    DescribeQuorumRequest: lambda _request, error, _message: DescribeQuorumResponse(
-        error, -1, -1, -1, top_level_error=error
-    ),
-    AddVoterRequest: lambda _request, error, message: AddVoterResponse(error, message),
-    RemoveVoterRequest: lambda _request, error, message: RemoveVoterResponse(error, message),
-}
+_FORWARDED: Final[frozenset[type[Any]]] = frozenset(
+    {
+        CreateTopicsRequest,
+        DeleteTopicsRequest,
+        CreatePartitionsRequest,
+        IncrementalAlterConfigsRequest,
+        AlterConfigsRequest,
+        ElectLeadersRequest,
+        AlterPartitionReassignmentsRequest,
+        ListPartitionReassignmentsRequest,
+        AlterUserScramCredentialsRequest,
+        AlterClientQuotasRequest,
+        CreateAclsRequest,
+        DeleteAclsRequest,
+        UnregisterBrokerRequest,
+        UpdateFeaturesRequest,
+        DescribeQuorumRequest,
+        AddVoterRequest,
+        RemoveVoterRequest,
+    }
+)
 
 
 def is_for_controller(message: object) -> bool:
     """Return whether only the active controller can answer a request."""
-    return type(message) in _ERROR_RESPONSES
+    return type(message) in _FORWARDED
 
 
 @dataclass(slots=True, eq=False)
@@ -151,14 +127,14 @@ class ForwardingManager:
         network: Network,
         leader: Callable[[], Endpoint | None],
         leads: Callable[[], bool],
-        handle_here: Callable[[str, Any, Reply], None],
+        handle_here: Callable[[str, Any, Reply, Origin], None],
         *,
         holds: bool,
     ) -> None:
         """See the module.
 
         `leader`: where the leader listens, None when that is not known. `leads`: whether this node
-        does. `handle_here` gets listener, request and reply.
+        does. `handle_here` gets listener, request, reply and origin.
         """
         self._clock = clock
         self._network = network
@@ -222,7 +198,7 @@ class ForwardingManager:
             self._network.request(leader, envelope, max(left_ms, 1.0), on_reply)
         elif self._leads() or not self._holds:
             on_reply = _once(lambda response: self._take_own(request, response))
-            self._handle_here(request.listener, message, on_reply)
+            self._handle_here(request.listener, message, on_reply, request.origin)
         else:
             self._hold(request, "no leader of the quorum is known")
 
@@ -317,7 +293,7 @@ class ForwardingManager:
         self._fail(request, ErrorCode.not_controller, why)
 
     def _fail(self, request: _Request, error: ErrorCode, why: str) -> None:
-        self._finish(request, _ERROR_RESPONSES[type(request.message)](request.message, error, why))
+        self._finish(request, failed_response(request.message, error, why))
 
     def _finish(self, request: _Request, response: Any) -> None:
         if request.held_bytes is not None:

@@ -70,7 +70,7 @@ class Broker:
             self,
             lambda: self.leader,
             lambda: self.leads,
-            lambda listener, message, reply: self.here.append((listener, message, reply)),
+            lambda listener, message, reply, _: self.here.append((listener, message, reply)),
             holds=holds,
         )
 

@@ -21,10 +21,10 @@ class Authority:
         self.ca_file = folder / "ca.pem"
         self._ca.cert_pem.write_to_path(self.ca_file)
 
-    def key_store(self, name: str, *identities: str) -> Path:
+    def key_store(self, name: str, *identities: str, **subject: str) -> Path:
         """A file with key and chain for these host names, or 127.0.0.1."""
         path = self.folder / f"{name}.pem"
-        certificate = self._ca.issue_cert(*(identities or ("127.0.0.1", "localhost")))
+        certificate = self._ca.issue_cert(*(identities or ("127.0.0.1", "localhost")), **subject)
         certificate.private_key_and_cert_chain_pem.write_to_path(path)
         return path
 

@@ -1,7 +1,8 @@
 """Quotas, access control and paged topics (parts of ControllerApis, KafkaApis).
 
-AlterClientQuotas is a write of the active controller. All else is answered by the node that is
-asked: what is described from its image, access control by nobody's authorizer.
+AlterClientQuotas, CreateAcls and DeleteAcls are writes of the active controller. All else is
+answered by the node that is asked, from its image; so is access control where there is no
+authorizer, with SECURITY_DISABLED.
 """
 
 from __future__ import annotations
@@ -10,7 +11,14 @@ from collections.abc import Callable
 from functools import partial
 from typing import Any, Final
 
-from cluster.node.controller.acls import create_acls, delete_acls, describe_acls
+from cluster.node.controller.access.control import create_acls, delete_acls
+from cluster.node.controller.access.rights import Access
+from cluster.node.controller.acls import (
+    create_acls_error,
+    delete_acls_error,
+    describe_acls,
+    describe_acls_error,
+)
 from cluster.node.controller.client_quotas import (
     alter_client_quotas,
     alter_client_quotas_error,
@@ -19,6 +27,7 @@ from cluster.node.controller.client_quotas import (
 from cluster.node.controller.controller import QuorumController
 from cluster.node.controller.state import MetadataState
 from cluster.node.controller.topic_partitions import describe_topic_partitions
+from cluster.node.ports import Random
 from cluster.node.protocol.messages import (
     AlterClientQuotasRequest,
     CreateAclsRequest,
@@ -32,34 +41,78 @@ TIMEOUT_MS: Final = 30_000.0
 """None of these requests carries a time-out."""
 
 Reply = Callable[[Any], None]
-Handler = Callable[[str, Any, Reply], None]
+Handler = Callable[[str, Any, Reply, Access], None]
 
 
 class AdminApis:
     """Handlers by request class, for `ControllerApis`."""
 
-    def __init__(self, controller: QuorumController) -> None:
+    def __init__(self, controller: QuorumController, random: Random) -> None:
         self._controller = controller
+        self._random = random
         self.handlers: dict[type, Handler] = {
             AlterClientQuotasRequest: self._alter_client_quotas,
             DescribeClientQuotasRequest: self._from_image(describe_client_quotas),
-            DescribeTopicPartitionsRequest: self._from_image(describe_topic_partitions),
-            DescribeAclsRequest: lambda _listener, request, reply: reply(describe_acls(request)),
-            CreateAclsRequest: lambda _listener, request, reply: reply(create_acls(request)),
-            DeleteAclsRequest: lambda _listener, request, reply: reply(delete_acls(request)),
+            DescribeTopicPartitionsRequest: self._describe_topic_partitions,
+            DescribeAclsRequest: self._describe_acls,
+            CreateAclsRequest: self._create_acls,
+            DeleteAclsRequest: self._delete_acls,
         }
 
     def _from_image(self, describe: Callable[[Any, MetadataState], object]) -> Handler:
-        return lambda _listener, request, reply: reply(
+        return lambda _listener, request, reply, _access: reply(
             describe(request, self._controller.image.state)
         )
 
     def _alter_client_quotas(
-        self, _listener: str, request: AlterClientQuotasRequest, reply: Reply
+        self, _listener: str, request: AlterClientQuotasRequest, reply: Reply, _access: Access
     ) -> None:
         self._controller.append_write_event(
             lambda state: alter_client_quotas(request, state),
             partial(alter_client_quotas_error, request),
+            TIMEOUT_MS,
+            reply,
+        )
+
+    def _describe_topic_partitions(
+        self,
+        _listener: str,
+        request: DescribeTopicPartitionsRequest,
+        reply: Reply,
+        access: Access,
+    ) -> None:
+        reply(describe_topic_partitions(request, self._controller.image.state, access))
+
+    def _describe_acls(
+        self, _listener: str, request: DescribeAclsRequest, reply: Reply, access: Access
+    ) -> None:
+        if access.authorizer is None:
+            reply(describe_acls_error(request))
+        else:
+            reply(describe_acls(request, self._controller.image.state))
+
+    def _create_acls(
+        self, _listener: str, request: CreateAclsRequest, reply: Reply, access: Access
+    ) -> None:
+        if access.authorizer is None:
+            reply(create_acls_error(request))
+            return
+        self._controller.append_write_event(
+            lambda state: create_acls(request, state, self._random),
+            partial(create_acls_error, request),
+            TIMEOUT_MS,
+            reply,
+        )
+
+    def _delete_acls(
+        self, _listener: str, request: DeleteAclsRequest, reply: Reply, access: Access
+    ) -> None:
+        if access.authorizer is None:
+            reply(delete_acls_error(request))
+            return
+        self._controller.append_write_event(
+            lambda state: delete_acls(request, state),
+            partial(delete_acls_error, request),
             TIMEOUT_MS,
             reply,
         )

@@ -23,8 +23,18 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from functools import partial
-from typing import Any
+from typing import Any, TypeVar
 
+from cluster.node.controller.access.rights import UNRESTRICTED, Access
+from cluster.node.controller.access.screens import (
+    Screened,
+    screen_alter_configs,
+    screen_create_partitions,
+    screen_create_topics,
+    screen_delete_topics,
+    screen_describe_configs,
+    screen_incremental_alter_configs,
+)
 from cluster.node.controller.admin_apis import AdminApis
 from cluster.node.controller.broker_apis import BrokerApis
 from cluster.node.controller.cluster_info import ClusterInfo
@@ -51,6 +61,7 @@ from cluster.node.controller.reassignment import (
     list_partition_reassignments,
 )
 from cluster.node.controller.registrations import client_endpoints, controller_endpoints
+from cluster.node.controller.result import ControllerResult, RequestError
 from cluster.node.controller.scram_control import (
     alter_scram_error,
     alter_user_scram_credentials,
@@ -71,6 +82,7 @@ from cluster.node.protocol.messages import (
     DeleteTopicsRequest,
     DescribeClusterRequest,
     DescribeConfigsRequest,
+    DescribeConfigsResponse,
     DescribeUserScramCredentialsRequest,
     ElectLeadersRequest,
     IncrementalAlterConfigsRequest,
@@ -85,7 +97,10 @@ DEFAULT_API_TIMEOUT_MS = 30_000
 METADATA_CONFIRMATION_MS = 1_500
 """How long Metadata waits for a confirmation before it is answered from the image."""
 
+Q = TypeVar("Q")
+R = TypeVar("R")
 Reply = Callable[[Any], None]
+Handler = Callable[[str, Any, Reply, Access], None]
 
 
 class ControllerApis:
@@ -98,7 +113,7 @@ class ControllerApis:
         self._raft = raft
         self._cluster = cluster
         self._random = random
-        self._handlers: dict[type, Callable[[str, Any, Reply], None]] = {
+        self._handlers: dict[type, Handler] = {
             CreateTopicsRequest: self._create_topics,
             DeleteTopicsRequest: self._delete_topics,
             CreatePartitionsRequest: self._create_partitions,
@@ -114,62 +129,90 @@ class ControllerApis:
             AlterUserScramCredentialsRequest: self._alter_scram,
             DescribeUserScramCredentialsRequest: self._describe_scram,
             **BrokerApis(controller, cluster).handlers,
-            **AdminApis(controller).handlers,
+            **AdminApis(controller, random).handlers,
         }
 
     def handles(self, message: object) -> bool:
         """Return whether a request is one of ours."""
         return type(message) in self._handlers
 
-    def handle(self, listener: str, message: object, reply: Reply) -> None:
-        """Handle a request that arrived on a listener. Raises KeyError when it is not ours."""
-        self._handlers[type(message)](listener, message, reply)
+    def handle(
+        self, listener: str, message: object, reply: Reply, access: Access = UNRESTRICTED
+    ) -> None:
+        """Handle a request that arrived on a listener. Raises KeyError when it is not ours.
 
-    def _create_topics(self, _listener: str, request: CreateTopicsRequest, reply: Reply) -> None:
+        What its sender may not do to the cluster was refused before (`guard`).
+        """
+        self._handlers[type(message)](listener, message, reply, access)
+
+    def _create_topics(
+        self, _listener: str, request: CreateTopicsRequest, reply: Reply, access: Access
+    ) -> None:
         self._controller.append_write_event(
-            lambda state: create_topics(request, state, self._cluster, self._random),
+            lambda state: _screened(
+                screen_create_topics(request, access),
+                lambda left: create_topics(left, state, self._cluster, self._random),
+            ),
             partial(create_topics_error, request),
             request.timeout.total_seconds() * 1000,
             reply,
         )
 
-    def _delete_topics(self, _listener: str, request: DeleteTopicsRequest, reply: Reply) -> None:
+    def _delete_topics(
+        self, _listener: str, request: DeleteTopicsRequest, reply: Reply, access: Access
+    ) -> None:
         self._controller.append_write_event(
-            lambda state: delete_topics(request, state),
+            lambda state: _screened(
+                screen_delete_topics(request, access, state),
+                lambda left: delete_topics(left, state),
+            ),
             partial(delete_topics_error, request),
             request.timeout.total_seconds() * 1000,
             reply,
         )
 
     def _create_partitions(
-        self, _listener: str, request: CreatePartitionsRequest, reply: Reply
+        self, _listener: str, request: CreatePartitionsRequest, reply: Reply, access: Access
     ) -> None:
         self._controller.append_write_event(
-            lambda state: create_partitions(request, state, self._cluster, self._random),
+            lambda state: _screened(
+                screen_create_partitions(request, access),
+                lambda left: create_partitions(left, state, self._cluster, self._random),
+            ),
             partial(create_partitions_error, request),
             request.timeout.total_seconds() * 1000,
             reply,
         )
 
     def _incremental_alter_configs(
-        self, _listener: str, request: IncrementalAlterConfigsRequest, reply: Reply
+        self, _listener: str, request: IncrementalAlterConfigsRequest, reply: Reply, access: Access
     ) -> None:
         self._controller.append_write_event(
-            lambda state: incremental_alter_configs(request, state, self._cluster),
+            lambda state: _screened(
+                screen_incremental_alter_configs(request, access),
+                lambda left: incremental_alter_configs(left, state, self._cluster),
+            ),
             partial(alter_configs_error, request),
             DEFAULT_API_TIMEOUT_MS,
             reply,
         )
 
-    def _alter_configs(self, _listener: str, request: AlterConfigsRequest, reply: Reply) -> None:
+    def _alter_configs(
+        self, _listener: str, request: AlterConfigsRequest, reply: Reply, access: Access
+    ) -> None:
         self._controller.append_write_event(
-            lambda state: alter_configs(request, state, self._cluster),
+            lambda state: _screened(
+                screen_alter_configs(request, access),
+                lambda left: alter_configs(left, state, self._cluster),
+            ),
             partial(legacy_alter_configs_error, request),
             DEFAULT_API_TIMEOUT_MS,
             reply,
         )
 
-    def _elect_leaders(self, _listener: str, request: ElectLeadersRequest, reply: Reply) -> None:
+    def _elect_leaders(
+        self, _listener: str, request: ElectLeadersRequest, reply: Reply, _access: Access
+    ) -> None:
         self._controller.append_write_event(
             lambda state: elect_leaders(request, state),
             partial(elect_leaders_error, request),
@@ -178,7 +221,11 @@ class ControllerApis:
         )
 
     def _alter_reassignments(
-        self, _listener: str, request: AlterPartitionReassignmentsRequest, reply: Reply
+        self,
+        _listener: str,
+        request: AlterPartitionReassignmentsRequest,
+        reply: Reply,
+        _access: Access,
     ) -> None:
         self._controller.append_write_event(
             lambda state: alter_partition_reassignments(request, state, self._cluster),
@@ -188,7 +235,11 @@ class ControllerApis:
         )
 
     def _list_reassignments(
-        self, _listener: str, request: ListPartitionReassignmentsRequest, reply: Reply
+        self,
+        _listener: str,
+        request: ListPartitionReassignmentsRequest,
+        reply: Reply,
+        _access: Access,
     ) -> None:
         self._controller.append_read_event(
             lambda state: list_partition_reassignments(request, state),
@@ -198,17 +249,25 @@ class ControllerApis:
         )
 
     def _describe_configs(
-        self, listener: str, request: DescribeConfigsRequest, reply: Reply
+        self, listener: str, request: DescribeConfigsRequest, reply: Reply, access: Access
     ) -> None:
-        if listener == self._cluster.controller_listener and not self._is_of_this_node(request):
-            self._controller.append_read_event(
-                lambda state: describe_configs(request, state, self._cluster),
-                partial(describe_configs_error, request),
-                DEFAULT_API_TIMEOUT_MS,
-                reply,
-            )
-        else:
+        if listener != self._cluster.controller_listener:
             reply(describe_configs(request, self._controller.image.state, self._cluster))
+            return
+
+        def described(state: MetadataState) -> DescribeConfigsResponse:
+            try:
+                screened = screen_describe_configs(request, access)
+            except RequestError as not_ready:
+                return describe_configs_error(request, not_ready.error, not_ready.message)
+            return screened.complete(describe_configs(screened.request, state, self._cluster))
+
+        if self._is_of_this_node(request):
+            reply(described(self._controller.image.state))
+            return
+        self._controller.append_read_event(
+            described, partial(describe_configs_error, request), DEFAULT_API_TIMEOUT_MS, reply
+        )
 
     def _is_of_this_node(self, request: DescribeConfigsRequest) -> bool:
         """Return whether nobody but this node can answer."""
@@ -218,12 +277,16 @@ class ControllerApis:
         )
 
     def _list_config_resources(
-        self, _listener: str, request: ListConfigResourcesRequest, reply: Reply
+        self, _listener: str, request: ListConfigResourcesRequest, reply: Reply, _access: Access
     ) -> None:
         reply(list_config_resources(request, self._controller.image.state, self._cluster))
 
     def _alter_scram(
-        self, _listener: str, request: AlterUserScramCredentialsRequest, reply: Reply
+        self,
+        _listener: str,
+        request: AlterUserScramCredentialsRequest,
+        reply: Reply,
+        _access: Access,
     ) -> None:
         self._controller.append_write_event(
             lambda state: alter_user_scram_credentials(request, state),
@@ -233,19 +296,25 @@ class ControllerApis:
         )
 
     def _describe_scram(
-        self, _listener: str, request: DescribeUserScramCredentialsRequest, reply: Reply
+        self,
+        _listener: str,
+        request: DescribeUserScramCredentialsRequest,
+        reply: Reply,
+        _access: Access,
     ) -> None:
         reply(describe_user_scram_credentials(request, self._controller.image.state))
 
-    def _metadata(self, listener: str, request: MetadataRequest, reply: Reply) -> None:
+    def _metadata(
+        self, listener: str, request: MetadataRequest, reply: Reply, access: Access
+    ) -> None:
         to_controller = listener == self._cluster.controller_listener
         if to_controller:
             on_error: Callable[[ErrorCode, str | None], MetadataResponse]
             on_error = partial(metadata_error, request)
         elif self._controller.is_active:
-            on_error = partial(self._metadata_of_image, listener, request)
+            on_error = partial(self._metadata_of_image, listener, request, access)
         else:
-            reply(self._metadata_of_image(listener, request, ErrorCode.none, None))
+            reply(self._metadata_of_image(listener, request, access, ErrorCode.none, None))
             return
 
         def confirmed(state: MetadataState) -> MetadataResponse:
@@ -253,16 +322,21 @@ class ControllerApis:
             named = own_id
             if not to_controller and self._cluster.registration:
                 named = self._live(listener, state, own_id)
-            return describe_metadata(request, state, self._cluster, listener, named)
+            return describe_metadata(request, state, self._cluster, listener, named, access)
 
         self._controller.append_read_event(confirmed, on_error, METADATA_CONFIRMATION_MS, reply)
 
     def _metadata_of_image(
-        self, listener: str, request: MetadataRequest, _error: ErrorCode, _message: str | None
+        self,
+        listener: str,
+        request: MetadataRequest,
+        access: Access,
+        _error: ErrorCode,
+        _message: str | None,
     ) -> MetadataResponse:
         state = self._controller.image.state
         controller_id = self._controller_to_name(listener)
-        return describe_metadata(request, state, self._cluster, listener, controller_id)
+        return describe_metadata(request, state, self._cluster, listener, controller_id, access)
 
     def _controller_to_name(self, listener: str) -> int:
         """Return the node to name as the controller: never this node where it is a controller.
@@ -293,7 +367,7 @@ class ControllerApis:
         return self._random.choice(others or visible) if visible else NO_NODE
 
     def _describe_cluster(
-        self, listener: str, request: DescribeClusterRequest, reply: Reply
+        self, listener: str, request: DescribeClusterRequest, reply: Reply, access: Access
     ) -> None:
         to_controller = listener == self._cluster.controller_listener
         leader_id = self._raft.leader_and_epoch.leader_id
@@ -313,7 +387,20 @@ class ControllerApis:
                 listener,
                 fenced=request.include_fenced_brokers,
             )
-        cluster_id = self._cluster.cluster_id
         reply(
-            describe_cluster(request, cluster_id, endpoints, leader_id, to_controller=to_controller)
+            describe_cluster(
+                request,
+                self._cluster.cluster_id,
+                endpoints,
+                leader_id,
+                access,
+                to_controller=to_controller,
+            )
         )
+
+
+def _screened(
+    screened: Screened[Q, R], generate: Callable[[Q], ControllerResult[R]]
+) -> ControllerResult[R]:
+    """Return the result of what is left of a request, with the answer to the whole."""
+    return generate(screened.request).with_response(screened.complete)

@@ -8,6 +8,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
+from cluster.node.controller.access.rights import Access
 from cluster.node.controller.alter_partition import alter_partition
 from cluster.node.controller.broker_lifecycle import broker_heartbeat
 from cluster.node.controller.cluster_control import (
@@ -47,6 +48,7 @@ from cluster.node.protocol.messages import (
 
 DEFAULT_TIMEOUT_MS = 30_000.0
 Generate = Callable[[Any, MetadataState], ControllerResult[Any]]
+Handler = Callable[[str, Any, Callable[[Any], None], Access], None]
 
 
 class BrokerApis:
@@ -65,17 +67,17 @@ class BrokerApis:
             AllocateProducerIdsRequest: allocate_producer_ids,
             UpdateFeaturesRequest: update_features,
         }
-        self.handlers: dict[type, Callable[[str, Any, Callable[[Any], None]], None]] = {
+        self.handlers: dict[type, Handler] = {
             request_type: self._handler(request_type, generate)
             for request_type, generate in generators.items()
         }
 
-    def _handler(
-        self, request_type: type, generate: Generate
-    ) -> Callable[[str, Any, Callable[[Any], None]], None]:
+    def _handler(self, request_type: type, generate: Generate) -> Handler:
         error_response = ERROR_RESPONSES[request_type]
 
-        def handle(_listener: str, request: Any, reply: Callable[[Any], None]) -> None:
+        def handle(
+            _listener: str, request: Any, reply: Callable[[Any], None], _access: Access
+        ) -> None:
             if isinstance(request, BrokerHeartbeatRequest):
                 self._controller.heartbeats.arrived(request.broker_id, request.broker_epoch)
             timeout = getattr(request, "timeout", None)

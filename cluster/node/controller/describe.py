@@ -5,10 +5,11 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import replace
 
-from cluster.node.controller.authorized_operations import (
-    CLUSTER_OPERATIONS,
-    NOT_ASKED_FOR,
-    TOPIC_OPERATIONS,
+from cluster.node.controller.access.codes import AclResourceType
+from cluster.node.controller.access.rights import (
+    OPERATIONS_NOT_ASKED_FOR,
+    UNRESTRICTED,
+    Access,
 )
 from cluster.node.controller.cluster_info import ClusterInfo
 from cluster.node.controller.registrations import client_endpoints, is_offline
@@ -46,6 +47,7 @@ def describe_metadata(
     cluster: ClusterInfo,
     listener: str,
     controller_id: int,
+    access: Access = UNRESTRICTED,
 ) -> MetadataResponse:
     """Return the brokers and the topics asked for by name or id, all when `topics` is null.
 
@@ -63,7 +65,12 @@ def describe_metadata(
         topics = [
             topic
             if topic.error_code is ErrorCode.unknown_topic_id
-            else replace(topic, topic_authorized_operations=TOPIC_OPERATIONS)
+            else replace(
+                topic,
+                topic_authorized_operations=access.operations(
+                    AclResourceType.TOPIC, topic.name or ""
+                ),
+            )
             for topic in topics
         ]
     return MetadataResponse(
@@ -144,6 +151,7 @@ def describe_cluster(
     cluster_id: str,
     endpoints: Sequence[tuple[Endpoint, BrokerRegistration | None]],
     controller_id: int,
+    access: Access,
     *,
     to_controller: bool,
 ) -> DescribeClusterResponse:
@@ -153,7 +161,10 @@ def describe_cluster(
     """
     wanted = ENDPOINTS_OF_CONTROLLERS if to_controller else ENDPOINTS_OF_BROKERS
     if request.endpoint_type == wanted:
-        return _cluster_response(request, cluster_id, controller_id, endpoints)
+        response = _cluster_response(request, cluster_id, controller_id, endpoints)
+        if not request.include_cluster_authorized_operations:
+            return response
+        return replace(response, cluster_authorized_operations=access.operations_on_cluster())
     if request.endpoint_type in {ENDPOINTS_OF_BROKERS, ENDPOINTS_OF_CONTROLLERS}:
         error = ErrorCode.mismatched_endpoint_type
         message = "The request was sent to an endpoint of the other type."
@@ -188,7 +199,5 @@ def _cluster_response(
             )
             for endpoint, broker in endpoints
         ),
-        cluster_authorized_operations=CLUSTER_OPERATIONS
-        if request.include_cluster_authorized_operations and error is ErrorCode.none
-        else NOT_ASKED_FOR,
+        cluster_authorized_operations=OPERATIONS_NOT_ASKED_FOR,
     )

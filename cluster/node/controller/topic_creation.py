@@ -9,6 +9,7 @@ from collections.abc import Mapping, Sequence
 from cluster.node.controller.cluster_info import ClusterInfo
 from cluster.node.controller.configs.sources import effective_topic_configs
 from cluster.node.controller.configs.validation import ConfigError, validate_topic
+from cluster.node.controller.new_id import new_id
 from cluster.node.controller.placement import UsableBroker, place_replicas
 from cluster.node.controller.records import MetadataRecord
 from cluster.node.controller.records.topic import ConfigRecord, PartitionRecord, TopicRecord
@@ -52,15 +53,6 @@ class TopicError(Exception):
         self.api_error = ApiError(error, message)
 
 
-def new_topic_id(random: Random, state: MetadataState) -> uuid.UUID:
-    """Draw a random (version 4) id that is free and, as Kafka's, does not begin with a dash."""
-    while True:
-        topic_id = uuid.UUID(int=random.getrandbits(128), version=4)
-        begins_with_dash = topic_id.bytes[0] >> 2 == 62
-        if not begins_with_dash and state.topics.get(topic_id) is None:
-            return topic_id
-
-
 def create_topics(
     request: CreateTopicsRequest, state: MetadataState, cluster: ClusterInfo, random: Random
 ) -> ControllerResult[CreateTopicsResponse]:
@@ -79,7 +71,7 @@ def create_topics(
             results.append(_refused(name, refusal.api_error))
             continue
         similar_in_request[similar_name(name)] = name
-        topic_id = new_topic_id(random, state)
+        topic_id = new_id(random, state.topics)
         records += _records(name, topic_id, placements, configs, state)
         if len(records) > RECORDS_PER_BATCH_MAX:
             raise RequestError(

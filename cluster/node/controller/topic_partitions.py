@@ -8,7 +8,8 @@ from __future__ import annotations
 
 from typing import Final
 
-from cluster.node.controller.authorized_operations import TOPIC_OPERATIONS
+from cluster.node.controller.access.codes import AclResourceType
+from cluster.node.controller.access.rights import UNRESTRICTED, Access
 from cluster.node.controller.registrations import is_offline
 from cluster.node.controller.state import MetadataState, TopicImage
 from cluster.node.controller.topic_names import INTERNAL_TOPICS, invalid_name_reason
@@ -30,7 +31,7 @@ PARTITIONS_PER_PAGE_MAX: Final = 2_000
 
 
 def describe_topic_partitions(
-    request: DescribeTopicPartitionsRequest, state: MetadataState
+    request: DescribeTopicPartitionsRequest, state: MetadataState, access: Access = UNRESTRICTED
 ) -> DescribeTopicPartitionsResponse:
     """Return a page of the topics asked for, of all topics when none is named.
 
@@ -51,11 +52,11 @@ def describe_topic_partitions(
         topic = state.topic_by_name(name)
         if topic is None:
             if asked:
-                topics.append(_unknown(name))
+                topics.append(_unknown(name, access))
             continue
         start = 0 if cursor is None or name != first else int(cursor.partition_index)
         end = min(topic.partition_count, start + remaining)
-        topics.append(_topic(topic, range(start, end), state))
+        topics.append(_topic(topic, range(start, end), state, access))
         if end < topic.partition_count:
             return _page(topics, (name, end))
         remaining -= max(end - start, 0)
@@ -75,7 +76,7 @@ def _page(
     )
 
 
-def _unknown(name: str) -> DescribeTopicPartitionsResponseTopic:
+def _unknown(name: str, access: Access) -> DescribeTopicPartitionsResponseTopic:
     is_invalid = invalid_name_reason(name) is not None
     return DescribeTopicPartitionsResponseTopic(
         error_code=ErrorCode.invalid_topic_exception
@@ -85,12 +86,12 @@ def _unknown(name: str) -> DescribeTopicPartitionsResponseTopic:
         topic_id=None,
         is_internal=name in INTERNAL_TOPICS,
         partitions=(),
-        topic_authorized_operations=TOPIC_OPERATIONS,
+        topic_authorized_operations=access.operations(AclResourceType.TOPIC, name),
     )
 
 
 def _topic(
-    topic: TopicImage, indexes: range, state: MetadataState
+    topic: TopicImage, indexes: range, state: MetadataState, access: Access
 ) -> DescribeTopicPartitionsResponseTopic:
     return DescribeTopicPartitionsResponseTopic(
         error_code=ErrorCode.none,
@@ -98,7 +99,7 @@ def _topic(
         topic_id=topic.id,
         is_internal=topic.name in INTERNAL_TOPICS,
         partitions=tuple(_partition(topic, index, state) for index in indexes),
-        topic_authorized_operations=TOPIC_OPERATIONS,
+        topic_authorized_operations=access.operations(AclResourceType.TOPIC, topic.name),
     )
 
 

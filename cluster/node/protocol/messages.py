@@ -121,11 +121,19 @@ from kio.schema.create_topics.v7.response import (
     CreateTopicsResponse,
 )
 from kio.schema.delete_acls.v3.request import DeleteAclsFilter, DeleteAclsRequest
-from kio.schema.delete_acls.v3.response import DeleteAclsFilterResult, DeleteAclsResponse
+from kio.schema.delete_acls.v3.response import (
+    DeleteAclsFilterResult,
+    DeleteAclsMatchingAcl,
+    DeleteAclsResponse,
+)
 from kio.schema.delete_topics.v6.request import DeleteTopicsRequest, DeleteTopicState
 from kio.schema.delete_topics.v6.response import DeletableTopicResult, DeleteTopicsResponse
 from kio.schema.describe_acls.v3.request import DescribeAclsRequest
-from kio.schema.describe_acls.v3.response import DescribeAclsResponse
+from kio.schema.describe_acls.v3.response import (
+    AclDescription,
+    DescribeAclsResource,
+    DescribeAclsResponse,
+)
 from kio.schema.describe_client_quotas.v1.request import (
     ComponentData as DescribeClientQuotasComponent,
 )
@@ -230,6 +238,7 @@ __all__ = [
     "NO_THROTTLE",
     "AclCreation",
     "AclCreationResult",
+    "AclDescription",
     "AllocateProducerIdsRequest",
     "AllocateProducerIdsResponse",
     "AlterClientQuotasOp",
@@ -295,6 +304,7 @@ __all__ = [
     "DeletableTopicResult",
     "DeleteAclsFilter",
     "DeleteAclsFilterResult",
+    "DeleteAclsMatchingAcl",
     "DeleteAclsRequest",
     "DeleteAclsResponse",
     "DeleteTopicState",
@@ -302,6 +312,7 @@ __all__ = [
     "DeleteTopicsResponse",
     "DescribableLogDirTopic",
     "DescribeAclsRequest",
+    "DescribeAclsResource",
     "DescribeAclsResponse",
     "DescribeClientQuotasComponent",
     "DescribeClientQuotasEntity",

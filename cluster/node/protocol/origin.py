@@ -13,7 +13,8 @@ class Origin:
 
     principal_type: str = "User"
     principal_name: str = "ANONYMOUS"
-    """The user that SASL proved; ANONYMOUS where no proof is asked for, with TLS alone too."""
+    """The user that SASL proved, with TLS alone the subject of the client's certificate; ANONYMOUS
+    where neither is asked for."""
     address: str = ""
     """IPv4 or IPv6, empty where there is none."""
     client_id: str = ""

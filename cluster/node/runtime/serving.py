@@ -6,6 +6,7 @@ import asyncio
 import ssl
 from collections import deque
 from collections.abc import Callable
+from dataclasses import replace
 from typing import Any, Final, Protocol, cast
 
 from cluster.node.protocol.apis import PEER_APIS
@@ -13,6 +14,7 @@ from cluster.node.protocol.codec import MalformedError
 from cluster.node.protocol.frames import FrameError, FrameSplitter
 from cluster.node.protocol.origin import ANONYMOUS, Origin
 from cluster.node.runtime.limits import Quota, ServerLimits
+from cluster.node.security.principal import subject_of
 
 _OF_NODES: Final = frozenset(int(key).to_bytes(2, "big") for key in PEER_APIS)
 """What a frame begins with that only another node sends, where nodes are served."""
@@ -61,6 +63,17 @@ class Owner(Protocol):
 
     def make_room(self) -> None:
         """Enforce the bound on what all connections hold."""
+
+
+def _certified(origin: Origin, transport: asyncio.Transport) -> Origin:
+    """Return the origin with the principal of the client's certificate, if it showed one.
+
+    Raises ValueError.
+    """
+    certificate = transport.get_extra_info("ssl_object").getpeercert(binary_form=True)
+    if certificate is None:
+        return origin
+    return replace(origin, principal_name=subject_of(certificate))
 
 
 class ServedConnection(asyncio.Protocol):
@@ -181,6 +194,12 @@ class ServedConnection(asyncio.Protocol):
             if self._session.authenticated:  # else it is counted when the connection is lost
                 self._server.authentication_failures += 1
             self._socket.abort()
+            self.connection_lost(None)
+            return
+        try:
+            self._origin = _certified(self._origin, transport)
+        except ValueError:  # a certificate that OpenSSL trusts and that cannot be read
+            transport.abort()
             self.connection_lost(None)
             return
         self._transport = transport

@@ -1,0 +1,140 @@
+"""The response to any request of controllers of which everything failed alike.
+
+AbstractRequest.getErrorResponse; raft's have the error of the whole response.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from typing import Any, Final
+
+from cluster.node.controller.acls import (
+    create_acls_error,
+    delete_acls_error,
+    describe_acls_error,
+)
+from cluster.node.controller.broker_apis import ERROR_RESPONSES
+from cluster.node.controller.client_quotas import alter_client_quotas_error
+from cluster.node.controller.error_responses import (
+    alter_configs_error,
+    alter_reassignments_error,
+    create_partitions_error,
+    create_topics_error,
+    delete_topics_error,
+    elect_leaders_error,
+    legacy_alter_configs_error,
+    list_reassignments_error,
+)
+from cluster.node.controller.scram_control import alter_scram_error
+from cluster.node.errors import ErrorCode
+from cluster.node.kraft.messages import (
+    NO_NODE,
+    BeginQuorumEpochRequest,
+    BeginQuorumEpochResponse,
+    DescribeQuorumRequest,
+    DescribeQuorumResponse,
+    EndQuorumEpochRequest,
+    EndQuorumEpochResponse,
+    FetchRequest,
+    FetchResponse,
+    FetchSnapshotRequest,
+    FetchSnapshotResponse,
+    VoteRequest,
+    VoteResponse,
+)
+from cluster.node.kraft.voter_messages import (
+    AddVoterRequest,
+    AddVoterResponse,
+    RemoveVoterRequest,
+    RemoveVoterResponse,
+    UpdateVoterRequest,
+    UpdateVoterResponse,
+)
+from cluster.node.protocol.messages import (
+    NO_THROTTLE,
+    AlterClientQuotasRequest,
+    AlterConfigsRequest,
+    AlterPartitionReassignmentsRequest,
+    AlterUserScramCredentialsRequest,
+    BrokerId,
+    CreateAclsRequest,
+    CreatePartitionsRequest,
+    CreateTopicsRequest,
+    DeleteAclsRequest,
+    DeleteTopicsRequest,
+    DescribeAclsRequest,
+    DescribeClusterRequest,
+    DescribeClusterResponse,
+    ElectLeadersRequest,
+    IncrementalAlterConfigsRequest,
+    ListPartitionReassignmentsRequest,
+)
+
+_Failed = Callable[[Any, ErrorCode, str | None], Any]
+
+
+def _describe_cluster(
+    request: DescribeClusterRequest, error: ErrorCode, message: str | None
+) -> DescribeClusterResponse:
+    return DescribeClusterResponse(
+        throttle_time=NO_THROTTLE,
+        error_code=error,
+        error_message=message,
+        endpoint_type=request.endpoint_type,
+        cluster_id="",
+        controller_id=BrokerId(NO_NODE),
+        brokers=(),
+    )
+
+
+_RAFT: Final[Mapping[type[Any], _Failed]] = {
+    VoteRequest: lambda _request, error, _message: VoteResponse(
+        error, NO_NODE, -1, vote_granted=False, top_level_error=error
+    ),
+    BeginQuorumEpochRequest: lambda _request, error, _message: BeginQuorumEpochResponse(
+        error, NO_NODE, -1, top_level_error=error
+    ),
+    EndQuorumEpochRequest: lambda _request, error, _message: EndQuorumEpochResponse(
+        error, NO_NODE, -1, top_level_error=error
+    ),
+    FetchRequest: lambda _request, error, _message: FetchResponse(
+        error, NO_NODE, -1, -1, -1, top_level_error=error
+    ),
+    FetchSnapshotRequest: lambda request, error, _message: FetchSnapshotResponse(
+        error, NO_NODE, -1, request.snapshot_id, top_level_error=error
+    ),
+    DescribeQuorumRequest: lambda _request, error, _message: DescribeQuorumResponse(
+        error, NO_NODE, -1, -1, top_level_error=error
+    ),
+    AddVoterRequest: lambda _request, error, message: AddVoterResponse(error, message),
+    RemoveVoterRequest: lambda _request, error, message: RemoveVoterResponse(error, message),
+    UpdateVoterRequest: lambda _request, error, _message: UpdateVoterResponse(error, NO_NODE, -1),
+}
+_OTHERS: Final[Mapping[type[Any], _Failed]] = {
+    CreateTopicsRequest: create_topics_error,
+    DeleteTopicsRequest: delete_topics_error,
+    CreatePartitionsRequest: create_partitions_error,
+    IncrementalAlterConfigsRequest: alter_configs_error,
+    AlterConfigsRequest: legacy_alter_configs_error,
+    ElectLeadersRequest: elect_leaders_error,
+    AlterPartitionReassignmentsRequest: alter_reassignments_error,
+    ListPartitionReassignmentsRequest: list_reassignments_error,
+    AlterUserScramCredentialsRequest: alter_scram_error,
+    AlterClientQuotasRequest: alter_client_quotas_error,
+    DescribeAclsRequest: describe_acls_error,
+    CreateAclsRequest: create_acls_error,
+    DeleteAclsRequest: delete_acls_error,
+    DescribeClusterRequest: _describe_cluster,
+}
+
+
+def failed_response(message: Any, error: ErrorCode, text: str | None) -> Any:
+    """Return the response to a request with this error in every place that has one.
+
+    Raises KeyError for a request that is none of a controller's.
+    """
+    kind = type(message)
+    if kind in ERROR_RESPONSES:
+        return ERROR_RESPONSES[kind](error, text)
+    failed = _RAFT.get(kind)
+    return (_OTHERS[kind] if failed is None else failed)(message, error, text)
