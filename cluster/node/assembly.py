@@ -13,6 +13,7 @@ import uuid
 from collections.abc import Callable
 from typing import Any, Final, Literal
 
+from cluster.node.authorization import Authorization
 from cluster.node.broker.assignments import AssignmentsConfig, AssignmentsManager
 from cluster.node.broker.config_admin import preprocess
 from cluster.node.broker.data_apis import DataApis
@@ -21,19 +22,16 @@ from cluster.node.broker.producer_ids import ProducerIdManager
 from cluster.node.broker.publisher import BrokerMetadataPublisher
 from cluster.node.broker.replica_manager import ReplicaManager, ReplicaSeams
 from cluster.node.config import BROKER_ROLE, CONTROLLER_ROLE, NodeConfig
-from cluster.node.controller.access.authorizer import StandardAuthorizer
-from cluster.node.controller.access.rights import UNRESTRICTED, Access
 from cluster.node.controller.apis import ControllerApis
 from cluster.node.controller.bootstrap_file import read_bootstrap
 from cluster.node.controller.controller import QuorumController
 from cluster.node.controller.delta import LocalReplicaChanges, MetadataDelta
+from cluster.node.controller.failed import failed_response
 from cluster.node.controller.feature_control import features_of
-from cluster.node.controller.guard import cluster_refusal, refused_response
 from cluster.node.controller.image import MetadataImage
 from cluster.node.controller.pending import ControllerSettings
 from cluster.node.controller.registration_manager import ControllerRegistrationManager
 from cluster.node.controller.registrations import replica_directory
-from cluster.node.controller.result import RequestError
 from cluster.node.controller.scram_control import credential_of
 from cluster.node.envelope import EnvelopeError, answer_to, refusal, unseal
 from cluster.node.forwarding import ForwardingManager, is_for_controller
@@ -54,7 +52,6 @@ from cluster.node.ports import Clock, Disk, Failure, Network, Random, Trace
 from cluster.node.protocol.features import Features
 from cluster.node.protocol.messages import (
     AlterConfigsRequest,
-    DescribeAclsRequest,
     EnvelopeRequest,
     IncrementalAlterConfigsRequest,
 )
@@ -165,15 +162,7 @@ class Node:
             holds=config.kraftprobe_forwarding_hold,
         )
         self.controller.on_leader_change = self.forwarding.leader_changed
-        self._authorizer: StandardAuthorizer | None = None
-        if config.authorizer_class_name:
-            self._authorizer = StandardAuthorizer(
-                config.super_users,
-                seams.trace,
-                allow_everyone_if_no_acl_found=config.allow_everyone_if_no_acl_found,
-            )
-            # First of the publishers: a broker that takes up an image serves clients.
-            self.controller.loader.install(self._authorizer)
+        self._authorization = Authorization(config, self.controller.loader, seams.trace)
         self.publisher: BrokerMetadataPublisher | None = None
         if BROKER_ROLE in config.process_roles:
             self.publisher = BrokerMetadataPublisher(config.node_id)
@@ -318,7 +307,7 @@ class Node:
             self._held.append(lambda: self.handle(listener, message, reply, origin))
             return
         if from_client and isinstance(message, _ALTERATIONS):
-            access = self._access(origin)
+            access = self._authorization.access(origin)
             left = preprocess(message, reply, self.controller.image.state, self._cluster, access)
             if left is None:
                 return
@@ -328,26 +317,14 @@ class Node:
         else:
             self._answer(listener, message, reply, origin)
 
-    def _access(self, origin: Origin) -> Access:
-        return UNRESTRICTED if self._authorizer is None else Access(self._authorizer, origin)
-
-    def _refused(self, listener: str, message: Any, access: Access) -> RequestError | None:
-        """Return why a request is not served, None when it is, if only in parts."""
-        of_controller = (
-            listener in self._config.controller_listener_names
-            or is_for_controller(message)
-            or isinstance(message, DescribeAclsRequest)
-        )
-        return cluster_refusal(message, access) if of_controller else None
-
     def _answer(
         self, listener: str, message: Any, reply: Callable[[Any], None], origin: Origin
     ) -> None:
         """Answer a request of `origin` here, whoever leads."""
-        access = self._access(origin)
-        refused = None if self._authorizer is None else self._refused(listener, message, access)
+        access = self._authorization.access(origin)
+        refused = self._authorization.refusal(listener, message, access)
         if refused is not None:
-            reply(refused_response(message, refused))
+            reply(failed_response(message, refused.error, refused.message))
         elif isinstance(message, RaftRequest):
             self.raft.handle(message, reply)
         elif self._data is not None and self._data.handles(message):
@@ -381,7 +358,8 @@ class Node:
         reply: Callable[[object], None],
         sender: Origin,
     ) -> None:
-        not_allowed = cluster_refusal(envelope, self._access(sender))
+        access = self._authorization.access(sender)
+        not_allowed = self._authorization.refusal(listener, envelope, access)
         if not_allowed is not None:
             reply(refusal(not_allowed.error))
             return

@@ -5,9 +5,10 @@ from cryptography import x509
 from cryptography.x509.oid import NameOID as Oid
 
 from cluster.node.kraft.messages import DescribeQuorumResponse
+from cluster.node.ports import Failure
 from cluster.node.security.connecting import client_security
 from cluster.node.security.principal import distinguished_name
-from tests.runtime.test_server import Echo, run
+from tests.runtime.test_server import Echo, run, until
 from tests.security.authority import Authority
 from tests.security.test_tls_listeners import a_server, ask, security_of
 
@@ -46,6 +47,9 @@ def authority(tmp_path_factory):
     return Authority(tmp_path_factory.mktemp("ca"))
 
 
+FAILURES = set(Failure)
+
+
 class Asked(Echo):
     """Keeps whom it was asked by."""
 
@@ -82,6 +86,25 @@ def test_the_certificates_subject_is_the_principal_where_one_is_asked_for(author
     assert found.startswith("User:CN=alice,OU=")
     assert found.endswith(r",O=a\,b")
     assert principal(authority, "SSL", "none") == "User:ANONYMOUS"
+
+
+def test_a_client_whose_certificate_cannot_be_read_is_hung_up_on(authority, monkeypatch):
+    """OpenSSL trusts it; with no principal to go by it is not served, not even as ANONYMOUS."""
+
+    def unreadable(_certificate):
+        raise ValueError("not DER")
+
+    monkeypatch.setattr("cluster.node.runtime.serving.subject_of", unreadable)
+    security = security_of("SSL", authority, **{"ssl.client.auth": "required"})
+    handler = Asked()
+
+    async def scenario():
+        async with a_server(security, handler) as (server, port):
+            assert await ask(client_security(security), port) in FAILURES
+            await until(lambda: server.connection_count == 0)
+
+    run(scenario)
+    assert handler.principals == []
 
 
 def test_the_user_of_sasl_counts_more_than_a_certificate(authority):

@@ -12,7 +12,6 @@ from typing import Any, Final
 
 from cluster.node.controller.access.codes import AclOperation
 from cluster.node.controller.access.rights import Access
-from cluster.node.controller.failed import failed_response
 from cluster.node.controller.result import RequestError
 from cluster.node.errors import ErrorCode
 from cluster.node.kraft.messages import (
@@ -105,8 +104,3 @@ def cluster_refusal(message: Any, access: Access) -> RequestError | None:
     who = f"{access.origin.principal_type}:{access.origin.principal_name}"
     text = f"{who} does not have {operation.name} on the cluster, which this request needs."
     return RequestError(ErrorCode.cluster_authorization_failed, text)
-
-
-def refused_response(message: Any, refusal: RequestError) -> Any:
-    """Return the response of a controller that refuses a request but an Envelope."""
-    return failed_response(message, refusal.error, refusal.message)

@@ -16,6 +16,9 @@ from cluster.node.config import NodeConfig
 from cluster.node.ports import Trace
 
 DENIALS_MAX: Final = 100
+"""How many refusals are said at most."""
+NAME_MAX: Final = 100
+"""So many characters of a name that others chose."""
 _BROKER: dict[str, str] = {
     "fenced": "the broker is registered with epoch {broker_epoch} and fenced",
     "running": "the broker is unfenced",
@@ -40,9 +43,11 @@ class AnnouncingTrace:
 
     def _denied(self, fields: dict[str, Any]) -> str | None:
         """Say a refusal that was not said yet. Strangers choose the names, and how many."""
-        resource = f"{fields['resource_type']} {fields['resource']!r}"
-        line = f"{fields['principal']!a} is denied {fields['operation']} on {resource[:100]}"
-        line = f"{line[:300]}: {fields['reason']}"
+        principal, resource = fields["principal"][:NAME_MAX], fields["resource"][:NAME_MAX]
+        line = (
+            f"{principal!r} is denied {fields['operation']} on {fields['resource_type']} "
+            f"{resource!r}: {fields['reason']}"
+        )
         if line in self._denials or len(self._denials) >= DENIALS_MAX:
             return None
         self._denials.add(line)
