@@ -1,9 +1,9 @@
 """The authorizer of a node, as its requests meet it.
 
-Its entries are those of the metadata that the node has replayed. On a controller listener every
-request is authorized; on a client's, what is forwarded to the active controller, by whichever node
-that is, and DescribeAcls. Envelopes are authorized twice: that the sender may send any, and, once
-opened, what the client in it asks for.
+Its entries are those of the metadata that the node has replayed. Authorized are all requests on a
+controller listener, and on a client's the administrative ones, those that are forwarded by the
+active controller. Envelopes are authorized twice: that the sender may send any, and, once opened,
+what the client in it asks for.
 """
 
 from __future__ import annotations
@@ -13,12 +13,15 @@ from typing import Any
 from cluster.node.config import NodeConfig
 from cluster.node.controller.access.authorizer import StandardAuthorizer
 from cluster.node.controller.access.rights import UNRESTRICTED, Access
-from cluster.node.controller.guard import cluster_refusal
+from cluster.node.controller.guard import (
+    BROKER_OPERATIONS,
+    CLUSTER_OPERATIONS,
+    cluster_refusal,
+)
 from cluster.node.controller.loader import MetadataLoader
 from cluster.node.controller.result import RequestError
 from cluster.node.forwarding import is_for_controller
 from cluster.node.ports import Trace
-from cluster.node.protocol.messages import DescribeAclsRequest, EnvelopeRequest
 from cluster.node.protocol.origin import Origin
 
 
@@ -48,9 +51,6 @@ class Authorization:
         """Return why a request is not served, None when it is, if only in parts."""
         if self._authorizer is None:
             return None
-        of_controller = (
-            listener in self._controller_listeners
-            or is_for_controller(message)
-            or isinstance(message, DescribeAclsRequest | EnvelopeRequest)
-        )
-        return cluster_refusal(message, access) if of_controller else None
+        of_controller = listener in self._controller_listeners or is_for_controller(message)
+        operations = CLUSTER_OPERATIONS if of_controller else BROKER_OPERATIONS
+        return cluster_refusal(message, access, operations)

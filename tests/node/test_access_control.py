@@ -9,19 +9,24 @@ from cluster.node.controller.access.codes import AclOperation
 from cluster.node.controller.access.rights import Access
 from cluster.node.controller.cluster_info import ClusterInfo
 from cluster.node.controller.failed import failed_response
-from cluster.node.controller.guard import CLUSTER_OPERATIONS, cluster_refusal
+from cluster.node.controller.guard import BROKER_OPERATIONS, CLUSTER_OPERATIONS, cluster_refusal
 from cluster.node.controller.state import committed_state
-from cluster.node.envelope import contains, seal, unseal_response
+from cluster.node.envelope import FORWARDABLE, contains, seal, unseal_response
 from cluster.node.errors import ErrorCode
 from cluster.node.kraft import messages as raft
 from cluster.node.kraft.messages import NO_DIRECTORY, VoteRequest
 from cluster.node.protocol import messages as m
-from cluster.node.protocol.apis import LISTENER_APIS, SERVED, ApiKey, ListenerType
+from cluster.node.protocol.apis import DATA_APIS, LISTENER_APIS, SERVED, ApiKey, ListenerType
 from cluster.node.protocol.codec import Request, api_key_of, read_response, write_response
+from cluster.node.protocol.data_messages import (
+    AlterReplicaLogDir,
+    AlterReplicaLogDirsRequest,
+    AlterReplicaLogDirTopic,
+)
 from cluster.node.protocol.origin import ANONYMOUS, Origin
 from tests.clients.test_every_api import FOR_CONTROLLERS, SAMPLES
 from tests.controller.entries import Published, authorizer_of, entry
-from tests.controller.fakes import alter, create
+from tests.controller.fakes import alter, create, describe
 from tests.controller.test_acls import FILTER, creation
 from tests.sim.quorums import Quorum
 
@@ -182,7 +187,25 @@ def test_nodes_that_are_no_super_users_elect_nobody_and_are_said_to_be_refused(s
         }
 
 
-def test_other_requests_of_clients_are_open_to_everybody(settings):
+def test_what_a_broker_answers_itself_it_authorizes(settings):
+    assert settings
+    quorum = Quorum(3)
+    name = registered(quorum)
+    assert ask(quorum, name, "CLIENT", SAMPLES[ApiKey.DESCRIBE_LOG_DIRS], ALICE).error_code is (
+        REFUSED
+    )
+    of_cluster = describe(resource=(4, "1"))
+    (row,) = ask(quorum, name, "CLIENT", of_cluster, ALICE).results
+    assert row.error_code is REFUSED
+    grant(quorum, "User:alice DESCRIBE_CONFIGS cluster", "User:alice DESCRIBE cluster")
+    assert ask(quorum, name, "CLIENT", SAMPLES[ApiKey.DESCRIBE_LOG_DIRS], ALICE).error_code is (
+        ErrorCode.none
+    )
+    (row,) = ask(quorum, name, "CLIENT", of_cluster, ALICE).results
+    assert row.error_code is not REFUSED
+
+
+def test_metadata_are_shown_to_everybody(settings):
     assert settings
     quorum = Quorum(3)
     name = registered(quorum)
@@ -194,17 +217,41 @@ def test_other_requests_of_clients_are_open_to_everybody(settings):
     assert topic.topic_authorized_operations == 0b1101_1111_1000
 
 
-IMPLYING_DESCRIBE = {
-    AclOperation.READ,
-    AclOperation.WRITE,
-    AclOperation.DELETE,
-    AclOperation.ALTER,
+IMPLYING = {
+    AclOperation.DESCRIBE: {
+        AclOperation.READ,
+        AclOperation.WRITE,
+        AclOperation.DELETE,
+        AclOperation.ALTER,
+    },
+    AclOperation.DESCRIBE_CONFIGS: {AclOperation.ALTER_CONFIGS},
 }
 GUARDED = [
     FOR_CONTROLLERS if key is ApiKey.DESCRIBE_CLUSTER else sample
     for key, sample in SAMPLES.items()
     if type(sample) in CLUSTER_OPERATIONS and key is not ApiKey.ENVELOPE
 ]
+
+
+OF_BROKERS = [
+    SAMPLES[ApiKey.DESCRIBE_ACLS],
+    SAMPLES[ApiKey.DESCRIBE_CLIENT_QUOTAS],
+    SAMPLES[ApiKey.DESCRIBE_USER_SCRAM_CREDENTIALS],
+    SAMPLES[ApiKey.LIST_CONFIG_RESOURCES],
+    SAMPLES[ApiKey.DESCRIBE_LOG_DIRS],
+    AlterReplicaLogDirsRequest(
+        dirs=(
+            AlterReplicaLogDir(
+                path="/d", topics=(AlterReplicaLogDirTopic(name="t", partitions=(0,)),)
+            ),
+        )
+    ),
+]
+ALL_GUARDED = [
+    *((request, CLUSTER_OPERATIONS) for request in GUARDED),
+    *((request, BROKER_OPERATIONS) for request in OF_BROKERS),
+]
+OPEN_TO_ALL = {ApiKey.API_VERSIONS, ApiKey.SASL_HANDSHAKE, ApiKey.SASL_AUTHENTICATE}
 
 
 def test_every_request_of_controllers_asks_for_a_right():
@@ -216,36 +263,53 @@ def test_every_request_of_controllers_asks_for_a_right():
         ApiKey.ALTER_CONFIGS,
         ApiKey.INCREMENTAL_ALTER_CONFIGS,
     }
-    open_to_all = {ApiKey.API_VERSIONS, ApiKey.SASL_HANDSHAKE, ApiKey.SASL_AUTHENTICATE}
     asked = {api_key_of(request) for request in GUARDED} | {ApiKey.ENVELOPE}
     served = {ApiKey(key) for key in LISTENER_APIS[ListenerType.CONTROLLER]}
-    assert asked | by_resource | open_to_all == served
+    assert asked | by_resource | OPEN_TO_ALL == served
 
 
-@pytest.mark.parametrize("request_", GUARDED, ids=lambda request: type(request).__name__)
-def test_a_request_without_its_right_is_refused_whole(request_):
-    operation = CLUSTER_OPERATIONS[type(request_)]
-    implying = IMPLYING_DESCRIBE if operation is AclOperation.DESCRIBE else ()
+def test_every_request_of_brokers_asks_for_a_right_but_those_of_the_data_path():
+    forwarded = {ApiKey(key) for key in FORWARDABLE}
+    data_path = {
+        *DATA_APIS,
+        ApiKey.METADATA,
+        ApiKey.DESCRIBE_CLUSTER,
+        ApiKey.DESCRIBE_TOPIC_PARTITIONS,
+        ApiKey.DESCRIBE_PRODUCERS,
+    }
+    asked = {api_key_of(request) for request in OF_BROKERS} | {ApiKey.DESCRIBE_CONFIGS}
+    served = {ApiKey(key) for key in LISTENER_APIS[ListenerType.BROKER]}
+    assert asked | forwarded | data_path | OPEN_TO_ALL == served
+
+
+@pytest.mark.parametrize(
+    ("request_", "operations"), ALL_GUARDED, ids=lambda value: type(value).__name__
+)
+def test_a_request_without_its_right_is_refused_whole(request_, operations):
+    operation = operations[type(request_)]
+    implying = IMPLYING.get(operation, ())
     others = [
         entry(f"User:alice {other.name} cluster", number)
         for number, other in enumerate(AclOperation)
         if other > AclOperation.ALL and other not in {operation, *implying}
     ]
     access = Access(authorizer_of(others), ALICE)
-    refusal = cluster_refusal(request_, access)
+    refusal = cluster_refusal(request_, access, operations)
     assert refusal.error is REFUSED
     assert refusal.message == (
         f"User:alice does not have {operation.name} on the cluster, which this request needs."
     )
     may = Access(authorizer_of([entry(f"User:alice {operation.name} cluster")]), ALICE)
-    assert cluster_refusal(request_, may) is None
-    assert cluster_refusal(request_, Access(Published().authorizer, ALICE)).error is (
-        ErrorCode.unknown_server_error
-    )
+    assert cluster_refusal(request_, may, operations) is None
+    not_loaded = Access(Published().authorizer, ALICE)
+    assert cluster_refusal(request_, not_loaded, operations).error is ErrorCode.unknown_server_error
 
 
-@pytest.mark.parametrize("request_", GUARDED, ids=lambda request: type(request).__name__)
-def test_a_refusal_has_a_form_on_the_wire(request_):
+@pytest.mark.parametrize(
+    ("request_", "operations"), ALL_GUARDED, ids=lambda value: type(value).__name__
+)
+def test_a_refusal_has_a_form_on_the_wire(request_, operations):
+    assert type(request_) in operations
     key = api_key_of(request_)
     version = SERVED[key].highest
     response = failed_response(request_, REFUSED, "no")

@@ -251,10 +251,6 @@ class ControllerApis:
     def _describe_configs(
         self, listener: str, request: DescribeConfigsRequest, reply: Reply, access: Access
     ) -> None:
-        if listener != self._cluster.controller_listener:
-            reply(describe_configs(request, self._controller.image.state, self._cluster))
-            return
-
         def described(state: MetadataState) -> DescribeConfigsResponse:
             try:
                 screened = screen_describe_configs(request, access)
@@ -262,7 +258,7 @@ class ControllerApis:
                 return describe_configs_error(request, not_ready.error, not_ready.message)
             return screened.complete(describe_configs(screened.request, state, self._cluster))
 
-        if self._is_of_this_node(request):
+        if listener != self._cluster.controller_listener or self._is_of_this_node(request):
             reply(described(self._controller.image.state))
             return
         self._controller.append_read_event(

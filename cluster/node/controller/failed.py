@@ -1,4 +1,4 @@
-"""The response to any request of controllers of which everything failed alike.
+"""The response to any administrative request of which everything failed alike.
 
 AbstractRequest.getErrorResponse; raft's have the error of the whole response.
 """
@@ -50,6 +50,12 @@ from cluster.node.kraft.voter_messages import (
     UpdateVoterRequest,
     UpdateVoterResponse,
 )
+from cluster.node.protocol.data_messages import (
+    AlterReplicaLogDirPartitionResult,
+    AlterReplicaLogDirsRequest,
+    AlterReplicaLogDirsResponse,
+    AlterReplicaLogDirTopicResult,
+)
 from cluster.node.protocol.messages import (
     NO_THROTTLE,
     AlterClientQuotasRequest,
@@ -63,11 +69,20 @@ from cluster.node.protocol.messages import (
     DeleteAclsRequest,
     DeleteTopicsRequest,
     DescribeAclsRequest,
+    DescribeClientQuotasRequest,
+    DescribeClientQuotasResponse,
     DescribeClusterRequest,
     DescribeClusterResponse,
+    DescribeLogDirsRequest,
+    DescribeLogDirsResponse,
+    DescribeUserScramCredentialsRequest,
+    DescribeUserScramCredentialsResponse,
     ElectLeadersRequest,
     IncrementalAlterConfigsRequest,
+    ListConfigResourcesRequest,
+    ListConfigResourcesResponse,
     ListPartitionReassignmentsRequest,
+    TopicName,
 )
 
 _Failed = Callable[[Any, ErrorCode, str | None], Any]
@@ -84,6 +99,25 @@ def _describe_cluster(
         cluster_id="",
         controller_id=BrokerId(NO_NODE),
         brokers=(),
+    )
+
+
+def _alter_replica_log_dirs(
+    request: AlterReplicaLogDirsRequest, error: ErrorCode, _message: str | None
+) -> AlterReplicaLogDirsResponse:
+    partitions: dict[str, list[AlterReplicaLogDirPartitionResult]] = {}
+    for directory in request.dirs:
+        for topic in directory.topics:
+            partitions.setdefault(topic.name, []).extend(
+                AlterReplicaLogDirPartitionResult(partition_index=index, error_code=error)
+                for index in topic.partitions
+            )
+    return AlterReplicaLogDirsResponse(
+        throttle_time=NO_THROTTLE,
+        results=tuple(
+            AlterReplicaLogDirTopicResult(topic_name=TopicName(name), partitions=tuple(found))
+            for name, found in partitions.items()
+        ),
     )
 
 
@@ -125,13 +159,28 @@ _OTHERS: Final[Mapping[type[Any], _Failed]] = {
     CreateAclsRequest: create_acls_error,
     DeleteAclsRequest: delete_acls_error,
     DescribeClusterRequest: _describe_cluster,
+    DescribeClientQuotasRequest: lambda _request, error, message: DescribeClientQuotasResponse(
+        throttle_time=NO_THROTTLE, error_code=error, error_message=message, entries=None
+    ),
+    DescribeUserScramCredentialsRequest: (
+        lambda _request, error, message: DescribeUserScramCredentialsResponse(
+            throttle_time=NO_THROTTLE, error_code=error, error_message=message, results=()
+        )
+    ),
+    ListConfigResourcesRequest: lambda _request, error, _message: ListConfigResourcesResponse(
+        throttle_time=NO_THROTTLE, error_code=error, config_resources=()
+    ),
+    DescribeLogDirsRequest: lambda _request, error, _message: DescribeLogDirsResponse(
+        throttle_time=NO_THROTTLE, error_code=error, results=()
+    ),
+    AlterReplicaLogDirsRequest: _alter_replica_log_dirs,
 }
 
 
 def failed_response(message: Any, error: ErrorCode, text: str | None) -> Any:
     """Return the response to a request with this error in every place that has one.
 
-    Raises KeyError for a request that is none of a controller's.
+    Raises KeyError for a request that no guard refuses and no broker forwards.
     """
     kind = type(message)
     if kind in ERROR_RESPONSES:

@@ -1,8 +1,8 @@
-"""Requests that ask for a right on the cluster, and are refused whole without it (ControllerApis).
+"""Requests that ask for a right on the cluster, and are refused whole without it.
 
-Those that ask for a right on each resource are `access.screens`'. Kafka's brokers authorize what
-they answer themselves, too; here a broker does so for DescribeAcls alone, what it forwards the
-controller authorizes, and the data path is open to everybody (docs/security.md).
+As in ControllerApis and KafkaApis. Those that ask for a right on each resource are
+`access.screens`'. A broker's data path, metadata included, is open to everybody here
+(docs/security.md).
 """
 
 from __future__ import annotations
@@ -27,6 +27,7 @@ from cluster.node.kraft.voter_messages import (
     RemoveVoterRequest,
     UpdateVoterRequest,
 )
+from cluster.node.protocol.data_messages import AlterReplicaLogDirsRequest
 from cluster.node.protocol.messages import (
     AllocateProducerIdsRequest,
     AlterClientQuotasRequest,
@@ -40,9 +41,13 @@ from cluster.node.protocol.messages import (
     CreateAclsRequest,
     DeleteAclsRequest,
     DescribeAclsRequest,
+    DescribeClientQuotasRequest,
     DescribeClusterRequest,
+    DescribeLogDirsRequest,
+    DescribeUserScramCredentialsRequest,
     ElectLeadersRequest,
     EnvelopeRequest,
+    ListConfigResourcesRequest,
     ListPartitionReassignmentsRequest,
     UnregisterBrokerRequest,
     UpdateFeaturesRequest,
@@ -88,12 +93,26 @@ CLUSTER_OPERATIONS: Final[Mapping[type[Any], AclOperation]] = {
     ),
     AlterClientQuotasRequest: AclOperation.ALTER_CONFIGS,
 }
-"""What a request of a controller asks for; DescribeCluster asks a broker for nothing."""
+"""What a request that a controller serves asks for, forwarded to it or not."""
+BROKER_OPERATIONS: Final[Mapping[type[Any], AclOperation]] = {
+    DescribeAclsRequest: AclOperation.DESCRIBE,
+    DescribeClientQuotasRequest: AclOperation.DESCRIBE_CONFIGS,
+    DescribeUserScramCredentialsRequest: AclOperation.DESCRIBE,
+    ListConfigResourcesRequest: AclOperation.DESCRIBE_CONFIGS,
+    DescribeLogDirsRequest: AclOperation.DESCRIBE,
+    AlterReplicaLogDirsRequest: AclOperation.ALTER,
+    EnvelopeRequest: AclOperation.CLUSTER_ACTION,
+}
+"""What a request that a broker answers itself asks for."""
 
 
-def cluster_refusal(message: Any, access: Access) -> RequestError | None:
-    """Return why a controller does not serve a request to its sender, None when it does."""
-    operation = CLUSTER_OPERATIONS.get(type(message))
+def cluster_refusal(
+    message: Any,
+    access: Access,
+    operations: Mapping[type[Any], AclOperation] = CLUSTER_OPERATIONS,
+) -> RequestError | None:
+    """Return why a request is not served to its sender, None when it is."""
+    operation = operations.get(type(message))
     if operation is None:
         return None
     try:
