@@ -100,8 +100,17 @@ class Controllers(Nodes):
 class Brokers:
     """Brokers of Kafka, ids from 101."""
 
-    def __init__(self, folder: Path, controllers: Controllers, count: int, release: Installation):
+    def __init__(
+        self,
+        folder: Path,
+        controllers: Controllers,
+        count: int,
+        release: Installation,
+        settings: Mapping[str, object] | None = None,
+    ):
+        """`settings`: what their files have beside, or in the place of, the usual."""
         self.folder = folder
+        self._settings = settings or {}
         self.ports = dict(enumerate(free_ports(count), start=101))
         self._controllers = controllers
         self._release = release
@@ -129,6 +138,7 @@ class Brokers:
             "inter.broker.listener.name": "CLIENT",
             "log.dirs": place / "data",
             "group.initial.rebalance.delay.ms": 0,
+            **self._settings,
         }
         config = place / "server.properties"
         config.write_text("".join(f"{key}={value}\n" for key, value in properties.items()))
