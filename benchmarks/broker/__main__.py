@@ -17,10 +17,11 @@ import subprocess
 import sys
 import tempfile
 import time
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass, field
 from pathlib import Path
+from types import MappingProxyType
 
 from confluent_kafka import KafkaException, Producer
 from confluent_kafka.admin import AdminClient, NewTopic
@@ -30,10 +31,17 @@ from rich.table import Table
 from benchmarks.broker.quorums import ALONE, KafkaNodes, OurNodes
 from benchmarks.node.idle import processor_s
 from cluster.systems.kafka.installation import find
+from cluster.systems.kinds import SettingError
 
 CONSOLE = Console(width=120)
 TOPIC = "load"
 PARTITIONS = 6
+LEAST_OF_A_LOG = {
+    "segment.bytes": "67108864",
+    "retention.bytes": "134217728",
+    "file.delete.delay.ms": "1000",
+}
+"""Of the topic that is produced to: both kinds would fill a disk in minutes."""
 START_TIMEOUT_S = 300.0
 
 
@@ -88,8 +96,14 @@ def send(bootstrap: str, *options: str) -> dict[str, float]:
     return found
 
 
-def create_topic(nodes: OurNodes, partitions: int, replicas: int, idle: int = 0) -> None:
-    """`idle`: partitions of another topic, which is left alone."""
+def create_topic(
+    nodes: OurNodes,
+    partitions: int,
+    replicas: int,
+    settings: Mapping[str, str] = MappingProxyType({}),
+    idle: int = 0,
+) -> None:
+    """`settings`: of the topic; `idle`: partitions of another topic, which is left alone."""
     deadline = time.monotonic() + START_TIMEOUT_S
     admin = AdminClient({"bootstrap.servers": nodes.bootstrap, "log_level": 0})
     while len(admin.list_topics(timeout=60).brokers) < replicas:
@@ -97,7 +111,8 @@ def create_topic(nodes: OurNodes, partitions: int, replicas: int, idle: int = 0)
             raise SystemExit(f"{nodes.name}: brokers are missing")
         time.sleep(0.2)
     least = str(min(replicas, 2))
-    topics = [NewTopic(TOPIC, partitions, replicas, config={"min.insync.replicas": least})]
+    config = {"min.insync.replicas": least, **settings}
+    topics = [NewTopic(TOPIC, partitions, replicas, config=config)]
     if idle:
         topics.append(NewTopic("idle", idle, replicas))
     for created in admin.create_topics(topics, operation_timeout=60).values():
@@ -235,7 +250,7 @@ def run(asked: argparse.Namespace, folder: Path) -> None:
             for side in sides:
                 CONSOLE.print(f"[dim]starting {side.nodes.name}", highlight=False)
                 stack.enter_context(side.nodes)
-                create_topic(side.nodes, PARTITIONS, 3, asked.idle_partitions)
+                create_topic(side.nodes, PARTITIONS, 3, LEAST_OF_A_LOG, asked.idle_partitions)
             measure_produce(sides, loads, asked)
         show_produce(sides[0], sides[1] if release is not None else None, asked)
         for side in sides:
@@ -269,6 +284,9 @@ def main() -> None:
     folder = Path(tempfile.mkdtemp(prefix="kraftprobe-benchmark-"))
     try:
         run(asked, folder)
+    except SettingError as error:
+        print(f"{error}; --no-kafka measures our brokers alone", file=sys.stderr)
+        raise SystemExit(2) from None
     finally:
         shutil.rmtree(folder, ignore_errors=True)
 

@@ -93,6 +93,7 @@ class NodeConfig:
     broker_rack: str | None
     inter_broker_listener_name: str
     """Where this broker asks others for records; its own first one when not given."""
+    log_retention_check_interval_ms: int
     replica_lag_time_max_ms: int
     replica_fetch_wait_max_ms: int
     replica_fetch_backoff_ms: int
@@ -296,6 +297,7 @@ _KEYS: Final[Mapping[str, tuple[Callable[[str], Any], Any]]] = {
     "initial.broker.registration.timeout.ms": (_whole_number(1), 60_000),
     "broker.rack": (_text, None),
     "inter.broker.listener.name": (_text, None),
+    "log.retention.check.interval.ms": (_whole_number(1, 2**63 - 1), 300_000),
     "replica.lag.time.max.ms": (_whole_number(1, 2**63 - 1), 30_000),
     "replica.fetch.wait.max.ms": (_whole_number(0), 500),
     "replica.fetch.backoff.ms": (_whole_number(0), 1_000),

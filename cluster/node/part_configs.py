@@ -131,6 +131,7 @@ def replica_config(config: NodeConfig) -> ReplicaConfig:
     return ReplicaConfig(
         broker_id=config.node_id,
         listener=config.inter_broker_listener_name,
+        retention_check_interval_ms=config.log_retention_check_interval_ms,
         lag_time_max_ms=config.replica_lag_time_max_ms,
         fetch_wait_max_ms=config.replica_fetch_wait_max_ms,
         fetch_backoff_ms=config.replica_fetch_backoff_ms,

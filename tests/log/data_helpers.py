@@ -68,6 +68,7 @@ class Folder:
         self.steps = Steps()
         self.disk = MemoryDisk(self.steps.call_later)
         self.failures: list[Exception] = []
+        self.retention_check_interval_ms = 300_000.0
         self.logs: LogDirectory
 
     def open(self) -> DataLog:
@@ -82,7 +83,12 @@ class Folder:
         if hasattr(self, "logs"):
             self.logs._cancel_timers()
         self.logs = LogDirectory(
-            self.disk, self.clock, Random(1), lambda _: self.config, self.failures.append
+            self.disk,
+            self.clock,
+            Random(1),
+            lambda _: self.config,
+            self.failures.append,
+            retention_check_interval_ms=self.retention_check_interval_ms,
         )
         self.logs.read_mark()
         self.logs.remove_mark(lambda _: None)

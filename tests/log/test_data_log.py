@@ -384,6 +384,21 @@ def test_old_segments_are_renamed_and_removed_after_a_delay():
     assert folder.open().start_offset == 3
 
 
+def test_old_segments_go_by_themselves_at_every_check():
+    folder = Folder(segment_bytes=300, retention_bytes=500)
+    folder.retention_check_interval_ms = 5_000.0  # as often as high watermarks are written
+    log = folder.open()
+    for _ in range(10):
+        log.append_as_leader(batch(b"x" * 20, producer=(-1, -1, -1)), 0)
+    log.high_watermark = 10
+    folder.clock.advance(4_999)
+    assert log.start_offset == 0
+    folder.clock.advance(1)
+    assert log.start_offset == 3
+    folder.run()
+    assert "replication-offset-checkpoint" in folder.disk.files()
+
+
 def test_segments_are_deleted_by_age_and_the_last_one_after_a_roll():
     folder = Folder(segment_bytes=300, retention_ms=100)
     log = folder.open()

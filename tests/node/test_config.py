@@ -266,7 +266,7 @@ def test_the_files_that_kafka_ships_are_taken(name):
     assert config.cluster_id == ""
     assert str(config.metadata_log_dir) == SHIPPED[name]["log.dirs"]
     assert config.advertised_listeners[-1].host == "localhost"
-    ours = {"socket.request.max.bytes", "num.partitions"}
+    ours = {"socket.request.max.bytes", "num.partitions", "log.retention.check.interval.ms"}
     named = set(SHARED) - ours
     assert set(config.without_effect) == named
 

@@ -59,6 +59,8 @@ class ReplicaConfig:
     broker_id: int
     listener: str
     """inter.broker.listener.name: where other brokers are asked for records."""
+    retention_check_interval_ms: float = 300_000.0
+    """log.retention.check.interval.ms"""
     lag_time_max_ms: float = 30_000.0
     """replica.lag.time.max.ms"""
     fetch_wait_max_ms: float = 500.0
@@ -108,7 +110,12 @@ class ReplicaManager:
         self.fetch_sessions = FetchSessions(seams.clock, seams.random)
         self.settings = TopicSettings(cluster)
         self.directory = LogDirectory(
-            seams.disk, seams.clock, seams.random, self.settings.of_log, self._went_offline
+            seams.disk,
+            seams.clock,
+            seams.random,
+            self.settings.of_log,
+            self._went_offline,
+            retention_check_interval_ms=config.retention_check_interval_ms,
         )
         self.directory.on_start_moved = self._start_moved
         self._seams = seams

@@ -53,7 +53,6 @@ _DELETE_SUFFIX = "-delete"
 _METADATA_TOPIC = "__cluster_metadata"
 _HIGH_WATERMARKS_MS = 5_000
 _OFFSETS_MS = 60_000
-_RETENTION_MS = 300_000
 _EXPIRATION_MS = 600_000
 
 Damage = OSError | CorruptLogError
@@ -70,6 +69,7 @@ class LogDirectory:
         config_of: Callable[[str], DataLogConfig],
         on_offline: Callable[[Damage], None],
         folder: str = "",
+        retention_check_interval_ms: float = 300_000.0,
     ) -> None:
         """Prepare. `config_of` gives the settings of a topic by its name."""
         self.disk = disk
@@ -87,8 +87,9 @@ class LogDirectory:
         """Called when a log begins later than before."""
         self._config_of = config_of
         self._on_offline = on_offline
+        self._retention_check_interval_ms = retention_check_interval_ms
         self._saved: dict[str, bytes] = {}
-        self._timers: dict[int, Timer] = {}
+        self._timers: dict[Callable[[], None], Timer] = {}
 
     def read_mark(self) -> None:
         """See whether the folder was closed in order. Raises OSError."""
@@ -111,7 +112,7 @@ class LogDirectory:
         self.is_open = True
         self._every(_HIGH_WATERMARKS_MS, self._save_high_watermarks)
         self._every(_OFFSETS_MS, self._save_offsets)
-        self._every(_RETENTION_MS, self._delete_old_segments)
+        self._every(self._retention_check_interval_ms, self._delete_old_segments)
         self._every(_EXPIRATION_MS, self._expire_producers)
 
     def create(self, partition: TopicPartition, topic_id: uuid.UUID) -> DataLog:
@@ -336,15 +337,15 @@ class LogDirectory:
         for log in self.logs.values():
             log.expire_producers()
 
-    def _every(self, period_ms: int, action: Callable[[], None]) -> None:
+    def _every(self, period_ms: float, action: Callable[[], None]) -> None:
         def run() -> None:
-            self._timers[period_ms] = self.clock.call_later(period_ms, run)
+            self._timers[action] = self.clock.call_later(period_ms, run)
             try:
                 action()
             except StorageError:
                 assert self.is_offline, "a log reports what it raises"
 
-        self._timers[period_ms] = self.clock.call_later(period_ms, run)
+        self._timers[action] = self.clock.call_later(period_ms, run)
 
     def _cancel_timers(self) -> None:
         for timer in self._timers.values():
