@@ -261,8 +261,10 @@ def test_it_works_for_a_user_without_any_privilege(everybodys: Path):
     assert done.returncode == 0, done.stderr
     report = json.loads(done.stdout)
     assert report["privileged"] is False
-    assert report["cut"] == {"by_source": False, "by_target": False, "bytes_since_cut": 0}
-    assert report["back"] == {"by_source": True, "by_target": True, "bytes_since_cut": None}
+    cut = {"by_source": False, "by_target": False, "partly": False, "bytes_since_cut": 0}
+    assert report["cut"] == cut
+    back = {"by_source": True, "by_target": True, "partly": False, "bytes_since_cut": None}
+    assert report["back"] == back
 
 
 def interpreter_for_all_users(as_nobody: list[str]) -> str:
