@@ -30,7 +30,7 @@ ACCESS = {
     "authorizer.class.name": STANDARD_AUTHORIZER,
     "super.users": "User:ANONYMOUS;User:broker;User:alice",
 }
-"""Between the nodes nobody proves who it is: brokers, too, are ANONYMOUS to controllers."""
+"""The controller listener asks for no proof: to it brokers are ANONYMOUS."""
 BROKER = {
     **ACCESS,
     "listener.security.protocol.map": "CLIENT:SASL_PLAINTEXT,CONTROLLER:PLAINTEXT",

@@ -44,7 +44,7 @@ def created(access, *names, node=None):
     return outcome(reply.topics)
 
 
-def test_topics_are_created_by_whom_an_entry_allows_it():
+def test_topics_are_created_where_an_entry_allows_it():
     refused = (ErrorCode.topic_authorization_failed, "Authorization failed.")
     access = alice("CREATE topic:mine...", "DESCRIBE_CONFIGS topic:mine...")
     node = active()
@@ -80,7 +80,7 @@ def with_topics(*names):
     return node, {row.name: row.topic_id for row in reply.topics}
 
 
-def test_topics_are_deleted_by_whom_an_entry_allows_it():
+def test_topics_are_deleted_where_an_entry_allows_it():
     node, _ = with_topics("mine", "seen", "hidden")
     access = alice("DELETE topic:mine", "DESCRIBE topic:seen")
     reply = node.call(delete("mine", "seen", "hidden", "none"), access=asked(access))
@@ -93,7 +93,7 @@ def test_topics_are_deleted_by_whom_an_entry_allows_it():
     assert sorted(node.controller.image.state.topic_names.keys()) == ["hidden", "seen"]
 
 
-def test_that_a_topic_does_not_exist_is_said_to_whom_may_describe_it():
+def test_that_a_topic_does_not_exist_is_revealed_with_the_right_to_describe_it():
     node, _ = with_topics("t")
     reply = node.call(delete("none"), access=asked(alice("DESCRIBE topic:none")))
     assert [row.error_code for row in reply.responses] == [ErrorCode.unknown_topic_or_partition]
@@ -132,7 +132,7 @@ def grown(access, *names):
     return outcome(node.call(request, access=asked(access)).results)
 
 
-def test_topics_grow_by_whom_an_entry_allows_it():
+def test_topics_grow_where_an_entry_allows_it():
     assert grown(alice("ALTER topic:mine"), "mine", "other") == {
         "mine": OK,
         "other": (ErrorCode.topic_authorization_failed, None),
@@ -189,7 +189,7 @@ def answered(make, access, *resources, node=None):
     ("make", "right"),
     [(incremental, "ALTER_CONFIGS"), (legacy, "ALTER_CONFIGS"), (described, "DESCRIBE_CONFIGS")],
 )
-def test_configs_belong_to_whom_an_entry_allows_them(make, right):
+def test_configs_are_altered_and_described_where_an_entry_allows_it(make, right):
     ours = [(2, "mine"), (2, "other"), (4, "1"), (16, "m"), (32, "g")]
     assert answered(make, alice(f"{right} topic:mine"), *ours) == {
         (2, "mine"): OK,

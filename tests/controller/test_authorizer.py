@@ -218,6 +218,6 @@ def test_authorized_operations_are_those_that_are_permitted():
     of_cluster = Access(authorizer_of([entry("User:alice ALTER cluster")]), ALICE)
     assert of_cluster.operations_on_cluster() == 1 << 7 | 1 << 8
     hidden = Access(authorizer_of([entry("User:alice CREATE cluster")]), ALICE)
-    assert hidden.operations_on_cluster() == 0, "who may not describe the cluster is shown nothing"
+    assert hidden.operations_on_cluster() == 0, "without DESCRIBE nothing is shown"
     assert UNRESTRICTED.operations(TOPIC, "t") == 0b1101_1111_1000
     assert UNRESTRICTED.operations_on_cluster() == 0b1_1111_1010_0000

@@ -1,4 +1,4 @@
-"""Nodes with an authorizer: who may ask them what, directly and through a broker."""
+"""Nodes with an authorizer: what they serve to a principal, directly and through a broker."""
 
 import pytest
 
@@ -132,7 +132,7 @@ def test_entries_are_created_and_described_through_any_broker(settings):
     assert [resource.resource_name for resource in described.resources] == ["kafka-cluster", "t"]
 
 
-def test_an_envelope_needs_cluster_action_whoever_is_in_it(settings):
+def test_an_envelope_needs_cluster_action_whatever_is_in_it(settings):
     assert settings
     quorum = Quorum(3)
     leader = registered(quorum)
@@ -317,7 +317,7 @@ def test_a_refusal_has_a_form_on_the_wire(request_, operations):
     assert contains(read_response(frame[4:], key, version), REFUSED)
 
 
-def test_loggers_of_a_broker_are_altered_by_whom_an_entry_allows_it():
+def test_loggers_of_a_broker_are_altered_where_an_entry_allows_it():
     cluster = ClusterInfo(cluster_id="c", node_id=1, brokers=(), controllers=())
     request = alter("cluster.node", "DEBUG", resource=(8, "1"))
 

@@ -160,7 +160,7 @@ def kafka_python(nodes, user, password):
         yield client
 
 
-def test_entries_are_the_matter_of_whoever_may_alter_and_describe_the_cluster(nodes, bob):
+def test_entries_need_the_rights_to_alter_and_describe_the_cluster(nodes, bob):
     refused = "CLUSTER_AUTHORIZATION_FAILED"
     assert refusal(lambda: result(bob.create_acls([BOBS]))) == refused
     assert refusal(lambda: result(bob.delete_acls([ANY_ACL]))) == refused

@@ -1,4 +1,4 @@
-"""Who a client is: the user that SASL proved, the subject of its certificate, or ANONYMOUS."""
+"""A client's principal: the user that SASL proved, the subject of its certificate, ANONYMOUS."""
 
 import pytest
 from cryptography import x509
@@ -51,7 +51,7 @@ FAILURES = set(Failure)
 
 
 class Asked(Echo):
-    """Keeps whom it was asked by."""
+    """Keeps the principals of its requests."""
 
     def __init__(self):
         self.principals = []
@@ -62,7 +62,7 @@ class Asked(Echo):
 
 
 def principal(authority, protocol, client_auth):
-    """As whom a client with a certificate is known."""
+    """Return the principal of a client with a certificate."""
     security = security_of(protocol, authority, **{"ssl.client.auth": client_auth})
     keys = authority.key_store("client", common_name="alice", organization_name="a,b")
     own = client_security(

@@ -120,6 +120,6 @@ def cluster_refusal(
             return None
     except RequestError as not_ready:
         return not_ready
-    who = f"{access.origin.principal_type}:{access.origin.principal_name}"
-    text = f"{who} does not have {operation.name} on the cluster, which this request needs."
+    principal = f"{access.origin.principal_type}:{access.origin.principal_name}"
+    text = f"{principal} does not have {operation.name} on the cluster, which this request needs."
     return RequestError(ErrorCode.cluster_authorization_failed, text)

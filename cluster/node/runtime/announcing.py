@@ -3,8 +3,8 @@
 Like metrics it is learnt from the node's own trace, which passes through `AnnouncingTrace`. A
 healthy node says that it started, when it begins and ends to be the active controller, and when its
 broker is fenced and unfenced; no more. One that is not says that its records went offline. One with
-an authorizer says whom it refused what, once each: else a quorum whose nodes are no super users
-would stand still in silence.
+an authorizer says what it refused to which principal, once each: else a quorum whose nodes are no
+super users would stand still in silence.
 """
 
 from __future__ import annotations

@@ -1,1 +1,1 @@
-"""Who may do what: access control entries and the authorizer (KIP-11, KIP-290, KIP-801)."""
+"""Access control: entries in the metadata and the authorizer (KIP-11, KIP-290, KIP-801)."""
