@@ -98,6 +98,7 @@ class NodeConfig:
     replica_fetch_wait_max_ms: int
     replica_fetch_backoff_ms: int
     replica_socket_timeout_ms: int
+    controller_socket_timeout_ms: int
     replica_fetch_max_bytes: int
     replica_fetch_response_max_bytes: int
     num_partitions: int
@@ -302,6 +303,7 @@ _KEYS: Final[Mapping[str, tuple[Callable[[str], Any], Any]]] = {
     "replica.fetch.wait.max.ms": (_whole_number(0), 500),
     "replica.fetch.backoff.ms": (_whole_number(0), 1_000),
     "replica.socket.timeout.ms": (_whole_number(1), 30_000),
+    "controller.socket.timeout.ms": (_whole_number(1), 30_000),
     "replica.fetch.max.bytes": (_whole_number(0), 1 << 20),
     "replica.fetch.response.max.bytes": (_whole_number(0), 10 << 20),
     "num.partitions": (_whole_number(1), 1),

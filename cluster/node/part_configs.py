@@ -136,6 +136,7 @@ def replica_config(config: NodeConfig) -> ReplicaConfig:
         fetch_wait_max_ms=config.replica_fetch_wait_max_ms,
         fetch_backoff_ms=config.replica_fetch_backoff_ms,
         request_timeout_ms=config.replica_socket_timeout_ms,
+        controller_timeout_ms=config.controller_socket_timeout_ms,
         fetch_max_bytes=config.replica_fetch_max_bytes,
         fetch_response_max_bytes=config.replica_fetch_response_max_bytes,
     )

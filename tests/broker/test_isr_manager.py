@@ -16,6 +16,7 @@ from cluster.node.protocol.messages import (
 )
 from tests.controller.fakes import FakeClock
 
+TIMEOUT_MS = 2_000.0
 A, B = uuid.UUID(int=1), uuid.UUID(int=2)
 
 
@@ -47,9 +48,12 @@ class Asked:
         self.clock = FakeClock()
         self.broker_epoch = 11
         self.requests, self.answers = [], []
-        self.manager = IsrManager(1, self.clock, self.channel, lambda: self.broker_epoch)
+        self.manager = IsrManager(
+            1, self.clock, self.channel, lambda: self.broker_epoch, TIMEOUT_MS
+        )
 
-    def channel(self, request, _timeout_ms, on_reply):
+    def channel(self, request, timeout_ms, on_reply):
+        assert timeout_ms == TIMEOUT_MS
         self.requests.append((request, on_reply))
 
     def propose(self, topic, index, change):
@@ -113,7 +117,7 @@ def test_a_request_that_failed_is_sent_again(asked, reply):
 def test_a_request_that_nobody_answers_is_sent_again_and_a_late_answer_dropped(asked):
     asked.propose(A, 0, proposal(1, 2))
     late = asked.requests[0][1]
-    asked.clock.advance(31_000.0)
+    asked.clock.advance(TIMEOUT_MS + RETRY_BACKOFF_MS)
     assert len(asked.requests) == 2
     late(response((A, answer_of(0))))
     assert asked.answers == []

@@ -11,7 +11,7 @@ from cluster.node.config import (
     load_config,
     parse_config,
 )
-from cluster.node.part_configs import lifecycle_config
+from cluster.node.part_configs import lifecycle_config, replica_config
 from cluster.node.ports import Endpoint
 from cluster.node.runtime.listening import with_own_host
 
@@ -71,6 +71,14 @@ def test_what_is_not_given_has_kafkas_default():
     assert config.kraftprobe_routes == {}
     assert config.kraftprobe_brokers == ()
     assert config.kraftprobe_trace_file is None
+
+
+def test_other_nodes_are_given_kafkas_time_outs_to_answer_a_broker():
+    default = replica_config(parse_config(text(), "f"))
+    assert (default.request_timeout_ms, default.controller_timeout_ms) == (30_000, 30_000)
+    timeouts = {"replica__socket__timeout__ms": 2_000, "controller__socket__timeout__ms": 3_000}
+    given = replica_config(parse_config(text(**timeouts), "f"))
+    assert (given.request_timeout_ms, given.controller_timeout_ms) == (2_000, 3_000)
 
 
 def test_comments_blank_lines_and_space_are_allowed():

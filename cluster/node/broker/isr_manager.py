@@ -32,7 +32,6 @@ from cluster.node.protocol.messages import (
 from cluster.values import valueclass
 
 RETRY_BACKOFF_MS: Final = 50.0
-REQUEST_TIMEOUT_MS: Final = 30_000.0
 
 Answer = Callable[[IsrAnswer | ErrorCode], None]
 
@@ -47,12 +46,19 @@ class IsrManager:
     """See the module."""
 
     def __init__(
-        self, broker_id: int, clock: Clock, channel: Channel, broker_epoch: Callable[[], int]
+        self,
+        broker_id: int,
+        clock: Clock,
+        channel: Channel,
+        broker_epoch: Callable[[], int],
+        timeout_ms: float,
     ) -> None:
+        """`timeout_ms`: controller.socket.timeout.ms."""
         self._broker_id = broker_id
         self._clock = clock
         self._channel = channel
         self._broker_epoch = broker_epoch
+        self._timeout_ms = timeout_ms
         self._unsent: dict[PartitionKey, _Item] = {}
         self._exchange = Exchange(clock)
         self._timer: Timer | None = None
@@ -90,8 +96,8 @@ class IsrManager:
         sent, self._unsent = self._unsent, {}
         request = self._request(sent)
         self._exchange.begin(
-            REQUEST_TIMEOUT_MS,
-            lambda on_reply: self._channel(request, REQUEST_TIMEOUT_MS, on_reply),
+            self._timeout_ms,
+            lambda on_reply: self._channel(request, self._timeout_ms, on_reply),
             lambda reply: self._answered(sent, reply),
         )
 

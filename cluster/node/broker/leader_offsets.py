@@ -17,8 +17,6 @@ from cluster.node.protocol.data_messages import (
 )
 from cluster.node.protocol.messages import BrokerId, TopicName, i8, i32, i32Timedelta, i64
 
-REQUEST_TIMEOUT_MS: Final = 30_000.0
-"""replica.socket.timeout.ms"""
 _NO_WAIT: Final = i32Timedelta.parse(dt.timedelta(0))
 
 
@@ -32,14 +30,17 @@ class LeaderOffsets:
         index: int,
         leader_epoch: int,
         leader: Endpoint,
+        timeout_ms: float,
         clock: Clock,
         network: Network,
     ) -> None:
+        """`timeout_ms`: replica.socket.timeout.ms."""
         self._broker_id = broker_id
         self._topic = topic
         self._index = index
         self._leader_epoch = leader_epoch
         self._leader = leader
+        self._timeout_ms = timeout_ms
         self._network = network
         self._exchange = Exchange(clock)
 
@@ -57,9 +58,9 @@ class LeaderOffsets:
             timeout=_NO_WAIT,
         )
         self._exchange.begin(
-            REQUEST_TIMEOUT_MS,
+            self._timeout_ms,
             lambda on_reply: self._network.request(
-                self._leader, request, REQUEST_TIMEOUT_MS, on_reply
+                self._leader, request, self._timeout_ms, on_reply
             ),
             lambda reply: on_offset(self._offset_in(reply)),
         )

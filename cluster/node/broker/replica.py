@@ -40,6 +40,7 @@ class Replica(FollowedPartition):
         log: DataLog,
         partition: Partition,
         fetch_max_bytes: int,
+        request_timeout_ms: float,
         clock: Clock,
         network: Network,
         trace: Trace,
@@ -51,6 +52,7 @@ class Replica(FollowedPartition):
         self.is_hosted = True
         """Whether this broker still holds it."""
         self._fetch_max_bytes = fetch_max_bytes
+        self._request_timeout_ms = request_timeout_ms
         self._clock = clock
         self._network = network
         self._trace = trace
@@ -151,6 +153,7 @@ class Replica(FollowedPartition):
             self.index,
             epoch,
             leader,
+            self._request_timeout_ms,
             self._clock,
             self._network,
         )

@@ -68,7 +68,9 @@ class ReplicaConfig:
     fetch_backoff_ms: float = 1_000.0
     """replica.fetch.backoff.ms"""
     request_timeout_ms: float = 30_000.0
-    """replica.socket.timeout.ms, of a Fetch"""
+    """replica.socket.timeout.ms, of what other brokers are asked"""
+    controller_timeout_ms: float = 30_000.0
+    """controller.socket.timeout.ms, of an AlterPartition"""
     fetch_max_bytes: int = 1 << 20
     """replica.fetch.max.bytes, of each partition"""
     fetch_response_max_bytes: int = 10 << 20
@@ -121,7 +123,13 @@ class ReplicaManager:
         self._seams = seams
         self._trace = seams.trace
         self._on_offline = on_offline
-        self._isr = IsrManager(config.broker_id, seams.clock, seams.channel, seams.broker_epoch)
+        self._isr = IsrManager(
+            config.broker_id,
+            seams.clock,
+            seams.channel,
+            seams.broker_epoch,
+            config.controller_timeout_ms,
+        )
         self._replicas: dict[PartitionKey, Replica] = {}
         self._fetchers: dict[int, ReplicaFetcher] = {}
         """By the leader that they ask."""
@@ -336,6 +344,7 @@ class ReplicaManager:
             log,
             partition,
             self.config.fetch_max_bytes,
+            self.config.request_timeout_ms,
             self.clock,
             self._seams.network,
             self._seams.trace,
