@@ -9,6 +9,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from cluster.node.log.data_config import OffsetOutOfRangeError, StorageError
+from cluster.node.log.data_log import MAX_TIMESTAMP
 from cluster.node.log.records import parse_header
 from tests.log.data_helpers import AT, NOW_MS, Folder, batch, contents
 
@@ -152,6 +153,52 @@ def test_indexes_that_are_missing_are_rebuilt_as_they_were(clean):
     assert not check(folder, batches, durable)
     assert {path: folder.disk.files()[path] for path in indexes} == indexes
     folder.disk.replace(before)
+
+
+TIMES_MS = (0, 40, 10, 90, 20, 70, 95, 30, 60, 120, 15, 80, 140, 50, 100)
+"""Of batches in three segments; the latest of a segment is not its last one."""
+
+
+def timed() -> Folder:
+    folder = Folder(segment_bytes=450, index_interval_bytes=60, cache_bytes=0)
+    log = folder.open()
+    for time_ms in TIMES_MS:
+        log.append_as_leader(batch(b"x" * 20, timestamp_ms=NOW_MS + time_ms), 0)
+        folder.run()
+    folder.close()
+    return folder
+
+
+def found_by_time(folder: Folder, cut_to: int | None):
+    """What ListOffsets finds after the start, or after a truncation that follows it."""
+    log = folder.open()
+    folder.run()
+    if cut_to is not None:
+        log.truncate_to(cut_to)
+        folder.run()
+    asked = [MAX_TIMESTAMP, *(NOW_MS + time_ms for time_ms in range(-5, 150, 5))]
+    found = [log.offset_for_timestamp(timestamp_ms) for timestamp_ms in asked]
+    folder.run()
+    assert not folder.failures
+    return found
+
+
+@pytest.mark.parametrize("cut_to", [None, 8])
+def test_no_flipped_bit_of_an_index_changes_what_is_found_by_time(cut_to):
+    folder = timed()
+    before = folder.disk.files()
+    expected = found_by_time(folder, cut_to)
+    folder.disk.replace(before)
+    indexes = [path for path in sorted(before) if path.endswith("index")]
+    assert len(indexes) == 6
+    for path in indexes:
+        for position in range(len(before[path])):
+            for bit in range(8):
+                content = bytearray(before[path])
+                content[position] ^= 1 << bit
+                folder.replace(path, bytes(content))
+                assert found_by_time(folder, cut_to) == expected, (path, position, bit)
+                folder.disk.replace(before)
 
 
 def test_a_torn_tail_above_the_recovery_point_is_cut_off():

@@ -24,6 +24,7 @@ from cluster.node.log.checkpoint import TopicPartition, partition_of
 from cluster.node.log.data_config import INT64_MAX, DataLogConfig, StorageError
 from cluster.node.log.data_recovery import DELETED_SUFFIX, RecoveredData
 from cluster.node.log.data_segment import DataSegment
+from cluster.node.log.data_times import check_cut
 from cluster.node.log.epoch_cache import EPOCH_FILE
 from cluster.node.log.index import CorruptIndexError
 from cluster.node.log.producer_state import snapshot_name
@@ -424,6 +425,7 @@ class DataFiles:
             except NotInSegmentError:
                 base_offset, position = offset, segment.size_bytes
         end_offset = min(base_offset, offset)
+        self.reading(segment, partial(check_cut, self, segment, base_offset))
         self._lower_recovery_point(end_offset)
         self._remove_snapshots_above(end_offset)
         while self._active is not segment:

@@ -1,6 +1,7 @@
 """Opening a log of data: what is read, what is cut off, and what is refused.
 
-After a clean shutdown no segment is read but the few batches behind the last index entry. After
+After a clean shutdown no batch is read but the few behind the last entry of the last segment's
+index, and those about the last entry of its time index, which new entries must follow. After
 any other end the segments from the recovery point on are: every batch is checked, indexes and
 producer state are built anew, and the log is cut at the first batch that is not intact, with all
 segments after it. What was cut was never reported durable, whatever lies behind it: other than for
@@ -24,7 +25,8 @@ from cluster.node.log.data_segment import DataSegment
 from cluster.node.log.epoch_cache import EPOCH_FILE, LeaderEpochCache
 from cluster.node.log.index import INDEX_SUFFIX, TIME_INDEX_SUFFIX, CorruptIndexError
 from cluster.node.log.producer_state import ProducerState, snapshot_name, snapshot_offset
-from cluster.node.log.records import CorruptBatchError
+from cluster.node.log.reader import NotInSegmentError, locate_batch
+from cluster.node.log.records import HEADER_BYTES, NO_TIMESTAMP, CorruptBatchError, parse_header
 from cluster.node.log.recovery import (
     CorruptLogError,
     Window,
@@ -206,6 +208,7 @@ class _Opening:
         try:
             indexed, position = segment.last_indexed
             segment.load_times()
+            self._check_times(segment)
         except CorruptIndexError:
             return False
         window = Window(self._disk, segment.path, gaps=segment.gaps)
@@ -230,6 +233,19 @@ class _Opening:
         found.end_offset = end_offset
         found.scanned_bytes += window.size_bytes - start
         return True
+
+    def _check_times(self, segment: DataSegment) -> None:
+        """Raise CorruptIndexError unless the batch that was loaded as the latest is as late."""
+        offset = segment.max_timestamp_offset
+        if segment.max_timestamp_ms == NO_TIMESTAMP:
+            return
+        try:
+            _, position = locate_batch(self._disk, segment, offset)
+        except (CorruptLogError, NotInSegmentError) as error:
+            raise CorruptIndexError(f"{segment.time_index_path}: {error}") from None
+        header = parse_header(self._disk.read(segment.path, position, HEADER_BYTES))
+        if (header.last_offset, header.max_timestamp_ms) != (offset, segment.max_timestamp_ms):
+            raise CorruptIndexError(f"{segment.time_index_path}: no such batch ends at {offset}")
 
     def _check_order(
         self, segment: DataSegment, position: int, base_offset: int, end_offset: int

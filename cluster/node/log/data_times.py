@@ -9,6 +9,7 @@ older than it is.
 
 from __future__ import annotations
 
+from bisect import bisect_left
 from collections.abc import Callable, Iterator, Sequence
 from typing import Protocol, TypeVar
 
@@ -63,6 +64,18 @@ def largest(log: Batches, segment: DataSegment) -> int:
 
     log.reading(segment, load)
     return segment.max_timestamp_ms
+
+
+def check_cut(log: Batches, segment: DataSegment, offset: int) -> None:
+    """Check the entries of the time index between which a segment is about to be cut at `offset`.
+
+    An entry that names too late a batch would be dropped with those behind it, and the time of the
+    batch that stays with it. Raises CorruptIndexError, StorageError.
+    """
+    times = segment.time_index
+    first_cut = bisect_left(times.offsets, offset - segment.base_offset)
+    for at in range(max(first_cut - 1, 0), min(first_cut + 1, len(times.offsets))):
+        _check_entry(log, segment, segment.base_offset + times.offsets[at], times.timestamps[at])
 
 
 def find_timestamp(
