@@ -33,6 +33,7 @@ OF_DATA = {
     "log-directory-offline",
     "replica-begun",
     "replica-follower",
+    "replica-isr",
     "replica-leader",
     "replica-truncated",
     "stray-log",

@@ -12,10 +12,11 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Final
 
+from cluster.node.broker.isr_manager import Answer
 from cluster.node.broker.leader_offsets import LeaderOffsets
-from cluster.node.broker.partition import Partition
+from cluster.node.broker.partition import IsrAnswer, Partition
 from cluster.node.broker.replica_fetcher import FollowedPartition, Outcome
-from cluster.node.controller.state import PartitionKey
+from cluster.node.controller.state import PartitionKey, PartitionRegistration
 from cluster.node.errors import ErrorCode
 from cluster.node.log.data_config import (
     AppendError,
@@ -61,6 +62,32 @@ class Replica(FollowedPartition):
     def index(self) -> int:
         """Number of the partition."""
         return self.key[1]
+
+    # --- in-sync replicas ---
+
+    def hears(self, state: PartitionRegistration | IsrAnswer) -> None:
+        """Trace what is committed of it, when that is new within the leader epoch it knows."""
+        known = self.partition
+        is_new = state.partition_epoch > known.partition_epoch
+        if is_new and state.leader_epoch == known.leader_epoch:
+            self._trace(
+                "replica-isr",
+                topic=self.topic,
+                partition=self.index,
+                leader_epoch=state.leader_epoch,
+                partition_epoch=state.partition_epoch,
+                isr=list(state.isr),
+            )
+
+    def hearing(self, on_answer: Answer) -> Answer:
+        """Make a callback that hears what the controller answers before `on_answer` acts on it."""
+
+        def answered(answer: IsrAnswer | ErrorCode) -> None:
+            if isinstance(answer, IsrAnswer):
+                self.hears(answer)
+            on_answer(answer)
+
+        return answered
 
     # --- following ---
 

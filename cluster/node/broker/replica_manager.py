@@ -334,7 +334,9 @@ class ReplicaManager:
             log,
             self.clock,
             self,
-            lambda proposal, on_answer: self._isr.propose(key, proposal, on_answer),
+            lambda proposal, on_answer: self._isr.propose(
+                key, proposal, replica.hearing(on_answer)
+            ),
             lambda: self._progressed(replica),
             log.high_watermark,
         )
@@ -355,6 +357,7 @@ class ReplicaManager:
     def _lead(self, key: PartitionKey, registration: PartitionRegistration) -> None:
         replica = self._hosted(key)
         self._fetch_no_more(key)
+        replica.hears(registration)
         if replica.partition.make_leader(registration):
             self._trace(
                 "replica-leader",
@@ -363,7 +366,7 @@ class ReplicaManager:
                 leader_epoch=registration.leader_epoch,
                 start_offset=replica.partition.epoch_start_offset,
                 high_watermark=replica.partition.high_watermark,
-                isr=registration.isr,
+                isr=list(registration.isr),
                 partition_epoch=registration.partition_epoch,
             )
         self._check(key)
@@ -372,6 +375,7 @@ class ReplicaManager:
         replica = self._hosted(key)
         if registration.partition_epoch < replica.partition.partition_epoch:
             return
+        replica.hears(registration)
         if replica.partition.make_follower(registration):
             self._trace(
                 "replica-follower",
