@@ -201,6 +201,21 @@ def test_no_flipped_bit_of_an_index_changes_what_is_found_by_time(cut_to):
                 folder.disk.replace(before)
 
 
+def test_a_batch_of_an_epoch_that_never_began_is_cut_off():
+    """Its checksum does not cover the epoch, and it lies above the recovery point."""
+    folder, batches, durable = stored(False)
+    before = folder.disk.files()
+    path = max(path for path in before if path.endswith(".log"))
+    content = bytearray(before[path])
+    last = parse_header(batches[-1])
+    begin = len(content) - last.size_bytes
+    content[begin + 15] ^= 16  # the lowest byte of the epoch
+    folder.replace(path, bytes(content))
+    assert not check(folder, batches, durable)
+    assert folder.logs.logs[AT].end_offset == last.base_offset
+    folder.disk.replace(before)
+
+
 def test_a_torn_tail_above_the_recovery_point_is_cut_off():
     folder, batches, durable = stored(False)
     before = folder.disk.files()

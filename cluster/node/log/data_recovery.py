@@ -26,7 +26,13 @@ from cluster.node.log.epoch_cache import EPOCH_FILE, LeaderEpochCache
 from cluster.node.log.index import INDEX_SUFFIX, TIME_INDEX_SUFFIX, CorruptIndexError
 from cluster.node.log.producer_state import ProducerState, snapshot_name, snapshot_offset
 from cluster.node.log.reader import NotInSegmentError, locate_batch
-from cluster.node.log.records import HEADER_BYTES, NO_TIMESTAMP, CorruptBatchError, parse_header
+from cluster.node.log.records import (
+    HEADER_BYTES,
+    NO_TIMESTAMP,
+    BatchHeader,
+    CorruptBatchError,
+    parse_header,
+)
 from cluster.node.log.recovery import (
     CorruptLogError,
     Window,
@@ -102,6 +108,8 @@ class _Opening:
         self._now_ms = now_ms
         self._watch = watch
         self._names = disk.list_directory(directory)
+        self._written = LeaderEpochCache()
+        """As the leader-epoch file says; empty without a readable one."""
 
     def open(self, start_offset: int | None, *, is_clean: bool) -> RecoveredData:
         segments = self._load()
@@ -122,14 +130,14 @@ class _Opening:
             recovery_point=self._recovery_point,
         )
         try:
-            written = LeaderEpochCache.decode(found.epoch_file)
+            written = self._written = LeaderEpochCache.decode(found.epoch_file)
         except ValueError:
             written = None
         if start_offset is None and written is not None and written.entries:
             # All segments were about to be removed, and the log start is what the epochs know.
             found.start_offset = max(found.start_offset, written.entries[0].start_offset)
         to_scan = self._first_to_scan(segments, is_clean=is_clean, has_epochs=written is not None)
-        self._read(segments, to_scan, found, written or LeaderEpochCache())
+        self._read(segments, to_scan, found)
         if found.end_offset < self._recovery_point:
             segment = found.segments[-1] if found.segments else None
             reason = f"log ends here, but everything below {self._recovery_point} was durable"
@@ -174,19 +182,13 @@ class _Opening:
         found = bisect_right(segments, self._recovery_point, key=_base_offset)
         return max(found - 1, 0)
 
-    def _read(
-        self,
-        segments: list[DataSegment],
-        to_scan: int,
-        found: RecoveredData,
-        written: LeaderEpochCache,
-    ) -> None:
+    def _read(self, segments: list[DataSegment], to_scan: int, found: RecoveredData) -> None:
         for segment in segments[:to_scan]:
             if not segment.indexes_plausible:
                 segment.rebuild()
         found.segments = segments[:to_scan]
         if to_scan == len(segments):
-            found.epochs = LeaderEpochCache(written.entries)
+            found.epochs = LeaderEpochCache(self._written.entries)
             if segments and not self._walk_tail(segments[-1], found):
                 to_scan -= 1
                 found.segments.pop()
@@ -195,7 +197,7 @@ class _Opening:
                 return
         if to_scan < len(segments):
             found.end_offset = segments[to_scan].base_offset
-            found.epochs = LeaderEpochCache(written.entries)
+            found.epochs = LeaderEpochCache(self._written.entries)
             found.epochs.truncate_from_end(found.end_offset)
             self._load_producers(found, found.end_offset)
             self._scan_all(segments[to_scan:], found)
@@ -285,6 +287,7 @@ class _Opening:
             try:
                 header = window.batch_at(position)
                 check_place(header, found.end_offset, latest, gaps=segment.gaps)
+                self._check_epoch(header)
                 segment.check_fits(header)
             except CorruptBatchError as error:
                 self._refuse_loss(segment, position, found, str(error))
@@ -299,6 +302,19 @@ class _Opening:
         found.producers.end_offset = found.end_offset
         found.scanned_bytes += segment.size_bytes
         return window.size_bytes - segment.size_bytes
+
+    def _check_epoch(self, header: BatchHeader) -> None:
+        """Raise CorruptBatchError for a batch of another epoch than the file knows there.
+
+        Its checksum does not cover the epoch, but the file is durable before a batch of a new one
+        is written. It may have forgotten more of the log's begin.
+        """
+        entries = self._written.entries
+        if not entries or header.base_offset < entries[0].start_offset:
+            return
+        epoch = self._written.epoch_at(header.base_offset)
+        if epoch != header.partition_leader_epoch:
+            raise CorruptBatchError(f"epoch {header.partition_leader_epoch}, not {epoch}")
 
     def _refuse_loss(
         self, segment: DataSegment, position: int, found: RecoveredData, reason: str
