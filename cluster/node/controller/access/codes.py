@@ -10,7 +10,16 @@ from collections.abc import Mapping
 from typing import Final
 
 
-class AclOperation(enum.IntEnum):
+class _Code(enum.IntEnum):
+    """A number whose 0 is UNKNOWN."""
+
+    @classmethod
+    def _missing_(cls, value: object) -> _Code:
+        del value
+        return cls(0)
+
+
+class AclOperation(_Code):
     """What is done to a resource; ANY is for filters only."""
 
     UNKNOWN = 0
@@ -30,13 +39,8 @@ class AclOperation(enum.IntEnum):
     DESCRIBE_TOKENS = 14
     TWO_PHASE_COMMIT = 15
 
-    @classmethod
-    def _missing_(cls, value: object) -> AclOperation:
-        del value
-        return cls.UNKNOWN
 
-
-class AclPermissionType(enum.IntEnum):
+class AclPermissionType(_Code):
     """What an entry says of an operation; ANY is for filters only."""
 
     UNKNOWN = 0
@@ -44,13 +48,8 @@ class AclPermissionType(enum.IntEnum):
     DENY = 2
     ALLOW = 3
 
-    @classmethod
-    def _missing_(cls, value: object) -> AclPermissionType:
-        del value
-        return cls.UNKNOWN
 
-
-class AclResourceType(enum.IntEnum):
+class AclResourceType(_Code):
     """What there are entries for (ResourceType); ANY is for filters only."""
 
     UNKNOWN = 0
@@ -62,13 +61,8 @@ class AclResourceType(enum.IntEnum):
     DELEGATION_TOKEN = 6
     USER = 7
 
-    @classmethod
-    def _missing_(cls, value: object) -> AclResourceType:
-        del value
-        return cls.UNKNOWN
 
-
-class PatternType(enum.IntEnum):
+class PatternType(_Code):
     """How the name of an entry means resources (KIP-290); ANY and MATCH are for filters only."""
 
     UNKNOWN = 0
@@ -76,11 +70,6 @@ class PatternType(enum.IntEnum):
     MATCH = 2
     LITERAL = 3
     PREFIXED = 4
-
-    @classmethod
-    def _missing_(cls, value: object) -> PatternType:
-        del value
-        return cls.UNKNOWN
 
 
 CLUSTER_NAME: Final = "kafka-cluster"

@@ -12,9 +12,10 @@ reveal nothing; Kafka shuffles them.
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import replace
-from typing import Generic, TypeVar
+from functools import partial
+from typing import Generic, Protocol, TypeVar
 
 from cluster.node.controller.access.codes import AclOperation, AclResourceType
 from cluster.node.controller.access.rights import Access
@@ -38,7 +39,6 @@ from cluster.node.protocol.messages import (
     DeleteTopicsResponse,
     DeleteTopicState,
     DescribeConfigsRequest,
-    DescribeConfigsResource,
     DescribeConfigsResponse,
     DescribeConfigsResult,
     IncrementalAlterConfigsRequest,
@@ -46,12 +46,15 @@ from cluster.node.protocol.messages import (
     LegacyAlterConfigsResource,
     LegacyAlterConfigsResourceResponse,
     TopicName,
+    i8,
     i16,
 )
 from cluster.values import valueclass
 
 Q = TypeVar("Q")
 R = TypeVar("R")
+T = TypeVar("T")
+Item = TypeVar("Item", bound="_Resource")
 
 TOPIC_REFUSED = "Topic authorization failed."
 CLUSTER_REFUSED = "Cluster authorization failed."
@@ -229,35 +232,65 @@ def _config_refusal(
     return None  # of no known type, which is an error of its own
 
 
+class _Resource(Protocol):
+    """What the three requests about configs have of a resource."""
+
+    @property
+    def resource_type(self) -> i8: ...
+
+    @property
+    def resource_name(self) -> str: ...
+
+
+def _divide(
+    items: Sequence[Item],
+    access: Access,
+    operation_of: Callable[[Item], AclOperation | None],
+    row: Callable[..., T],
+) -> tuple[tuple[Item, ...], tuple[T, ...]]:
+    """Return what is left of the resources, and a row for each that is refused.
+
+    `operation_of`: None leaves a resource to its own error.
+    """
+    left: list[Item] = []
+    rows: list[T] = []
+    for item in items:
+        kind, name, operation = item.resource_type, item.resource_name, operation_of(item)
+        refusal = None
+        if operation is not None:
+            refusal = _config_refusal(kind, name, operation, access)
+        if refusal is None:
+            left.append(item)
+            continue
+        rows.append(
+            row(
+                error_code=refusal.error,
+                error_message=refusal.message,
+                resource_type=kind,
+                resource_name=name,
+            )
+        )
+    return tuple(left), tuple(rows)
+
+
 def screen_incremental_alter_configs(
     request: IncrementalAlterConfigsRequest, access: Access
 ) -> Screened[IncrementalAlterConfigsRequest, IncrementalAlterConfigsResponse]:
     """ALTER_CONFIGS on each topic and group, else on the cluster; for loggers CLUSTER_ACTION."""
     counts = Counter((item.resource_type, item.resource_name) for item in request.resources)
-    left: list[AlterConfigsResource] = []
-    rows: list[AlterConfigsResourceResponse] = []
-    for item in request.resources:
+
+    def operation_of(item: AlterConfigsResource) -> AclOperation | None:
+        if counts[item.resource_type, item.resource_name] > 1:
+            return None
         of_loggers = int(item.resource_type) == ResourceType.BROKER_LOGGER
-        operation = AclOperation.CLUSTER_ACTION if of_loggers else AclOperation.ALTER_CONFIGS
-        refusal = None
-        if counts[item.resource_type, item.resource_name] == 1:
-            refusal = _config_refusal(item.resource_type, item.resource_name, operation, access)
-        if refusal is None:
-            left.append(item)
-            continue
-        rows.append(
-            AlterConfigsResourceResponse(
-                error_code=refusal.error,
-                error_message=refusal.message,
-                resource_type=item.resource_type,
-                resource_name=item.resource_name,
-            )
-        )
+        return AclOperation.CLUSTER_ACTION if of_loggers else AclOperation.ALTER_CONFIGS
+
+    left, rows = _divide(request.resources, access, operation_of, AlterConfigsResourceResponse)
 
     def complete(response: IncrementalAlterConfigsResponse) -> IncrementalAlterConfigsResponse:
         return replace(response, responses=(*response.responses, *rows))
 
-    return Screened(replace(request, resources=tuple(left)), complete)
+    return Screened(replace(request, resources=left), complete)
 
 
 def screen_alter_configs(
@@ -265,56 +298,33 @@ def screen_alter_configs(
 ) -> Screened[AlterConfigsRequest, AlterConfigsResponse]:
     """ALTER_CONFIGS on each topic and group, else on the cluster."""
     counts = Counter((item.resource_type, item.resource_name) for item in request.resources)
-    left: list[LegacyAlterConfigsResource] = []
-    rows: list[LegacyAlterConfigsResourceResponse] = []
-    for item in request.resources:
-        refusal = None
-        if counts[item.resource_type, item.resource_name] == 1:
-            refusal = _config_refusal(
-                item.resource_type, item.resource_name, AclOperation.ALTER_CONFIGS, access
-            )
-        if refusal is None:
-            left.append(item)
-            continue
-        rows.append(
-            LegacyAlterConfigsResourceResponse(
-                error_code=refusal.error,
-                error_message=refusal.message,
-                resource_type=item.resource_type,
-                resource_name=item.resource_name,
-            )
-        )
+
+    def operation_of(item: LegacyAlterConfigsResource) -> AclOperation | None:
+        is_named_once = counts[item.resource_type, item.resource_name] == 1
+        return AclOperation.ALTER_CONFIGS if is_named_once else None
+
+    left, rows = _divide(
+        request.resources, access, operation_of, LegacyAlterConfigsResourceResponse
+    )
 
     def complete(response: AlterConfigsResponse) -> AlterConfigsResponse:
         return replace(response, responses=(*response.responses, *rows))
 
-    return Screened(replace(request, resources=tuple(left)), complete)
+    return Screened(replace(request, resources=left), complete)
 
 
 def screen_describe_configs(
     request: DescribeConfigsRequest, access: Access
 ) -> Screened[DescribeConfigsRequest, DescribeConfigsResponse]:
     """DESCRIBE_CONFIGS on each topic and group, else on the cluster (ConfigHelper)."""
-    left: list[DescribeConfigsResource] = []
-    rows: list[DescribeConfigsResult] = []
-    for item in request.resources:
-        refusal = _config_refusal(
-            item.resource_type, item.resource_name, AclOperation.DESCRIBE_CONFIGS, access
-        )
-        if refusal is None:
-            left.append(item)
-            continue
-        rows.append(
-            DescribeConfigsResult(
-                error_code=refusal.error,
-                error_message=refusal.message,
-                resource_type=item.resource_type,
-                resource_name=item.resource_name,
-                configs=(),
-            )
-        )
+    left, rows = _divide(
+        request.resources,
+        access,
+        lambda _: AclOperation.DESCRIBE_CONFIGS,
+        partial(DescribeConfigsResult, configs=()),
+    )
 
     def complete(response: DescribeConfigsResponse) -> DescribeConfigsResponse:
         return replace(response, results=(*response.results, *rows))
 
-    return Screened(replace(request, resources=tuple(left)), complete)
+    return Screened(replace(request, resources=left), complete)
