@@ -17,11 +17,10 @@ import subprocess
 import sys
 import tempfile
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass, field
 from pathlib import Path
-from types import MappingProxyType
 
 from confluent_kafka import KafkaException, Producer
 from confluent_kafka.admin import AdminClient, NewTopic
@@ -36,12 +35,6 @@ from cluster.systems.kinds import SettingError
 CONSOLE = Console(width=120)
 TOPIC = "load"
 PARTITIONS = 6
-LEAST_OF_A_LOG = {
-    "segment.bytes": "67108864",
-    "retention.bytes": "134217728",
-    "file.delete.delay.ms": "1000",
-}
-"""Of the topic that is produced to: both kinds would fill a disk in minutes."""
 START_TIMEOUT_S = 300.0
 
 
@@ -74,6 +67,14 @@ class Side:
     loads: dict[Load, list[Measured]] = field(default_factory=dict)
 
     def produce(self, load: Load, seconds: float) -> Measured:
+        """Produce to a topic that is there for this only: all of them would fill a disk."""
+        create_topic(self.nodes, TOPIC, PARTITIONS, 3)
+        try:
+            return self._produce(load, seconds)
+        finally:
+            delete_topic(self.nodes, TOPIC)
+
+    def _produce(self, load: Load, seconds: float) -> Measured:
         pids = [process.pid for process in self.nodes.processes.values()]
         before = sum(map(processor_s, pids))
         began = time.monotonic()
@@ -96,27 +97,28 @@ def send(bootstrap: str, *options: str) -> dict[str, float]:
     return found
 
 
-def create_topic(
-    nodes: OurNodes,
-    partitions: int,
-    replicas: int,
-    settings: Mapping[str, str] = MappingProxyType({}),
-    idle: int = 0,
-) -> None:
-    """`settings`: of the topic; `idle`: partitions of another topic, which is left alone."""
+def create_topic(nodes: OurNodes, name: str, partitions: int, replicas: int) -> None:
+    """Create it once all brokers are there."""
     deadline = time.monotonic() + START_TIMEOUT_S
     admin = AdminClient({"bootstrap.servers": nodes.bootstrap, "log_level": 0})
     while len(admin.list_topics(timeout=60).brokers) < replicas:
         if time.monotonic() > deadline:
             raise SystemExit(f"{nodes.name}: brokers are missing")
         time.sleep(0.2)
-    least = str(min(replicas, 2))
-    config = {"min.insync.replicas": least, **settings}
-    topics = [NewTopic(TOPIC, partitions, replicas, config=config)]
-    if idle:
-        topics.append(NewTopic("idle", idle, replicas))
-    for created in admin.create_topics(topics, operation_timeout=60).values():
-        created.result(60)
+    config = {"min.insync.replicas": str(min(replicas, 2))}
+    topic = NewTopic(name, partitions, replicas, config=config)
+    admin.create_topics([topic], operation_timeout=60)[name].result(60)
+
+
+def delete_topic(nodes: OurNodes, name: str) -> None:
+    """Delete it, and wait until its files are gone."""
+    admin = AdminClient({"bootstrap.servers": nodes.bootstrap, "log_level": 0})
+    admin.delete_topics([name], operation_timeout=60)[name].result(60)
+    deadline = time.monotonic() + START_TIMEOUT_S
+    while list(nodes.folder.glob(f"*/data/{name}-*")):
+        if time.monotonic() > deadline:
+            raise SystemExit(f"{nodes.name}: topic {name} is deleted, and its files stay")
+        time.sleep(0.2)
 
 
 def measure_produce(
@@ -198,7 +200,7 @@ def seconds_to_record(nodes: OurNodes, node: int) -> float:
 def measure_recovery(nodes: OurNodes, asked: argparse.Namespace) -> dict[str, list[float]]:
     found: dict[str, list[float]] = {}
     with nodes:
-        create_topic(nodes, 1, 1)
+        create_topic(nodes, TOPIC, 1, 1)
 
         def again(what: str) -> None:
             CONSOLE.print(f"[dim]{nodes.name}: {what}", highlight=False)
@@ -250,7 +252,8 @@ def run(asked: argparse.Namespace, folder: Path) -> None:
             for side in sides:
                 CONSOLE.print(f"[dim]starting {side.nodes.name}", highlight=False)
                 stack.enter_context(side.nodes)
-                create_topic(side.nodes, PARTITIONS, 3, LEAST_OF_A_LOG, asked.idle_partitions)
+                if asked.idle_partitions:
+                    create_topic(side.nodes, "idle", asked.idle_partitions, 3)
             measure_produce(sides, loads, asked)
         show_produce(sides[0], sides[1] if release is not None else None, asked)
         for side in sides:

@@ -22,7 +22,7 @@ COMMON = {
     "broker.heartbeat.interval.ms": 500,
     "controller.quorum.election.timeout.ms": 1_000,
     "controller.quorum.fetch.timeout.ms": 2_000,
-    "log.retention.check.interval.ms": 5_000,
+    "log.segment.delete.delay.ms": 1_000,
 }
 ALONE = {**COMMON, "broker.session.timeout.ms": 1_000, "broker.heartbeat.interval.ms": 100}
 """For a node that is killed and started again: it registers once its session has ended."""
