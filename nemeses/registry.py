@@ -10,7 +10,7 @@ from extensions import Registry
 from nemeses.base import Fault, ParameterError, Parameters
 from nemeses.clocks import ClockDrift, ClockFault, ClockJump, ClockSkew, ClockStrobe
 from nemeses.containers import ContainerKill
-from nemeses.damage import BitFlip, TruncateFile
+from nemeses.corruption import BitFlip, TruncateFile
 from nemeses.disks import DiskError, DiskFaultOf, DiskFull, DiskSlow, DiskStall
 from nemeses.hold import Hold
 from nemeses.limits import Limit

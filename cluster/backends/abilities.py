@@ -219,7 +219,7 @@ class Damage(enum.StrEnum):
     """Damage to the files of a dead node, done from outside."""
 
     BIT_FLIP = "bit-flip"
-    """The lowest bit of one byte is inverted."""
+    """One bit of a byte is inverted."""
     TRUNCATE = "truncate"
     """A file ends at a byte, and what followed is gone."""
     WIPE = "wipe"
@@ -260,8 +260,13 @@ class Disks(Protocol):
     async def read(self, node: str, path: str) -> bytes:
         """Read one of them whole."""
 
-    async def damage(self, node: str, kind: Damage, path: str = "", position: int = 0) -> None:
-        """Damage the files of a dead node, and keep aside what they held. WIPE needs no path."""
+    async def damage(
+        self, node: str, kind: Damage, path: str = "", position: int = 0, bit: int = 0
+    ) -> None:
+        """Damage the files of a dead node, and keep aside what they held. WIPE needs no path.
+
+        `bit`: of BIT_FLIP, from 0, the lowest, to 7.
+        """
 
     async def give_up(self, node: str) -> None:
         """Discard what damage to a dead node's files replaced: `restore` cannot undo it then."""

@@ -14,6 +14,7 @@ from cluster.node.controller.state import PartitionKey, PartitionRegistration
 from cluster.node.errors import ErrorCode
 from cluster.node.log.data_log import DataLog, LogAppendInfo
 from cluster.node.log.data_recovery import RecoveredData, _Opening
+from cluster.node.log.data_segment import DataSegment
 from cluster.node.protocol.data_messages import NO_EPOCH, FetchPartition, FetchResult
 
 # -- idempotent producers ------------------------------------------------------------------------
@@ -122,6 +123,20 @@ def _m37_without_epoch(self: Replica) -> FetchPartition:
     return replace(_POSITION(self), last_fetched_epoch=NO_EPOCH)
 
 
+# -- recovery ------------------------------------------------------------------------------------
+
+_SCAN = _Opening._scan
+
+
+def _m40t_keep_tail(self: _Opening, segment: DataSegment, found: RecoveredData) -> int:
+    _SCAN(self, segment, found)
+    return 0
+
+
+def _m40i_as_it_says(self: DataSegment, last_offset: int, position: int) -> None:
+    del self, last_offset, position
+
+
 ALL = (
     Mutant(
         "M25P",
@@ -176,5 +191,17 @@ ALL = (
         "takes a majority of the replicas for enough, as if a partition were a quorum",
         "durability: a member of the ISR that lacks an acknowledged record is elected",
         (Patch(Partition, "_advance", _m39b_majority),),
+    ),
+    Mutant(
+        "M40T",
+        "keeps the torn tail of a partition's log when it starts, and appends behind it",
+        "durability: what it appends from then on is lost with its next start",
+        (Patch(_Opening, "_scan", _m40t_keep_tail),),
+    ),
+    Mutant(
+        "M40I",
+        "reads a partition where its offset index says, and does not look what lies there",
+        "committed reads: a consumer is shown a later batch, and nothing of those before",
+        (Patch(DataSegment, "_check_entry", _m40i_as_it_says),),
     ),
 )

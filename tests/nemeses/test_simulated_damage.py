@@ -3,14 +3,26 @@
 from __future__ import annotations
 
 import asyncio
+import struct
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 from test_quorum_faults import simulated
 
 from cluster.backends.base import NodeState
-from nemeses.base import View
-from nemeses.damage import _longest, _segments
+from cluster.node.log.index import OffsetIndex
+from cluster.node.log.records import with_place
+from nemeses.base import ParameterError, View
 from nemeses.drive import heal, inject
+from nemeses.log_files import (
+    is_damaged,
+    longest_of_partitions,
+    metadata_segments,
+    misleading_flip,
+)
+from nemeses.registry import check_fault
+from tests.log.data_helpers import batch
 
 DAMAGE = [
     ("bit-flip", {"file": "log"}),
@@ -60,8 +72,58 @@ def test_the_metadata_log_and_those_of_partitions_are_distinguished():
         f"topic-1/{second}": 50,
         "topic-1/00000000000000000100.index": 60,
     }
-    assert _segments(files, "n1") == [
+    assert metadata_segments(files, "n1") == [
         f"__cluster_metadata-0/{first}",
         f"__cluster_metadata-0/{second}",
     ]
-    assert _longest(files, "n1") == f"topic-1/{second}"
+    assert longest_of_partitions(files, "n1") == f"topic-1/{second}"
+
+
+INCREASING = st.lists(st.integers(0, 2**20), min_size=2, max_size=12, unique=True).map(sorted)
+
+
+@given(INCREASING)
+def test_the_flip_of_an_index_misleads_and_no_entry_shows_it(offsets: list[int]):
+    entries = [(offset, 100 * (number + 1)) for number, offset in enumerate(offsets)]
+    index = b"".join(struct.pack(">ii", *entry) for entry in entries)
+    found = misleading_flip(index, segment_bytes=2000)
+    if found is None:
+        assert offsets[0] == 0, "the first offset can be lowered to any with a bit less"
+        return
+    position, bit = found
+    damaged = bytearray(index)
+    damaged[position] ^= 1 << bit
+    read = OffsetIndex.decode(bytes(damaged), 2000)
+    assert read.positions == [position for _, position in entries]
+    (changed,) = [
+        number for number in range(len(offsets)) if read.offsets[number] != offsets[number]
+    ]
+    assert read.offsets[changed] < offsets[changed]
+    assert changed < len(offsets) - 1
+
+
+def test_an_index_with_one_entry_or_none_or_rubbish_is_left_alone():
+    for index in (b"", struct.pack(">ii", 7, 100), b"\xff" * 16, b"\x00" * 5):
+        assert misleading_flip(index, segment_bytes=2000) is None
+
+
+def test_a_batch_is_damaged_while_it_is_there_and_not_intact():
+    whole = with_place(batch(b"one"), 0, 0) + with_place(batch(b"two"), 1, 0)
+    first_bytes = len(whole) // 2
+    torn = whole[:-10]
+    assert not is_damaged(whole, first_bytes)
+    assert is_damaged(torn, len(torn) - 1)
+    assert is_damaged(torn + whole, len(torn) - 1), "kept, and appended behind"
+    assert not is_damaged(whole[:first_bytes], len(torn) - 1), "cut off"
+
+
+@pytest.mark.parametrize(
+    ("fault", "file", "files"),
+    [
+        ("bit-flip", "snapshot", "index, log, partition, quorum-state"),
+        ("truncate-file", "index", "log, partition"),
+    ],
+)
+def test_a_fault_says_which_files_it_can_damage(fault: str, file: str, files: str):
+    with pytest.raises(ParameterError, match=f"unknown file of {fault} '{file}'.*{files}"):
+        check_fault(fault, {"file": file}, ("n1", "n2", "n3"))

@@ -44,6 +44,8 @@ REAL = {
     ("M25P-partition", "local"): {"replica-logs"},
     ("M39B-delay", "local"): {"log"},
     ("M40-partition", "local"): {"log-agreement"},
+    ("M40I-bit-flip", "local"): {"log"},
+    ("M40T-truncate", "local"): {"log-agreement"},
     ("M13-power-loss", "docker"): {"linearizable", "invariants"},
     ("M31-partition", "local"): {"linearizable"},
     ("W01-clock-jump", "local"): {"linearizable"},

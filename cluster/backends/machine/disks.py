@@ -214,14 +214,17 @@ class FuseDisks:
         folder = str(self._folders[node])
         return bytes.fromhex(await run_program(self._hosts[node], damage.read, folder, path))
 
-    async def damage(self, node: str, kind: Damage, path: str = "", position: int = 0) -> None:
+    async def damage(
+        self, node: str, kind: Damage, path: str = "", position: int = 0, bit: int = 0
+    ) -> None:
         """See `Disks.damage`."""
         host, folder, saved = await self._dead(node)
         if kind is Damage.WIPE:
             await run_program(host, damage.wipe, folder, saved)
+        elif kind is Damage.TRUNCATE:
+            await run_program(host, damage.truncate, folder, saved, path, position)
         else:
-            does = damage.flip_bit if kind is Damage.BIT_FLIP else damage.truncate
-            await run_program(host, does, folder, saved, path, position)
+            await run_program(host, damage.flip_bit, folder, saved, path, position, bit)
 
     async def give_up(self, node: str) -> None:
         """See `Disks.give_up`."""

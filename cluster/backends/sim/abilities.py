@@ -235,7 +235,9 @@ class SimDisks:
         """See `Disks.read`."""
         return self._world.nodes[node].disk.read(path)
 
-    async def damage(self, node: str, kind: Damage, path: str = "", position: int = 0) -> None:
+    async def damage(
+        self, node: str, kind: Damage, path: str = "", position: int = 0, bit: int = 0
+    ) -> None:
         """See `Disks.damage`."""
         self._refuse_alive(node)
         disk = self._world.nodes[node].disk
@@ -246,7 +248,7 @@ class SimDisks:
             disk.replace({**disk.files(), path: disk.read(path)[:position]})
         else:
             content = bytearray(disk.read(path))
-            content[position] ^= 1
+            content[position] ^= 1 << bit
             disk.replace({**disk.files(), path: bytes(content)})
 
     async def give_up(self, node: str) -> None:

@@ -29,12 +29,12 @@ def read(folder: str, path: str) -> str:
     return _whole(folder, path).hex()
 
 
-def flip_bit(folder: str, saved: str, path: str, position: int) -> None:
-    """Flip the lowest bit of the byte at a position."""
+def flip_bit(folder: str, saved: str, path: str, position: int, bit: int) -> None:
+    """Flip a bit of the byte at a position; bit 0 is the lowest."""
     data = _whole(folder, path)
     _keep(saved, path, position, len(data), data[position : position + 1])
     file = os.open(os.path.join(folder, path), os.O_RDWR)
-    os.pwrite(file, bytes([data[position] ^ 1]), position)
+    os.pwrite(file, bytes([data[position] ^ 1 << bit]), position)
     _close(file)
 
 
