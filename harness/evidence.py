@@ -36,7 +36,6 @@ from cluster.node.log.records import (
     BatchHeader,
     CorruptBatchError,
     Record,
-    check_batch,
     decode_records,
     iter_batches,
     parse_header,
@@ -50,7 +49,7 @@ from cluster.systems.kinds import SystemKind
 from cluster.systems.registry import system_named
 from cluster.values import valueclass
 from harness.json_names import camel_case
-from harness.partition_evidence import decode_partitions
+from harness.partition_evidence import decode_partitions, intact_batch_in
 from harness.room import lack_of_room
 from results.store import RunStore
 
@@ -78,7 +77,7 @@ def collect(store: RunStore, nodes: tuple[str, ...]) -> list[str]:
     quorum leaves none. Raises SettingError for a system that is not known, and OSError where there
     is no room to store the evidence.
     """
-    if not _kind_of(store).metadata_quorum:
+    if not kind_of(store).metadata_quorum:
         return []
     layout = layout_of(store)
     problems = []
@@ -94,10 +93,11 @@ def collect(store: RunStore, nodes: tuple[str, ...]) -> list[str]:
 
 def layout_of(store: RunStore) -> Layout:
     """Return where the nodes of a stored run keep their files. Raises SettingError."""
-    return _kind_of(store).layout
+    return kind_of(store).layout
 
 
-def _kind_of(store: RunStore) -> SystemKind:
+def kind_of(store: RunStore) -> SystemKind:
+    """Return the kind of a stored run's system. Raises SettingError where it is not known."""
     return system_named(str(store.plan().get("system")))
 
 
@@ -200,7 +200,7 @@ def decode_snapshots(node: str, folder: Path) -> list[Snapshot]:
 def _is_torn(rest: bytes, offset: int) -> bool:
     """Whether the last bytes of a log are a proper prefix of the batch that begins at `offset`."""
     begin = offset.to_bytes(8, "big")
-    if rest[:8] != begin[: len(rest)] or _intact_batch_in(rest[1:]):
+    if rest[:8] != begin[: len(rest)] or intact_batch_in(rest[1:]):
         return False
     if len(rest) < HEADER_BYTES:
         return rest[_MAGIC_BYTE : _MAGIC_BYTE + 1] in (b"", bytes([MAGIC]))
@@ -211,19 +211,6 @@ def _is_torn(rest: bytes, offset: int) -> bool:
 
 
 _MAGIC_BYTE = 16
-
-
-def _intact_batch_in(data: bytes) -> bool:
-    """Whether an intact batch begins anywhere in `data`: every possible magic byte is tried."""
-    found = data.find(MAGIC, _MAGIC_BYTE)
-    while found != -1:
-        try:
-            check_batch(data, found - _MAGIC_BYTE)
-        except CorruptBatchError:
-            found = data.find(MAGIC, found + 1)
-        else:
-            return True
-    return False
 
 
 def _check_durable(folder: Path, records: Sequence[LogRecord], end_offset: int) -> None:

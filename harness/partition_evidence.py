@@ -15,6 +15,7 @@ from typing import Any, Final
 from checkers.evidence import DataBatch, PartitionLog
 from cluster.node.log.checkpoint import TopicPartition, decode_offsets, partition_of
 from cluster.node.log.records import (
+    MAGIC,
     SEQUENCE_MAX,
     BatchHeader,
     CorruptBatchError,
@@ -28,6 +29,7 @@ from cluster.node.log.segment import segment_base_offset
 METADATA_TOPIC: Final = "__cluster_metadata"
 _HIGH_WATERMARKS: Final = "replication-offset-checkpoint"
 _LOG_STARTS: Final = "log-start-offset-checkpoint"
+_MAGIC_BYTE: Final = 16
 _INFLATED_MAX_BYTES: Final = 1 << 28
 _TEXT_MAX: Final = 200
 """Characters of a value that evidence keeps; longer ones are known by the CRC of their batch."""
@@ -106,6 +108,22 @@ def partition_in(directory: Path) -> TopicPartition | None:
     return None if partition.topic == METADATA_TOPIC or not segments_in(directory) else partition
 
 
+def intact_batch_in(data: bytes) -> bool:
+    """Whether an intact batch begins anywhere in `data`: every possible magic byte is tried.
+
+    Behind a torn tail there is none: a length that a flipped bit made too large hides some.
+    """
+    found = data.find(MAGIC, _MAGIC_BYTE)
+    while found != -1:
+        try:
+            check_batch(data, found - _MAGIC_BYTE, gaps=True)
+        except CorruptBatchError:
+            found = data.find(MAGIC, found + 1)
+        else:
+            return True
+    return False
+
+
 def _offsets(path: Path) -> Mapping[TopicPartition, int]:
     """Read a file of offsets; one that is not there, or not whole, says nothing."""
     try:
@@ -128,7 +146,8 @@ def _decode(directory: Path) -> tuple[int, int, list[DataBatch]]:
             try:
                 size_bytes = batch_size_bytes(data, position)
                 whole = size_bytes is not None and position + size_bytes <= len(data)
-                if not whole and number == len(segments) - 1:
+                last = number == len(segments) - 1
+                if not whole and last and not intact_batch_in(data[position + 1 :]):
                     return start, next_offset, batches  # a torn tail
                 header = check_batch(data, position, gaps=True)
                 batches.append(_batch(header, data[position : position + header.size_bytes]))

@@ -76,6 +76,15 @@ def test_a_torn_tail_ends_the_last_segment_only(tmp_path):
     assert "cut off" in log.damage or "announced" in log.damage
 
 
+def test_a_length_that_hides_a_batch_is_damage_and_no_torn_tail(tmp_path):
+    """One bit of it makes the first batch seem to go on beyond the end."""
+    longer = bytearray(placed(0, "a"))
+    longer[9] ^= 1 << 4
+    segment(tmp_path / "d0-3", 0, bytes(longer), placed(1, "b"))
+    (log,) = decode_partitions("n1", tmp_path)
+    assert "announced" in log.damage
+
+
 @given(st.data())
 def test_a_byte_that_changed_is_damage_a_torn_tail_or_outside_of_the_checksum(
     tmp_path_factory, data
