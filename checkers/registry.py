@@ -30,6 +30,7 @@ when the checker itself dies. The last argument is a callable that says whether 
 | `durability` | evidence | `workload` (required), `config_prefix`, `nodes`, and those two filters |
 | `log-agreement` | evidence | |
 | `snapshots` | evidence | |
+| `records` | evidence | `workload` of the operations; `traced` as of `invariants`; `nodes` |
 | `voter-changes` | evidence | |
 | `isr` | evidence | `unclean`: whether unclean elections may be asked for |
 | `invariants` | evidence | `traced`: the events that traces of the system hold; all by default |
@@ -61,6 +62,7 @@ from checkers import (
     isr,
     logs,
     monitor,
+    records,
     replica_logs,
     sessions,
     snapshots,
@@ -222,6 +224,14 @@ _OWN: tuple[Check, ...] = (
     ),
     RunCheck(agreement.NAME, "evidence", {}, (), agreement.check, _nothing),
     RunCheck(snapshots.NAME, "evidence", {}, (), snapshots.check, _nothing),
+    RunCheck(
+        records.NAME,
+        "evidence",
+        {"workload": str, "traced": list, "nodes": list},
+        (),
+        records.check,
+        _nothing,
+    ),
     RunCheck(voter_changes.NAME, "evidence", {}, (), voter_changes.check, _nothing),
     RunCheck(isr.NAME, "evidence", {"unclean": bool}, (), isr.check, _nothing),
     RunCheck(

@@ -64,8 +64,9 @@ _FIELDS: dict[str, dict[str, Callable[[Any], bool]]] = {
     "snapshot": {"offset": _whole, "epoch": _whole},
     "fetch": {"offset": _whole, "durable_end_offset": _whole},
     "hw": {"epoch": _whole, "offset": _whole, "role": _text},
-    "ack": {"offset": _whole, "high_watermark": _whole},
-    "read": {"offset": _whole, "confirmed": _flag},
+    "ack": {"epoch": _whole, "offset": _whole, "high_watermark": _whole},
+    "read": {"epoch": _whole, "offset": _whole, "confirmed": _flag},
+    "renounce": {"epoch": _whole},
 }
 """What the rules read, by event; an event that is not here is read by none."""
 _QUORUM_STATE = ("leaderId", "leaderEpoch", "votedId")

@@ -6,28 +6,34 @@ from collections.abc import Mapping
 from types import MappingProxyType
 from typing import Any, Final
 
-from checkers import answers, durability, exercised
+from checkers import answers, durability, exercised, records
 from checkers.registry import CheckSpec, find_check
-from harness.plan import Plan
+from harness.errors import is_expected, one_line
+from harness.plan import Plan, from_document
 from harness.versions import versions
+from results.files import StoreError
 from workloads.registry import WORKLOADS
 
 NOTHING: Final[Mapping[str, str]] = MappingProxyType({})
+_NOT_DERIVED = frozenset({"versions", "command", "run"})
+"""Fields of a stored plan that record when and how it was made; they decide nothing."""
 
 
 def checks_for(plan: Plan) -> tuple[CheckSpec, ...]:
     """List the checks of a run of this plan. Raises CheckError."""
     traced, whole = plan.kind.traced, list(plan.whole_traces)
     of_traces = {} if traced is None else {"traced": sorted(traced)}
+    brokers = plan.nodes_at("CLIENT")
+    # What serves no clients has no state that they could read in the end.
+    serving = {} if brokers == plan.node_names else {"nodes": list(brokers)}
+    served = {durability.NAME: serving} if serving else {}
     of_logs = (
         CheckSpec("log-agreement"),
         CheckSpec("snapshots"),
+        CheckSpec(records.NAME, {"workload": plan.workload, **of_traces, **serving}),
         CheckSpec("invariants", of_traces | ({"whole": whole} if whole else {})),
         *([CheckSpec("isr")] if WORKLOADS[plan.workload].creates_partitions else []),
     )
-    brokers = plan.nodes_at("CLIENT")
-    # What serves no clients has no state that they could read in the end.
-    served = {} if brokers == plan.node_names else {durability.NAME: {"nodes": list(brokers)}}
     of_workload = plan.make_workload().checks(reads_lag=plan.kind.reads_lag)
     specs = (
         *(CheckSpec(s.name, {**s.options, **served.get(s.name, {})}) for s in of_workload),
@@ -55,3 +61,17 @@ def plan_document(
         "versions": {**versions(), **started},
         "command": command,
     }
+
+
+def derive(plan: Mapping[str, Any]) -> dict[str, Any]:
+    """Derive a stored plan's fields again from those that decide a run.
+
+    Raises StoreError when this version refuses the plan.
+    """
+    try:
+        made = plan_document(from_document(plan), str(plan.get("run")), "")
+    except Exception as error:
+        if not is_expected(error):
+            raise
+        raise StoreError(f"its plan is none that this version runs: {one_line(error)}") from error
+    return {key: value for key, value in made.items() if key not in _NOT_DERIVED}

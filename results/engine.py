@@ -8,7 +8,7 @@ end about when one core with the loop does, and any further core is a gain.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Collection, Sequence
 from pathlib import Path
 from types import TracebackType
 from typing import Self
@@ -40,16 +40,18 @@ class Engine:
         self._dead = False
         self._warn = warn
 
-    def judge(self, store: RunStore) -> RunResults:
+    def judge(
+        self, store: RunStore, *, problems: Sequence[str] = (), untrusted: Collection[str] = ()
+    ) -> RunResults:
         """Judge a run as `results.pipeline.judge` does; it raises the same but SparkError."""
         handle = self._session_for(store)
         if handle is None:
-            return judge(store)
+            return judge(store, problems=problems, untrusted=untrusted)
         try:
-            return judge(store, handle)
+            return judge(store, handle, problems=problems, untrusted=untrusted)
         except SparkError as error:
             self._give_up(f"{error}{self._spark.last_words()}")
-        return judge(store)
+        return judge(store, problems=problems, untrusted=untrusted)
 
     def close(self) -> None:
         """End the session, if there is one. Idempotent."""

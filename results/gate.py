@@ -279,17 +279,22 @@ def _changed_file(store: RunStore, chain: Chain) -> str | None:
     return f"{min(missing)} was never recorded" if missing else None
 
 
+def lacking_check(plan: Mapping[str, Any], derived: Mapping[str, Any]) -> str | None:
+    """Name a check that a plan lacks, of those that are derived from it."""
+    for spec in _canonical(derived["checks"]) - _canonical(plan["checks"]):
+        return f"its plan lacks a check that its workload demands: {one_line(spec)}"
+    return None
+
+
 def _wrong_plan(plan: Mapping[str, Any], results: RunResults, rules: Rules) -> str | None:
     """Name what the plan, its workload and the judged plan do not agree about."""
     derived = json.loads(json.dumps(dict(rules.derive(plan))))
     for key, value in derived.items():
         if key != "checks" and key in plan and plan[key] != value:
             return f"its plan contradicts itself: {key} follows from the rest and is another"
-    demanded = _canonical(derived["checks"])
-    listed = _canonical(plan["checks"])
-    for spec in demanded - listed:
-        return f"its plan lacks a check that its workload demands: {one_line(spec)}"
-    for spec in listed - demanded:
+    if (lacking := lacking_check(plan, derived)) is not None:
+        return lacking
+    for spec in _canonical(plan["checks"]) - _canonical(derived["checks"]):
         return f"its plan has a check that its workload does not demand: {one_line(spec)}"
     for key, value in results.plan.items():
         if plan.get(key) != value:

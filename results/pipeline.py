@@ -15,10 +15,10 @@ from __future__ import annotations
 
 import datetime as dt
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
 import numpy as np
 import pyarrow as pa
@@ -60,6 +60,8 @@ from results.session import SparkHandle
 from results.store import RunStore
 from results.tables import events_table, operations_table, write_tables
 
+_T = TypeVar("_T")
+
 EVIDENCE_FILES = "evidence-files"
 """Name of the check that says which evidence could not be read; there only when some could not."""
 RECORDING = "recording"
@@ -74,10 +76,14 @@ def judge(
     *,
     keep: bool = True,
     cancelled: Cancelled = never,
+    problems: Sequence[str] = (),
+    untrusted: Collection[str] = (),
 ) -> RunResults:
     """Judge a stored run by the checks of its plan, and store the judgement.
 
-    `keep` false: nothing is stored, nor compared with what was recorded.
+    `keep` false: nothing is stored, nor compared with what was recorded. `problems`: what is known
+    to be wrong with the stored evidence already, one line each; logs, snapshots and quorum states
+    of `untrusted` nodes are left out for it.
 
     Raises StoreError when plan or journal are missing, HistoryError when the journal is damaged,
     CheckError when the plan asks for a check that does not exist. What is missing or unreadable
@@ -92,7 +98,7 @@ def judge(
     loaded = store.evidence(plan)
     operations = _paired(history.events, store.journal_path)
     extent = extent_of(history.events)
-    evidence, unplaced = _evidence_or_none(loaded, history.events, extent)
+    evidence, unplaced = _evidence_or_none(loaded, history.events, extent, untrusted)
     run = RunInput(history.events, operations, evidence, extent)
     name = str(plan.get("run") or store.folder.name)
     events = events_table(name, run.events)
@@ -103,7 +109,7 @@ def judge(
         table = spark_jobs.pair_in_spark(spark.spark, events)
         assert table.num_rows == len(operations), "Spark paired other operations than pair()"
         checks, proofs, times_s = _check_with_spark(run, specs, table, spark, cancelled)
-    checks += _unreadable([*loaded.problems, *unplaced]) + _changed(recording)
+    checks += _unreadable([*problems, *loaded.problems, *unplaced]) + _changed(recording)
     if extent.shortcoming:
         checks.append(CheckResult(JOURNAL, Status.UNKNOWN, extent.shortcoming))
     results = _results(name, plan, checks, times_s, spark=spark, began=began)
@@ -371,7 +377,10 @@ def _paired(events: Sequence[Event], path: Path) -> list[Operation]:
 
 
 def _evidence_or_none(
-    loaded: LoadedEvidence, events: Sequence[Event], extent: Extent
+    loaded: LoadedEvidence,
+    events: Sequence[Event],
+    extent: Extent,
+    untrusted: Collection[str],
 ) -> tuple[Evidence | None, list[str]]:
     """Return what the journal covers, and what cannot be placed.
 
@@ -381,11 +390,22 @@ def _evidence_or_none(
     parts = (evidence.logs, evidence.quorum_states, evidence.traces, evidence.final_reads)
     if not any(parts):
         return None, []
-    known = replace(evidence, run_clock=run_clock(events))
+    known = replace(
+        evidence,
+        run_clock=run_clock(events),
+        logs=_trusted(evidence.logs, untrusted),
+        snapshots=_trusted(evidence.snapshots, untrusted),
+        quorum_states=_trusted(evidence.quorum_states, untrusted),
+        partition_logs=_trusted(evidence.partition_logs, untrusted),
+    )
     damaged = torn_too_far(known)
     logs = {node: log for node, log in known.logs.items() if node not in damaged}
     kept, unplaced = within(replace(known, logs=logs), extent)
     return kept, [*damaged.values(), *unplaced, *_uncollected(events)]
+
+
+def _trusted(by_node: Mapping[str, _T], untrusted: Collection[str]) -> dict[str, _T]:
+    return {node: part for node, part in by_node.items() if node not in untrusted}
 
 
 def _uncollected(events: Sequence[Event]) -> list[str]:

@@ -52,7 +52,8 @@ Of brokers and partitions, on the metadata images of a simulated world's nodes (
 | `quorum.py`, `electorate.py` | what all share: copies of logs, votes, voters, commits |
 | `fold.py` | what an invariant is |
 | `elections.py`, `voters.py`, `logs.py`, `commits.py`, `snapshots.py`, `brokers.py` | the invariants |
-| `registry.py` | all of them |
+| `traces.py` | what traces, logs and files of a stored run owe each other; for stored runs alone |
+| `registry.py` | all of the others |
 | `watcher.py` | feeds each event to them |
 | `merge.py`, `stored.py` | one order of stored traces; the check of a stored run |
 """

@@ -133,6 +133,13 @@ class Recovery(Invariant):
             return None
         return Broken(f"{node} held offsets below {expected} and recovered {end_offset}")
 
+    def on_left(self, node: str, fields: Fields) -> Broken | None:
+        """Compare the log that is left when the run is over."""
+        end_offset, expected = fields["end_offset"], self.quorum.logs[node].flushed
+        if end_offset >= expected:
+            return None
+        return Broken(f"{node} had fsynced all below {expected}, and its log ends at {end_offset}")
+
 
 def _shown(batch: Batch) -> str:
     return f"the batch at offset {batch[0]} of epoch {batch[2]} (crc {batch[3]:08x})"

@@ -37,6 +37,10 @@ class Log:
     """The highest announced high watermark below which the log has not changed since."""
     last_epoch: int | None = None
     """The epoch in which it ends."""
+    written: int = 0
+    """The highest end that it ever had, or may have got from a snapshot."""
+    unsynced: bool = False
+    """Whether something was appended or cut since the last traced fsync, which a crash may tear."""
     asked: bool = False
     """Its node asked for a snapshot, which may have replaced the log since the last append."""
 
@@ -83,6 +87,14 @@ class Quorum:
         """The epoch whose leader committed each batch first; never decreases."""
         self.committed_end = 0
         """The highest high watermark that any node announced."""
+        self.announced_end = 0
+        """The highest high watermark that a leader announced."""
+        self.led: set[tuple[str, int]] = set()
+        """(node, epoch): the leaders by their own events."""
+        self.stood: set[tuple[str, int]] = set()
+        """(node, epoch): the candidates by their own events."""
+        self.entered: set[int] = set()
+        """Epochs that nodes traced to be in."""
         self.marks: dict[str, int] = {}
         """The highest high watermark that each node announced since it started."""
         self.contents: dict[tuple[int, int], Batch] = {}
@@ -203,6 +215,7 @@ class Quorum:
         # ended before, no truncation was lost.
         log.kept = min(log.kept, end_offset if last_epoch == log.last_epoch else log.flushed)
         log.end, log.last_epoch = end_offset, last_epoch
+        log.unsynced = False
 
     def _opened(self, node: str, fields: Fields) -> None:
         """Take the log of a new process as it is."""
@@ -226,6 +239,12 @@ class Quorum:
             self.leader_of.setdefault(epoch, node_name(fields["leader_id"]))
         if fields["voted_id"] != NO_NODE:
             self.electorate.vote(node, epoch, node_name(fields["voted_id"]))
+        if "state" in fields:
+            self.entered.add(epoch)
+        if fields.get("state") == "Leader":
+            self.led.add((node, epoch))
+        elif fields.get("state") == "Candidate":
+            self.stood.add((node, epoch))
 
     def _leader_change(self, node: str, fields: Fields) -> None:
         del node
@@ -246,7 +265,8 @@ class Quorum:
     def _append(self, node: str, fields: Fields) -> None:
         log = self.logs[node]
         log.end, log.last_epoch = fields["last_offset"] + 1, fields["epoch"]
-        log.asked = False
+        log.asked, log.unsynced = False, True
+        log.written = max(log.written, log.end)
         if "batches" in fields:
             self._take(log, fields)
 
@@ -270,11 +290,13 @@ class Quorum:
         log, end_offset = self.logs[node], fields["end_offset"]
         log.reached = max(log.reached, end_offset)
         log.flushed = max(log.flushed, end_offset)
+        log.unsynced = end_offset < log.end
 
     def _fetch_snapshot(self, node: str, fields: Fields) -> None:
         """Expect no more than the snapshot: the node may load it and die before it traces that."""
         log = self.logs[node]
         log.flushed = min(log.flushed, fields["snapshot_offset"])
+        log.written = max(log.written, fields["snapshot_offset"])
         log.asked = True
 
     def _fetch(self, node: str, fields: Fields) -> None:
@@ -288,7 +310,7 @@ class Quorum:
         log.end = log.batches[-1][1] if log.batches else end_offset
         log.durable = min(log.durable, end_offset)
         log.flushed = min(log.flushed, end_offset)
-        log.last_epoch = fields["epoch"]
+        log.last_epoch, log.unsynced = fields["epoch"], True
         self._checked[node] = min(self._checked.get(node, 0), len(log.batches))
 
     def _truncate_fully(self, node: str, fields: Fields) -> None:
@@ -297,6 +319,7 @@ class Quorum:
         log.end = log.durable = log.flushed = start_offset
         log.last_epoch = fields["epoch"]
         log.reached = max(log.reached, start_offset)
+        log.written = max(log.written, start_offset)
         self._checked[node] = 0
 
     def _high_watermark(self, node: str, fields: Fields) -> None:
@@ -308,6 +331,8 @@ class Quorum:
             self.committed_in += [fields["epoch"]] * len(new)
             self._checked[node] = first + len(batches)
         self.committed_end = max(self.committed_end, offset)
+        if fields["role"] == "leader":
+            self.announced_end = max(self.announced_end, offset)
         self.marks[node] = max(self.mark(node), offset)
         log = self.logs[node]
         log.kept = max(log.kept, offset)

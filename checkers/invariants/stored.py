@@ -23,7 +23,8 @@ Every other finding stays a FAIL, however little of the run is stored: it rests 
 read an event which the system does not trace (the option `traced` lists all that it does); and
 `led-alone` where nodes have no clock in common. Where some nodes trace everything (the option
 `whole` names them), what judges a node by its own events alone (`Invariant.own`) judges these.
-`recovery` reports no node whose storage a fault may have damaged. Complexity: that of the merge,
+`recovery`, `appended`, `kept-state` and `snapshots-kept` report no node whose storage a fault may
+have damaged. Complexity: that of the merge,
 and O(records).
 """
 
@@ -44,17 +45,21 @@ from checkers.invariants.logs import CommittedPrefix, Recovery
 from checkers.invariants.merge import by_causes, by_clock, one_clock
 from checkers.invariants.registry import INVARIANTS
 from checkers.invariants.sight import Batch, Fields
+from checkers.invariants.traces import TRACES, Appended, KeptState, SnapshotsKept
 from checkers.invariants.watcher import Violation, Watcher
 from checkers.run_input import Cancelled, RunInput, never
 from checkers.trace_fields import LEADER_CHANGE, VOTERS, incomplete, well_formed
+from checkers.trace_order import disordered, not_started
 from checkers.verdict import CheckResult
 
 NAME = "invariants"
 LEFT_OUT = {kind.name: kind.unstored for kind in INVARIANTS if kind.unstored}
 """Why an invariant is not judged here, by its name."""
 _JUDGED: Mapping[str, type[Invariant]] = {
-    kind.name: kind for kind in INVARIANTS if not kind.unstored
+    kind.name: kind for kind in (*INVARIANTS, *TRACES) if not kind.unstored
 }
+_OF_DISKS = (Recovery, Appended, KeptState, SnapshotsKept)
+"""What a fault that damages a node's storage may break."""
 _PER_NODE_AND_KIND_MAX = 3
 """Anomalies shown of one kind on one node: later ones mostly follow from the first."""
 _CANCELLED_EVERY = 1 << 12
@@ -65,7 +70,10 @@ def check(run: RunInput, options: Mapping[str, Any], cancelled: Cancelled = neve
     traced = options.get("traced")
     assert run.evidence is not None, "the registry asks for evidence first"
     evidence, malformed = well_formed(run.evidence)
-    holes = incomplete(run.evidence, evidence)
+    whole_of = run.evidence.nodes if traced is None else options.get("whole") or ()
+    disorder = disordered(run.evidence, whole_of)
+    disorder |= not_started(run, run.evidence, whole_of)
+    holes = incomplete(run.evidence, evidence) | disorder.keys()
     damaged = set(evidence.nodes)
     if not run.extent.pending:  # else whose storage it was is not known
         damaged = hit_by_ending_fault(run.events)
@@ -96,6 +104,7 @@ def check(run: RunInput, options: Mapping[str, Any], cancelled: Cancelled = neve
     if not run.extent.outlived:
         missing += without(evidence, "quorum-state", evidence.quorum_states)
     missing += malformed
+    missing += disorder.values()
     epochs = len(judged.watcher.quorum.leader_of)
     return evidence_result(
         NAME,
@@ -141,6 +150,13 @@ def _only_there(only: Mapping[str, Collection[str]]) -> str:
 def batch_of(record: LogRecord) -> Batch:
     """Return a record as a batch of its own: where its batch begins is not stored."""
     return record.offset, record.offset + 1, record.epoch, record.batch_crc
+
+
+def _voter_ids(voters: object) -> list[int]:
+    """Read the ids of `currentVoters`, as a file of version 0 holds them."""
+    named = voters if isinstance(voters, list) else []
+    ids = (voter.get("voterId") for voter in named if isinstance(voter, dict))
+    return [voter_id for voter_id in ids if isinstance(voter_id, int)]
 
 
 class _Judged:
@@ -207,12 +223,33 @@ class _Judged:
             yield node, "held", {"batches": batches, "committed_end": quorum.logs[node].kept}
         for node, state in self._evidence.quorum_states.items():
             election = {"epoch": state["leaderEpoch"], "leader_id": state["leaderId"]}
-            yield node, "quorum-state", {**election, "voted_id": state["votedId"]}
+            voters = {"current_voters": _voter_ids(state.get("currentVoters"))}
+            yield node, "quorum-state", {**election, "voted_id": state["votedId"], **voters}
+        yield from self._ends()
+
+    def _ends(self) -> Iterator[tuple[str, str, Fields]]:
+        """Yield where the nodes' logs end, whole, torn or not, and which snapshots there are."""
+        evidence = self._evidence
+        for node in (node for node in evidence.logs if node in evidence.quorum_states):
+            state = evidence.quorum_states[node]
+            end, torn = state.get("logEndOffset"), state.get("tornTailBytes")
+            if isinstance(end, int):
+                yield node, "left", {"end_offset": end}
+            if isinstance(torn, int):
+                yield node, "torn", {"torn_bytes": torn}
+        for node, snapshots in evidence.snapshots.items():
+            yield node, "snapshots", {"ids": {(one.offset, one.epoch) for one in snapshots}}
+        if all(node in evidence.logs and node in evidence.quorum_states for node in evidence.nodes):
+            records = [record for log in evidence.logs.values() for record in log]
+            epochs = {record.offset: record.epoch for record in records}
+            end_offset = max(epochs, default=-1) + 1
+            for node in evidence.nodes:
+                yield node, "logs", {"epochs": epochs, "end_offset": end_offset}
 
     def _found(self, violation: Violation) -> None:
         """Report a violation at the present event, unless damaged storage may be its cause."""
         kind, node, event = violation.property, self._node, self._event
-        if kind == Recovery.name and node in self._damaged:
+        if _JUDGED[kind] in _OF_DISKS and node in self._damaged:
             return
         if node not in self._only.get(kind, (node,)):
             return
@@ -243,7 +280,7 @@ class _Judged:
             if quorum.follows_logs:
                 ended = ended and quorum.logs[node].end == state.get("logEndOffset")
             doubted = node in self._holes or not ended
-        elif kind in (OneVote, MonotonicEpoch):
+        elif kind in (OneVote, MonotonicEpoch, KeptState):
             replica = quorum.electorate.directories.get(node, ANY)
             doubted = node in self._holes or state.get("directoryId") != replica
         else:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from functools import cache
+from functools import cache, partial
 from pathlib import Path
 from typing import Any
 
@@ -147,7 +147,11 @@ def check(
             if path.is_dir():
                 store = RunStore(path)
                 _complete_evidence(store, prefix)
-                return judge_and_report(store, engine.judge, with_report=True, prefix=prefix)
+                # It imports what nodes are made of, which judging a file does without.
+                from harness.evidence_again import judge_again  # noqa: PLC0415
+
+                again = partial(judge_again, judge=engine.judge)
+                return judge_and_report(store, again, with_report=True, prefix=prefix)
             results = judge_file(
                 path, [_file_check(options)], reading=reading, certificates=certificate
             )
@@ -191,7 +195,7 @@ def _file_check(options: dict[str, Any]) -> CheckSpec:
 def _complete_evidence(store: RunStore, prefix: str) -> None:
     """Decode the logs of a run whose harness was killed before it could.
 
-    Stored evidence is never decoded again: a second judgement must see the same evidence.
+    Stored evidence is never replaced: a second judgement must see the same evidence.
     """
     missing = tuple(n for n in store.node_names(store.plan()) if not store.has_log(n))
     if not missing:

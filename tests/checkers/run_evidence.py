@@ -22,11 +22,11 @@ def leader_change(node: str, offset: int, epoch: int, leader: int) -> LogRecord:
     return record(node, offset, epoch, kind="control:LEADER_CHANGE", leaderId=leader)
 
 
-def trace(node: str, *events: tuple[Any, ...]) -> list[TraceEvent]:
+def trace(node: str, *events: tuple[Any, ...], begin_ns: int = 0) -> list[TraceEvent]:
     """Events as (name, fields) or (name, fields, incarnation)."""
     return [
         TraceEvent(node, rest[0] if rest else 0, time_ns, name, fields)
-        for time_ns, (name, fields, *rest) in enumerate(events)
+        for time_ns, (name, fields, *rest) in enumerate(events, begin_ns)
     ]
 
 
@@ -72,6 +72,7 @@ def good_trace(node: str) -> list[TraceEvent]:
             append(0, 5, role="leader"),
             ("flush", {"end_offset": 6}),
             high_watermark(6, replicas={"1": 6, "2": 6, "3": 4}),
+            ("claim", {"epoch": 1, "offset": 5}),
             ("ack", {"epoch": 1, "offset": 5, "high_watermark": 6}),
             ("read", {"epoch": 1, "offset": 5, "confirmed": True}),
         )
@@ -106,7 +107,7 @@ def good_run(**changes: Any) -> RunInput:
 def with_trace(node: str, *events: tuple[Any, ...]) -> RunInput:
     """A run in order but for what one node's trace goes on to say."""
     traces = {name: good_trace(name) for name in NODES}
-    traces[node] = traces[node] + trace(node, *events)
+    traces[node] = traces[node] + trace(node, *events, begin_ns=len(traces[node]))
     return good_run(traces=traces)
 
 

@@ -28,6 +28,7 @@ def test_the_names_and_scopes_are_those_of_the_plan():
         "durability": "evidence",
         "log-agreement": "evidence",
         "snapshots": "evidence",
+        "records": "evidence",
         "voter-changes": "evidence",
         "isr": "evidence",
         "invariants": "evidence",

@@ -9,9 +9,18 @@ import pytest
 
 from checkers.evidence import TraceEvent
 from checkers.history import NEMESIS, Event, EventType
+from checkers.invariants.registry import INVARIANTS
 from checkers.registry import CheckSpec, RunInput, run_check
 from checkers.verdict import Status
 from tests.checkers.run_evidence import good_run
+
+
+@pytest.fixture(autouse=True)
+def of_the_quorum_alone(monkeypatch):
+    """Leave what evidence owes itself to test_trace_evidence: these runs hold what they need only."""
+    kinds = {kind.name: kind for kind in INVARIANTS if not kind.unstored}
+    monkeypatch.setattr("checkers.invariants.stored._JUDGED", kinds)
+
 
 TIMEOUT_MS = 1500.0
 ALONE_FROM_S = 3.0

@@ -5,9 +5,18 @@ from __future__ import annotations
 import pytest
 
 from checkers.history import NEMESIS, Event, EventType
+from checkers.invariants.registry import INVARIANTS
 from checkers.registry import CheckSpec, RunInput, run_check
 from checkers.verdict import Status
 from tests.checkers.run_evidence import NODES, append, good_run, good_trace, opened, state, trace
+
+
+@pytest.fixture(autouse=True)
+def of_the_quorum_alone(monkeypatch):
+    """Leave what evidence owes itself to test_trace_evidence: these runs hold what they need only."""
+    kinds = {kind.name: kind for kind in INVARIANTS if not kind.unstored}
+    monkeypatch.setattr("checkers.invariants.stored._JUDGED", kinds)
+
 
 FLUSHED = ("flush", {"end_offset": 6})
 

@@ -5,6 +5,7 @@ from dataclasses import replace
 import pytest
 
 from checkers.invariants.merge import by_causes
+from checkers.invariants.registry import INVARIANTS
 from checkers.invariants.watcher import Watcher
 from checkers.registry import CheckSpec, run_check
 from checkers.verdict import Status
@@ -22,6 +23,14 @@ from tests.checkers.run_evidence import (
     with_log,
     with_trace,
 )
+
+
+@pytest.fixture(autouse=True)
+def of_the_quorum_alone(monkeypatch):
+    """Leave what evidence owes itself to test_trace_evidence: these runs hold what they need only."""
+    kinds = {kind.name: kind for kind in INVARIANTS if not kind.unstored}
+    monkeypatch.setattr("checkers.invariants.stored._JUDGED", kinds)
+
 
 FETCH = {"epoch": 1, "leader_id": 1, "offset": 6, "durable_end_offset": 6}
 VOTE = {"epoch": 1, "candidate_id": 1, "pre_vote": False, "granted": True}
@@ -344,8 +353,8 @@ def test_a_snapshot_too_far_is_not_blamed_on_the_commit_that_waits_behind_it():
     run = good_run()
     traces = dict(run.evidence.traces)
     for node in ("n2", "n3"):
-        too_far = trace(node, ("snapshot", {"offset": 7, "epoch": 1}))
         at = next(i for i, e in enumerate(traces[node]) if e.event == "flush")
+        too_far = trace(node, ("snapshot", {"offset": 7, "epoch": 1}), begin_ns=at)
         traces[node] = [*traces[node][:at], *too_far, *traces[node][at:]]
     found = judged(replace(run, evidence=replace(run.evidence, traces=traces)))
     assert found == (Status.FAIL, {"snapshot-committed"})

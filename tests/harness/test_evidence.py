@@ -1,5 +1,6 @@
 """Decoding the logs of stopped nodes: a torn tail is cut off, damage is refused."""
 
+import json
 import random
 import shutil
 
@@ -9,6 +10,7 @@ from checkers.verdict import Status
 from cluster.node.log.checkpoint import RECOVERY_POINT_FILE, encode_recovery_point
 from cluster.node.log.epoch_cache import EPOCH_FILE, EpochEntry, LeaderEpochCache
 from cluster.node.log.records import Record, encode_batch
+from cluster.node.runtime.trace import encode_line
 from cluster.systems.kraft import KraftSystem
 from harness import evidence
 from harness.evidence import EvidenceError, decode_log
@@ -192,11 +194,26 @@ def test_a_torn_tail_that_hides_what_was_flushed_is_damage(stored, tmp_path):
     assert "had flushed everything below" in files.summary
 
 
+def test_a_tail_is_in_doubt_where_all_that_was_appended_had_been_flushed(stored, tmp_path):
+    def tear(segments):
+        path = segments["n2"]
+        end = decode_log("n2", path.parent).end_offset
+        path.write_bytes(path.read_bytes() + encode_batch(end, 9, [Record(b"x" * 99)], 5)[:70])
+
+    results, _ = again(stored, tmp_path / "run", tear)
+    assert results.status is Status.UNKNOWN
+
+
 def test_a_tail_that_a_kill_tore_is_counted_and_named(stored, tmp_path):
     def tear(segments):
         path = segments["n2"]
         end = decode_log("n2", path.parent).end_offset
         path.write_bytes(path.read_bytes() + encode_batch(end, 9, [Record(b"x" * 99)], 5)[:70])
+        trace = path.parents[2] / "trace.jsonl"
+        line = {**json.loads(trace.read_bytes().splitlines()[-1]), "e": "append"}
+        del line["crc"]
+        place = {"epoch": 9, "base_offset": end, "last_offset": end, "role": "follower"}
+        trace.write_bytes(trace.read_bytes() + encode_line({**line, **place}))
 
     results, _ = again(stored, tmp_path / "run", tear)
     assert results.status is Status.PASS

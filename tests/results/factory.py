@@ -30,6 +30,7 @@ DEFAULT_CHECKS = (
     {"name": "durability", "options": {"workload": "register", "config_prefix": PREFIX}},
     {"name": "log-agreement", "options": {}},
     {"name": "snapshots", "options": {}},
+    {"name": "records", "options": {"workload": "register"}},
     {"name": "invariants", "options": {}},
     {"name": "answers", "options": {}},
     {"name": "exercised", "options": {}},
@@ -42,6 +43,7 @@ FAULTS = (
     ("partition", "n2", 34.0, 42.0, {"shape": "isolate", "targets": "leader"}),
 )
 LATE_FLUSH_S = 22
+STARTS = (11.3, 35.4)
 LEADERS = ((0.1, "n1", 1), (11.3, "n2", 2), (35.4, "n3", 4))
 
 
@@ -57,6 +59,8 @@ class Simulation:
     state: dict[str, str | None] = field(default_factory=dict)
     acknowledged: dict[str, list[tuple[int, str]]] = field(default_factory=dict)
     log: list[tuple[int, str, str]] = field(default_factory=list)
+    answers: list[tuple[int, str, str]] = field(default_factory=list)
+    """When which node answered a read or a write with ok."""
     order: int = 0
 
     def journal(self, time_ns: int, **fields: Any) -> None:
@@ -136,6 +140,7 @@ def simulate(sim: Simulation, duration_ns: int, rate_per_s: float, workers: int)
                 heapq.heappush(heap, (now + wait, order, "complete", op))
                 continue
             op |= {"type": "ok", "result": op["value"], "node": leader[0]}
+            sim.answers.append((now, leader[0], "read" if op["value"] is None else "ack"))
             if op["value"] is not None:
                 sim.state[op["key"]] = op["value"]
                 sim.log.append((now, op["key"], op["value"]))
@@ -208,6 +213,7 @@ def final_reads(sim: Simulation, begin_ns: int) -> None:
             node="n3",
             value=sim.state.get(key),
         )
+        sim.answers.append((now + 1_000_000, "n3", "read"))
         now += 5_000_000
     reads = {"read": list(NODES), "missing": {}, "sentinel": "kraftprobe.sentinel.1"}
     sim.journal(now, process=NEMESIS, type="ok", f=FINAL_READS, value=reads)
@@ -345,7 +351,7 @@ def write_evidence(
         {
             "leaderId": 3,
             "leaderEpoch": 4,
-            "votedId": 3 if node == "n3" else -1,
+            "votedId": 3,
             "appliedOffset": 0,
             "currentVoters": [{"voterId": n} for n in (1, 2, 3)],
             "data_version": 0,
@@ -376,13 +382,13 @@ def _record(node: str, offset: int, epoch: int, kind: str, value: dict[str, Any]
 
 
 def _times(sim: Simulation, records: list[LogRecord]) -> list[int]:
-    """When each record was appended; a LeaderChange with the first write of its epoch."""
-    times: list[int] = []
-    written = [time_ns for time_ns, _, _ in sim.log]
-    for record in records:
-        at = sum(each.kind == "ConfigRecord" for each in records[: record.offset])
-        times.append(written[min(at, len(written) - 1)])
-    return times
+    """When each record was appended; a LeaderChange when its leader begins."""
+    begun = {epoch: int(at * sim.scale * SECOND) for at, _, epoch in LEADERS}
+    written = iter(time_ns for time_ns, _, _ in sim.log)
+    return [
+        next(written) if record.kind == "ConfigRecord" else begun[record.epoch]
+        for record in records
+    ]
 
 
 def _write_trace(
@@ -398,7 +404,6 @@ def _write_trace(
     incarnation = 0
 
     def say(event: str, **fields: Any) -> None:
-        time_ns = int(second * sim.scale * SECOND)
         lines.append({"t": time_ns, "n": incarnation, "e": event, **fields})
 
     def begin(end_offset: int, last_epoch: int) -> None:
@@ -418,20 +423,26 @@ def _write_trace(
             say("append", epoch=epoch, base_offset=base, last_offset=position - 1, role=role)
         return position
 
-    me, second, held = int(node[1:]), 0.0, 0
+    me, time_ns, held = int(node[1:]), 0, 0
     voters = {name[1:]: directory_of(name) for name in NODES}
     times = _times(sim, records)
-    known = 0
+    down_ns = int(10 * sim.scale * SECOND)
+    known = claimed = 0
     begin(0, 0)
-    for second in (*range(1, 60, 3), 58.1):
+    grid = {int(at * sim.scale * SECOND): at for at in (0.1, *range(1, 60, 3), *STARTS, 58.1)}
+    answered = {time_ns for time_ns, _, _ in sim.answers}
+    for time_ns in sorted({*grid, *answered}):
+        second = grid.get(time_ns, time_ns / sim.scale / SECOND)
         if node == "n1" and 10 <= second < 16:
             continue
         was_down = node == "n1" and second >= 16 and not incarnation
         if was_down:
             incarnation = 1
             begin(held, records[held - 1].epoch if held else 0)
+        if late_flush and LATE_FLUSH_S - 3 < second < LATE_FLUSH_S:
+            continue
         _, leader, epoch = max(each for each in LEADERS if each[0] <= second)
-        end = bisect_right(times, int(second * sim.scale * SECOND))
+        end = bisect_right(times, time_ns)
         end = len(records) if second > 58 else end
         if epoch != known:
             held = append_until(end, epoch - 1, leader)
@@ -453,11 +464,21 @@ def _write_trace(
         say("flush", end_offset=held)
         role: dict[str, Any] = {"role": "follower"}
         if leader == node:
-            role = {"role": "leader", "replicas": dict.fromkeys(voters, held)}
+            counted = dict.fromkeys(voters, held)
+            if 10 <= second < 16:
+                counted["1"] = bisect_right(times, max(t for t in answered if t < down_ns))
+            role = {"role": "leader", "replicas": counted}
         else:
             asked = {"leader_id": int(leader[1:]), "asked_id": int(leader[1:])}
             say("fetch", epoch=epoch, offset=held, durable_end_offset=held, **asked)
         say("hw", epoch=epoch, offset=held, **role)
+        if leader == node and claimed != epoch:
+            claimed = epoch
+            say("claim", epoch=epoch, offset=held - 1)
+        for answer in (a for at, by, a in sim.answers if (at, by) == (time_ns, node)):
+            place: dict[str, Any] = {"epoch": epoch, "offset": held - 1}
+            more = {"high_watermark": held} if answer == "ack" else {"confirmed": True}
+            say(answer, **place, **more)
     path = store.node_path(node) / "trace.jsonl"
     path.write_bytes(b"".join(seal(json.dumps(line, separators=(",", ":"))) for line in lines))
 

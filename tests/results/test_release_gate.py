@@ -7,7 +7,8 @@ from factory import make_run
 
 from benchmarks.gate.bench import Bench, edit, forge
 from benchmarks.gate.situations import SITUATIONS
-from harness.gating import derive, recompute
+from harness.gating import recompute
+from harness.plan_document import derive
 from results.digests import read_chain
 from results.gate import Rules, gate
 from results.pipeline import judge

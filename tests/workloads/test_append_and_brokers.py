@@ -106,7 +106,7 @@ def verdict(name, seed=5, **plan):
     """Run a campaign in simulated time; what the workload's own check says of its history."""
     _, monitor, events, _ = campaign(seed=seed, workload=name, **{**PLAN, **plan})
     assert monitor.violations == []
-    (spec,) = workload_named(name, {}).checks()
+    spec, *_ = workload_named(name, {}).checks()
     model = model_named(spec.options["model"])
     parts = model.partition(
         [operation for operation in pair(events) if operation.process != "nemesis"]

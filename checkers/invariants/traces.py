@@ -1,0 +1,406 @@
+"""What traces, logs and files owe each other, once a run is over.
+
+The invariants of the other modules say what a quorum may do. These say what evidence can be true:
+a node is counted only for what it says that it fetched, a log holds only what was appended to it,
+an answer is given in an epoch that was claimed. They hold of every true run, and are for stored
+ones: there a trace that was cut, doubled or made up contradicts the other traces, the log, or
+itself. What a missing part may explain names the nodes that may lack it (`Broken.unseen`).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Mapping
+from dataclasses import replace
+
+from checkers.invariants.electorate import ANY, voters_of
+from checkers.invariants.fold import Broken, Invariant, Order
+from checkers.invariants.quorum import Quorum
+from checkers.invariants.sight import NO_NODE, Fields, node_name
+
+
+class TracedFlush(Invariant):
+    """What a node has durable it traced as flushed, and it flushes only what it appended.
+
+    After a start all that was recovered is durable: recovery reads it from the disk, and syncs it.
+    """
+
+    name = "traced-flush"
+    says = "a node flushes what it appended, and has durable what it flushed"
+    source = "docs/evidence.md: a line is written before what it says can be observed"
+    needs = "`recovered`, `append`, `flush`, `truncate`, `truncate-fully` and `fetch` of the node"
+    reads = frozenset({"recovered", "append", "flush", "fetch", "truncate"})
+    own = True
+
+    def __init__(self, quorum: Quorum) -> None:
+        super().__init__(quorum)
+        self._durable: dict[str, int] = {}
+
+    def on_recovered(self, node: str, fields: Fields) -> None:
+        """Take what is there for durable."""
+        self._durable[node] = fields["end_offset"]
+
+    def on_truncate(self, node: str, fields: Fields) -> None:
+        """Forget what was cut."""
+        self._durable[node] = min(self._durable.get(node, 0), fields["end_offset"])
+
+    def on_truncate_fully(self, node: str, fields: Fields) -> None:
+        """Take the snapshot for durable."""
+        self._durable[node] = fields["start_offset"]
+
+    def on_flush(self, node: str, fields: Fields) -> Broken | None:
+        """Compare with the log's end."""
+        end_offset, end = fields["end_offset"], self.quorum.logs[node].end
+        self._durable[node] = max(self._durable.get(node, 0), end_offset)
+        if end_offset <= end:
+            return None
+        return Broken(f"{node} flushed offsets below {end_offset}, but its log ends at {end}")
+
+    def on_fetch(self, node: str, fields: Fields) -> Broken | None:
+        """Compare with the flushes."""
+        durable, flushed = fields["durable_end_offset"], self._durable.get(node)
+        if flushed is None or durable <= flushed:
+            return None
+        return Broken(
+            f"{node} fetches at {fields['offset']} with {durable} fsynced by its own word, but "
+            f"traced a flush up to {flushed} only"
+        )
+
+
+class Appended(Invariant):
+    """A log holds no more than was appended to it, or came with a snapshot.
+
+    A node traces an append before it writes the bytes (`cluster.node.runtime.disk` keeps them until
+    a sync is asked for), so a log never holds more than its node's trace says. What it does hold
+    more was added by another hand, or its trace lacks a part: then nothing that the trace says of
+    other times can be relied on. Bytes that recovery cut off, or that were left out as torn, were
+    being written by a process that died: there is a predecessor on this disk, and it had appended
+    something that it had not flushed.
+    """
+
+    name = "appended"
+    says = "a log holds what was appended to it, and is torn only where a crash may have torn it"
+    source = "docs/evidence.md; docs/storage.md, recovery"
+    needs = "`recovered`, `append`, `flush`, `truncate-fully` of the node; its log when all is over"
+    reads = frozenset({"recovered", "append", "flush"})
+    own = True
+
+    def on_recovered(self, node: str, fields: Fields) -> Broken | None:
+        """Compare what a start found with what was appended before."""
+        torn = fields.get("truncated_bytes", 0)
+        return self._more(node, fields["end_offset"]) or self._torn(node, torn, "cut off")
+
+    def on_left(self, node: str, fields: Fields) -> Broken | None:
+        """Compare what is left with what was appended."""
+        return self._more(node, fields["end_offset"])
+
+    def on_torn(self, node: str, fields: Fields) -> Broken | None:
+        """Judge the bytes behind the end of a log that is left."""
+        broken = self._torn(node, fields["torn_bytes"], "left out")
+        return None if broken is None else replace(broken, unseen=(node,))
+
+    def _more(self, node: str, end_offset: int) -> Broken | None:
+        written = self.quorum.logs[node].written
+        if end_offset <= written:
+            return None
+        explanation = f"the log of {node} ends at {end_offset}, though it appended up to {written}"
+        return Broken(explanation, unseen=(node,))
+
+    def _torn(self, node: str, torn_bytes: int, how: str) -> Broken | None:
+        log = self.quorum.logs[node]
+        if not torn_bytes or log.unsynced or log.asked:
+            return None
+        return Broken(
+            f"{torn_bytes} bytes at the end of the log of {node} were {how} as torn, though all "
+            "that it had appended was flushed"
+        )
+
+
+class CountedFetched(Invariant):
+    """A leader counts of each voter what that voter fetched, and counts all its voters."""
+
+    name = "counted-fetched"
+    says = "a leader counts its voters, each with what it had fsynced"
+    source = "KIP-595: the fetch offset is the acknowledgement"
+    needs = "`voters`, `flush`, `fetch` of all nodes and `hw` of leaders, with `replicas`"
+    reads = frozenset({"voters", "flush", "fetch", "hw", "hw.replicas"})
+    order = Order.CAUSE
+
+    def on_leader_hw(self, node: str, fields: Fields) -> Broken | None:
+        """Judge each offset that was counted."""
+        quorum, epoch = self.quorum, fields["epoch"]
+        voters = quorum.electorate.members(node).directories
+        counted = {node_name(int(name)): end for name, end in fields["replicas"].items()}
+        if voters and counted.keys() != voters.keys():
+            return Broken(
+                f"{node} counts {', '.join(sorted(counted))} in epoch {epoch}, though its voters "
+                f"are {', '.join(sorted(voters))}"
+            )
+        for voter, end in sorted(counted.items()):
+            if voters and end > 0 and not quorum.held_durably(node, voter, end):
+                explanation = (
+                    f"{node} counts {voter} in epoch {epoch} with all below {end}, which it never "
+                    "had fsynced"
+                )
+                return Broken(explanation, unseen=quorum.unseen_of((voter,), (), 1))
+        return None
+
+
+class HeardOf(Invariant):
+    """A node learns leaders, votes, epochs and high watermarks from those that have them."""
+
+    name = "heard-of"
+    says = "leaders, candidates and high watermarks that are heard of are there"
+    source = "KIP-595: a leader, or a candidate, knows first; docs/evidence.md"
+    needs = "`state` and `hw` of all nodes; quorum-state files"
+    reads = frozenset({"state", "vote", "hw", "hw.replicas"})
+    order = Order.CAUSE
+
+    def on_state(self, node: str, fields: Fields) -> Broken | None:
+        """Judge the leader and the candidate that a node names."""
+        epoch = fields["epoch"]
+        leader, voted = (_named(fields[name]) for name in ("leader_id", "voted_id"))
+        if leader not in (None, node) and (leader, epoch) not in self.quorum.led:
+            return self._unheard(
+                leader, f"{node} follows {leader} in epoch {epoch}, which never led"
+            )
+        if voted not in (None, node) and (voted, epoch) not in self.quorum.stood:
+            text = f"{node} votes for {voted} in epoch {epoch}, for which that never stood"
+            return self._unheard(voted, text)
+        return None
+
+    def on_quorum_state(self, node: str, fields: Fields) -> Broken | None:
+        """Judge what a file names in the end, and that somebody had begun its epoch."""
+        epoch = fields["epoch"]
+        if epoch > 0 and epoch not in self.quorum.entered:
+            explanation = f"the quorum-state of {node} is of epoch {epoch}, in which no node was"
+            return Broken(explanation, unseen=tuple(sorted(self.quorum.unseen)))
+        return self.on_state(node, fields)
+
+    def on_hw(self, node: str, fields: Fields) -> Broken | None:
+        """Judge what a follower takes for committed."""
+        quorum, offset = self.quorum, fields["offset"]
+        if fields["role"] == "leader" or offset <= quorum.announced_end:
+            return None
+        explanation = (
+            f"{node} takes all below {offset} for committed, but no leader announced more than "
+            f"{quorum.announced_end}"
+        )
+        return Broken(explanation, unseen=tuple(sorted(quorum.unseen)))
+
+    def _unheard(self, node: str | None, explanation: str) -> Broken:
+        unseen = () if node is None else self.quorum.unseen_of((node,), (), 1)
+        return Broken(explanation, unseen=unseen)
+
+
+def _named(node_id: int) -> str | None:
+    return None if node_id == NO_NODE else node_name(node_id)
+
+
+class KeptState(Invariant):
+    """A quorum-state file holds what its node traced last, or what it was about to trace."""
+
+    name = "kept-state"
+    says = "a quorum-state file forgets nothing that its node knew"
+    source = "KIP-595: a vote is kept; docs/evidence.md: a state is traced once it is persisted"
+    needs = "`start`, `recovered`, `voters` and `state` of the node, and its quorum-state file"
+    reads = frozenset({"state", "recovered"})
+    own = True
+
+    def __init__(self, quorum: Quorum) -> None:
+        super().__init__(quorum)
+        self._last: dict[str, tuple[int, int, int]] = {}
+        self._static: dict[str, Collection[str]] = {}
+
+    def on_start(self, node: str, fields: Fields) -> None:
+        """Forget another replica."""
+        if self.quorum.electorate.is_replaced(node, str(fields.get("directory_id") or ANY)):
+            self._last.pop(node, None)
+
+    def on_voters(self, node: str, fields: Fields) -> None:
+        """Note configured voters."""
+        static = fields["offset"] < 0 and fields.get("kraft_version") == 0
+        self._static[node] = voters_of(fields).keys() if static else ()
+
+    def on_state(self, node: str, fields: Fields) -> None:
+        """Note a state."""
+        self._last[node] = fields["epoch"], fields["leader_id"], fields["voted_id"]
+
+    def on_quorum_state(self, node: str, fields: Fields) -> Broken | None:
+        """Compare the file with the last state."""
+        epoch, leader, voted = self._last.get(node, (0, NO_NODE, NO_NODE))
+        voters = {node_name(voter) for voter in fields.get("current_voters", ())}
+        configured = set(self._static.get(node, ()))
+        if voters and configured and voters != configured:
+            return Broken(
+                f"the quorum-state of {node} names the voters {', '.join(sorted(voters))}, which "
+                f"are {', '.join(sorted(configured))}"
+            )
+        found = fields["epoch"], fields["leader_id"], fields["voted_id"]
+        ours = _named(found[1]) == node  # a leader's vote for itself is not kept
+        forgets = found[0] < epoch or (
+            found[0] == epoch
+            and (
+                leader not in (NO_NODE, found[1]) or (voted not in (NO_NODE, found[2]) and not ours)
+            )
+        )
+        if not forgets:
+            return None
+        return Broken(
+            f"the quorum-state of {node} is (epoch {found[0]}, leader {found[1]}, vote {found[2]}),"
+            f" though it had (epoch {epoch}, leader {leader}, vote {voted})"
+        )
+
+
+class VotersAgree(Invariant):
+    """All nodes have the voters of one offset from one record, and the configured ones alike."""
+
+    name = "voters-agree"
+    says = "voters of one offset are the same on all nodes"
+    source = "KIP-595, KIP-853: voters are configured alike, or replicated in the log"
+    needs = "`voters` and `voter-change` of all nodes"
+    reads = frozenset({"voters", "voter-change"})
+    order = Order.NONE
+
+    def __init__(self, quorum: Quorum) -> None:
+        super().__init__(quorum)
+        self._configured: dict[str, str] = {}
+        self._proposed: dict[int, list[Mapping[str, str]]] = {}
+
+    def on_voter_change(self, node: str, fields: Fields) -> None:
+        """Note what a leader appends."""
+        del node
+        self._proposed.setdefault(fields["offset"], []).append(voters_of(fields))
+
+    def on_voters(self, node: str, fields: Fields) -> Broken | None:
+        """Compare with what others have."""
+        voters, offset = voters_of(fields), fields["offset"]
+        known = self._proposed.get(offset, []) if offset >= 0 else [self._configured]
+        if offset < 0 and not self._configured:
+            self._configured = voters
+        if not voters or not any(known) or any(_alike(voters, other) for other in known):
+            return None
+        place = "that are configured" if offset < 0 else f"of offset {offset}"
+        return Broken(
+            f"{node} has the voters {', '.join(sorted(voters))} {place}, where others have "
+            f"{', '.join(sorted(known[0]))}"
+        )
+
+
+def _alike(one: Mapping[str, str], other: Mapping[str, str]) -> bool:
+    return one.keys() == other.keys() and all(
+        one[name] == other[name] or ANY in (one[name], other[name]) for name in one
+    )
+
+
+class AnsweredInClaim(Invariant):
+    """Answers are given in the epoch that a controller claims, and of what the logs still hold."""
+
+    name = "answered-in-claim"
+    says = "a controller answers in the epoch that it claims, from committed records"
+    source = "KIP-631; docs/controller.md"
+    needs = "`claim`, `renounce`, `hw`, `ack` and `read` of the node; the logs when all is over"
+    reads = frozenset({"claim", "renounce", "hw", "ack", "read"})
+    own = True
+
+    def __init__(self, quorum: Quorum) -> None:
+        super().__init__(quorum)
+        self._claims: dict[str, int] = {}
+        self._acks: dict[int, tuple[int, str]] = {}
+        """Offset -> the epoch in which it was acknowledged, and by which node."""
+
+    def on_start(self, node: str, fields: Fields) -> None:
+        """Forget the claim of a process that ended."""
+        del fields
+        self._claims.pop(node, None)
+
+    def on_claim(self, node: str, fields: Fields) -> None:
+        """Note a claim."""
+        self._claims[node] = fields["epoch"]
+
+    def on_renounce(self, node: str, fields: Fields) -> None:
+        """End a claim."""
+        del fields
+        self._claims.pop(node, None)
+
+    def on_ack(self, node: str, fields: Fields) -> Broken | None:
+        """Judge the epoch of an acknowledgement."""
+        self._acks[fields["offset"]] = fields.get("epoch", NO_NODE), node
+        return self._outside(node, fields, "acknowledges")
+
+    def on_read(self, node: str, fields: Fields) -> Broken | None:
+        """Judge epoch and offset of a read."""
+        if fields["offset"] >= self.quorum.mark(node):
+            return Broken(
+                f"{node} answers a read at offset {fields['offset']}, though nothing from "
+                f"{self.quorum.mark(node)} on is committed"
+            )
+        return self._outside(node, fields, "answers a read")
+
+    def _outside(self, node: str, fields: Fields, does: str) -> Broken | None:
+        claimed = self._claims.get(node)
+        if fields.get("epoch") == claimed:
+            return None
+        claims = "no epoch" if claimed is None else f"epoch {claimed}"
+        return Broken(f"{node} {does} in epoch {fields.get('epoch')}, though it claims {claims}")
+
+    def on_logs(self, node: str, fields: Fields) -> Broken | None:
+        """Find an acknowledged offset that no log holds, or holds from a later epoch."""
+        epochs, end_offset = fields["epochs"], fields["end_offset"]
+        for offset, (epoch, answered_by) in sorted(self._acks.items()):
+            if answered_by != node:
+                continue
+            if offset >= end_offset:
+                return Broken(f"{node} acknowledged offset {offset}; all logs end at {end_offset}")
+            if epochs.get(offset, epoch) > epoch:
+                return Broken(
+                    f"{node} acknowledged offset {offset} in epoch {epoch}, where the logs hold a "
+                    f"record of epoch {epochs[offset]}"
+                )
+        return None
+
+
+class SnapshotsKept(Invariant):
+    """The newest snapshot that a node announced is on its disk: only older ones are deleted."""
+
+    name = "snapshots-kept"
+    says = "the newest snapshot of a node is kept"
+    source = "KIP-630; cluster/node/kraft/log_cleaner.py"
+    needs = "`start` and `snapshot` of the node, and the snapshots on its disk when all is over"
+    reads = frozenset({"snapshot"})
+    own = True
+
+    def __init__(self, quorum: Quorum) -> None:
+        super().__init__(quorum)
+        self._newest: dict[str, tuple[int, int]] = {}
+
+    def on_start(self, node: str, fields: Fields) -> None:
+        """Forget the snapshots of another disk."""
+        if self.quorum.electorate.is_replaced(node, str(fields.get("directory_id") or ANY)):
+            self._newest.pop(node, None)
+
+    def on_snapshot(self, node: str, fields: Fields) -> None:
+        """Note a snapshot."""
+        newest = self._newest.get(node, (0, 0))
+        self._newest[node] = max(newest, (fields["offset"], fields["epoch"]))
+
+    def on_snapshots(self, node: str, fields: Fields) -> Broken | None:
+        """Look for the newest."""
+        newest = self._newest.get(node)
+        if newest is None or newest in fields["ids"]:
+            return None
+        return Broken(
+            f"{node} announced snapshot {newest[0]}-{newest[1]}, which is not on its disk"
+        )
+
+
+TRACES: tuple[type[Invariant], ...] = (
+    TracedFlush,
+    Appended,
+    CountedFetched,
+    HeardOf,
+    KeptState,
+    VotersAgree,
+    AnsweredInClaim,
+    SnapshotsKept,
+)
+"""Those that judge stored runs alone."""
