@@ -1,0 +1,63 @@
+"""A real run of which something was altered is never judged PASS again."""
+
+from pathlib import Path
+
+import pytest
+
+from benchmarks.evidence.alterations import ALTERATIONS, CASES, RAP
+from benchmarks.evidence.runs import copy_of, problem_of, read_text, table, unpack
+from checkers.verdict import Status
+from harness.gating import gate_folder
+
+DOCS = Path(__file__).parents[2] / "docs" / "evidence.md"
+
+
+@pytest.fixture(scope="module")
+def runs(tmp_path_factory):
+    return {name: unpack(name, tmp_path_factory.mktemp("runs") / name) for name in RAP}
+
+
+@pytest.mark.parametrize(
+    ("alteration", "name"), CASES, ids=[f"{case.name}, {name}" for case, name in CASES]
+)
+def test_an_altered_run_gets_the_verdict_that_it_deserves(runs, tmp_path, alteration, name):
+    run = copy_of(runs[name], tmp_path)
+    alteration.change(run)
+    results = run.judged()
+    assert problem_of(results, alteration) is None, read_text(results)
+
+
+@pytest.mark.parametrize("name", RAP)
+def test_a_run_as_it_was_passes(runs, tmp_path, name):
+    results = copy_of(runs[name], tmp_path).judged()
+    assert results.status is Status.PASS, read_text(results)
+
+
+@pytest.mark.parametrize("name", RAP)
+def test_the_gate_opens_for_a_run_as_it_was_and_judges_it_the_same(runs, name):
+    options = {"allow_skipped": False, "allow_no_faults": False}
+    for judge_again in (False, True):
+        entry = gate_folder(runs[name].folder, judge_again=judge_again, **options)
+        assert entry.status is Status.PASS, entry.line
+
+
+@pytest.mark.parametrize(
+    ("alteration", "name"), CASES[:: len(CASES) // 20], ids=lambda part: getattr(part, "name", part)
+)
+def test_the_gate_is_closed_to_an_altered_run(runs, tmp_path, alteration, name):
+    """By the digests; and once these are forged and judged again, by the verdict."""
+    run = copy_of(runs[name], tmp_path)
+    alteration.change(run)
+    options = {"allow_skipped": False, "allow_no_faults": False, "judge_again": False}
+    assert gate_folder(run.store.folder, **options).status is not Status.PASS
+    run.judged()
+    assert gate_folder(run.store.folder, **options).status is not Status.PASS
+
+
+def test_alterations_have_names_of_their_own_and_are_many():
+    assert len({alteration.name for alteration in ALTERATIONS}) == len(ALTERATIONS) >= 80
+    assert all(alteration.status is not Status.PASS for alteration in ALTERATIONS)
+
+
+def test_the_table_in_the_docs_is_that_of_the_bench():
+    assert "\n".join(table(ALTERATIONS)) in DOCS.read_text()
