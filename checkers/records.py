@@ -3,8 +3,8 @@
 Three witnesses of one run are compared, each of which could be false or altered alike on all nodes:
 the journal (what clients were answered), the nodes' logs, and the final reads.
 
-- *Answers and logs.* Every acknowledged operation left a record that only it can have left, at
-  least in one final log; and every committed record of a client's key is of an operation that may
+- *Answers and logs.* Every acknowledged operation left a record that only it can have left, in the
+  newest of the final logs; and every committed record of a client's key is of an operation that may
   have had an effect: none that was refused, none that nobody asked for. By workload, in `_RULES`:
   values of registers, elements of lists, counts of partitions, names and ids of topics,
   registrations by their epochs, blocks of producer ids.
@@ -56,7 +56,7 @@ def check(run: RunInput, options: Mapping[str, Any], cancelled: Cancelled = neve
     notes: list[str] = []
     anomalies: list[Anomaly] = []
     doubts: list[Anomaly] = []
-    log = _longest(evidence)
+    log = _newest(evidence)
     base = None if log is None else _base(evidence, log)
     rule = _RULES.get(workload)
     if log is None or base is None:
@@ -100,10 +100,14 @@ def check(run: RunInput, options: Mapping[str, Any], cancelled: Cancelled = neve
     )
 
 
-def _longest(evidence: Evidence) -> Sequence[LogRecord] | None:
-    """Return the log that begins earliest, and of these the longest."""
+def _newest(evidence: Evidence) -> Sequence[LogRecord] | None:
+    """Return the log that an election would prefer; of such that which begins earliest.
+
+    The longest log may be that of a leader that was cut off and wrote what was never committed. One
+    that ends in the last epoch has what was committed before it (Raft 5.4.1).
+    """
     logs = [log for log in evidence.logs.values() if log]
-    return min(logs, key=lambda log: (log[0].offset, -log[-1].offset), default=None)
+    return min(logs, key=lambda log: (-log[-1].epoch, -log[-1].offset, log[0].offset), default=None)
 
 
 def _base(evidence: Evidence, log: Sequence[LogRecord]) -> Image | None:
@@ -142,7 +146,7 @@ def cell_of(value: Mapping[str, Any]) -> tuple[str, str | None] | None:
 
 @dataclass(frozen=True, slots=True)
 class _Records:
-    """The records of the longest log, and which of them any log holds as committed."""
+    """The records of the newest log, and which of them were announced as committed."""
 
     evidence: Evidence
     log: Sequence[LogRecord]

@@ -42,6 +42,10 @@ ENDING: Final = frozenset(
 """Faults that end the processes of their targets, where they were verified."""
 
 
+_FIRST: Final = ("start", "fatal")
+"""What a process traces first; it may have to say at once why it cannot start."""
+
+
 def not_started(run: RunInput, evidence: Evidence, nodes: Collection[str]) -> dict[str, str]:
     """Return those of these nodes that served after a fault ended them, with no start behind it.
 
@@ -49,15 +53,16 @@ def not_started(run: RunInput, evidence: Evidence, nodes: Collection[str]) -> di
     is served by a process. Where times cannot be placed on the journal's axis nothing is returned.
     """
     found = {}
-    begun: dict[str, int] = {}
+    begun: dict[tuple[str, object], int] = {}
     for note in run.events:
         value = note.value
         if note.process != NEMESIS or note.f not in ENDING or not isinstance(value, dict):
             continue
         if value.get("phase") != "inject":
             continue
+        entry = note.f, value.get("entry")
         if note.type is EventType.INVOKE:
-            begun[note.f] = note.time_ns
+            begun[entry] = note.time_ns
             continue
         if value.get("verified") is not True:
             continue
@@ -67,7 +72,7 @@ def not_started(run: RunInput, evidence: Evidence, nodes: Collection[str]) -> di
             placed = [time_ns for time_ns in times if time_ns is not None]
             if len(placed) < len(times) or not times or node not in evidence.final_reads:
                 continue
-            if max(placed) < begun.get(note.f, note.time_ns):
+            if max(placed) < begun.get(entry, note.time_ns):
                 found[node] = (
                     f"{node} (its trace: no start behind the {note.f} at {seconds(note.time_ns)})"
                 )
@@ -77,7 +82,7 @@ def not_started(run: RunInput, evidence: Evidence, nodes: Collection[str]) -> di
 def _wrong(trace: Sequence[TraceEvent]) -> Iterator[str]:
     if trace[0].incarnation != 0:
         yield f"it begins with process {trace[0].incarnation}"
-    if trace[0].event != "start":
+    if trace[0].event not in _FIRST:
         yield "it does not begin with a start"
     clocks = [event.fields.get("clock") for event in trace if event.event == "start"]
     one_clock = len(set(clocks)) <= 1
@@ -85,8 +90,10 @@ def _wrong(trace: Sequence[TraceEvent]) -> Iterator[str]:
         same = after.incarnation == before.incarnation
         if not same and after.incarnation != before.incarnation + 1:
             yield f"event {number} is of process {after.incarnation}, behind {before.incarnation}"
-        if (after.event == "start") == same:
-            yield f"event {number} {'is a second start' if same else 'is no start'} of a process"
+        if same and after.event == "start":
+            yield f"event {number} is a second start of a process"
+        if not same and after.event not in _FIRST:
+            yield f"event {number} is no start of a process"
         if _goes_back(before, after, same=same or one_clock):
             yield f"event {number} is earlier than the one before"
         if after == before and after.world_ns is None:

@@ -12,8 +12,8 @@ makes the check UNKNOWN:
 - what an event lacks may have been done by a node whose trace had ended by then (`Broken.unseen`);
 - a node whose trace has a malformed line may have done anything there: of its events only those
   count that contradict another event in any order (`Order.NONE`);
-- a quorum-state file is compared with a trace only where both name one directory: another directory
-  is another replica, whose start the trace may lack;
+- files that are left are compared with a trace only where both name one directory: another
+  directory is another replica, whose start the trace may lack;
 - a log's records below the high watermark that its node announced count only where its trace
   reaches the log's end: a power loss after the trace's end may have undone a truncation.
 
@@ -280,7 +280,7 @@ class _Judged:
             if quorum.follows_logs:
                 ended = ended and quorum.logs[node].end == state.get("logEndOffset")
             doubted = node in self._holes or not ended
-        elif kind in (OneVote, MonotonicEpoch, KeptState):
+        elif kind in (OneVote, MonotonicEpoch, KeptState, Recovery, SnapshotsKept):
             replica = quorum.electorate.directories.get(node, ANY)
             doubted = node in self._holes or state.get("directoryId") != replica
         else:
