@@ -53,6 +53,7 @@ SLOW = (
     "protocol/test_bounds.py::test_false_array_lengths_kill_no_process",
     "protocol/test_bounds.py::test_the_guard_passes_what_kio_writes_and_refuses_each_beginning_of_it",
     "runtime/test_fuzz.py::test_no_frame_breaks_stalls_or_silences_the_node",
+    "runtime/test_fuzz_data.py::test_no_request_makes_a_log_anything_else",
     "sim/test_brokers.py",
     "sim/test_determinism.py::test_another_seed_is_another_run",
     "sim/test_determinism.py::test_two_processes_with_other_hash_seeds_run_the_same_run",
