@@ -344,10 +344,14 @@ class RaftCore:
 
     def flush_log(self) -> None:
         """Start an fsync; its completion is an event of its own."""
-        self.log.flush(lambda: self.submit(self._flushed))
+        self.log.flush(self._durable)
+
+    def _durable(self) -> None:
+        # Traced at once: an event that is before ours in the queue may send a Fetch with this end.
+        self.trace("flush", end_offset=self.log.durable_end_offset)
+        self.submit(self._flushed)
 
     def _flushed(self) -> None:
-        self.trace("flush", end_offset=self.log.durable_end_offset)
         leader = self.leader
         if leader is not None and leader.update_local(self.log.durable_end_offset):
             self.leader_high_watermark_moved(leader)
