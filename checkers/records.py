@@ -29,9 +29,9 @@ from dataclasses import dataclass
 from typing import Any, Final
 
 from checkers.answered import untraced
-from checkers.evidence import Evidence, FinalRead, LogRecord
+from checkers.evidence import FINAL_READS, Evidence, FinalRead, LogRecord
 from checkers.evidence_result import Anomaly, evidence_result, without
-from checkers.history import EventType, Operation
+from checkers.history import NEMESIS, EventType, Operation
 from checkers.run_input import Cancelled, RunInput, never
 from checkers.snapshots import Image, image_of
 from checkers.verdict import CheckResult
@@ -52,7 +52,7 @@ def check(run: RunInput, options: Mapping[str, Any], cancelled: Cancelled = neve
     assert run.evidence is not None, "the registry asks for evidence first"
     evidence, workload = run.evidence, str(options.get("workload"))
     traced = options.get("traced")
-    missing = without(evidence, "log", evidence.logs)
+    missing = without(evidence, "log", evidence.logs) + _reads_gone(run)
     notes: list[str] = []
     anomalies: list[Anomaly] = []
     doubts: list[Anomaly] = []
@@ -334,6 +334,14 @@ def _final_reads(
                     f"end, though by the logs it was {_said(allowed[-1])}",
                     "node": node,
                 }
+
+
+def _reads_gone(run: RunInput) -> list[str]:
+    """Name the nodes that were read in the end, by the journal, and of which no read is there."""
+    assert run.evidence is not None, "the registry asks for evidence first"
+    notes = [e.value for e in run.events if e.process == NEMESIS and e.f == FINAL_READS]
+    read = {str(n) for value in notes if isinstance(value, dict) for n in value.get("read") or ()}
+    return [f"{node} (final read)" for node in sorted(read - run.evidence.final_reads.keys())]
 
 
 def _said(state: object) -> str:

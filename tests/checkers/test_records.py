@@ -5,9 +5,9 @@ from dataclasses import replace
 import pytest
 
 from checkers.answered import untraced
-from checkers.evidence import RunClock, TraceEvent
+from checkers.evidence import FINAL_READS, RunClock, TraceEvent
 from checkers.extent import Extent
-from checkers.history import EventType, Operation
+from checkers.history import NEMESIS, Event, EventType, Operation
 from checkers.registry import CheckSpec, run_check
 from checkers.verdict import Status
 from tests.checkers.run_evidence import final_reads, good_run, leader_change, record
@@ -149,6 +149,14 @@ def test_what_was_written_behind_the_mark_may_be_served_or_not():
     for value in ("v", "w"):
         read = {"high_watermark": 2, "configs": {"broker:": {REGISTER + "k": value}}}
         assert judged("register", [WRITE, later], records, **read) == (Status.PASS, set())
+
+
+def test_a_final_read_that_was_taken_and_is_gone_is_missed():
+    """Also where the workload has no check of durability, which would miss it."""
+    note = Event(0, 5, NEMESIS, OK, FINAL_READS, None, {"read": ["n1"], "missing": {"n2": "dead"}})
+    result = run_check(CheckSpec("records", {"workload": "brokers"}), good_run(events=[note]))
+    assert result.status is Status.UNKNOWN
+    assert result.statistics["missing"] == ["n1 (final read)"]
 
 
 def answered(*times_ns, node="n1"):
