@@ -16,7 +16,9 @@ them, and `snapshots` compares what they counted.
   batch (the unclean shutdown that takes the last one from the ELR elects in the same step).
 - `elr-forgotten`: with ELR enabled and the ISR below min.insync.replicas, a member of the old ISR
   or ELR is in neither. Allowed of one that is no replica any more, or was registered anew or
-  unregistered in the same batch (an unclean shutdown).
+  unregistered in the same batch (an unclean shutdown). A broker with many partitions is registered
+  behind several batches of changes: one of at least 1,000 records may belong to a registration that
+  comes later in its epoch.
 - `elr-kept`: an ELR though the ISR is as large as min.insync.replicas or the replicas, and neither
   leader nor replicas change (what these leave there, Kafka drops with the next change).
 - `fenced-into-isr`: a broker that is in the ISR since this batch, and fenced at the end of it
@@ -55,6 +57,8 @@ _ELR_FEATURE = ("feature", "eligible.leader.replicas.version")
 _ELR = "eligibleLeaderReplicas"
 _LISTS = ("isr", "replicas", _ELR, "lastKnownElr", "addingReplicas")
 _GONE = ("RegisterBrokerRecord", "UnregisterBrokerRecord")
+_PART: Final = 1_000
+"""Records of a batch that may be a part of more (`cluster.node.controller.result`)."""
 
 
 def check(run: RunInput, options: Mapping[str, Any], cancelled: Cancelled = never) -> CheckResult:
@@ -119,22 +123,29 @@ class _Replay:
         self._joined: list[tuple[Key, int, LogRecord]] = []
         """Brokers that came into an ISR in this batch."""
         self._left: frozenset[int] = frozenset()
-        """Brokers that this batch registers or unregisters."""
+        """Brokers that this batch, or what it is a part of, registers or unregisters."""
 
     def read(self, log: Sequence[LogRecord], cancelled: Cancelled) -> None:
         begin = 0
+        later = [record for record in log if record.kind in _GONE]
         while begin < len(log) and not cancelled():
             end = begin
             batch = (log[begin].epoch, log[begin].batch_crc)
             while end < len(log) and (log[end].epoch, log[end].batch_crc) == batch:
                 end += 1
-            self._batch(log[begin:end])
+            records = log[begin:end]
+            parts = later if len(records) >= _PART else records
+            self._left = frozenset(
+                int(record.value["brokerId"])
+                for record in parts
+                if record.kind in _GONE
+                and record.epoch == batch[0]
+                and record.offset >= records[0].offset
+            )
+            self._batch(records)
             begin = end
 
     def _batch(self, records: Sequence[LogRecord]) -> None:
-        self._left = frozenset(
-            int(record.value["brokerId"]) for record in records if record.kind in _GONE
-        )
         for record in records:
             if record.kind in (PARTITION, CHANGE):
                 self._decide(record)

@@ -172,6 +172,16 @@ def test_an_unclean_shutdown_may_be_forgotten_only_in_its_batch():
     assert judged(forgets, broker(3)).status is Status.FAIL
 
 
+@pytest.mark.parametrize(("size", "status"), [(1_000, Status.PASS), (999, Status.FAIL)])
+def test_the_registration_of_a_broker_with_many_partitions_may_be_split(size, status):
+    forgets = change(isr=[1], eligibleLeaderReplicas=[2])
+    others = [("NoOpRecord", {})] * (size - 1)
+    at = len(START)
+    one_batch = dict.fromkeys(range(at, at + size), 7)
+    assert judged(forgets, *others, broker(3), crc=one_batch).status is status
+    assert judged(forgets, *others, broker(2), crc=one_batch).status is Status.FAIL
+
+
 def test_a_broker_that_is_unfenced_in_the_same_batch_may_join():
     joins = [change(isr=[1, 2]), broker(3, fenced=True), change(isr=[1, 2, 3])]
     at = len(START) + 2
