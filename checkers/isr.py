@@ -24,6 +24,10 @@ them, and `snapshots` compares what they counted.
 - `fenced-into-isr`: a broker that is in the ISR since this batch, and fenced at the end of it
   (KIP-841; ValidControllerState).
 - `change-of-nothing`: a change of a partition that was never created.
+- `isr-not-decided`: a broker acts by another ISR than this (`checkers.isr_heard`, from traces).
+
+`elr-forgotten` is also what keeps ISR and ELR together as large as min.insync.replicas, once they
+were (MinIsrRecoveryQuorum).
 
 The two rules that need min.insync.replicas judge topics for which it, or the cluster's default, is
 in the log; what a broker's own file sets is not. The longest log is judged, from offset 0 or from a
@@ -41,6 +45,7 @@ from typing import Any, Final
 from checkers.evidence import LogRecord
 from checkers.evidence_result import Anomaly, evidence_result, without
 from checkers.in_sync import begun, longest_log
+from checkers.isr_heard import malformed, not_decided
 from checkers.run_input import Cancelled, RunInput, never
 from checkers.snapshots import Image, Key, Value
 from checkers.verdict import CheckResult
@@ -78,10 +83,14 @@ def check(run: RunInput, options: Mapping[str, Any], cancelled: Cancelled = neve
             if len(whole) < len(log):  # behind it nothing is known of what came before
                 odd = log[len(whole)]
                 missing.append(f"{node} (a malformed {odd.kind} at offset {odd.offset})")
+    missing += malformed(evidence)
     decisions = replay.decisions
     return evidence_result(
         NAME,
-        [{**anomaly, "node": node} for anomaly in replay.anomalies],
+        [
+            *({**anomaly, "node": node} for anomaly in replay.anomalies),
+            *not_decided(evidence, replay.isrs),
+        ],
         missing=missing,
         cancelled=cancelled(),
         exercised=True,
@@ -103,7 +112,8 @@ def _well_formed(record: LogRecord) -> bool:
     leads = _whole(value.get("leader")) if wholly else _whole(value.get("leader", _NOBODY))
     lists = (value.get(field) for field in _LISTS)
     fit = all(each is None or (isinstance(each, list) and all(map(_whole, each))) for each in lists)
-    there = not wholly or (value.get("isr") is not None and value.get("replicas") is not None)
+    given = (value.get("isr"), value.get("replicas"))
+    there = not wholly or (None not in given and _whole(value.get("partitionEpoch")))
     return named and leads and fit and there
 
 
@@ -119,6 +129,8 @@ class _Replay:
         self.anomalies: list[Anomaly] = []
         self.decisions = 0
         self.elections = 0
+        self.isrs: dict[tuple[str, int, int], set[frozenset[int]]] = {}
+        """See `checkers.isr_heard.Decided`."""
         self._unclean = unclean
         self._joined: list[tuple[Key, int, LogRecord]] = []
         """Brokers that came into an ISR in this batch."""
@@ -170,6 +182,9 @@ class _Replay:
                 self._wrong("change-of-nothing", record, key, {}, "was never created")
             return
         isr, elr = _members(after, "isr"), _members(after, _ELR)
+        name = str(self.image.keys.get(("topic", key[1]), {}).get("name"))
+        epoch = int(after["partitionEpoch"])
+        self.isrs.setdefault((name, int(key[2]), epoch), set()).add(frozenset(isr))
         replicas, leader = set(_members(after, "replicas")), after["leader"]
         doubled = len({*isr}) < len(isr) or len({*elr}) < len(elr)
         # Kafka leaves in the ELR whom a reassignment removed, until the ISR is large enough.

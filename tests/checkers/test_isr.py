@@ -13,7 +13,7 @@ from cluster.node.controller.records import record_to_json
 from cluster.node.controller.records.topic import PartitionRecord, TopicRecord
 from cluster.node.controller.replay import replay
 from cluster.node.controller.state import committed_state
-from tests.checkers.run_evidence import NODES, good_run, record
+from tests.checkers.run_evidence import NODES, good_run, record, trace
 
 FEATURE = ("FeatureLevelRecord", {"name": "eligible.leader.replicas.version", "featureLevel": 1})
 TOPIC = ("TopicRecord", {"name": "t0", "topicId": "T"})
@@ -187,6 +187,47 @@ def test_a_broker_that_is_unfenced_in_the_same_batch_may_join():
     at = len(START) + 2
     unfenced = ("UnfenceBrokerRecord", {"id": 3})
     assert judged(*joins, unfenced, crc={at: 7, at + 1: 7}).status is Status.PASS
+
+
+def heard(isr, epoch, event="replica-isr", **fields):
+    said = {"topic": "t0", "partition": 0, "partition_epoch": epoch, "isr": isr}
+    return event, said | fields
+
+
+@pytest.mark.parametrize(
+    ("events", "kinds"),
+    [
+        ([heard([3, 2, 1], 0, "replica-leader"), heard([1], 1)], []),
+        ([heard([1, 2], 1)], ["isr-not-decided"]),
+        ([heard([], 1)], ["isr-not-decided"]),
+        ([heard([1], 0, "replica-leader")], ["isr-not-decided"]),
+        ([heard([9], 7), heard([9], 0, partition=1), heard([9], 0, topic="t1")], []),
+    ],
+)
+def test_a_broker_acts_by_the_isr_that_was_decided(events, kinds):
+    run = good_run(logs=logs([*START, SHRUNK]), traces={"n1": trace("n1", *events)})
+    result = run_check(CheckSpec("isr", {}), run)
+    assert [anomaly["kind"] for anomaly in result.anomalies] == kinds
+
+
+@pytest.mark.parametrize("isr", [None, ["1"], {"1": 1}, 1])
+def test_an_event_that_names_no_isr_is_unknown_in_one_line(isr):
+    run = good_run(logs=logs(START), traces={"n1": trace("n1", heard(isr, 0))})
+    result = run_check(CheckSpec("isr", {}), run)
+    assert (result.status, "n1 (a malformed replica-isr)" in result.summary) == (
+        Status.UNKNOWN,
+        True,
+    )
+
+
+def test_a_topic_that_was_made_again_has_the_decisions_of_both_lives():
+    again = ("TopicRecord", {"name": "t0", "topicId": "U"})
+    gone = ("RemoveTopicRecord", {"topicId": "T"})
+    anew = partition(topicId="U", isr=[1, 2], replicas=[1, 2])
+    events = [heard([1, 2, 3], 0), heard([1, 2], 0), heard([2, 3], 0)]
+    run = good_run(logs=logs([*START, gone, again, anew]), traces={"n1": trace("n1", *events)})
+    (anomaly,) = run_check(CheckSpec("isr", {}), run).anomalies
+    assert "[2, 3] for the ISR" in anomaly["explanation"]
 
 
 def test_a_log_that_begins_behind_a_snapshot_needs_it():

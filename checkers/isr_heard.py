@@ -1,0 +1,69 @@
+"""What brokers took for a partition's ISR, against what the metadata log decided.
+
+A broker of this repository traces the ISR that it acts by, with the partition epoch of the decision
+that it takes it from: as it begins to lead, and whenever it learns of another. A leader waits for
+the maximal ISR, which is this one and whom it has proposed, so that the rule keeps the maximal ISR
+above the controller's (ReplicationQuorumSuperset of KIP-966's specification) as long as the
+leader knows of the newest decision; with an older one it is a stale leader, which the next one's
+epoch fences.
+
+- `isr-not-decided`: a broker takes another ISR than the log has at that partition epoch.
+
+Partition epochs that the log does not show, as it begins behind them, are not judged; of a topic
+that was deleted and made again, either life's decision will do. Complexity: O(events).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterator, Mapping
+
+from checkers.evidence import Evidence, TraceEvent
+from checkers.evidence_result import Anomaly
+
+Decided = Mapping[tuple[str, int, int], Collection[frozenset[int]]]
+"""The ISRs by topic name, partition and partition epoch; several where the name had several ids."""
+
+_HEARS = ("replica-leader", "replica-isr")
+
+
+def malformed(evidence: Evidence) -> list[str]:
+    """Name a node with an event that lacks what is read here."""
+    heard = (event for trace in evidence.traces.values() for event in trace)
+    return [
+        f"{event.node} (a malformed {event.event})"
+        for event in heard
+        if event.event in _HEARS and not _is_whole(event)
+    ][:1]
+
+
+def not_decided(evidence: Evidence, decided: Decided) -> Iterator[Anomaly]:
+    """Find the first such event of every node; malformed ones are left out."""
+    for node, trace in evidence.traces.items():
+        for event in trace:
+            if event.event not in _HEARS or not _is_whole(event):
+                continue
+            fields = event.fields
+            name, epoch = f"{fields['topic']}-{fields['partition']}", fields["partition_epoch"]
+            isrs = decided.get((fields["topic"], fields["partition"], epoch))
+            if isrs is None or frozenset(fields["isr"]) in isrs:
+                continue
+            made = " or ".join(str(sorted(isr)) for isr in isrs)
+            yield {
+                "kind": "isr-not-decided",
+                "explanation": (
+                    f"{name}: {node} takes {sorted(fields['isr'])} for the ISR of partition epoch "
+                    f"{epoch} at {evidence.when(event)}, where the metadata log has {made}"
+                ),
+                "partition": name,
+                **evidence.place(event),
+            }
+            break
+
+
+def _is_whole(event: TraceEvent) -> bool:
+    fields = event.fields
+    isr = fields.get("isr")
+    if not isinstance(fields.get("topic"), str) or not isinstance(isr, list):
+        return False
+    numbers = (fields.get("partition"), fields.get("partition_epoch"), *isr)
+    return all(type(number) is int for number in numbers)
