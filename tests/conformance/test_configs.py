@@ -43,6 +43,11 @@ DIFFERENCES = (
         r"responses\.error_message",
     ),
     Difference(
+        "The files of our nodes set log.index.interval.bytes, so that plans may change it.",
+        "create .*",
+        r"topics\.configs\.index\.interval\.bytes\.config_source",
+    ),
+    Difference(
         "A key that Kafka does not define is shown with its value.",
         "describe (all brokers|broker 1) then at .*",
         r"results\.configs\.nonsense\..*",

@@ -73,7 +73,7 @@ def test_the_page_shows_verdict_checks_and_chart_without_an_error(browser, store
     top = page.locator("#verdict").bounding_box()
     assert top["y"] + top["height"] < 200
     assert page.locator("#mutant").count() == bad
-    assert page.locator("article.check").count() == 8
+    assert page.locator("article.check").count() == 9
     assert page.locator("svg .bar").count() >= (4 if bad else 0)
     assert page.locator("#chart .scatterlayer .trace").count() >= 6
     assert page.locator("#chart .shapelayer path").count() == 6

@@ -24,6 +24,7 @@ import cluster
 
 _ROOTS = (
     "aiokafka",
+    "click",
     "cramjam",
     "crc32c",
     "cryptography",
