@@ -46,7 +46,7 @@ def in_sync_at_end(evidence: Evidence) -> Mapping[str, frozenset[str]] | None:
     image = Image()
     if not begun(image, evidence, node, log[0].offset):
         return None
-    committed = _announced(evidence)
+    committed = announced_end(evidence)
     for record in log:
         if record.offset < committed:
             image.add(record.kind, record.value)
@@ -60,7 +60,7 @@ def in_sync_at_end(evidence: Evidence) -> Mapping[str, frozenset[str]] | None:
     return members
 
 
-def _announced(evidence: Evidence) -> int:
+def announced_end(evidence: Evidence) -> int:
     """Return the highest high watermark of the metadata that any node traced."""
     return max(
         (

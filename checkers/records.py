@@ -32,6 +32,7 @@ from checkers.answered import untraced
 from checkers.evidence import FINAL_READS, Evidence, FinalRead, LogRecord
 from checkers.evidence_result import Anomaly, evidence_result, without
 from checkers.history import NEMESIS, EventType, Operation
+from checkers.in_sync import announced_end
 from checkers.run_input import Cancelled, RunInput, never
 from checkers.snapshots import Image, image_of
 from checkers.verdict import CheckResult
@@ -69,7 +70,7 @@ def check(run: RunInput, options: Mapping[str, Any], cancelled: Cancelled = neve
                 "the logs begin behind a snapshot, so operations are not looked for in them"
             )
         else:
-            found = list(rule(_Records(evidence, log), run.operations))
+            found = list(rule(_Records(log, announced_end(evidence)), run.operations))
             lost = [a for a in found if a["kind"] == "acknowledged-lost"]
             rest = [a for a in found if a["kind"] != "acknowledged-lost"]
             (anomalies if run.extent.finished else doubts).extend(lost)
@@ -119,16 +120,6 @@ def _base(evidence: Evidence, log: Sequence[LogRecord]) -> Image | None:
     return Image() if log[0].offset == 0 else None
 
 
-def _committed_end(evidence: Evidence) -> int:
-    marks = (
-        event.fields.get("offset")
-        for trace in evidence.traces.values()
-        for event in trace
-        if event.event == "hw"
-    )
-    return max((mark for mark in marks if isinstance(mark, int)), default=0)
-
-
 def cell_of(value: Mapping[str, Any]) -> tuple[str, str | None] | None:
     """Return name and text of the cell that a ConfigRecord sets; None: it is of no cell.
 
@@ -148,8 +139,9 @@ def cell_of(value: Mapping[str, Any]) -> tuple[str, str | None] | None:
 class _Records:
     """The records of the newest log, and which of them were announced as committed."""
 
-    evidence: Evidence
     log: Sequence[LogRecord]
+    committed_end: int
+    """The highest offset that was announced as committed."""
 
     def cells(self, prefix: str) -> Iterator[tuple[str, str, int]]:
         """Yield key, text and offset of each cell that was set."""
@@ -161,11 +153,6 @@ class _Records:
     def of(self, kind: str) -> Iterator[LogRecord]:
         """Yield all records of a kind."""
         return (record for record in self.log if record.kind == kind)
-
-    @property
-    def committed_end(self) -> int:
-        """Return the highest offset that was announced as committed."""
-        return _committed_end(self.evidence)
 
 
 def _lost(operation: Operation, what: str) -> Anomaly:
