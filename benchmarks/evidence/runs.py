@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import io
 import json
+import lzma
 import shutil
 import tarfile
 from collections.abc import Callable, Iterable
@@ -19,6 +20,7 @@ from typing import Any
 from benchmarks.gate.bench import forge
 from checkers.history.sealed import FIELD, seal
 from checkers.verdict import Status
+from cluster.backends.netns import trees
 from cluster.node.controller.records import encode_record
 from cluster.node.controller.records.system import NoOpRecord
 from cluster.node.log.checkpoint import RECOVERY_POINT_FILE, encode_recovery_point
@@ -55,9 +57,8 @@ class Alteration:
 
 def unpack(workload: str, folder: Path) -> RunStore:
     """Unpack a real run of a workload, with the checks that such a plan has today."""
-    with tarfile.open(DATA / f"{workload}.tar.xz") as archive:
-        archive.extractall(folder)  # it is ours
     folder.mkdir(exist_ok=True)
+    trees.unpack(lzma.decompress((DATA / f"{workload}.tar.xz").read_bytes()), folder)
     (run,) = folder.iterdir()
     store = RunStore(run)
     plan = store.plan()
