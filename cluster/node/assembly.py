@@ -25,6 +25,7 @@ from cluster.node.config import BROKER_ROLE, CONTROLLER_ROLE, NodeConfig
 from cluster.node.controller.apis import ControllerApis
 from cluster.node.controller.bootstrap_file import read_bootstrap
 from cluster.node.controller.controller import QuorumController
+from cluster.node.controller.delegation_tokens import principal_of
 from cluster.node.controller.delta import LocalReplicaChanges, MetadataDelta
 from cluster.node.controller.failed import failed_response
 from cluster.node.controller.feature_control import features_of
@@ -56,7 +57,7 @@ from cluster.node.protocol.messages import (
     IncrementalAlterConfigsRequest,
 )
 from cluster.node.protocol.origin import ANONYMOUS, Origin
-from cluster.node.security.mechanisms import ScramCredential
+from cluster.node.security.mechanisms import ScramCredential, TokenCredential, token_credential
 from cluster.values import valueclass
 
 _ALTERATIONS: Final = (IncrementalAlterConfigsRequest, AlterConfigsRequest)
@@ -313,7 +314,12 @@ class Node:
                 return
             message, reply = left
         if from_client and is_for_controller(message):
-            self.forwarding.forward(listener, message, reply, origin)
+            access = self._authorization.access(origin)
+            refused = self._apis.tokens.refused_by_broker(listener, message, access)
+            if refused is None:
+                self.forwarding.forward(listener, message, reply, origin)
+            else:
+                reply(refused)
         else:
             self._answer(listener, message, reply, origin)
 
@@ -381,6 +387,18 @@ class Node:
     def scram_credential(self, mechanism: str, user: str) -> ScramCredential | None:
         """Return a user's credential in the committed metadata that this node has."""
         return credential_of(self.controller.image.state, mechanism, user)
+
+    def token_credential(self, mechanism: str, token_id: str) -> TokenCredential | None:
+        """Return what a delegation token proves that the metadata of this node have."""
+        tokens = self._cluster.tokens
+        record = self.controller.image.state.delegation_tokens.get(token_id)
+        if record is None or not tokens.are_enabled:
+            return None
+        return TokenCredential(
+            owner=principal_of(record.owner)[1],
+            credential=token_credential(mechanism, tokens.password(token_id)),
+            lifetime_ms=record.expiration_timestamp - self.controller.wall_ms(),
+        )
 
     @property
     def loggers(self) -> Loggers:

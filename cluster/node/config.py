@@ -122,6 +122,10 @@ class NodeConfig:
     super_users: frozenset[str]
     """Principals as `type:name`."""
     allow_everyone_if_no_acl_found: bool
+    delegation_token_secret_key: str
+    """Empty: there are no delegation tokens."""
+    delegation_token_max_lifetime_ms: int
+    delegation_token_expiry_time_ms: int
     delegation_token_expiry_check_interval_ms: int
     socket_request_max_bytes: int
     max_connections: int
@@ -319,6 +323,9 @@ _KEYS: Final[Mapping[str, tuple[Callable[[str], Any], Any]]] = {
     "authorizer.class.name": (_authorizer, ""),
     "super.users": (str, ""),
     "allow.everyone.if.no.acl.found": (_java_boolean, False),
+    "delegation.token.secret.key": (str, ""),
+    "delegation.token.max.lifetime.ms": (_whole_number(1, 2**63 - 1), 7 * 24 * 3600 * 1000),
+    "delegation.token.expiry.time.ms": (_whole_number(1, 2**63 - 1), 24 * 3600 * 1000),
     "delegation.token.expiry.check.interval.ms": (_whole_number(1, 2**63 - 1), 3_600_000),
     "socket.request.max.bytes": (_whole_number(1), DEFAULT_MAX_FRAME_BYTES),
     "max.connections": (_whole_number(1), 1000),

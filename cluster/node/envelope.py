@@ -48,6 +48,9 @@ FORWARDABLE: Final[Mapping[int, VersionRange]] = {
         ApiKey.CREATE_ACLS,
         ApiKey.DELETE_ACLS,
         ApiKey.CREATE_PARTITIONS,
+        ApiKey.CREATE_DELEGATION_TOKEN,
+        ApiKey.RENEW_DELEGATION_TOKEN,
+        ApiKey.EXPIRE_DELEGATION_TOKEN,
         ApiKey.ELECT_LEADERS,
         ApiKey.ALTER_CONFIGS,
         ApiKey.INCREMENTAL_ALTER_CONFIGS,
@@ -93,7 +96,11 @@ def seal(message: Any, origin: Origin) -> EnvelopeRequest:
     version = SERVED[api_key_of(message)].highest
     frame = write_request(message, version, _CORRELATION_ID, origin.client_id)
     principal = bytearray(_VERSION.pack(_PRINCIPAL_VERSION))
-    data = _DefaultPrincipalData(type=origin.principal_type, name=origin.principal_name)
+    data = _DefaultPrincipalData(
+        type=origin.principal_type,
+        name=origin.principal_name,
+        token_authenticated=origin.token_authenticated,
+    )
     write_message(principal, data, _PRINCIPAL_VERSION)
     return EnvelopeRequest(
         request_data=frame[_SIZE_BYTES:],
@@ -128,7 +135,14 @@ def unseal(envelope: EnvelopeRequest) -> tuple[Request, Origin]:
         request = read_request(frame, FORWARDABLE)
     except MalformedError as error:
         raise EnvelopeError(ErrorCode.unsupported_version, str(error)) from error
-    return request, Origin(principal.type, principal.name, address, request.client_id or "")
+    return request, Origin(
+        principal.type,
+        principal.name,
+        address,
+        request.client_id or "",
+        token_authenticated=principal.token_authenticated,
+        is_forwarded=True,
+    )
 
 
 def answer_to(request: Request, reply: Callable[[object], None]) -> Callable[[Any], None]:

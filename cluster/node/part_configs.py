@@ -9,6 +9,7 @@ from cluster.node.broker.replica_manager import ReplicaConfig
 from cluster.node.config import CONTROLLER_ROLE, NodeConfig
 from cluster.node.controller.cluster_info import ClusterInfo
 from cluster.node.controller.configs.definitions import broker_key
+from cluster.node.controller.delegation_tokens import TokenSettings
 from cluster.node.controller.feature_control import SUPPORTED
 from cluster.node.controller.registration_manager import ControllerRegistrationConfig
 from cluster.node.kraft.config import RaftConfig
@@ -117,6 +118,12 @@ def cluster_info(config: NodeConfig, raft: RaftClient, disk: Disk) -> ClusterInf
         static_configs=_static_configs(config),
         log_dir=str(config.metadata_log_dir.absolute()),
         volume_bytes=disk.volume_bytes,
+        protocols={name: each.protocol for name, each in config.security.items()},
+        tokens=TokenSettings(
+            secret_key=config.delegation_token_secret_key,
+            max_lifetime_ms=config.delegation_token_max_lifetime_ms,
+            expiry_time_ms=config.delegation_token_expiry_time_ms,
+        ),
     )
 
 

@@ -17,7 +17,13 @@ from cluster.node.controller.records.security import AccessControlEntryRecord
 TOPIC, CLUSTER = AclResourceType.TOPIC, AclResourceType.CLUSTER
 LITERAL, PREFIXED = PatternType.LITERAL, PatternType.PREFIXED
 ALLOW, DENY = AclPermissionType.ALLOW, AclPermissionType.DENY
-_KINDS = {"topic": AclResourceType.TOPIC, "group": AclResourceType.GROUP, "cluster": CLUSTER}
+_KINDS = {
+    "topic": AclResourceType.TOPIC,
+    "group": AclResourceType.GROUP,
+    "cluster": CLUSTER,
+    "token": AclResourceType.DELEGATION_TOKEN,
+    "user": AclResourceType.USER,
+}
 
 
 def entry(text, number=0):

@@ -251,6 +251,13 @@ ALL_GUARDED = [
     *((request, CLUSTER_OPERATIONS) for request in GUARDED),
     *((request, BROKER_OPERATIONS) for request in OF_BROKERS),
 ]
+OF_TOKENS = {
+    ApiKey.CREATE_DELEGATION_TOKEN,
+    ApiKey.RENEW_DELEGATION_TOKEN,
+    ApiKey.EXPIRE_DELEGATION_TOKEN,
+    ApiKey.DESCRIBE_DELEGATION_TOKEN,
+}
+"""Their rights are the owner's and the renewers', or on a token and on its owner."""
 OPEN_TO_ALL = {ApiKey.API_VERSIONS, ApiKey.SASL_HANDSHAKE, ApiKey.SASL_AUTHENTICATE}
 
 
@@ -265,7 +272,7 @@ def test_every_request_of_controllers_asks_for_a_right():
     }
     asked = {api_key_of(request) for request in GUARDED} | {ApiKey.ENVELOPE}
     served = {ApiKey(key) for key in LISTENER_APIS[ListenerType.CONTROLLER]}
-    assert asked | by_resource | OPEN_TO_ALL == served
+    assert asked | by_resource | OF_TOKENS | OPEN_TO_ALL == served
 
 
 def test_every_request_of_brokers_asks_for_a_right_but_those_of_the_data_path():
@@ -279,7 +286,7 @@ def test_every_request_of_brokers_asks_for_a_right_but_those_of_the_data_path():
     }
     asked = {api_key_of(request) for request in OF_BROKERS} | {ApiKey.DESCRIBE_CONFIGS}
     served = {ApiKey(key) for key in LISTENER_APIS[ListenerType.BROKER]}
-    assert asked | forwarded | data_path | OPEN_TO_ALL == served
+    assert asked | forwarded | data_path | OF_TOKENS | OPEN_TO_ALL == served
 
 
 @pytest.mark.parametrize(

@@ -1,5 +1,6 @@
 """Requests on their way to the active controller: what is held, what is tried again, what is not."""
 
+import dataclasses
 import uuid
 
 import pytest
@@ -109,7 +110,8 @@ def test_the_leaders_answer_is_the_answer():
     assert broker.answers == [CREATED]
     (attempt,) = broker.attempts
     assert (attempt.destination, attempt.timeout_ms) == (LEADER, 700)
-    assert (attempt.request.message, attempt.origin) == (CREATE, ALICE)
+    origin = dataclasses.replace(ALICE, is_forwarded=True)
+    assert (attempt.request.message, attempt.origin) == (CREATE, origin)
     assert broker.timers == []
 
 

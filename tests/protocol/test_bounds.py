@@ -1,5 +1,6 @@
 """What the guard lets through to kio, what it refuses, and what it takes out."""
 
+import datetime as dt
 import signal
 import struct
 import subprocess
@@ -11,6 +12,8 @@ from hypothesis import strategies as st
 from kio.schema.api_versions.v3.request import ApiVersionsRequest
 from kio.schema.describe_topic_partitions.v0.request import Cursor, DescribeTopicPartitionsRequest
 from kio.schema.metadata.v9.request import MetadataRequest
+from kio.schema.renew_delegation_token.v2.request import RenewDelegationTokenRequest
+from kio.schema.renew_delegation_token.v2.response import RenewDelegationTokenResponse
 from kio.schema.request_header.v2 import RequestHeader
 from kio.serial import entity_reader
 
@@ -22,6 +25,7 @@ from tests.protocol.false_lengths import CLASSES, encoded, full, header
 from tests.protocol.newer import as_newer
 
 FLEXIBLE = [entry for entry in CLASSES if entry[2].__flexible__]
+LATEST_MS = 253_402_300_799_999
 few = settings(max_examples=3, deadline=None, suppress_health_check=list(HealthCheck))
 
 
@@ -160,3 +164,29 @@ def test_a_request_full_of_tiny_elements_is_refused_before_it_is_read():
                 read_request(frame, SERVED)
         else:
             assert len(read_request(frame, SERVED).message.topics) == count
+
+
+@pytest.mark.parametrize(
+    ("sent_ms", "read_ms"),
+    [(2**63 - 1, LATEST_MS), (-(2**63), -LATEST_MS), (-1, -1), (LATEST_MS, LATEST_MS)],
+)
+def test_a_duration_that_kio_cannot_hold_is_the_longest_that_it_can(sent_ms, read_ms):
+    body = b"\x02x" + struct.pack(">q", sent_ms) + b"\0"
+    copy = check(body, RenewDelegationTokenRequest)
+    request, size = entity_reader(RenewDelegationTokenRequest)(copy, 0)
+    assert size == len(body)
+    assert request.hmac == b"x"
+    assert request.renew_period == dt.timedelta(milliseconds=read_ms)
+
+
+@pytest.mark.parametrize(
+    ("sent_ms", "read_ms"), [(-1, 0), (5, 5), (LATEST_MS + 1, LATEST_MS), (2**63 - 1, LATEST_MS)]
+)
+def test_a_time_that_kio_cannot_hold_is_the_nearest_that_it_can(sent_ms, read_ms):
+    body = struct.pack(">hqi", 0, sent_ms, 0) + b"\0"
+    copy = check(body, RenewDelegationTokenResponse)
+    response, _ = entity_reader(RenewDelegationTokenResponse)(copy, 0)
+    epoch = dt.datetime(1970, 1, 1, tzinfo=dt.UTC)
+    assert abs(response.expiry_timestamp - epoch - dt.timedelta(milliseconds=read_ms)) < (
+        dt.timedelta(milliseconds=1)
+    )

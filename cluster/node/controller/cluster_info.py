@@ -5,8 +5,10 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from dataclasses import field
 
+from cluster.node.controller.delegation_tokens import TokenSettings
 from cluster.node.loggers import Loggers
 from cluster.node.ports import Endpoint
+from cluster.node.security.settings import SecurityProtocol
 from cluster.values import valueclass
 
 
@@ -38,6 +40,9 @@ class ClusterInfo:
     """The absolute path of this node's log directory."""
     volume_bytes: Callable[[], tuple[int, int] | None] = lambda: None
     """Total and usable bytes of the volume with `log_dir`, None when not known. Raises OSError."""
+    protocols: Mapping[str, SecurityProtocol] = field(default_factory=dict)
+    """Of this node's listeners; of those that are missing it is PLAINTEXT."""
+    tokens: TokenSettings = field(default_factory=TokenSettings)
     loggers: Loggers = field(default_factory=Loggers, compare=False)
     """What of this node's lines is said; the one thing here that requests change."""
 

@@ -3,7 +3,7 @@
 Each task is an event of its own that appends what it finds. It comes again at once while it finds
 something, so that every step sees the one before it, and otherwise after its interval. Tasks of
 brokers run only while some are registered: a static cluster has nothing to fence and nobody to
-elect. Tokens are swept only where the claim finds some: none comes while a node of ours leads.
+elect. Tokens are swept from the claim on where it finds some, else from the first that is issued.
 """
 
 from __future__ import annotations
@@ -67,8 +67,9 @@ class PeriodicTasks:
                 self._schedule(number)
 
     def start_token_sweep(self) -> None:
-        """Begin to expire delegation tokens."""
-        self._schedule(_OF_TOKENS)
+        """Begin to expire delegation tokens, unless begun."""
+        if _OF_TOKENS not in self._timers:
+            self._schedule(_OF_TOKENS)
 
     def stop(self) -> None:
         """End; nothing that is under way schedules anything any more."""

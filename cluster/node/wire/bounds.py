@@ -10,6 +10,8 @@ does, whatever a frame says.
 
 The walk also finds the tagged fields that the schema does not know, which kio refuses although
 KIP-482 has a reader skip them: when there are any, `checked` returns a copy of the frame without.
+And it finds the durations and times of 64 bits that kio cannot hold, the longest that a client of
+Java asks for among them: the copy has the longest and latest that it can, some 8,000 years.
 """
 
 from __future__ import annotations
@@ -36,7 +38,7 @@ class _Scan:
     size: int
     elements_left: int
     edits: list[tuple[int, int, bytes]]
-    """(start, end, what to put there), in rising order, to be rid of unknown tagged fields."""
+    """(start, end, what to put there), in rising order: what kio does not read as it is."""
 
 
 _Walk = Callable[[bytes, int, _Scan], int]
@@ -52,13 +54,20 @@ _FIXED_SIZES: Final = {
     "int32": 4,
     "timedelta_i32": 4,
     "int64": 8,
-    "timedelta_i64": 8,
     "datetime_i64": 8,
     "float64": 8,
     "uuid": 16,
 }
+_LATEST_MS: Final = 253_402_300_799_999
+"""The last millisecond of the year 9999, where Python's dates end."""
+_HELD_MS: Final = {
+    "timedelta_i64": (-_LATEST_MS, _LATEST_MS),
+    "datetime_i64": (0, _LATEST_MS),
+}
+"""What kio can hold of the values that there are; Kafka's -1 for no time is 0."""
 _INT16: Final = struct.Struct(">h").unpack_from
 _INT32: Final = struct.Struct(">i").unpack_from
+_INT64: Final = struct.Struct(">q")
 
 
 def checked(frame: bytes, entities: tuple[Any, ...], *, max_elements: int) -> bytes:
@@ -169,6 +178,8 @@ def _field(entity: Any, field: dataclasses.Field[Any], skip: int) -> _Shape:
 
 def _primitive(name: str, kafka_type: str, skip: int, *, compact: bool, nullable: bool) -> _Shape:
     size = _FIXED_SIZES.get(kafka_type)
+    if kafka_type in _HELD_MS and not nullable:
+        return _Shape(_clamped(skip, *_HELD_MS[kafka_type]), 8)
     if size is not None:
         return _Shape(_fixed(skip + size), size, is_fixed=True)
     assert kafka_type in {"string", "bytes", "records"}, f"{name} is a {kafka_type}"
@@ -180,6 +191,18 @@ def _primitive(name: str, kafka_type: str, skip: int, *, compact: bool, nullable
 
 def _fixed(size: int) -> _Walk:
     return lambda _, at, __: at + size
+
+
+def _clamped(skip: int, lowest: int, highest: int) -> _Walk:
+    def walk(frame: bytes, at: int, scan: _Scan) -> int:
+        at += skip
+        (value,) = _INT64.unpack_from(frame, at)
+        if not lowest <= value <= highest:
+            held = min(max(value, lowest), highest)
+            scan.edits.append((at, at + 8, _INT64.pack(held)))
+        return at + 8
+
+    return walk
 
 
 def _sequence(steps: list[_Walk]) -> _Walk:

@@ -8,7 +8,7 @@ from __future__ import annotations
 import os
 import shutil
 import subprocess
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Final
 
@@ -62,7 +62,16 @@ def node(build: Path, version: str) -> Mapping[str, tuple[str, ...]]:
 
 
 def java(build: Path, version: str) -> Mapping[str, tuple[str, ...]]:
-    """Compile against the release's own jar files. Raises UnavailableError."""
+    """Compile the programs of this folder. Raises UnavailableError."""
+    sources = sorted((SOURCES / "java").glob("*.java"))
+    return dict.fromkeys(("admin", "tools"), (*compiled(build, version, sources), "Program"))
+
+
+def compiled(build: Path, version: str, sources: Sequence[Path]) -> tuple[str, ...]:
+    """Compile against a release's own jar files; returns the command before the name of a class.
+
+    Raises UnavailableError.
+    """
     compiler, runtime = _tool("javac"), _tool("java")
     classes, scratch = build / "java", build / "scratch"
     for folder in (classes, scratch):
@@ -71,17 +80,16 @@ def java(build: Path, version: str) -> Mapping[str, tuple[str, ...]]:
         jars = find({"version": version}).class_path
     except SettingError as reason:
         raise UnavailableError(str(reason)) from reason
-    sources = sorted(str(path) for path in (SOURCES / "java").glob("*.java"))
-    _run([compiler, "-nowarn", "-d", str(classes), "-cp", jars, *sources], build)
+    files = map(str, sources)
+    _run([compiler, "-nowarn", "-d", str(classes), "-cp", jars, *files], build)
     logging = build / "log4j2.properties"
     logging.write_text(QUIET)
-    command = (
+    return (
         *(runtime, "-XX:+UseSerialGC", "-XX:TieredStopAtLevel=1", "-Xmx256m"),
         f"-Dlog4j2.configurationFile={logging}",
         f"-Djava.io.tmpdir={scratch}",
-        *("-cp", f"{jars}{os.pathsep}{classes}", "Program"),
+        *("-cp", f"{jars}{os.pathsep}{classes}"),
     )
-    return dict.fromkeys(("admin", "tools"), command)
 
 
 def rust(build: Path, version: str) -> Mapping[str, tuple[str, ...]]:

@@ -18,6 +18,9 @@ from typing import Any
 from kio.index import load_request_schema, load_response_schema
 from kio.serial import entity_reader, entity_writer
 
+from cluster.node.protocol.codec import MAX_RESPONSE_ELEMENTS
+from cluster.node.wire.bounds import checked
+
 NO_UUID = uuid.UUID(int=0)
 TIMEOUT_S = 15.0
 CORRELATION = 77
@@ -52,6 +55,8 @@ def ask(address: tuple[str, int], key: int, version: int, body: Mapping[str, Any
         except TimeoutError:
             return "silence"
     schema = load_response_schema(key, version)
+    # kio alone cannot read that there is no time (-1).
+    answer = checked(answer, (schema.__header_schema__, schema), max_elements=MAX_RESPONSE_ELEMENTS)
     header, offset = entity_reader(schema.__header_schema__)(answer, 0)
     assert header.correlation_id == CORRELATION
     message, size = entity_reader(schema)(answer, offset)
@@ -132,6 +137,8 @@ def table(value: Any) -> Any:
         return value.name
     if isinstance(value, dt.timedelta):
         return round(value.total_seconds() * 1000)
+    if isinstance(value, dt.datetime):
+        return round(value.timestamp() * 1000)
     if isinstance(value, uuid.UUID):
         return str(value)
     if isinstance(value, tuple | list):
