@@ -33,7 +33,7 @@ _COMMANDS = {
     "check": ("judge:check", "Judge a stored run again, or a lone history file."),
     "cleanup": ("machine:cleanup", "Remove what killed runs left behind, and nothing else."),
     "doctor": ("machine:doctor", "Probe what works on this machine, each fault on each backend."),
-    "gate": ("judge:gate", "Pass only if every run passed."),
+    "gate": ("gate:gate", "Pass only if every run passed, and what a policy requires is there."),
     "kafka": ("kafka:kafka", "Fetch releases of Apache Kafka, to be put under test."),
     "list": ("listing:list_", "List runs, systems, workloads, faults, campaigns or mutants."),
     "log": ("dump:log", "Look into a node's logs."),
@@ -45,6 +45,7 @@ _COMMANDS = {
     "report": ("judge:report", "Write the report of a judged run again, and print its path."),
     "run": ("run:run", "Run a campaign: cluster up, clients and faults, heal, judge, report."),
     "shrink": ("shrink:shrink", "Shrink a failing plan and print its story."),
+    "sign": ("gate:sign", "Sign judged runs, so that a gate elsewhere can trust them."),
     "sim": ("sim:sim", "Run simulated clusters in virtual time, from seeds or a plan."),
     "snapshot": ("dump:snapshot", "Look into a snapshot of the metadata log."),
 }

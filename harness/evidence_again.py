@@ -24,8 +24,8 @@ from harness import evidence
 from harness.plan_document import derive
 from results.digests import digest_of, files_below, read_chain
 from results.files import StoreError
-from results.gate import lacking_check
 from results.model import RunResults
+from results.refusals import lacking_check
 from results.store import RunStore
 
 

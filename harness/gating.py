@@ -1,32 +1,67 @@
-"""The gate's use of the harness: judge a run from its raw files, run a batch's seeds again."""
+"""The gate over runs and batches, its policy included.
+
+Here is its use of the harness: judge a run from its raw files, run a batch's seeds again, hold what
+was found against what a release asks.
+"""
 
 from __future__ import annotations
 
+import datetime as dt
+from collections.abc import Sequence
+from functools import cache
 from pathlib import Path
 
 from harness.evidence_again import made_anew
 from harness.plan_document import derive
+from harness.policy.document import Policy
+from harness.policy.limits import hold_against
+from harness.policy.regression import comparisons_of
+from harness.policy.requirements import requirements_of
 from harness.sim.batch_gate import gate_batch
-from harness.targets import is_batch
+from harness.targets import find_runs, is_batch
 from results import pipeline
 from results.files import StoreError
-from results.gate import GateEntry, Rules, gate_run
+from results.gate import GateDecision, GateEntry, Rules, decide, gate_run
 from results.model import RunResults
+from results.signature import read_public_key
 from results.store import RunStore
 
 
-def gate_folder(
-    folder: Path, *, allow_skipped: bool, allow_no_faults: bool, judge_again: bool
-) -> GateEntry:
+def gate_all(folders: Sequence[Path], policy: Policy, now: dt.datetime) -> GateDecision:
+    """Gate runs and batches, and hold them against a policy. Raises UsageError, StoreError."""
+    rules = _rules(policy)
+    gate_once = cache(lambda folder: _gate_folder(folder, rules))
+    entries = [
+        hold_against(gate_once(folder.resolve()), policy.each, now) for folder in find_runs(folders)
+    ]
+    requirements = requirements_of(policy, entries)
+    if policy.baseline is not None:
+        earlier = find_runs([Path(name) for name in policy.baseline.runs])
+        baseline = [gate_once(folder.resolve()) for folder in earlier]
+        requirements += comparisons_of(policy.baseline, entries, baseline)
+    return decide(entries, requirements)
+
+
+def _rules(policy: Policy) -> Rules:
+    each = policy.each
+    return Rules(
+        derive,
+        allow_skipped=policy.allow_skipped,
+        allow_no_faults=policy.allow_no_faults,
+        recompute=recompute if policy.judge_again else None,
+        canaries=policy.canaries,
+        keys=tuple(read_public_key(Path(name)) for name in each.signed_by),
+        measure=policy.baseline is not None
+        or each.unavailability_max_s is not None
+        or each.recovery_max_s is not None,
+    )
+
+
+def _gate_folder(folder: Path, rules: Rules) -> GateEntry:
     """Gate a run, or a batch of simulated seeds."""
     if is_batch(folder):
-        return gate_batch(folder, allow_no_faults=allow_no_faults, judge_again=judge_again)
-    rules = Rules(
-        derive,
-        allow_skipped=allow_skipped,
-        allow_no_faults=allow_no_faults,
-        recompute=recompute if judge_again else None,
-    )
+        judge_again = rules.recompute is not None
+        return gate_batch(folder, allow_no_faults=rules.allow_no_faults, judge_again=judge_again)
     return gate_run(RunStore(folder), rules)
 
 

@@ -16,25 +16,23 @@ out faults as impossible where it ran, unless the gate's options allow that; and
 
 from __future__ import annotations
 
-import json
 from collections import Counter
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
-from checkers import answers, exercised, monitor, statistics
+from checkers import exercised
 from checkers.history import NEMESIS, HistoryError, pair
-from checkers.registry import CheckError, CheckSpec, RunInput, run_check
+from checkers.registry import CheckError, RunInput, run_check
 from checkers.verdict import EXIT_CODES, CheckResult, Status, worst
-from results.digests import Chain, FileDigest, digest_of, files_below, read_chain
+from results.facts import Facts, facts_of
 from results.files import StoreError
-from results.model import RunResults, as_stored, counts_of, skipped_faults, system_shown
-from results.pipeline import check_specs
+from results.model import RunResults, system_shown
+from results.refusals import Derive, is_canary, one_line, refusal_of, specs_of
+from results.signature import TrustedKey, signer_of
 from results.store import RunStore
 
 _USAGE = 2
-_RECOUNTED = (answers.NAME, exercised.NAME, monitor.NAME, statistics.NAME)
-"""Checks that are one cheap pass over the journal."""
 _HEAD_SHOWN = 16
 
 
@@ -42,14 +40,19 @@ _HEAD_SHOWN = 16
 class Rules:
     """What the gate needs to know, and what it is allowed to let pass."""
 
-    derive: Callable[[Mapping[str, Any]], Mapping[str, Any]]
-    """Makes a plan's fields anew from the plan, its `checks` from the workload. StoreError."""
+    derive: Derive
     allow_skipped: bool = False
     """Runs that left out faults as impossible may pass, and are said to have done so."""
     allow_no_faults: bool = False
     """Runs in which no fault bit may pass, and are said to have had none."""
     recompute: Callable[[RunStore], RunResults] | None = None
     """Judges a run anew from journal and nodes' files, changing nothing. StoreError."""
+    canaries: frozenset[str] = frozenset()
+    """Mutants of which a run is wanted: it passes if it FAILed, as it must."""
+    keys: tuple[TrustedKey, ...] = ()
+    """Whose signatures are looked for."""
+    measure: bool = False
+    """Whether the figures of each run are wanted (results.facts.FIGURES), which takes a while."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -63,11 +66,37 @@ class GateEntry:
     """For a person."""
     identity: str = field(default="")
     """Runs of one identity count once; empty: like no other."""
+    facts: Facts | None = None
+    """None where the run could not be read."""
+    results: RunResults | None = None
+    """Its stored judgement; None of a batch, and where it could not be read."""
 
     @property
     def passed(self) -> bool:
         """Whether this run lets a release through."""
         return self.status is Status.PASS
+
+    def held_against(self, broken: Sequence[tuple[Status, str]]) -> GateEntry:
+        """Return the entry of a run that passes by itself, and why it still does not count."""
+        verdict = Status.PASS if self.results is None else self.results.verdict
+        reasons = "; ".join(reason for _, reason in broken)
+        line = f"{self.run}: {verdict}, but {reasons}"
+        return replace(self, status=worst(status for status, _ in broken), line=line)
+
+
+@dataclass(frozen=True, slots=True)
+class Requirement:
+    """Something that all runs together must show, and whether they do."""
+
+    name: str
+    """The same in each gate of a policy."""
+    status: Status
+    sentence: str
+
+    @property
+    def line(self) -> str:
+        """For a person."""
+        return f"{self.name}: {self.status}: {self.sentence}"
 
 
 @dataclass(frozen=True, slots=True)
@@ -76,31 +105,58 @@ class GateDecision:
 
     entries: tuple[GateEntry, ...]
     exit_code: int
+    requirements: tuple[Requirement, ...] = ()
+
+    @property
+    def status(self) -> Status:
+        """The verdict over all runs and requirements."""
+        statuses = [e.status for e in self.entries] + [r.status for r in self.requirements]
+        return worst(statuses)
 
     @property
     def lines(self) -> tuple[str, ...]:
-        """One for each run, and the decision."""
-        seen: dict[str, str] = {}
-        shown = []
+        """One for each run and each requirement, and the decision."""
+        repeated = self._repeated()
+        shown = [
+            entry.line + (f" (the same run as {again}: counted once)" if again else "")
+            for entry, again in zip(self.entries, repeated, strict=True)
+        ]
+        return (*shown, *(requirement.line for requirement in self.requirements), self.summary)
+
+    @property
+    def summary(self) -> str:
+        """The decision, and how many runs pass."""
         passed: dict[str, bool] = {}
         for number, entry in enumerate(self.entries):
             identity = entry.identity or str(number)
-            first = seen.setdefault(identity, entry.run)
-            again = identity in passed
-            note = f" (the same run as {first}: counted once)" if again else ""
-            shown.append(entry.line + note)
             passed[identity] = passed.get(identity, True) and entry.passed
         word = "gate open" if self.exit_code == 0 else "gate closed"
         runs = "run passes" if len(passed) == 1 else "runs pass"
-        return (*shown, f"{word}: {sum(passed.values())} of {len(passed)} {runs}")
+        text = f"{word}: {sum(passed.values())} of {len(passed)} {runs}"
+        if self.requirements:
+            met = sum(found.status is Status.PASS for found in self.requirements)
+            are = "requirement is" if len(self.requirements) == 1 else "requirements are"
+            text += f", {met} of {len(self.requirements)} {are} met"
+        return text
+
+    def _repeated(self) -> list[str]:
+        """Name for each entry the run that it repeats; empty for the first of an identity."""
+        seen: dict[str, str] = {}
+        found = []
+        for number, entry in enumerate(self.entries):
+            identity = entry.identity or str(number)
+            found.append(seen.get(identity, ""))
+            seen.setdefault(identity, entry.run)
+        return found
 
 
-def decide(entries: Iterable[GateEntry]) -> GateDecision:
+def decide(entries: Iterable[GateEntry], requirements: Sequence[Requirement] = ()) -> GateDecision:
     """Decide over entries. The exit code is that of the worst; of none at all it is 2."""
-    found = tuple(entries)
+    found, required = tuple(entries), tuple(requirements)
     if not found:
         return GateDecision((), _USAGE)
-    return GateDecision(found, EXIT_CODES[worst(entry.status for entry in found)])
+    decision = GateDecision(found, 0, required)
+    return replace(decision, exit_code=EXIT_CODES[decision.status])
 
 
 def gate(runs: Sequence[RunStore], rules: Rules) -> GateDecision:
@@ -122,25 +178,25 @@ def gate_run(store: RunStore, rules: Rules) -> GateEntry:
     return GateEntry(name, Status.UNKNOWN, f"{name}: {reason}")
 
 
-def one_line(text: str, limit: int = 300) -> str:
-    """Return a text of unknown origin as one line that a terminal can be given."""
-    flat = "".join(c if c.isprintable() else " " for c in " ".join(text.split()))
-    return flat if len(flat) <= limit else flat[: limit - 1] + "…"
-
-
 def _gate_run(store: RunStore, rules: Rules, name: str) -> GateEntry:
     results = store.read_results()
     plan = store.plan()
+    tried, facts = None, None
     try:
         run = _run_input(store)
         tried = _tried(run, plan)
-        refusal = _refusal(store, plan, results, run, tried, rules)
+        signer, unsigned = signer_of(store, rules.keys) if rules.keys else (None, "")
+        facts = facts_of(plan, run, tried.statistics, measure=rules.measure)
+        facts = replace(facts, signer=signer, unsigned=unsigned)
+        refusal = refusal_of(store, plan, results, run, tried, rules.derive, rules.canaries)
     except (StoreError, HistoryError, CheckError) as error:
-        tried, refusal = None, one_line(str(error))
+        refusal = one_line(str(error))
     identity = one_line(str(plan.get("run")))
     if refusal is not None:
         # A verdict that is worse than the refusal stays what it is.
         status, line = worst((results.status, Status.UNKNOWN)), f"{results.status}, but {refusal}"
+    elif is_canary(plan, rules.canaries):
+        status, line = _of_canary(plan, results)
     elif results.status is not Status.PASS:
         status, line = results.status, f"{results.status}: {_reason(results)}"
     else:
@@ -148,13 +204,25 @@ def _gate_run(store: RunStore, rules: Rules, name: str) -> GateEntry:
         status, line = _of_pass(plan, results, tried, rules)
     if rules.recompute is not None:
         again = rules.recompute(store)
-        status = worst((status, again.status))
+        if not is_canary(plan, rules.canaries):
+            status = worst((status, again.status))
         if _verdicts(again) == _verdicts(results):
             line += "; judged again: the same"
         else:
             line += f"; judged again: {again.verdict}: {_difference(results, again)}"
             status = worst((status, Status.UNKNOWN))
-    return GateEntry(name, status, f"{name}: {line}", identity)
+    return GateEntry(name, status, f"{name}: {line}", identity, facts, results)
+
+
+def _of_canary(plan: Mapping[str, Any], results: RunResults) -> tuple[Status, str]:
+    """Judge a run that must FAIL: the alarm is only known to work if it rang."""
+    mutant = one_line(str(plan.get("mutant")), 40)
+    if results.status is Status.FAIL:
+        return Status.PASS, f"FAIL, as a run of mutant {mutant} must: {_reason(results)}"
+    return Status.UNKNOWN, (
+        f"{results.status}, where a run of mutant {mutant} must FAIL: what does not find this bug "
+        "proves nothing about a release"
+    )
 
 
 def _of_pass(
@@ -186,7 +254,7 @@ def _how_much(plan: Mapping[str, Any], results: RunResults, tried: CheckResult) 
 
 def _tried(run: RunInput, plan: Mapping[str, Any]) -> CheckResult:
     """Count in the journal how much was tried; and for how long clients acted."""
-    spec = next((spec for spec in _specs(plan) if spec.name == exercised.NAME), None)
+    spec = next((spec for spec in specs_of(plan) if spec.name == exercised.NAME), None)
     if spec is None:
         raise StoreError("its plan names no checks: nothing was checked")
     found = run_check(spec, run)
@@ -198,171 +266,6 @@ def _tried(run: RunInput, plan: Mapping[str, Any]) -> CheckResult:
 def _run_input(store: RunStore) -> RunInput:
     events = store.history().events
     return RunInput(events, pair(events), None)
-
-
-def _refusal(
-    store: RunStore,
-    plan: Mapping[str, Any],
-    results: RunResults,
-    run: RunInput,
-    tried: CheckResult,
-    rules: Rules,
-) -> str | None:
-    """Say why even a PASS of this run would not count."""
-    mutant = plan.get("mutant") or results.plan.get("mutant") or _traced_mutant(store)
-    if mutant:
-        return (
-            f"it ran mutant {one_line(str(mutant))}: a run of a faulty variant says nothing "
-            "about a release"
-        )
-    if results.run != plan.get("run"):
-        return f"its results are those of run {one_line(results.run)}"
-    if results.skipped != skipped_faults(plan):
-        return "its results and its plan name different faults as skipped"
-    return (
-        _changed(store, results)
-        or _wrong_plan(plan, results, rules)
-        or _wrong_checks(plan, results)
-        or (_wrong_counts(plan, results, run, tried) if results.status is Status.PASS else None)
-    )
-
-
-def _traced_mutant(store: RunStore) -> str | None:
-    """Name the mutant that a node said it was when it started."""
-    for path in sorted(store.nodes_path.glob("*/trace.jsonl")):
-        with path.open("rb") as lines:
-            for line in lines:
-                if b'"start"' not in line:
-                    continue
-                try:
-                    event = json.loads(line)
-                except (ValueError, RecursionError):
-                    continue  # judging says what is wrong with a trace
-                if isinstance(event, dict) and event.get("e") == "start" and event.get("mutant"):
-                    return str(event["mutant"])
-    return None
-
-
-def _changed(store: RunStore, results: RunResults) -> str | None:
-    """Name what is not as it was recorded, or not what was judged."""
-    chain = read_chain(store.digests_path)
-    if not chain.ended:
-        return "its harness was killed or broke off before the run was recorded to its end"
-    if (reason := _changed_file(store, chain)) is not None:
-        return f"{one_line(reason)}: the run was changed after it was recorded; run it again"
-    expected = {store.results_path.name, store.certificates_path.name}
-    for name in sorted(expected):
-        if chain.judged.get(name) != digest_of(store.folder / name):
-            return f"{name} is not what judging stored; judge the run again"
-    if results.recording.head != chain.head or not results.recording.ended:
-        return "what was judged is not what is recorded here; judge the run again"
-    unlike = sorted(
-        name
-        for name, sha256 in results.inputs.items()
-        if chain.files.get(name, FileDigest(None, None)).sha256 != sha256
-    )
-    return f"{one_line(unlike[0])} is not what was judged; judge the run again" if unlike else None
-
-
-def _changed_file(store: RunStore, chain: Chain) -> str | None:
-    for name, recorded in chain.files.items():
-        found = digest_of(store.folder / name)
-        if recorded.sha256 is None:
-            return f"{name} could not be read when it was recorded"
-        if found != recorded:
-            gone = found.sha256 is None
-            return f"{name} is {'missing or no file' if gone else 'not what was recorded'}"
-    for name in files_below(store.nodes_path):
-        if f"nodes/{name}" not in chain.files:
-            return f"nodes/{name} was not there when the run was recorded"
-    missing = {"plan.json", "history.jsonl"} - chain.files.keys()
-    return f"{min(missing)} was never recorded" if missing else None
-
-
-def lacking_check(plan: Mapping[str, Any], derived: Mapping[str, Any]) -> str | None:
-    """Name a check that a plan lacks, of those that are derived from it."""
-    for spec in _canonical(derived["checks"]) - _canonical(plan["checks"]):
-        return f"its plan lacks a check that its workload demands: {one_line(spec)}"
-    return None
-
-
-def _wrong_plan(plan: Mapping[str, Any], results: RunResults, rules: Rules) -> str | None:
-    """Name what the plan, its workload and the judged plan do not agree about."""
-    derived = json.loads(json.dumps(dict(rules.derive(plan))))
-    for key, value in derived.items():
-        if key != "checks" and key in plan and plan[key] != value:
-            return f"its plan contradicts itself: {key} follows from the rest and is another"
-    if (lacking := lacking_check(plan, derived)) is not None:
-        return lacking
-    for spec in _canonical(plan["checks"]) - _canonical(derived["checks"]):
-        return f"its plan has a check that its workload does not demand: {one_line(spec)}"
-    for key, value in results.plan.items():
-        if plan.get(key) != value:
-            return f"it was judged by another plan: {one_line(key)} differs; judge the run again"
-    return None
-
-
-def _wrong_checks(plan: Mapping[str, Any], results: RunResults) -> str | None:
-    """Name a check that is missing, one too many, or one that contradicts itself."""
-    wanted = Counter(spec.name for spec in _specs(plan))
-    found = Counter(check.checker for check in results.checks)
-    if results.status is Status.PASS and (odd := (wanted - found) | (found - wanted)):
-        name = min(odd)
-        word = "lack" if wanted[name] > found[name] else "have more than the plan of"
-        return f"its results {word} the check {one_line(name)}: they are damaged"
-    for check in results.checks:
-        if check.status is Status.PASS and (reason := _contradiction(check)) is not None:
-            return f"its results are damaged: {one_line(check.checker)} is a PASS {reason}"
-    return None
-
-
-def _contradiction(check: CheckResult) -> str | None:
-    if check.anomalies:
-        explanation = check.anomalies[0].get("explanation", "an anomaly")
-        return f"that holds an anomaly: {one_line(str(explanation))}"
-    if check.certificate and "window" in check.certificate:
-        return "that holds a violating window"
-    counts = check.statistics.get("by_status")
-    if check.statistics.get("anomalies") or (
-        isinstance(counts, dict) and any(n for status, n in counts.items() if status != "PASS")
-    ):
-        return "that counts what did not pass"
-    return None
-
-
-def _wrong_counts(
-    plan: Mapping[str, Any], results: RunResults, run: RunInput, tried: CheckResult
-) -> str | None:
-    """Name what the journal says otherwise than the results."""
-    if tried.status is not Status.PASS:
-        return f"its journal says {tried.status}: {one_line(tried.summary)}"
-    counts = counts_of(run)
-    if {name: results.statistics.get(name) for name in counts} != counts:
-        return "its results count other operations than its journal has"
-    if results.statistics.get("dropped_bytes"):
-        return "the end of its journal is torn"
-    stored = {check.checker: check for check in results.checks}
-    for spec in _specs(plan):
-        if spec.name not in _RECOUNTED:
-            continue
-        fresh = as_stored(run_check(spec, run))
-        if fresh.status is not Status.PASS:
-            return f"its journal says {fresh.status}: {spec.name}: {one_line(fresh.summary)}"
-        if fresh != stored.get(spec.name):
-            return f"its check {spec.name} says other than its journal; judge the run again"
-    return None
-
-
-def _specs(plan: Mapping[str, Any]) -> list[CheckSpec]:
-    """Return what judging applies to a run of a plan. Raises StoreError, CheckError."""
-    return check_specs(plan, "plan.json")
-
-
-def _canonical(checks: Iterable[Mapping[str, Any]]) -> Counter[str]:
-    return Counter(
-        f"{check['name']} {json.dumps(check.get('options') or {}, sort_keys=True)}"
-        for check in checks
-    )
 
 
 def _reason(results: RunResults) -> str:

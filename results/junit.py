@@ -51,7 +51,7 @@ def render_junit(results: RunResults) -> bytes:
         suites,
         "testsuite",
         {
-            "name": _clean(title),
+            "name": clean(title),
             **counts,
             "skipped": str(len(results.skipped)),
             "time": duration_s,
@@ -60,8 +60,8 @@ def render_junit(results: RunResults) -> bytes:
     )
     properties = ET.SubElement(suite, "properties")
     for field, value in _properties(results):
-        ET.SubElement(properties, "property", {"name": field, "value": _clean(value)})
-    for check, time_s in zip(checks, _times_s(results, len(checks)), strict=True):
+        ET.SubElement(properties, "property", {"name": field, "value": clean(value)})
+    for check, time_s in zip(checks, times_s(results, len(checks)), strict=True):
         _add_case(suite, check, f"{campaign}.check", time_s)
     for row, fault in zip(results.plan.get("skipped") or (), results.skipped, strict=False):
         _add_skipped(suite, fault, row, f"{campaign}.fault")
@@ -83,7 +83,7 @@ def _properties(results: RunResults) -> Iterator[tuple[str, str]]:
         yield "build", f"kraftprobe {version}"
 
 
-def _times_s(results: RunResults, count: int) -> list[float]:
+def times_s(results: RunResults, count: int) -> list[float]:
     """Return how long each check took; 0 where results.json, which is a file, has no such time."""
     times = results.judging.get("checks_s")
     given = [*(times if isinstance(times, list) else ()), *[0.0] * count][:count]
@@ -95,34 +95,34 @@ def _add_case(suite: ET.Element, check: CheckResult, class_name: str, time_s: fl
         suite,
         "testcase",
         {
-            "classname": _clean(class_name),
-            "name": _clean(check.checker),
+            "classname": clean(class_name),
+            "name": clean(check.checker),
             "time": f"{time_s:.6f}",
         },
     )
     if check.allowed:
         notes = (f"{note.get('kind')}: {note.get('explanation')}" for note in check.allowed)
         text = "\n".join(["Not promised, so no violation:", *notes])
-        ET.SubElement(case, "system-out").text = _clean(text)
+        ET.SubElement(case, "system-out").text = clean(text)
     if check.status is Status.PASS:
         return
     tag = "failure" if check.status is Status.FAIL else "error"
-    attributes = {"type": str(check.status), "message": _clean(f"{check.status}: {check.summary}")}
+    attributes = {"type": str(check.status), "message": clean(f"{check.status}: {check.summary}")}
     element = ET.SubElement(case, tag, attributes)
     lines = [
         f"{anomaly.get('kind', 'anomaly')}: {anomaly.get('explanation', '')}"
         for anomaly in check.anomalies
     ]
-    element.text = _clean("\n".join(lines) or check.summary)
+    element.text = clean("\n".join(lines) or check.summary)
 
 
 def _add_skipped(suite: ET.Element, fault: str, row: object, class_name: str) -> None:
-    attributes = {"classname": _clean(class_name), "name": _clean(fault)}
+    attributes = {"classname": clean(class_name), "name": clean(fault)}
     case = ET.SubElement(suite, "testcase", attributes)
     reason = row.get("reason") if isinstance(row, dict) else ""
-    ET.SubElement(case, "skipped", {"message": _clean(f"it cannot work there: {reason}")})
+    ET.SubElement(case, "skipped", {"message": clean(f"it cannot work there: {reason}")})
 
 
-def _clean(text: str) -> str:
+def clean(text: str) -> str:
     """Return the text without what XML cannot hold, cut where it is very long."""
     return _NOT_XML.sub("\ufffd", text[:_TEXT_MAX])

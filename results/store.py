@@ -8,7 +8,9 @@
         history.parquet/  the journal as tables, for Spark (results/tables.py)
         results.json      the judgement (results/model.py)
         certificates.jsonl  the proof of every key's verdict
-        (checkers/linearizability/certificates.py) report.html, junit.xml
+                          (checkers/linearizability/certificates.py)
+        signature.json    of what was recorded and judged, if it was signed (results/signature.py)
+        report.html, junit.xml
 
 A run is stored before anything judges it, and the judgement reads the store alone, so judging
 again gives the same verdict. A run that was killed in the middle has a plan and a journal only;
@@ -39,7 +41,10 @@ __all__ = ["RunStore", "StoreError", "StoredHistory", "list_runs"]
 PLAN_VERSION = 1
 _NODES_MAX = 1000
 _DERIVED = frozenset(
-    {digests.FILE, "results.json", "certificates.jsonl", "report.html", "junit.xml"}
+    {
+        digests.FILE,
+        *("results.json", "certificates.jsonl", "signature.json", "report.html", "junit.xml"),
+    }
 )
 """What follows from the rest of a run and is made anew by each judgement (and history.parquet)."""
 
@@ -66,6 +71,7 @@ class RunStore:
         self.report_path = self.folder / "report.html"
         self.junit_path = self.folder / "junit.xml"
         self.digests_path = self.folder / digests.FILE
+        self.signature_path = self.folder / "signature.json"
 
     @property
     def name(self) -> str:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import io
 import json
+import re
 import shutil
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -28,6 +29,12 @@ from results.store import RunStore
 from tests.results.factory import make_run
 from tests.sim.plans import sim_plan
 
+_VARIABLE = (
+    (r"\S*/\d{3}/", ""),
+    (r"\b[0-9a-f]{16}\b", "…"),
+    (r"it is [\d.]+ (days|h) old", "it is N days old"),
+)
+"""Folders of this very run of the bench, digests that hang on the code, ages."""
 SKIPPED = {"fault": "clock-jump", "reason": "no libfaketime", "remedy": ""}
 
 
@@ -55,6 +62,15 @@ class Outcome:
         """The worst line: of the first run that does not pass, else the first."""
         closed = [line for line in self.lines[:-1] if ": PASS" not in line or "PASS, but" in line]
         return (closed or self.lines or [""])[0]
+
+    def row(self, situation: Situation) -> str:
+        """The situation as a row of docs/gate-situations.md, without what is never the same."""
+        said = (line for line in self.lines if situation.sentence in line)
+        line = next(said, self.sentence).removeprefix("kraftprobe: ")
+        for pattern, shown in _VARIABLE:
+            line = re.sub(pattern, shown, line)
+        line = line.replace("|", "\\|").replace("<", "&lt;")
+        return f"| {situation.name} | {self.exit_code} | {line} |"
 
     def problem(self, situation: Situation) -> str | None:
         """Say what is not as expected."""
@@ -108,6 +124,12 @@ def _judged(**options: Any) -> Callable[[Path], Path]:
     return make
 
 
+def _copied(root: Path) -> Path:
+    """Make the run that "good" is, in a folder of another name."""
+    folder = _judged(seed=7)(root)
+    return folder.rename(folder.with_name("copied"))
+
+
 def _skipped(root: Path) -> Path:
     store = make_run(root, duration_s=20, rate_per_s=20, ended=False)
     plan = {**store.plan(), "skipped": [SKIPPED]}
@@ -155,6 +177,11 @@ _MAKERS: dict[str, Callable[[Path], Path]] = {
     "bad": _judged(seed=9, stale_reads=3, run="bad"),
     "lossy": _judged(seed=10, lost_on="n2", run="lossy"),
     "mutant": _judged(seed=11, mutant="M15", run="mutant"),
+    "good-again": _copied,
+    "canary": _judged(seed=15, mutant="M15", stale_reads=3, run="canary"),
+    **{f"earlier-{n}": _judged(seed=20 + n, run=f"earlier-{n}") for n in range(5)},
+    **{f"same-{n}": _judged(seed=30 + n, run=f"same-{n}") for n in range(5)},
+    **{f"slower-{n}": _judged(seed=40 + n, slower=1.5, run=f"slower-{n}") for n in range(5)},
     "quiet": _judged(seed=12, faults=(), run="quiet"),
     "killed": _judged(seed=13, ended=False, run="killed"),
     "blind": _judged(seed=14, evidence=False, run="blind"),

@@ -1,9 +1,9 @@
-"""`check`, `report` and `gate`: the commands that need stored runs only."""
+"""`check` and `report`: the commands that need stored runs only."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
-from functools import cache, partial
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -222,32 +222,3 @@ def report(run_folders: tuple[Path, ...]) -> int:
         return 0
 
     return for_each(_runs(run_folders), report_run)
-
-
-@click.command()
-@click.argument("run_folders", type=_PATH, metavar="RUN...", nargs=-1, required=True)
-@click.option(
-    "--allow-skipped",
-    is_flag=True,
-    help="Let runs pass that left out faults as impossible (run --skip-impossible).",
-)
-@click.option("--allow-no-faults", is_flag=True, help="Let runs pass in which no fault bit.")
-@click.option(
-    "--judge-again",
-    is_flag=True,
-    help="Judge from journals and nodes' files anew, and compare; of a batch, run the seeds again.",
-)
-def gate(run_folders: tuple[Path, ...], **rules: bool) -> int:
-    """Pass only if every run passed. Exit code: that of the worst verdict.
-
-    A folder that is no run means all runs below it, and all batches of simulated seeds. A run that
-    is given twice counts once.
-    """
-    from harness.gating import gate_folder  # noqa: PLC0415  (imports the simulated world)
-    from results.gate import decide  # noqa: PLC0415
-
-    gate_once = cache(lambda folder: gate_folder(folder, **rules))
-    decision = decide(gate_once(folder.resolve()) for folder in find_runs(run_folders))
-    for line in decision.lines:
-        click.echo(line)
-    return decision.exit_code

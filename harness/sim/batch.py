@@ -50,8 +50,8 @@ from harness.sim.chunks import (
     run_chunk,
     store_rows,
 )
-from harness.sim.source import source_digest
 from harness.sim.summary import found_in, lines_of, summarise
+from harness.source import source_digest
 from results.session import one_line_errors
 
 WAVE = 100

@@ -22,10 +22,12 @@ from checkers.verdict import Status, worst
 from harness.errors import PlanError
 from harness.sim.batch import Batch, run_plainly
 from harness.sim.chunks import SCHEMA, VERSION, BatchPlan, Row, plan_of
-from harness.sim.source import source_digest
 from harness.sim.summary import summarise
+from harness.source import source_digest
+from results.facts import Facts
 from results.files import StoreError, parse_json, read_json_object
-from results.gate import GateEntry, one_line
+from results.gate import GateEntry
+from results.refusals import one_line
 
 _FIGURES = ("operations", "faults", "simulated_s", "cpu_s")
 _SUMMED = ("verdict", "verdicts", "seeds", "mutant", "code", "operations", "faults", "exercise")
@@ -37,17 +39,20 @@ def gate_batch(folder: Path, *, allow_no_faults: bool, judge_again: bool) -> Gat
     """Gate a batch. No stored content raises; errors are reported in the entry's line."""
     resolved = folder.resolve()
     name = one_line(f"{resolved.parent.name}/{resolved.name}")
+    facts = None
     try:
-        status, line = _gate(folder, allow_no_faults=allow_no_faults, judge_again=judge_again)
+        status, line, facts = _gate(
+            folder, allow_no_faults=allow_no_faults, judge_again=judge_again
+        )
     except StoreError as error:
         status, line = Status.UNKNOWN, f"not judged: {one_line(str(error))}"
     except (OSError, RecursionError) as error:
         line = f"cannot be read: {one_line(str(error)) or type(error).__name__}"
         status = Status.UNKNOWN
-    return GateEntry(name, status, f"{name}: {line}", str(resolved))
+    return GateEntry(name, status, f"{name}: {line}", str(resolved), facts)
 
 
-def _gate(folder: Path, *, allow_no_faults: bool, judge_again: bool) -> tuple[Status, str]:
+def _gate(folder: Path, *, allow_no_faults: bool, judge_again: bool) -> tuple[Status, str, Facts]:
     plan, code = _plan(folder)
     rows = _rows(folder, plan)
     for row in rows.values():
@@ -62,9 +67,10 @@ def _gate(folder: Path, *, allow_no_faults: bool, judge_again: bool) -> tuple[St
         f"{tried['leader_changes']:,} leader changes in {summary['simulated_s']:,g} simulated s; "
         f"code {one_line(code, 40)}{'' if code == here else f', which is not this one ({here})'}"
     )
+    facts = _facts(plan, code, summary)
     refusal = _refusal(folder, plan, summary)
     if refusal is not None:
-        return worst((status, Status.UNKNOWN)), f"{status}, but {refusal}"
+        return worst((status, Status.UNKNOWN)), f"{status}, but {refusal}", facts
     if judge_again:
         again = _again(plan, code, rows)
         status = worst((status, again[0]))
@@ -72,8 +78,31 @@ def _gate(folder: Path, *, allow_no_faults: bool, judge_again: bool) -> tuple[St
     if summary["too_little"]:
         text += f"; too little by all seeds together: {one_line(summary['too_little'][0])}"
     if status is Status.PASS and tried["without_faults"] and not allow_no_faults:
-        return Status.UNDER_EXERCISED, f"PASS: {text}: no fault was tried (--allow-no-faults)"
-    return status, f"{status}: {text}"
+        line = f"PASS: {text}: no fault was tried (--allow-no-faults)"
+        return Status.UNDER_EXERCISED, line, facts
+    return status, f"{status}: {text}", facts
+
+
+def _facts(plan: BatchPlan, code: str, summary: Row) -> Facts:
+    """Return what a policy asks about a batch, all seeds together."""
+    campaign, tried = plan.campaign or {}, summary["exercise"]
+    workload, nodes = campaign.get("workload"), campaign.get("nodes")
+    return Facts(
+        campaign=one_line(str(campaign.get("campaign", "seeds")), 64),
+        workload=None if workload is None else one_line(str(workload), 64),
+        system="kraft",
+        builds=(f"code {one_line(code, 40)}", one_line(code, 40)),
+        backend="sim",
+        nodes=nodes if isinstance(nodes, int) else None,
+        mutant=plan.mutant,
+        seeds=tuple(range(plan.first, plan.last)),
+        started=None,
+        duration_s=float(summary["simulated_s"]),
+        ok=int(tried["ok"]),
+        leader_changes=int(tried["leader_changes"]),
+        faults=dict(tried["faults_verified"]),
+        unsigned="a batch of seeds cannot be signed",
+    )
 
 
 def _summary(plan: BatchPlan, code: str, rows: Mapping[int, Row]) -> Row:

@@ -21,7 +21,7 @@ from harness.sim import coverage
 from harness.sim.draw import draw
 from harness.sim.findings import SimResult, Violation, generalised
 from harness.sim.runner import run_plan
-from harness.sim.source import source_digest
+from harness.source import source_digest
 
 VERSION = 4
 Row = dict[str, Any]

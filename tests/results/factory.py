@@ -55,6 +55,7 @@ class Simulation:
     scale: float
     keys: int
     stale_reads: int = 0
+    slower: float = 1.0
     events: list[tuple[int, int, dict[str, Any]]] = field(default_factory=list)
     state: dict[str, str | None] = field(default_factory=dict)
     acknowledged: dict[str, list[tuple[int, str]]] = field(default_factory=dict)
@@ -122,7 +123,7 @@ def simulate(sim: Simulation, duration_ns: int, rate_per_s: float, workers: int)
                 value=value,
                 node=node,
             )
-            latency = int(sim.random.lognormvariate(1.6, 0.5) * 1_000_000)
+            latency = int(sim.random.lognormvariate(1.6, 0.5) * sim.slower * 1_000_000)
             heapq.heappush(heap, (now + latency // 2, order, "effect", op))
         elif action == "effect":
             leader = sim.leader(now)
@@ -278,6 +279,7 @@ def make_run(
     rate_per_s: float = 40.0,
     keys: int = 8,
     stale_reads: int = 0,
+    slower: float = 1.0,
     mutant: str | None = None,
     lost_on: str | None = None,
     evidence: bool = True,
@@ -289,9 +291,9 @@ def make_run(
 ) -> RunStore:
     """Store a run of about `duration_s * rate_per_s` operations.
 
-    `stale_reads`: so many reads after the partition return an overwritten value. `lost_on`: this
-    node's image lacks the last acknowledged write of a register. `ended`: the harness recorded it
-    to its end. `late_flush`: a leader commits once what its followers have not yet fsynced.
+    `stale_reads`: so many reads after the partition return an overwritten value. `slower`: every
+    operation takes so many times as long. `lost_on`: this node's image lacks the last acknowledged
+    write of a register. `ended`: the harness recorded it to its end. `late_flush`: a leader commits once what its followers have not yet fsynced.
     """
     name = run or f"20261121T010203Z-seed{seed}"
     plan = make_plan(
@@ -304,7 +306,7 @@ def make_run(
         faults=faults,
     )
     store = RunStore.create(root, plan)
-    sim = Simulation(random.Random(seed), duration_s / 60, keys, stale_reads)
+    sim = Simulation(random.Random(seed), duration_s / 60, keys, stale_reads, slower)
     journal_faults(sim, faults)
     simulate(sim, int(duration_s * 50 / 60 * SECOND), rate_per_s, 5)
     last = max(time_ns for time_ns, _, _ in sim.events)

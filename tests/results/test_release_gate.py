@@ -1,11 +1,14 @@
 """Only a PASS that follows from what is stored passes the gate."""
 
+import re
 from collections import Counter
 
 import pytest
 from factory import make_run
 
+from benchmarks.gate.__main__ import PAGE
 from benchmarks.gate.bench import Bench, edit, forge
+from benchmarks.gate.policies import POLICIES
 from benchmarks.gate.situations import SITUATIONS
 from harness.gating import recompute
 from harness.plan_document import derive
@@ -15,6 +18,7 @@ from results.pipeline import judge
 from results.store import RunStore
 
 RULES = Rules(derive)
+EVERY = (*SITUATIONS, *POLICIES)
 
 
 @pytest.fixture(scope="module")
@@ -22,16 +26,18 @@ def bench(tmp_path_factory):
     return Bench(tmp_path_factory.mktemp("gate"))
 
 
-@pytest.mark.parametrize("situation", SITUATIONS, ids=lambda situation: situation.name)
+@pytest.mark.parametrize("situation", EVERY, ids=lambda situation: situation.name)
 def test_the_gate_is_right_in_every_situation_of_the_bench(bench, situation):
     outcome = bench.try_gate(situation)
     assert outcome.problem(situation) is None, outcome.lines
-    assert outcome.lines
+    assert outcome.row(situation) in PAGE.read_text().splitlines()
 
 
 def test_situations_have_names_of_their_own():
-    assert max(Counter(situation.name for situation in SITUATIONS).values()) == 1
-    assert len(SITUATIONS) >= 30
+    assert max(Counter(situation.name for situation in EVERY).values()) == 1
+    assert len(POLICIES) >= 30
+    rows = [line for line in PAGE.read_text().splitlines() if re.match(r"\| .+ \| \d \|", line)]
+    assert len(rows) == len(EVERY)
 
 
 def judged(root, **options):

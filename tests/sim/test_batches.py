@@ -24,7 +24,7 @@ from harness.sim.batch import Batch, run_on_spark, run_plainly
 from harness.sim.batch_gate import gate_batch
 from harness.sim.chunks import BatchPlan, plan_of
 from harness.sim.runner import run_plan
-from harness.sim.source import source_digest
+from harness.source import source_digest
 from results.session import Spark
 from tests.sim.plans import read_plan
 

@@ -1,0 +1,498 @@
+"""Situations of the gate with a policy: what a release asks, and runs that do or do not show it."""
+
+from __future__ import annotations
+
+import json
+import shutil
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+from benchmarks.gate.bench import Bench, Situation, edit, forge, rejudge_digest
+from results.pipeline import judge
+from results.signature import make_key, read_private_key, sign
+from results.store import RunStore
+
+Arguments = list[Path | str]
+Make = Callable[[Bench], Arguments]
+
+OLD = 'builds = ["4.3.0"]'
+IMAGE = "shop/node:7 sha256:" + "89524f20db6edf6f" * 4
+CANARY = '[[canary]]\nmutant = "M15"\n'
+CANARY_BY = CANARY + 'check = "linearizable"\n'
+KINDS = """
+[[require]]
+campaign = "synthetic"
+workload = "register"
+system = "kraft"
+backend = "local"
+nodes = 3
+faults = ["kill", "pause", "partition"]
+seeds = 2
+operations = 500
+leader_changes = 4
+"""
+
+
+def asked(text: str, *kinds: str, change: Callable[[RunStore], Any] | None = None) -> Make:
+    """Runs of these kinds, and a policy; something may be done to the first run."""
+
+    def make(bench: Bench) -> Arguments:
+        folder = bench.folder()
+        stores = [bench.copy(kind, folder) for kind in kinds]
+        if change is not None:
+            change(stores[0])
+        return ["--policy", policy(folder, text), *(store.folder for store in stores)]
+
+    return make
+
+
+def policy(folder: Path, text: str) -> Path:
+    """Write a policy beside the runs of a folder."""
+    path = folder.parent / "release.toml"
+    path.write_text(text)
+    return path
+
+
+def signed(
+    text: str, *, key: str = "release.pem", then: Callable[[RunStore], Any] | None = None
+) -> Make:
+    """A run that was signed, and a policy beside it that trusts release.pem.pub."""
+
+    def make(bench: Bench) -> Arguments:
+        folder = bench.folder()
+        store = bench.copy("good", folder)
+        keys = folder.parent
+        make_key(keys / "release.pem")
+        if key != "release.pem":
+            make_key(keys / key)
+        sign(store, read_private_key(keys / key))
+        if then is not None:
+            then(store)
+        return ["--policy", policy(folder, text), store.folder]
+
+    return make
+
+
+TRUST = '[each]\nsigned_by = ["release.pem.pub"]\n'
+
+
+def against(text: str, new: tuple[str, ...], old: tuple[str, ...]) -> Make:
+    """Runs beside those of a baseline in the folder `earlier`."""
+
+    def make(bench: Bench) -> Arguments:
+        folder = bench.folder()
+        earlier = folder.parent / "earlier" / "synthetic"
+        earlier.mkdir(parents=True)
+        for kind in old:
+            bench.copy(kind, earlier)
+        stores = [bench.copy(kind, folder) for kind in new]
+        text_ = f'[baseline]\nruns = ["earlier"]\n{text}'
+        return ["--policy", policy(folder, text_), *(store.folder for store in stores)]
+
+    return make
+
+
+EARLIER = tuple(f"earlier-{n}" for n in range(5))
+SAME = tuple(f"same-{n}" for n in range(5))
+SLOWER = tuple(f"slower-{n}" for n in range(5))
+LATENCIES = 'figures = ["write-p99-ms", "read-p99-ms"]\n'
+
+
+def of_build(change: Callable[[dict[str, Any]], Any]) -> Callable[[RunStore], Any]:
+    """Another build: versions of a plan follow from nothing, so the chain is made anew."""
+
+    def act(store: RunStore) -> None:
+        edit(store.plan_path, lambda plan: change(plan["versions"]))
+        forge(store, rejudge=True)
+
+    return act
+
+
+def torn(store: RunStore) -> None:
+    """Tear the journal's last line, as a power loss does, and record what is left."""
+    data = store.journal_path.read_bytes()
+    store.journal_path.write_bytes(data[:-20])
+    forge(store, rejudge=True)
+
+
+def forged_signature(store: RunStore) -> None:
+    """Let results that were never judged stand under a signature of others."""
+    edit(store.results_path, lambda results: results["judging"].update(at="2026-01-01T00:00:00Z"))
+    rejudge_digest(store)
+
+
+def of_the_future(store: RunStore) -> None:
+    edit(store.plan_path, lambda plan: plan.update(run="29991121T010203Z-seed7"))
+    forge(store, rejudge=True)
+
+
+def healthy_canary(store: RunStore) -> None:
+    """Call a run of a good node that of a mutant."""
+    edit(store.plan_path, lambda plan: plan.update(mutant="M15"))
+    forge(store, rejudge=True)
+
+
+def a_baseline_that_failed(bench: Bench) -> Arguments:
+    return against(LATENCIES, SAME, (*EARLIER[:4], "bad"))(bench)
+
+
+def itself_as_baseline(bench: Bench) -> Arguments:
+    return against(LATENCIES, SAME, SAME)(bench)
+
+
+def loosened(bench: Bench) -> Arguments:
+    return [*asked("", "quiet")(bench), "--allow-no-faults"]
+
+
+def no_such_key(bench: Bench) -> Arguments:
+    return asked(TRUST, "good")(bench)
+
+
+def no_key(bench: Bench) -> Arguments:
+    folder = bench.folder()
+    (folder.parent / "release.pem.pub").write_text("-----BEGIN PUBLIC KEY-----\nAAAA\n")
+    return ["--policy", policy(folder, TRUST), bench.copy("good", folder).folder]
+
+
+def damaged_signature(store: RunStore) -> None:
+    store.signature_path.write_text(json.dumps({"version": 1, "key": "?", "signature": "%"}))
+
+
+def signature_of_other(bench: Bench) -> Arguments:
+    arguments = signed(TRUST)(bench)
+    store = RunStore(Path(arguments[-1]))
+    other = bench.copy("other", store.folder.parent)
+    shutil.copy(store.signature_path, other.signature_path)
+    return [*arguments[:-1], other.folder]
+
+
+POLICIES = (
+    # What each run must be.
+    Situation("a policy that asks for nothing", asked("", "good"), 0, "1 of 1 run passes"),
+    Situation(
+        "the build that is asked for",
+        asked('[each]\nbuilds = ["0.1.*"]', "good"),
+        0,
+        "gate open: 1 of 1 run passes",
+    ),
+    Situation(
+        "a build known by its image's digest",
+        asked(
+            '[each]\nbuilds = ["sha256:89524f20*"]',
+            "good",
+            change=of_build(lambda v: v.update(kraft=f"0.1.0, image {IMAGE[:31]}", image=IMAGE)),
+        ),
+        0,
+        "of kraft 0.1.0, image shop/node:7 sha256:89524f20db6e",
+    ),
+    Situation(
+        "a build known by its commit",
+        asked(
+            '[each]\nbuilds = ["9f3c0d1*"]',
+            "good",
+            change=of_build(lambda v: v.update(kraft="4.3.1, commit 9f3c0d1a2b3c4d5e")),
+        ),
+        0,
+        "of kraft 4.3.1, commit 9f3c0d1a2b3c4d5e",
+    ),
+    Situation(
+        "an old build",
+        asked('[each]\nbuilds = ["0.2.*"]', "good"),
+        3,
+        "but it ran build 0.1.0, and the policy is about 0.2.*",
+    ),
+    Situation(
+        "a build that nobody wrote down",
+        asked('[each]\nbuilds = ["*"]', "good", change=of_build(dict.clear)),
+        3,
+        "but it ran build of no known build",
+    ),
+    Situation(
+        "an old run",
+        asked("[each]\nage_max_h = 0.5", "good"),
+        3,
+        " old, at most 0.5 h are allowed: run it again",
+    ),
+    Situation(
+        "a run that is young enough", asked("[each]\nage_max_h = 80_000", "good"), 0, "gate open"
+    ),
+    Situation(
+        "a run of the future",
+        asked("[each]\nage_max_h = 24", "good", change=of_the_future),
+        3,
+        "but it began in the future (2999-11-21 01:02 UTC)",
+    ),
+    Situation(
+        "a run without a date",
+        asked("[each]\nage_max_h = 24", "other"),
+        3,
+        "but its name does not say when it began",
+    ),
+    Situation(
+        "another backend than the policy's",
+        asked('[each]\nbackends = ["docker", "netns"]', "good"),
+        3,
+        "but its backend is local, and the policy is about docker and netns",
+    ),
+    Situation(
+        "another system",
+        asked('[each]\nsystems = ["apache-kafka"]', "good"),
+        3,
+        "but its system is kraft, and the policy is about apache-kafka",
+    ),
+    Situation(
+        "another campaign",
+        asked('[each]\ncampaigns = ["standard"]', "good"),
+        3,
+        "but its campaign is synthetic, and the policy is about standard",
+    ),
+    Situation(
+        "too few operations in a run",
+        asked("[each]\noperations_min = 100_000", "good"),
+        4,
+        "operations were ok, the policy wants 100,000",
+    ),
+    Situation(
+        "too few leader changes in a run",
+        asked("[each]\nleader_changes_min = 9", "good"),
+        4,
+        "but the leader changed 2 times, the policy wants 9",
+    ),
+    Situation(
+        "short enough unavailability and recovery",
+        asked("[each]\nunavailability_max_s = 5\nrecovery_max_s = 5", "good"),
+        0,
+        "gate open",
+    ),
+    Situation(
+        "too long an unavailability",
+        asked("[each]\nunavailability_max_s = 0.2", "good"),
+        1,
+        "but nothing was served for ",
+    ),
+    Situation(
+        "too slow a recovery",
+        asked("[each]\nrecovery_max_s = 0.1", "good"),
+        1,
+        "but after a fault it took ",
+    ),
+    Situation(
+        "two reasons at a time",
+        asked('[each]\nbackends = ["docker"]\nleader_changes_min = 9', "good"),
+        3,
+        "; the leader changed 2 times",
+    ),
+    Situation("a vacuous run", asked("", "quiet"), 4, "no fault was tried"),
+    Situation(
+        "a vacuous run that the policy allows",
+        asked("allow_no_faults = true", "quiet"),
+        0,
+        "no faults; ",
+    ),
+    Situation(
+        "a loosening option beside a policy", loosened, 2, "with a policy, the policy decides"
+    ),
+    Situation(
+        "a torn journal", asked("", "good", change=torn), 3, "the end of its journal is torn"
+    ),
+    # What must be among them.
+    Situation(
+        "all that is required",
+        asked(KINDS, "good", "other"),
+        0,
+        "2 runs on 2 seeds, 631 operations",
+    ),
+    Situation(
+        "a seed too few",
+        asked(KINDS, "good"),
+        4,
+        "there are only 1 of 2 seeds, 337 of 500 operations",
+    ),
+    Situation(
+        "a required fault that never bit",
+        asked('[[require]]\nfaults = ["clock-jump", "kill"]', "good"),
+        4,
+        "there is no run in which clock-jump bit",
+    ),
+    Situation(
+        "a required campaign that is not there",
+        asked('[[require]]\ncampaign = "standard"', "good"),
+        4,
+        "require campaign standard: UNDER-EXERCISED: there is no such run that passes",
+    ),
+    Situation(
+        "a required workload that is not there",
+        asked('[[require]]\nworkload = "append"', "good"),
+        4,
+        "require workload append: UNDER-EXERCISED",
+    ),
+    Situation(
+        "a required backend that is not there",
+        asked('[[require]]\nbackend = "docker"', "good"),
+        4,
+        "require backend docker: UNDER-EXERCISED",
+    ),
+    Situation(
+        "the same run twice for two",
+        asked("[[require]]\nruns = 2", "good", "good-again"),
+        4,
+        "there are only 1 of 2 runs",
+    ),
+    Situation(
+        "a requirement met by a run that failed",
+        asked("[[require]]\nruns = 1", "bad"),
+        1,
+        "require any run: UNDER-EXERCISED: there is no such run that passes",
+    ),
+    Situation(
+        "unknown, and all that is required beside it",
+        asked(KINDS, "good", "other", "blind"),
+        3,
+        "UNKNOWN",
+    ),
+    Situation(
+        "seeds of a batch",
+        asked('[[require]]\nbackend = "sim"\nseeds = 3', "batch"),
+        0,
+        "1 run on 3 seeds",
+    ),
+    # Whether the alarm works.
+    Situation(
+        "a canary that rang",
+        asked(CANARY_BY, "good", "canary"),
+        0,
+        "canary M15: PASS: linearizable found it in synthetic/canary",
+    ),
+    Situation(
+        "a canary that passed",
+        asked(CANARY, "good", "mutant"),
+        3,
+        "PASS, where a run of mutant M15 must FAIL",
+    ),
+    Situation(
+        "a canary that is missing",
+        asked(CANARY, "good"),
+        4,
+        "there is no run of mutant M15: make one by kraftprobe run --mutant M15",
+    ),
+    Situation(
+        "a canary of another mutant",
+        asked('[[canary]]\nmutant = "M31"', "good", "canary"),
+        1,
+        "it ran mutant M15: a run of a faulty variant says nothing",
+    ),
+    Situation(
+        "a canary that another check found",
+        asked(CANARY + 'check = "durability"', "good", "canary"),
+        3,
+        "it failed, but not by the check durability",
+    ),
+    Situation(
+        "a canary in another campaign",
+        asked(CANARY + 'campaign = "quick"', "good", "canary"),
+        4,
+        "there is no run of mutant M15: make one by kraftprobe run --mutant M15 --campaign quick",
+    ),
+    Situation(
+        "a good node that is called a canary",
+        asked(CANARY, "bad", change=healthy_canary),
+        1,
+        "its nodes do not say that they ran this mutant alone: they say none",
+    ),
+    Situation(
+        "a canary alone", asked(CANARY + KINDS, "canary"), 4, "there is no such run that passes"
+    ),
+    # Whether it got worse.
+    Situation(
+        "slower within noise", against(LATENCIES, SAME, EARLIER), 0, "not worse beyond noise"
+    ),
+    Situation("slower beyond noise", against(LATENCIES, SLOWER, EARLIER), 1, "worse beyond noise"),
+    Situation(
+        "slower, and less than the policy minds",
+        against(LATENCIES + "tolerance = 9", SLOWER, EARLIER),
+        0,
+        "not worse beyond noise",
+    ),
+    Situation("faster", against(LATENCIES, EARLIER, SLOWER), 0, "not worse beyond noise"),
+    Situation(
+        "too few runs to compare",
+        against(LATENCIES, SAME[:2], EARLIER[:2]),
+        3,
+        "so few runs can show no difference at the level 0.025: 4 of each would",
+    ),
+    Situation("a baseline that failed", a_baseline_that_failed, 3, "does not pass the gate itself"),
+    Situation("runs that are their own baseline", itself_as_baseline, 3, "and in the baseline"),
+    Situation(
+        "a baseline that is not there",
+        against(LATENCIES, SAME[:1], ()),
+        2,
+        "there are no runs in it",
+    ),
+    Situation(
+        "a run that nothing in the baseline is like",
+        against(LATENCIES, ("simulated",), EARLIER),
+        3,
+        "the baseline has none to compare",
+    ),
+    # Whose word it is.
+    Situation("signed with a trusted key", signed(TRUST), 0, "gate open"),
+    Situation("unsigned", signed(TRUST, then=lambda s: s.signature_path.unlink()), 3, "not signed"),
+    Situation(
+        "the wrong key",
+        signed(TRUST, key="mine.pem"),
+        3,
+        "but it is signed with a key that the policy does not name",
+    ),
+    Situation(
+        "judged again after it was signed",
+        signed(TRUST, then=judge),
+        3,
+        "but its signature is not one of this run as it is now",
+    ),
+    Situation(
+        "results that were put under a signature",
+        signed(TRUST, then=forged_signature),
+        3,
+        "but its signature is not one of this run as it is now",
+    ),
+    Situation("a signature of another run", signature_of_other, 3, "not one of this run as it is"),
+    Situation(
+        "a damaged signature", signed(TRUST, then=damaged_signature), 3, "signature.json is damaged"
+    ),
+    Situation("a key that is not there", no_such_key, 2, "release.pem.pub: there is no such file"),
+    Situation("a key that is none", no_key, 2, "holds no public key in PEM"),
+    Situation(
+        "seeds, which cannot be signed",
+        lambda bench: [
+            *signed(TRUST)(bench)[:2],
+            bench.copy("batch").folder,
+        ],
+        3,
+        "but a batch of seeds cannot be signed",
+    ),
+    # Policies that are none.
+    Situation(
+        "a misspelt key",
+        asked("[each]\nbuild = ['x']", "good"),
+        2,
+        "each: unknown key 'build'; did you mean 'builds'?",
+    ),
+    Situation(
+        "a number that is none",
+        asked("[each]\noperations_min = -1", "good"),
+        2,
+        "each.operations_min must be a whole number from 0 to 1000000000, not -1",
+    ),
+    Situation(
+        "an unknown fault",
+        asked('[[require]]\nfaults = ["kil"]', "good"),
+        2,
+        "unknown fault 'kil'; did you mean 'kill'?",
+    ),
+    Situation("an unknown mutant", asked('[[canary]]\nmutant = "M999"', "good"), 2, "M999"),
+    Situation("no TOML", asked("each = [", "good"), 2, "cannot be read as a policy"),
+    Situation(
+        "a policy of the future", asked("version = 2", "good"), 2, "version must be 1, not 2"
+    ),
+)

@@ -1,0 +1,134 @@
+"""`gate` and `sign`: whether a build may be released, and whose word is believed."""
+
+from __future__ import annotations
+
+import datetime as dt
+from dataclasses import replace
+from pathlib import Path
+
+import click
+
+from harness.errors import UsageError
+from harness.targets import each_once, find_runs, is_batch
+
+_FOLDER = click.Path(path_type=Path)
+_FILE = click.Path(path_type=Path, dir_okay=False)
+
+
+@click.command()
+@click.argument("run_folders", type=_FOLDER, metavar="RUN...", nargs=-1, required=True)
+@click.option(
+    "--policy",
+    "policy_file",
+    type=_FILE,
+    metavar="FILE",
+    help="What the release asks of its runs, in TOML (docs/gate.md).",
+)
+@click.option(
+    "--allow-skipped",
+    is_flag=True,
+    help="Let runs pass that left out faults as impossible (run --skip-impossible).",
+)
+@click.option("--allow-no-faults", is_flag=True, help="Let runs pass in which no fault bit.")
+@click.option(
+    "--judge-again",
+    is_flag=True,
+    help="Judge from journals and nodes' files anew, and compare; of a batch, run the seeds again.",
+)
+@click.option("--json", "as_json", is_flag=True, help="Print one JSON document instead of lines.")
+@click.option("--quiet", "-q", is_flag=True, help="Print the decision alone.")
+@click.option("--github", is_flag=True, help="Print annotations for GitHub as well.")
+@click.option("--junit", type=_FILE, metavar="FILE", help="Write one JUnit file over all runs.")
+@click.option(
+    "--summary", type=_FILE, metavar="FILE", help="Append a section in Markdown to a file."
+)
+def gate(
+    run_folders: tuple[Path, ...],
+    policy_file: Path | None,
+    junit: Path | None,
+    summary: Path | None,
+    *,
+    as_json: bool,
+    quiet: bool,
+    github: bool,
+    **allowed: bool,
+) -> int:
+    """Pass only if every run passed. Exit code: that of the worst verdict.
+
+    A folder that is no run means all runs below it, and all batches of simulated seeds. A run that
+    is given twice counts once. With a policy, what it requires must be there as well.
+    """
+    from harness.gating import gate_all  # noqa: PLC0415  (imports the simulated world)
+    from harness.policy.document import Policy, read_policy  # noqa: PLC0415  (imports pydantic)
+    from results.gate_output import to_annotations, to_json, to_markdown  # noqa: PLC0415
+
+    if as_json and (quiet or github):
+        raise UsageError(
+            "--json prints a document alone; it goes with neither --quiet nor --github"
+        )
+    policy = Policy() if policy_file is None else read_policy(policy_file)
+    loosened = [name for name in ("allow_skipped", "allow_no_faults") if allowed[name]]
+    if policy_file is not None and loosened:
+        option = f"--{loosened[0].replace('_', '-')}"
+        raise UsageError(f"{option}: with a policy, the policy decides; say {loosened[0]} = true")
+    policy = replace(
+        policy,
+        allow_skipped=policy.allow_skipped or allowed["allow_skipped"],
+        allow_no_faults=policy.allow_no_faults or allowed["allow_no_faults"],
+        judge_again=policy.judge_again or allowed["judge_again"],
+    )
+    decision = gate_all(run_folders, policy, dt.datetime.now(dt.UTC))
+    if junit is not None:
+        from results.files import write_atomically  # noqa: PLC0415
+        from results.gate_junit import render  # noqa: PLC0415
+
+        write_atomically(junit, render(decision))
+    if summary is not None:
+        with summary.open("a", encoding="utf-8", errors="replace") as file:
+            file.write(to_markdown(decision))
+    if as_json:
+        click.echo(to_json(decision))
+        return decision.exit_code
+    for line in decision.lines[-1:] if quiet else decision.lines:
+        click.echo(line)
+    if github:
+        for line in to_annotations(decision):
+            click.echo(line)
+    return decision.exit_code
+
+
+@click.command()
+@click.argument("run_folders", type=_FOLDER, metavar="RUN...", nargs=-1)
+@click.option("--key", "key_file", type=_FILE, metavar="FILE", help="Private key to sign with.")
+@click.option(
+    "--make-key",
+    "new_key",
+    type=_FILE,
+    metavar="FILE",
+    help="Make a private key in FILE and its public key in FILE.pub, instead of signing.",
+)
+def sign(run_folders: tuple[Path, ...], key_file: Path | None, new_key: Path | None) -> int:
+    """Sign judged runs with a key of yours, so that a gate elsewhere can trust them.
+
+    A folder that is no run means all runs below it. The gate trusts the public keys that its
+    policy names in `signed_by`.
+    """
+    from results.signature import make_key, read_private_key  # noqa: PLC0415
+    from results.signature import sign as sign_run  # noqa: PLC0415
+    from results.store import RunStore  # noqa: PLC0415
+
+    if new_key is not None:
+        if run_folders or key_file is not None:
+            raise UsageError("--make-key makes a key and signs nothing")
+        click.echo(f"{make_key(new_key)}: name this file in a policy's signed_by")
+        return 0
+    if key_file is None or not run_folders:
+        raise UsageError("give --key FILE and the runs to sign, or --make-key FILE")
+    key = read_private_key(key_file)
+    for folder in each_once(find_runs(run_folders)):
+        if is_batch(folder):
+            raise UsageError(f"{folder}: a batch of seeds is not signed; the gate can run it again")
+        store = RunStore(folder)
+        sign_run(store, key)
+        click.echo(f"signed {store.name}")
+    return 0

@@ -1,0 +1,105 @@
+"""Figures of the runs against those of a baseline: whether they are worse beyond noise.
+
+Runs are compared with runs of the baseline that did the same: campaign, workload, system, backend
+and number of nodes. `results.comparison` has the test. The level of the policy is that of all
+comparisons together: each is tested at its share (Bonferroni), so that five figures of four
+campaigns do not raise an alarm twenty times as often.
+"""
+
+from __future__ import annotations
+
+import math
+from collections import defaultdict
+from collections.abc import Iterable, Sequence
+
+from checkers.verdict import Status
+from harness.policy.document import Baseline
+from harness.policy.requirements import each_once
+from results.comparison import Comparison, compare
+from results.facts import FIGURES, Facts
+from results.gate import GateEntry, Requirement
+from results.refusals import one_line
+
+Stratum = tuple[str, str | None, str, str, int | None]
+
+
+def comparisons_of(
+    baseline: Baseline, entries: Sequence[GateEntry], earlier: Sequence[GateEntry]
+) -> list[Requirement]:
+    """Compare each figure of each kind of run; `earlier`: what the gate says of the baseline."""
+    damaged = [entry for entry in earlier if not entry.passed]
+    if damaged:
+        sentence = f"a run of the baseline does not pass the gate itself: {damaged[0].line}"
+        return [Requirement("baseline", Status.UNKNOWN, one_line(sentence))]
+    again = {e.identity for e in earlier if e.identity} & {e.identity for e in entries}
+    if again:
+        sentence = f"{one_line(min(again))} is among the runs and in the baseline: nothing compares"
+        return [Requirement("baseline", Status.UNKNOWN, sentence)]
+    old, new = _strata(earlier), _strata(entries)
+    if not new:
+        return [Requirement("baseline", Status.UNKNOWN, "no run passes that could be compared")]
+    names = [(stratum, figure) for stratum in new for figure in baseline.figures]
+    level = baseline.level / len(names)
+    return [
+        _compared(stratum, figure, new[stratum], old.get(stratum, []), baseline.tolerance, level)
+        for stratum, figure in names
+    ]
+
+
+def _strata(entries: Sequence[GateEntry]) -> dict[Stratum, list[Facts]]:
+    found: defaultdict[Stratum, list[Facts]] = defaultdict(list)
+    for entry in each_once(entries):
+        facts = entry.facts
+        if entry.passed and facts is not None and facts.mutant is None and facts.figures:
+            found[facts.stratum].append(facts)
+    return dict(found)
+
+
+def _compared(
+    stratum: Stratum,
+    figure: str,
+    new: Sequence[Facts],
+    old: Sequence[Facts],
+    tolerance: float,
+    level: float,
+) -> Requirement:
+    campaign, workload, system, backend, nodes = stratum
+    of = f"campaign {campaign}, {workload} on {nodes} nodes of {system}, backend {backend}"
+    name = one_line(f"no regression of {figure} in {of}")
+    xs, ys = _figures(new, figure), _figures(old, figure)
+    if not xs and not ys:
+        return Requirement(name, Status.PASS, "neither these runs nor the baseline have any")
+    if not xs or not ys:
+        lacking = "these runs have" if not xs else "the baseline has"
+        return Requirement(name, Status.UNKNOWN, f"{lacking} none to compare")
+    higher_is_worse = FIGURES[figure]
+    found = compare(xs, ys, higher_is_worse=higher_is_worse)
+    sentence = _sentence(found, len(xs), len(ys))
+    if not found.is_conclusive(level):
+        sentence += (
+            f"; so few runs can show no difference at the level {level:.2g}: "
+            f"{_runs_needed(level)} of each would"
+        )
+        return Requirement(name, Status.UNKNOWN, sentence)
+    if found.is_regression(level, tolerance, higher_is_worse=higher_is_worse):
+        return Requirement(name, Status.FAIL, f"{sentence}: worse beyond noise")
+    return Requirement(name, Status.PASS, f"{sentence}: not worse beyond noise")
+
+
+def _sentence(found: Comparison, new: int, old: int) -> str:
+    return (
+        f"median {found.new_median:.4g} of {new} runs, {found.baseline_median:.4g} of {old} of the "
+        f"baseline, ratio {found.ratio:.2f}, p {found.p:.2g}"
+    )
+
+
+def _runs_needed(level: float) -> int:
+    """Return how many runs of each side a comparison at this level needs."""
+    count = 1
+    while 1 / math.comb(2 * count, count) > level:
+        count += 1
+    return count
+
+
+def _figures(runs: Iterable[Facts], figure: str) -> list[float]:
+    return [facts.figures[figure] for facts in runs if figure in facts.figures]
