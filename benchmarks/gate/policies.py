@@ -294,7 +294,10 @@ POLICIES = (
         "a loosening option beside a policy", loosened, 2, "with a policy, the policy decides"
     ),
     Situation(
-        "a torn journal", asked("", "good", change=torn), 3, "the end of its journal is torn"
+        "a torn journal that was recorded so",
+        asked("", "good", change=torn),
+        3,
+        "the end of its journal is torn",
     ),
     # What must be among them.
     Situation(
