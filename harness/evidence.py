@@ -111,8 +111,8 @@ def _collect_node(store: RunStore, layout: Layout, node: str) -> None:
     log = decode_log(node, folder)
     store.write_log(node, log.records)
     store.write_snapshots(node, decode_snapshots(node, folder))
-    partitions = Path(layout.partitions_folder(store.node_path(node)))
-    store.write_partition_logs(node, decode_partitions(node, partitions))
+    folders = [Path(each) for each in layout.log_dirs(store.node_path(node))]
+    store.write_partition_logs(node, decode_partitions(node, folders))
     path = folder / QUORUM_STATE
     try:
         state = json.loads(path.read_text(encoding="utf-8"))

@@ -8,7 +8,7 @@ leave, and ends the log. Everything else that is no log is `damage`, stored in p
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from pathlib import Path
 from typing import Any, Final
 
@@ -39,8 +39,22 @@ class _DamageError(Exception):
     """What lies there is no log; one line."""
 
 
-def decode_partitions(node: str, folder: Path) -> list[PartitionLog]:
-    """Decode every partition's log in a folder, by name. Raises OSError."""
+def decode_partitions(node: str, folders: Iterable[Path]) -> list[PartitionLog]:
+    """Decode every partition's log in a node's log directories, by name. Raises OSError.
+
+    A crash may leave a log in two of them. The node goes on with the longer one: the other is what
+    a move has copied so far, or what is left of the log that was copied.
+    """
+    found: dict[str, PartitionLog] = {}
+    for folder in folders:
+        for log in _decode_folder(node, folder):
+            other = found.get(log.partition)
+            if other is None or log.end_offset > other.end_offset:
+                found[log.partition] = log
+    return [found[name] for name in sorted(found)]
+
+
+def _decode_folder(node: str, folder: Path) -> list[PartitionLog]:
     marks, starts = _offsets(folder / _HIGH_WATERMARKS), _offsets(folder / _LOG_STARTS)
     logs = []
     for directory in sorted(folder.iterdir()) if folder.is_dir() else ():

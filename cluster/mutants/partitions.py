@@ -112,11 +112,13 @@ def _m25p_before_truncation(self: Replica, result: FetchResult) -> Outcome:
 def _m37_to_high_watermark(
     self: ReplicaManager, key: PartitionKey, registration: PartitionRegistration
 ) -> None:
-    partition = self._hosted(key).partition
-    before = partition.leader_epoch
+    replica = self._hosted(key, registration)
+    if replica is None:
+        return
+    partition, before = replica.partition, replica.partition.leader_epoch
     _FOLLOW(self, key, registration)
     if partition.leader_epoch > before and partition.high_watermark < partition.log.end_offset:
-        self._hosted(key).truncate(partition.high_watermark)
+        replica.truncate(partition.high_watermark)
 
 
 def _m37_without_epoch(self: Replica) -> FetchPartition:

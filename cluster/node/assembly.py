@@ -20,8 +20,10 @@ from cluster.node.broker.data_apis import DataApis
 from cluster.node.broker.lifecycle import NOT_REGISTERED_EPOCH, BrokerLifecycleManager
 from cluster.node.broker.producer_ids import ProducerIdManager
 from cluster.node.broker.publisher import BrokerMetadataPublisher
-from cluster.node.broker.replica_manager import ReplicaManager, ReplicaSeams
-from cluster.node.config import BROKER_ROLE, CONTROLLER_ROLE, NodeConfig
+from cluster.node.broker.replica_config import ReplicaSeams
+from cluster.node.broker.replica_manager import ReplicaManager
+from cluster.node.config import NodeConfig
+from cluster.node.config_values import BROKER_ROLE, CONTROLLER_ROLE
 from cluster.node.controller.apis import ControllerApis
 from cluster.node.controller.bootstrap_file import read_bootstrap
 from cluster.node.controller.controller import QuorumController
@@ -41,6 +43,8 @@ from cluster.node.kraft.raft_client import RaftClient
 from cluster.node.kraft_version import is_kraft_version_update, update_kraft_version
 from cluster.node.log.clean_shutdown import NO_EPOCH
 from cluster.node.log.log import Log, LogConfig
+from cluster.node.log.log_directory import Damage, LogDirectory
+from cluster.node.log.log_manager import LogDirs
 from cluster.node.loggers import Loggers
 from cluster.node.part_configs import (
     cluster_info,
@@ -78,8 +82,15 @@ class Seams:
     replication: Network
     """To other brokers, for records. The same holds."""
     disk: Disk
+    """Of the metadata log."""
+    log_dirs: LogDirs
+    """Where a broker's logs of data are; the metadata's disk may be one of them."""
     random: Random
     trace: Trace
+
+
+class LogDirectoryError(Exception):
+    """A log directory without which the node cannot go on. One line."""
 
 
 class Node:
@@ -152,7 +163,7 @@ class Node:
             ),
         )
         self.raft.register(self.controller)
-        self._cluster = cluster_info(config, self.raft, seams.disk)
+        self._cluster = cluster_info(config, self.raft)
         self._apis = ControllerApis(self.controller, self.raft, self._cluster, seams.random)
         self.forwarding = ForwardingManager(
             seams.clock,
@@ -191,7 +202,7 @@ class Node:
             )
             self._data = DataApis(self.replicas, producer_ids)
             if registers:
-                self._register_broker(seams, self.publisher, self.replicas, directory_id)
+                self._register_broker(seams, self.publisher, self.replicas)
             else:
                 self.publisher.on_first = self._serve_clients
 
@@ -201,17 +212,22 @@ class Node:
     def _replica_manager(self, seams: Seams, directory_id: uuid.UUID) -> ReplicaManager:
         """Make what holds the broker's data; without a registration it is never given any."""
 
-        def went_offline() -> None:
-            assert self.lifecycle is not None
-            self.lifecycle.report_offline(directory_id)
+        def went_offline(directory: LogDirectory, damage: Damage) -> None:
+            reason = f"log directory {directory.path} is out of use: {damage}"
+            if directory.directory_id == directory_id:
+                self.raft.fail(LogDirectoryError(f"{reason}; it is that of the metadata"))
+            elif not replicas.logs.online:
+                self.raft.fail(LogDirectoryError(f"{reason}; no other is left"))
+            elif self.lifecycle is not None:
+                self.lifecycle.report_offline(directory.directory_id)
 
-        return ReplicaManager(
+        replicas = ReplicaManager(
             replica_config(self._config),
             self._cluster,
             ReplicaSeams(
                 seams.clock,
                 seams.replication,
-                seams.disk,
+                seams.log_dirs,
                 seams.random,
                 seams.trace,
                 self._ask_controller,
@@ -219,20 +235,22 @@ class Node:
             ),
             went_offline,
         )
+        return replicas
 
     def _register_broker(
         self,
         seams: Seams,
         publisher: BrokerMetadataPublisher,
         replicas: ReplicaManager,
-        directory_id: uuid.UUID,
     ) -> None:
         """Make what a broker that registers has."""
-        replicas.directory.read_mark()
-        previous_epoch = replicas.directory.previous_broker_epoch
+        replicas.logs.read_marks()
+        previous_epoch = replicas.logs.previous_broker_epoch
         self.lifecycle = lifecycle = BrokerLifecycleManager(
             lifecycle_config(
-                self._config, directory_id, NO_EPOCH if previous_epoch is None else previous_epoch
+                self._config,
+                tuple(directory.directory_id for directory in replicas.logs.online),
+                NO_EPOCH if previous_epoch is None else previous_epoch,
             ),
             seams.clock,
             seams.random,
@@ -241,7 +259,8 @@ class Node:
             lambda: self.controller.image.offset,
             self.raft.fail,
         )
-        self.assignments = assignments = self._assignments(seams, directory_id)
+        self.assignments = assignments = self._assignments(seams, replicas)
+        replicas.on_located(assignments.partition_changed)
 
         def changed(
             changes: LocalReplicaChanges, delta: MetadataDelta, image: MetadataImage
@@ -251,6 +270,7 @@ class Node:
 
         def caught_up() -> None:
             replicas.start(publisher.held, self.controller.image.state)
+            assignments.changed(publisher.held)
             lifecycle.set_ready_to_unfence()
             self._serve_clients()
 
@@ -258,7 +278,7 @@ class Node:
         lifecycle.on_caught_up = caught_up
         lifecycle.on_unregistered = self.forwarding.release
 
-    def _assignments(self, seams: Seams, directory_id: uuid.UUID) -> AssignmentsManager:
+    def _assignments(self, seams: Seams, replicas: ReplicaManager) -> AssignmentsManager:
         node_id = self._config.node_id
 
         def directory_of(key: tuple[uuid.UUID, int]) -> uuid.UUID | None:
@@ -268,13 +288,14 @@ class Node:
             return replica_directory(partition, node_id)
 
         return AssignmentsManager(
-            AssignmentsConfig(node_id, directory_id, self._config.broker_session_timeout_ms / 2),
+            AssignmentsConfig(node_id, self._config.broker_session_timeout_ms / 2),
             seams.clock,
             seams.random,
             seams.trace,
             self._ask_controller,
             self._broker_epoch,
             directory_of,
+            replicas.locate,
         )
 
     def start(self) -> None:
@@ -283,13 +304,11 @@ class Node:
         if self.registration is not None:
             self.registration.start()
         if self.lifecycle is not None and self.replicas is not None:
-            self.replicas.directory.remove_mark(self._start_broker)
+            self.replicas.logs.remove_marks(self._start_broker)
 
-    def _start_broker(self, error: OSError | None) -> None:
+    def _start_broker(self) -> None:
         """Register, once no crash from now on can pass for the stop that went before."""
-        if error is not None:
-            self._disk_failed(error)
-        elif self.lifecycle is not None and not self._stopping:
+        if self.lifecycle is not None and not self._stopping:
             self.lifecycle.start()
 
     def handle(

@@ -19,6 +19,13 @@ from pathlib import Path
 from typing import Any, Final, Literal
 
 from cluster.names import unknown
+from cluster.node import config_values as kinds
+from cluster.node.config_values import (
+    BROKER_ROLE,
+    CONTROLLER_ROLE,
+    ListenerAddress,
+    PropertyValueError,
+)
 from cluster.node.kafka_keys import KAFKA_KEYS
 from cluster.node.ports import Endpoint
 from cluster.node.protocol.frames import DEFAULT_MAX_FRAME_BYTES
@@ -29,27 +36,11 @@ from cluster.node.security.settings import (
     listener_key,
     parse_security,
 )
-from cluster.values import valueclass, whole_number
-
-CONTROLLER_ROLE: Final = "controller"
-BROKER_ROLE: Final = "broker"
+from cluster.values import valueclass
 
 
 class ConfigError(Exception):
     """The configuration cannot be used; the message is one line and names file and key."""
-
-
-class _ValueError(ValueError):
-    """What is wrong with one value, without its key."""
-
-
-@valueclass
-class ListenerAddress:
-    """`NAME://host:port`. Without a host it is bound on every interface (`NAME://:port`)."""
-
-    name: str
-    host: str
-    port: int
 
 
 @valueclass
@@ -72,6 +63,8 @@ class NodeConfig:
     controller_quorum_auto_join_enable: bool
     metadata_log_dir: Path
     """The first of `log.dirs` when not given, or `log.dir`."""
+    log_dirs: tuple[Path, ...]
+    """Where a broker's logs of data are; `metadata_log_dir` when not given, nor `log.dir`."""
     metadata_log_segment_bytes: int
     metadata_log_segment_ms: int
     metadata_log_max_record_bytes_between_snapshots: int
@@ -149,190 +142,72 @@ class NodeConfig:
         return None
 
 
-def _whole_number(lowest: int, highest: int = 2**31 - 1) -> Callable[[str], int]:
-    def parse(text: str) -> int:
-        number = whole_number(text)
-        if number is None or not lowest <= number <= highest:
-            limit = f"at least {lowest}" if highest == 2**31 - 1 else f"{lowest} to {highest}"
-            raise _ValueError(f"expected a whole number, {limit}, not {text!r}")
-        return number
-
-    return parse
-
-
-_port = _whole_number(1, 65535)
-_node_id = _whole_number(0)
-
-
-def _text(text: str) -> str:
-    if not text:
-        raise _ValueError("must not be empty")
-    return text
-
-
-def _boolean(text: str) -> bool:
-    if text not in {"true", "false"}:
-        raise _ValueError(f"expected true or false, not {text!r}")
-    return text == "true"
-
-
-def _java_boolean(text: str) -> bool:
-    """Read what Kafka parses with Boolean.parseBoolean: all but "true" is false."""
-    return text.lower() == "true"
-
-
-def _authorizer(text: str) -> str:
-    if text not in {"", STANDARD_AUTHORIZER}:
-        raise _ValueError(f"this node has no {text!r}, only {STANDARD_AUTHORIZER}")
-    return text
-
-
-def _path(text: str) -> Path:
-    return Path(_text(text))
-
-
-def _paths(text: str) -> tuple[Path, ...]:
-    return tuple(Path(item) for item in _items(text))
-
-
-def _items(text: str) -> list[str]:
-    items = [item.strip() for item in text.split(",")]
-    if not all(items):
-        raise _ValueError(f"expected a comma-separated list, not {text!r}")
-    return items
-
-
-def _host_and_port(text: str) -> tuple[str, int]:
-    host, colon, port = text.rpartition(":")
-    if not (host and colon):
-        raise _ValueError(f"expected host:port, not {text!r}")
-    return host.removeprefix("[").removesuffix("]"), _port(port)
-
-
-def _names(text: str) -> tuple[str, ...]:
-    return tuple(_items(text))
-
-
-def _roles(text: str) -> frozenset[str]:
-    roles = _items(text)
-    for role in roles:
-        if role not in {CONTROLLER_ROLE, BROKER_ROLE}:
-            raise _ValueError(unknown("role", role, (CONTROLLER_ROLE, BROKER_ROLE)))
-    if len(set(roles)) != len(roles):
-        raise _ValueError("a role is named twice")
-    return frozenset(roles)
-
-
-def _listeners(text: str) -> tuple[ListenerAddress, ...]:
-    listeners = []
-    for item in _items(text):
-        name, separator, address = item.partition("://")
-        if not (name and separator):
-            raise _ValueError(f"expected NAME://host:port, not {item!r}")
-        if address.startswith(":"):
-            listeners.append(ListenerAddress(name, "", _port(address[1:])))
-        else:
-            listeners.append(ListenerAddress(name, *_host_and_port(address)))
-    if len({listener.name for listener in listeners}) != len(listeners):
-        raise _ValueError("a listener name is used twice")
-    return tuple(listeners)
-
-
-def _by_id(text: str, separator: str, form: str) -> dict[int, tuple[str, int]]:
-    found: dict[int, tuple[str, int]] = {}
-    for item in _items(text):
-        node_id, mark, address = item.partition(separator)
-        if not mark:
-            raise _ValueError(f"expected {form}, not {item!r}")
-        key = _node_id(node_id)
-        if key in found:
-            raise _ValueError(f"node {key} is listed twice")
-        found[key] = _host_and_port(address)
-    return found
-
-
-def _endpoints(text: str) -> tuple[Endpoint, ...]:
-    found = _by_id(text, "@", "id@host:port")
-    return tuple(Endpoint(node_id, *address) for node_id, address in sorted(found.items()))
-
-
-def _routes(text: str) -> dict[int, tuple[str, int]]:
-    return _by_id(text, "=", "id=host:port") if text else {}
-
-
-def _servers(text: str) -> tuple[Endpoint, ...]:
-    return tuple(
-        Endpoint(-2 - index, *_host_and_port(item)) for index, item in enumerate(_items(text))
-    )
-
-
-STANDARD_AUTHORIZER: Final = "org.apache.kafka.metadata.authorizer.StandardAuthorizer"
 _REQUIRED: Final = object()
 
 _KEYS: Final[Mapping[str, tuple[Callable[[str], Any], Any]]] = {
-    "process.roles": (_roles, _REQUIRED),
-    "node.id": (_node_id, _REQUIRED),
-    "cluster.id": (_text, ""),
-    "listeners": (_listeners, _REQUIRED),
-    "advertised.listeners": (_listeners, None),
-    "controller.listener.names": (_names, _REQUIRED),
-    "controller.quorum.voters": (_endpoints, ()),
-    "controller.quorum.bootstrap.servers": (_servers, ()),
-    "controller.quorum.auto.join.enable": (_boolean, False),
-    "metadata.log.dir": (_path, None),
-    "log.dirs": (_paths, ()),
-    "log.dir": (_path, None),
-    "metadata.log.segment.bytes": (_whole_number(1024), 1 << 30),
-    "metadata.log.segment.ms": (_whole_number(1, 2**63 - 1), 7 * 24 * 3600 * 1000),
-    "metadata.log.max.record.bytes.between.snapshots": (_whole_number(1), 20 * 1024 * 1024),
-    "metadata.log.max.snapshot.interval.ms": (_whole_number(0), 3_600_000),
-    "metadata.max.retention.bytes": (_whole_number(0, 2**63 - 1), 100 * 1024 * 1024),
-    "metadata.max.retention.ms": (_whole_number(0, 2**63 - 1), 7 * 24 * 3600 * 1000),
-    "metadata.max.idle.interval.ms": (_whole_number(0), 500),
-    "controller.quorum.election.timeout.ms": (_whole_number(1), 1000),
-    "controller.quorum.fetch.timeout.ms": (_whole_number(1), 2000),
-    "controller.quorum.election.backoff.max.ms": (_whole_number(1), 1000),
-    "controller.quorum.append.linger.ms": (_whole_number(0), 25),
-    "controller.quorum.request.timeout.ms": (_whole_number(1), 2000),
-    "controller.quorum.retry.backoff.ms": (_whole_number(0), 20),
-    "controller.quorum.fetch.max.bytes": (_whole_number(1), 1 << 20),
-    "controller.quorum.fetch.snapshot.max.bytes": (_whole_number(1), 1 << 20),
-    "broker.heartbeat.interval.ms": (_whole_number(1), 2000),
-    "broker.session.timeout.ms": (_whole_number(1), 9000),
-    "initial.broker.registration.timeout.ms": (_whole_number(1), 60_000),
-    "broker.rack": (_text, None),
-    "inter.broker.listener.name": (_text, None),
-    "log.retention.check.interval.ms": (_whole_number(1, 2**63 - 1), 300_000),
-    "replica.lag.time.max.ms": (_whole_number(1, 2**63 - 1), 30_000),
-    "replica.fetch.wait.max.ms": (_whole_number(0), 500),
-    "replica.fetch.backoff.ms": (_whole_number(0), 1_000),
-    "replica.socket.timeout.ms": (_whole_number(1), 30_000),
-    "controller.socket.timeout.ms": (_whole_number(1), 30_000),
-    "replica.fetch.max.bytes": (_whole_number(0), 1 << 20),
-    "replica.fetch.response.max.bytes": (_whole_number(0), 10 << 20),
-    "num.partitions": (_whole_number(1), 1),
-    "default.replication.factor": (_whole_number(1, 2**15 - 1), 1),
-    "kraftprobe.registration": (_boolean, True),
-    "kraftprobe.forwarding.hold": (_boolean, True),
-    "kraftprobe.routes": (_routes, {}),
-    "kraftprobe.broker.routes": (_routes, {}),
-    "kraftprobe.brokers": (_endpoints, ()),
-    "kraftprobe.log.clean.interval.ms": (_whole_number(1), 60_000),
-    "kraftprobe.trace.file": (_path, None),
-    "kraftprobe.metrics.listener": (_host_and_port, None),
-    "authorizer.class.name": (_authorizer, ""),
+    "process.roles": (kinds.roles, _REQUIRED),
+    "node.id": (kinds.node_id_of, _REQUIRED),
+    "cluster.id": (kinds.text_of, ""),
+    "listeners": (kinds.listeners, _REQUIRED),
+    "advertised.listeners": (kinds.listeners, None),
+    "controller.listener.names": (kinds.names, _REQUIRED),
+    "controller.quorum.voters": (kinds.endpoints, ()),
+    "controller.quorum.bootstrap.servers": (kinds.servers, ()),
+    "controller.quorum.auto.join.enable": (kinds.boolean, False),
+    "metadata.log.dir": (kinds.path_of, None),
+    "log.dirs": (kinds.paths, ()),
+    "log.dir": (kinds.path_of, None),
+    "metadata.log.segment.bytes": (kinds.whole(1024), 1 << 30),
+    "metadata.log.segment.ms": (kinds.whole(1, 2**63 - 1), 7 * 24 * 3600 * 1000),
+    "metadata.log.max.record.bytes.between.snapshots": (kinds.whole(1), 20 * 1024 * 1024),
+    "metadata.log.max.snapshot.interval.ms": (kinds.whole(0), 3_600_000),
+    "metadata.max.retention.bytes": (kinds.whole(0, 2**63 - 1), 100 * 1024 * 1024),
+    "metadata.max.retention.ms": (kinds.whole(0, 2**63 - 1), 7 * 24 * 3600 * 1000),
+    "metadata.max.idle.interval.ms": (kinds.whole(0), 500),
+    "controller.quorum.election.timeout.ms": (kinds.whole(1), 1000),
+    "controller.quorum.fetch.timeout.ms": (kinds.whole(1), 2000),
+    "controller.quorum.election.backoff.max.ms": (kinds.whole(1), 1000),
+    "controller.quorum.append.linger.ms": (kinds.whole(0), 25),
+    "controller.quorum.request.timeout.ms": (kinds.whole(1), 2000),
+    "controller.quorum.retry.backoff.ms": (kinds.whole(0), 20),
+    "controller.quorum.fetch.max.bytes": (kinds.whole(1), 1 << 20),
+    "controller.quorum.fetch.snapshot.max.bytes": (kinds.whole(1), 1 << 20),
+    "broker.heartbeat.interval.ms": (kinds.whole(1), 2000),
+    "broker.session.timeout.ms": (kinds.whole(1), 9000),
+    "initial.broker.registration.timeout.ms": (kinds.whole(1), 60_000),
+    "broker.rack": (kinds.text_of, None),
+    "inter.broker.listener.name": (kinds.text_of, None),
+    "log.retention.check.interval.ms": (kinds.whole(1, 2**63 - 1), 300_000),
+    "replica.lag.time.max.ms": (kinds.whole(1, 2**63 - 1), 30_000),
+    "replica.fetch.wait.max.ms": (kinds.whole(0), 500),
+    "replica.fetch.backoff.ms": (kinds.whole(0), 1_000),
+    "replica.socket.timeout.ms": (kinds.whole(1), 30_000),
+    "controller.socket.timeout.ms": (kinds.whole(1), 30_000),
+    "replica.fetch.max.bytes": (kinds.whole(0), 1 << 20),
+    "replica.fetch.response.max.bytes": (kinds.whole(0), 10 << 20),
+    "num.partitions": (kinds.whole(1), 1),
+    "default.replication.factor": (kinds.whole(1, 2**15 - 1), 1),
+    "kraftprobe.registration": (kinds.boolean, True),
+    "kraftprobe.forwarding.hold": (kinds.boolean, True),
+    "kraftprobe.routes": (kinds.routes, {}),
+    "kraftprobe.broker.routes": (kinds.routes, {}),
+    "kraftprobe.brokers": (kinds.endpoints, ()),
+    "kraftprobe.log.clean.interval.ms": (kinds.whole(1), 60_000),
+    "kraftprobe.trace.file": (kinds.path_of, None),
+    "kraftprobe.metrics.listener": (kinds.host_and_port, None),
+    "authorizer.class.name": (kinds.authorizer, ""),
     "super.users": (str, ""),
-    "allow.everyone.if.no.acl.found": (_java_boolean, False),
+    "allow.everyone.if.no.acl.found": (kinds.java_boolean, False),
     "delegation.token.secret.key": (str, ""),
-    "delegation.token.max.lifetime.ms": (_whole_number(1, 2**63 - 1), 7 * 24 * 3600 * 1000),
-    "delegation.token.expiry.time.ms": (_whole_number(1, 2**63 - 1), 24 * 3600 * 1000),
-    "delegation.token.expiry.check.interval.ms": (_whole_number(1, 2**63 - 1), 3_600_000),
-    "socket.request.max.bytes": (_whole_number(1), DEFAULT_MAX_FRAME_BYTES),
-    "max.connections": (_whole_number(1), 1000),
-    "max.connections.per.ip": (_whole_number(1), 2**31 - 1),
-    "connections.max.idle.ms": (_whole_number(1), 600_000),
-    "kraftprobe.handshake.timeout.ms": (_whole_number(1), 10_000),
-    "kraftprobe.buffered.max.bytes": (_whole_number(1, 2**63 - 1), 4 * DEFAULT_MAX_FRAME_BYTES),
+    "delegation.token.max.lifetime.ms": (kinds.whole(1, 2**63 - 1), 7 * 24 * 3600 * 1000),
+    "delegation.token.expiry.time.ms": (kinds.whole(1, 2**63 - 1), 24 * 3600 * 1000),
+    "delegation.token.expiry.check.interval.ms": (kinds.whole(1, 2**63 - 1), 3_600_000),
+    "socket.request.max.bytes": (kinds.whole(1), DEFAULT_MAX_FRAME_BYTES),
+    "max.connections": (kinds.whole(1), 1000),
+    "max.connections.per.ip": (kinds.whole(1), 2**31 - 1),
+    "connections.max.idle.ms": (kinds.whole(1), 600_000),
+    "kraftprobe.handshake.timeout.ms": (kinds.whole(1), 10_000),
+    "kraftprobe.buffered.max.bytes": (kinds.whole(1, 2**63 - 1), 4 * DEFAULT_MAX_FRAME_BYTES),
 }
 
 
@@ -369,10 +244,11 @@ def parse_config(text: str, source: str) -> NodeConfig:
             continue
         try:
             values[key] = parse(properties[key])
-        except _ValueError as error:
+        except PropertyValueError as error:
             raise ConfigError(f"{source}: {key}: {error}") from error
     values["advertised.listeners"] = _advertised(values)
-    unused = (*_set_folder(values, source), *_set_super_users(values, properties, source))
+    _set_folders(values, source)
+    unused = _set_super_users(values, properties, source)
     _set_inter_broker_listener(values, source)
     own_listeners = [listener.name for listener in values["listeners"]]
     try:
@@ -423,19 +299,17 @@ def _set_inter_broker_listener(values: dict[str, Any], source: str) -> None:
         raise ConfigError(f"{source}: inter.broker.listener.name: {problem}")
 
 
-def _set_folder(values: dict[str, Any], source: str) -> tuple[str, ...]:
-    """Choose the folder of the metadata log; returns what of the others has no effect.
-
-    Raises ConfigError.
-    """
-    log_dir, log_dirs = values.pop("log.dir"), values.pop("log.dirs")
+def _set_folders(values: dict[str, Any], source: str) -> None:
+    """Choose the folders of the metadata log and of the logs of data. Raises ConfigError."""
+    log_dir, log_dirs = values.pop("log.dir"), values["log.dirs"]
     folders = log_dirs or (() if log_dir is None else (log_dir,))
     if values["metadata.log.dir"] is None:
         if not folders:
             raise ConfigError(f"{source}: neither metadata.log.dir nor log.dirs is given")
         values["metadata.log.dir"] = folders[0]
-    rest = [str(folder) for folder in folders if folder != values["metadata.log.dir"]]
-    return (f"{' and '.join(rest)} of log.dirs",) if rest else ()
+    values["log.dirs"] = folders or (values["metadata.log.dir"],)
+    if len(set(values["log.dirs"])) != len(values["log.dirs"]):
+        raise ConfigError(f"{source}: log.dirs: a directory is named twice")
 
 
 def _set_super_users(

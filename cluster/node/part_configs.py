@@ -5,8 +5,9 @@ from __future__ import annotations
 import uuid
 
 from cluster.node.broker.lifecycle import NOT_REGISTERED_EPOCH, LifecycleConfig
-from cluster.node.broker.replica_manager import ReplicaConfig
-from cluster.node.config import CONTROLLER_ROLE, NodeConfig
+from cluster.node.broker.replica_config import ReplicaConfig
+from cluster.node.config import NodeConfig
+from cluster.node.config_values import CONTROLLER_ROLE
 from cluster.node.controller.cluster_info import ClusterInfo
 from cluster.node.controller.configs.definitions import broker_key
 from cluster.node.controller.delegation_tokens import TokenSettings
@@ -16,7 +17,6 @@ from cluster.node.kraft.config import RaftConfig
 from cluster.node.kraft.raft_client import RaftClient
 from cluster.node.kraft.voters import VoterSet
 from cluster.node.log.control import VoterListener
-from cluster.node.ports import Disk
 
 
 def raft_config(config: NodeConfig, directory_id: uuid.UUID) -> RaftConfig:
@@ -62,15 +62,15 @@ def registration_config(config: NodeConfig) -> ControllerRegistrationConfig:
 
 def lifecycle_config(
     config: NodeConfig,
-    directory_id: uuid.UUID,
+    log_dirs: tuple[uuid.UUID, ...],
     previous_broker_epoch: int = NOT_REGISTERED_EPOCH,
 ) -> LifecycleConfig:
-    """Return what a node's broker registers."""
+    """Return what a node's broker registers; `log_dirs`: the directories that are online."""
     return LifecycleConfig(
         broker_id=config.node_id,
         cluster_id=config.cluster_id,
         listeners=_registered_listeners(config, controller=False),
-        log_dirs=(directory_id,),
+        log_dirs=log_dirs,
         features=tuple(
             (feature.name, feature.min_level, feature.max_level) for feature in SUPPORTED
         ),
@@ -92,7 +92,7 @@ def _registered_listeners(
     )
 
 
-def cluster_info(config: NodeConfig, raft: RaftClient, disk: Disk) -> ClusterInfo:
+def cluster_info(config: NodeConfig, raft: RaftClient) -> ClusterInfo:
     """Return the description of the cluster that clients get.
 
     Where nodes register themselves, brokers are those that did. Else a node knows of the others'
@@ -116,8 +116,6 @@ def cluster_info(config: NodeConfig, raft: RaftClient, disk: Disk) -> ClusterInf
         num_partitions=config.num_partitions,
         default_replication_factor=config.default_replication_factor,
         static_configs=_static_configs(config),
-        log_dir=str(config.metadata_log_dir.absolute()),
-        volume_bytes=disk.volume_bytes,
         protocols={name: each.protocol for name, each in config.security.items()},
         tokens=TokenSettings(
             secret_key=config.delegation_token_secret_key,

@@ -26,7 +26,6 @@ import signal
 import sys
 import threading
 import traceback
-import uuid
 from dataclasses import replace
 from pathlib import Path
 from typing import Any, Final, NoReturn
@@ -34,21 +33,19 @@ from typing import Any, Final, NoReturn
 import click
 
 from cluster.node.assembly import Node, NodeSignal, Seams
-from cluster.node.config import CONTROLLER_ROLE, ConfigError, NodeConfig, load_config
+from cluster.node.config import ConfigError, NodeConfig, load_config
+from cluster.node.config_values import CONTROLLER_ROLE
 from cluster.node.kraft.quorum_state_store import QuorumStateError
 from cluster.node.log.log import CorruptLogError
 from cluster.node.loggers import INFO
-from cluster.node.meta_properties import (
-    MetaPropertiesError,
-    formatted_cluster_id,
-    load_or_format,
-)
+from cluster.node.meta_properties import formatted_cluster_id
+from cluster.node.opening import FolderError, open_folders, open_metadata
 from cluster.node.part_configs import raft_config
 from cluster.node.ports import Trace
 from cluster.node.reasons import reason_of
 from cluster.node.runtime.announcing import AnnouncingTrace, started
 from cluster.node.runtime.clock import LoopClock
-from cluster.node.runtime.disk import DiskLockedError, FileDisk
+from cluster.node.runtime.disk import FileDisk
 from cluster.node.runtime.idle import IdleTime
 from cluster.node.runtime.listening import bindings, server_limits, with_own_host
 from cluster.node.runtime.metrics import MeteredTrace, NodeMetrics
@@ -132,10 +129,14 @@ class _Process:
             self._loop.add_signal_handler(number, self._stop)
         for number, what in _SIGNALS.items():
             self._loop.add_signal_handler(number, self._signalled, what)
-        disk = self._open_disk()
-        self._config = with_own_host(self._with_cluster_id(disk))
         seed = random.SystemRandom()
-        directory_id = await self._directory_id(disk, seed)
+        try:
+            disk = open_metadata(self._config)
+            self._config = with_own_host(self._with_cluster_id(disk))
+            folders = await open_folders(self._config, disk, seed)
+        except FolderError as error:
+            raise _CannotStart(str(error)) from error
+        directory_id = folders.directory_id
         self._trace(
             "start",
             node_id=self._config.node_id,
@@ -158,6 +159,7 @@ class _Process:
             forwarding,
             replication,
             disk,
+            folders.log_dirs,
             random.Random(seed.getrandbits(64)),
             self._trace,
         )
@@ -167,6 +169,8 @@ class _Process:
             node.start()
             await self._serve(server)
             self._say(started(self._config))
+            for complaint in folders.complaints:
+                self._say(complaint)
             metrics = await self._serve_metrics(node, server)
         except (CorruptLogError, QuorumStateError) as error:
             self._trace("fatal", reason=reason_of(error))
@@ -181,7 +185,11 @@ class _Process:
         if metrics is not None:
             metrics.close()
         server.close()
-        await self._drained(disk)
+        for folder in folders.others:
+            await _drain(folder)  # what failed there went offline alone
+        failure = await _drain(disk)
+        if failure is not None:
+            _die(self._trace, failure)
         network.close()
         forwarding.close()
         replication.close()
@@ -208,14 +216,6 @@ class _Process:
         guard.daemon = True
         guard.start()
         self._node.shutdown(_RAFT_SHUTDOWN_MS, self._stopped.set)
-
-    async def _drained(self, disk: FileDisk) -> None:
-        """Wait until all is on disk. A disk that stalls is left behind by `_stop_now`."""
-        drained: asyncio.Future[OSError | None] = self._loop.create_future()
-        disk.drain(drained.set_result)
-        error = await drained
-        if error is not None:
-            _die(self._trace, error)
 
     def _signalled(self, what: NodeSignal) -> None:
         if self._node is not None and not self._stopping:
@@ -269,27 +269,6 @@ class _Process:
             )
         return replace(config, cluster_id=cluster_id)
 
-    def _open_disk(self) -> FileDisk:
-        folder = self._config.metadata_log_dir
-        try:
-            return FileDisk(folder, self._loop)
-        except DiskLockedError as error:
-            raise _CannotStart(f"metadata.log.dir: {error}") from error
-        except OSError as error:
-            raise _CannotStart(f"metadata.log.dir: {folder}: {error.strerror}") from error
-
-    async def _directory_id(self, disk: FileDisk, seed: random.Random) -> uuid.UUID:
-        found: asyncio.Future[uuid.UUID | OSError] = self._loop.create_future()
-        config = self._config
-        try:
-            load_or_format(disk, config.cluster_id, config.node_id, seed, found.set_result)
-        except MetaPropertiesError as error:
-            raise _CannotStart(f"{config.metadata_log_dir}: {error}") from error
-        directory_id = await found
-        if isinstance(directory_id, OSError):
-            raise _CannotStart(f"{config.metadata_log_dir}: {directory_id.strerror}")
-        return directory_id
-
     async def _bind(self, server: TcpServer, node: Node) -> None:
         try:
             await server.bind(bindings(self._config, node))
@@ -330,6 +309,13 @@ class _Process:
             reason = error.strerror or error
             raise _CannotStart(f"kraftprobe.metrics.listener: {reason}") from error
         return endpoint
+
+
+async def _drain(disk: FileDisk) -> OSError | None:
+    """Wait until all is on disk. A disk that stalls is left behind by `_stop_now`."""
+    drained: asyncio.Future[OSError | None] = asyncio.get_running_loop().create_future()
+    disk.drain(drained.set_result)
+    return await drained
 
 
 def _quiet_collector() -> None:

@@ -69,8 +69,8 @@ class Layout(Protocol):
     def log_folder(self, folder: PurePath) -> PurePath:
         """Locate the folder with the metadata log's segments and the quorum-state file."""
 
-    def partitions_folder(self, folder: PurePath) -> PurePath:
-        """Locate the folder in which the logs of topics' partitions are, one folder each."""
+    def log_dirs(self, folder: PurePath) -> tuple[PurePath, ...]:
+        """Locate where the logs of topics' partitions may be, one folder each."""
 
     def trace_file(self, folder: PurePath) -> PurePath:
         """Locate the node's event trace."""

@@ -23,8 +23,13 @@ from cluster.systems.secured import RunSecurity
 
 REGISTRATION = "kraftprobe.registration"
 FORWARDING_HOLD = "kraftprobe.forwarding.hold"
+LOG_DIRS = "kraftprobe.log.dirs"
+"""How many log directories a node's broker has: the first is that of the metadata."""
+LOG_DIRS_MAX = 4
 SWITCHES = (REGISTRATION, FORWARDING_HOLD)
 """Settings that are 1 or 0 in a plan, true or false in the node's file, and nothing to Kafka."""
+OURS = (*SWITCHES, LOG_DIRS)
+"""Settings of which Kafka knows nothing."""
 _PYTHON = "python3"
 """On the PATH of an image."""
 _ASK_VERSION = """\
@@ -56,11 +61,13 @@ NODE_SETTINGS: Mapping[str, int] = {
     "replica.lag.time.max.ms": 10_000,  # Kafka: 30000; so that a short run sees ISRs shrink
     "replica.fetch.wait.max.ms": 500,  # Kafka's own
     "replica.fetch.backoff.ms": 1000,  # Kafka's own
+    "replica.fetch.max.bytes": 1024 * 1024,  # Kafka's own; also of a move's steps
     "replica.socket.timeout.ms": 2000,  # Kafka: 30000; a Fetch that a cut lost holds up the ISR
     "controller.socket.timeout.ms": 30_000,  # Kafka's own
     "log.index.interval.bytes": 4096,  # Kafka's own
     "initial.broker.registration.timeout.ms": 2**31 - 1,  # Kafka: 60000; a fault may last longer
     REGISTRATION: 1,  # 0: brokers are the configured ones, all of them alive
+    LOG_DIRS: 1,
     FORWARDING_HOLD: 1,  # 0: a broker passes on at once what a controller answers, or that none is
 }
 """What a campaign's nodes are configured with unless the plan says otherwise.
@@ -109,9 +116,10 @@ class KraftLayout:
         """Locate the folder with segments and `quorum-state`."""
         return self.data_folder(folder) / "__cluster_metadata-0"
 
-    def partitions_folder(self, folder: PurePath) -> PurePath:
-        """Locate the folder of all logs, that of the metadata among them."""
-        return self.data_folder(folder)
+    def log_dirs(self, folder: PurePath) -> tuple[PurePath, ...]:
+        """Locate what may be in `log.dirs`: the metadata's folder, and more if a plan wants."""
+        more = (folder / f"log-{number}" for number in range(2, LOG_DIRS_MAX + 1))
+        return (self.data_folder(folder), *more)
 
     def trace_file(self, folder: PurePath) -> PurePath:
         """Locate the trace."""
@@ -184,6 +192,10 @@ class KraftSystem(KraftLayout):
         if self._security is not None:
             properties.update(self._security.properties(node.folder))
         properties.update(self.node_settings)
+        del properties[LOG_DIRS]
+        properties["log.dirs"] = ",".join(
+            map(str, self.log_dirs(node.folder)[: self.node_settings[LOG_DIRS]])
+        )
         for switch in SWITCHES:
             properties[switch] = "true" if self.node_settings[switch] else "false"
         return {
@@ -205,7 +217,10 @@ class KraftSystem(KraftLayout):
 
 def _checked(node_settings: Mapping[str, Any]) -> Mapping[str, int]:
     """Check a plan's node settings. Raises SettingError."""
-    return _SETTINGS.read(dict(node_settings), place=("node_settings",))
+    checked: Mapping[str, int] = _SETTINGS.read(dict(node_settings), place=("node_settings",))
+    if not 1 <= checked.get(LOG_DIRS, 1) <= LOG_DIRS_MAX:
+        raise SettingError(f"node_settings.{LOG_DIRS} must be 1 to {LOG_DIRS_MAX}")
+    return checked
 
 
 def _check(request: SystemRequest) -> None:

@@ -37,9 +37,9 @@ class MixedLayout(KraftLayout):
     Only where a node runs, or once its files are stored, is it known of which kind it is.
     """
 
-    def partitions_folder(self, folder: PurePath) -> PurePath:
+    def log_dirs(self, folder: PurePath) -> tuple[PurePath, ...]:
         """Locate where a node of its kind keeps the logs of partitions."""
-        return _layout_of(folder).partitions_folder(folder)
+        return _layout_of(folder).log_dirs(folder)
 
     def trace_source(self, folder: PurePath) -> PurePath:
         """Locate what a node of its kind writes."""
@@ -145,7 +145,7 @@ def _requests(request: SystemRequest) -> dict[str, SystemRequest]:
     # Kafka's controllers answer NOT_CONTROLLER to appended writes, too: no second attempt.
     ours = {kraft.FORWARDING_HOLD: 0}
     ours |= {key: value for key, value in settings.items() if key in NODE_SETTINGS}
-    kafkas = {key: value for key, value in settings.items() if key not in kraft.SWITCHES}
+    kafkas = {key: value for key, value in settings.items() if key not in kraft.OURS}
     options = {key: value for key, value in request.options.items() if key != KINDS}
     return {
         kraft.KIND.name: SystemRequest(ours, {}, None, request.security),

@@ -21,9 +21,9 @@ class PlainLayout:
         """See `data_folder`."""
         return self.data_folder(folder)
 
-    def partitions_folder(self, folder: PurePath) -> PurePath:
+    def log_dirs(self, folder: PurePath) -> tuple[PurePath, ...]:
         """See `data_folder`."""
-        return self.data_folder(folder)
+        return (self.data_folder(folder),)
 
     def trace_file(self, folder: PurePath) -> PurePath:
         """Locate what is never written."""

@@ -42,6 +42,7 @@ SETTINGS = {
     "controller.quorum.election.timeout.ms": 200,
     "controller.quorum.fetch.timeout.ms": 200,
 }
+TWO_DIRECTORIES = {"kraftprobe.log.dirs": 2}
 CLIENT_PORT = 9092
 
 

@@ -22,7 +22,7 @@ MINE = uuid.UUID(int=7_001)
 
 
 class Assigning:
-    """Broker 1, which holds everything in MINE, whatever it registered before."""
+    """Broker 1, which holds everything in MINE but what `located` says."""
 
     def __init__(self):
         self.cluster = Brokers()
@@ -31,14 +31,16 @@ class Assigning:
         self.node, self.clock = self.cluster.node, self.cluster.node.clock
         self.epoch = self.cluster.epochs[1]
         self.broken, self.sent, self.traced = None, [], []
+        self.located = {}
         self.manager = AssignmentsManager(
-            AssignmentsConfig(1, MINE, 4_500),
+            AssignmentsConfig(1, 4_500),
             self.clock,
             random.Random(1),
             lambda event, **fields: self.traced.append((event, fields)),
             self._channel,
             lambda: self.epoch,
             self._directory_of,
+            lambda key: self.located.get(key, MINE),
         )
         publisher = BrokerMetadataPublisher(1)
         publisher.on_changes = lambda changes, *_: self.manager.changed(changes)
@@ -179,3 +181,27 @@ def test_a_manager_that_was_stopped_is_silent():
     life.topics("b")
     life.clock.advance(60_000)
     assert life.sent == []
+
+
+def test_replicas_in_several_directories_are_reported_in_one_request():
+    life = Assigning()
+    life.topics("a", partitions=2)
+    topic = life.node.controller.image.state.topic_by_name("a")
+    other = uuid.UUID(int=7_002)
+    life.located[topic.id, 1] = other
+    life.clock.advance(200)
+    ((_, request),) = life.sent
+    assert {directory.id_ for directory in request.directories} == {MINE, other}
+    assert life.directories("a") == [(MINE,), (other,)]
+
+
+def test_a_replica_that_has_moved_is_reported_anew():
+    life = Assigning()
+    life.topics("a")
+    life.clock.advance(200)
+    topic = life.node.controller.image.state.topic_by_name("a")
+    other = uuid.UUID(int=7_002)
+    life.located[topic.id, 0] = other
+    life.manager.partition_changed((topic.id, 0))
+    life.clock.advance(200)
+    assert life.directories("a") == [(other,)]

@@ -145,7 +145,7 @@ def test_logs_survive_a_stop_in_order_and_are_not_read_again():
     brokers.world.start("n1")
     assert brokers.until(lambda: brokers.node(1) is not None and brokers.replica(1) is not None)
     assert brokers.replica(1).log.end_offset == 1
-    assert brokers.node(1).replicas.directory.previous_broker_epoch is not None
+    assert brokers.node(1).replicas.logs.previous_broker_epoch is not None
     assert brokers.until(lambda: brokers.values(1) == [b"a"])
 
 

@@ -201,7 +201,16 @@ def test_no_bytes_and_no_numbers_of_a_stranger_break_a_broker():
         brokers.ask(1, list_offsets("t", 0, number(64)))
         brokers.run(3)
     assert brokers.world.deaths == []
-    assert not brokers.node(1).replicas.is_offline
+    assert not brokers.node(1).replicas.logs.has_offline
     assert brokers.produce(1, b"z").error is ErrorCode.none
     end = brokers.replica(1).log.end_offset
     assert brokers.until(lambda: brokers.replica(2).log.end_offset == end)
+
+
+def test_a_log_start_that_moved_just_before_a_fetch_came_is_not_lost():
+    brokers = Brokers()
+    brokers.create("deleted")
+    assert brokers.produce(1, b"a", b"b", name="deleted").error is ErrorCode.none
+    # The followers' next Fetches are on their way, and name the old log start.
+    deleted = brokers.delete_records(1, 2, name="deleted")
+    assert (deleted.error_code, deleted.low_watermark) == (ErrorCode.none, 2)

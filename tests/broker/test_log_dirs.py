@@ -1,7 +1,5 @@
 """What is in a broker's log directory, and what cannot be moved out of it."""
 
-import dataclasses
-
 from cluster.node.broker.log_dirs import describe_log_dirs
 from cluster.node.errors import ErrorCode
 from cluster.node.protocol.data_messages import (
@@ -64,7 +62,7 @@ def test_only_the_replicas_asked_for_are_described():
 
 def with_volume(brokers, volume_bytes):
     manager = brokers.node(BROKER).replicas
-    manager.cluster = dataclasses.replace(manager.cluster, volume_bytes=volume_bytes)
+    manager.logs.directories[0].disk.volume_bytes = volume_bytes
     (directory,) = describe_log_dirs(manager, EVERYTHING).results
     return directory
 

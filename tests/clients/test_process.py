@@ -8,7 +8,7 @@ import time
 
 import pytest
 
-from cluster.node.config import STANDARD_AUTHORIZER
+from cluster.node.config_values import STANDARD_AUTHORIZER
 from tests.clients.nodes import TIMEOUT_S, Nodes
 
 pytestmark = pytest.mark.cluster

@@ -18,7 +18,7 @@ from confluent_kafka.admin import (
     ResourceType,
 )
 
-from cluster.node.config import STANDARD_AUTHORIZER
+from cluster.node.config_values import STANDARD_AUTHORIZER
 from cluster.systems.kafka.installation import find
 from tests.clients.nodes import TIMEOUT_S
 from tests.clients.real_brokers import Brokers, Controllers

@@ -43,11 +43,11 @@ def test_a_log_is_its_segments_and_what_the_checkpoints_say(tmp_path):
     segment(tmp_path / "d0-3", 2, second)
     (tmp_path / "replication-offset-checkpoint").write_text(CHECKPOINT.format(2))
     batches = [as_evidence(first, "a", "b"), as_evidence(second, "c")]
-    assert decode_partitions("n1", tmp_path) == [
+    assert decode_partitions("n1", [tmp_path]) == [
         PartitionLog("n1", "d0-3", 0, 3, 2, batches),
     ]
     (tmp_path / "log-start-offset-checkpoint").write_text(CHECKPOINT.format(1))
-    assert decode_partitions("n1", tmp_path)[0].start_offset == 1
+    assert decode_partitions("n1", [tmp_path])[0].start_offset == 1
 
 
 def test_what_is_no_log_of_data_is_passed_over(tmp_path):
@@ -55,24 +55,24 @@ def test_what_is_no_log_of_data_is_passed_over(tmp_path):
         segment(tmp_path / name, 0, placed(0, "a"))
     (tmp_path / "empty-1" / f"{0:020}.log").unlink()
     (tmp_path / "meta.properties").write_text("")
-    assert decode_partitions("n1", tmp_path) == []
-    assert decode_partitions("n1", tmp_path / "missing") == []
+    assert decode_partitions("n1", [tmp_path]) == []
+    assert decode_partitions("n1", [tmp_path / "missing"]) == []
 
 
 def test_control_batches_have_no_values_and_long_ones_none_that_is_kept(tmp_path):
     control = encode_batch(0, 0, [Record(b"x", b"k")], 0, control=True)
     segment(tmp_path / "d0-3", 0, control, placed(1, "y" * 201, "z"))
-    (log,) = decode_partitions("n1", tmp_path)
+    (log,) = decode_partitions("n1", [tmp_path])
     assert [list(batch.values) for batch in log.batches] == [[], [None, "z"]]
 
 
 def test_a_torn_tail_ends_the_last_segment_only(tmp_path):
     whole, torn = placed(0, "a"), placed(1, "b")[:-1]
     segment(tmp_path / "d0-3", 0, whole, torn)
-    (log,) = decode_partitions("n1", tmp_path)
+    (log,) = decode_partitions("n1", [tmp_path])
     assert (log.end_offset, log.damage) == (1, None)
     segment(tmp_path / "d0-3", 1, placed(1, "b"))
-    (log,) = decode_partitions("n1", tmp_path)
+    (log,) = decode_partitions("n1", [tmp_path])
     assert "cut off" in log.damage or "announced" in log.damage
 
 
@@ -81,7 +81,7 @@ def test_a_length_that_hides_a_batch_is_damage_and_no_torn_tail(tmp_path):
     longer = bytearray(placed(0, "a"))
     longer[9] ^= 1 << 4
     segment(tmp_path / "d0-3", 0, bytes(longer), placed(1, "b"))
-    (log,) = decode_partitions("n1", tmp_path)
+    (log,) = decode_partitions("n1", [tmp_path])
     assert "announced" in log.damage
 
 
@@ -95,7 +95,7 @@ def test_a_byte_that_changed_is_damage_a_torn_tail_or_outside_of_the_checksum(
     at = data.draw(st.integers(0, len(content) - 1))
     content[at] ^= data.draw(st.integers(1, 255))
     segment(folder / "d0-3", 0, bytes(content))
-    (log,) = decode_partitions("n1", folder)
+    (log,) = decode_partitions("n1", [folder])
     expected = [as_evidence(batches[0], "a", "b"), as_evidence(batches[1], "c")]
     same = [(b.crc, list(b.values)) for b in log.batches]
     intact = [(b.crc, list(b.values)) for b in expected]

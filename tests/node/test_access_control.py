@@ -4,7 +4,7 @@ import pytest
 
 from cluster.backends.sim import world
 from cluster.node.broker.config_admin import preprocess
-from cluster.node.config import STANDARD_AUTHORIZER
+from cluster.node.config_values import STANDARD_AUTHORIZER
 from cluster.node.controller.access.codes import AclOperation
 from cluster.node.controller.access.rights import Access
 from cluster.node.controller.cluster_info import ClusterInfo

@@ -4,13 +4,8 @@ from pathlib import Path
 
 import pytest
 
-from cluster.node.config import (
-    STANDARD_AUTHORIZER,
-    ConfigError,
-    ListenerAddress,
-    load_config,
-    parse_config,
-)
+from cluster.node.config import ConfigError, load_config, parse_config
+from cluster.node.config_values import STANDARD_AUTHORIZER, ListenerAddress
 from cluster.node.part_configs import lifecycle_config, replica_config
 from cluster.node.ports import Endpoint
 from cluster.node.runtime.listening import with_own_host
@@ -303,20 +298,27 @@ def test_a_listener_without_a_host_is_bound_everywhere_and_found_by_the_name_of_
 
 
 @pytest.mark.parametrize(
-    ("changes", "folder", "unused"),
+    ("changes", "metadata", "data"),
     [
-        ({"log__dirs": "/a, /b"}, "/a", ("/b of log.dirs",)),
-        ({"log__dir": "/a"}, "/a", ()),
-        ({"log__dir": "/x", "log__dirs": "/a"}, "/a", ()),
-        ({"log__dirs": "/a,/b", "metadata__log__dir": "/m"}, "/m", ("/a and /b of log.dirs",)),
-        ({"log__dirs": "/a,/m", "metadata__log__dir": "/m"}, "/m", ("/a of log.dirs",)),
+        ({"log__dirs": "/a, /b"}, "/a", ["/a", "/b"]),
+        ({"log__dir": "/a"}, "/a", ["/a"]),
+        ({"log__dir": "/x", "log__dirs": "/a"}, "/a", ["/a"]),
+        ({"log__dirs": "/a,/b", "metadata__log__dir": "/m"}, "/m", ["/a", "/b"]),
+        ({"log__dirs": "/a,/m", "metadata__log__dir": "/m"}, "/m", ["/a", "/m"]),
+        ({"metadata__log__dir": "/m"}, "/m", ["/m"]),
     ],
 )
 def test_the_metadata_are_in_the_first_folder_unless_they_have_one_of_their_own(
-    changes, folder, unused
+    changes, metadata, data
 ):
     config = parse_config(text(**{"metadata__log__dir": None, **changes}), "f")
-    assert (str(config.metadata_log_dir), config.without_effect) == (folder, unused)
+    assert str(config.metadata_log_dir) == metadata
+    assert [str(folder) for folder in config.log_dirs] == data
+    assert config.without_effect == ()
+
+
+def test_a_folder_that_is_named_twice_is_refused():
+    assert error(log__dirs="/a,/b,/a").endswith("log.dirs: a directory is named twice")
 
 
 def test_without_any_folder_it_is_said_what_is_missing():
@@ -328,7 +330,7 @@ def test_what_shapes_topics_and_places_them_is_read():
     config = parse_config(
         text(broker__rack="r1", num__partitions="3", default__replication__factor="2"), "f"
     )
-    assert lifecycle_config(config, DIRECTORY).rack == config.broker_rack == "r1"
+    assert lifecycle_config(config, (DIRECTORY,)).rack == config.broker_rack == "r1"
     assert (config.num_partitions, config.default_replication_factor) == (3, 2)
     defaults = parse_config(text(), "f")
     assert (defaults.broker_rack, defaults.num_partitions) == (None, 1)

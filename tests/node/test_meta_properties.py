@@ -8,6 +8,8 @@ from hypothesis import strategies as st
 from cluster.node.meta_properties import (
     FILE_NAME,
     MetaPropertiesError,
+    UnreadableIdentityError,
+    identify,
     load_or_format,
 )
 from cluster.node.wire.uuid_text import uuid_from_text, uuid_to_text
@@ -133,3 +135,71 @@ def test_a_uuid_survives_its_text(value):
 
 def test_the_metadata_topics_id_is_written_as_kafka_writes_it():
     assert uuid_to_text(uuid.UUID(int=1)) == "AAAAAAAAAAAAAAAAAAAAAQ"
+
+
+def identified(disks, cluster_id="c", node_id=1):
+    """Identify folders called 0, 1, ...; the metadata are in the first."""
+    found = []
+    named = {str(number): disk for number, disk in enumerate(disks)}
+    identify(named, cluster_id, node_id, random.Random(3), found.append)
+    for disk in disks:
+        disk.settle()
+    (result,) = found
+    return result
+
+
+def formatted(**changes):
+    disk = MemoryDisk()
+    load(disk, **changes)
+    return disk
+
+
+def test_each_folder_gets_an_identity_of_its_own_and_keeps_it():
+    disks = [MemoryDisk() for _ in range(3)]
+    first = identified(disks)
+    assert len(set(first.values())) == 3
+    assert identified(disks) == first
+
+
+def test_a_folder_beside_that_of_the_metadata_gets_one_whatever_it_holds():
+    disks = [formatted(), MemoryDisk({"topic-0": b""})]
+    assert isinstance(identified(disks)["1"], uuid.UUID)
+    with pytest.raises(MetaPropertiesError, match="not empty"):
+        identified([MemoryDisk({"topic-0": b""})])
+
+
+@pytest.mark.parametrize(
+    ("other", "complaint"),
+    [
+        ({"cluster_id": "d", "seed": 2}, "cluster.id is 'd', the configuration says 'c'"),
+        ({"node_id": 2, "seed": 2}, "node.id is '2', the configuration says '1'"),
+        ({"seed": 1}, "is that of 0, too"),
+    ],
+)
+def test_a_folder_that_would_mix_replicas_up_is_refused(other, complaint):
+    with pytest.raises(MetaPropertiesError, match=complaint) as caught:
+        identified([formatted(seed=1), formatted(**other)])
+    assert caught.value.folder == "1"
+
+
+def test_a_folder_with_a_reserved_id_is_refused():
+    content = b"version=1\ncluster.id=c\nnode.id=1\ndirectory.id=AAAAAAAAAAAAAAAAAAAAAQ\n"
+    with pytest.raises(MetaPropertiesError, match="reserved"):
+        identified([formatted(), MemoryDisk({FILE_NAME: content})])
+
+
+@pytest.mark.parametrize("content", [b"", b"version=1\n", b"directory.id=?\n", b"\xff"])
+def test_a_folder_that_cannot_be_identified_is_left_out_alone(content):
+    disks = [formatted(), MemoryDisk({FILE_NAME: content}), MemoryDisk()]
+    found = identified(disks)
+    assert isinstance(found["1"], UnreadableIdentityError)
+    assert all(isinstance(found[name], uuid.UUID) for name in ("0", "2"))
+    with pytest.raises(UnreadableIdentityError):
+        identified(disks[1:])
+
+
+def test_an_error_of_one_disk_is_its_own():
+    disks = [formatted(), MemoryDisk(error=OSError(28, "full"))]
+    found = identified(disks)
+    assert isinstance(found["0"], uuid.UUID)
+    assert isinstance(found["1"], OSError)

@@ -17,7 +17,7 @@ from cluster.node.protocol.messages import (
     UpdateFeaturesRequest,
     milliseconds,
 )
-from tests.broker.cluster_of_brokers import Brokers
+from tests.broker.cluster_of_brokers import TWO_DIRECTORIES, Brokers
 from tests.controller.fakes import creatable, create, delete
 from tests.sim.quorums import Quorum
 
@@ -31,6 +31,8 @@ OF_AUTHORIZERS = {"denied"}
 """Nobody is refused where there is no authorizer."""
 OF_DATA = {
     "log-directory-offline",
+    "replica-moving",
+    "replica-moved",
     "replica-begun",
     "replica-follower",
     "replica-isr",
@@ -242,6 +244,7 @@ def diverge(brokers):
 
 def fall_behind_the_log_start(brokers):
     """A follower comes back when its leader has deleted all that it lacks."""
+    assert brokers.until(lambda: brokers.unfenced() == {1, 2, 3})
     brokers.create("deleted")
     brokers.world.kill("n3")
     assert brokers.until(lambda: 3 not in brokers.partition("deleted").isr)
@@ -262,28 +265,42 @@ def leave_a_stray(brokers):
     settled(brokers.quorum, lambda: is_traced(brokers.quorum, "stray-log"))
 
 
+def move_a_replica(brokers):
+    """A replica goes to the other log directory of its broker."""
+    brokers.create("moved")
+    replica, manager = brokers.replica(3, "moved"), brokers.node(3).replicas
+    home = manager.logs.holder(replica.at)
+    (target,) = [each for each in manager.logs.directories if each is not home]
+    manager.moves.begin(replica, target)
+    settled(brokers.quorum, lambda: is_traced(brokers.quorum, "replica-moved"))
+
+
 def damage_a_record(brokers):
     """A record on disk is not what was written; a reader finds it."""
-    brokers.create("damaged")
-    assert brokers.until(lambda: 3 in brokers.partition("damaged").isr)
-    assert brokers.produce(1, b"a", name="damaged").error is ErrorCode.none
+    names = [f"damaged{number}" for number in range(4)]
+    for name in names:
+        brokers.create(name)
+        assert brokers.until(lambda name=name: 3 in brokers.partition(name).isr)
+        assert brokers.produce(1, b"a", name=name).error is ErrorCode.none
     brokers.restart_in_order(3)
-    assert brokers.until(lambda: brokers.replica(3, "damaged") is not None)
-    disk = brokers.world.nodes["n3"].disk
+    assert brokers.until(lambda: all(brokers.replica(3, each) for each in names))
+    _, disk = brokers.world.nodes["n3"].disks.values()
     files = disk.files()
-    path = "damaged-0/00000000000000000000.log"
+    name = next(each for each in names if any(f"{each}-0/" in path for path in files))
+    path = f"{name}-0/00000000000000000000.log"
     files[path] = files[path][:-1] + bytes([files[path][-1] ^ 1])
     disk.replace(files)
-    assert brokers.until(lambda: brokers.replica(3, "damaged").partition.high_watermark == 1)
-    assert brokers.fetch(3, name="damaged").error is ErrorCode.kafka_storage_error
+    assert brokers.until(lambda: brokers.replica(3, name).partition.high_watermark == 1)
+    assert brokers.fetch(3, name=name).error is ErrorCode.kafka_storage_error
     settled(brokers.quorum, lambda: is_traced(brokers.quorum, "log-directory-offline"))
 
 
 def test_every_documented_event_of_data_is_emitted_by_a_scripted_run():
-    brokers = Brokers()
+    brokers = Brokers(settings=TWO_DIRECTORIES)
     diverge(brokers)
     fall_behind_the_log_start(brokers)
     leave_a_stray(brokers)
+    move_a_replica(brokers)
     damage_a_record(brokers)
     emitted = defaultdict(set)
     for node in brokers.world.nodes.values():

@@ -11,6 +11,7 @@ from pathlib import Path
 
 from cluster.node.assembly import Node, Seams
 from cluster.node.config import parse_config
+from cluster.node.log.log_manager import LogDir, LogDirs
 from cluster.node.meta_properties import load_or_format
 from cluster.node.protocol.apis import ApiKey, ListenerType
 from cluster.node.protocol.codec import read_response
@@ -57,6 +58,7 @@ class LiveNode:
             self.network,
             self.network,
             self.disk,
+            LogDirs((LogDir(str(config.metadata_log_dir), await directory, self.disk),)),
             random.Random(1),
             no_trace,
         )

@@ -28,10 +28,10 @@ def said(event, **fields):
         ("broker-state", {"state": "running", "broker_epoch": 12}, "the broker is unfenced"),
         (
             "log-directory-offline",
-            {"reason": "No space left on device"},
+            {"log_dir": "/data/2", "reason": "No space left on device"},
             (
-                "the records of this broker are offline, it goes on without them: "
-                "No space left on device; restart it once the disk is well again"
+                "log directory /data/2 is offline: No space left on device; "
+                "restart the node once the disk is well again"
             ),
         ),
         (

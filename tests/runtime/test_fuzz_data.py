@@ -162,7 +162,7 @@ def test_no_request_makes_a_log_anything_else(topic):
     assert (appended.error, appended.base_offset) == (ErrorCode.none, log.end_offset - 1)
     assert log.end_offset > FRAMES / 20, "hardly any batch was appended"
     assert log.start_offset > 0, "nothing was deleted"
-    assert not topic.live.node.replicas.is_offline
+    assert not topic.live.node.replicas.logs.has_offline
     assert topic.live.server.buffered_bytes == 0
     headers = [parse_header(each) for each in contents(log)]
     assert headers[-1].next_offset == log.end_offset

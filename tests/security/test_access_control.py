@@ -17,7 +17,7 @@ from confluent_kafka.admin import (
     ResourceType,
 )
 
-from cluster.node.config import STANDARD_AUTHORIZER
+from cluster.node.config_values import STANDARD_AUTHORIZER
 from tests.clients.nodes import Nodes
 from tests.security.authority import secured
 from tests.security.test_stock_clients import PATIENT

@@ -7,7 +7,8 @@ of that has an effect: the seams of a dead process send, write and trace nothing
 from __future__ import annotations
 
 import random
-from collections.abc import Callable
+import uuid
+from collections.abc import Callable, Mapping
 from functools import partial
 from typing import Any
 
@@ -18,7 +19,8 @@ from cluster.backends.sim.scheduler import Entry, Scheduler
 from cluster.backends.sim.wire import WireService
 from cluster.node.assembly import Node, Seams
 from cluster.node.config import NodeConfig
-from cluster.node.meta_properties import MetaPropertiesError, load_or_format
+from cluster.node.log.log_manager import LogDir, LogDirs
+from cluster.node.meta_properties import Identity, MetaPropertiesError, identify
 from cluster.node.ports import Endpoint
 from cluster.node.protocol.messages import ApiVersionsRequest
 from cluster.node.reasons import reason_of
@@ -120,12 +122,13 @@ class Process:
         incarnation: int,
         scheduler: Scheduler,
         mesh: Mesh,
-        disk: MemoryDisk,
+        disks: Mapping[str, MemoryDisk],
         clock: HostClock,
         seed: object,
         on_trace: OnTrace,
         on_death: Callable[[Process, str], None],
     ) -> None:
+        """`disks`: by the path of the folder, that of the metadata first."""
         self.name = name
         self.incarnation = incarnation
         self.alive = True
@@ -136,7 +139,7 @@ class Process:
         """None until it has read its configuration and opened its log."""
         self._scheduler = scheduler
         self._mesh = mesh
-        self._disk = disk
+        self._disks = disks
         self._clock = _Clock(self, clock, scheduler)
         self._random = random.Random(f"{seed}/node/{name}/{incarnation}")
         self._on_trace = on_trace
@@ -153,8 +156,8 @@ class Process:
         """Do what `cluster.node` does at its start; `ready` is called once it serves."""
         self._ready = ready
         try:
-            load_or_format(
-                self._disk,
+            identify(
+                self._disks,
                 config.cluster_id,
                 config.node_id,
                 self._random,
@@ -163,16 +166,26 @@ class Process:
         except MetaPropertiesError as error:
             self.die(error)
 
-    def _identified(self, config: NodeConfig, pid: int, mutant: str | None, found: object) -> None:
+    def _identified(
+        self, config: NodeConfig, pid: int, mutant: str | None, found: Mapping[str, Identity]
+    ) -> None:
         if not self.alive:
             return
-        if isinstance(found, OSError):
-            self.die(found)
+        metadata, directory_id = next(iter(found.items()))
+        if not isinstance(directory_id, uuid.UUID):
+            self.die(directory_id)
             return
+        wanted = [str(path) for path in config.log_dirs]
+        online = tuple(
+            LogDir(path, identity, self._disks[path])
+            for path in wanted
+            if isinstance(identity := found[path], uuid.UUID)
+        )
+        offline = tuple(path for path in wanted if not isinstance(found[path], uuid.UUID))
         self.trace(
             "start",
             node_id=config.node_id,
-            directory_id=found,
+            directory_id=directory_id,
             pid=pid,
             mutant=mutant,
         )
@@ -182,12 +195,13 @@ class Process:
             network=network,
             forwarding=network,
             replication=network,
-            disk=self._disk,
+            disk=self._disks[metadata],
+            log_dirs=LogDirs(online, offline),
             random=self._random,
             trace=self.trace,
         )
         try:
-            self.node = Node(config, found, seams, self.die)  # type: ignore[arg-type]  # a UUID
+            self.node = Node(config, directory_id, seams, self.die)
             self.node.start()
         except Exception as error:  # noqa: BLE001  (whatever it is ends the process)
             self.trace("fatal", reason=reason_of(error))
@@ -233,7 +247,7 @@ class Process:
             self.node.shutdown(_SHUTDOWN_MS, partial(self._drain, done))
 
     def _drain(self, done: Callable[[], None]) -> None:
-        if self._disk.is_idle:
+        if all(disk.is_idle for disk in self._disks.values()):
             done()
         else:
             self._clock.call_later(1.0, lambda: self._drain(done))

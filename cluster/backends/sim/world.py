@@ -79,10 +79,8 @@ class SimNode:
             offset_ms=round(draw.uniform(1e3, 1e6), 3),
             skew_ms=draw.uniform(-settings.skew_ms, settings.skew_ms),
         )
-        self.disk = MemoryDisk(
-            self._complete_later,
-            draw_sync_ms=_sync_times(settings, random.Random(f"{seed}/disk/{name}")),
-        )
+        self.disks: dict[str, MemoryDisk] = {}
+        """By the path of the folder, that of the metadata first."""
         self.losses = random.Random(f"{seed}/losses/{name}")
         """Draws what a power loss keeps."""
         self.starts = random.Random(f"{seed}/starts/{name}")
@@ -99,6 +97,19 @@ class SimNode:
             (round(t * 1e6), n, event, fields, round(w * 1e6))
             for t, n, event, fields, w in self.events
         )
+
+    def add_disks(self, config: NodeConfig, settings: SimSettings, seed: object) -> None:
+        """Give it a disk for each folder of its configuration."""
+        for path in dict.fromkeys((config.metadata_log_dir, *config.log_dirs)):
+            label = f"{seed}/disk/{self.name}" + (f"/{path.name}" if self.disks else "")
+            self.disks[str(path)] = MemoryDisk(
+                self._complete_later, draw_sync_ms=_sync_times(settings, random.Random(label))
+            )
+
+    @property
+    def disk(self) -> MemoryDisk:
+        """The disk of the metadata."""
+        return next(iter(self.disks.values()))
 
     def _complete_later(self, delay_ms: float, done: Callable[[], None]) -> object:
         # A completion belongs to the process that asked for it, and waits while that is stopped.
@@ -175,6 +186,8 @@ class SimWorld:
         """The voters of the configuration."""
         self._place = (run_id, root)
         self._configs = {name: self._config(name) for name in self.names}
+        for name, node in self.nodes.items():
+            node.add_disks(self._configs[name], self.settings, seed)
         self._ready: dict[str, list[Callable[[str | None], None]]] = {}
         self._pids = 0
 
@@ -194,13 +207,14 @@ class SimWorld:
             node.incarnation,
             self.scheduler,
             self.mesh,
-            node.disk,
+            node.disks,
             node.clock,
             self.seed,
             self._traced,
             self._died,
         )
-        node.disk.power_on()
+        for disk in node.disks.values():
+            disk.power_on()
         for hook in self.on_start:
             hook(process)
         waiting = self._ready[name] = [] if ready is None else [ready]
@@ -244,7 +258,8 @@ class SimWorld:
         node = self.nodes[name]
         if node.state is not NodeState.DEAD:
             raise BackendError(f"the disk of {name} cannot be replaced: it is {node.state}")
-        node.disk.wipe()
+        for disk in node.disks.values():
+            disk.wipe()
         self._configs[name] = self._config(name, is_static=False)
 
     def stop(self, name: str, done: Callable[[], None] | None = None) -> None:
@@ -302,7 +317,8 @@ class SimWorld:
         node.is_doomed = False
         for hook in self.on_end:
             hook(node.process)
-        node.disk.power_off(node.losses, keep)
+        for disk in node.disks.values():
+            disk.power_off(node.losses, keep)
         waiting = self._ready.pop(node.name, [])
         for callback in waiting:
             callback(reason)
@@ -365,13 +381,14 @@ class SimWorld:
         return found
 
     def write_disks(self, folder: Callable[[str], Path]) -> None:
-        """Write each node's files below `folder(node)/metadata`, as the real disk holds them."""
+        """Write each node's files below `folder(node)`, as the real disks hold them."""
         for name, node in self.nodes.items():
-            root = Path(self._system.data_folder(folder(name)))
-            for path, content in node.disk.files().items():
-                target = root / path
-                target.parent.mkdir(parents=True, exist_ok=True)
-                target.write_bytes(content)
+            for place, disk in node.disks.items():
+                root = folder(name) / Path(place).name
+                for path, content in disk.files().items():
+                    target = root / path
+                    target.parent.mkdir(parents=True, exist_ok=True)
+                    target.write_bytes(content)
 
     def _config(self, name: str, *, is_static: bool = True) -> NodeConfig:
         run_id, root = self._place

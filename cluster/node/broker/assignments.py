@@ -1,9 +1,8 @@
 """AssignmentsManager: a broker reports the log directories of its replicas (KIP-858).
 
-A node has one log directory, so every replica is in it. The controller knows that of replicas that
-it placed after the broker had registered. It does not where a topic is older than the broker's
-registration, or the broker came back with an empty disk and thus another directory id; then the
-metadata say UNASSIGNED, or name a directory that is no more, from which the broker may not lead.
+The controller knows where a replica is if the broker had one directory when it was placed. Else the
+metadata say UNASSIGNED, or name a directory that is no more, or one that the replica has left.
+Elections depend on it: from a directory that is offline nothing is led.
 
 One request is under way at a time, of at most 2,250 assignments. Whatever fails is tried again,
 later each time; what the metadata say in the meantime decides whether it is still needed.
@@ -41,10 +40,9 @@ PartitionKey = tuple[uuid.UUID, int]
 
 @valueclass
 class AssignmentsConfig:
-    """The broker, its directory, and how long a request may take."""
+    """The broker, and how long a request may take."""
 
     broker_id: int
-    directory_id: uuid.UUID
     request_timeout_ms: float
 
 
@@ -60,8 +58,12 @@ class AssignmentsManager:
         channel: Channel,
         broker_epoch: Callable[[], int],
         directory_of: Callable[[PartitionKey], uuid.UUID | None],
+        locate: Callable[[PartitionKey], uuid.UUID | None],
     ) -> None:
-        """`directory_of`: where this node's image has this broker's replica; None: it has none."""
+        """`directory_of`: where this node's image has this broker's replica; None: it has none.
+
+        `locate`: where the replica is, or is about to be; None: nowhere yet.
+        """
         self._config = config
         self._clock = clock
         self._random = random
@@ -69,6 +71,7 @@ class AssignmentsManager:
         self._channel = channel
         self._broker_epoch = broker_epoch
         self._directory_of = directory_of
+        self._locate = locate
         self._pending: dict[PartitionKey, None] = {}
         self._attempt = 0
         self._failures = 0
@@ -104,8 +107,8 @@ class AssignmentsManager:
             self._timer = None
 
     def _is_misplaced(self, key: PartitionKey) -> bool:
-        directory = self._directory_of(key)
-        return directory is not None and directory != self._config.directory_id
+        assigned, located = self._directory_of(key), self._locate(key)
+        return None not in (assigned, located) and assigned != located
 
     def _schedule(self, delay_ms: float, action: Callable[[], None]) -> None:
         if self._timer is not None:
@@ -152,15 +155,17 @@ class AssignmentsManager:
         self._schedule(min(grown_ms, BACKOFF_MAX_MS) * jitter, self._send)
 
     def _request(self, keys: list[PartitionKey]) -> AssignReplicasToDirsRequest:
-        by_topic: dict[uuid.UUID, list[int]] = {}
+        found: dict[uuid.UUID, dict[uuid.UUID, list[int]]] = {}
         for topic_id, index in keys:
-            by_topic.setdefault(topic_id, []).append(index)
+            directory_id = self._locate((topic_id, index))
+            assert directory_id is not None, "what is nowhere is not sent"
+            found.setdefault(directory_id, {}).setdefault(topic_id, []).append(index)
         return AssignReplicasToDirsRequest(
             broker_id=BrokerId(self._config.broker_id),
             broker_epoch=i64(self._broker_epoch()),
-            directories=(
+            directories=tuple(
                 AssignReplicasToDirsRequestDirectory(
-                    id_=self._config.directory_id,
+                    id_=directory_id,
                     topics=tuple(
                         AssignReplicasToDirsRequestTopic(
                             topic_id=topic_id,
@@ -171,7 +176,8 @@ class AssignmentsManager:
                         )
                         for topic_id, indexes in by_topic.items()
                     ),
-                ),
+                )
+                for directory_id, by_topic in found.items()
             ),
         )
 

@@ -189,10 +189,8 @@ class _Delayed:
             return _failed(row, ErrorCode.not_leader_or_follower)
         except StorageError:
             return _failed(row, ErrorCode.kafka_storage_error)
-        if not first or self._request.max_wait_ms > 0 or self._request.session_epoch >= 0:
-            self._watch(row, replica, records, is_diverging=diverging is not None)
         high_watermark = replica.partition.high_watermark
-        return FetchResult(
+        result = FetchResult(
             topic=row.topic,
             index=row.index,
             error=ErrorCode.none,
@@ -202,6 +200,9 @@ class _Delayed:
             diverging=diverging,
             records=records,
         )
+        if not first or self._request.max_wait_ms > 0 or self._request.session_epoch >= 0:
+            self._watch(row, replica, result)
+        return result
 
     def _records(
         self, row: FetchPartition, replica: Replica, left_bytes: int, *, min_one: bool
@@ -217,19 +218,20 @@ class _Delayed:
             end_offset=self._limit(replica),
         )
 
-    def _watch(
-        self, row: FetchPartition, replica: Replica, records: bytes, *, is_diverging: bool
-    ) -> None:
+    def _watch(self, row: FetchPartition, replica: Replica, result: FetchResult) -> None:
         """Look at the partition again when it changes; with the next Fetch if there is more.
 
-        A follower that is not in sync is looked at each time: what keeps it out may be over.
+        A follower that is not in sync is looked at each time: what keeps it out may be over. So is
+        what has news that is not worth an answer yet, a log that begins later: a Fetch that comes
+        just after that would wait with nothing to look at, and a DeleteRecords for ever.
         """
         key, limit = (row.topic, row.index), self._limit(replica)
-        is_quiet = not records and not is_diverging and row.fetch_offset >= limit
+        is_quiet = not result.records and result.diverging is None and row.fetch_offset >= limit
+        is_quiet = is_quiet and not self._fetching.is_unseen(result)
         if self._is_follower:
             is_quiet = is_quiet and self._request.replica_id in replica.partition.isr
         self._fetching.watch(key, replica.key, is_quiet=is_quiet)
-        if records:
+        if result.records:
             self._read_to[key] = limit
 
     def _diverging(self, row: FetchPartition, replica: Replica) -> OffsetAndEpoch | None:

@@ -129,7 +129,13 @@ class Fetching:
         row = self._session.partitions.get(key)
         if row is not None and result.high_watermark > row.high_watermark:
             return True  # the asker says that it does not know it, whatever it was sent
-        return self._session.seen.get(key) != _seen(result)
+        return self.is_unseen(result)
+
+    def is_unseen(self, result: FetchResult) -> bool:
+        """Whether a session that was there before knows less of a partition than this."""
+        if self._is_full or not self._is_kept:
+            return False
+        return self._session.seen.get((result.topic, result.index)) != _seen(result)
 
     def answer(self, results: Iterable[FetchResult]) -> FetchResponse:
         """Make the response of all results, those without news left out."""

@@ -239,7 +239,7 @@ class _DelayedDelete:
         self._answer()
 
     def _look(self, row: _Deleting, replica: Replica) -> None:
-        if self._manager.is_offline:
+        if replica.is_offline:
             row.replica, row.error = None, ErrorCode.kafka_storage_error
         elif not replica.is_hosted or not replica.partition.leads:
             row.replica, row.error = None, ErrorCode.not_leader_or_follower

@@ -211,7 +211,7 @@ class Partition:
         `high_watermark`: as of the checkpoint; what lies beyond the log does not count.
         """
         self.broker_id = broker_id
-        self.log = log
+        self.log: ReplicaLog = log
         self.limits = PartitionLimits()
         self.leader: int = UNKNOWN
         self.leader_epoch: int = UNKNOWN
@@ -322,6 +322,10 @@ class Partition:
         Only that counts: a follower may have a record earlier than the leader's kernel, but a
         leader that was killed and leads again must have what it acknowledged.
         """
+        self._advance()
+
+    def reconsider(self) -> None:
+        """What the metadata say of brokers has changed: some may not be waited for any more."""
         self._advance()
 
     def fetched(

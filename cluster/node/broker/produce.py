@@ -141,7 +141,7 @@ class _Delayed:
 
     def _outcome(self, row: _Row, replica: Replica) -> ErrorCode | None:
         """Return how a row ends, None while it is open."""
-        if self._manager.is_offline:
+        if replica.is_offline:
             return ErrorCode.kafka_storage_error
         if not replica.is_hosted:
             return ErrorCode.unknown_topic_or_partition

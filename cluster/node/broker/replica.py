@@ -14,17 +14,18 @@ from typing import Final
 
 from cluster.node.broker.isr_manager import Answer
 from cluster.node.broker.leader_offsets import LeaderOffsets
+from cluster.node.broker.log_agreement import agreed_end, append_copied
 from cluster.node.broker.partition import IsrAnswer, Partition
 from cluster.node.broker.replica_fetcher import FollowedPartition, Outcome
 from cluster.node.controller.state import PartitionKey, PartitionRegistration
 from cluster.node.errors import ErrorCode
+from cluster.node.log.checkpoint import TopicPartition
 from cluster.node.log.data_config import (
     AppendError,
     StorageError,
     UnexpectedAppendOffsetError,
 )
 from cluster.node.log.data_log import EARLIEST_TIMESTAMP, LATEST_TIMESTAMP, DataLog
-from cluster.node.log.types import OffsetAndEpoch
 from cluster.node.ports import Clock, Endpoint, Network, Trace
 from cluster.node.protocol.data_messages import NO_EPOCH, FetchPartition, FetchResult
 
@@ -50,8 +51,11 @@ class Replica(FollowedPartition):
         self.topic = topic
         self.log = log
         self.partition = partition
+        self.at = TopicPartition(topic, key[1])
         self.is_hosted = True
-        """Whether this broker still holds it."""
+        """Whether this broker still holds it, in a log directory that is online."""
+        self.is_offline = False
+        """Whether it is held no longer because its log directory went offline."""
         self._fetch_max_bytes = fetch_max_bytes
         self._request_timeout_ms = request_timeout_ms
         self._clock = clock
@@ -62,6 +66,13 @@ class Replica(FollowedPartition):
     def index(self) -> int:
         """Number of the partition."""
         return self.key[1]
+
+    def replace_log(self, log: DataLog) -> None:
+        """Go on with a log in another directory, which has all that this one has."""
+        assert log.end_offset == self.log.end_offset, "nothing is missing"
+        assert log.written_end_offset == log.end_offset, "a kill loses nothing of it"
+        self.log = self.partition.log = log
+        log.high_watermark = self.partition.high_watermark
 
     # --- in-sync replicas ---
 
@@ -80,9 +91,14 @@ class Replica(FollowedPartition):
             )
 
     def hearing(self, on_answer: Answer) -> Answer:
-        """Make a callback that hears what the controller answers before `on_answer` acts on it."""
+        """Make a callback that hears what the controller answers before `on_answer` acts on it.
+
+        Nothing is made of it once the replica is gone: its partition would ask again for ever.
+        """
 
         def answered(answer: IsrAnswer | ErrorCode) -> None:
+            if not self.is_hosted:
+                return
             if isinstance(answer, IsrAnswer):
                 self.hears(answer)
             on_answer(answer)
@@ -113,7 +129,7 @@ class Replica(FollowedPartition):
             return Outcome.STOP if result.error in _WAITS_FOR_METADATA else Outcome.RETRY
         try:
             if result.diverging is not None:
-                self.truncate(self._agreed_end(result.diverging))
+                self.truncate(agreed_end(self.log, result.diverging))
                 return Outcome.GO_ON
             self._append(result)
         except (AppendError, UnexpectedAppendOffsetError):
@@ -124,36 +140,11 @@ class Replica(FollowedPartition):
 
     def _append(self, result: FetchResult) -> None:
         if result.records:
-            self._append_records(result.records)
+            append_copied(self.log, result.records, self.partition.leader_epoch)
         self.partition.follow_high_watermark(result.high_watermark)
         self.log.high_watermark = self.partition.high_watermark
         if self.log.start_offset < result.log_start_offset <= self.log.high_watermark:
             self.log.increment_log_start_offset(result.log_start_offset)
-
-    def _append_records(self, records: bytes) -> None:
-        epoch = self.partition.leader_epoch
-        try:
-            self.log.append_as_follower(records, epoch)
-        except UnexpectedAppendOffsetError as error:
-            end_offset = self.log.end_offset
-            is_empty = self.log.start_offset == end_offset
-            if not is_empty or not error.first_offset < end_offset <= error.last_offset:
-                raise
-            # The leader's log begins within its first batch (DeleteRecords).
-            self.log.truncate_fully_and_start_at(error.first_offset)
-            self.log.append_as_follower(records, epoch)
-
-    def _agreed_end(self, leader_end: OffsetAndEpoch) -> int:
-        """Return where this log may still agree with a leader whose epoch ends at `leader_end`.
-
-        When this log lacks that epoch, the epoch before it is compared next: the log is cut at its
-        end, and the next Fetch names it (KIP-279).
-        """
-        own_end = self.log.end_offset_for_epoch(leader_end.epoch)
-        if own_end is None or own_end.epoch == leader_end.epoch:
-            own = self.log.end_offset if own_end is None else own_end.offset
-            return min(own, leader_end.offset)
-        return min(own_end.offset, self.log.end_offset)
 
     def truncate(self, offset: int) -> None:
         """Cut the log. Raises StorageError."""

@@ -7,29 +7,39 @@ and made anew has its old log out of the way, and whoever fetches finds the lead
 Logs are opened when the broker has replayed its own registration, and not before: only then do its
 metadata contain all that an earlier incarnation may have acted on. A log that they do not assign to
 this broker (a stray) is deleted then; by older metadata a log could be taken for a stray whose
-topic was created after them. When their folder goes offline the broker
-holds no replica any more, and reports the folder with its heartbeats (KIP-858).
+topic was created after them.
+
+When a log directory goes offline, the replicas in it are answered for with KAFKA_STORAGE_ERROR
+until the broker is restarted, whatever the metadata say meanwhile; the broker reports the directory
+with its heartbeats (KIP-858), and goes on with those in the others.
 """
 
 from __future__ import annotations
 
+import uuid
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
 from dataclasses import replace
 from typing import Final, TypeVar
 
+from cluster.node.broker.alter_log_dirs import ReplicaAlterLogDirsManager
 from cluster.node.broker.delayed import Purgatory
+from cluster.node.broker.eligibility import ReplicaEligibility
 from cluster.node.broker.fetch_sessions import FetchSessions
+from cluster.node.broker.fetcher_manager import ReplicaFetcherManager
 from cluster.node.broker.isr_manager import IsrManager
-from cluster.node.broker.lifecycle import Channel
 from cluster.node.broker.partition import Partition, PartitionLimits
 from cluster.node.broker.replica import Replica
-from cluster.node.broker.replica_fetcher import FetcherConfig, ReplicaFetcher
+from cluster.node.broker.replica_config import ReplicaConfig, ReplicaSeams
 from cluster.node.broker.topic_settings import TopicSettings
 from cluster.node.controller.cluster_info import ClusterInfo
 from cluster.node.controller.delta import LocalReplicaChanges, MetadataDelta
 from cluster.node.controller.records.topic import NO_LEADER
-from cluster.node.controller.registrations import broker_endpoint, is_active
+from cluster.node.controller.registrations import (
+    broker_endpoint,
+    is_active,
+    replica_directory,
+)
 from cluster.node.controller.state import (
     MetadataState,
     PartitionKey,
@@ -40,9 +50,9 @@ from cluster.node.errors import ErrorCode
 from cluster.node.log.checkpoint import TopicPartition
 from cluster.node.log.data_config import StorageError
 from cluster.node.log.log_directory import Damage, LogDirectory
-from cluster.node.ports import Clock, Disk, Endpoint, Network, Random, Timer, Trace
+from cluster.node.log.log_manager import LogManager
+from cluster.node.ports import Endpoint, Timer
 from cluster.node.protocol.data_messages import NO_EPOCH, FetchResult, ProduceResult, Topic
-from cluster.values import valueclass
 
 PRODUCE: Final = "produce"
 DELETE: Final = "delete"
@@ -50,45 +60,6 @@ DELETE: Final = "delete"
 
 Result = TypeVar("Result", ProduceResult, FetchResult)
 _NAMES_LEADER: Final = frozenset({ErrorCode.not_leader_or_follower, ErrorCode.fenced_leader_epoch})
-
-
-@valueclass
-class ReplicaConfig:
-    """Kafka's properties of the same names."""
-
-    broker_id: int
-    listener: str
-    """inter.broker.listener.name: where other brokers are asked for records."""
-    retention_check_interval_ms: float = 300_000.0
-    """log.retention.check.interval.ms"""
-    lag_time_max_ms: float = 30_000.0
-    """replica.lag.time.max.ms"""
-    fetch_wait_max_ms: float = 500.0
-    """replica.fetch.wait.max.ms"""
-    fetch_backoff_ms: float = 1_000.0
-    """replica.fetch.backoff.ms"""
-    request_timeout_ms: float = 30_000.0
-    """replica.socket.timeout.ms, of what other brokers are asked"""
-    controller_timeout_ms: float = 30_000.0
-    """controller.socket.timeout.ms, of an AlterPartition"""
-    fetch_max_bytes: int = 1 << 20
-    """replica.fetch.max.bytes, of each partition"""
-    fetch_response_max_bytes: int = 10 << 20
-    """replica.fetch.response.max.bytes"""
-
-
-@valueclass
-class ReplicaSeams:
-    """The world of a broker's data."""
-
-    clock: Clock
-    network: Network
-    """To other brokers; nothing else uses it, as a Fetch that is parked holds up what follows."""
-    disk: Disk
-    random: Random
-    trace: Trace
-    channel: Channel
-    broker_epoch: Callable[[], int]
 
 
 class ReplicaManager:
@@ -99,8 +70,9 @@ class ReplicaManager:
         config: ReplicaConfig,
         cluster: ClusterInfo,
         seams: ReplicaSeams,
-        on_offline: Callable[[], None],
+        on_offline: Callable[[LogDirectory, Damage], None],
     ) -> None:
+        """`on_offline`: called once for each log directory that goes offline."""
         self.config = config
         self.cluster = cluster
         self.clock = seams.clock
@@ -111,15 +83,15 @@ class ReplicaManager:
         """Fetches that wait, each by itself: what wakes it is its session."""
         self.fetch_sessions = FetchSessions(seams.clock, seams.random)
         self.settings = TopicSettings(cluster)
-        self.directory = LogDirectory(
-            seams.disk,
+        self.logs = LogManager(
+            seams.log_dirs,
             seams.clock,
             seams.random,
             self.settings.of_log,
             self._went_offline,
-            retention_check_interval_ms=config.retention_check_interval_ms,
+            self._start_moved,
+            config.retention_check_interval_ms,
         )
-        self.directory.on_start_moved = self._start_moved
         self._seams = seams
         self._trace = seams.trace
         self._on_offline = on_offline
@@ -131,9 +103,19 @@ class ReplicaManager:
             config.controller_timeout_ms,
         )
         self._replicas: dict[PartitionKey, Replica] = {}
-        self._fetchers: dict[int, ReplicaFetcher] = {}
-        """By the leader that they ask."""
+        self._fetchers = ReplicaFetcherManager(config, seams, self.logs.when_written)
+        self.moves = ReplicaAlterLogDirsManager(
+            self.logs,
+            seams.clock,
+            seams.trace,
+            config.fetch_max_bytes,
+            self._assigned,
+            self._moved,
+        )
+        self._offline: dict[PartitionKey, uuid.UUID] = {}
+        """Partitions whose log is out of reach, and the directory that it may be in."""
         self._state: MetadataState | None = None
+        self._report_located: Callable[[PartitionKey], None] = _ignore
         self._isr_timer: Timer | None = None
         self._is_started = False
         self._is_stopped = False
@@ -145,11 +127,6 @@ class ReplicaManager:
         """The committed metadata, as of the last publication."""
         assert self._state is not None, "it has not started"
         return self._state
-
-    @property
-    def is_offline(self) -> bool:
-        """Whether the folder of the logs is out of use."""
-        return self.directory.is_offline
 
     def hosted(self, topic: Topic, index: int) -> Replica | ErrorCode:
         """Find a replica by its topic's name or id.
@@ -167,11 +144,11 @@ class ReplicaManager:
             unknown = ErrorCode.unknown_topic_id
         if topic_id is None:
             return unknown
-        if self.is_offline:
-            return ErrorCode.kafka_storage_error
         replica = self._replicas.get((topic_id, index))
         if replica is not None:
             return replica
+        if (topic_id, index) in self._offline:
+            return ErrorCode.kafka_storage_error
         exists = self._state.partitions.get((topic_id, index)) is not None
         return ErrorCode.not_leader_or_follower if exists else ErrorCode.unknown_topic_or_partition
 
@@ -224,14 +201,6 @@ class ReplicaManager:
         """Return what this broker holds."""
         return self._replicas.values()
 
-    def broker_epoch(self, broker_id: int) -> int | None:
-        """See `partition.Eligibility`."""
-        if not is_active(self.state, broker_id):
-            return None
-        broker = self.state.brokers.get(broker_id)
-        assert broker is not None
-        return broker.epoch
-
     # --- what the metadata say ---
 
     def start(self, held: LocalReplicaChanges, state: MetadataState) -> None:
@@ -241,13 +210,10 @@ class ReplicaManager:
         self._take(state, brokers_changed=True)
         if self._is_stopped:
             return
-        self.directory.open()
+        self.logs.open(self._assigned)
         self._isr_timer = self.clock.call_later(self.config.lag_time_max_ms / 2, self._shrink)
-        if self.is_offline:
-            return
-        with self._storage():
-            self._delete_strays(state)
-            self._apply(held)
+        self._delete_strays(state)
+        self._apply(held)
 
     def apply(
         self, changes: LocalReplicaChanges, delta: MetadataDelta, state: MetadataState
@@ -258,14 +224,15 @@ class ReplicaManager:
         configured = {resource for resource, _ in iter(delta.configs.keys())}
         brokers_changed = any(resource.type == ResourceType.BROKER for resource in configured)
         self._take(state, brokers_changed=brokers_changed)
-        if self._is_stopped or self.is_offline:
+        if self._is_stopped:
             return
         topics = None if brokers_changed else {resource.name for resource in configured}
-        with self._storage():
-            self._configure(topics)
-            self._apply(changes)
-        if not delta.brokers.is_empty and not self.is_offline:
-            self._follow_endpoints()
+        self._configure(topics)
+        self._apply(changes)
+        if not delta.brokers.is_empty:
+            for replica in list(self._replicas.values()):
+                replica.partition.reconsider()
+            self._fetchers.follow_endpoints(self._replicas.values(), self.state)
 
     def _take(self, state: MetadataState, *, brokers_changed: bool) -> None:
         self._state = state
@@ -273,31 +240,42 @@ class ReplicaManager:
 
     @contextmanager
     def _storage(self) -> Iterator[None]:
-        """Go on where the folder goes offline: that was reported."""
+        """Go on where a log directory is or goes offline: that was reported."""
         try:
             yield
         except StorageError:
-            assert self.is_offline, "a log reports what it raises"
+            assert self.logs.has_offline, "a log reports what it raises"
 
     def _apply(self, changes: LocalReplicaChanges) -> None:
         for key in changes.deletes:
-            self._delete(key)
+            with self._storage():
+                self._delete(key)
         for key, registration in changes.leaders.items():
-            self._lead(key, registration)
+            with self._storage():
+                self._lead(key, registration)
         for key, registration in changes.followers.items():
-            self._follow(key, registration)
+            with self._storage():
+                self._follow(key, registration)
+
+    def _assigned(self, at: TopicPartition) -> uuid.UUID | None:
+        """Return where the metadata have this broker's replica of a partition."""
+        topic_id = self.state.topic_names.get(at.topic)
+        held = None if topic_id is None else self.state.partitions.get((topic_id, at.partition))
+        if held is None or self.config.broker_id not in held.replicas:
+            return None
+        return replica_directory(held, self.config.broker_id)
 
     def _delete_strays(self, state: MetadataState) -> None:
         """Delete logs of partitions that this broker does not hold, or whose topic is another."""
-        for at in sorted(self.directory.logs):
-            topic_id = state.topic_names.get(at.topic)
-            held = None if topic_id is None else state.partitions.get((topic_id, at.partition))
-            known_id = self.directory.topic_ids.get(at)
-            is_ours = held is not None and self.config.broker_id in held.replicas
-            if is_ours and known_id in (None, topic_id):
-                continue
-            self._trace("stray-log", topic=at.topic, partition=at.partition)
-            self.directory.delete(at)
+        for directory in self.logs.online:
+            for at in sorted((*directory.logs, *directory.future_logs)):
+                topic_id = state.topic_names.get(at.topic)
+                known_id = directory.topic_ids.get(at)
+                if self._assigned(at) is not None and known_id in (None, topic_id):
+                    continue
+                self._trace("stray-log", topic=at.topic, partition=at.partition)
+                with self._storage():
+                    directory.delete(at)
 
     def _configure(self, topics: set[str] | None) -> None:
         """Take over changed configurations of topics, or of all for None."""
@@ -313,27 +291,52 @@ class ReplicaManager:
             self.settings.min_insync_replicas(replica.topic), self.config.lag_time_max_ms
         )
 
-    def _hosted(self, key: PartitionKey) -> Replica:
+    def on_located(self, report: Callable[[PartitionKey], None]) -> None:
+        """Have `report` called when a replica may not be where the metadata say."""
+        self.moves.on_located = self._report_located = report
+
+    def locate(self, key: PartitionKey) -> uuid.UUID | None:
+        """Return the directory that the controller is to know of; None: there is no replica."""
         replica = self._replicas.get(key)
         if replica is None:
-            replica = self._replicas[key] = self._made(key)
+            return self._offline.get(key)
+        target = self.moves.directory_to_report(key)
+        if target is not None:
+            return target
+        holder = self.logs.holder(replica.at)
+        return None if holder is None else holder.directory_id
+
+    def _hosted(self, key: PartitionKey, registration: PartitionRegistration) -> Replica | None:
+        """Find or make a replica; None where its log is out of reach."""
+        if key in self._offline:
+            return None
+        replica = self._replicas.get(key)
+        if replica is None:
+            assigned = replica_directory(registration, self.config.broker_id)
+            try:
+                replica = self._replicas[key] = self._made(key, assigned)
+            except StorageError:
+                self._offline[key] = assigned
+                raise
+            self.moves.resume(replica)
         return replica
 
-    def _made(self, key: PartitionKey) -> Replica:
+    def _made(self, key: PartitionKey, assigned: uuid.UUID) -> Replica:
         topic_id, index = key
         topic = self.state.topics.get(topic_id)
         assert topic is not None, f"partition {index} of unknown topic {topic_id}"
         at = TopicPartition(topic.name, index)
-        log = self.directory.logs.get(at)
+        directory = self.logs.directory_for(at, assigned)
+        log = directory.logs.get(at)
         if log is None:
-            log = self.directory.create(at, topic_id)
-        elif at not in self.directory.topic_ids:
-            self.directory.assign_topic_id(at, topic_id)
+            log = directory.create(at, topic_id)
+        elif at not in directory.topic_ids:
+            directory.assign_topic_id(at, topic_id)
         partition = Partition(
             self.config.broker_id,
             log,
             self.clock,
-            self,
+            ReplicaEligibility(self.config.broker_id, key, lambda: self.state),
             lambda proposal, on_answer: self._isr.propose(
                 key, proposal, replica.hearing(on_answer)
             ),
@@ -355,8 +358,10 @@ class ReplicaManager:
         return replica
 
     def _lead(self, key: PartitionKey, registration: PartitionRegistration) -> None:
-        replica = self._hosted(key)
-        self._fetch_no_more(key)
+        replica = self._hosted(key, registration)
+        if replica is None:
+            return
+        self._fetchers.remove(key)
         replica.hears(registration)
         if replica.partition.make_leader(registration):
             self._trace(
@@ -372,7 +377,9 @@ class ReplicaManager:
         self._check(key)
 
     def _follow(self, key: PartitionKey, registration: PartitionRegistration) -> None:
-        replica = self._hosted(key)
+        replica = self._hosted(key, registration)
+        if replica is None:
+            return
         if registration.partition_epoch < replica.partition.partition_epoch:
             return
         replica.hears(registration)
@@ -385,69 +392,25 @@ class ReplicaManager:
                 leader_id=registration.leader,
                 end_offset=replica.log.end_offset,
             )
-            self._fetch_no_more(key)
+            self._fetchers.remove(key)
         if registration.leader == NO_LEADER:
-            self._fetch_no_more(key)
-        elif not self._is_fetched(key):
-            self._fetch(replica)
+            self._fetchers.remove(key)
+        elif not self._fetchers.has(key):
+            self._fetchers.add(replica, self.state)
         self._check(key)
 
     def _delete(self, key: PartitionKey) -> None:
+        self._offline.pop(key, None)
         replica = self._replicas.pop(key, None)
         if replica is None:
             return
-        self._fetch_no_more(key)
+        self._fetchers.remove(key)
+        self.moves.cancel(key)
         replica.is_hosted = False
-        self.directory.delete(TopicPartition(replica.topic, replica.index))
+        holder = self.logs.holder(replica.at)
+        assert holder is not None, "a replica has a log that is online"
+        holder.delete(replica.at)
         self._check(key)
-
-    # --- fetchers ---
-
-    def _is_fetched(self, key: PartitionKey) -> bool:
-        return any(fetcher.has(key) for fetcher in self._fetchers.values())
-
-    def _fetch(self, replica: Replica) -> None:
-        """Fetch a replica from its leader, once it is known where that is."""
-        leader = replica.partition.leader
-        endpoint = broker_endpoint(self.state, leader, self.config.listener)
-        if endpoint is None:
-            return
-        fetcher = self._fetchers.get(leader)
-        if fetcher is None:
-            fetcher = self._fetchers[leader] = ReplicaFetcher(
-                FetcherConfig(
-                    broker_id=self.config.broker_id,
-                    wait_max_ms=self.config.fetch_wait_max_ms,
-                    response_max_bytes=self.config.fetch_response_max_bytes,
-                    backoff_ms=self.config.fetch_backoff_ms,
-                    request_timeout_ms=self.config.request_timeout_ms,
-                ),
-                endpoint,
-                self.clock,
-                self._seams.network,
-                self._seams.broker_epoch,
-                self.directory.when_written,
-            )
-        fetcher.add(replica.key, replica)
-
-    def _fetch_no_more(self, key: PartitionKey) -> None:
-        for leader, fetcher in list(self._fetchers.items()):
-            fetcher.remove(key)
-            if not len(fetcher):
-                fetcher.stop()
-                del self._fetchers[leader]
-
-    def _follow_endpoints(self) -> None:
-        """Ask leaders where they are now."""
-        for leader, fetcher in list(self._fetchers.items()):
-            if broker_endpoint(self.state, leader, self.config.listener) != fetcher.leader:
-                fetcher.stop()
-                del self._fetchers[leader]
-        for replica in self._replicas.values():
-            leader = replica.partition.leader
-            follows = leader not in (NO_LEADER, self.config.broker_id)
-            if follows and not self._is_fetched(replica.key):
-                self._fetch(replica)
 
     # --- what changes by itself ---
 
@@ -455,27 +418,33 @@ class ReplicaManager:
         replica.log.high_watermark = replica.partition.high_watermark
         self._check(replica.key)
 
+    def _moved(self, replica: Replica) -> None:
+        """Go on with a log in another directory: who waited for the old one waits for it."""
+        self.appended(replica)
+        self._check(replica.key)
+
     def _check(self, key: PartitionKey) -> None:
         for kind in (PRODUCE, DELETE):
             self.delayed.check((kind, key))
         self.fetch_sessions.stir(key)
+        self.moves.poke(key)
 
     def _start_moved(self, at: TopicPartition) -> None:
         """Tell both sides of a Fetch that a log begins later than before."""
-        topic_id = self.directory.topic_ids.get(at)
+        topic_id = self.logs.topic_id(at)
         if topic_id is not None and (topic_id, at.partition) in self._replicas:
             key = (topic_id, at.partition)
             self._check(key)
-            for fetcher in self._fetchers.values():
-                fetcher.moved(key)
+            self._fetchers.moved(key)
 
     def appended(self, replica: Replica) -> None:
         """Records were appended to a log that this broker leads. Raises StorageError."""
         replica.log.when_written(lambda: self._written(replica))
         self.fetch_sessions.stir(replica.key)
+        self.moves.poke(replica.key)
 
     def _written(self, replica: Replica) -> None:
-        if replica.is_hosted and not self.is_offline:
+        if replica.is_hosted:
             replica.partition.written()
             self.delayed.check((PRODUCE, replica.key))
 
@@ -486,29 +455,41 @@ class ReplicaManager:
 
     # --- ends ---
 
-    def _went_offline(self, damage: Damage) -> None:
-        self._trace("log-directory-offline", reason=str(damage))
-        self._stop()
-        self._on_offline()
-        for key in list(self._replicas):
-            self._check(key)
+    def _went_offline(self, directory: LogDirectory, damage: Damage) -> None:
+        self._trace(
+            "log-directory-offline",
+            directory_id=directory.directory_id,
+            log_dir=directory.path,
+            reason=str(damage),
+        )
+        lost = [replica for replica in self._replicas.values() if replica.at in directory.logs]
+        for replica in lost:
+            del self._replicas[replica.key]
+            replica.is_hosted, replica.is_offline = False, True
+            self._offline[replica.key] = directory.directory_id
+            self._fetchers.remove(replica.key)
+        self._on_offline(directory, damage)
+        self.moves.went_offline(directory)
+        for replica in lost:
+            self._check(replica.key)
+            self._report_located(replica.key)
 
     def _stop(self) -> None:
         if self._isr_timer is not None:
             self._isr_timer.cancel()
-        for fetcher in self._fetchers.values():
-            fetcher.stop()
-        self._fetchers.clear()
+        self._fetchers.stop()
+        self.moves.stop()
         self._isr.stop()
 
     def shutdown(self, broker_epoch: int, done: Callable[[], None]) -> None:
-        """Stop, with everything durable and the mark of a clean shutdown; then call `done`.
+        """Stop, with everything durable and the marks of a clean shutdown; then call `done`.
 
-        `done` is called at once, and no mark is left, where the folder is offline.
+        Directories that are offline get no mark.
         """
         self._is_stopped = True
         self._stop()
-        if self.is_offline:
-            done()
-        else:
-            self.directory.close(broker_epoch, done)
+        self.logs.close(broker_epoch, done)
+
+
+def _ignore(_: PartitionKey) -> None:
+    """For a manager whose owner need not know."""

@@ -26,7 +26,7 @@ from cluster.node.controller.records.broker import (
     RegisterBrokerRecord,
     RegisterControllerRecord,
 )
-from cluster.node.controller.registrations import RESERVED_DIRECTORIES, registered_brokers
+from cluster.node.controller.registrations import registered_brokers
 from cluster.node.controller.result import ControllerResult, RecordOrMaker, RequestError
 from cluster.node.controller.state import BrokerRegistration, MetadataState
 from cluster.node.errors import ErrorCode
@@ -40,6 +40,7 @@ from cluster.node.protocol.messages import (
     UnregisterBrokerResponse,
     i64,
 )
+from cluster.node.wire.uuid_text import is_reserved
 
 ZERO_UUID = uuid.UUID(int=0)
 
@@ -145,7 +146,7 @@ def _checked_directories(
     message = None
     if not directories:
         message = "No directories specified in request"
-    elif any(directory.int < RESERVED_DIRECTORIES for directory in directories):
+    elif any(map(is_reserved, directories)):
         message = "Reserved directory ID in request"
     elif len(set(directories)) != len(directories):
         message = "Duplicate directory ID in request"

@@ -36,10 +36,6 @@ class ClusterInfo:
     """num.partitions"""
     default_replication_factor: int = 1
     """default.replication.factor"""
-    log_dir: str = ""
-    """The absolute path of this node's log directory."""
-    volume_bytes: Callable[[], tuple[int, int] | None] = lambda: None
-    """Total and usable bytes of the volume with `log_dir`, None when not known. Raises OSError."""
     protocols: Mapping[str, SecurityProtocol] = field(default_factory=dict)
     """Of this node's listeners; of those that are missing it is PLAINTEXT."""
     tokens: TokenSettings = field(default_factory=TokenSettings)

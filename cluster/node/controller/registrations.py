@@ -26,8 +26,6 @@ LOST_DIRECTORY = uuid.UUID(int=1)
 """DirectoryId.LOST: a replica in a directory that is gone; its broker does not say which it was."""
 MIGRATING_DIRECTORY = uuid.UUID(int=2)
 """DirectoryId.MIGRATING: a replica on a broker that never reported its directories."""
-RESERVED_DIRECTORIES = 100
-"""DirectoryId.RESERVED: the ids below are not a directory's."""
 
 
 def is_static(state: MetadataState) -> bool:

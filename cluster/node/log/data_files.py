@@ -18,44 +18,26 @@ from bisect import bisect_right
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from functools import partial
-from typing import Protocol, TypeVar
+from typing import TypeVar
 
-from cluster.node.log.checkpoint import TopicPartition, partition_of
+from cluster.node.log.checkpoint import TopicPartition
 from cluster.node.log.data_config import INT64_MAX, DataLogConfig, StorageError
 from cluster.node.log.data_recovery import DELETED_SUFFIX, RecoveredData
 from cluster.node.log.data_segment import DataSegment
 from cluster.node.log.data_times import check_cut
 from cluster.node.log.epoch_cache import EPOCH_FILE
 from cluster.node.log.index import CorruptIndexError
+from cluster.node.log.log_folder import LogFolder
+from cluster.node.log.partition_folder import parse_folder
 from cluster.node.log.producer_state import snapshot_name
 from cluster.node.log.reader import NotInSegmentError, locate_batch, read_batches
 from cluster.node.log.records import HEADER_BYTES, BatchHeader, parse_header, split_batches
 from cluster.node.log.recovery import CorruptLogError
 from cluster.node.log.tail import Tail
-from cluster.node.ports import Clock, Disk, Random, Timer
+from cluster.node.ports import Timer
 
 T = TypeVar("T")
 _READ_BYTES = 1 << 20
-
-
-class LogFolder(Protocol):
-    """What a log needs of the folder of logs that it lies in."""
-
-    disk: Disk
-    clock: Clock
-    random: Random
-
-    def save_recovery_points(self, done: Callable[[], None]) -> None:
-        """Queue the recovery points of all logs, as they are now; `done` when they are durable."""
-
-    def save_start_offsets(self) -> None:
-        """Queue the log starts of all logs, as they are now."""
-
-    def start_moved(self, partition: TopicPartition) -> None:
-        """Learn that a log begins later than before."""
-
-    def on_failure(self, error: OSError | CorruptLogError) -> None:
-        """Take the folder offline."""
 
 
 @dataclass(slots=True, eq=False)
@@ -89,7 +71,7 @@ class DataFiles:
         self._establish = establish
         self._disk = folder.disk
         self.directory = directory
-        self.partition: TopicPartition = partition_of(directory)
+        self.partition: TopicPartition = parse_folder(directory.rpartition("/")[2])[0]
         self.config = config
         self._segments = recovered.segments
         self._epochs = recovered.epochs
@@ -138,6 +120,13 @@ class DataFiles:
     def go_offline(self) -> None:
         """Let every further call raise StorageError."""
         self._offline = True
+
+    def moved_to(self, directory: str) -> None:
+        """Name what is queued from now on by the folder's new name, whose rename is queued."""
+        assert not self._unsynced_snapshots, "they are named by the old one"
+        self.directory = directory
+        for segment in self._segments:
+            segment.move_to(directory)
 
     # What others share.
 

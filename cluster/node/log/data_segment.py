@@ -45,10 +45,7 @@ class DataSegment:
         self._config = config
         self.base_offset = base_offset
         self.gaps = config.compact
-        self.path = f"{directory}/{segment_name(base_offset)}"
-        stem = self.path.removesuffix(_LOG_SUFFIX)
-        self.index_path = stem + INDEX_SUFFIX
-        self.time_index_path = stem + TIME_INDEX_SUFFIX
+        self.move_to(directory)
         self.size_bytes = 0
         self.created_ms = created_ms
         self.roll_jitter_ms = 0
@@ -66,6 +63,13 @@ class DataSegment:
         self._index: OffsetIndex | None = OffsetIndex()
         self._time_index: TimeIndex | None = TimeIndex()
         self._queued = [bytearray(), bytearray()]
+
+    def move_to(self, directory: str) -> None:
+        """Name its files as those of a folder."""
+        self.path = f"{directory}/{segment_name(self.base_offset)}"
+        stem = self.path.removesuffix(_LOG_SUFFIX)
+        self.index_path = stem + INDEX_SUFFIX
+        self.time_index_path = stem + TIME_INDEX_SUFFIX
 
     def create(self) -> None:
         """Create the three files."""

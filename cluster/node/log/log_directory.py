@@ -1,39 +1,28 @@
 """A folder of logs of data: opened and closed as a whole, and offline as a whole (KIP-112).
 
-Files beside the folders `<topic>-<partition>`, all in Kafka's formats:
-
-- `recovery-point-offset-checkpoint`: saved whenever a flush has completed, and before a truncation;
-- `replication-offset-checkpoint`: the high watermarks, every 5 s;
-- `log-start-offset-checkpoint`: every minute, and before segments are deleted. Kafka leaves out
-  logs that begin with their first segment; ours are all in it, so that a lost segment is seen;
-- `.kafka_cleanshutdown`: see `clean_shutdown`.
+A broker has one or several (`log_manager`), each on a disk of its own. Files beside the folders of
+the logs (`partition_folder`), all in Kafka's formats: the checkpoints (`directory_checkpoints`) and
+the mark of a clean shutdown (`clean_shutdown`).
 
 A log that has never held a record has no files and is in no checkpoint; other than Kafka's, its
 folder is made with its first record.
 
-Each is written beside, synced and renamed. One that cannot be read is damage.
-
-The log of a partition that is deleted is renamed at once, to `<topic>-<partition>.<id>-delete`, and
-removed `file.delete.delay.ms` later, or when the folder is opened next.
+The log of a partition that is deleted is renamed at once, and removed `file.delete.delay.ms` later,
+or when the folder is opened next. A future log is one that is to replace the partition's log in
+another directory (KIP-113): it is renamed when it does.
 
 The first error of the disk, and the first record that is found damaged, take all logs of the folder
 offline: `on_offline` is called once, every call of a log raises StorageError, nothing is written
-any more. The node goes on.
+any more.
 """
 
 from __future__ import annotations
 
 import uuid
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator
 from functools import partial
 
-from cluster.node.log.checkpoint import (
-    RECOVERY_POINT_FILE,
-    TopicPartition,
-    decode_offsets,
-    encode_offsets,
-    partition_of,
-)
+from cluster.node.log.checkpoint import RECOVERY_POINT_FILE, TopicPartition
 from cluster.node.log.clean_shutdown import (
     read_clean_shutdown,
     remove_clean_shutdown,
@@ -42,18 +31,29 @@ from cluster.node.log.clean_shutdown import (
 from cluster.node.log.data_config import DataLogConfig, StorageError
 from cluster.node.log.data_log import DataLog
 from cluster.node.log.data_recovery import empty_data, recover_data
-from cluster.node.log.recovery import CorruptLogError, read_if_there
+from cluster.node.log.directory_checkpoints import (
+    HIGH_WATERMARK_FILE,
+    START_OFFSET_FILE,
+    DirectoryCheckpoints,
+    nothing,
+)
+from cluster.node.log.partition_folder import (
+    DELETE_SUFFIX,
+    delete_name,
+    future_name,
+    parse_folder,
+    read_topic_id,
+    write_topic_id,
+)
+from cluster.node.log.recovery import CorruptLogError
 from cluster.node.ports import Clock, Completion, Disk, Random, Timer
-from cluster.node.wire.uuid_text import uuid_from_text, uuid_to_text
 
-HIGH_WATERMARK_FILE = "replication-offset-checkpoint"
-START_OFFSET_FILE = "log-start-offset-checkpoint"
-PARTITION_METADATA_FILE = "partition.metadata"
-_DELETE_SUFFIX = "-delete"
 _METADATA_TOPIC = "__cluster_metadata"
 _HIGH_WATERMARKS_MS = 5_000
 _OFFSETS_MS = 60_000
 _EXPIRATION_MS = 600_000
+
+_NO_ID = uuid.UUID(int=0)
 
 Damage = OSError | CorruptLogError
 
@@ -70,15 +70,25 @@ class LogDirectory:
         on_offline: Callable[[Damage], None],
         folder: str = "",
         retention_check_interval_ms: float = 300_000.0,
+        path: str = "",
+        directory_id: uuid.UUID = _NO_ID,
     ) -> None:
-        """Prepare. `config_of` gives the settings of a topic by its name."""
+        """Prepare. `config_of` gives the settings of a topic by its name.
+
+        `path` is how the node's configuration names the directory, `directory_id` its identity.
+        """
+        self.path = path
+        self.directory_id = directory_id
         self.disk = disk
         self.clock = clock
         self.random = random
         self.folder = folder
         self.logs: dict[TopicPartition, DataLog] = {}
-        """To be read; `create` and `delete` change it."""
+        """To be read; `create`, `delete` and `take_over` change it."""
+        self.future_logs: dict[TopicPartition, DataLog] = {}
+        """Of partitions whose log is in another directory; to be read as well."""
         self.topic_ids: dict[TopicPartition, uuid.UUID] = {}
+        """Of either."""
         self.previous_broker_epoch: int | None = None
         """What a clean shutdown left: the broker's epoch then, -1 unknown; None: it was none."""
         self.is_open = False
@@ -86,9 +96,9 @@ class LogDirectory:
         self.on_start_moved: Callable[[TopicPartition], None] = _ignore
         """Called when a log begins later than before."""
         self._config_of = config_of
-        self._on_offline = on_offline
+        self.on_offline = on_offline
         self._retention_check_interval_ms = retention_check_interval_ms
-        self._saved: dict[str, bytes] = {}
+        self._checkpoints = DirectoryCheckpoints(disk, folder, self._finish)
         self._timers: dict[Callable[[], None], Timer] = {}
 
     def read_mark(self) -> None:
@@ -115,47 +125,44 @@ class LogDirectory:
         self._every(self._retention_check_interval_ms, self._delete_old_segments)
         self._every(_EXPIRATION_MS, self._expire_producers)
 
-    def create(self, partition: TopicPartition, topic_id: uuid.UUID) -> DataLog:
+    def create(
+        self, partition: TopicPartition, topic_id: uuid.UUID, *, is_future: bool = False
+    ) -> DataLog:
         """Begin an empty log, its topic id durable before its first record. Raises StorageError."""
         self._check_online()
-        assert partition not in self.logs, f"{partition} exists"
-        directory = self._path(str(partition))
+        assert partition not in (*self.logs, *self.future_logs), f"{partition} exists"
+        name = future_name(partition, self.random) if is_future else str(partition)
+        directory = self._path(name)
 
         def establish() -> None:
             self.disk.make_directory(directory)
             self.disk.sync_directory(self.folder, self._watch)
-            self.assign_topic_id(partition, topic_id)
+            write_topic_id(self.disk, directory, topic_id, self._watch)
 
         config = self._config_of(partition.topic)
         log = DataLog(self, directory, config, empty_data(config), establish)
-        self.logs[partition] = log
+        (self.future_logs if is_future else self.logs)[partition] = log
         self.topic_ids[partition] = topic_id
         return log
 
     def assign_topic_id(self, partition: TopicPartition, topic_id: uuid.UUID) -> None:
         """Write the topic id of a log, as a power loss while it was created may have taken it."""
         self._check_online()
-        directory = self._path(str(partition))
-        path = f"{directory}/{PARTITION_METADATA_FILE}"
-        content = f"version: 0\ntopic_id: {uuid_to_text(topic_id)}"
-        self.disk.write(path + ".tmp", content.encode())
-        self.disk.sync(path + ".tmp", self._watch)
-        self.disk.rename(path + ".tmp", path)
-        self.disk.sync_directory(directory, self._watch)
+        log = self.logs.get(partition) or self.future_logs[partition]
+        write_topic_id(self.disk, log.directory, topic_id, self._watch)
         self.topic_ids[partition] = topic_id
 
     def delete(self, partition: TopicPartition) -> None:
-        """Delete a log: out of use at once, out of sight at once, removed later."""
+        """Delete a log, future or not: out of use and out of sight at once, removed later."""
         self._check_online()
-        log = self.logs.pop(partition)
+        log = self.logs.pop(partition, None) or self.future_logs.pop(partition)
         self.topic_ids.pop(partition, None)
         log.go_offline()
         if not log.exists:
             return
         self._save_high_watermarks()  # before the folder is gone, which would look like a loss
         self._save_offsets()
-        unique = f"{self.random.getrandbits(128):032x}"
-        target = self._path(f"{partition}.{unique}{_DELETE_SUFFIX}")
+        target = self._path(delete_name(partition, self.random))
         self.disk.rename(log.directory, target)
         self.disk.sync_directory(self.folder, self._watch)
 
@@ -164,6 +171,30 @@ class LogDirectory:
                 self.disk.remove_directory(target)
 
         self.clock.call_later(log.config.file_delete_delay_ms, remove)
+
+    def rename_future(self, partition: TopicPartition, done: Callable[[], None]) -> None:
+        """Give the folder of a future log the name of a log in use; `done` once that is durable.
+
+        Until then nothing may be read from it or appended to it, as its files are still found by
+        their old names. The flush is ahead of the new name in the disk's queue: wherever a crash
+        falls, a folder that bears it has all that the log has now. Never called when the folder
+        goes offline before. Raises StorageError.
+        """
+        self._check_online()
+        log = self.future_logs[partition]
+        log.flush(nothing)
+        target = self._path(str(partition))
+        self.disk.rename(log.directory, target)
+        log.moved_to(target)
+        self.disk.sync_directory(self.folder, partial(self._finish, done))
+
+    def take_over(self, partition: TopicPartition) -> None:
+        """Let a future log be the partition's."""
+        self.logs[partition] = self.future_logs.pop(partition)
+
+    def hand_back(self, partition: TopicPartition) -> None:
+        """Let a log be the future one, as a crash came before it could take over."""
+        self.future_logs[partition] = self.logs.pop(partition)
 
     def close(self, broker_epoch: int, done: Callable[[], None]) -> None:
         """Make everything durable and leave the mark of a clean shutdown, then call `done`.
@@ -197,7 +228,7 @@ class LogDirectory:
     def save_recovery_points(self, done: Callable[[], None]) -> None:
         """Queue the recovery points of all logs, as they are now; `done` when they are durable."""
         offsets = {at: log.recovery_point for at, log in self._existing()}
-        self._save(RECOVERY_POINT_FILE, offsets, done)
+        self._checkpoints.save(RECOVERY_POINT_FILE, offsets, done)
 
     def save_start_offsets(self) -> None:
         """Queue the log starts of all logs, as they are now."""
@@ -206,7 +237,7 @@ class LogDirectory:
             for at, log in self._existing()
             if log.saved_start_offset is not None
         }
-        self._save(START_OFFSET_FILE, offsets, _nothing)
+        self._checkpoints.save(START_OFFSET_FILE, offsets, nothing)
 
     def start_moved(self, partition: TopicPartition) -> None:
         """Report that a log begins later than before."""
@@ -226,9 +257,9 @@ class LogDirectory:
             return
         self.is_offline = True
         self._cancel_timers()
-        for log in self.logs.values():
+        for log in self._all():
             log.go_offline()
-        self._on_offline(error)
+        self.on_offline(error)
 
     # Private.
 
@@ -237,31 +268,39 @@ class LogDirectory:
         if self.is_open:  # else the checkpoints are what they were
             self._save_high_watermarks()
             self._save_offsets()
-        for log in self.logs.values():
+        for log in self._all():
             log.go_offline()
         write_clean_shutdown(self.disk, self.folder, broker_epoch, partial(self._finish, done))
 
     def _existing(self) -> Iterator[tuple[TopicPartition, DataLog]]:
         """Return the logs that are on disk."""
-        return ((at, log) for at, log in self.logs.items() if log.exists)
+        for logs in (self.logs, self.future_logs):
+            yield from ((at, log) for at, log in logs.items() if log.exists)
+
+    def _all(self) -> list[DataLog]:
+        return [*self.logs.values(), *self.future_logs.values()]
 
     def _open(self) -> None:
-        recovery_points = self._load(RECOVERY_POINT_FILE)
-        start_offsets = self._load(START_OFFSET_FILE)
-        high_watermarks = self._load(HIGH_WATERMARK_FILE)
+        recovery_points = self._checkpoints.load(RECOVERY_POINT_FILE)
+        start_offsets = self._checkpoints.load(START_OFFSET_FILE)
+        high_watermarks = self._checkpoints.load(HIGH_WATERMARK_FILE)
         for name in self.disk.list_directory(self.folder):
-            if name.endswith(_DELETE_SUFFIX):
+            if name.endswith(DELETE_SUFFIX):
                 self.disk.remove_directory(self._path(name))
                 continue
             try:
-                at = partition_of(name)
+                at, is_future = parse_folder(name)
             except ValueError:
                 continue
             if at.topic == _METADATA_TOPIC:
                 continue
-            config = self._config_of(at.topic)
             directory = self._path(name)
-            self._load_topic_id(at, directory)
+            if at in self.topic_ids:
+                raise CorruptLogError(directory, 0, 0, f"there is another log of {at}")
+            config = self._config_of(at.topic)
+            topic_id = read_topic_id(self.disk, directory)
+            if topic_id is not None:
+                self.topic_ids[at] = topic_id
             recovered = recover_data(
                 self.disk,
                 directory,
@@ -272,49 +311,15 @@ class LogDirectory:
                 now_ms=self.clock.wall_ms(),
                 watch=self._watch,
             )
-            log = self.logs[at] = DataLog(self, directory, config, recovered)
+            log = DataLog(self, directory, config, recovered)
+            (self.future_logs if is_future else self.logs)[at] = log
             log.high_watermark = high_watermarks.get(at, 0)
-        missing = [at for at, offset in recovery_points.items() if offset and at not in self.logs]
+        found = self.logs.keys() | self.future_logs.keys()
+        missing = [at for at, offset in recovery_points.items() if offset and at not in found]
         if missing:
             path = self._path(str(missing[0]))
             reason = f"the log is missing, but was durable below {recovery_points[missing[0]]}"
             raise CorruptLogError(path, 0, 0, reason)
-
-    def _load_topic_id(self, at: TopicPartition, directory: str) -> None:
-        path = f"{directory}/{PARTITION_METADATA_FILE}"
-        content = read_if_there(self.disk, path).decode("utf-8", "replace").split("\n")
-        if content == [""]:
-            return  # the power failed before the first record
-        if content[0] != "version: 0":
-            raise CorruptLogError(path, 0, 0, f"begins with {content[0]!r}, not 'version: 0'")
-        try:
-            self.topic_ids[at] = uuid_from_text("".join(content[1:2]).removeprefix("topic_id: "))
-        except ValueError as error:
-            raise CorruptLogError(path, 0, 0, str(error)) from error
-
-    def _load(self, name: str) -> dict[TopicPartition, int]:
-        content = read_if_there(self.disk, self._path(name))
-        if not content:
-            return {}
-        try:
-            return decode_offsets(content)
-        except ValueError as error:
-            raise CorruptLogError(self._path(name), 0, 0, str(error)) from error
-
-    def _save(
-        self, name: str, offsets: Mapping[TopicPartition, int], done: Callable[[], None]
-    ) -> None:
-        """Replace a checkpoint atomically; one that would not change is durable or on its way."""
-        content = encode_offsets(offsets)
-        path = self._path(name)
-        if content != self._saved.get(name):
-            self._saved[name] = content
-            self.disk.write(path + ".tmp", content)
-            self.disk.sync(path + ".tmp", self._watch)
-            self.disk.rename(path + ".tmp", path)
-            self.disk.sync_directory(self.folder, partial(self._finish, done))
-        elif done is not _nothing:
-            self.disk.barrier(partial(self._finish, done))
 
     def _finish(self, done: Callable[[], None], error: OSError | None) -> None:
         self._watch(error)
@@ -323,18 +328,18 @@ class LogDirectory:
 
     def _save_high_watermarks(self) -> None:
         offsets = {at: log.high_watermark for at, log in self._existing()}
-        self._save(HIGH_WATERMARK_FILE, offsets, _nothing)
+        self._checkpoints.save(HIGH_WATERMARK_FILE, offsets, nothing)
 
     def _save_offsets(self) -> None:
-        self.save_recovery_points(_nothing)
+        self.save_recovery_points(nothing)
         self.save_start_offsets()
 
     def _delete_old_segments(self) -> None:
-        for log in list(self.logs.values()):
+        for log in list(self.logs.values()):  # a future log follows the one that it copies
             log.delete_old_segments()
 
     def _expire_producers(self) -> None:
-        for log in self.logs.values():
+        for log in self._all():
             log.expire_producers()
 
     def _every(self, period_ms: float, action: Callable[[], None]) -> None:
@@ -362,10 +367,6 @@ class LogDirectory:
 
     def _path(self, name: str) -> str:
         return f"{self.folder}/{name}" if self.folder else name
-
-
-def _nothing() -> None:
-    """For a checkpoint that nobody waits for."""
 
 
 def _ignore(_: TopicPartition) -> None:

@@ -2,9 +2,9 @@
 
 Like metrics it is learnt from the node's own trace, which passes through `AnnouncingTrace`. A
 healthy node says that it started, when it begins and ends to be the active controller, and when its
-broker is fenced and unfenced; no more. One that is not says that its records went offline. One with
-an authorizer says what it refused to which principal, once each: else a quorum whose nodes are no
-super users would stand still in silence.
+broker is fenced and unfenced; no more. One that is not says which log directory went offline. One
+with an authorizer says what it refused to which principal, once each: else a quorum whose nodes are
+no super users would stand still in silence.
 """
 
 from __future__ import annotations
@@ -71,8 +71,8 @@ def _line(event: str, fields: dict[str, Any]) -> str | None:
         return f"is no longer the active controller of epoch {fields['epoch']}"
     if event == "log-directory-offline":
         return (
-            f"the records of this broker are offline, it goes on without them: {fields['reason']}; "
-            "restart it once the disk is well again"
+            f"log directory {fields['log_dir']} is offline: {fields['reason']}; "
+            "restart the node once the disk is well again"
         )
     if event == "broker-state":
         text = _BROKER.get(fields["state"])

@@ -6,7 +6,8 @@ import socket
 from dataclasses import replace
 from typing import Protocol
 
-from cluster.node.config import ListenerAddress, NodeConfig
+from cluster.node.config import NodeConfig
+from cluster.node.config_values import ListenerAddress
 from cluster.node.protocol.apis import ListenerType
 from cluster.node.protocol.features import Features
 from cluster.node.protocol.server import ListenerService, RequestHandler

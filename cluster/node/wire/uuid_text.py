@@ -21,3 +21,11 @@ def uuid_from_text(text: str) -> uuid.UUID:
     if len(text) != 22 or len(raw) != 16:
         raise ValueError(f"not a Kafka uuid: {text!r}")
     return uuid.UUID(bytes=raw)
+
+
+_RESERVED_IDS = 100
+
+
+def is_reserved(directory_id: uuid.UUID) -> bool:
+    """Whether an id is none that a log directory has (DirectoryId.reserved)."""
+    return directory_id.int < _RESERVED_IDS

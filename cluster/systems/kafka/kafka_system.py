@@ -69,9 +69,9 @@ logger.raft.level = DEBUG
 class KafkaLayout(KraftLayout):
     """See `cluster.systems.base.Layout`: the folders are those of this repository's node."""
 
-    def partitions_folder(self, folder: PurePath) -> PurePath:
+    def log_dirs(self, folder: PurePath) -> tuple[PurePath, ...]:
         """Locate `log.dirs`."""
-        return folder / "data"
+        return (folder / "data",)
 
     def trace_source(self, folder: PurePath) -> PurePath:
         """Locate what the node logs."""
@@ -138,7 +138,7 @@ class KafkaSystem(KafkaLayout):
             "inter.broker.listener.name": "CLIENT",
             "listener.security.protocol.map": "CLIENT:PLAINTEXT,CONTROLLER:PLAINTEXT",
             "metadata.log.dir": self.data_folder(node.folder),
-            "log.dirs": self.partitions_folder(node.folder),
+            "log.dirs": ",".join(map(str, self.log_dirs(node.folder))),
         }
         known = node.voters or node.bootstrap
         if self._dynamic:
