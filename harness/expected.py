@@ -16,6 +16,7 @@ from harness.interpreter import HarnessError
 from nemeses.base import ParameterError
 from results.files import StoreError
 from results.jvm import JvmError
+from results.query import QueryError
 from results.session import SparkError
 from workloads.registry import WorkloadError
 
@@ -28,6 +29,7 @@ EXPECTED = (
     HistoryError,
     JvmError,
     ParameterError,
+    QueryError,
     SettingError,
     SparkError,
     StoreError,

@@ -40,7 +40,7 @@ __all__ = ["RunStore", "StoreError", "StoredHistory", "list_runs"]
 
 PLAN_VERSION = 1
 _NODES_MAX = 1000
-_DERIVED = frozenset(
+DERIVED = frozenset(
     {
         digests.FILE,
         *("results.json", "certificates.jsonl", "signature.json", "report.html", "junit.xml"),
@@ -149,7 +149,7 @@ class RunStore:
         return {
             name
             for name in files_below(self.folder)
-            if not name.startswith((".", f"{self.parquet_path.name}/")) and name not in _DERIVED
+            if not name.startswith((".", f"{self.parquet_path.name}/")) and name not in DERIVED
         }
 
     @contextlib.contextmanager

@@ -2,21 +2,17 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Callable, Mapping
 from pathlib import Path
 
 import click
-from rich.console import Console
-from rich.table import Table
-from rich.text import Text
 
 from cluster.mutants import MUTANTS
 from harness.campaigns import campaign_names, load, text_of
 from harness.commands.options import runs_option
 from harness.errors import UsageError
 from nemeses.registry import FAULTS
-from results.files import StoreError
-from results.store import RunStore, list_runs
 from workloads.registry import WORKLOADS
 
 KINDS = ("runs", "systems", "workloads", "faults", "campaigns", "mutants")
@@ -24,11 +20,15 @@ KINDS = ("runs", "systems", "workloads", "faults", "campaigns", "mutants")
 
 @click.command("list")
 @click.argument("kind", type=click.Choice(KINDS), default="runs")
+@click.option("--json", "as_json", is_flag=True, help="Print JSON.")
 @runs_option
-def list_(kind: str, runs: Path) -> int:
+def list_(kind: str, runs: Path, *, as_json: bool) -> int:
     """List runs with their verdicts, or systems, workloads, faults, campaigns or mutants."""
     if kind == "runs":
-        _show_runs(runs)
+        from harness.commands.runs import show_list  # noqa: PLC0415  (imports what reads tables)
+        from results.catalogue import catalogue  # noqa: PLC0415
+
+        show_list(catalogue(runs), runs, as_json=as_json)
         return 0
     rows: Mapping[str, Callable[[], list[tuple[str, str]]]] = {
         "systems": _systems,
@@ -37,7 +37,11 @@ def list_(kind: str, runs: Path) -> int:
         "campaigns": lambda: [(name, _campaign_line(name)) for name in campaign_names()],
         "mutants": lambda: [(mutant.id, mutant.title) for mutant in MUTANTS.values()],
     }
-    for name, title in rows[kind]():
+    found = rows[kind]()
+    if as_json:
+        click.echo(json.dumps([{"name": name, "title": title} for name, title in found], indent=1))
+        return 0
+    for name, title in found:
         click.echo(f"{name:<14} {title}")
     return 0
 
@@ -70,31 +74,6 @@ def _systems() -> list[tuple[str, str]]:
     from cluster.systems.registry import SYSTEMS  # noqa: PLC0415  (it takes pydantic along)
 
     return [(kind.name, kind.title) for kind in SYSTEMS.values()]
-
-
-def _show_runs(root: Path) -> None:
-    stores = list_runs(root)
-    if not stores:
-        click.echo(f"no runs in {root}")
-        return
-    table = Table("run", "workload", "nodes", "seed", "mutant", "verdict", box=None)
-    for store in stores:
-        table.add_row(*(Text(cell) for cell in _run_cells(store)))
-    Console().print(table)
-
-
-def _run_cells(store: RunStore) -> list[str]:
-    name = f"{store.folder.parent.name}/{store.folder.name}"
-    try:
-        plan = store.plan()
-    except StoreError:
-        return [name, "?", "?", "?", "?", "damaged plan"]
-    try:
-        verdict = store.read_results().verdict
-    except StoreError:
-        verdict = "not judged" if not store.results_path.exists() else "damaged results"
-    cells = [str(plan.get(key, "?")) for key in ("workload", "nodes", "seed")]
-    return [name, *cells, str(plan.get("mutant") or ""), verdict]
 
 
 def _campaign_line(name: str) -> str:

@@ -1,0 +1,280 @@
+"""`runs`: the catalogue of stored runs, and what can be done with it."""
+
+from __future__ import annotations
+
+import datetime as dt
+import json
+import sys
+from collections.abc import Callable, Mapping, Sequence
+from pathlib import Path
+from typing import Any, TypeVar
+
+import click
+from rich.console import Console
+from rich.markup import escape
+from rich.table import Table
+from rich.text import Text
+
+from checkers.verdict import Status
+from cluster.names import unknown
+from harness.commands.options import runs_option
+from harness.errors import EXIT_USAGE, UsageError
+from harness.targets import is_run
+from results.catalogue import DAMAGED, NOT_JUDGED, Entry, Filter, catalogue, entry_of
+from results.pruning import Removal, remove
+from results.store import RunStore
+
+_F = TypeVar("_F", bound=Callable[..., Any])
+_VERDICTS = (*(str(status) for status in Status), NOT_JUDGED, DAMAGED)
+_json_option = click.option("--json", "as_json", is_flag=True, help="Print JSON.")
+
+
+def _filters(command: _F) -> _F:
+    """Add the options that choose runs."""
+    for name in ("build", "backend", "system", "workload", "campaign"):
+        command = click.option(
+            f"--{name}", metavar="PATTERN", help=f"Only of this {name}; * and ? stand for any."
+        )(command)
+    return click.option(
+        "--verdict",
+        type=click.Choice(_VERDICTS),
+        multiple=True,
+        help="Only with this verdict; may be repeated.",
+    )(command)
+
+
+@click.group()
+def runs() -> None:
+    """Look at stored runs: list, show, compare, query, export and remove them."""
+
+
+@runs.command("list")
+@_filters
+@_json_option
+@click.option("--quiet", "-q", is_flag=True, help="Print the folders of the runs alone.")
+@runs_option
+def list_(runs: Path, *, as_json: bool, quiet: bool, **wanted: Any) -> int:
+    """List runs: what ran, on which build, and with which verdict."""
+    entries = catalogue(runs, Filter(**wanted))
+    if quiet and not as_json:
+        for entry in entries:
+            click.echo(entry.row.folder)
+    else:
+        show_list(entries, runs, as_json=as_json)
+    return 0
+
+
+def show_list(entries: Sequence[Entry], root: Path, *, as_json: bool) -> None:
+    """Print runs as a table, or as JSON."""
+    if as_json:
+        click.echo(json.dumps([entry.row.to_json() for entry in entries], indent=1))
+        return
+    if not entries:
+        click.echo(f"no runs in {root}")
+        return
+    columns = ("run", "workload", "system", "build", "backend", "nodes", "seed", "mutant")
+    table = Table(*columns, "ok", "verdict", box=None)
+    for entry in entries:
+        row = entry.row
+        known: list[Any] = [getattr(row, name) for name in (*columns, "ok")]
+        known[0] = entry.store.name
+        cells = [*("" if value is None else str(value) for value in known), row.verdict]
+        table.add_row(*(Text(cell) for cell in cells))
+    Console(soft_wrap=True).print(table)
+
+
+@runs.command()
+@click.argument("run", type=click.Path(path_type=Path), metavar="RUN")
+@_json_option
+def show(run: Path, *, as_json: bool) -> int:
+    """Show one run: its figures, its build, and each of its checks."""
+    entry = _entry(run)
+    checks = () if entry.results is None else entry.results.checks
+    if as_json:
+        document = {
+            **entry.row.to_json(),
+            "build_names": list(entry.builds),
+            "checks": [
+                {"checker": c.checker, "status": str(c.status), "summary": c.summary}
+                for c in checks
+            ],
+        }
+        click.echo(json.dumps(document, indent=1))
+        return 0
+    for name, value in entry.row.to_json().items():
+        click.echo(f"{name:<18} {_shown(value)}")
+    for check in checks:
+        click.echo(f"{check.status:<18} {check.checker}: {_shown(check.summary)}")
+    return 0
+
+
+@runs.command()
+@click.argument("first", type=click.Path(path_type=Path), metavar="RUN")
+@click.argument("second", type=click.Path(path_type=Path), metavar="RUN")
+@_json_option
+def diff(first: Path, second: Path, *, as_json: bool) -> int:
+    """Compare two runs: what differs in their plans, figures and checks.
+
+    Exit code 0 also where they differ; two runs always do.
+    """
+    left, right = (_comparable(_entry(path)) for path in (first, second))
+    unlike = {
+        name: [left.get(name), right.get(name)]
+        for name in dict.fromkeys([*left, *right])
+        if left.get(name) != right.get(name)
+    }
+    if as_json:
+        click.echo(json.dumps(unlike, indent=1))
+        return 0
+    width = max(map(len, unlike), default=0)
+    for name, (before, after) in unlike.items():
+        click.echo(f"{_shown(name):<{width}}  {_shown(before)}  →  {_shown(after)}")
+    if not unlike:
+        click.echo("nothing differs")
+    return 0
+
+
+@runs.command()
+@_filters
+@click.option(
+    "--older-than", "days", type=click.FloatRange(min=0), metavar="DAYS", help="Only older ones."
+)
+@click.option(
+    "--keep",
+    type=click.IntRange(min=0),
+    metavar="N",
+    help="Keep the N newest of each campaign, of those that are chosen.",
+)
+@click.option("--yes", is_flag=True, help="Do not ask.")
+@_json_option
+@runs_option
+def prune(
+    runs: Path, days: float | None, keep: int | None, *, yes: bool, as_json: bool, **wanted: Any
+) -> int:
+    """Remove runs, and nothing in their folders that Kraftprobe did not make.
+
+    Which ones must be said: by age, by number to keep, or by any of the filters. Asks before it
+    removes anything; where nobody can be asked, --yes is needed.
+    """
+    from harness.removing import chosen, removals  # noqa: PLC0415  (imports backends)
+
+    if days is None and keep is None and not any(wanted.values()):
+        raise UsageError("say which runs: --older-than, --keep or a filter such as --verdict")
+    entries = chosen(catalogue(runs, Filter(**wanted)), days, keep, dt.datetime.now(dt.UTC))
+    found, refused = removals(entries, dt.datetime.now(dt.UTC))
+    if not as_json:
+        for removal in found:
+            click.echo(f"{removal.store.folder}: {_megabytes(removal.size_bytes)}")
+        if not found:
+            click.echo("nothing to remove")
+    if found and not yes:
+        _ask(found, can_ask=not as_json)
+    left = [line for removal in found for line in remove(removal)]
+    for line in (*refused, *left):
+        click.echo(f"kraftprobe: {line}", err=True)
+    if as_json:
+        rows = [{"folder": str(r.store.folder), "bytes": r.size_bytes} for r in found]
+        click.echo(json.dumps({"removed": rows, "refused": refused, "left": left}, indent=1))
+    return EXIT_USAGE if refused else 0
+
+
+def _ask(found: Sequence[Removal], *, can_ask: bool) -> None:
+    size = _megabytes(sum(removal.size_bytes for removal in found))
+    text = f"remove {len(found)} run{'s' * (len(found) != 1)}, {size}?"
+    if not can_ask or not sys.stdin.isatty():
+        raise UsageError(f"{text} nobody is there to be asked; give --yes")
+    click.confirm(text, abort=True, err=True)
+
+
+def _megabytes(size_bytes: int) -> str:
+    return f"{size_bytes / 1e6:,.1f} MB"
+
+
+@runs.command()
+@click.argument("target", type=click.Path(path_type=Path, dir_okay=False), metavar="FILE")
+@click.option(
+    "--table",
+    type=click.Choice(["runs", "checks"]),
+    default="runs",
+    show_default=True,
+    help="A row for each run, or for each check of each run.",
+)
+@_filters
+@runs_option
+def export(target: Path, table: str, runs: Path, **wanted: Any) -> int:
+    """Write the catalogue to a file: .parquet, .csv or .json (a list of objects)."""
+    from harness.exporting import FORMATS, write_table  # noqa: PLC0415  (imports pyarrow's formats)
+    from results.catalogue import checks_table, runs_table  # noqa: PLC0415
+
+    if target.suffix not in FORMATS:
+        raise UsageError(f"{target}: {unknown('ending', target.suffix, FORMATS)}")
+    entries = catalogue(runs, Filter(**wanted))
+    rows = runs_table(entries) if table == "runs" else checks_table(entries)
+    write_table(rows, target)
+    click.echo(f"{target}: {rows.num_rows} rows")
+    return 0
+
+
+@runs.command()
+@click.argument("sql", metavar="SQL")
+@_filters
+@_json_option
+@runs_option
+def query(sql: str, runs: Path, *, as_json: bool, **wanted: Any) -> int:
+    """Answer a query in SQL over the tables runs, checks, operations and events.
+
+    It runs in this process, by DuckDB (pip install duckdb), and needs no JVM.
+    """
+    from harness.exporting import rows_of  # noqa: PLC0415
+    from results.query import query as answer  # noqa: PLC0415
+
+    found = answer(sql, catalogue(runs, Filter(**wanted)))
+    rows = rows_of(found)
+    if as_json:
+        click.echo(json.dumps(rows, indent=1))
+        return 0
+    table = Table(*(escape(_shown(name)) for name in found.column_names), box=None)
+    for row in rows:
+        table.add_row(*(Text(_shown(row[name])) for name in found.column_names))
+    Console(soft_wrap=True).print(table)
+    return 0
+
+
+def _entry(path: Path) -> Entry:
+    if not path.is_dir() or not is_run(path):
+        raise UsageError(f"{path}: this is not the folder of a run")
+    store = RunStore(path)
+    store.plan()  # what is damaged is an error here, where one run is asked for
+    return entry_of(store)
+
+
+def _comparable(entry: Entry) -> Mapping[str, Any]:
+    """Flatten a run to names and plain values."""
+    plan = dict(entry.store.plan())
+    plan.pop("checks", None)
+    found: dict[str, Any] = {}
+    _flatten("plan", plan, found)
+    found |= {name: value for name, value in entry.row.to_json().items() if name != "folder"}
+    if entry.results is not None:
+        for check in entry.results.checks:
+            found[f"check {check.checker}"] = f"{check.status}: {check.summary}"
+    return found
+
+
+def _flatten(prefix: str, value: object, found: dict[str, Any]) -> None:
+    if isinstance(value, dict) and value:
+        for name, inner in value.items():
+            _flatten(f"{prefix}.{name}", inner, found)
+    else:
+        found[prefix] = value
+
+
+def _shown(value: object, limit: int = 300) -> str:
+    """Return a value of unknown origin as one line."""
+    if value is None:
+        return "-"
+    if isinstance(value, float):
+        return f"{value:.6g}"
+    text = value if isinstance(value, str) else json.dumps(value, ensure_ascii=True, default=str)
+    flat = "".join(c if c.isprintable() else " " for c in text)
+    return flat if len(flat) <= limit else flat[: limit - 1] + "…"

@@ -1,0 +1,66 @@
+"""Tables as files and as plain rows."""
+
+from __future__ import annotations
+
+import datetime as dt
+import io
+import json
+import math
+from collections.abc import Callable, Mapping
+from decimal import Decimal
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+import pyarrow.csv as pc
+import pyarrow.parquet as pq
+
+from results.files import write_atomically
+
+
+def rows_of(table: pa.Table) -> list[dict[str, Any]]:
+    """Return rows of what JSON has: times as text, numbers that are none as null."""
+    return [{name: _plain(value) for name, value in row.items()} for row in table.to_pylist()]
+
+
+def _plain(value: Any) -> Any:
+    if isinstance(value, dict):
+        return {str(name): _plain(inner) for name, inner in value.items()}
+    if isinstance(value, list | tuple):
+        return [_plain(inner) for inner in value]
+    if isinstance(value, dt.datetime):
+        return value.isoformat()
+    if isinstance(value, float):
+        return value if math.isfinite(value) else None
+    if isinstance(value, Decimal):
+        return float(value)
+    return value if isinstance(value, str | int | None) else str(value)
+
+
+def _json(table: pa.Table) -> bytes:
+    return json.dumps(rows_of(table), indent=1).encode("ascii") + b"\n"
+
+
+def _csv(table: pa.Table) -> bytes:
+    data = io.BytesIO()
+    pc.write_csv(table, data)
+    return data.getvalue()
+
+
+def _parquet(table: pa.Table) -> bytes:
+    data = io.BytesIO()
+    pq.write_table(table, data)
+    return data.getvalue()
+
+
+FORMATS: Mapping[str, Callable[[pa.Table], bytes]] = {
+    ".parquet": _parquet,
+    ".csv": _csv,
+    ".json": _json,
+}
+"""By the ending of a file's name."""
+
+
+def write_table(table: pa.Table, path: Path) -> None:
+    """Write a table in the format of the path's ending, whole or not at all. Raises OSError."""
+    write_atomically(path, FORMATS[path.suffix](table))

@@ -1,0 +1,228 @@
+"""`kraftprobe runs`: the catalogue on the command line."""
+
+import csv
+import datetime as dt
+import json
+import os
+import re
+import shlex
+from pathlib import Path
+
+import pyarrow.parquet as pq
+import pytest
+from click.testing import CliRunner
+
+from benchmarks.gate.bench import Bench
+from harness.cli import main
+from harness.removing import chosen
+from results.catalogue import catalogue
+from results.files import StoreError
+from results.pruning import removal_of
+
+DOCS = Path(__file__).parents[2] / "docs"
+
+
+@pytest.fixture(scope="module")
+def bench(tmp_path_factory):
+    return Bench(tmp_path_factory.mktemp("catalogue"))
+
+
+@pytest.fixture
+def root(bench):
+    folder = bench.folder()
+    for kind in ("good", "bad", "other"):
+        bench.copy(kind, folder)
+    return folder.parent
+
+
+def runs(*arguments, code=0):
+    result = CliRunner(env={"COLUMNS": "200"}).invoke(
+        main, ["runs", *map(str, arguments)], prog_name="kraftprobe"
+    )
+    assert result.exit_code == code, result.output
+    return result
+
+
+def names(folder):
+    return sorted(path.name for path in folder.glob("*/*"))
+
+
+def test_list_shows_columns_json_or_folders_alone(root):
+    table = runs("list", "--runs", root).stdout.splitlines()
+    assert table[0].split() == [
+        *("run", "workload", "system", "build", "backend", "nodes", "seed", "mutant", "ok"),
+        "verdict",
+    ]
+    assert len(table) == 4
+    rows = json.loads(runs("list", "--runs", root, "--json").stdout)
+    assert {row["run"]: row["verdict"] for row in rows}["bad"] == "FAIL"
+    quiet = runs("list", "--runs", root, "--verdict", "FAIL", "--quiet").stdout
+    assert quiet == f"{root / 'synthetic' / 'bad'}\n"
+
+
+def test_a_list_of_nothing_says_so(tmp_path):
+    assert runs("list", "--runs", tmp_path).stdout == f"no runs in {tmp_path}\n"
+    assert json.loads(runs("list", "--runs", tmp_path, "--json").stdout) == []
+
+
+def test_show_prints_figures_and_checks(root):
+    text = runs("show", root / "synthetic" / "bad").stdout
+    assert re.search(r"^verdict +FAIL$", text, re.MULTILINE)
+    assert re.search(r"^FAIL +linearizable: 2 of 8 keys FAIL", text, re.MULTILINE)
+    document = json.loads(runs("show", root / "synthetic" / "bad", "--json").stdout)
+    assert document["build_names"] == ["0.1.0"]
+    assert document["checks"][0]["checker"] == "linearizable"
+
+
+def test_diff_shows_what_differs_and_nothing_else(root):
+    bad, other = (root / "synthetic" / name for name in ("bad", "other"))
+    unlike = json.loads(runs("diff", bad, other, "--json").stdout)
+    assert unlike["plan.seed"] == [9, 8]
+    assert unlike["verdict"] == ["FAIL", "PASS"]
+    assert "plan.nodes" not in unlike
+    assert re.search(r"^plan\.seed +9  →  8$", runs("diff", bad, other).stdout, re.MULTILINE)
+    assert runs("diff", bad, bad).stdout == "nothing differs\n"
+
+
+@pytest.mark.parametrize("command", [["show", "{x}"], ["diff", "{x}", "{x}"]])
+def test_what_is_no_run_is_one_line(tmp_path, command):
+    result = runs(*(part.format(x=tmp_path) for part in command), code=2)
+    assert result.output == f"kraftprobe: {tmp_path}: this is not the folder of a run\n"
+
+
+def test_export_writes_what_its_ending_says(root, tmp_path):
+    for ending in ("csv", "json", "parquet"):
+        result = runs("export", tmp_path / f"a.{ending}", "--runs", root)
+        assert result.stdout == f"{tmp_path / f'a.{ending}'}: 3 rows\n"
+    with (tmp_path / "a.csv").open() as file:
+        from_csv = [row["run"] for row in csv.DictReader(file)]
+    from_json = [row["run"] for row in json.loads((tmp_path / "a.json").read_text())]
+    from_parquet = pq.read_table(tmp_path / "a.parquet")["run"].to_pylist()
+    assert from_csv == from_json == from_parquet == names(root)
+    checks = runs("export", tmp_path / "c.parquet", "--table", "checks", "--runs", root)
+    assert checks.exit_code == 0
+    assert "unknown ending '.xls'" in runs("export", tmp_path / "a.xls", code=2).output
+
+
+def test_query_prints_rows_or_json(root):
+    pytest.importorskip("duckdb", reason="DuckDB is not installed (make test installs it)")
+    sql = "SELECT verdict, count(*) AS n, max(started) AS t FROM runs GROUP BY 1 ORDER BY 1"
+    rows = json.loads(runs("query", sql, "--runs", root, "--json").stdout)
+    assert [(row["verdict"], row["n"]) for row in rows] == [("FAIL", 1), ("PASS", 2)]
+    table = runs("query", sql, "--runs", root).stdout.splitlines()
+    assert table[0].split() == ["verdict", "n", "t"]
+    assert runs("query", "SELEC", "--runs", root, code=2).output.count("\n") == 1
+
+
+def prune(root, *options, code=0):
+    return runs("prune", "--runs", root, *options, code=code)
+
+
+def test_prune_removes_what_is_chosen_and_nothing_else(root):
+    assert prune(root, "--verdict", "FAIL", "--yes").exit_code == 0
+    assert names(root) == ["20261121T010203Z-seed7", "other"]
+    assert prune(root, "--verdict", "FAIL", "--yes").stdout == "nothing to remove\n"
+    prune(root, "--keep", 0, "--yes")
+    assert not (root / "synthetic").exists()
+    assert root.exists()
+
+
+def test_prune_of_nothing_in_particular_is_refused(root):
+    assert "say which runs" in prune(root, "--yes", code=2).output
+    assert len(names(root)) == 3
+
+
+def test_prune_removes_nothing_where_nobody_can_be_asked(root):
+    assert "give --yes" in prune(root, "--keep", 0, code=2).output
+    assert "give --yes" in prune(root, "--keep", 0, "--json", code=2).output
+    assert len(names(root)) == 3
+
+
+def test_prune_leaves_what_it_did_not_make(root, tmp_path):
+    bad = root / "synthetic" / "bad"
+    (bad / "notes.txt").write_text("mine")
+    (bad / "nodes" / "n1" / "heap.hprof").write_text("mine")
+    (bad / "mine").mkdir()
+    (root / "synthetic" / "elsewhere").mkdir()
+    (root / "synthetic" / "elsewhere" / "plan.json").write_text("{}")
+    (root / "synthetic" / "link").symlink_to(root / "synthetic" / "other")
+    result = prune(root, "--keep", 0, "--yes", "--json", code=2)
+    document = json.loads(result.stdout)
+    assert [Path(row["folder"]).name for row in document["removed"]] == [
+        "20261121T010203Z-seed7",
+        "bad",
+        "other",
+    ]
+    assert len(document["refused"]) == len(document["left"]) == 2
+    left = {path.relative_to(bad).as_posix() for path in bad.rglob("*")}
+    assert left == {"notes.txt", "mine", "nodes", "nodes/n1", "nodes/n1/heap.hprof"}
+    assert (root / "synthetic" / "elsewhere" / "plan.json").exists()
+    assert (root / "synthetic" / "link").is_symlink()
+
+
+def test_a_link_in_a_run_is_removed_and_what_it_points_to_is_not(root, tmp_path):
+    (tmp_path / "kept").write_text("mine")
+    report = root / "synthetic" / "bad" / "report.html"
+    report.symlink_to(tmp_path / "kept")
+    prune(root, "--verdict", "FAIL", "--yes")
+    assert not report.is_symlink()
+    assert (tmp_path / "kept").read_text() == "mine"
+
+
+def test_a_run_whose_plan_was_changed_stays(root):
+    plan = root / "synthetic" / "bad" / "plan.json"
+    plan.write_text(plan.read_text() + " ")
+    result = prune(root, "--verdict", "FAIL", "--yes", code=2)
+    assert "its plan.json is not what was recorded; it stays" in result.stderr
+    assert plan.exists()
+
+
+def test_a_run_that_may_go_on_stays_until_nothing_writes_it(bench):
+    folder = bench.folder()
+    store = bench.copy("killed", folder)
+    store.journal_path.touch()
+    result = prune(folder.parent, "--keep", 0, "--yes", code=2)
+    assert "it is not at its end and was written a moment ago; it stays" in result.stderr
+    for path in [*store.folder.rglob("*")]:
+        os.utime(path, (0, 0))
+    prune(folder.parent, "--keep", 0, "--yes")
+    assert not folder.exists()
+
+
+def test_age_and_number_choose_the_oldest(root):
+    entries = catalogue(root)
+    now = dt.datetime(2026, 11, 22, 1, 2, 3, tzinfo=dt.UTC)
+    assert [e.row.run for e in chosen(entries, 0.5, None, now)] == ["20261121T010203Z-seed7"]
+    assert chosen(entries, 2, None, now) == []
+    # What has no date counts as the newest: it is never removed for its age.
+    assert [e.row.run for e in chosen(entries, None, 2, now)] == ["other"]
+
+
+def test_a_folder_without_a_chain_is_no_run_to_remove(root):
+    entry = catalogue(root)[0]
+    entry.store.digests_path.unlink()
+    with pytest.raises(StoreError, match="there is no such file"):
+        removal_of(entry.store)
+
+
+@pytest.mark.parametrize("page", ["catalogue.md", "gate.md"])
+def test_the_commands_of_a_page_work(root, page, tmp_path, monkeypatch):
+    pytest.importorskip("duckdb", reason="DuckDB is not installed (make test installs it)")
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "runs").symlink_to(root)
+    (root / "quick").symlink_to(root / "synthetic")
+    blocks = re.findall(
+        r"^```(\w*)\n(.*?)^```$", (DOCS / page).read_text(), re.DOTALL | re.MULTILINE
+    )
+    lines = [line for kind, block in blocks if not kind for line in block.splitlines() if line]
+    assert len(lines) >= 2
+    for line in lines:
+        program, *arguments = shlex.split(line)
+        assert program == "kraftprobe"
+        expanded = [
+            str(found)
+            for part in arguments
+            for found in (sorted(Path().glob(part)) if part.endswith("*") else [part])
+        ]
+        result = CliRunner().invoke(main, expanded, prog_name="kraftprobe")
+        assert result.exit_code == 0, (line, result.output)

@@ -1,0 +1,72 @@
+"""Queries read the tables of the runs, and nothing else."""
+
+import sys
+
+import pytest
+from factory import make_run
+
+from results.catalogue import catalogue
+from results.pipeline import judge
+from results.query import QueryError, query
+
+pytest.importorskip("duckdb", reason="DuckDB is not installed (make test installs it)")
+
+
+@pytest.fixture(scope="module")
+def entries(tmp_path_factory):
+    root = tmp_path_factory.mktemp("it's")
+    for seed in (7, 8):
+        judge(make_run(root, duration_s=20, rate_per_s=20, seed=seed))
+    return catalogue(root)
+
+
+def test_runs_and_checks_join(entries):
+    found = query(
+        "SELECT count(*) AS n, count(DISTINCT seed) AS seeds FROM runs JOIN checks USING (run)",
+        entries,
+    )
+    checks = sum(len(entry.results.checks) for entry in entries)
+    assert found.to_pylist() == [{"n": checks, "seeds": 2}]
+
+
+def test_operations_of_all_runs_are_there(entries):
+    found = query(
+        "SELECT runs.run, runs.operations, count(*) AS n FROM operations JOIN runs USING (run)"
+        " GROUP BY ALL",
+        entries,
+    )
+    assert found.num_rows == 2
+    assert all(row["operations"] == row["n"] for row in found.to_pylist())
+
+
+def test_of_no_runs_there_are_tables_without_rows():
+    for table in ("runs", "checks", "operations", "events"):
+        assert query(f"SELECT * FROM {table}", []).num_rows == 0
+
+
+@pytest.mark.parametrize(
+    "sql",
+    [
+        "SELECT * FROM read_csv('/etc/passwd')",
+        "SELECT * FROM '/etc/passwd'",
+        "COPY (SELECT 1) TO '{tmp}/x.csv'",
+        "ATTACH '{tmp}/x.db'",
+        "INSTALL httpfs",
+        "SET enable_external_access = true",
+        "SELECT * FROM read_csv('http://127.0.0.1:9/x')",
+        "selec 1",
+        "SELECT * FROM nothing",
+        "",
+    ],
+)
+def test_what_is_no_query_of_these_tables_is_one_line(entries, tmp_path, sql):
+    with pytest.raises(QueryError) as refused:
+        query(sql.format(tmp=tmp_path), entries)
+    assert "\n" not in str(refused.value)
+    assert [*tmp_path.iterdir()] == []
+
+
+def test_without_duckdb_a_line_says_what_to_install(entries, monkeypatch):
+    monkeypatch.setitem(sys.modules, "duckdb", None)
+    with pytest.raises(QueryError, match="pip install duckdb"):
+        query("SELECT 1", entries)
