@@ -1,9 +1,9 @@
 """`python -m benchmarks.alarms`: campaigns on the node as it is, half of them on a busy machine.
 
 Runs campaigns in turns over the backends, each with another seed, workload and set of faults. Every
-second one runs beside eight processes that only burn CPU. Correct verdicts are PASS and
-UNDER-EXERCISED: starved clients may do too little, but a slow machine violates nothing. Exit code 0
-when there was no other verdict.
+second one runs beside processes that only burn CPU (eight, or `--burners`). Correct verdicts are
+PASS and UNDER-EXERCISED: starved clients may do too little, but a slow machine violates nothing.
+Exit code 0 when there was no other verdict.
 """
 
 from __future__ import annotations
@@ -56,6 +56,9 @@ def main() -> int:
     parser.add_argument("--rounds", type=int, default=50)
     parser.add_argument("--first-seed", type=int, default=1)
     parser.add_argument("--keep", type=Path, help="Where the runs stay.")
+    parser.add_argument(
+        "--burners", type=int, default=_LOAD, help="0 where the machine is busy with other work."
+    )
     asked = parser.parse_args()
     backends = asked.backends.split(",")
     verdicts: Counter[tuple[str, str]] = Counter()
@@ -68,7 +71,8 @@ def main() -> int:
         )
         for number in range(asked.rounds):
             turn, place = divmod(number, len(backends))
-            backend, loaded = backends[place], (turn + place) % 2 == 1
+            backend = backends[place]
+            loaded = (turn + place) % 2 == 1 and asked.burners > 0
             faults = _FAULTS[backend][turn % len(_FAULTS[backend])]
             workload = _WORKLOADS[turn % len(_WORKLOADS)]
             seed = asked.first_seed + number
@@ -83,7 +87,7 @@ def main() -> int:
                 )
             )
             began = time.monotonic()
-            with _load(_LOAD if loaded else 0):
+            with _load(asked.burners if loaded else 0):
                 code, last = _run(folder, plan)
             verdict = _VERDICTS.get(code, f"exit code {code}")
             verdicts[(backend, verdict)] += 1
