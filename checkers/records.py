@@ -178,7 +178,7 @@ def _registers(records: _Records, operations: Sequence[Operation]) -> Iterator[A
     found = {(key, text) for key, text, _ in records.cells(_REGISTER)}
     for write in writes:
         if write.type is EventType.OK and (write.key, write.input) not in found:
-            yield _lost(write, f"no log holds its value {write.input!r}")
+            yield _lost(write, f"the newest log does not hold its value {write.input!r}")
     for key, text, offset in records.cells(_REGISTER):
         if (key, text) not in possible and offset < records.committed_end:
             yield _unasked(offset, f"sets {key!r} to {text!r}, which no write can have done")
@@ -205,7 +205,7 @@ def _lists(records: _Records, operations: Sequence[Operation]) -> Iterator[Anoma
                 )
     for append in appends:
         if append.type is EventType.OK and append.input not in held.get(str(append.key), []):
-            yield _lost(append, f"no log holds its element {append.input!r}")
+            yield _lost(append, f"the newest log does not hold its element {append.input!r}")
 
 
 def _counters(records: _Records, operations: Sequence[Operation]) -> Iterator[Anomaly]:
@@ -243,7 +243,9 @@ def _topics(records: _Records, operations: Sequence[Operation]) -> Iterator[Anom
         output = create.output.get("id") if isinstance(create.output, dict) else None
         there = held[create.key]
         if create.type is EventType.OK and (not there or output not in {None, *there}):
-            yield _lost(create, "no log holds its topic" + (f" {output}" if output else ""))
+            yield _lost(
+                create, "the newest log does not hold its topic" + (f" {output}" if output else "")
+            )
     keys = {o.key for o in operations}
     possible = {o.key for o in made if o.type is not EventType.FAIL}
     for record in records.of("TopicRecord"):
@@ -263,7 +265,10 @@ def _registrations(records: _Records, operations: Sequence[Operation]) -> Iterat
         if isinstance(output, dict) and str(operation.key).isdigit():
             broker_id, epoch = _FIRST_FAKE_BROKER + int(str(operation.key)), output.get("epoch")
             if (broker_id, epoch) not in held:
-                yield _lost(operation, f"no log registers broker {broker_id} at its epoch {epoch}")
+                yield _lost(
+                    operation,
+                    f"the newest log does not register broker {broker_id} at its epoch {epoch}",
+                )
 
 
 def _blocks(records: _Records, operations: Sequence[Operation]) -> Iterator[Anomaly]:
@@ -272,7 +277,10 @@ def _blocks(records: _Records, operations: Sequence[Operation]) -> Iterator[Anom
         match operation.output:
             case {"first": int(first), "length": int(length)} | [int(first), int(length)]:
                 if operation.type is EventType.OK and first + length not in ends:
-                    yield _lost(operation, f"no log holds the block that ends at {first + length}")
+                    yield _lost(
+                        operation,
+                        f"the newest log does not hold the block that ends at {first + length}",
+                    )
 
 
 _Rule = Callable[[_Records, Sequence[Operation]], Iterable[Anomaly]]

@@ -13,20 +13,23 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from importlib import resources
 from typing import Any
 
 from jinja2 import Environment, PackageLoader, StrictUndefined, TemplateError
 from markupsafe import Markup
 
+from checkers.assisted import OPEN_END_NS
 from checkers.coverage import PHASES
-from checkers.faults import FaultSpan, fault_spans, phases, reigns
+from checkers.evidence import Evidence, run_clock
+from checkers.faults import FaultSpan, Reign, fault_spans, phases, reigns
 from checkers.history import Event, Operation, pair, seconds
 from checkers.verdict import ALLOWED, CheckResult, Status
 from results.files import StoreError, write_atomically
 from results.model import RunResults, system_shown
 from results.store import RunStore
+from results.story import story_of
 from results.timeline import Timeline, draw
 
 _TEXT_MAX = 2_000
@@ -73,8 +76,11 @@ def write_report(store: RunStore, results: RunResults) -> None:
     """
     plan = store.plan()
     events = store.history().events
+    evidence = None
+    if results.status is Status.FAIL:  # nothing else has a story to be looked for there
+        evidence = replace(store.evidence(plan).evidence, run_clock=run_clock(events))
     try:
-        page = render(results, plan, events, store.node_names(plan))
+        page = render(results, plan, events, store.node_names(plan), evidence)
     except (TemplateError, TypeError, ValueError, LookupError, AttributeError) as error:
         reason = f"{type(error).__name__}: {error}"
         raise StoreError(f"{store.folder}: no report can be made of it ({reason})") from error
@@ -82,15 +88,21 @@ def write_report(store: RunStore, results: RunResults) -> None:
 
 
 def render(
-    results: RunResults, plan: Mapping[str, Any], events: Sequence[Event], nodes: Sequence[str]
+    results: RunResults,
+    plan: Mapping[str, Any],
+    events: Sequence[Event],
+    nodes: Sequence[str],
+    evidence: Evidence | None = None,
 ) -> str:
-    """Return the report as HTML."""
+    """Return the report as HTML; `evidence` is what the story of a violation is taken from."""
     operations = pair(events)
     duration_ns = events[-1].time_ns if events else 0
     ordered = sorted(results.checks, key=lambda check: _WORST_FIRST.index(check.status))
     spans = fault_spans(events)
     figures = _figures(results)
-    by_index = {operation.index: operation for operation in operations}
+    context = _Context(
+        {operation.index: operation for operation in operations}, reigns(events, duration_ns), spans
+    )
     return (
         _environment()
         .get_template("report.html.j2")
@@ -100,7 +112,8 @@ def render(
             headline=_headline(results, ordered),
             plan=plan,
             plan_json=json.dumps(plan, indent=2),
-            checks=[_check_view(check, by_index) for check in ordered],
+            checks=[_check_view(check, context) for check in ordered],
+            story=story_of(results.checks, plan, events, operations, evidence),
             figures=figures,
             coverage=_coverage(results),
             phases_of_protocol=PHASES,
@@ -133,6 +146,7 @@ def _environment() -> Environment:
         trim_blocks=True,
         lstrip_blocks=True,
     )
+    environment.tests["open_end"] = lambda time_ns: time_ns >= OPEN_END_NS
     environment.filters["short"] = shorten
     environment.filters["seconds"] = seconds
     environment.filters["json"] = lambda value: json.dumps(value, ensure_ascii=False, default=str)
@@ -238,19 +252,29 @@ def _recoveries(figures: Mapping[str, Any], spans: Sequence[FaultSpan]) -> list[
     return ["never" if time_ms is None else f"{time_ms / 1000:.3f} s" for time_ms in times]
 
 
-def _check_view(check: CheckResult, by_index: Mapping[int, Operation]) -> CheckView:
+@dataclass(frozen=True, slots=True)
+class _Context:
+    """What stands around the operations of an anomaly."""
+
+    operations: Mapping[int, Operation]
+    """By index."""
+    ruled: Sequence[Reign]
+    spans: Sequence[FaultSpan]
+
+
+def _check_view(check: CheckResult, context: _Context) -> CheckView:
     return CheckView(
         result=check,
-        anomalies=tuple(_anomaly_view(anomaly, by_index) for anomaly in check.anomalies),
-        allowed=tuple(_anomaly_view(note, by_index) for note in check.allowed),
+        anomalies=tuple(_anomaly_view(anomaly, context) for anomaly in check.anomalies),
+        allowed=tuple(_anomaly_view(note, context) for note in check.allowed),
         statistics=_pretty({k: v for k, v in check.statistics.items() if k != ALLOWED}),
         certificate=_pretty(check.certificate),
     )
 
 
-def _anomaly_view(anomaly: Mapping[str, Any], by_index: Mapping[int, Operation]) -> AnomalyView:
-    operations = _operations_of(anomaly, by_index)
-    timeline = draw(operations)
+def _anomaly_view(anomaly: Mapping[str, Any], context: _Context) -> AnomalyView:
+    operations = _operations_of(anomaly, context.operations)
+    timeline = draw(operations, context.ruled, context.spans)
     return AnomalyView(
         kind=str(anomaly.get("kind", "anomaly")),
         key=None if anomaly.get("key") is None else str(anomaly["key"]),

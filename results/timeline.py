@@ -11,7 +11,9 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
-from checkers.history import INFINITY_NS
+from checkers.assisted import OPEN_END_NS
+from checkers.faults import FaultSpan, Reign
+from checkers.history import INFINITY_NS, seconds
 
 WIDTH = 1000
 LEFT = 90
@@ -32,7 +34,7 @@ class Bar:
     y: float
     width: float
     kind: str
-    """ok, fail or info."""
+    """ok, fail or info; leader or fault above the operations."""
     open: bool
     """It never completed, and may take effect at any time later."""
     label: str
@@ -49,7 +51,7 @@ class Timeline:
 
     height: int
     rows: tuple[tuple[float, str], ...]
-    """Height and name of each process."""
+    """Height and name of each row: leader, faults, processes."""
     lines: tuple[float, ...]
     """Heights of the lines between processes."""
     bars: tuple[Bar, ...]
@@ -71,8 +73,19 @@ def operation_text(operation: Mapping[str, Any]) -> str:
     return f"{words}: {kind}" + (f" ({error})" if error else "")
 
 
-def draw(window: Sequence[Mapping[str, Any]]) -> Timeline | None:
-    """Lay out a window; None when its entries are no operations."""
+def _label(operation: Mapping[str, Any]) -> str:
+    """Return what an operation did, and which node was asked."""
+    text, node = operation_text(operation), operation.get("node")
+    text = text if len(text) <= _LABEL_MAX else text[:_LABEL_MAX] + "…"
+    return f"{text} ({_short(node).strip(chr(34))[:_LABEL_MAX]})" if node else text
+
+
+def draw(
+    window: Sequence[Mapping[str, Any]],
+    ruled: Sequence[Reign] = (),
+    faults: Sequence[FaultSpan] = (),
+) -> Timeline | None:
+    """Lay out a window below who led and the faults that were there; None: no operations."""
     try:
         operations = sorted(window, key=lambda o: (int(o["invoke_ns"]), int(o["index"])))
         known = [o for o in operations if 0 <= int(o["invoke_ns"]) <= int(o["complete_ns"])]
@@ -82,13 +95,20 @@ def draw(window: Sequence[Mapping[str, Any]]) -> Timeline | None:
     if not shown:
         return None
     begin = min(int(o["invoke_ns"]) for o in shown)
-    ends = [int(o["complete_ns"]) for o in shown if int(o["complete_ns"]) != INFINITY_NS]
+    ends = [int(o["complete_ns"]) for o in shown if int(o["complete_ns"]) < OPEN_END_NS]
     last = max([*ends, *(int(o["invoke_ns"]) for o in shown)])
     scale = (WIDTH - LEFT - 60) / max(1, last - begin)
     rows: list[tuple[float, str]] = []
     lines: list[float] = []
     bars: list[Bar] = []
     top = 8.0
+    for name, spans in _context(ruled, faults).items():
+        inside = [span for span in spans if span[1] <= last and span[2] >= begin]
+        if inside:
+            bars += [_context_bar(*span, top, begin, last, scale) for span in inside]
+            rows.append((top + BAR * 0.7, name))
+            top += ROW
+            lines.append(top - (ROW - BAR) / 2)
     for process, mine in _by_process(shown).items():
         lanes: list[float] = []
         for operation in mine:
@@ -106,6 +126,32 @@ def draw(window: Sequence[Mapping[str, Any]]) -> Timeline | None:
     )
 
 
+def _context(
+    ruled: Sequence[Reign], faults: Sequence[FaultSpan]
+) -> dict[str, list[tuple[str, int, int]]]:
+    """Return (text, from, to) of what stands above the operations, by the names of its rows."""
+    rows: dict[str, list[tuple[str, int, int]]] = {}
+    for reign in ruled:
+        text = f"leader: {reign.node}, epoch {reign.epoch}"
+        rows.setdefault("leader", []).append((text, reign.begin_ns, reign.end_ns))
+    for fault in faults:
+        text = f"fault: {fault.fault} of {', '.join(fault.targets) or 'the cluster'}"
+        end_ns = INFINITY_NS if fault.end_ns is None else fault.end_ns
+        rows.setdefault(fault.fault, []).append((text, fault.begin_ns, end_ns))
+    return rows
+
+
+def _context_bar(
+    text: str, from_ns: int, to_ns: int, top: float, begin: int, last: int, scale: float
+) -> Bar:
+    x = LEFT + max(0, from_ns - begin) * scale
+    width = max(3.0, (WIDTH - 4.0 if to_ns > last else LEFT + (to_ns - begin) * scale) - x)
+    kind, label = text.split(": ", 1)
+    label = label if 12 + _CHARACTER * len(label) <= width else ""
+    title = f"{text}, from {seconds(from_ns, 3)}"
+    return Bar(x, top, width, kind, False, label, x + 6, "start", title)  # noqa: FBT003
+
+
 def _by_process(operations: Sequence[Mapping[str, Any]]) -> dict[str, list[Mapping[str, Any]]]:
     groups: dict[str, list[Mapping[str, Any]]] = {}
     for operation in operations:
@@ -117,11 +163,11 @@ def _bar(operation: Mapping[str, Any], begin: int, scale: float) -> tuple[Bar, f
     """Return the bar at height 0, and how far it and its label reach to the left and right."""
     x = LEFT + (int(operation["invoke_ns"]) - begin) * scale
     complete_ns = int(operation["complete_ns"])
-    is_open = complete_ns == INFINITY_NS
+    is_open = complete_ns >= OPEN_END_NS
     end = WIDTH - 4.0 if is_open else LEFT + (complete_ns - begin) * scale
     width = max(3.0, end - x)
     text = operation_text(operation)
-    label = text if len(text) <= _LABEL_MAX else text[:_LABEL_MAX] + "…"
+    label = _label(operation)
     kind = str(operation.get("type"))
     kind = kind if kind in ("ok", "fail", "info") else "info"
     title = f"operation {operation['index']}: {text[:400]}"

@@ -22,7 +22,7 @@ from cluster.backends.sim.hooks import TraceFields
 from cluster.backends.sim.process import Process
 from cluster.backends.sim.world import SimWorld
 from cluster.node.controller.feature_levels import is_elr_enabled
-from cluster.node.controller.leadership import min_insync_replicas
+from cluster.node.controller.leadership import MIN_INSYNC_REPLICAS, min_insync_replicas
 from cluster.node.controller.partition_change import RECOVERING
 from cluster.node.controller.registrations import (
     has_online_replica,
@@ -93,12 +93,13 @@ def image_of(
 ) -> Image:
     """Describe a state in the terms of the invariants."""
     brokers = tuple(registered_brokers(state))
+    affected = partitions_of(state, changes.affected)
     return Image(
         offset,
         is_elr_enabled(state),
         {broker.id: (broker.epoch, broker.incarnation_id) for broker in brokers},
-        partitions_of(state, changes.partitions),
-        partitions_of(state, changes.affected),
+        {key: affected[key] for key in changes.partitions},
+        affected,
         (brokers, digest),
         view,
     )
@@ -115,7 +116,7 @@ def _partition(
     state: MetadataState, key: PartitionKey, registration: PartitionRegistration
 ) -> Partition:
     topic = state.topics.get(key[0])
-    brokers = {*registration.replicas, *registration.isr, registration.leader}
+    brokers = _brokers_of(registration)
     return Partition(
         name=f"{key[0] if topic is None else topic.name}-{key[1]}",
         topic_exists=topic is not None,
@@ -132,6 +133,10 @@ def _partition(
             broker for broker in brokers if has_online_replica(state, registration, broker)
         ),
     )
+
+
+def _brokers_of(registration: PartitionRegistration) -> set[int]:
+    return {*registration.replicas, *registration.isr, registration.leader}
 
 
 @valueclass
@@ -183,14 +188,25 @@ class ImageSight:
         configs, self._configs = self._configs, _entries(state.configs)
         brokers, self._brokers = self._brokers, _entries(state.brokers)
         features, self._features = self._features, _entries(state.features)
-        resources = [resource for resource, _ in _changed(configs, self._configs)]
-        if (
-            brokers != self._brokers
-            or features != self._features
-            or any(resource.type != ResourceType.TOPIC for resource in resources)
+        # No other configuration is in what the invariants see of a partition, and registers of the
+        # workload are written to that of all brokers.
+        resources = [
+            resource
+            for resource, name in _changed(configs, self._configs)
+            if name == MIN_INSYNC_REPLICAS
+        ]
+        if features != self._features or any(
+            resource.type != ResourceType.TOPIC for resource in resources
         ):
             return self._partitions
         affected = dict(changed)
+        moved = set(_changed(brokers, self._brokers))
+        if moved:
+            affected |= {
+                key: registration
+                for key, registration in self._partitions.items()
+                if not moved.isdisjoint(_brokers_of(registration))
+            }
         touched = [topics.get(topic) for topic in _changed(topics, self._topics)]
         touched += [state.topic_by_name(resource.name) for resource in resources]
         for topic in touched:

@@ -27,6 +27,20 @@
     });
   }
 
+  const whole = document.getElementById("whole");
+  function zoom(from, to) {
+    const margin = Math.max(0.5, (to - from) / 10);
+    Plotly.relayout(element, { "xaxis.range": [from - margin, to + margin] });
+    whole.hidden = false;
+  }
+  for (const link of document.querySelectorAll("a.zoom")) {
+    link.addEventListener("click", () => zoom(Number(link.dataset.from), Number(link.dataset.to)));
+  }
+  whole.addEventListener("click", () => {
+    draw();
+    whole.hidden = true;
+  });
+
   draw();
   window.matchMedia("(prefers-color-scheme: dark)").addEventListener("change", draw);
 })();

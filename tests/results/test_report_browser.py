@@ -116,6 +116,23 @@ def test_on_a_narrow_screen_nothing_hangs_over(browser, stored):
     page.close()
 
 
+def test_the_way_to_a_violation_can_be_seen_in_the_chart(browser, tmp_path):
+    store = make_run(tmp_path, stale_reads=1)
+    write_report(store, judge(store))
+    page, problems, _ = opened(browser, store)
+    page.wait_for_selector("#chart .main-svg")
+    shown = "() => document.getElementById('chart').layout.xaxis3.range"
+    whole = page.evaluate(shown)
+    page.click("a.zoom")
+    eventually(page, f"({shown})()[1] - ({shown})()[0] < {(whole[1] - whole[0]) / 2}")
+    page.click("#whole")
+    eventually(page, f"({shown})()[1] - ({shown})()[0] > {(whole[1] - whole[0]) * 0.9}")
+    page.click("a[href='#violation']")
+    assert page.locator("#violation").bounding_box()["y"] < 900
+    assert problems == []
+    page.close()
+
+
 LINES_OF = """cell => {
   const range = document.createRange();
   range.selectNodeContents(cell);

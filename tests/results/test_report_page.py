@@ -3,13 +3,15 @@
 import itertools
 import json
 import re
+from dataclasses import replace
 from html.parser import HTMLParser
 from importlib import resources
 
 import numpy as np
 import pytest
-from factory import NODES, make_run
+from factory import NODES, SECOND, make_run
 
+from checkers.assisted import OPEN_END_NS
 from checkers.faults import fault_spans, phases, reigns
 from checkers.history import INFINITY_NS, NEMESIS, Event, EventType, pair
 from checkers.verdict import CheckResult, Status
@@ -98,6 +100,51 @@ def test_a_mutant_is_named_loudly(tmp_path):
     assert "mutant M15: this node is deliberately faulty." in body
 
 
+def test_a_failed_run_begins_with_what_happened(tmp_path):
+    page = page_of(make_run(tmp_path, stale_reads=1))
+    assert page.index('<section id="story">') < page.index('<section id="checks">')
+    body = text_of(page)
+    assert "Violated : linearizable, stale-read" in body
+    assert "acknowledged read" in body
+    assert '<section id="story">' not in page_of(make_run(tmp_path, run="good"))
+
+
+def test_a_story_is_escaped(tmp_path):
+    store = make_run(tmp_path)
+    anomaly = {"kind": "<i>k</i>", "explanation": "<script>alert(1)</script>", "at_ns": 30 * SECOND}
+    check = CheckResult("linearizable", Status.FAIL, "it is wrong", anomalies=(anomaly,))
+    results = replace(judge(store), status=Status.FAIL, checks=(check,))
+    page = render(results, store.plan(), store.history().events, NODES)
+    assert '<section id="story">' in page
+    assert "<script>alert" not in page
+    assert "<i>k" not in page
+
+
+def test_who_led_and_which_fault_was_on_stand_above_the_operations(tmp_path):
+    page = page_of(make_run(tmp_path, stale_reads=1))
+    picture = page[page.index('<figure class="timeline') :]
+    picture = picture[: picture.index("</figure>")]
+    assert ">leader</text>" in picture
+    assert ">partition</text>" in picture
+    assert "bar fault" in picture
+
+
+def test_what_took_effect_at_no_known_time_reaches_to_the_end_of_the_picture():
+    """It has a completion behind every other: 292 years of nothing were drawn before it."""
+    window = [
+        {"index": 1, "process": 1, "f": "write", "input": "a", "output": "a", "type": "ok"},
+        {"index": 2, "process": 2, "f": "read", "input": None, "output": "a", "type": "ok"},
+    ]
+    times = [(SECOND, OPEN_END_NS), (2 * SECOND, 3 * SECOND)]
+    rows = [
+        {**row, "invoke_ns": begin, "complete_ns": end}
+        for row, (begin, end) in zip(window, times, strict=True)
+    ]
+    drawn = draw(rows)
+    assert [bar.open for bar in drawn.bars] == [True, False]
+    assert all(float(label.removesuffix(" s")) < 4 for _, label in drawn.ticks)
+
+
 def test_the_violating_window_is_drawn_and_listed(tmp_path):
     page = page_of(make_run(tmp_path, stale_reads=1))
     assert '<figure class="timeline' in page
@@ -140,7 +187,8 @@ def test_nothing_is_asked_for_from_anywhere(tmp_path):
     page = Page(page_of(make_run(tmp_path, stale_reads=1)))
     for tag, attributes in page.elements:
         for name in ("src", "href", "srcset", "action", "data", "poster"):
-            assert attributes.get(name, "data:,").startswith("data:"), (tag, attributes)
+            inside = ("data:", "#")
+            assert attributes.get(name, "data:,").startswith(inside), (tag, attributes)
     (policy,) = [m["content"] for m in page.tags("meta") if m.get("http-equiv")]
     assert "default-src 'none'" in policy
 

@@ -1,0 +1,330 @@
+"""What happened: the numbered story of a run's first violation, as its report begins with it.
+
+It follows from the journal and the nodes' traces, where these can be placed on the journal's axis:
+the faults that were there, who led in which epoch, what the nodes did with their logs, the
+operations of the counter-example with their values and the nodes that answered, and at its end the
+violation. What happened at the same time stands in the order of causes: faults, nodes, clients.
+A trace of another clock has no place in it; the story says of which nodes it knows nothing.
+
+Complexity O(events log events).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+from operator import itemgetter
+from typing import Any
+
+from checkers.assisted import OPEN_END_NS
+from checkers.evidence import Evidence, TraceEvent
+from checkers.faults import NO_FAULT, active_between, fault_spans
+from checkers.history import NEMESIS, Event, EventType, Operation, seconds
+from checkers.standings import Standings
+from checkers.trace_fields import well_formed
+from checkers.verdict import CheckResult, Status
+from results.narration import (
+    CLIENT,
+    FAULT,
+    VIOLATION,
+    Line,
+    asked_text,
+    fault_text,
+    node_line,
+    operation_text,
+    shortened,
+)
+
+LINES_MAX = 60
+OPERATIONS_MAX = 30
+"""Of one counter-example; the last ones matter most."""
+_HISTORY = "history.jsonl"
+
+Placed = tuple[int, TraceEvent]
+"""A trace event and when it happened, on the journal's axis."""
+
+
+@dataclass(frozen=True, slots=True)
+class Step:
+    """One line of a story, as the page shows it."""
+
+    at: str
+    node: str
+    role: str
+    """`leader of epoch 3`, of the node just before; "" where no trace says."""
+    text: str
+    source: str
+    """File and line, or file and time, where it is recorded."""
+    violation: bool
+
+
+@dataclass(frozen=True, slots=True)
+class Story:
+    """The way to a violation."""
+
+    check: str
+    steps: tuple[Step, ...]
+    begin_ns: int
+    end_ns: int
+    silent: tuple[str, ...]
+    """Nodes without a trace that can be placed in the run."""
+
+
+@dataclass(frozen=True, slots=True)
+class _Focus:
+    """The violation that a story leads to."""
+
+    check: CheckResult
+    anomaly: Mapping[str, Any]
+    operations: Sequence[Operation]
+    begin_ns: int
+    end_ns: int
+
+
+def story_of(
+    checks: Sequence[CheckResult],
+    plan: Mapping[str, Any],
+    events: Sequence[Event],
+    operations: Sequence[Operation],
+    evidence: Evidence | None,
+) -> Story | None:
+    """Return the story of the first violation that has a place in time; None where none has."""
+    by_index = {operation.index: operation for operation in operations}
+    focus = _focus(checks, by_index)
+    if focus is None:
+        return None
+    placed = _placed(evidence)
+    focus = replace(focus, end_ns=_lost_ns(focus, placed))
+    begin_ns = _begin_ns(events, focus)
+    lines = [
+        *_faults(events, str(plan.get("backend")), begin_ns, focus.end_ns),
+        *_leader_before(placed, begin_ns),
+        *_nodes(placed, begin_ns, focus.end_ns),
+        *_clients(events, focus),
+        *_violations(checks, focus),
+    ]
+    silent = set(() if evidence is None else evidence.nodes) - {event.node for _, event in placed}
+    steps = _steps(shortened(lines, LINES_MAX), placed)
+    return Story(focus.check.checker, steps, begin_ns, focus.end_ns, tuple(sorted(silent)))
+
+
+# -- which violation, and since when --------------------------------------------------------------
+
+
+def _focus(checks: Sequence[CheckResult], by_index: Mapping[int, Operation]) -> _Focus | None:
+    """Choose the earliest violation that clients saw; else the earliest that has a time."""
+    found = [
+        focus
+        for check in checks
+        if check.status is Status.FAIL
+        for anomaly in check.anomalies
+        if (focus := _focused(check, anomaly, by_index)) is not None
+    ]
+    return min(found, key=lambda focus: (not focus.operations, focus.end_ns), default=None)
+
+
+def _focused(
+    check: CheckResult, anomaly: Mapping[str, Any], by_index: Mapping[int, Operation]
+) -> _Focus | None:
+    seen = [by_index[index] for index in _indexes(anomaly) if index in by_index]
+    seen.sort(key=_ended_ns)
+    at_ns = anomaly.get("at_ns")
+    times = [at_ns] if type(at_ns) is int and at_ns >= 0 else []
+    if not seen and not times:
+        return None
+    begin_ns = min([*times, *(operation.invoke_ns for operation in seen)])
+    end_ns = max([*times, *map(_ended_ns, seen)])
+    return _Focus(check, anomaly, seen[-OPERATIONS_MAX:], begin_ns, end_ns)
+
+
+def _indexes(anomaly: Mapping[str, Any]) -> list[int]:
+    """Return the operations that an anomaly shows or names."""
+    window, named = anomaly.get("window"), anomaly.get("operations")
+    if isinstance(window, list):
+        named = [entry.get("index") for entry in window if isinstance(entry, dict)]
+    if not isinstance(named, list):
+        return []
+    return list(dict.fromkeys(index for index in named if type(index) is int))
+
+
+def _ended_ns(operation: Operation) -> int:
+    return operation.invoke_ns if operation.complete_ns >= OPEN_END_NS else operation.complete_ns
+
+
+def _lost_ns(focus: _Focus, placed: Sequence[Placed]) -> int:
+    """Return when what was lost was cut off a log, as far as that can be seen; else the end."""
+    if "lost" not in str(focus.anomaly.get("kind")):
+        return focus.end_ns
+    cuts = (at_ns for at_ns, event in placed if at_ns > focus.end_ns and _cuts(event))
+    return next(cuts, focus.end_ns)
+
+
+def _cuts(event: TraceEvent) -> bool:
+    return event.event in ("truncate", "truncate-fully", "replica-truncated") or (
+        event.event == "recovered" and bool(event.fields.get("truncated_bytes"))
+    )
+
+
+def _begin_ns(events: Sequence[Event], focus: _Focus) -> int:
+    """Return when the faults began that were there at the violation, or its own beginning."""
+    active = active_between(fault_spans(events), focus.begin_ns, focus.end_ns)
+    return min([focus.begin_ns, *(span.begin_ns for span in active)])
+
+
+# -- its lines ------------------------------------------------------------------------------------
+
+
+def _placed(evidence: Evidence | None) -> list[Placed]:
+    """Return the trace events that can be placed in the run, in order."""
+    if evidence is None:
+        return []
+    sound, _ = well_formed(evidence)
+    found = [
+        (at_ns, event)
+        for trace in sound.traces.values()
+        for event in trace
+        if (at_ns := sound.run_ns(event)) is not None
+    ]
+    return sorted(found, key=itemgetter(0))
+
+
+def _nodes(placed: Sequence[Placed], begin_ns: int, end_ns: int) -> Iterator[Line]:
+    for at_ns, event in placed:
+        if begin_ns <= at_ns <= end_ns:
+            line = _node_line(at_ns, event)
+            if line is not None:
+                yield line
+
+
+def _leader_before(placed: Sequence[Placed], begin_ns: int) -> Iterator[Line]:
+    """Yield who led when the story begins."""
+    before = [
+        (at_ns, event)
+        for at_ns, event in placed
+        if at_ns < begin_ns and event.event == "state" and event.fields["state"] == "Leader"
+    ]
+    for at_ns, event in before[-1:]:
+        line = _node_line(at_ns, event)
+        if line is not None:
+            yield line
+
+
+def _node_line(at_ns: int, event: TraceEvent) -> Line | None:
+    source = f'nodes/{event.node}/trace.jsonl, "t":{event.time_ns}'
+    return node_line(at_ns, event.node, event.event, event.fields, source)
+
+
+def _faults(events: Sequence[Event], backend: str, begin_ns: int, end_ns: int) -> Iterator[Line]:
+    """Yield the beginning of each fault, and the end of its heal."""
+    begun: dict[tuple[str, object], Event] = {}
+    for event in events:
+        value = event.value
+        if event.process != NEMESIS or event.f in NO_FAULT or not isinstance(value, dict):
+            continue
+        undone = value.get("phase") == "heal"
+        place = event.f, value.get("entry")
+        if event.type is EventType.INVOKE:
+            if not undone:
+                begun[place] = event
+            continue
+        first = event if undone else begun.get(place, event)
+        if not begin_ns <= first.time_ns <= end_ns:
+            continue
+        text = fault_text(
+            event.f, _names(value.get("targets")), (), _parameters(first, backend), undone=undone
+        )
+        if value.get("verified") is not True:
+            text += ", but this was not measured to be so"
+        yield Line(first.time_ns, FAULT, text, source=_line_of(first))
+
+
+def _names(targets: object) -> list[str]:
+    return [str(target) for target in targets] if isinstance(targets, list) else []
+
+
+def _parameters(invoked: Event, backend: str) -> dict[str, Any]:
+    """Return what a fault was asked to be; a kill on a real backend keeps what was written."""
+    value = invoked.value
+    found = value.get("parameters") if isinstance(value, dict) else None
+    parameters = dict(found) if isinstance(found, dict) else {}
+    if invoked.f == "kill" and backend != "sim":
+        parameters.setdefault("keep", "everything")
+    return parameters
+
+
+def _clients(events: Sequence[Event], focus: _Focus) -> Iterator[Line]:
+    """Yield the operations of the counter-example: as they were answered, or else asked."""
+    by_index = {event.index: event for event in events}
+    for operation in focus.operations:
+        begun = by_index.get(operation.index)
+        ended = by_index.get(-1 if operation.end_index is None else operation.end_index)
+        if begun is None:
+            continue
+        if (
+            operation.complete_ns >= OPEN_END_NS
+            or operation.type is EventType.INFO
+            or ended is None
+        ):
+            where = operation.node or "a node"
+            text = f"process {operation.process} asked {where} to {asked_text(begun)}"
+            yield Line(begun.time_ns, CLIENT, text, operation.node, source=_line_of(begun))
+        if ended is not None and ended.time_ns <= focus.end_ns:
+            text = operation_text(begun, ended) or f"{operation.node or 'a node'} refused it"
+            text += f", asked by process {operation.process} at {seconds(begun.time_ns, 4)}"
+            yield Line(ended.time_ns, CLIENT, text, operation.node, source=_line_of(ended))
+
+
+def _line_of(event: Event) -> str:
+    return f"{_HISTORY}, index {event.index}"
+
+
+def _violations(checks: Sequence[CheckResult], focus: _Focus) -> Iterator[Line]:
+    """Yield what each other check found first on the way, then the violation itself."""
+    for check in checks:
+        if check.status is not Status.FAIL or check is focus.check:
+            continue
+        timed = [
+            (anomaly["at_ns"], anomaly)
+            for anomaly in check.anomalies
+            if type(anomaly.get("at_ns")) is int
+            and focus.begin_ns <= anomaly["at_ns"] <= focus.end_ns
+        ]
+        for at_ns, anomaly in sorted(timed, key=itemgetter(0))[:1]:
+            yield _violation(at_ns, check, anomaly)
+    yield _violation(focus.end_ns, focus.check, focus.anomaly)
+
+
+def _violation(at_ns: int, check: CheckResult, anomaly: Mapping[str, Any]) -> Line:
+    node = anomaly.get("node")
+    text = f"{check.checker}, {anomaly.get('kind')}: {anomaly.get('explanation')}"
+    return Line(at_ns, VIOLATION, text, node if isinstance(node, str) else None)
+
+
+# -- its steps ------------------------------------------------------------------------------------
+
+
+def _steps(lines: Sequence[Line], placed: Sequence[Placed]) -> tuple[Step, ...]:
+    """Give each line the role and the epoch that its node had just before."""
+    standings = Standings(sorted({event.node for _, event in placed}))
+    position = 0
+    steps = []
+    for line in lines:
+        while position < len(placed) and placed[position][0] < line.at_ns:
+            event = placed[position][1]
+            if event.event == "start":
+                standings.started(event.node)
+            standings.traced(event.node, event.event, event.fields)
+            position += 1
+        standing = standings.nodes.get(line.node or "")
+        role = "" if standing is None else f"{standing.state} in epoch {standing.epoch}".lower()
+        steps.append(
+            Step(
+                seconds(line.at_ns, 4),
+                line.node or "",
+                role,
+                line.text,
+                line.source,
+                line.order == VIOLATION,
+            )
+        )
+    return tuple(steps)

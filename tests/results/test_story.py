@@ -1,0 +1,194 @@
+"""The story with which the report of a FAIL begins."""
+
+from dataclasses import replace
+
+import pytest
+from factory import CLOCK, SECOND, make_run
+
+from checkers.evidence import Evidence, TraceEvent, run_clock
+from checkers.history import NEMESIS, Event, EventType, pair
+from checkers.verdict import CheckResult, Status
+from results.narration import Line, fault_text, shortened
+from results.pipeline import judge
+from results.story import LINES_MAX, story_of
+
+
+def story(store):
+    results, plan, events = judge(store), store.plan(), store.history().events
+    evidence = replace(store.evidence(plan).evidence, run_clock=run_clock(events))
+    return story_of(results.checks, plan, events, pair(events), evidence)
+
+
+def failed(anomaly, name="linearizable"):
+    return (CheckResult(name, Status.FAIL, "it is wrong", anomalies=(anomaly,)),)
+
+
+def note(index, at_s, kind, fault, phase, **value):
+    value = {"phase": phase, "fault": fault, "entry": 0, **value}
+    return Event(index, int(at_s * SECOND), NEMESIS, kind, fault, value=value)
+
+
+def write(index, at_s, kind, node=None, value="a"):
+    return Event(index, int(at_s * SECOND), 1, kind, "write", "k", value, node=node)
+
+
+CLOCKED = Event(
+    0, 0, NEMESIS, EventType.OK, "phase", value={"name": "start", "clock": CLOCK, "origin_ns": 0}
+)
+CUT_OFF = (
+    CLOCKED,
+    note(1, 1, EventType.INVOKE, "kill", "inject", parameters={"targets": "leader"}),
+    note(2, 1.5, EventType.OK, "kill", "inject", targets=["n2"], verified=True),
+    write(3, 2, EventType.INVOKE),
+    write(4, 3, EventType.OK, "n1"),
+    note(5, 9, EventType.INVOKE, "kill", "heal"),
+    note(6, 9.5, EventType.OK, "kill", "heal", targets=["n2"], verified=True),
+)
+
+
+def traced(*events, clock=CLOCK):
+    """Evidence of one node, n1, of which each event is (seconds, name, fields)."""
+    start = TraceEvent("n1", 0, 0, "start", {"node_id": 1, "clock": clock})
+    trace = [TraceEvent("n1", 0, int(at * SECOND), name, fields) for at, name, fields in events]
+    return Evidence(("n1",), {}, {}, {"n1": [start, *trace]}, {}, run_clock=run_clock(CUT_OFF))
+
+
+def of_cut_off(anomaly, evidence=None, backend="local"):
+    plan = {"backend": backend}
+    return story_of(failed(anomaly), plan, CUT_OFF, pair(CUT_OFF), evidence)
+
+
+def texts(found):
+    return [step.text for step in found.steps]
+
+
+def test_a_stale_read_is_shown_with_its_values_its_nodes_and_who_led(tmp_path):
+    found = story(make_run(tmp_path, stale_reads=1))
+    assert found.check == "linearizable"
+    assert found.steps[-1].violation
+    assert found.steps[-1].text.startswith("linearizable, stale-read: ")
+    shown = " | ".join(texts(found))
+    assert "became leader of epoch 4" in shown
+    assert " acknowledged write k" in shown
+    assert 'with "w' in shown
+    answered = [step for step in found.steps if "acknowledged read" in step.text]
+    assert answered[-1].role == "leader in epoch 4"
+    assert all(step.source.startswith("history.jsonl, index ") for step in answered)
+
+
+def test_the_steps_are_in_the_order_of_time(tmp_path):
+    found = story(make_run(tmp_path, stale_reads=1))
+    times = [float(step.at.removesuffix(" s")) for step in found.steps]
+    assert times == sorted(times)
+    assert len(times) <= LINES_MAX
+
+
+def test_a_run_that_passed_has_no_story(tmp_path):
+    assert story(make_run(tmp_path)) is None
+
+
+def test_what_has_no_place_in_time_has_no_story():
+    assert of_cut_off({"kind": "divergent", "explanation": "they differ"}) is None
+    assert (
+        of_cut_off({"kind": "divergent", "explanation": "", "operations": [99, "x", None]}) is None
+    )
+
+
+def test_a_fault_that_was_there_is_shown_from_its_beginning():
+    found = of_cut_off({"kind": "stale-read", "explanation": "e", "operations": [3]})
+    assert texts(found) == [
+        "n2 was killed (SIGKILL)",
+        'n1 acknowledged write k = "a", asked by process 1 at 2.0000 s',
+        "linearizable, stale-read: e",
+    ]
+    assert found.begin_ns == SECOND
+    assert found.end_ns == 3 * SECOND
+
+
+def test_a_kill_in_the_simulated_world_is_a_power_loss():
+    anomaly = {"kind": "stale-read", "explanation": "e", "operations": [3]}
+    assert texts(of_cut_off(anomaly, backend="sim"))[0] == "n2 lost power"
+
+
+def test_the_way_of_what_was_lost_goes_on_to_where_a_log_was_cut():
+    evidence = traced(
+        (2.5, "append", {"epoch": 1, "base_offset": 7, "last_offset": 7, "role": "leader"}),
+        (8.0, "truncate", {"end_offset": 7, "epoch": 2}),
+        (8.5, "truncate", {"end_offset": 3, "epoch": 2}),
+    )
+    anomaly = {"kind": "acknowledged-lost", "explanation": "e", "operations": [3]}
+    assert texts(of_cut_off(anomaly, evidence))[-2:] == [
+        "n1 cut its log back to offset 7",
+        "linearizable, acknowledged-lost: e",
+    ]
+    seen = {**anomaly, "kind": "stale-read"}
+    assert "n1 cut its log back to offset 7" not in texts(of_cut_off(seen, evidence))
+
+
+def test_an_open_write_is_shown_when_it_was_asked():
+    events = (CLOCKED, write(1, 2, EventType.INVOKE, "n3"))
+    anomaly = {"kind": "x", "explanation": "e", "operations": [1], "at_ns": 4 * SECOND}
+    found = story_of(failed(anomaly), {}, events, pair(events), None)
+    assert texts(found)[0] == 'process 1 asked n3 to write k = "a"'
+
+
+def test_of_two_violations_the_earlier_that_clients_saw_is_shown():
+    checks = (
+        *failed({"kind": "early", "explanation": "e", "at_ns": 2 * SECOND + 1}, "invariants"),
+        *failed({"kind": "stale-read", "explanation": "e", "operations": [3]}),
+    )
+    found = story_of(checks, {}, CUT_OFF, pair(CUT_OFF), None)
+    assert found.check == "linearizable"
+    assert "invariants, early: e" in texts(found)
+
+
+def test_a_node_of_another_clock_is_named():
+    evidence = traced((2.5, "truncate", {"end_offset": 7, "epoch": 2}), clock="of another host")
+    found = of_cut_off({"kind": "x", "explanation": "e", "operations": [3]}, evidence)
+    assert found.silent == ("n1",)
+    assert not any("cut its log" in text for text in texts(found))
+
+
+def test_a_damaged_line_of_a_trace_is_left_out():
+    evidence = traced((2.5, "state", {"state": "Leader", "epoch": "nine"}))
+    found = of_cut_off({"kind": "x", "explanation": "e", "operations": [3]}, evidence)
+    assert not any("became leader" in text for text in texts(found))
+
+
+@pytest.mark.parametrize("parameters", [{"direction": "up"}, {"keep": ["odd"]}, {"links": 7}])
+def test_parameters_that_no_fault_has_are_shown_as_they_are(parameters):
+    events = [CLOCKED, note(1, 1, EventType.OK, "kill", "inject", targets=["n2"], verified=True)]
+    events[1] = replace(events[1], value={**events[1].value, "parameters": parameters})
+    events.append(write(3, 2, EventType.INVOKE))
+    anomaly = {"kind": "x", "explanation": "e", "operations": [3]}
+    found = story_of(failed(anomaly), {}, events, pair(events), None)
+    assert "n2 lost power" in texts(found)[0] or "n2 was killed" in texts(found)[0]
+
+
+def test_braces_in_a_name_stay_text():
+    assert fault_text("pause", ["{nodes}{0}"], (), {}, undone=False).startswith("{nodes}{0} was")
+
+
+# -- long stories ---------------------------------------------------------------------------------
+
+
+def test_appends_in_a_row_are_one_line_before_the_one_of_their_commits():
+    appends = [Line(t, 1, "", "n1", 2, "appended {offsets}", (t, t)) for t in (1, 3, 5)]
+    commits = [Line(t, 1, "", "n1", 2, "committed below {last}", (t, t)) for t in (2, 4, 6)]
+    first, second = shortened([*appends, *commits], 10)
+    assert (first.at_ns, first.text) == (1, "n1 appended offsets 1 to 5")
+    assert (second.at_ns, second.text) == (6, "n1 committed below 6")
+
+
+def test_details_go_first_when_a_story_is_too_long():
+    facts = [Line(t, 0, f"fault {t}") for t in range(0, 20, 2)]
+    details = [Line(t, 1, f"vote {t}", detail=1) for t in range(1, 20, 2)]
+    assert shortened([*facts, *details], 15) == facts
+    assert len(shortened([*facts, *details], 20)) == 20
+
+
+def test_then_the_middle_goes_and_the_end_stays():
+    kept = shortened([Line(t, 0, f"fault {t}") for t in range(100)], 30)
+    assert len(kept) == 30
+    assert kept[10].text == "... 71 events more ..."
+    assert kept[-1].text == "fault 99"
