@@ -28,6 +28,7 @@ from checkers.history import Event, Operation, pair, seconds
 from checkers.verdict import ALLOWED, CheckResult, Status
 from results.files import StoreError, write_atomically
 from results.model import RunResults, system_shown
+from results.narration import value_text
 from results.store import RunStore
 from results.story import story_of
 from results.timeline import Timeline, draw
@@ -37,6 +38,8 @@ _TEXT_MAX = 2_000
 _SHOWN_OTHERWISE = frozenset({"kind", "key", "explanation", "window", "window_operations"})
 """Beside times in nanoseconds, which the explanation has in seconds."""
 _ROWS_MAX = 200
+_SEARCHED_MAX = 20_000
+"""Operations that can be searched in the page: 2 MB of it."""
 _STATUS_TITLE = {
     Status.PASS: "Every check passed.",
     Status.FAIL: "The system broke a promise.",
@@ -125,6 +128,8 @@ def render(
             spans=spans[:_ROWS_MAX],
             spans_left_out=max(0, len(spans) - _ROWS_MAX),
             chart=_chart(events, operations, nodes),
+            searched=_searched(operations),
+            unsearched=max(0, len(operations) - _SEARCHED_MAX),
             plotly=Markup(_plotly_source()),  # noqa: S704  (our dependency's own file)
             script=Markup(_template_text("report.js")),  # noqa: S704  (our own file)
             style=Markup(_template_text("report.css")),  # noqa: S704  (our own file)
@@ -316,6 +321,29 @@ def _chart(
 
     chart = as_script_data(over_time(events, operations, nodes))
     return Markup(chart)  # noqa: S704  (escaped above for where it stands)
+
+
+def _searched(operations: Sequence[Operation]) -> Markup:
+    """Return rows of operations for the page's search, each of plain texts and numbers."""
+    rows = [
+        [
+            *(operation.index, str(operation.process), operation.f, operation.key or ""),
+            *(_asked(operation.input), _asked(operation.output), operation.type.value),
+            # A number of more than 53 bits is another one in JavaScript.
+            *(operation.invoke_ns, _known_ns(operation.complete_ns)),
+            *(operation.node or "", operation.error or ""),
+        ]
+        for operation in operations[:_SEARCHED_MAX]
+    ]
+    return Markup(as_script_data(rows))  # noqa: S704  (escaped for where it stands)
+
+
+def _known_ns(complete_ns: int) -> int | None:
+    return None if complete_ns >= OPEN_END_NS else complete_ns
+
+
+def _asked(value: object) -> str:
+    return "" if value is None else value_text(value)
 
 
 def _plotly_source() -> str:

@@ -41,6 +41,45 @@
     whole.hidden = true;
   });
 
+  // Operations: each row is matched as the text that a reader sees of it.
+  const shownMost = 200;
+  const search = document.getElementById("search");
+  const inChart = document.getElementById("in-chart");
+  const found = document.getElementById("found");
+  const matches = document.getElementById("matches");
+  const seconds = (ns) => (ns / 1e9).toFixed(6) + " s";
+  const operations = JSON.parse(document.getElementById("operation-data").textContent).map((row) => {
+    const [index, process, f, key, asked, answer, type, from, to, node, error] = row;
+    const took = to === null ? "never completed" : ((to - from) / 1e6).toFixed(3) + " ms";
+    const cells = [index, process, (f + " " + key).trim(), asked, answer, type, seconds(from), took, node, error];
+    const text = ("operation " + index + " process " + process + " " + cells.slice(2).join(" ")).toLowerCase();
+    return { cells, text, from: from / 1e9, to: to === null ? Infinity : to / 1e9 };
+  });
+
+  function find() {
+    // A number is whole: "process 7" is not process 71.
+    const phrases = (search.value.toLowerCase().match(/(?:process|operation) \d+|\S+/g) || [])
+      .map((phrase) => (/ \d+$/.test(phrase) ? phrase + " " : phrase));
+    const range = element.layout.xaxis3.range;
+    const hits = operations.filter((operation) =>
+      phrases.every((phrase) => (operation.text + " ").includes(phrase))
+      && (!inChart.checked || (operation.from <= range[1] && operation.to >= range[0])));
+    const asked = phrases.length > 0 || inChart.checked;
+    matches.hidden = !asked || hits.length === 0;
+    found.textContent = !asked ? "" : hits.length + " of " + operations.length + " operations"
+      + (hits.length > shownMost ? ", the first " + shownMost + " shown" : "");
+    matches.tBodies[0].replaceChildren(...(asked ? hits.slice(0, shownMost) : []).map((operation) => {
+      const line = document.createElement("tr");
+      for (const cell of operation.cells) {
+        line.insertCell().textContent = cell;
+      }
+      return line;
+    }));
+  }
+
   draw();
+  search.addEventListener("input", find);
+  inChart.addEventListener("change", find);
+  element.on("plotly_relayout", find);
   window.matchMedia("(prefers-color-scheme: dark)").addEventListener("change", draw);
 })();

@@ -6,6 +6,7 @@ import pytest
 from factory import make_run
 from playwright.sync_api import sync_playwright
 
+from checkers.history import pair
 from results.pipeline import judge
 from results.report import write_report
 
@@ -129,6 +130,29 @@ def test_the_way_to_a_violation_can_be_seen_in_the_chart(browser, tmp_path):
     eventually(page, f"({shown})()[1] - ({shown})()[0] > {(whole[1] - whole[0]) * 0.9}")
     page.click("a[href='#violation']")
     assert page.locator("#violation").bounding_box()["y"] < 900
+    assert problems == []
+    page.close()
+
+
+def test_operations_are_found_by_what_a_row_shows(browser, tmp_path):
+    store = make_run(tmp_path, stale_reads=1)
+    write_report(store, judge(store))
+    page, problems, _ = opened(browser, store)
+    page.wait_for_selector("#chart .main-svg")
+    assert page.locator("#matches tbody tr").count() == 0
+    operations = pair(store.history().events)
+    wanted = [o for o in operations if o.process == 1 and o.key == "k03" and o.type == "ok"]
+    page.fill("#search", "process 1 k03 ok")
+    page.wait_for_selector("#matches tbody tr")
+    assert page.inner_text("#found").startswith(f"{len(wanted)} of {len(operations)} operations")
+    assert page.inner_text("#matches tbody tr td") == str(wanted[0].index)
+    page.fill("#search", "")
+    page.click("a.zoom")
+    page.check("#in-chart")
+    page.wait_for_selector("#matches tbody tr")
+    assert 0 < int(page.inner_text("#found").split()[0]) < len(operations)
+    page.fill("#search", "nothing-like-this")
+    assert page.inner_text("#found").startswith("0 of")
     assert problems == []
     page.close()
 

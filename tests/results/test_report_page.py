@@ -120,6 +120,14 @@ def test_a_story_is_escaped(tmp_path):
     assert "<i>k" not in page
 
 
+def test_of_a_long_run_the_page_says_which_operations_it_does_not_hold(tmp_path, monkeypatch):
+    monkeypatch.setattr(report, "_SEARCHED_MAX", 100)
+    store = make_run(tmp_path)
+    page = page_of(store)
+    count = len(pair(store.history().events))
+    assert f"The last {count - 100:,} operations are in history.jsonl alone." in text_of(page)
+
+
 def test_who_led_and_which_fault_was_on_stand_above_the_operations(tmp_path):
     page = page_of(make_run(tmp_path, stale_reads=1))
     picture = page[page.index('<figure class="timeline') :]
