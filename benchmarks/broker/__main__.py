@@ -64,11 +64,12 @@ class Measured:
 @dataclass
 class Side:
     nodes: OurNodes
+    segment_mb: int
     loads: dict[Load, list[Measured]] = field(default_factory=dict)
 
     def produce(self, load: Load, seconds: float) -> Measured:
         """Produce to a topic that is there for this only: all of them would fill a disk."""
-        create_topic(self.nodes, TOPIC, PARTITIONS, 3)
+        create_topic(self.nodes, TOPIC, PARTITIONS, 3, self.segment_mb)
         try:
             return self._produce(load, seconds)
         finally:
@@ -97,8 +98,10 @@ def send(bootstrap: str, *options: str) -> dict[str, float]:
     return found
 
 
-def create_topic(nodes: OurNodes, name: str, partitions: int, replicas: int) -> None:
-    """Create it once all brokers are there."""
+def create_topic(
+    nodes: OurNodes, name: str, partitions: int, replicas: int, segment_mb: int = 0
+) -> None:
+    """Create it once all brokers are there; `segment_mb`: 0 for segments of 1 GB."""
     deadline = time.monotonic() + START_TIMEOUT_S
     admin = AdminClient({"bootstrap.servers": nodes.bootstrap, "log_level": 0})
     while len(admin.list_topics(timeout=60).brokers) < replicas:
@@ -106,6 +109,8 @@ def create_topic(nodes: OurNodes, name: str, partitions: int, replicas: int) -> 
             raise SystemExit(f"{nodes.name}: brokers are missing")
         time.sleep(0.2)
     config = {"min.insync.replicas": str(min(replicas, 2))}
+    if segment_mb:
+        config["segment.bytes"] = str(segment_mb << 20)
     topic = NewTopic(name, partitions, replicas, config=config)
     admin.create_topics([topic], operation_timeout=60)[name].result(60)
 
@@ -246,9 +251,10 @@ def run(asked: argparse.Namespace, folder: Path) -> None:
     ]
     if not asked.no_produce:
         with ExitStack() as stack:
-            sides = [Side(OurNodes(folder / "ours", 3))]
+            sides = [Side(OurNodes(folder / "ours", 3), asked.segment_mb)]
             if release is not None:
-                sides.append(Side(KafkaNodes(folder / "kafka", 3, release, asked.jvm.split())))
+                kafka = KafkaNodes(folder / "kafka", 3, release, asked.jvm.split())
+                sides.append(Side(kafka, asked.segment_mb))
             for side in sides:
                 CONSOLE.print(f"[dim]starting {side.nodes.name}", highlight=False)
                 stack.enter_context(side.nodes)
@@ -277,6 +283,7 @@ def main() -> None:
     parser.add_argument("--no-recovery", action="store_true")
     parser.add_argument("--outstanding", type=int, default=500, help="records of each producer")
     parser.add_argument("--rate", type=int, default=500, help="of the producer with a rate")
+    parser.add_argument("--segment-mb", type=int, default=0, help="of the topic's; 0: 1 GB")
     parser.add_argument("--idle-partitions", type=int, default=0, help="beside those under load")
     parser.add_argument("--seconds", type=float, default=10.0)
     parser.add_argument("--warm-up", type=float, default=15.0)

@@ -73,7 +73,8 @@ class Disk(Protocol):
       sync has reached are lost with the process, unless they were appended `at_once`.
     - The first error of any queued call is reported by the next completion, and by every one
       after that: a disk that failed stays failed, nothing queued behind the error is applied,
-      and an fsync is never tried again.
+      and an fsync is never tried again. What a sync `aside` was to make durable counts as lost
+      until that very sync has reported None: another of the same file may not meet its error.
     - Reads see at least all that was synced, and what was appended `at_once` before a `barrier`
       that has completed. They may or may not see what is still queued, so a caller that needs its
       own unsynced bytes keeps them in memory.
@@ -109,11 +110,17 @@ class Disk(Protocol):
     def remove_directory(self, path: str) -> None:
         """Remove a folder and all that is in it; no error when it is missing."""
 
-    def sync(self, path: str, done: Completion) -> None:
-        """Fsync the file once everything queued before is applied, then call `done`."""
+    def sync(self, path: str, done: Completion, *, aside: bool = False) -> None:
+        """Fsync the file once everything queued before is applied, then call `done`.
 
-    def sync_directory(self, path: str, done: Completion) -> None:
-        """Fsync a folder once everything queued before is applied, then call `done`."""
+        With `aside` the queue goes on meanwhile: right for what is large and nobody waits for. What
+        is queued behind it may be applied, and reported, before; it covers what the file had when
+        the queue came to it, whatever becomes of its name. These syncs are done one after the
+        other, in the order of the queue. One that fails is an error like any other.
+        """
+
+    def sync_directory(self, path: str, done: Completion, *, aside: bool = False) -> None:
+        """Fsync a folder once everything queued before is applied, then call `done`; see `sync`."""
 
     def barrier(self, done: Completion) -> None:
         """Call `done` once everything queued before is applied; that makes nothing durable."""

@@ -473,3 +473,110 @@ def test_a_log_of_data_that_is_killed_again_and_again_keeps_all_it_reported_writ
                 if rest.endswith("\n") and rest.startswith("written"):
                     least = int(rest.split()[1])
         child.wait()
+
+
+class Held:
+    """An fdatasync on the second thread that waits until it is let go, and may then fail."""
+
+    def __init__(self, monkeypatch, error: OSError | None = None) -> None:
+        self.begun, self.let_go = threading.Event(), threading.Event()
+        self.error = error
+        self.sizes: list[int] = []
+        self._real = os.fdatasync
+        monkeypatch.setattr(os, "fdatasync", self._sync)
+
+    def _sync(self, descriptor: int) -> None:
+        if threading.current_thread().name == "disk-aside":
+            self.sizes.append(os.fstat(descriptor).st_size)
+            self.begun.set()
+            assert self.let_go.wait(30)
+            if self.error is not None:
+                raise self.error
+        self._real(descriptor)
+
+
+def barrier(disk: FileDisk) -> asyncio.Future[OSError | None]:
+    future: asyncio.Future[OSError | None] = asyncio.get_running_loop().create_future()
+    disk.barrier(future.set_result)
+    return future
+
+
+def test_the_queue_goes_on_while_a_sync_aside_takes_its_time(tmp_path, monkeypatch):
+    held = Held(monkeypatch)
+
+    async def body(disk: FileDisk) -> None:
+        done: list[object] = []
+        disk.append("f", b"full", at_once=True)
+        disk.sync("f", lambda error: done.append(("file", error)), aside=True)
+        disk.sync_directory("", lambda error: done.append(("folder", error)), aside=True)
+        disk.append("g", b"more", at_once=True)
+        assert await barrier(disk) is None
+        assert await synced(disk, "g") is None
+        assert await asyncio.to_thread(held.begun.wait, 30)
+        disk.rename("f", "h")
+        disk.remove("h")
+        assert await barrier(disk) is None
+        assert (done, disk.read("g"), disk.exists("f")) == ([], b"more", False)
+        held.let_go.set()
+        drained = asyncio.get_running_loop().create_future()
+        disk.drain(drained.set_result)
+        assert await asyncio.wait_for(drained, 30) is None
+        assert done == [("file", None), ("folder", None)]
+        assert held.sizes == [4]
+
+    run(tmp_path, body)
+
+
+def test_a_sync_aside_that_fails_is_the_last_thing_that_happens(tmp_path, monkeypatch):
+    held = Held(monkeypatch, OSError(5, "Input/output error"))
+
+    async def body(disk: FileDisk) -> None:
+        loop = asyncio.get_running_loop()
+        done = [loop.create_future(), loop.create_future()]
+        disk.append("f", b"full", at_once=True)
+        for each in done:
+            disk.sync("f", each.set_result, aside=True)
+        assert await asyncio.to_thread(held.begun.wait, 30)
+        held.let_go.set()
+        assert await asyncio.wait_for(asyncio.gather(*done), 30) == [held.error] * 2
+        disk.append("g", b"never", at_once=True)
+        assert await barrier(disk) is held.error
+        assert await synced(disk, "f") is held.error
+        assert not disk.exists("g")
+        assert held.sizes == [4]
+
+    run(tmp_path, body)
+
+
+def test_a_sync_aside_of_what_is_missing_is_an_error(tmp_path):
+    async def body(disk: FileDisk) -> None:
+        future: asyncio.Future[OSError | None] = asyncio.get_running_loop().create_future()
+        disk.sync("nothing", future.set_result, aside=True)
+        error = await asyncio.wait_for(future, 30)
+        assert isinstance(error, FileNotFoundError)
+        assert await barrier(disk) is error
+
+    run(tmp_path, body)
+
+
+def test_a_close_waits_for_the_sync_aside_that_is_under_way_and_calls_no_completion(
+    tmp_path, monkeypatch
+):
+    held = Held(monkeypatch)
+
+    async def main() -> None:
+        disk = FileDisk(tmp_path, asyncio.get_running_loop())
+        done: list[OSError | None] = []
+        disk.append("f", b"full", at_once=True)
+        disk.sync("f", done.append, aside=True)
+        disk.sync("f", done.append, aside=True)
+        assert await asyncio.to_thread(held.begun.wait, 30)
+        closing = asyncio.create_task(asyncio.to_thread(disk.close))
+        await asyncio.sleep(0)
+        held.let_go.set()
+        await asyncio.wait_for(closing, 30)
+        await asyncio.sleep(0)
+        assert done == []
+        assert held.sizes == [4], "the second was dropped"
+
+    asyncio.run(main())

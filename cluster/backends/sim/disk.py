@@ -4,6 +4,9 @@ It keeps the contract of `cluster.node.ports.Disk`, and promises nothing beyond 
 
 - The queue is FIFO. A sync takes time, and what is queued behind it is not applied before it has
   completed; without a sync ahead a change is applied at once and visible to reads.
+- A sync aside begins when the queue comes to it and lets the queue go on. When it completes, the
+  changes that had been applied when it began are durable; later ones are not. Such syncs take their
+  time one after the other, and fail and stall as others do.
 - A power loss keeps, of each file independently, what was synced and any prefix of the changes
   that were applied since, the last one torn: an append or a write in its first bytes only.
 - The same holds for each folder's names. A file whose name was not synced may vanish with all its
@@ -24,115 +27,12 @@ import errno
 import os
 from collections import deque
 from collections.abc import Callable
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from functools import lru_cache, partial
-from typing import Literal, Protocol
+from typing import Protocol
 
+from cluster.backends.sim.medium import Change, File, Folder, Keep, nothing
 from cluster.node.ports import Completion, Random
-
-Keep = Literal["any", "nothing", "everything", "torn", "written"]
-"""What a power loss keeps of the changes that were not synced; torn: all but half of the last.
-
-Written: what a kill of the process keeps while the power stays on.
-"""
-
-_CHANGES_MAX = 64
-"""More unsynced changes of one file than this: the oldest were written back by the kernel."""
-
-
-@dataclass(slots=True)
-class _Change:
-    """One change of a file's content: from byte `start` on it becomes `data`."""
-
-    start: int
-    data: bytes
-    in_process: bool = False
-    """Whether a process would still hold it, as an append that waits for a sync."""
-
-    def apply_to(self, content: bytearray) -> None:
-        del content[self.start :]
-        content += self.data
-
-    def torn(self, random: Random) -> _Change:
-        return _Change(self.start, self.data[: random.randrange(0, len(self.data) + 1)])
-
-
-@dataclass(slots=True, eq=False)
-class _File:
-    """Content as synced, and every change since."""
-
-    synced: bytearray = field(default_factory=bytearray)
-    content: bytearray = field(default_factory=bytearray)
-    changes: deque[_Change] = field(default_factory=deque)
-    at_once: bool = False
-    """Whether reads see more than is synced, whatever else the disk hides."""
-
-    def change(self, change: _Change) -> None:
-        change.apply_to(self.content)
-        self.changes.append(change)
-        if len(self.changes) > _CHANGES_MAX:
-            self.changes.popleft().apply_to(self.synced)
-
-    def sync(self) -> None:
-        for change in self.changes:  # not a copy of a file that may be large
-            change.apply_to(self.synced)
-        self.changes.clear()
-
-    def lose_power(self, random: Random, keep: Keep) -> None:
-        for change in self._kept(random, keep):
-            change.apply_to(self.synced)
-        self.content = bytearray(self.synced)
-        self.changes.clear()
-
-    def lose_process(self) -> None:
-        if not self.changes or not self.changes[-1].in_process:
-            return  # what was appended at once took along what had waited before
-        while self.changes and self.changes[-1].in_process:
-            self.changes.pop()
-        self.content = bytearray(self.synced)
-        for change in self.changes:
-            change.apply_to(self.content)
-
-    def _kept(self, random: Random, keep: Keep) -> list[_Change]:
-        changes = list(self.changes)
-        if keep == "nothing" or not changes:
-            return []
-        if keep == "everything":
-            return changes
-        if keep == "torn":
-            last = changes[-1]
-            return [*changes[:-1], _Change(last.start, last.data[: len(last.data) // 2])]
-        kept = changes[: random.randrange(0, len(changes) + 1)]
-        if kept:
-            kept[-1] = kept[-1].torn(random)
-        return kept
-
-
-_Names = dict[str, _File]
-
-
-@dataclass(slots=True)
-class _Folder:
-    """Names as synced, and what they were after each change since."""
-
-    synced: _Names = field(default_factory=dict)
-    names: _Names = field(default_factory=dict)
-    changes: list[_Names] = field(default_factory=list)
-
-    def changed(self) -> None:
-        self.changes.append(dict(self.names))
-        del self.changes[:-_CHANGES_MAX]
-
-    def sync(self) -> None:
-        self.synced = dict(self.names)
-        self.changes.clear()
-
-    def lose_power(self, random: Random, keep: Keep) -> None:
-        states = [self.synced, *self.changes]
-        index = {"nothing": 0, "torn": 0, "everything": len(states) - 1}.get(keep)
-        self.synced = states[random.randrange(0, len(states)) if index is None else index]
-        self.names = dict(self.synced)
-        self.changes.clear()
 
 
 class OperationHook(Protocol):
@@ -149,6 +49,18 @@ class _Queued:
     apply: Callable[[], None]
     done: Completion | None
     is_sync: bool
+
+
+@dataclass(slots=True, eq=False)
+class _Aside:
+    """A sync aside, from its turn in the queue on."""
+
+    mark: Callable[[], Callable[[], None]]
+    done: Completion
+    land: Callable[[], None]
+
+    def __call__(self) -> None:
+        self.land = self.mark()
 
 
 class MemoryDisk:
@@ -179,9 +91,11 @@ class MemoryDisk:
         self._powered = True
         self.syncs = 0
         self._call_later = call_later
-        self._folders: dict[str, _Folder] = {"": _Folder()}
+        self._folders: dict[str, Folder] = {"": Folder()}
         self._queue: deque[_Queued] = deque()
         self._syncing = False
+        self._asides: deque[_Aside] = deque()
+        self._landing = False
         self._stalled = False
         self._error: OSError | None = None
         self._next_error: OSError | None = None
@@ -191,18 +105,19 @@ class MemoryDisk:
 
     def crash(self, random: Random, keep: Keep = "any") -> None:
         """Lose power: forget the queue and, as `keep` says, what was not synced."""
-        self._incarnation += 1
         if keep == "written" and self._queue:
             for _ in range(random.randrange(0, len(self._queue) + 1)):
                 self._attempt(self._queue.popleft().apply)
+        self._incarnation += 1
         self._queue.clear()
-        self._syncing = False
+        self._asides.clear()
+        self._syncing = self._landing = False
         self._error = self._next_error = None
         if keep == "written":
             for _, file in self._named():
                 file.lose_process()
             return
-        lost: list[_File] = []
+        lost: list[File] = []
         self.torn_path = next((path for path, file in self._named() if file.changes), "")
         for folder in self._folders.values():
             lost += [file for file in folder.names.values() if file not in lost]
@@ -224,7 +139,7 @@ class MemoryDisk:
     def wipe(self) -> None:
         """Remove everything, as a new disk is empty; only between `power_off` and `power_on`."""
         assert not self._powered, "a disk is replaced while its node is off"
-        self._folders = {"": _Folder()}
+        self._folders = {"": Folder()}
 
     def stall(self) -> None:
         """Let no sync complete until `resume`."""
@@ -234,6 +149,7 @@ class MemoryDisk:
         """End a stall."""
         self._stalled = False
         self._next()
+        self._start_aside()
 
     @property
     def stalled(self) -> bool:
@@ -252,17 +168,17 @@ class MemoryDisk:
 
     def replace(self, files: dict[str, bytes]) -> None:
         """Replace everything by these files, synced, as if edited while the node is off."""
-        self._folders = {"": _Folder()}
+        self._folders = {"": Folder()}
         for path, content in files.items():
             parts = path.split("/")[:-1]
             for depth in range(1, len(parts) + 1):
-                self._folders.setdefault("/".join(parts[:depth]), _Folder())
+                self._folders.setdefault("/".join(parts[:depth]), Folder())
             file = self._file(path, create=True)
             file.synced, file.content = bytearray(content), bytearray(content)
         for folder in self._folders.values():
             folder.sync()
 
-    def _named(self) -> list[tuple[str, _File]]:
+    def _named(self) -> list[tuple[str, File]]:
         return [
             (f"{folder}/{name}" if folder else name, file)
             for folder, names in self._folders.items()
@@ -280,8 +196,8 @@ class MemoryDisk:
 
     @property
     def is_idle(self) -> bool:
-        """Whether nothing is queued."""
-        return not self._queue
+        """Whether nothing is queued, and no sync under way."""
+        return not (self._queue or self._asides)
 
     def files(self) -> dict[str, bytes]:
         """Content by path as the operating system shows it, synced or not."""
@@ -310,7 +226,7 @@ class MemoryDisk:
             self._refuse_growth(len(data))
         file = self._file(path, create=True)
         file.at_once |= at_once
-        file.change(_Change(len(file.content), data, not at_once))
+        file.change(Change(len(file.content), data, not at_once))
 
     def write(self, path: str, data: bytes) -> None:
         """Replace the whole content of a file."""
@@ -319,7 +235,7 @@ class MemoryDisk:
     def _write(self, path: str, data: bytes) -> None:
         if self.full:
             self._refuse_growth(len(data) - (self.size(path) if self.exists(path) else 0))
-        self._file(path, create=True).change(_Change(0, data))
+        self._file(path, create=True).change(Change(0, data))
 
     def _refuse_growth(self, size: int) -> None:
         if size > 0:
@@ -332,7 +248,7 @@ class MemoryDisk:
 
     def truncate(self, path: str, size: int) -> None:
         """Cut a file to `size` bytes."""
-        self._enqueue(lambda: self._file(path).change(_Change(size, b"")))
+        self._enqueue(lambda: self._file(path).change(Change(size, b"")))
 
     def rename(self, source: str, target: str) -> None:
         """Give `source` the name `target`, replacing what had it; of a folder, for good."""
@@ -356,7 +272,7 @@ class MemoryDisk:
 
         def apply() -> None:
             folder, name = _split(path)
-            if name in self._folders.get(folder, _Folder()).names:
+            if name in self._folders.get(folder, Folder()).names:
                 del self._folders[folder].names[name]
                 self._folders[folder].changed()
 
@@ -368,7 +284,7 @@ class MemoryDisk:
         def apply() -> None:
             parts = path.split("/")
             for depth in range(1, len(parts) + 1):
-                self._folders.setdefault("/".join(parts[:depth]), _Folder())
+                self._folders.setdefault("/".join(parts[:depth]), Folder())
 
         self._enqueue(apply)
 
@@ -379,20 +295,26 @@ class MemoryDisk:
     def _remove_directory(self, path: str) -> None:
         self._folders.pop(path, None)
 
-    def sync(self, path: str, done: Completion) -> None:
-        """Fsync a file in queue order, then call `done`."""
-        self._enqueue(partial(self._sync, path), done, is_sync=True)
+    def sync(self, path: str, done: Completion, *, aside: bool = False) -> None:
+        """Fsync a file in queue order, then call `done`; see the module for `aside`."""
+        if aside:
+            self._enqueue(_Aside(lambda: self._file(path).mark(), done, nothing))
+        else:
+            self._enqueue(partial(self._sync, path), done, is_sync=True)
 
     def _sync(self, path: str) -> None:
         self._file(path).sync()
 
-    def sync_directory(self, path: str, done: Completion) -> None:
-        """Fsync a folder in queue order, then call `done`."""
-        self._enqueue(lambda: self._folder(path).sync(), done, is_sync=True)
+    def sync_directory(self, path: str, done: Completion, *, aside: bool = False) -> None:
+        """Fsync a folder in queue order, then call `done`; see the module for `aside`."""
+        if aside:
+            self._enqueue(_Aside(lambda: self._folder(path).mark(), done, nothing))
+        else:
+            self._enqueue(lambda: self._folder(path).sync(), done, is_sync=True)
 
     def barrier(self, done: Completion) -> None:
         """Call `done` once everything queued before is applied."""
-        self._enqueue(_nothing, done)
+        self._enqueue(nothing, done)
 
     def read(self, path: str, offset: int = 0, size: int | None = None) -> bytes:
         """Read what is applied. Raises FileNotFoundError."""
@@ -406,11 +328,11 @@ class MemoryDisk:
     def exists(self, path: str) -> bool:
         """Whether a file or folder has this name."""
         folder, name = _split(path)
-        return path in self._folders or name in self._folders.get(folder, _Folder()).names
+        return path in self._folders or name in self._folders.get(folder, Folder()).names
 
     def list_directory(self, path: str) -> tuple[str, ...]:
         """Names in a folder, sorted; empty when the folder is missing."""
-        files = self._folders.get(path, _Folder()).names
+        files = self._folders.get(path, Folder()).names
         folders = [
             _split(other)[1] for other in self._folders if other and _split(other)[0] == path
         ]
@@ -454,10 +376,7 @@ class MemoryDisk:
                 return
             else:
                 self._syncing = True
-                sync_ms = self.sync_ms
-                if self._draw_sync_ms is not None:
-                    sync_ms += self._draw_sync_ms()
-                self._call_later(sync_ms, partial(self._complete, self._incarnation))
+                self._call_later(self._takes_ms(), partial(self._complete, self._incarnation))
 
     def _complete(self, incarnation: int) -> None:
         if incarnation != self._incarnation:
@@ -467,14 +386,21 @@ class MemoryDisk:
             return  # the sync stays the first in the queue, and `resume` starts it again
         queued = self._queue.popleft()
         assert queued.done is not None
-        if self._error is None and self._next_error is not None:
-            self._error, self._next_error = self._next_error, None
-            self._count("fsync-error")
-            self._count("write-error")
+        self._meet_error()
         self._attempt(queued.apply)
         self.syncs += queued.is_sync
         self._next()
         queued.done(self._error)
+
+    def _takes_ms(self) -> float:
+        """Return how long a sync takes that begins now."""
+        return self.sync_ms + (0.0 if self._draw_sync_ms is None else self._draw_sync_ms())
+
+    def _meet_error(self) -> None:
+        if self._error is None and self._next_error is not None:
+            self._error, self._next_error = self._next_error, None
+            self._count("fsync-error")
+            self._count("write-error")
 
     def _attempt(self, apply: Callable[[], None]) -> None:
         if self._error is None:
@@ -482,31 +408,53 @@ class MemoryDisk:
                 apply()
             except OSError as error:
                 self._error = error
+        if isinstance(apply, _Aside):
+            self._asides.append(apply)
+            self._start_aside()
+
+    def _start_aside(self) -> None:
+        if self._landing or not self._asides:
+            return
+        if self._stalled:
+            self._count("stall")
+            return
+        self._landing = True
+        self._call_later(self._takes_ms(), partial(self._land, self._incarnation))
+
+    def _land(self, incarnation: int) -> None:
+        if incarnation != self._incarnation:
+            return  # of a process that lost its power
+        self._landing = False
+        if self._stalled:
+            return  # `resume` starts it again
+        aside = self._asides.popleft()
+        self._meet_error()
+        if self._error is None:
+            aside.land()
+        self.syncs += 1
+        self._start_aside()
+        aside.done(self._error)
 
     def _visible(self, path: str) -> bytes | bytearray:
         file = self._file(path)
         return file.synced if self.hides_unsynced and not file.at_once else file.content
 
-    def _folder(self, path: str) -> _Folder:
+    def _folder(self, path: str) -> Folder:
         folder = self._folders.get(path)
         if folder is None:
             raise FileNotFoundError(2, "no such folder", path)
         return folder
 
-    def _file(self, path: str, *, create: bool = False) -> _File:
+    def _file(self, path: str, *, create: bool = False) -> File:
         folder_path, name = _split(path)
         folder = self._folder(folder_path)
         file = folder.names.get(name)
         if file is None:
             if not create:
                 raise FileNotFoundError(2, "no such file", path)
-            file = folder.names[name] = _File()
+            file = folder.names[name] = File()
             folder.changed()
         return file
-
-
-def _nothing() -> None:
-    """What a barrier does itself."""
 
 
 @lru_cache(maxsize=1024)

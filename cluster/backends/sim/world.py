@@ -16,8 +16,9 @@ from pathlib import Path, PurePath
 from typing import Literal
 
 from cluster.backends.base import BackendError, Death, NodeState
-from cluster.backends.sim.disk import Keep, MemoryDisk
+from cluster.backends.sim.disk import MemoryDisk
 from cluster.backends.sim.hooks import TraceFields, TraceMatch, Trigger
+from cluster.backends.sim.medium import Keep
 from cluster.backends.sim.mesh import Mesh
 from cluster.backends.sim.process import (
     CLIENT_PORT,

@@ -6,6 +6,9 @@ Orders that a crash could reveal, all of them orders of the disk's queue:
 - a recovery point is saved behind the syncs that earned it, and lowered ahead of a truncation;
 - a sync by `flush.messages` stands behind the batches that made it due and ahead of the barrier
   that reports them written: what is acknowledged, or named by a follower's next Fetch, is durable;
+- a full segment is synced beside the queue, where no `flush.messages` has a promise rest on it. A
+  later flush may be over before, and says nothing of that segment: so flushes count in the order in
+  which they were begun, and one that is over waits for those before it;
 - truncation removes snapshots and segments durably, last to first, before it cuts the one that
   stays, so that no removed file can come back behind newer records;
 - the log start is saved before the epochs below it are forgotten and segments below it renamed, so
@@ -49,6 +52,8 @@ class _Flush:
     is_saved: bool
     """Whether the checkpoint of recovery points is replaced at once. One that is older than what
     is durable makes a recovery read more, and nothing else."""
+    is_over: bool = False
+    """Whether its own syncs are."""
 
 
 class DataFiles:
@@ -228,11 +233,17 @@ class DataFiles:
         return waited_ms > self.config.segment_ms - segment.roll_jitter_ms
 
     def _roll(self, offset: int) -> None:
-        """Begin a new segment; the old one is flushed while appends go on."""
+        """Begin a new segment; the old one is flushed while appends go on.
+
+        Its recovery point is not saved for that: the syncs of the checkpoint would hold up the
+        queue while the disk is busy with the segment. It is with the next one, within a minute, as
+        in Kafka; until then a recovery reads more.
+        """
         self._active.close_times()
         self._producers.end_offset = offset
         self._take_snapshot()
-        self._flush(offset, _nothing)
+        aside = self.config.flush_messages == INT64_MAX
+        self._flush(offset, _nothing, is_saved=False, aside=aside)
         self._add_segment(offset)
 
     def _add_segment(self, offset: int) -> None:
@@ -294,30 +305,44 @@ class DataFiles:
         if not self._offline and self.exists:
             self._flush(self.end_offset, _nothing, is_saved=False)
 
-    def _flush(self, end_offset: int, done: Callable[[], None], *, is_saved: bool = True) -> None:
-        """Sync all that is queued; the recovery point then rises to `end_offset`."""
+    def _flush(
+        self,
+        end_offset: int,
+        done: Callable[[], None],
+        *,
+        is_saved: bool = True,
+        aside: bool = False,
+    ) -> None:
+        """Sync all that is queued; the recovery point then rises to `end_offset`.
+
+        `aside`: while the queue goes on.
+        """
         for segment in self._segments:
             if segment.is_dirty:
                 segment.is_dirty = False
                 for path in segment.paths:
-                    self._disk.sync(path, self._watch)
+                    self._disk.sync(path, self._watch, aside=aside)
         for path in self._unsynced_snapshots:
-            self._disk.sync(path, self._watch)
+            self._disk.sync(path, self._watch, aside=aside)
         self._unsynced_snapshots.clear()
         flush = _Flush(end_offset, done, is_saved)
         self._flushes.append(flush)
-        self._disk.sync_directory(self.directory, partial(self._flushed, flush))
+        over = partial(self._flushed, flush)
+        self._disk.sync_directory(self.directory, over, aside=aside)
 
     def _flushed(self, flush: _Flush, error: OSError | None) -> None:
         if error is not None or self._offline:
             self._watch(error)
             return
-        self._flushes.remove(flush)
-        self.recovery_point = max(self.recovery_point, flush.end_offset)
-        if flush.is_saved:
-            self._folder.save_recovery_points(flush.done)
-        else:
-            flush.done()
+        flush.is_over = True
+        # An earlier one, aside, may have taken what this one found clean: it is not durable yet.
+        while self._flushes and self._flushes[0].is_over:
+            first = self._flushes.pop(0)
+            self.recovery_point = max(self.recovery_point, first.end_offset)
+            if first.is_saved:
+                self._folder.save_recovery_points(first.done)
+            else:
+                first.done()
 
     # Reading.
 

@@ -1,6 +1,6 @@
 """The checkpoints of a log directory: offsets of all its logs, each file replaced atomically.
 
-- `recovery-point-offset-checkpoint`: saved whenever a flush has completed, and before a truncation;
+- `recovery-point-offset-checkpoint`: saved when `flush` completes, every minute and before a cut;
 - `replication-offset-checkpoint`: the high watermarks, every 5 s;
 - `log-start-offset-checkpoint`: every minute, and before segments are deleted. Kafka leaves out
   logs that begin with their first segment; ours are all in it, so that a lost segment is seen.

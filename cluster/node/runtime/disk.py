@@ -12,6 +12,10 @@ for what nobody syncs.
 
 A sync of a file that did not change since its last sync in this process costs nothing. A sync does
 not cover the file's name: that is what `sync_directory` is for.
+
+A sync `aside` is done by a second thread (`aside`). The first opens the file anew when the queue
+comes to it, so that neither a rename nor a removal behind it changes what is synced, and the kernel
+reports an error of the file to either: each description of an open file learns of it once.
 """
 
 from __future__ import annotations
@@ -28,6 +32,7 @@ from pathlib import Path
 from queue import SimpleQueue
 
 from cluster.node.ports import Completion
+from cluster.node.runtime.aside import AsideThread
 
 LOCK_FILE = ".lock"
 
@@ -51,6 +56,7 @@ class FileDisk:
         self._queue: SimpleQueue[Callable[[], None] | None] = SimpleQueue()
         self._closed = False
         self._abandoned = False
+        self._aside = AsideThread("disk-aside")
         self._thread = threading.Thread(target=self._run, name="disk", daemon=True)
         self._thread.start()
 
@@ -83,13 +89,19 @@ class FileDisk:
         """Remove a folder and all that is in it; no error when it is missing."""
         self._put(partial(self._writer.remove_directory, path))
 
-    def sync(self, path: str, done: Completion) -> None:
+    def sync(self, path: str, done: Completion, *, aside: bool = False) -> None:
         """Write and fdatasync a file in queue order, then call `done` on the loop."""
-        self._put(partial(self._writer.sync, path), done)
+        if aside:
+            self._put_aside(partial(self._writer.open_written, path), os.fdatasync, done)
+        else:
+            self._put(partial(self._writer.sync, path), done)
 
-    def sync_directory(self, path: str, done: Completion) -> None:
+    def sync_directory(self, path: str, done: Completion, *, aside: bool = False) -> None:
         """Fsync a folder in queue order, then call `done` on the loop."""
-        self._put(partial(self._writer.sync_directory, path), done)
+        if aside:
+            self._put_aside(partial(self._writer.open_directory, path), os.fsync, done)
+        else:
+            self._put(partial(self._writer.sync_directory, path), done)
 
     def barrier(self, done: Completion) -> None:
         """Call `done` on the loop when the thread has come this far in the queue."""
@@ -122,11 +134,15 @@ class FileDisk:
         return volume.f_blocks * volume.f_frsize, volume.f_bavail * volume.f_frsize
 
     def drain(self, done: Completion) -> None:
-        """Sync every append in queue order, then call `done` on the loop: the goodbye of a node."""
-        self._put(self._writer.sync_all, done)
+        """Sync every append in queue order, then call `done` on the loop: the goodbye of a node.
+
+        By then the syncs aside that were asked for are over, too.
+        """
+        self._put(self._writer.sync_all)
+        self._put_aside(self._writer.open_nothing, _nothing_of, done)
 
     def close(self) -> None:
-        """End the thread and free the folder; the queue is dropped, as a kill would drop it.
+        """End the threads and free the folder; the queue is dropped, as a kill would drop it.
 
         Blocks until the system call that is under way comes back, which a stalled disk may never
         let it do: a process that must end leaves this to the kernel. No completion is called.
@@ -136,6 +152,7 @@ class FileDisk:
         self._closed = self._abandoned = True
         self._queue.put(None)
         self._thread.join()
+        self._aside.end()
         self._writer.close()
         os.close(self._lock)
 
@@ -144,25 +161,61 @@ class FileDisk:
             raise RuntimeError(f"the disk of {self._folder} is closed")
         self._queue.put(partial(self._apply, operation, done))
 
+    def _put_aside(
+        self, open_: Callable[[], int | None], sync: Callable[[int], None], done: Completion
+    ) -> None:
+        """Queue a sync aside of what `open_` opens in queue order."""
+
+        def hand_over() -> None:
+            opened: list[int | None] = []
+            self._attempt(lambda: opened.append(open_()))
+            self._aside.put(partial(self._sync_aside, opened, sync, done))
+
+        if self._closed:
+            raise RuntimeError(f"the disk of {self._folder} is closed")
+        self._queue.put(hand_over)
+
+    def _sync_aside(
+        self, opened: list[int | None], sync: Callable[[int], None], done: Completion
+    ) -> None:
+        """Sync what was opened, on the second thread."""
+        for descriptor in opened:
+            if descriptor is None:
+                continue
+            if not self._abandoned:
+                self._attempt(partial(sync, descriptor))
+            os.close(descriptor)
+        self._report(done)
+
     def _run(self) -> None:
         while (step := self._queue.get()) is not None:
             if not self._abandoned:
                 step()
 
     def _apply(self, operation: Callable[[], None], done: Completion | None) -> None:
-        """Apply one queued call, on the thread. The first error is the last thing that happens."""
+        """Apply one queued call, on the thread."""
+        self._attempt(operation)
+        if done is not None:
+            self._report(done)
+
+    def _attempt(self, operation: Callable[[], object]) -> None:
+        """Do it unless something failed. The first error is the last thing that happens.
+
+        On either thread: while one fails the other may do what it has begun, but reports the error.
+        """
         writer = self._writer
         if writer.error is None:
             try:
                 operation()
             except OSError as error:
-                writer.error = error
+                writer.error = writer.error or error
             except Exception as error:  # noqa: BLE001 - a dead thread would stall the node silently
-                writer.error = OSError(errno.EIO, f"disk writer broke: {error!r}")
-        if done is None:
-            return
+                broken = OSError(errno.EIO, f"disk writer broke: {error!r}")
+                writer.error = writer.error or broken
+
+    def _report(self, done: Completion) -> None:
         try:
-            self._loop.call_soon_threadsafe(self._complete, done, writer.error)
+            self._loop.call_soon_threadsafe(self._complete, done, self._writer.error)
         except RuntimeError:
             return  # the loop is closed: nothing is left to be notified
 
@@ -271,8 +324,20 @@ class _Writer:
         for path in sorted(self._pending):
             self.sync(path)
 
+    def open_written(self, path: str) -> int:
+        """Write what is pending for a file; returns a descriptor of the caller's own."""
+        if path in self._pending:
+            self._write_pending(path)
+        return os.open(self._path(path), os.O_RDWR)
+
+    def open_directory(self, path: str) -> int:
+        return os.open(self._path(path), os.O_RDONLY | os.O_DIRECTORY)
+
+    def open_nothing(self) -> None:
+        """What a drain syncs aside itself."""
+
     def sync_directory(self, path: str) -> None:
-        descriptor = os.open(self._path(path), os.O_RDONLY | os.O_DIRECTORY)
+        descriptor = self.open_directory(path)
         try:
             os.fsync(descriptor)
         finally:
@@ -304,6 +369,10 @@ _OPEN_FILES_MAX = 16
 
 def _nothing() -> None:
     """What a barrier does itself."""
+
+
+def _nothing_of(_descriptor: int) -> None:
+    """How a drain syncs what it opened: nothing."""
 
 
 def _write_all(descriptor: int, data: bytes) -> None:
