@@ -78,4 +78,5 @@ def _binding(config: NodeConfig, listener: ListenerAddress, node: Served) -> Bin
         listener.port,
         None if security.tls is None else server_context(security.tls),
         None if security.sasl is None else _authenticator(security.sasl, node),
+        () if security.tls is None else security.tls.principal_rules,
     )

@@ -14,6 +14,7 @@ from cluster.node.protocol.codec import MalformedError
 from cluster.node.protocol.frames import FrameError, FrameSplitter
 from cluster.node.protocol.origin import ANONYMOUS, Origin
 from cluster.node.runtime.limits import Quota, ServerLimits
+from cluster.node.security.mapping_rules import MappingRule, name_of
 from cluster.node.security.principal import subject_of
 
 _OF_NODES: Final = frozenset(int(key).to_bytes(2, "big") for key in PEER_APIS)
@@ -65,27 +66,35 @@ class Owner(Protocol):
         """Enforce the bound on what all connections hold."""
 
 
-def _certified(origin: Origin, transport: asyncio.Transport) -> Origin:
+def _certified(
+    origin: Origin, transport: asyncio.Transport, rules: tuple[MappingRule, ...]
+) -> Origin:
     """Return the origin with the principal of the client's certificate, if it showed one.
 
-    Raises ValueError.
+    Raises ValueError, for a certificate that cannot be read, or to which no rule applies.
     """
     certificate = transport.get_extra_info("ssl_object").getpeercert(binary_form=True)
     if certificate is None:
         return origin
-    return replace(origin, principal_name=subject_of(certificate))
+    return replace(origin, principal_name=name_of(subject_of(certificate), rules))
 
 
 class ServedConnection(asyncio.Protocol):
     """One peer: cuts its bytes into requests and serves them one after the other."""
 
     def __init__(
-        self, server: Owner, quota: Quota, session: Session, tls: ssl.SSLContext | None
+        self,
+        server: Owner,
+        quota: Quota,
+        session: Session,
+        tls: ssl.SSLContext | None,
+        principal_rules: tuple[MappingRule, ...],
     ) -> None:
         self._server = server
         self._quota = quota
         self._session = session
         self._tls = tls
+        self._principal_rules = principal_rules
         self._loop = asyncio.get_running_loop()
         self._splitter = FrameSplitter(session.max_frame_bytes or server.limits.max_frame_bytes)
         self._requests: deque[bytes] = deque()
@@ -197,8 +206,8 @@ class ServedConnection(asyncio.Protocol):
             self.connection_lost(None)
             return
         try:
-            self._origin = _certified(self._origin, transport)
-        except ValueError:  # a certificate that OpenSSL trusts and that cannot be read
+            self._origin = _certified(self._origin, transport, self._principal_rules)
+        except ValueError:  # a certificate that OpenSSL trusts and that gives no name
             transport.abort()
             self.connection_lost(None)
             return

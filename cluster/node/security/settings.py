@@ -16,6 +16,12 @@ from typing import Final
 
 from cluster.names import unknown
 from cluster.node.security.jaas import Credentials, JaasError, JaasLine, parse_jaas
+from cluster.node.security.mapping_rules import (
+    DEFAULT_RULES,
+    MappingRule,
+    MappingRuleError,
+    parse_rules,
+)
 from cluster.values import whole_number
 
 PLAIN: Final = "PLAIN"
@@ -84,6 +90,8 @@ class TlsSettings:
     protocols: tuple[str, ...]
     """Of "TLSv1.2" and "TLSv1.3"."""
     verifies_host_name: bool
+    principal_rules: tuple[MappingRule, ...]
+    """What the subject of a client's certificate makes of it."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -121,6 +129,7 @@ _KEYS: Final = (
     "ssl.client.auth",
     "ssl.enabled.protocols",
     "ssl.endpoint.identification.algorithm",
+    "ssl.principal.mapping.rules",
     "sasl.enabled.mechanisms",
     "sasl.mechanism.controller.protocol",
     "sasl.mechanism.inter.broker.protocol",
@@ -260,7 +269,17 @@ def _tls(values: _Values) -> TlsSettings:
             "ssl.endpoint.identification.algorithm", "https", ("https", "")
         )
         == "https",
+        principal_rules=_mapping_rules(values),
     )
+
+
+def _mapping_rules(values: _Values) -> tuple[MappingRule, ...]:
+    key = "ssl.principal.mapping.rules"
+    text = values.get(key)
+    try:
+        return parse_rules(DEFAULT_RULES if text is None else text)
+    except MappingRuleError as error:
+        raise SecuritySettingsError(f"{values.name(key)}: {error}") from error
 
 
 def _sasl(values: _Values, *, is_controller: bool) -> SaslSettings:
