@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from cluster.node.config import STANDARD_AUTHORIZER
+from cluster.node.config_values import STANDARD_AUTHORIZER
 from tests.clients.nodes import free_ports, wait_until_listens
 from tests.clients.others.clusters import Kafka, Kind, Ours
 from tests.clients.others.tool_chains import UnavailableError, compiled
