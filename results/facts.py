@@ -110,8 +110,9 @@ def builds_of(plan: Mapping[str, Any]) -> tuple[str, ...]:
     if not isinstance(versions, dict):
         return ()
     system = str(plan.get("system", "kraft"))
-    said = [versions[name] for name in (system, "kraft", "apache-kafka") if name in versions]
-    if not said and "kraftprobe" in versions:
+    parts_of = {"mixed": ("kraft", "apache-kafka")}.get(system, (system,))
+    said = [versions[name] for name in parts_of if name in versions]
+    if not said and system == "kraft" and "kraftprobe" in versions:
         code = versions.get("code")
         said = [f"{versions['kraftprobe']}{'' if code is None else f', code {code}'}"]
     names: list[str] = []

@@ -11,6 +11,7 @@ from typing import Any
 from checkers.history import EventType
 from checkers.run_input import RunInput
 from checkers.verdict import CheckResult, Status, worst
+from results.facts import builds_of
 from results.files import StoreError
 
 VERSION = 2
@@ -143,10 +144,8 @@ def skipped_faults(plan: Mapping[str, Any]) -> tuple[str, ...]:
 
 
 def system_shown(plan: Mapping[str, Any]) -> str:
-    """Return what was run, with its version and image where it has any of its own."""
-    name, versions = str(plan.get("system", "kraft")), plan.get("versions")
-    version = versions.get(name) if isinstance(versions, dict) else None
-    return name if version is None else f"{name} {version}"
+    """Return what was run: the system and the build under test."""
+    return " ".join([str(plan.get("system", "kraft")), *builds_of(plan)[:1]])
 
 
 def counts_of(run: RunInput) -> dict[str, Any]:

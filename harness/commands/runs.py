@@ -26,6 +26,8 @@ from results.store import RunStore
 
 _F = TypeVar("_F", bound=Callable[..., Any])
 _VERDICTS = (*(str(status) for status in Status), NOT_JUDGED, DAMAGED)
+_WIDTH = 10_000
+"""No cell is cut: a terminal wraps what is too long for it, and a script gets it whole."""
 _json_option = click.option("--json", "as_json", is_flag=True, help="Print JSON.")
 
 
@@ -80,7 +82,7 @@ def show_list(entries: Sequence[Entry], root: Path, *, as_json: bool) -> None:
         known[0] = entry.store.name
         cells = [*("" if value is None else str(value) for value in known), row.verdict]
         table.add_row(*(Text(cell) for cell in cells))
-    Console(soft_wrap=True).print(table)
+    Console(width=_WIDTH, soft_wrap=True).print(table)
 
 
 @runs.command()
@@ -236,7 +238,7 @@ def query(sql: str, runs: Path, *, as_json: bool, **wanted: Any) -> int:
     table = Table(*(escape(_shown(name)) for name in found.column_names), box=None)
     for row in rows:
         table.add_row(*(Text(_shown(row[name])) for name in found.column_names))
-    Console(soft_wrap=True).print(table)
+    Console(width=_WIDTH, soft_wrap=True).print(table)
     return 0
 
 

@@ -18,6 +18,7 @@ DIGEST = "sha256:" + "89524f20db6edf6f" * 4
         ({}, ()),
         ({"versions": "4.3.1"}, ()),
         ({"versions": {"kraftprobe": "0.1.0"}}, ("0.1.0",)),
+        ({"system": "shared-cells", "versions": {"kraftprobe": "0.1.0"}}, ()),
         (
             {"versions": {"kraftprobe": "0.1.0", "code": "ab12"}},
             ("0.1.0, code ab12", "0.1.0", "ab12"),

@@ -54,7 +54,7 @@ def test_the_line_of_a_pass_says_how_much_was_tried(tmp_path):
     assert first == (
         f"synthetic/20261121T010203Z-seed1: PASS: {ok['ok']} operations ok ({ok['reads']} reads, "
         f"{ok['writes']} writes), 2 leader changes, faults that bit: kill 1, partition 1, pause 1; "
-        f"18.0 s of kraft on local; recorded as {head}"
+        f"18.0 s of kraft 0.1.0 on local; recorded as {head}"
     )
     assert last == "gate open: 1 of 1 run passes"
 
