@@ -17,24 +17,23 @@ from dataclasses import asdict, dataclass, replace
 from importlib import resources
 from typing import Any
 
-from jinja2 import Environment, PackageLoader, StrictUndefined, TemplateError
+from jinja2 import TemplateError
 from markupsafe import Markup
 
 from checkers.assisted import OPEN_END_NS
 from checkers.coverage import PHASES
 from checkers.evidence import Evidence, run_clock
 from checkers.faults import FaultSpan, Reign, fault_spans, phases, reigns
-from checkers.history import Event, Operation, pair, seconds
+from checkers.history import Event, Operation, pair
 from checkers.verdict import ALLOWED, CheckResult, Status
 from results.files import StoreError, write_atomically
 from results.model import RunResults, system_shown
 from results.narration import value_text
+from results.pages import environment, shorten, template_text
 from results.store import RunStore
 from results.story import story_of
 from results.timeline import Timeline, draw
 
-_TEXT_MAX = 2_000
-"""Characters of one untrusted text that are shown; what was cut is said."""
 _SHOWN_OTHERWISE = frozenset({"kind", "key", "explanation", "window", "window_operations"})
 """Beside times in nanoseconds, which the explanation has in seconds."""
 _ROWS_MAX = 200
@@ -107,7 +106,7 @@ def render(
         {operation.index: operation for operation in operations}, reigns(events, duration_ns), spans
     )
     return (
-        _environment()
+        environment()
         .get_template("report.html.j2")
         .render(
             results=results,
@@ -131,8 +130,8 @@ def render(
             searched=_searched(operations),
             unsearched=max(0, len(operations) - _SEARCHED_MAX),
             plotly=Markup(_plotly_source()),  # noqa: S704  (our dependency's own file)
-            script=Markup(_template_text("report.js")),  # noqa: S704  (our own file)
-            style=Markup(_template_text("report.css")),  # noqa: S704  (our own file)
+            script=Markup(template_text("report.js")),  # noqa: S704  (our own file)
+            style=Markup(template_text("report.css")),  # noqa: S704  (our own file)
         )
     )
 
@@ -141,27 +140,6 @@ def as_script_data(value: Any) -> str:
     """Return JSON that is safe inside a script element: it cannot end it, nor open a comment."""
     text = json.dumps(value, separators=(",", ":"), allow_nan=False)  # ASCII: no U+2028 either
     return text.replace("<", "\\u003c").replace(">", "\\u003e").replace("&", "\\u0026")
-
-
-def _environment() -> Environment:
-    environment = Environment(
-        loader=PackageLoader("results"),
-        autoescape=True,
-        undefined=StrictUndefined,
-        trim_blocks=True,
-        lstrip_blocks=True,
-    )
-    environment.tests["open_end"] = lambda time_ns: time_ns >= OPEN_END_NS
-    environment.filters["short"] = shorten
-    environment.filters["seconds"] = seconds
-    environment.filters["json"] = lambda value: json.dumps(value, ensure_ascii=False, default=str)
-    return environment
-
-
-def shorten(value: object, limit: int = _TEXT_MAX) -> str:
-    """Return the text, cut where it is very long, saying how long it was."""
-    text = str(value)
-    return text if len(text) <= limit else f"{text[:limit]}… ({len(text):,} characters)"
 
 
 def _headline(results: RunResults, ordered: Sequence[CheckResult]) -> str:
@@ -351,7 +329,3 @@ def _plotly_source() -> str:
     text = source.read_text(encoding="utf-8")
     assert "</script" not in text.lower(), "plotly's source cannot be inlined as it is"
     return text
-
-
-def _template_text(name: str) -> str:
-    return resources.files("results").joinpath("templates", name).read_text(encoding="utf-8")

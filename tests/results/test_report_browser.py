@@ -7,6 +7,8 @@ from factory import make_run
 from playwright.sync_api import sync_playwright
 
 from checkers.history import pair
+from results.catalogue import catalogue
+from results.index import write_index
 from results.pipeline import judge
 from results.report import write_report
 
@@ -153,6 +155,33 @@ def test_operations_are_found_by_what_a_row_shows(browser, tmp_path):
     assert 0 < int(page.inner_text("#found").split()[0]) < len(operations)
     page.fill("#search", "nothing-like-this")
     assert page.inner_text("#found").startswith("0 of")
+    assert problems == []
+    page.close()
+
+
+def test_runs_of_an_index_are_found_and_compared(browser, tmp_path):
+    for name, options in (("good", {}), ("bad", {"stale_reads": 1, "mutant": "M15"})):
+        store = make_run(tmp_path, run=name, **options)
+        store.write_results(judge(store))
+    path = write_index(tmp_path, catalogue(tmp_path))
+    page = browser.new_page(viewport={"width": 1200, "height": 900})
+    problems = []
+    page.on("console", lambda m: problems.append(m.text))
+    page.on("pageerror", lambda error: problems.append(str(error)))
+    page.goto(path.as_uri())
+    page.fill("#search", "m15 fail")
+    assert page.inner_text("#found") == "1 of 2"
+    assert page.locator("#runs tbody tr:visible").count() == 1
+    page.fill("#search", "")
+    assert page.is_disabled("#compare")
+    for box in page.locator("#runs input").all():
+        box.check()
+    page.click("#compare")
+    assert page.inner_text("#difference thead tr").split() == ["differs", "bad", "good"]
+    assert "mutant" in page.inner_text("#difference tbody")
+    assert "workload" not in page.inner_text("#difference tbody")
+    page.set_viewport_size({"width": 420, "height": 800})
+    eventually(page, "document.documentElement.scrollWidth <= 420")
     assert problems == []
     page.close()
 

@@ -1,0 +1,197 @@
+"""The page of many runs: which workload met which fault, with which verdict, and how it went on.
+
+One HTML file in the folder of the runs, `index.html`, that needs nothing from anywhere and links to
+the report of each run. It is made from the catalogue (`results.catalogue`), so it shows what the
+runs say about themselves. All of that is untrusted: Jinja2 escapes it, links are quoted paths below
+the folder, and nothing is evaluated.
+"""
+
+from __future__ import annotations
+
+import os
+from collections import Counter
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from urllib.parse import quote
+
+from markupsafe import Markup
+
+from checkers.verdict import Status
+from results.catalogue import DAMAGED, NOT_JUDGED, Entry, Row
+from results.files import StoreError, write_atomically
+from results.pages import environment, template_text
+
+FILE = "index.html"
+_MARK = b'<meta name="generator" content="Kraftprobe index">'
+_MARK_WITHIN = 2_000
+"""Bytes of a page in which its mark stands."""
+_VERDICTS = (
+    *(str(status) for status in (Status.FAIL, Status.UNKNOWN, Status.UNDER_EXERCISED)),
+    *(DAMAGED, NOT_JUDGED, str(Status.PASS)),
+)
+"""Worst first."""
+_NO_FAULT = "no fault"
+TREND_MIN = 3
+"""Runs of one campaign from which on a trend is drawn."""
+_WIDTH, _HEIGHT = 320.0, 60.0
+
+
+@dataclass(frozen=True, slots=True)
+class Cell:
+    """The runs of one workload in which one kind of fault bit."""
+
+    verdict: str
+    """The worst of them."""
+    counts: tuple[tuple[str, int], ...]
+    """Verdict -> how many, worst first."""
+    duration_s: float
+    """How long clients acted in all."""
+
+
+@dataclass(frozen=True, slots=True)
+class Dot:
+    """One run in a trend, in SVG units."""
+
+    x: float
+    y: float
+    verdict: str
+    title: str
+
+
+@dataclass(frozen=True, slots=True)
+class Trend:
+    """A figure over the runs of one campaign, oldest first."""
+
+    campaign: str
+    figure: str
+    highest: float
+    dots: tuple[Dot, ...]
+
+
+def write_index(folder: Path, entries: Sequence[Entry]) -> Path:
+    """Write the page into the folder of the runs and return its path.
+
+    Raises StoreError where a file is in its place that is no such page; OSError.
+    """
+    path = folder / FILE
+    if path.exists():
+        with path.open("rb") as file:
+            if _MARK not in file.read(_MARK_WITHIN):
+                raise StoreError(f"{path}: this is not an index of ours, so it stays as it is")
+    write_atomically(path, render_index(folder, entries).encode("utf-8"))
+    return path
+
+
+def render_index(folder: Path, entries: Sequence[Entry]) -> str:
+    """Return the page as HTML; links are relative to `folder`."""
+    rows = [entry.row for entry in entries]
+    judged = [row for row in rows if _verdict(row) not in (DAMAGED, NOT_JUDGED)]
+    faults = list(dict.fromkeys(fault for row in judged for fault in faults_of(row)))
+    counts = Counter(map(_verdict, rows))
+    return (
+        environment()
+        .get_template("index.html.j2")
+        .render(
+            folder=folder.absolute().name,
+            counts=[(verdict, counts[verdict]) for verdict in _VERDICTS if counts[verdict]],
+            faults=sorted(faults, key=lambda fault: (fault == _NO_FAULT, fault)),
+            matrix=_matrix(judged),
+            flaky=_flaky(judged),
+            trends=[trend for figure in _FIGURES for trend in _trends(judged, figure)],
+            runs=[(entry.row, _verdict(entry.row), _link(folder, entry)) for entry in entries],
+            style=Markup(template_text("report.css")),  # noqa: S704  (our own file)
+            script=Markup(template_text("index.js")),  # noqa: S704  (our own file)
+        )
+    )
+
+
+def faults_of(row: Row) -> list[str]:
+    """Return the kinds of fault that bit: of `kill 2, pause 1` kill and pause."""
+    kinds = [part.rpartition(" ")[0] for part in row.faults.split(", ")]
+    return [kind for kind in kinds if kind] or [_NO_FAULT]
+
+
+def _verdict(row: Row) -> str:
+    """Return the verdict without what was left out; what is none of ours counts as damaged."""
+    verdict = row.verdict.partition(" WITHOUT ")[0]
+    return verdict if verdict in _VERDICTS else DAMAGED
+
+
+def _matrix(rows: Iterable[Row]) -> dict[str, dict[str, Cell]]:
+    """Return workload -> fault -> cell."""
+    groups: dict[str, dict[str, list[Row]]] = {}
+    for row in rows:
+        for fault in faults_of(row):
+            groups.setdefault(row.workload, {}).setdefault(fault, []).append(row)
+    return {
+        workload: {fault: _cell(found) for fault, found in by_fault.items()}
+        for workload, by_fault in sorted(groups.items())
+    }
+
+
+def _cell(rows: Sequence[Row]) -> Cell:
+    counts = Counter(map(_verdict, rows))
+    ordered = tuple((verdict, counts[verdict]) for verdict in _VERDICTS if counts[verdict])
+    return Cell(ordered[0][0], ordered, sum(row.duration_s or 0.0 for row in rows))
+
+
+def _flaky(rows: Iterable[Row]) -> list[tuple[str, str, int, int]]:
+    """Return (what ran, build, PASS, other verdicts) of what passed and did not, unchanged."""
+    groups: dict[tuple[str, str], list[str]] = {}
+    for row in rows:
+        mutant = f", mutant {row.mutant}" if row.mutant else ""
+        what = f"{row.campaign}, {row.workload} on {row.system}, {row.backend}{mutant}"
+        groups.setdefault((what, row.build), []).append(_verdict(row))
+    found = [
+        (*name, verdicts.count(str(Status.PASS)), len(verdicts))
+        for name, verdicts in groups.items()
+    ]
+    return [
+        (what, build, good, all_ - good) for what, build, good, all_ in found if 0 < good < all_
+    ]
+
+
+_FIGURES = (
+    ("write_p99_ms", "p99 of writes, ms"),
+    ("unavailability_s", "longest time without an ok, s"),
+    ("recovery_s", "longest recovery from a fault, s"),
+)
+
+
+def _trends(rows: Iterable[Row], figure: tuple[str, str]) -> list[Trend]:
+    column, title = figure
+    groups: dict[str, list[tuple[Row, float]]] = {}
+    for row in rows:
+        value = getattr(row, column)
+        if row.started is not None and value is not None:
+            name = f"{row.campaign}, mutant {row.mutant}" if row.mutant else row.campaign
+            groups.setdefault(name, []).append((row, value))
+    return [
+        _trend(campaign, title, found)
+        for campaign, found in sorted(groups.items())
+        if len(found) >= TREND_MIN
+    ]
+
+
+def _trend(campaign: str, title: str, found: Sequence[tuple[Row, float]]) -> Trend:
+    ordered = sorted(found, key=lambda item: (str(item[0].started), item[0].run))
+    highest = max(value for _, value in ordered) or 1.0
+    step = (_WIDTH - 10) / (len(ordered) - 1)
+    dots = (
+        Dot(
+            5 + step * at,
+            _HEIGHT - 5 - (_HEIGHT - 10) * value / highest,
+            _verdict(row),
+            f"{row.run}, build {row.build}: {value:.2f}",
+        )
+        for at, (row, value) in enumerate(ordered)
+    )
+    return Trend(campaign, title, highest, tuple(dots))
+
+
+def _link(folder: Path, entry: Entry) -> str | None:
+    """Return the relative link to a run's report, where it has one."""
+    if not entry.store.report_path.is_file():
+        return None
+    return quote(os.path.relpath(entry.store.report_path, folder))

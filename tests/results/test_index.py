@@ -1,0 +1,146 @@
+"""The page of many runs."""
+
+import datetime as dt
+import html
+import re
+
+import pytest
+from click.testing import CliRunner
+
+from benchmarks.gate.bench import Bench
+from harness.cli import main
+from results.catalogue import Entry, Row, catalogue
+from results.files import StoreError
+from results.index import FILE, faults_of, render_index, write_index
+from results.store import RunStore
+
+
+def entry(folder, name="r1", **fields):
+    row = {
+        "run": name,
+        "verdict": "PASS",
+        "campaign": "quick",
+        "workload": "register",
+        "system": "kraft",
+        "build": "0.1.0",
+        "backend": "local",
+        "nodes": 3,
+        "seed": 1,
+        "mutant": None,
+        "started": None,
+        "duration_s": 10.0,
+        "operations": 100,
+        "ok": 90,
+        "leader_changes": 1,
+        "faults": "kill 1",
+        "write_p99_ms": None,
+        "read_p99_ms": None,
+        "unavailability_s": None,
+        "recovery_s": None,
+        "signed": False,
+    }
+    store = RunStore(folder / "quick" / name)
+    return Entry(store, Row(**{**row, "folder": str(store.folder), **fields}), (), None)
+
+
+def text_of(page):
+    body = re.sub(r"<(style|script)>.*?</\1>", " ", page, flags=re.DOTALL)
+    return html.unescape(re.sub(r"\s+", " ", re.sub(r"<[^>]*>", " ", body)))
+
+
+def section(page, name):
+    found = re.search(rf'<section id="{name}">.*?</section>', page, re.DOTALL)
+    return None if found is None else text_of(found[0])
+
+
+def test_a_cell_has_the_worst_verdict_and_counts_each(tmp_path):
+    page = render_index(
+        tmp_path,
+        [
+            entry(tmp_path, "a"),
+            entry(tmp_path, "b", verdict="FAIL", faults="kill 2, pause 1"),
+            entry(tmp_path, "c", verdict="PASS WITHOUT delay", faults=""),
+        ],
+    )
+    shown = section(page, "matrix")
+    assert "workload kill pause no fault" in shown
+    assert "register FAIL 1 FAIL, 1 PASS; 20 s FAIL 1 FAIL; 10 s PASS 1 PASS; 10 s" in shown
+
+
+def test_what_was_not_judged_is_listed_and_counts_for_nothing(tmp_path):
+    page = render_index(tmp_path, [entry(tmp_path, "a", verdict="not judged", faults="")])
+    assert section(page, "matrix") is None
+    assert "not judged a quick register" in section(page, "all")
+
+
+def test_what_passed_and_did_not_on_one_build_is_named(tmp_path):
+    same = [entry(tmp_path, "a"), entry(tmp_path, "b", verdict="UNKNOWN")]
+    shown = section(render_index(tmp_path, same), "flaky")
+    assert "quick, register on kraft, local 0.1.0 1 1" in shown
+    other = [entry(tmp_path, "a"), entry(tmp_path, "b", verdict="UNKNOWN", build="0.2.0")]
+    assert section(render_index(tmp_path, other), "flaky") is None
+
+
+def test_a_trend_goes_from_the_oldest_run_to_the_newest(tmp_path):
+    day = dt.datetime(2026, 11, 1, tzinfo=dt.UTC)
+    runs = [
+        entry(tmp_path, f"r{at}", started=day + dt.timedelta(days=at), write_p99_ms=value)
+        for at, value in ((2, 40.0), (0, 10.0), (1, 20.0))
+    ]
+    page = render_index(tmp_path, runs)
+    assert "p99 of writes, ms, at most 40.00" in section(page, "trends")
+    titles = re.findall(r"<circle.*?<title>(.*?)</title>", page)
+    assert titles == [f"r{at}, build 0.1.0: {ms}.00" for at, ms in ((0, 10), (1, 20), (2, 40))]
+    assert section(render_index(tmp_path, runs[:2]), "trends") is None
+
+
+def test_kinds_of_faults_are_read_off_a_row(tmp_path):
+    assert faults_of(entry(tmp_path, faults="disk-stall 12, kill 1").row) == ["disk-stall", "kill"]
+    assert faults_of(entry(tmp_path, faults="").row) == ["no fault"]
+
+
+def test_hostile_names_stay_text(tmp_path):
+    nasty = '"><script>alert(1)</script>'
+    page = render_index(
+        tmp_path,
+        [entry(tmp_path, "a", **dict.fromkeys(("run", "campaign", "workload", "build"), nasty))],
+    )
+    assert "<script>alert" not in page
+    assert nasty in text_of(page)
+
+
+def test_a_folder_without_runs_says_so(tmp_path):
+    assert "There is no run in this folder." in text_of(render_index(tmp_path, []))
+
+
+def test_a_page_of_somebody_else_is_left_alone(tmp_path):
+    (tmp_path / FILE).write_text("<h1>mine</h1>")
+    with pytest.raises(StoreError, match="not an index of ours"):
+        write_index(tmp_path, [])
+    assert (tmp_path / FILE).read_text() == "<h1>mine</h1>"
+    (tmp_path / FILE).unlink()
+    write_index(tmp_path, [])
+    write_index(tmp_path, [])
+
+
+def index(*arguments):
+    return CliRunner().invoke(main, ["index", *map(str, arguments)], prog_name="kraftprobe")
+
+
+def test_the_command_links_the_reports_that_are_there(tmp_path):
+    root = Bench(tmp_path).folder().parent
+    Bench(tmp_path / "other").copy("good", root / "a #1")
+    (store,) = [found.store for found in catalogue(root)]
+    assert index(root).output == f"{root / FILE}\n"
+    assert "href=" not in (root / FILE).read_text().partition("<tbody>")[2]
+    store.report_path.write_text("a report")
+    index(root)
+    link = f'<a href="a%20%231/{store.folder.name}/report.html">'
+    assert link in (root / FILE).read_text()
+
+
+def test_a_folder_that_is_not_there_is_one_line(tmp_path):
+    result = index(tmp_path / "nowhere")
+    assert result.exit_code == 2
+    assert result.stderr.count("\n") == 1
+    assert "there is no such folder of runs" in result.stderr
