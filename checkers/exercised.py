@@ -69,6 +69,7 @@ DEPOSING = frozenset(
     {
         *("kill", "stop", "container-kill", "pause", "restart", "partition", "resign", "voters"),
         *("power-loss", "torn-write", "disk-error", "bit-flip", "truncate-file", "disk-wipe"),
+        "log-dir-loss",  # its heal starts the node anew
     }
 )
 """Faults that end, stop, cut off or dismiss the node that they hit.

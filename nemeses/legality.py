@@ -14,6 +14,8 @@
 | timer-rate        | yes     | yes                                | no: it waits for nothing    |
 | disk-stall, -slow | yes     | yes                                | no: nobody uses its disk    |
 | disk-full, -error | yes     | no: it would not write             | no: nobody uses its disk    |
+| log-dir-loss      | yes     | no: it would not notice            | no: nobody uses its disk    |
+| log-dir-move      | yes     | no: it answers nobody              | no: it answers nobody       |
 | power-loss        | yes     | yes: its un-fsynced writes go      | no: it has no power         |
 | torn-write        | yes     | no: it would not write             | no: it has no power         |
 | bit-flip,         | yes,    | yes, by SIGKILL                    | no: starting it is for the  |
@@ -51,6 +53,7 @@ _REFUSALS: Mapping[tuple[str, NodeState], str] = {
         for fault in (
             *("clock-jump", "clock-skew", "clock-drift", "clock-strobe", "timer-rate", "limit"),
             *("disk-stall", "disk-slow", "disk-full", "disk-error", "power-loss", "torn-write"),
+            *("log-dir-loss", "log-dir-move"),
         )
     },
     **{
@@ -59,7 +62,7 @@ _REFUSALS: Mapping[tuple[str, NodeState], str] = {
     },
     **{
         (fault, NodeState.PAUSED): "it is paused and would not write"
-        for fault in ("disk-full", "disk-error", "torn-write")
+        for fault in ("disk-full", "disk-error", "torn-write", "log-dir-loss", "log-dir-move")
     },
 }
 

@@ -39,6 +39,7 @@ def _required(ability: str, find: Callable[[Abilities], T | None]) -> Callable[[
 
 clocks_of = _required("clocks", lambda abilities: abilities.clocks)
 disks_of = _required("disks", lambda abilities: abilities.disks)
+detachable_of = _required("log directories", lambda abilities: abilities.detachable)
 timers_of = _required("timers", lambda abilities: abilities.timers)
 messages_of = _required("messages", lambda abilities: abilities.messages)
 limits_of = _required("limits", lambda abilities: abilities.limits)

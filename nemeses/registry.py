@@ -15,6 +15,7 @@ from nemeses.disks import DiskError, DiskFaultOf, DiskFull, DiskSlow, DiskStall
 from nemeses.hold import Hold
 from nemeses.limits import Limit
 from nemeses.links import LINK_FAULTS
+from nemeses.log_dirs import LogDirLoss, LogDirMove
 from nemeses.losses import PowerLoss, TornWrite
 from nemeses.partition import Partition
 from nemeses.processes import Kill, Pause, Restart, Stop
@@ -37,7 +38,7 @@ _OWN: tuple[Fault, ...] = (
     Voters(),
     *(ClockJump(), ClockSkew(), ClockDrift(), ClockStrobe()),
     TimerRate(),
-    *(DiskStall(), DiskSlow(), DiskFull(), DiskError()),
+    *(DiskStall(), DiskSlow(), DiskFull(), DiskError(), LogDirLoss(), LogDirMove()),
     *(PowerLoss(), TornWrite(), BitFlip(), TruncateFile(), DiskWipe()),
     Limit(),
 )

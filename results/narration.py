@@ -109,6 +109,11 @@ _VERBS: Mapping[str, tuple[str, str]] = {
     "disk-slow": ("the disk of {nodes} became slow", "the disk of {nodes} was as before"),
     "disk-full": ("the disk of {nodes} became full", "the disk of {nodes} had room again"),
     "disk-error": ("the disk of {nodes} will fail", "the disk of {nodes} works again"),
+    "log-dir-loss": ("{nodes} lost a log directory", "{nodes} got it back and was restarted"),
+    "log-dir-move": (
+        "a replica of {nodes} was sent to another log directory",
+        "the move of a replica of {nodes} was over",
+    ),
     "timer-rate": ("the clock of {nodes} changed its rate", "the clock of {nodes} was true again"),
     "clock-jump": ("the wall clock of {nodes} jumped", _TRUE_AGAIN),
     "clock-skew": ("the wall clock of {nodes} went wrong", _TRUE_AGAIN),

@@ -275,6 +275,25 @@ class Disks(Protocol):
         """Undo all damage to a dead node's files, as from a copy; returns how many there were."""
 
 
+class Detachable(Protocol):
+    """Log directories beside that of the metadata, which can be taken away from a node."""
+
+    async def probe(self) -> Probe:
+        """Whether a directory can be taken away here."""
+
+    async def detach(self, node: str) -> str:
+        """Let every call to the node's last log directory fail until it is attached again.
+
+        Returns its name. Raises BackendError where the node has only that of the metadata.
+        """
+
+    async def attach(self, node: str) -> None:
+        """Give it back with all that it held; harmless where nothing is away.
+
+        A node that found it gone uses it again when it is started next.
+        """
+
+
 @valueclass
 class LimitMeasure:
     """A limit as the kernel holds it for a live process."""
@@ -374,6 +393,8 @@ class Abilities:
     shaping: Shaping | None = None
     clocks: Clocks | None = None
     disks: Disks | None = None
+    """Of the folder of the metadata, and of what else is in it."""
+    detachable: Detachable | None = None
     limits: Limits | None = None
     hosts: HostLoss | None = None
     requests: Requests | None = None

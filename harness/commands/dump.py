@@ -12,6 +12,7 @@ from pathlib import Path
 
 import click
 
+from cluster.node.log.partition_folder import DELETE_SUFFIX, FUTURE_SUFFIX
 from cluster.node.log.records import BatchHeader, CorruptBatchError, iter_batches
 from cluster.node.log.snapshot import CorruptSnapshotError, parse_snapshot, parse_snapshot_name
 from harness.errors import UsageError
@@ -55,7 +56,9 @@ def _logs(folder: Path) -> list[Path]:
 def _dump_log(folder: Path, name: str) -> int:
     segments = segments_in(folder)
     next_offset = segments[0][0]
-    of_data = partition_in(folder.resolve()) is not None
+    own = folder.resolve()
+    # Names of logs that are moved to another log directory, or about to be removed, say so.
+    of_data = partition_in(own) is not None or own.name.endswith((FUTURE_SUFFIX, DELETE_SUFFIX))
     for base_offset, path in segments:
         if base_offset < next_offset or (base_offset > next_offset and not of_data):
             raise UsageError(f"{path}: begins at offset {base_offset}, not {next_offset}")

@@ -49,6 +49,9 @@ class FakeSystem:
     def data_folder(self, folder):
         return folder
 
+    def log_dirs(self, folder):
+        return (self.data_folder(folder),)
+
     def log_folder(self, folder):
         return folder
 

@@ -43,10 +43,13 @@ def in_world(
     body: Callable[[WorldView], Awaitable[None]],
     nodes: int = 3,
     settings: SimSettings | None = None,
+    node_settings: Mapping[str, int] | None = None,
 ) -> None:
     """Run a test's body on a view of a quorum that has elected its leader."""
     scheduler = Scheduler()
-    backend = SimBackend(nodes, 3, "test", settings=settings, scheduler=scheduler)
+    backend = SimBackend(
+        nodes, 3, "test", settings=settings, node_settings=node_settings, scheduler=scheduler
+    )
     monitor = watch(backend.world)
 
     async def whole() -> None:

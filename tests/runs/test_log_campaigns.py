@@ -47,6 +47,22 @@ def test_ours_loses_nothing_of_what_all_in_sync_have_in_virtual_time(tmp_path: P
     assert records[0]["value"].startswith("w")
 
 
+def test_nothing_is_lost_with_a_log_directory_nor_by_moves_between_two(tmp_path: Path):
+    faults = ("--faults", "log-dir-loss,log-dir-move")
+    folder, checks = ran(
+        tmp_path, "--backend", "sim", "--campaign", "log-dirs", "--duration", 40, *faults
+    )
+    assert_kept(checks)
+    second = folder / "nodes/n1/log-2"
+    assert any(path.name.startswith("d0-") for path in second.iterdir())
+    traced = {
+        json.loads(line)["e"]
+        for node in ("n1", "n2", "n3")
+        for line in (folder / f"nodes/{node}/trace.jsonl").read_text().splitlines()
+    }
+    assert {"log-directory-offline", "replica-moved"} <= traced
+
+
 def test_what_a_leader_alone_had_is_lost_with_its_power_and_shown_as_allowed(tmp_path: Path):
     folder, checks = ran(tmp_path, "--backend", "sim", "--campaign", "log-acks-1")
     log = checks["log"]

@@ -10,6 +10,7 @@ from typing import Literal
 from cluster.backends.abilities import Abilities
 from cluster.backends.lifecycle import ProcessBackend
 from cluster.backends.machine.clocks import FakedClocks, library
+from cluster.backends.machine.detaching import HostDetachable
 from cluster.backends.machine.disks import FuseDisks
 from cluster.backends.machine.limits import ProcessLimits
 from cluster.backends.machine.programs import Machine
@@ -51,6 +52,10 @@ def equip(
         abilities or Abilities(),
         clocks=clocks,
         disks=disks,
+        detachable=HostDetachable(
+            machines,
+            {node: backend.system.log_dirs(machine.folder) for node, machine in machines.items()},
+        ),
         limits=ProcessLimits(machines),
         requests=NodeSignals(
             machines,

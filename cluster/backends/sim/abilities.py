@@ -10,6 +10,7 @@ import errno
 import os
 from collections import Counter
 from collections.abc import Mapping, Sequence
+from pathlib import PurePath
 from typing import Any
 
 from cluster.backends.abilities import (
@@ -269,11 +270,37 @@ class SimDisks:
             raise BackendError(f"{node} is alive: only a dead node's files can be damaged")
 
 
+class SimDetachable:
+    """See `cluster.backends.abilities.Detachable`."""
+
+    def __init__(self, world: SimWorld) -> None:
+        self._world = world
+
+    async def probe(self) -> Probe:
+        """See `Detachable.probe`."""
+        return Probe(possible=True)
+
+    async def detach(self, node: str) -> str:
+        """See `Detachable.detach`."""
+        _, *others = self._world.nodes[node].disks.items()
+        if not others:
+            raise BackendError(f"{node} has one log directory")
+        path, disk = others[-1]
+        disk.detached = True
+        return PurePath(path).name
+
+    async def attach(self, node: str) -> None:
+        """See `Detachable.attach`."""
+        for disk in self._world.nodes[node].disks.values():
+            disk.detached = False
+
+
 def sim_abilities(world: SimWorld) -> Abilities:
     """Return what this world can do to its nodes."""
     return Abilities(
         clocks=SimClocks(world),
         disks=SimDisks(world),
+        detachable=SimDetachable(world),
         timers=SimTimers(world),
         crashes=SimCrashes(world),
         messages=SimMessages(world),

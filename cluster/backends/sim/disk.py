@@ -82,6 +82,8 @@ class MemoryDisk:
         self.hides_unsynced = False
         self.full = False
         """Whether an append or a write that makes a file longer fails with ENOSPC."""
+        self.detached = False
+        """Whether every call fails, in this process and in others, as of a disk unplugged."""
         self.faults: dict[str, int] = {}
         """Faults that an ability put in force (`DiskFault`) -> how many calls each has hit."""
         self.torn_path = ""
@@ -332,6 +334,7 @@ class MemoryDisk:
 
     def list_directory(self, path: str) -> tuple[str, ...]:
         """Names in a folder, sorted; empty when the folder is missing."""
+        self._check_attached()
         files = self._folders.get(path, Folder()).names
         folders = [
             _split(other)[1] for other in self._folders if other and _split(other)[0] == path
@@ -405,6 +408,7 @@ class MemoryDisk:
     def _attempt(self, apply: Callable[[], None]) -> None:
         if self._error is None:
             try:
+                self._check_attached()
                 apply()
             except OSError as error:
                 self._error = error
@@ -435,7 +439,12 @@ class MemoryDisk:
         self._start_aside()
         aside.done(self._error)
 
+    def _check_attached(self) -> None:
+        if self.detached:
+            raise OSError(errno.ENODEV, os.strerror(errno.ENODEV))
+
     def _visible(self, path: str) -> bytes | bytearray:
+        self._check_attached()
         file = self._file(path)
         return file.synced if self.hides_unsynced and not file.at_once else file.content
 

@@ -176,17 +176,19 @@ class LogDirectory:
         """Give the folder of a future log the name of a log in use; `done` once that is durable.
 
         Until then nothing may be read from it or appended to it, as its files are still found by
-        their old names. The flush is ahead of the new name in the disk's queue: wherever a crash
-        falls, a folder that bears it has all that the log has now. Never called when the folder
-        goes offline before. Raises StorageError.
+        their old names. The flush is over before the new name is queued, also what of it goes on
+        aside: wherever a crash falls, a folder that bears the name has all that the log has now.
+        Never called when the folder goes offline or the log is deleted before. Raises StorageError.
         """
-        self._check_online()
         log = self.future_logs[partition]
-        log.flush(nothing)
-        target = self._path(str(partition))
-        self.disk.rename(log.directory, target)
-        log.moved_to(target)
-        self.disk.sync_directory(self.folder, partial(self._finish, done))
+
+        def rename() -> None:
+            target = self._path(str(partition))
+            self.disk.rename(log.directory, target)
+            log.moved_to(target)
+            self.disk.sync_directory(self.folder, partial(self._finish, done))
+
+        log.flush(rename)
 
     def take_over(self, partition: TopicPartition) -> None:
         """Let a future log be the partition's."""
