@@ -531,3 +531,23 @@ def test_gate_takes_a_campaign_and_the_working_folder(runs, monkeypatch):
     assert first.startswith("synthetic/a: PASS: ")
     assert second.endswith("(the same run as synthetic/a: counted once)")
     assert last == "gate open: 1 of 1 run passes"
+
+
+@pytest.mark.parametrize(
+    ("words", "completions"),
+    [
+        ("kraftprobe ga", {"gate"}),
+        ("kraftprobe runs pr", {"prune"}),
+        ("kraftprobe gate --pol", {"--policy"}),
+        ("kraftprobe runs list --verdict UN", {"UNKNOWN", "UNDER-EXERCISED"}),
+    ],
+)
+def test_a_shell_completes_commands_options_and_choices(words, completions):
+    environment = {
+        "_KRAFTPROBE_COMPLETE": "bash_complete",
+        "COMP_WORDS": words,
+        "COMP_CWORD": str(len(words.split()) - 1),
+    }
+    result = CliRunner(env=environment).invoke(main, [], prog_name="kraftprobe")
+    found = {line.partition(",")[2] for line in result.stdout.splitlines()}
+    assert found == completions
