@@ -32,9 +32,10 @@ from tests.sim.plans import sim_plan
 _VARIABLE = (
     (r"\S*/\d{3}/", ""),
     (r"\b[0-9a-f]{16}\b", "…"),
+    (r"\(known: [^)]*\)", "(known: …)"),
     (r"it is [\d.]+ (days|h) old", "it is N days old"),
 )
-"""Folders of this very run of the bench, digests that hang on the code, ages."""
+"""Folders of this very run of the bench, digests that hang on the code, names known, ages."""
 SKIPPED = {"fault": "clock-jump", "reason": "no libfaketime", "remedy": ""}
 
 
