@@ -23,8 +23,8 @@ _HEAD = """\
 
 Written by `python -m benchmarks.gate --write`; `tests/results/test_release_gate.py` runs each
 situation and holds its row to what stands here. [gate.md](gate.md) explains the words. Digests,
-ages and lists of known names, which change by themselves, are left out. Exit codes: 0 PASS, 1 FAIL, 2 usage, 3 UNKNOWN,
-4 UNDER-EXERCISED.
+ages and lists of known names, which change by themselves, are left out. Exit codes:
+0 PASS, 1 FAIL, 2 usage, 3 UNKNOWN, 4 UNDER-EXERCISED.
 """
 _COLUMNS = "| situation | exit code | the gate's sentence |\n|---|---|---|\n"
 
