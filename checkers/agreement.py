@@ -79,7 +79,7 @@ def check(run: RunInput, options: Mapping[str, Any], cancelled: Cancelled = neve
         _malformed(evidence.logs),
         _not_on_majority(evidence, committed) if run.extent.finished else (),
         deaths,
-        _violations(run.events),
+        _violations(run.notes),
     ):
         if cancelled():
             break
@@ -203,9 +203,9 @@ def _deaths(evidence: Evidence, run: RunInput) -> tuple[list[Anomaly], list[Anom
     should say why it ended, cannot be read; and one that SIGKILL ended, which no process does to
     itself: a kernel without memory, an operator or a stopped engine did.
     """
-    hit = hit_by_ending_fault(run.events)
+    hit = hit_by_ending_fault(run.notes)
     unclear = run.extent.outlived or run.extent.pending
-    crowded = any(note.process == NEMESIS and note.f == NO_SPACE for note in run.events)
+    crowded = any(note.process == NEMESIS and note.f == NO_SPACE for note in run.notes)
     deaths: list[Anomaly] = []
     doubts: list[Anomaly] = []
     explained: set[str] = set()
@@ -223,7 +223,7 @@ def _deaths(evidence: Evidence, run: RunInput) -> tuple[list[Anomaly], list[Anom
                 doubts.append(death)
             else:
                 deaths.append(death)
-    for note in run.events:
+    for note in run.notes:
         if note.process != NEMESIS or note.f != "crash" or not isinstance(note.value, dict):
             continue
         node, code = str(note.value.get("node")), note.value.get("exit_code")

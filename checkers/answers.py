@@ -13,10 +13,10 @@ node may know what the client does not. So it is no FAIL, and never a PASS.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping
 from typing import Any
 
-from checkers.history import NEMESIS, Event
+from checkers.history.recorded import failed
 from checkers.run_input import Cancelled, RunInput, never
 from checkers.verdict import CheckResult, Status
 
@@ -29,7 +29,7 @@ _KEPT_MAX = 20
 def check(run: RunInput, options: Mapping[str, Any], cancelled: Cancelled = never) -> CheckResult:
     """Collect the wrong answers of a journal."""
     del options, cancelled
-    wrong = list(_wrong(run.events))
+    wrong = list(_wrong(run))
     summary = "every answer could be read"
     if wrong:
         summary = f"{len(wrong)} answers made no sense; the first: {wrong[0]}"
@@ -45,12 +45,14 @@ def check(run: RunInput, options: Mapping[str, Any], cancelled: Cancelled = neve
     )
 
 
-def _wrong(events: Sequence[Event]) -> Iterator[str]:
-    for event in events:
+def _wrong(run: RunInput) -> Iterator[str]:
+    answered = failed(run.events, WRONG_ANSWER)
+    asked = [note for note in run.notes if note.f == WRONG_ANSWER and note not in answered]
+    for event in sorted([*answered, *asked], key=lambda event: event.index):
         if event.error is not None and event.error.startswith(WRONG_ANSWER):
             node: Any = event.node
             what: Any = event.error.removeprefix(f"{WRONG_ANSWER}: ")
-        elif event.process == NEMESIS and event.f == WRONG_ANSWER and isinstance(event.value, dict):
+        elif isinstance(event.value, dict):
             node, what = event.value.get("node"), event.value.get("explanation")
         else:
             continue

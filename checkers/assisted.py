@@ -26,11 +26,17 @@ logs agree. The option `evidence: false` of `linearizable` turns all this off.
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Hashable, Sequence
+from collections.abc import Hashable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
 
 from checkers.evidence import Evidence, LogRecord
 from checkers.history import INFINITY_NS, EventType, Operation
+from checkers.history.columns import KINDS, Columns, Fields, Rest, Table
+from checkers.history.recorded import Recorded
 from checkers.history.values import freeze
 from checkers.trace_fields import well_formed
 
@@ -47,18 +53,24 @@ _Index = dict[tuple[str, Hashable], list[tuple[str, int]]]
 """(kind, value of a config or name of a topic) -> (name, offset) of each such record"""
 
 
+Change = dict[str, Any]
+"""Fields of an operation that are others once it is resolved."""
+
+
 @dataclass(frozen=True, slots=True)
 class Resolved:
     """A history with what the logs say of it."""
 
-    operations: list[Operation]
+    operations: Sequence[Operation]
+    changes: Mapping[int, Change]
+    """Of those resolved, by their rows."""
     took_effect: int
     never: int
 
 
 def resolve(operations: Sequence[Operation], evidence: Evidence | None) -> Resolved:
     """Resolve indeterminate writes and creates, as far as the logs are whole and agree."""
-    unresolved = Resolved(list(operations), 0, 0)
+    unresolved = Resolved(operations, {}, 0, 0)
     if evidence is None or any(node not in evidence.logs for node in evidence.nodes):
         return unresolved
     evidence, _ = well_formed(evidence)
@@ -67,44 +79,114 @@ def resolve(operations: Sequence[Operation], evidence: Evidence | None) -> Resol
     if found is None:
         return unresolved
     offsets, anywhere = found
-    whole = all(log and log[0].offset == 0 for log in evidence.logs.values())
-    whole = whole and not any(r.kind == UNDECODABLE for log in evidence.logs.values() for r in log)
-    whole = whole and all(_matching(wanted, anywhere) for wanted in _acknowledged(operations))
-    unique = Counter(
-        wanted for o in operations for wanted in [_wanted(o)] if o.type is not EventType.FAIL
-    )
-    resolved: list[Operation] = []
-    took_effect = never = 0
-    for operation in operations:
-        wanted = _wanted(operation) if operation.type is EventType.INFO else None
-        matching = [] if wanted is None or unique[wanted] > 1 else _matching(wanted, offsets)
+    whole = _whole(evidence)
+    unsure = {row: wanted for row, kind, wanted in _left(operations) if kind is EventType.INFO}
+    if not unsure:
+        return unresolved
+    acknowledged = (wanted for _, kind, wanted in _left(operations) if kind is EventType.OK)
+    whole = whole and all(_matching(wanted, anywhere) for wanted in acknowledged)
+    asked = set(unsure.values())
+    times = Counter(wanted for _, _, wanted in _left(operations) if wanted in asked)
+    changes: dict[int, Change] = {}
+    for row, wanted in unsure.items():
+        matching = _matching(wanted, offsets)
+        if times[wanted] > 1:
+            continue
         if len(matching) == 1:
-            took_effect += 1
-            operation = replace(  # noqa: PLW2901  (the resolved one takes its place)
-                operation, type=EventType.OK, complete_ns=OPEN_END_NS, offset=matching[0]
-            )
-        elif wanted is not None and unique[wanted] == 1 and whole:
-            if not _matching(wanted, anywhere) and wanted[0] == CONFIG:
-                never += 1
-                operation = replace(  # noqa: PLW2901  (the resolved one takes its place)
-                    operation, type=EventType.FAIL, error="never-in-any-log"
-                )
-        resolved.append(operation)
-    return Resolved(resolved, took_effect, never)
+            end = {"complete_ns": OPEN_END_NS, "offset": matching[0]}
+            changes[row] = {"type": EventType.OK, **end}
+        elif whole and wanted[0] == CONFIG and not _matching(wanted, anywhere):
+            changes[row] = {"type": EventType.FAIL, "error": "never-in-any-log"}
+    never = sum(change["type"] is EventType.FAIL for change in changes.values())
+    return Resolved(changed(operations, changes), changes, len(changes) - never, never)
 
 
-def _acknowledged(operations: Sequence[Operation]) -> list[Wanted]:
-    """Name the records that acknowledged operations must have left."""
-    done = (_wanted(o) for o in operations if o.type is EventType.OK)
-    return [wanted for wanted in done if wanted is not None]
+def _whole(evidence: Evidence) -> bool:
+    """Whether the logs begin at offset 0, and every record could be decoded."""
+    logs = evidence.logs.values()
+    from_zero = all(log and log[0].offset == 0 for log in logs)
+    return from_zero and not any(record.kind == UNDECODABLE for log in logs for record in log)
 
 
-def _wanted(operation: Operation) -> Wanted | None:
+def _left(operations: Sequence[Operation]) -> Iterator[tuple[int, EventType, Wanted]]:
+    """Yield row, outcome and record of each operation that may have left one."""
+    rows: Iterable[tuple[int, EventType, str, str | None, Any]]
+    if isinstance(operations, Recorded):
+        rows = _rows(operations.columns)
+    else:
+        rows = ((i, o.type, o.f, o.key, o.input) for i, o in enumerate(operations))
+    for row, kind, f, key, given in rows:
+        wanted = _wanted(f, key, given)
+        if wanted is not None and kind is not EventType.FAIL:
+            yield row, kind, wanted
+
+
+def _rows(columns: Columns) -> Iterator[tuple[int, EventType, str, str | None, Any]]:
+    """Yield row, outcome, function, key and input of what may leave a record."""
+    functions = [columns.function(name) for name in ("write", "add")]
+    rows = np.flatnonzero(np.isin(columns.f, functions))
+    fields = (columns.type, columns.f, columns.key, columns.input)
+    for row, kind, f, key, given in zip(
+        rows.tolist(), *(field[rows].tolist() for field in fields), strict=True
+    ):
+        yield row, KINDS[kind], columns.functions[f], columns.keys[key], columns.values[given]
+
+
+def changed(operations: Sequence[Operation], changes: Mapping[int, Change]) -> Sequence[Operation]:
+    """Return operations with changes of some rows."""
+    if not changes:
+        return operations
+    if not isinstance(operations, Recorded):
+        found = list(operations)
+        for row, change in changes.items():
+            found[row] = replace(found[row], **change)
+        return found
+    columns = operations.columns
+    kind, error, complete_ns = (
+        columns.type.copy(),
+        columns.error.copy(),
+        columns.complete_ns.copy(),
+    )
+    errors = Table(columns.errors)
+    for row, change in changes.items():
+        kind[row] = KINDS.index(change["type"])
+        complete_ns[row] = change.get("complete_ns", complete_ns[row])
+        error[row] = errors.code(change["error"]) if "error" in change else error[row]
+    return Recorded(
+        replace(
+            columns,
+            type=kind,
+            error=error,
+            complete_ns=complete_ns,
+            errors=tuple(errors.items),
+            rest=_with_offsets(columns, changes),
+            _cache={},
+        )
+    )
+
+
+def _with_offsets(columns: Columns, changes: Mapping[int, Change]) -> Rest | None:
+    """Return the fields that are looked up, with the offsets that are known now."""
+    rest = columns.rest
+    if rest is None:
+        return None
+    known = {int(rest.rows[row]): change.get("offset") for row, change in changes.items()}
+
+    def lookup(rows: NDArray[Any]) -> list[Fields]:
+        return [
+            (node, offset if known.get(row) is None else known[row], epoch)
+            for row, (node, offset, epoch) in zip(rows.tolist(), rest.lookup(rows), strict=True)
+        ]
+
+    return replace(rest, lookup=lookup)
+
+
+def _wanted(f: str, key: str | None, given: Any) -> Wanted | None:
     """Name the record that an operation leaves; None when it leaves none that names it."""
-    if operation.f == "write" and operation.key is not None and operation.input is not None:
-        return (CONFIG, operation.key, freeze(operation.input))
-    if operation.f == "add" and isinstance(operation.key, str):
-        return (TOPIC, operation.key, None)
+    if f == "write" and key is not None and given is not None:
+        return (CONFIG, key, freeze(given))
+    if f == "add" and isinstance(key, str):
+        return (TOPIC, key, None)
     return None
 
 

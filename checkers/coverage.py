@@ -52,7 +52,7 @@ def coverage(run: RunInput) -> dict[str, int]:
     standings = Standings(evidence.nodes)
     found: Counter[str] = Counter()
     position = 0
-    for at_ns, fault, targets in sorted(_injections(run.events)):
+    for at_ns, fault, targets in sorted(_injections(run.notes)):
         while position < len(placed) and placed[position][0] <= at_ns:
             event = placed[position][1]
             if event.event == "start":

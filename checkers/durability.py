@@ -30,6 +30,7 @@ x keys x operations of the key).
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Set as AbstractSet
 from dataclasses import replace
 from typing import Any
 
@@ -44,6 +45,7 @@ from checkers.final_states import (
     topic_anomaly,
 )
 from checkers.history import EventType, Operation
+from checkers.history.recorded import Recorded, tally
 from checkers.run_input import Cancelled, RunInput, asked_for, never
 from checkers.verdict import CheckResult, Status
 
@@ -88,20 +90,21 @@ def check(run: RunInput, options: Mapping[str, Any], cancelled: Cancelled = neve
     workload = str(options["workload"])
     prefix = str(options.get("config_prefix") or "")
     operations = asked_for(run.operations, options)
-    by_key = _by_key(operations)
     state_of = _state_reader(workload, prefix)
     rule = WORKLOADS[workload]
     missing = [node for node in evidence.nodes if node not in evidence.final_reads]
-    anomalies: list[Anomaly] = []
-    for node, read in _reads(evidence):
-        final = state_of(read)
-        for key in sorted({*by_key, *final}):
+    finals = {node: state_of(read) for node, read in _reads(evidence)}
+    found: dict[tuple[str, str], Anomaly] = {}
+    for key, mine in _by_key(operations, {key for final in finals.values() for key in final}):
+        for node, final in finals.items():
             if cancelled():
                 return CheckResult(NAME, Status.UNKNOWN, "cancelled", algorithm=workload)
-            found = rule(key, by_key.get(key, []), final.get(key))
-            if found is not None:
-                explanation = f"{node}: {found['explanation']}"
-                anomalies.append({**found, "node": node, "key": key, "explanation": explanation})
+            anomaly = rule(key, mine, final.get(key))
+            if anomaly is not None:
+                explanation = f"{node}: {anomaly['explanation']}"
+                found[node, key] = {**anomaly, "node": node, "key": key, "explanation": explanation}
+    order = {node: place for place, node in enumerate(finals)}
+    anomalies = [found[place] for place in sorted(found, key=lambda at: (order[at[0]], at[1]))]
     anomalies += _disagreements(evidence, state_of)
     lacking = frozenset[str]() if run.extent.closed else _NOT_OF_A_PREFIX[workload]
     doubts = [anomaly for anomaly in anomalies if anomaly["kind"] in lacking]
@@ -109,13 +112,26 @@ def check(run: RunInput, options: Mapping[str, Any], cancelled: Cancelled = neve
     return _result(operations, workload, evidence, missing, anomalies, doubts)
 
 
-def _by_key(operations: Sequence[Operation]) -> dict[str, list[Operation]]:
-    """Group by key; an operation without key has its element as value."""
-    groups: dict[str, list[Operation]] = {}
+def _by_key(
+    operations: Sequence[Operation], more: AbstractSet[str]
+) -> Iterator[tuple[str, list[Operation]]]:
+    """Yield each key with its operations, and `more` keys, which may have none.
+
+    An operation without key has its element as value.
+    """
+    if isinstance(operations, Recorded) and None not in operations.columns.keys:
+        keys = set()
+        for part in operations.columns.parts() if len(operations) else ():
+            mine = part.operations()
+            keys.add(str(mine[0].key))
+            yield str(mine[0].key), mine
+        yield from ((key, []) for key in more - keys)
+        return
+    groups: dict[str, list[Operation]] = {key: [] for key in more}
     for operation in operations:
         key = operation.key if operation.key is not None else str(operation.input)
         groups.setdefault(key, []).append(operation)
-    return groups
+    yield from groups.items()
 
 
 def _reads(evidence: Evidence) -> Iterator[tuple[str, FinalRead]]:
@@ -179,7 +195,7 @@ def _result(
     anomalies: Sequence[Anomaly],
     doubts: Sequence[Anomaly],
 ) -> CheckResult:
-    acknowledged = sum(operation.type is EventType.OK for operation in operations)
+    acknowledged = sum(n for (_, kind), n in tally(operations).items() if kind is EventType.OK)
     kinds = dict.fromkeys(sorted({str(anomaly["kind"]) for anomaly in anomalies}), 0)
     for anomaly in anomalies:
         kinds[str(anomaly["kind"])] += 1

@@ -50,6 +50,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
 from checkers.history import NEMESIS, Event, EventType
+from checkers.history.recorded import tally
 from checkers.run_input import Cancelled, RunInput, never
 from checkers.statistics import READS
 from checkers.verdict import CheckResult, Status
@@ -207,18 +208,19 @@ def check(run: RunInput, options: Mapping[str, Any], cancelled: Cancelled = neve
 
 def _tried(run: RunInput, options: Mapping[str, Any]) -> dict[str, Any]:
     expectations = options.get("expectations") or {}
-    done = [operation for operation in run.operations if operation.type is EventType.OK]
-    reads = sum(operation.f in READS for operation in done)
-    has_reads = any(operation.f in READS for operation in run.operations)
-    verified, tried = _injections(run.events)
+    counts = tally(run.operations)
+    done = sum(count for (_, kind), count in counts.items() if kind is EventType.OK)
+    reads = sum(counts[f, EventType.OK] for f in READS)
+    has_reads = any(f in READS for f, _ in counts)
+    verified, tried = _injections(run.notes)
     return {
-        "ok": len(done),
+        "ok": done,
         "reads": reads,
-        "writes": len(done) - reads,
+        "writes": done - reads,
         "faults_planned": sorted(set(expectations.get("faults", []))),
         "faults_tried": dict(sorted(tried.items())),
         "faults_verified": dict(sorted(verified.items())),
-        "leader_changes": _leader_changes(run.events),
+        "leader_changes": _leader_changes(run.notes),
         "without_faults": not verified,
         "skipped": [str(fault) for fault in options.get("skipped", [])],
         "needed": {

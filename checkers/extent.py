@@ -32,7 +32,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
 from checkers.evidence import FINAL_READS, PHASE, WORLD_CLOCK, Evidence, TraceEvent, run_clock
-from checkers.history import NEMESIS, Event, EventType, seconds
+from checkers.history import Event, EventType, seconds
+from checkers.history.recorded import end_of, notes_of
 
 COLLECTED = "evidence"
 """Note that the nodes are down and what they left was collected: the last of a whole journal."""
@@ -74,13 +75,13 @@ WHOLE = Extent()
 
 def extent_of(events: Sequence[Event]) -> Extent:
     """Read from a journal how far it reaches."""
-    notes = [e for e in events if e.process == NEMESIS and isinstance(e.value, dict)]
+    notes = [note for note in notes_of(events) if isinstance(note.value, dict)]
     closed = any(note.f == PHASE and note.value.get("name") == "stop" for note in notes)
     collected = any(note.f == COLLECTED for note in notes)
-    clock = run_clock(events)
+    clock = run_clock(notes_of(events))
     simulated = clock is not None and clock.name == WORLD_CLOCK  # its nodes end with the harness
     return Extent(
-        end_ns=events[-1].time_ns if events else -1,
+        end_ns=end_of(events),
         closed=closed,
         finished=closed and any(note.f == FINAL_READS for note in notes),
         outlived=not closed or not (collected or simulated),

@@ -23,7 +23,7 @@ def check(run: RunInput, options: Mapping[str, Any], cancelled: Cancelled = neve
     """Collect the violations of a journal."""
     del options, cancelled
     anomalies = []
-    for event in run.events:
+    for event in run.notes:
         if event.process == NEMESIS and event.f == VIOLATION and isinstance(event.value, dict):
             fields = {key: event.value.get(key) for key in ("property", "explanation", "causes")}
             fields["explanation"] = f"{fields['explanation']}, at {seconds(event.time_ns)}"

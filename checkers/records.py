@@ -334,7 +334,7 @@ def _final_reads(
 def _reads_gone(run: RunInput) -> list[str]:
     """Name the nodes that were read in the end, by the journal, and of which no read is there."""
     assert run.evidence is not None, "the registry asks for evidence first"
-    notes = [e.value for e in run.events if e.process == NEMESIS and e.f == FINAL_READS]
+    notes = [e.value for e in run.notes if e.process == NEMESIS and e.f == FINAL_READS]
     read = {str(n) for value in notes if isinstance(value, dict) for n in value.get("read") or ()}
     return [f"{node} (final read)" for node in sorted(read - run.evidence.final_reads.keys())]
 

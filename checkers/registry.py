@@ -47,6 +47,7 @@ Unknown limits (None) mean the defaults of `linearizability.linearizable`. Its f
 
 from __future__ import annotations
 
+import contextlib
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
@@ -70,8 +71,11 @@ from checkers import (
     voter_changes,
 )
 from checkers.history import Operation
+from checkers.history.columns import Columns
+from checkers.history.recorded import Recorded
 from checkers.invariants import stored as invariants
 from checkers.linearizability import linearizable
+from checkers.linearizability.columnar import check_columns
 from checkers.names import nearest
 from checkers.run_input import Cancelled, RunInput, asked_for, never
 from checkers.verdict import PROMISE, CheckResult, Status, worst
@@ -86,7 +90,9 @@ __all__ = [
     "KeyCheck",
     "RunCheck",
     "RunInput",
+    "changes_of",
     "check_keys",
+    "check_operations",
     "find_check",
     "judged_operations",
     "keyed",
@@ -125,6 +131,8 @@ class KeyCheck:
     function: Callable[[Sequence[Operation], Options, Cancelled], CheckResult]
     validate: Callable[[Options], None]
     """Raises ValueError when a value cannot be taken."""
+    columnar: Callable[[Columns, Options, Cancelled], list[CheckResult]] | None = None
+    """Judges all keys of operations in columns, with the same verdicts; None: there is no such."""
     scope: str = "key"
 
     def check_key(
@@ -191,6 +199,7 @@ _OWN: tuple[Check, ...] = (
         required=("model",),
         function=linearizable.check_key,
         validate=linearizable.validate,
+        columnar=check_columns,
     ),
     KeyCheck(
         name=sessions.NAME,
@@ -308,22 +317,43 @@ def judged_operations(spec: CheckSpec, run: RunInput) -> Sequence[Operation]:
     The very `run.operations` where there is nothing to resolve or `evidence` is false, and all
     functions and refusals are judged.
     """
+    return asked_for(_resolved(spec, run).operations, spec.options)
+
+
+def changes_of(spec: CheckSpec, run: RunInput) -> dict[int, assisted.Change]:
+    """Return what evidence changes of the operations that a check by key is given, by index."""
+    changes = _resolved(spec, run).changes
+    return {run.operations[row].index: change for row, change in changes.items()}
+
+
+def _resolved(spec: CheckSpec, run: RunInput) -> assisted.Resolved:
     wanted = spec.name == linearizable.NAME and spec.options.get("evidence") is not False
     wanted = wanted and run.extent.closed  # what was written later is in the logs as well
-    judged = run.operations
-    if wanted and run.evidence is not None:
-        resolved = assisted.resolve(run.operations, run.evidence)
-        if resolved.took_effect or resolved.never:
-            judged = resolved.operations
-    return asked_for(judged, spec.options)
+    return assisted.resolve(run.operations, run.evidence if wanted else None)
 
 
 def check_keys(
     check: KeyCheck, spec: CheckSpec, run: RunInput, cancelled: Cancelled = never
 ) -> list[CheckResult]:
     """Judge each key of a run by itself, in order of first use; `check.merge` makes one of them."""
-    groups = keyed(judged_operations(spec, run)).values()
-    return [check.check_key(group, spec.options, cancelled) for group in groups]
+    return check_operations(check, spec, judged_operations(spec, run), cancelled)
+
+
+def check_operations(
+    check: KeyCheck, spec: CheckSpec, operations: Sequence[Operation], cancelled: Cancelled = never
+) -> list[CheckResult]:
+    """Judge each key of the operations that a check by key is given."""
+    if not isinstance(operations, Recorded):
+        groups = keyed(operations).values()
+        return [check.check_key(group, spec.options, cancelled) for group in groups]
+    if not len(operations):
+        return []
+    if check.columnar is not None:
+        # One key that no model knows must not decide about the others: then each is judged alone.
+        with contextlib.suppress(Exception):
+            return check.columnar(operations.columns, spec.options, cancelled)
+    parts = operations.columns.parts()
+    return [check.check_key(part.operations(), spec.options, cancelled) for part in parts]
 
 
 def run_check(spec: CheckSpec, run: RunInput, cancelled: Cancelled = never) -> CheckResult:

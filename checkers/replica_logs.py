@@ -207,7 +207,7 @@ class _Owed:
         """Partition -> offset -> value, since when that is certain, the operation that says so."""
         self.polled: dict[tuple[str, str], int] = {}
         """(partition, node) -> when its last `poll-all` after the heal was invoked."""
-        final_ns = dict(phases(run.events)).get("final-reads", INFINITY_NS)
+        final_ns = dict(phases(run.notes)).get("final-reads", INFINITY_NS)
         for operation in run.operations:
             if operation.type is not EventType.OK or operation.key is None:
                 continue
@@ -291,7 +291,7 @@ def _unheld(
         f"{offset}{there}; it was {did} {operation.process!r} (operation {operation.index}{reign}, "
         f"by {operation.node} at {seconds(operation.complete_ns, 3)}), one of {count} such records"
     )
-    active = active_between(fault_spans(run.events), operation.invoke_ns, INFINITY_NS)
+    active = active_between(fault_spans(run.notes), operation.invoke_ns, INFINITY_NS)
     if active:
         text += f"; faults since: {named_faults(active, _FAULTS_MAX)}"
     found = _anomaly("acknowledged-missing", text, log, offset, operation.epoch)

@@ -6,9 +6,13 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
+import numpy as np
+
 from checkers.evidence import Evidence
 from checkers.extent import WHOLE, Extent
 from checkers.history import Event, EventType, Operation
+from checkers.history.columns import FAIL
+from checkers.history.recorded import Recorded, notes_of
 
 Cancelled = Callable[[], bool]
 """Asked regularly by every check that may take long; True makes it end in UNKNOWN."""
@@ -26,6 +30,14 @@ def asked_for(operations: Sequence[Operation], options: Mapping[str, Any]) -> Se
     lags may have refused it.
     """
     functions = options.get("functions")
+    if isinstance(operations, Recorded):
+        columns = operations.columns
+        wanted = np.ones(len(columns), np.bool_)
+        if functions is not None:
+            wanted &= np.isin(columns.f, [columns.function(name) for name in functions])
+        if options.get("refusals") is False:
+            wanted &= columns.type != FAIL
+        return operations.where(wanted)
     if functions is not None:
         operations = [operation for operation in operations if operation.f in functions]
     if options.get("refusals") is False:
@@ -46,3 +58,8 @@ class RunInput:
     for a history that came without it."""
     extent: Extent = WHOLE
     """How far the journal reaches."""
+
+    @property
+    def notes(self) -> Sequence[Event]:
+        """The events of the nemesis."""
+        return notes_of(self.events)

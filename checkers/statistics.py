@@ -15,10 +15,13 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping, Sequence
-from itertools import pairwise
 from typing import Any
 
-from checkers.history import NEMESIS, Event, EventType, Operation
+import numpy as np
+
+from checkers.history import NEMESIS, Event, EventType
+from checkers.history.columns import INFO, KINDS, OK, Columns, Int64s
+from checkers.history.recorded import columns_of, span_of
 from checkers.run_input import Cancelled, RunInput, never
 from checkers.verdict import CheckResult, Status
 
@@ -55,16 +58,13 @@ def check(run: RunInput, options: Mapping[str, Any], cancelled: Cancelled = neve
 
 def figures_of(run: RunInput, bucket_ms: int = BUCKET_MS) -> dict[str, Any]:
     """Compute all figures of a run."""
-    operations = run.operations
-    begin_ns, end_ns = _span(run)
-    by_type = {t.value: 0 for t in (EventType.OK, EventType.FAIL, EventType.INFO)}
-    for operation in operations:
-        by_type[operation.type.value] += 1
+    operations = columns_of(run.operations)
+    begin_ns, end_ns = span_of(run.events)
+    counts = np.bincount(operations.type, minlength=len(KINDS)).tolist()
+    by_type = {kind.value: count for kind, count in zip(KINDS, counts, strict=True)}
     duration_s = (end_ns - begin_ns) / 1e9
-    errors: dict[str, int] = {}
-    for operation in operations:
-        if operation.error is not None:
-            errors[operation.error] = errors.get(operation.error, 0) + 1
+    failed = np.bincount(operations.error, minlength=len(operations.errors)).tolist()
+    errors = {e: n for e, n in zip(operations.errors, failed, strict=True) if n and e is not None}
     return {
         "by_type": by_type,
         "duration_s": duration_s,
@@ -73,60 +73,62 @@ def figures_of(run: RunInput, bucket_ms: int = BUCKET_MS) -> dict[str, Any]:
         "latency_ms": _latencies(operations),
         "errors": dict(sorted(errors.items(), key=lambda item: (-item[1], item[0]))[:20]),
         "longest_unavailability": _longest_gap(operations, begin_ns, end_ns),
-        "recoveries": _recoveries(run),
+        "recoveries": _recoveries(operations, run.notes),
         "bucket_ms": bucket_ms,
-        "buckets": _buckets(run, bucket_ms),
+        "buckets": _buckets(operations, bucket_ms),
     }
 
 
-def _span(run: RunInput) -> tuple[int, int]:
-    """Return the times of the first and the last client event."""
-    times = [event.time_ns for event in run.events if event.process != NEMESIS]
-    return (times[0], times[-1]) if times else (0, 0)
+def _latencies(operations: Columns) -> dict[str, dict[str, float]]:
+    ok = operations.type == OK
+    latency_ns = operations.complete_ns - operations.invoke_ns
+    found = {}
+    for code in np.unique(operations.f[ok]).tolist():
+        mine = np.sort(latency_ns[ok & (operations.f == code)])
+        found[operations.functions[code]] = _percentiles(mine)
+    return dict(sorted(found.items()))
 
 
-def _latencies(operations: Sequence[Operation]) -> dict[str, dict[str, float]]:
-    by_function: dict[str, list[int]] = {}
-    for operation in operations:
-        if operation.type is EventType.OK:
-            latency_ns = operation.complete_ns - operation.invoke_ns
-            by_function.setdefault(operation.f, []).append(latency_ns)
-    return {f: _percentiles(sorted(found)) for f, found in sorted(by_function.items())}
-
-
-def _percentiles(latencies_ns: Sequence[int]) -> dict[str, float]:
+def _percentiles(latencies_ns: Int64s) -> dict[str, float]:
     def rank(share: float) -> float:
-        return latencies_ns[max(0, math.ceil(share * len(latencies_ns)) - 1)] / _NS_PER_MS
+        place = max(0, math.ceil(share * len(latencies_ns)) - 1)
+        return int(latencies_ns[place]) / _NS_PER_MS
 
     return {
         "count": len(latencies_ns),
         "p50": rank(0.5),
         "p90": rank(0.9),
         "p99": rank(0.99),
-        "max": latencies_ns[-1] / _NS_PER_MS,
+        "max": rank(1),
     }
 
 
-def _longest_gap(operations: Sequence[Operation], begin_ns: int, end_ns: int) -> dict[str, Any]:
-    done = sorted(o.complete_ns for o in operations if o.type is EventType.OK)
-    points = [begin_ns, *done, end_ns]
-    from_ns, to_ns = max(pairwise(points), key=lambda gap: gap[1] - gap[0])
+def _longest_gap(operations: Columns, begin_ns: int, end_ns: int) -> dict[str, Any]:
+    done = np.sort(operations.complete_ns[operations.type == OK])
+    points = np.concatenate([[begin_ns], done, [end_ns]]).astype(np.int64)
+    widest = int(np.argmax(np.diff(points)))
+    from_ns, to_ns = int(points[widest]), int(points[widest + 1])
     return {"duration_ms": (to_ns - from_ns) / _NS_PER_MS, "from_ns": from_ns, "to_ns": to_ns}
 
 
-def _recoveries(run: RunInput) -> list[dict[str, Any]]:
+def _recoveries(operations: Columns, notes: Sequence[Event]) -> list[dict[str, Any]]:
     """Return how long it took, after each fault and each heal, until writes were served again."""
-    ok = [o for o in run.operations if o.type is EventType.OK]
-    writes = [o for o in ok if o.f not in READS] or ok
-    writes.sort(key=lambda operation: operation.invoke_ns)
-    first_done = _first_completion_from(writes)
+    ok = operations.type == OK
+    reads = [code for code, name in enumerate(operations.functions) if name in READS]
+    writes = ok & ~np.isin(operations.f, reads)
+    chosen = writes if writes.any() else ok
+    order = np.argsort(operations.invoke_ns[chosen], kind="stable")
+    invoked = operations.invoke_ns[chosen][order]
+    # Of each: the earliest completion of it or of what was invoked later.
+    first_done = np.minimum.accumulate(operations.complete_ns[chosen][order][::-1])[::-1]
     found = []
-    for event in run.events:
+    for event in notes:
         phase = _phase(event)
         if phase is None:
             continue
-        done_ns = _lookup(first_done, event.time_ns)
-        recovery_ms = None if done_ns is None else (done_ns - event.time_ns) / _NS_PER_MS
+        place = int(np.searchsorted(invoked, event.time_ns))
+        served = place < len(invoked)
+        recovery_ms = (int(first_done[place]) - event.time_ns) / _NS_PER_MS if served else None
         found.append(
             {
                 "fault": event.f,
@@ -147,51 +149,29 @@ def _phase(event: Event) -> str | None:
     return phase if phase in ("inject", "heal") else None
 
 
-def _first_completion_from(operations: Sequence[Operation]) -> list[tuple[int, int]]:
-    """Return (invocation, earliest completion of this or a later invoked one), by invocation."""
-    found: list[tuple[int, int]] = []
-    earliest_ns: int | None = None
-    for operation in reversed(operations):
-        complete_ns = operation.complete_ns
-        earliest_ns = complete_ns if earliest_ns is None else min(earliest_ns, complete_ns)
-        found.append((operation.invoke_ns, earliest_ns))
-    found.reverse()
-    return found
-
-
-def _lookup(first_done: Sequence[tuple[int, int]], time_ns: int) -> int | None:
-    low, high = 0, len(first_done)
-    while low < high:
-        middle = (low + high) // 2
-        if first_done[middle][0] < time_ns:
-            low = middle + 1
-        else:
-            high = middle
-    return first_done[low][1] if low < len(first_done) else None
-
-
-def _buckets(run: RunInput, bucket_ms: int) -> list[dict[str, Any]]:
+def _buckets(operations: Columns, bucket_ms: int) -> list[dict[str, Any]]:
     """Count completions by type in each bucket of time, and the latency of `ok` ones in it."""
-    done: dict[int, dict[str, list[int]]] = {}
-    for operation in run.operations:
-        kind = operation.type.value
-        # An indeterminate operation counts where it began: it may have no end.
-        at_ns = operation.invoke_ns if kind == "info" else operation.complete_ns
-        bucket = min(at_ns // (bucket_ms * _NS_PER_MS), _BUCKETS_MAX)
-        latency_ns = operation.complete_ns - operation.invoke_ns
-        done.setdefault(bucket, {}).setdefault(kind, []).append(latency_ns)
+    if not len(operations):
+        return []
+    # An indeterminate operation counts where it began: it may have no end.
+    at_ns = np.where(operations.type == INFO, operations.invoke_ns, operations.complete_ns)
+    bucket = np.minimum(at_ns // (bucket_ms * _NS_PER_MS), _BUCKETS_MAX)
+    count = int(bucket.max()) + 1
+    counted = np.bincount(bucket * len(KINDS) + operations.type, minlength=count * len(KINDS))
+    ok = np.flatnonzero(operations.type == OK)
+    latency_ns = operations.complete_ns[ok] - operations.invoke_ns[ok]
+    latency_ns = latency_ns[np.lexsort((latency_ns, bucket[ok]))]
+    ends = np.cumsum(counted[OK :: len(KINDS)])
     rows: list[dict[str, Any]] = []
-    for bucket in range(max(done, default=-1) + 1):
-        kinds = done.get(bucket, {})
-        counts = {t: len(kinds.get(t, ())) for t in ("ok", "fail", "info")}
-        total = sum(counts.values())
-        latencies = sorted(kinds.get("ok", ()))
-        figures = _percentiles(latencies) if latencies else {}
+    for number, each in enumerate(counted.reshape(-1, len(KINDS)).tolist()):
+        total = sum(each)
+        mine = latency_ns[ends[number] - each[OK] : ends[number]]
+        figures = _percentiles(mine) if len(mine) else {}
         rows.append(
             {
-                "from_ms": bucket * bucket_ms,
-                **counts,
-                "availability": counts["ok"] / total if total else None,
+                "from_ms": number * bucket_ms,
+                **{kind.value: n for kind, n in zip(KINDS, each, strict=True)},
+                "availability": each[OK] / total if total else None,
                 "p50_ms": figures.get("p50"),
                 "p99_ms": figures.get("p99"),
             }

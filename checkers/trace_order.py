@@ -54,7 +54,7 @@ def not_started(run: RunInput, evidence: Evidence, nodes: Collection[str]) -> di
     """
     found = {}
     begun: dict[tuple[str, object], int] = {}
-    for note in run.events:
+    for note in run.notes:
         value = note.value
         if note.process != NEMESIS or note.f not in ENDING or not isinstance(value, dict):
             continue

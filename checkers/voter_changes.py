@@ -50,7 +50,7 @@ def check(run: RunInput, options: Mapping[str, Any], cancelled: Cancelled = neve
     if longest and longest[0].offset == 0:
         made = Counter(step for _, step in _steps(longest))
         sure = run.extent.finished and not missing  # else another log may be the one that counts
-        found = [*_lost(answered, made), *_uninvited(answered, made, run.operations, run.events)]
+        found = [*_lost(answered, made), *_uninvited(answered, made, run.operations, run.notes)]
         (anomalies if sure else doubts).extend(found)
     sets = [record for record in longest if record.kind == VOTERS]
     return evidence_result(

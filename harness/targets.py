@@ -68,17 +68,20 @@ def for_each(targets: Sequence[Path], act: Callable[[Path, str], int]) -> int:
     """
     if len(targets) == 1:
         return act(targets[0], "")
-    codes = []
-    for target in targets:
-        name = name_of(target)
-        try:
-            codes.append(act(target, name))
-        except Exception as error:
-            if not is_expected(error):
-                raise
-            click.echo(f"kraftprobe: {name}: {one_line(error)}", err=True)
-            codes.append(EXIT_USAGE)
+    codes = [act_on(target, act) for target in targets]
     return min((code for code in codes if code), default=0)
+
+
+def act_on(target: Path, act: Callable[[Path, str], int]) -> int:
+    """Act on one target among several: an expected error is reported and is its exit code."""
+    name = name_of(target)
+    try:
+        return act(target, name)
+    except Exception as error:
+        if not is_expected(error):
+            raise
+        click.echo(f"kraftprobe: {name}: {one_line(error)}", err=True)
+        return EXIT_USAGE
 
 
 def name_of(path: Path) -> str:

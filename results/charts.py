@@ -17,6 +17,7 @@ from plotly.subplots import make_subplots
 
 from checkers.faults import FaultSpan, Reign, fault_spans, reigns
 from checkers.history import Event, EventType, Operation
+from checkers.history.recorded import end_of, notes_of
 from results.points import latencies, percentiles, throughput
 
 _NS = 1e9
@@ -31,9 +32,9 @@ def over_time(
     events: Sequence[Event], operations: Sequence[Operation], nodes: Sequence[str]
 ) -> dict[str, Any]:
     """Return the chart as plotly's JSON document."""
-    duration_ns = events[-1].time_ns if events else 0
-    spans = fault_spans(events)
-    ruled = reigns(events, duration_ns)
+    duration_ns = max(0, end_of(events))
+    spans = fault_spans(notes_of(events))
+    ruled = reigns(notes_of(events), duration_ns)
     lanes = _lanes(nodes, spans, ruled)
     height = 40 + 26 * max(1, len(lanes))
     heights = [height, 260, 170]

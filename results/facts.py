@@ -144,7 +144,8 @@ def _figures(run: RunInput) -> dict[str, float]:
         if took_ms:
             p50, p99 = np.percentile(took_ms, (50, 99), method="inverted_cdf")
             found |= {f"{kind}-p50-ms": float(p50), f"{kind}-p99-ms": float(p99)}
-    loaded = [o for o in run.operations if o.invoke_ns <= _load_end_ns(run.events)]
+    load_end_ns = _load_end_ns(run.notes)
+    loaded = [o for o in run.operations if o.invoke_ns <= load_end_ns]
     if loaded:
         found["unavailability-s"] = _unavailability_s(loaded)
     recoveries = _recoveries_s(figures["recoveries"], run.operations)

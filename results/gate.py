@@ -22,7 +22,8 @@ from dataclasses import dataclass, field, replace
 from typing import Any
 
 from checkers import exercised
-from checkers.history import NEMESIS, HistoryError, pair
+from checkers.history import HistoryError
+from checkers.history.recorded import span_of
 from checkers.registry import CheckError, RunInput, run_check
 from checkers.verdict import EXIT_CODES, CheckResult, Status, worst
 from results.facts import Facts, facts_of
@@ -31,6 +32,7 @@ from results.model import RunResults, system_shown
 from results.refusals import Derive, is_canary, one_line, refusal_of, specs_of
 from results.signature import TrustedKey, signer_of
 from results.store import RunStore
+from results.tables import RunName
 
 _USAGE = 2
 _HEAD_SHOWN = 16
@@ -258,14 +260,14 @@ def _tried(run: RunInput, plan: Mapping[str, Any]) -> CheckResult:
     if spec is None:
         raise StoreError("its plan names no checks: nothing was checked")
     found = run_check(spec, run)
-    times = [event.time_ns for event in run.events if event.process != NEMESIS] or [0]
-    found.statistics["duration_s"] = (times[-1] - times[0]) / 1e9
+    begin_ns, end_ns = span_of(run.events)
+    found.statistics["duration_s"] = (end_ns - begin_ns) / 1e9
     return found
 
 
 def _run_input(store: RunStore) -> RunInput:
-    events = store.history().events
-    return RunInput(events, pair(events), None)
+    history = store.tables(RunName("", store.folder.name))
+    return RunInput(history.events, history.operations, None)
 
 
 def _reason(results: RunResults) -> str:

@@ -33,7 +33,7 @@ from checkers.history.sealed import FIELD, is_changed, may_be_torn, seal
 _FIELDS = frozenset(Event.__slots__)
 _OPTIONAL_STRINGS = ("key", "error", "node")
 _OPTIONAL_INTEGERS = ("offset", "epoch")
-_LINE = b'{"index":'
+LINE = b'{"index":'
 """How every line of a journal begins."""
 
 
@@ -141,7 +141,7 @@ def read_journal(path: Path) -> tuple[list[Event], int]:
         except HistoryError as error:
             # A JSON object is never a proper prefix of another, so a last line without newline
             # that parses is whole; one that only lacks its end is torn.
-            if not ended and may_be_torn(line, _LINE):
+            if not ended and may_be_torn(line, LINE):
                 dropped_bytes = len(line)
                 break
             raise HistoryError(f"{path}, line {number}: {error}") from error

@@ -9,6 +9,7 @@ from dataclasses import asdict, dataclass, field
 from typing import Any
 
 from checkers.history import EventType
+from checkers.history.recorded import count_keys, end_of, tally
 from checkers.run_input import RunInput
 from checkers.verdict import CheckResult, Status, worst
 from results.facts import builds_of
@@ -151,14 +152,14 @@ def system_shown(plan: Mapping[str, Any]) -> str:
 def counts_of(run: RunInput) -> dict[str, Any]:
     """Return counts of what was judged."""
     counts = {kind.value: 0 for kind in (EventType.OK, EventType.FAIL, EventType.INFO)}
-    for operation in run.operations:
-        counts[operation.type.value] += 1
+    for (_, kind), count in tally(run.operations).items():
+        counts[kind.value] += count
     return {
         "events": len(run.events),
         "operations": len(run.operations),
         "by_type": counts,
-        "keys": len({operation.key for operation in run.operations}),
-        "duration_ns": run.events[-1].time_ns if run.events else 0,
+        "keys": count_keys(run.operations),
+        "duration_ns": max(0, end_of(run.events)),
     }
 
 

@@ -1,38 +1,40 @@
 """From a stored run to its judgement.
 
-    journal + plan + evidence -> tables -> pairing -> checks by key (in parallel)
-                                        -> checks of run and evidence -> verdict -> results.json
+    journal -> columns -> history.parquet -> checks by key
+          + plan + evidence -> checks of run and evidence -> verdict -> results.json
 
-With a Spark session the pairing and the checks by key are Spark jobs; without one they are plain
-loops in this process. Both call the same functions and give equal results, but for which of the
-two is named in `judged_with`; tests/results/test_spark.py holds them to it.
+The history is read into columns (`results.ingest`), stored as tables, and judged from the columns.
+With a Spark session the checks by key are a job over the row groups of the stored table
+(`results.spark_jobs`), without one they are calls in this process. Both call the same functions
+and give equal verdicts; which of the two it was is named in `judged_with`.
 
-Checks of the whole run and of the evidence run in this process in both cases: they are one pass
-over what is in memory already, and shipping it out and back costs more than the pass.
+Checks of the whole run and of the evidence run in this process in both cases: they are a few passes
+over what is in memory already. Many runs are judged side by side, each by
+`judge` (`results.engine`).
 """
 
 from __future__ import annotations
 
 import datetime as dt
 import time
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import Any, TypeVar
 
 import numpy as np
-import pyarrow as pa
 
 from checkers import exercised
 from checkers.assisted import resolve
 from checkers.coverage import coverage
 from checkers.evidence import Evidence, run_clock
 from checkers.extent import COLLECTED, Extent, extent_of, within
-from checkers.history import INFINITY_NS, NEMESIS, Event, HistoryError, Operation, pair
+from checkers.history import INFINITY_NS, NEMESIS, Event, HistoryError
 from checkers.history.column_files import ColumnFile, load_judged
 from checkers.history.columns import KINDS, Columns
 from checkers.history.foreign import Reading, judged
 from checkers.history.formats import load
+from checkers.history.recorded import notes_of
 from checkers.linearizability import linearizable
 from checkers.linearizability.certificates import certificate_lines
 from checkers.linearizability.columnar import judge_columns
@@ -45,7 +47,6 @@ from checkers.registry import (
     RunInput,
     check_keys,
     find_check,
-    judged_operations,
     merge,
     never,
     noted,
@@ -58,7 +59,7 @@ from results.files import StoreError, write_atomically
 from results.model import NOT_RECORDED, PLAN_FIELDS, Recording, RunResults, as_stored, counts_of
 from results.session import SparkHandle
 from results.store import RunStore
-from results.tables import events_table, operations_table, write_tables
+from results.tables import OPERATIONS_FILE, RunName, write_tables
 
 _T = TypeVar("_T")
 
@@ -94,36 +95,34 @@ def judge(
     specs = check_specs(plan, str(store.plan_path))
     inputs = store.input_digests() if keep else {}
     recording = store.recording(inputs) if keep else NOT_RECORDED
-    history = store.history()
+    name = RunName(str(plan.get("campaign") or ""), str(plan.get("run") or store.folder.name))
+    history = store.tables(name)
+    if keep:
+        with store.locked():  # two judgements at a time must not mix what they store
+            write_tables(store.parquet_path, history.events_table, history.operations_table)
     loaded = store.evidence(plan)
-    operations = _paired(history.events, store.journal_path)
     extent = extent_of(history.events)
-    evidence, unplaced = _evidence_or_none(loaded, history.events, extent, untrusted)
-    run = RunInput(history.events, operations, evidence, extent)
-    name = str(plan.get("run") or store.folder.name)
-    events = events_table(name, run.events)
+    evidence, unplaced = _evidence_or_none(loaded, notes_of(history.events), extent, untrusted)
+    run = RunInput(history.events, history.operations, evidence, extent)
     if spark is None:
-        table = operations_table(name, operations)
-        checks, proofs, times_s = _check_here(run, specs, cancelled)
+        checks, proofs, times_s = _check(run, specs, cancelled, check_keys)
     else:
-        table = spark_jobs.pair_in_spark(spark.spark, events)
-        assert table.num_rows == len(operations), "Spark paired other operations than pair()"
-        checks, proofs, times_s = _check_with_spark(run, specs, table, spark, cancelled)
+        by_spark = spark_jobs.key_checker(spark.spark, store.parquet_path / OPERATIONS_FILE)
+        checks, proofs, times_s = _check(run, specs, cancelled, by_spark)
     checks += _unreadable([*problems, *loaded.problems, *unplaced]) + _changed(recording)
     if extent.shortcoming:
         checks.append(CheckResult(JOURNAL, Status.UNKNOWN, extent.shortcoming))
-    results = _results(name, plan, checks, times_s, spark=spark, began=began)
+    results = _results(name.run, plan, checks, times_s, spark=spark, began=began)
     statistics = {**counts_of(run), "dropped_bytes": history.dropped_bytes}
     statistics["coverage"] = coverage(run)
-    resolved = resolve(operations, run.evidence if extent.closed else None)
+    resolved = resolve(run.operations, run.evidence if extent.closed else None)
     if resolved.took_effect or resolved.never:
         counts = {"took_effect": resolved.took_effect, "never": resolved.never}
         statistics["resolved_by_evidence"] = counts
     results = replace(results, inputs=inputs, recording=recording, statistics=statistics)
     if not keep:
         return results
-    with store.locked():  # two judgements at a time must not mix what they store
-        write_tables(store.parquet_path, events, table)
+    with store.locked():
         write_certificates(store.certificates_path, proofs)
         store.write_results(results)
     return results
@@ -165,7 +164,7 @@ def judge_file(
             kept, more = judged(history, reading)
             operations, notes = kept, tuple(more)
         run = RunInput(history.events, operations, None)
-        checks, proofs, times_s = _check_here(run, specs, cancelled)
+        checks, proofs, times_s = _check(run, specs, cancelled, check_keys)
         statistics = counts_of(run)
     checks = [noted(check, notes) for check in checks]
     if certificates is not None:
@@ -274,7 +273,13 @@ class _Stopwatch:
         self._last = now
 
 
-def _check_here(run: RunInput, specs: Sequence[CheckSpec], cancelled: Cancelled) -> _Checked:
+KeyChecker = Callable[[KeyCheck, CheckSpec, RunInput, Cancelled], list[CheckResult]]
+"""`checkers.registry.check_keys`, or what does the same elsewhere."""
+
+
+def _check(
+    run: RunInput, specs: Sequence[CheckSpec], cancelled: Cancelled, by_keys: KeyChecker
+) -> _Checked:
     """Judge by every check."""
     watch = _Stopwatch()
     checks: list[CheckResult] = []
@@ -282,62 +287,13 @@ def _check_here(run: RunInput, specs: Sequence[CheckSpec], cancelled: Cancelled)
     for spec in specs:
         check = find_check(spec)
         if isinstance(check, KeyCheck):
-            by_key = check_keys(check, spec, run, cancelled)
+            by_key = by_keys(check, spec, run, cancelled)
             proofs += by_key
             checks.append(check.merge(by_key))
         else:
             checks.append(run_check(spec, run, cancelled))
         watch.lap()
     return checks, proofs, watch.laps_s
-
-
-def _check_with_spark(
-    run: RunInput,
-    specs: Sequence[CheckSpec],
-    operations: pa.Table,
-    spark: SparkHandle,
-    cancelled: Cancelled,
-) -> _Checked:
-    """Do what `_check_here` does; checks by key are jobs together and share their time evenly."""
-    keyed = [spec for spec in specs if isinstance(find_check(spec), KeyCheck)]
-    watch = _Stopwatch()
-    by_key = iter(_keys_in_spark(run, keyed, operations, spark))
-    watch.lap()
-    shared_s = watch.laps_s.pop() / max(1, len(keyed))
-    checks = []
-    proofs: list[CheckResult] = []
-    for spec in specs:
-        check = find_check(spec)
-        if isinstance(check, KeyCheck):
-            results = next(by_key)
-            proofs += results
-            checks.append(check.merge(results))
-        else:
-            checks.append(check.check_run(run, spec.options, cancelled))
-        watch.lap()
-        if isinstance(check, KeyCheck):
-            watch.laps_s[-1] += shared_s
-    return checks, proofs, watch.laps_s
-
-
-def _keys_in_spark(
-    run: RunInput, specs: Sequence[CheckSpec], operations: pa.Table, spark: SparkHandle
-) -> list[list[CheckResult]]:
-    """Judge keys by each check; those that evidence helps get a table of their own."""
-    given = [judged_operations(spec, run) for spec in specs]
-    plain = [i for i, each in enumerate(given) if each is run.operations]
-    helped = [i for i, each in enumerate(given) if each is not run.operations]
-    found: dict[int, list[CheckResult]] = {}
-    for places in (plain, *([place] for place in helped)):
-        chosen = [specs[place] for place in places]
-        table = operations
-        if places and places[0] in helped:
-            name = operations["run"][0].as_py()
-            table = operations_table(name, list(given[places[0]]))
-        if chosen:
-            results = spark_jobs.check_keys_in_spark(spark.spark, table, chosen)
-            found.update(zip(places, results, strict=True))
-    return [found[place] for place in range(len(specs))]
 
 
 def _results(
@@ -367,13 +323,6 @@ def _results(
             "checks_s": [round(time_s, 6) for time_s in times_s],
         },
     )
-
-
-def _paired(events: Sequence[Event], path: Path) -> list[Operation]:
-    try:
-        return pair(events)
-    except HistoryError as error:
-        raise HistoryError(f"{path}: {error}") from error
 
 
 def _evidence_or_none(

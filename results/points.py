@@ -9,6 +9,8 @@ import numpy as np
 import numpy.typing as npt
 
 from checkers.history import Event, EventType, Operation
+from checkers.history.columns import KINDS, OK
+from checkers.history.recorded import columns_of, ended_ns
 
 POINTS_MAX = 5_000
 """Most points that a scatter shows; more make a page slow and no picture clearer."""
@@ -49,10 +51,13 @@ class Throughput:
 
 def latencies(operations: Sequence[Operation], events: Sequence[Event]) -> list[Latencies]:
     """Return the latencies by type, at most POINTS_MAX in all. Extremes are always kept."""
-    groups = {
-        kind: _completed(kind, operations, events)
-        for kind in (EventType.OK, EventType.FAIL, EventType.INFO)
-    }
+    columns = columns_of(operations)
+    end_ns = ended_ns(operations, events)
+    groups = {}
+    for code, kind in enumerate(KINDS):
+        rows = np.flatnonzero((columns.type == code) & (end_ns >= 0))
+        begin_ns = columns.invoke_ns[rows]
+        groups[kind] = begin_ns / _NS, (end_ns[rows] - begin_ns) / 1e6
     total = sum(len(times) for times, _ in groups.values())
     thinned = []
     for kind, (times, values) in groups.items():
@@ -83,11 +88,12 @@ def thin(times: Floats, values: Floats, limit: int) -> npt.NDArray[np.intp]:
 
 def percentiles(operations: Sequence[Operation], duration_ns: int) -> Percentiles:
     """Return p50 and p99 of ok operations in each bucket; NaN where it has none."""
-    done = [operation for operation in operations if operation.type is EventType.OK]
+    columns = columns_of(operations)
+    done = columns.type == OK
     width_s = bucket_s(duration_ns)
-    invoked = np.array([operation.invoke_ns / _NS for operation in done])
-    took = np.array([(operation.complete_ns - operation.invoke_ns) / 1e6 for operation in done])
-    buckets = (invoked // width_s).astype(int) if done else np.array([], dtype=int)
+    invoked = columns.invoke_ns[done] / _NS
+    took = (columns.complete_ns[done] - columns.invoke_ns[done]) / 1e6
+    buckets = (invoked // width_s).astype(int)
     order = np.argsort(buckets, kind="stable")
     names, starts = np.unique(buckets[order], return_index=True)
     count = int(duration_ns / _NS // width_s) + 1
@@ -105,12 +111,10 @@ def throughput(
     count = int(duration_ns / _NS // width_s) + 1
     edges = np.arange(count + 1) * width_s
     rate = {}
-    for kind in (EventType.OK, EventType.FAIL, EventType.INFO):
-        ends = [
-            events[operation.end_index].time_ns / _NS
-            for operation in operations
-            if operation.type is kind and operation.end_index is not None
-        ]
+    columns = columns_of(operations)
+    end_ns = ended_ns(operations, events)
+    for code, kind in enumerate(KINDS):
+        ends = end_ns[(columns.type == code) & (end_ns >= 0)] / _NS
         rate[kind] = np.histogram(ends, edges)[0] / width_s
     return Throughput((edges[:-1] + edges[1:]) / 2, width_s, rate)
 
@@ -123,16 +127,3 @@ def bucket_s(duration_ns: int) -> float:
         width *= steps[turn % 3]
         turn += 1
     return width
-
-
-def _completed(
-    kind: EventType, operations: Sequence[Operation], events: Sequence[Event]
-) -> tuple[Floats, Floats]:
-    """Time and latency of the operations of one type that have a completion, in time order."""
-    found = [
-        (operation.invoke_ns / _NS, (events[end].time_ns - operation.invoke_ns) / 1e6)
-        for operation in operations
-        if operation.type is kind and (end := operation.end_index) is not None
-    ]
-    pairs = np.array(found, dtype=float).reshape(len(found), 2)
-    return pairs[:, 0], pairs[:, 1]

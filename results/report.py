@@ -24,7 +24,8 @@ from checkers.assisted import OPEN_END_NS
 from checkers.coverage import PHASES
 from checkers.evidence import Evidence, run_clock
 from checkers.faults import FaultSpan, Reign, fault_spans, phases, reigns
-from checkers.history import Event, Operation, pair
+from checkers.history import Event, Operation
+from checkers.history.recorded import by_index, end_of, notes_of
 from checkers.verdict import ALLOWED, CheckResult, Status
 from results.files import StoreError, write_atomically
 from results.model import RunResults, system_shown
@@ -32,6 +33,7 @@ from results.narration import value_text
 from results.pages import environment, shorten, template_text
 from results.store import RunStore
 from results.story import story_of
+from results.tables import RunName
 from results.timeline import Timeline, draw
 
 _SHOWN_OTHERWISE = frozenset({"kind", "key", "explanation", "window", "window_operations"})
@@ -77,12 +79,14 @@ def write_report(store: RunStore, results: RunResults) -> None:
     Raises StoreError when the run or its results are not what they should be; OSError.
     """
     plan = store.plan()
-    events = store.history().events
+    history = store.tables(RunName(str(plan.get("campaign")), store.folder.name))
     evidence = None
     if results.status is Status.FAIL:  # nothing else has a story to be looked for there
-        evidence = replace(store.evidence(plan).evidence, run_clock=run_clock(events))
+        clock = run_clock(notes_of(history.events))
+        evidence = replace(store.evidence(plan).evidence, run_clock=clock)
+    nodes = store.node_names(plan)
     try:
-        page = render(results, plan, events, store.node_names(plan), evidence)
+        page = render(results, plan, history.events, history.operations, nodes, evidence)
     except (TemplateError, TypeError, ValueError, LookupError, AttributeError) as error:
         reason = f"{type(error).__name__}: {error}"
         raise StoreError(f"{store.folder}: no report can be made of it ({reason})") from error
@@ -93,18 +97,17 @@ def render(
     results: RunResults,
     plan: Mapping[str, Any],
     events: Sequence[Event],
+    operations: Sequence[Operation],
     nodes: Sequence[str],
     evidence: Evidence | None = None,
 ) -> str:
     """Return the report as HTML; `evidence` is what the story of a violation is taken from."""
-    operations = pair(events)
-    duration_ns = events[-1].time_ns if events else 0
+    duration_ns = max(0, end_of(events))
+    notes = notes_of(events)
     ordered = sorted(results.checks, key=lambda check: _WORST_FIRST.index(check.status))
-    spans = fault_spans(events)
+    spans = fault_spans(notes)
     figures = _figures(results)
-    context = _Context(
-        {operation.index: operation for operation in operations}, reigns(events, duration_ns), spans
-    )
+    context = _Context(by_index(operations), reigns(notes, duration_ns), spans)
     return (
         environment()
         .get_template("report.html.j2")
@@ -121,8 +124,8 @@ def render(
             phases_of_protocol=PHASES,
             engine=results.judged_with.get("spark"),
             recoveries=_recoveries(figures, spans),
-            facts=_facts(results, plan, spans, events, duration_ns),
-            warnings=_warnings(results, events),
+            facts=_facts(results, plan, spans, notes, duration_ns),
+            warnings=_warnings(results, notes),
             skipped=_skipped(results),
             spans=spans[:_ROWS_MAX],
             spans_left_out=max(0, len(spans) - _ROWS_MAX),

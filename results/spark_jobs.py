@@ -1,87 +1,105 @@
-"""The jobs: functions of `checkers`, called by Spark once for each group of rows.
+"""The jobs of Spark: it decides where and when a piece of work runs, and the pieces are files.
 
-Spark decides only where and in which order the groups run. What is computed for a group is
-computed by the same function that a plain loop would call, so the verdict is the same; and no
-result depends on the order in which groups or rows arrive, since each is sorted before use.
+Each task is given the number of its piece by `spark.range`, one a partition, and reads what it
+needs from the store itself. Nothing is sent through the driver or shuffled between the processes of
+Python and the JVM but results: what is computed for a piece is computed by the function that this
+process would call, and pieces are whole, so that the verdicts are the same.
+
+Tasks start in order of their partitions, the largest pieces first: a key of a million operations,
+which nothing can split, begins at once and has a task to itself while others pass it by.
 """
 
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import asdict
+from pathlib import Path
 from typing import Any
 
 import pyarrow as pa
+import pyarrow.parquet as pq
 
-from checkers.history import NEMESIS, pair
-from checkers.registry import CheckSpec, KeyCheck, find_check, never
+from checkers.assisted import Change, changed
+from checkers.history.column_files import from_table
+from checkers.history.recorded import Recorded
+from checkers.registry import (
+    CheckSpec,
+    KeyCheck,
+    RunInput,
+    changes_of,
+    check_operations,
+    find_check,
+    never,
+)
+from checkers.run_input import Cancelled, asked_for
 from checkers.verdict import CheckResult
 from results.model import check_from_json
 from results.session import one_line_errors
-from results.tables import (
-    OPERATIONS_SCHEMA,
-    events_from,
-    operations_from,
-    operations_table,
-    spark_ddl,
-)
 
-_VERDICTS_SCHEMA = pa.schema([pa.field("result", pa.string())])
-
-TableFunction = Callable[[pa.Table], pa.Table]
+_ANSWERS = pa.schema([pa.field("piece", pa.int64()), pa.field("answer", pa.string())])
+_ANSWERS_DDL = "piece long, answer string"
 
 
-def pair_in_spark(spark: Any, events: pa.Table) -> pa.Table:
-    """Pair the events of each (run, process) into operations, in order of invocation.
+def spread(spark: Any, pieces: int, work: Callable[[int], Sequence[str]]) -> list[list[str]]:
+    """Do the work of each piece as a task of its own, in this order; return their answers.
 
     Raises SparkError.
     """
-    clients = events.filter(pa.compute.not_equal(events["process"], json.dumps(NEMESIS)))
-    if clients.num_rows == 0:
-        return OPERATIONS_SCHEMA.empty_table()
-    with one_line_errors():
-        frame = spark.createDataFrame(clients)
-        paired = frame.groupBy("run", "process").applyInArrow(
-            _pair_group, spark_ddl(OPERATIONS_SCHEMA)
-        )
-        table: pa.Table = paired.toArrow().cast(OPERATIONS_SCHEMA)
-    return table.sort_by([("run", "ascending"), ("index", "ascending")])
+
+    def answers(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        for batch in batches:
+            for piece in batch.column(0).to_pylist():
+                for answer in work(piece):
+                    yield pa.RecordBatch.from_pydict(
+                        {"piece": [piece], "answer": [answer]}, schema=_ANSWERS
+                    )
+
+    found: list[list[str]] = [[] for _ in range(pieces)]
+    if pieces:
+        with one_line_errors():
+            frame = spark.range(0, pieces, 1, pieces).mapInArrow(answers, _ANSWERS_DDL)
+            for row in frame.toArrow().to_pylist():
+                found[row["piece"]].append(row["answer"])
+    return found
 
 
-def check_keys_in_spark(
-    spark: Any, operations: pa.Table, specs: Sequence[CheckSpec]
-) -> list[list[CheckResult]]:
-    """Judge each (run, key) group by each key-scoped check; results by check, in any order.
+def key_checker(
+    spark: Any, operations: Path
+) -> Callable[[KeyCheck, CheckSpec, RunInput, Cancelled], list[CheckResult]]:
+    """Return what judges the keys of a run by a job over the row groups of its stored operations.
 
-    Raises SparkError.
+    It raises SparkError; it is not cancelled.
     """
-    if operations.num_rows == 0:
-        return [[] for _ in specs]
-    with one_line_errors():
-        frame = spark.createDataFrame(operations).repartition("run", "key").cache()
-        judged = []
-        for spec in specs:
-            verdicts = frame.groupBy("run", "key").applyInArrow(
-                _key_function(spec), spark_ddl(_VERDICTS_SCHEMA)
-            )
-            texts = verdicts.toArrow()["result"].to_pylist()
-            judged.append([check_from_json(json.loads(text)) for text in texts])
-        frame.unpersist()
-    return judged
+    rows = pq.read_metadata(operations)
+    sizes = [rows.row_group(group).num_rows for group in range(rows.num_row_groups)]
+    groups = sorted(range(len(sizes)), key=lambda group: (-sizes[group], group))
+
+    def check_keys(
+        check: KeyCheck, spec: CheckSpec, run: RunInput, cancelled: Cancelled
+    ) -> list[CheckResult]:
+        del check, cancelled
+        changes = changes_of(spec, run)
+
+        def judge_group(piece: int) -> list[str]:
+            results = _judged(operations, groups[piece], spec, changes)
+            return [json.dumps(asdict(result), allow_nan=False) for result in results]
+
+        answers = spread(spark, len(groups), judge_group)
+        in_order = sorted(range(len(groups)), key=lambda piece: groups[piece])
+        return [check_from_json(json.loads(text)) for piece in in_order for text in answers[piece]]
+
+    return check_keys
 
 
-def _pair_group(table: pa.Table) -> pa.Table:
-    run = table["run"][0].as_py()
-    return operations_table(run, pair(events_from(table)))
-
-
-def _key_function(spec: CheckSpec) -> TableFunction:
-    def check_group(table: pa.Table) -> pa.Table:
-        check = find_check(spec)
-        assert isinstance(check, KeyCheck)
-        result = check.check_key(operations_from(table), spec.options, never)
-        text = json.dumps(asdict(result), allow_nan=False)
-        return pa.table({"result": [text]}, schema=_VERDICTS_SCHEMA)
-
-    return check_group
+def _judged(
+    operations: Path, group: int, spec: CheckSpec, changes: dict[int, Change]
+) -> list[CheckResult]:
+    """Judge the keys of one row group."""
+    check = find_check(spec)
+    assert isinstance(check, KeyCheck)
+    columns = from_table(pq.ParquetFile(operations).read_row_group(group))
+    rows = {int(index): row for row, index in enumerate(columns.index)} if changes else {}
+    mine = {rows[index]: change for index, change in changes.items() if index in rows}
+    judged = asked_for(changed(Recorded(columns), mine), spec.options)
+    return check_operations(check, spec, judged, never)

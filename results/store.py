@@ -5,7 +5,7 @@
         history.jsonl     the journal (results/journal.py)
         nodes/<node>/     logs, traces and evidence of a node (results/evidence_files.py)
         digests.jsonl     what each of these was when it was recorded (results/digests.py)
-        history.parquet/  the journal as tables, for Spark (results/tables.py)
+        history.parquet/  the journal as tables (results/tables.py)
         results.json      the judgement (results/model.py)
         certificates.jsonl  the proof of every key's verdict
                           (checkers/linearizability/certificates.py)
@@ -33,8 +33,10 @@ from results import digests, evidence_files
 from results.digests import FileDigest, Step, digest_of, files_below, read_chain
 from results.evidence_files import LoadedEvidence
 from results.files import StoreError, read_json_object, write_json
+from results.ingest import RunHistory, read_history
 from results.journal import JournalWriter, read_journal
 from results.model import Recording, RunResults
+from results.tables import RunName
 
 __all__ = ["RunStore", "StoreError", "StoredHistory", "list_runs"]
 
@@ -220,6 +222,18 @@ class RunStore:
         except OSError as error:
             raise StoreError(f"{self.journal_path}: {error.strerror}") from error
         return StoredHistory(events, dropped_bytes)
+
+    def tables(self, name: RunName) -> RunHistory:
+        """Return the run's history in columns and as tables.
+
+        Raises HistoryError when the journal is damaged, StoreError when there is none.
+        """
+        try:
+            return read_history(self.journal_path, name)
+        except FileNotFoundError:
+            raise StoreError(f"{self.journal_path}: there is no such file") from None
+        except OSError as error:
+            raise StoreError(f"{self.journal_path}: {error.strerror}") from error
 
     def node_names(self, plan: Mapping[str, Any]) -> tuple[str, ...]:
         """Name the nodes that the plan asked for, and any other that left a folder."""

@@ -20,6 +20,7 @@ from checkers.assisted import OPEN_END_NS
 from checkers.evidence import Evidence, TraceEvent
 from checkers.faults import NO_FAULT, active_between, fault_spans
 from checkers.history import NEMESIS, Event, EventType, Operation, seconds
+from checkers.history.recorded import by_index, notes_of
 from checkers.standings import Standings
 from checkers.trace_fields import well_formed
 from checkers.verdict import CheckResult, Status
@@ -89,15 +90,15 @@ def story_of(
     evidence: Evidence | None,
 ) -> Story | None:
     """Return the story of the first violation that has a place in time; None where none has."""
-    by_index = {operation.index: operation for operation in operations}
-    focus = _focus(checks, by_index)
+    focus = _focus(checks, by_index(operations))
     if focus is None:
         return None
     placed = _placed(evidence)
     focus = replace(focus, end_ns=_lost_ns(focus, placed))
-    begin_ns = _begin_ns(events, focus)
+    notes = notes_of(events)
+    begin_ns = _begin_ns(notes, focus)
     lines = [
-        *_faults(events, str(plan.get("backend")), begin_ns, focus.end_ns),
+        *_faults(notes, str(plan.get("backend")), begin_ns, focus.end_ns),
         *_leader_before(placed, begin_ns),
         *_nodes(placed, begin_ns, focus.end_ns),
         *_clients(events, focus),
@@ -111,14 +112,14 @@ def story_of(
 # -- which violation, and since when --------------------------------------------------------------
 
 
-def _focus(checks: Sequence[CheckResult], by_index: Mapping[int, Operation]) -> _Focus | None:
+def _focus(checks: Sequence[CheckResult], operations: Mapping[int, Operation]) -> _Focus | None:
     """Choose the earliest violation that clients saw; else the earliest that has a time."""
     found = [
         focus
         for check in checks
         if check.status is Status.FAIL
         for anomaly in check.anomalies
-        if (focus := _focused(check, anomaly, by_index)) is not None
+        if (focus := _focused(check, anomaly, operations)) is not None
     ]
     return min(found, key=lambda focus: (not focus.operations, focus.end_ns), default=None)
 
@@ -254,10 +255,10 @@ def _parameters(invoked: Event, backend: str) -> dict[str, Any]:
 
 def _clients(events: Sequence[Event], focus: _Focus) -> Iterator[Line]:
     """Yield the operations of the counter-example: as they were answered, or else asked."""
-    by_index = {event.index: event for event in events}
+    journaled = by_index(events)
     for operation in focus.operations:
-        begun = by_index.get(operation.index)
-        ended = by_index.get(-1 if operation.end_index is None else operation.end_index)
+        begun = journaled.get(operation.index)
+        ended = journaled.get(-1 if operation.end_index is None else operation.end_index)
         if begun is None:
             continue
         if (

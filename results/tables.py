@@ -1,84 +1,108 @@
-"""A history as tables: `history.parquet/` of a run, and what Spark's jobs pass around.
+"""A run's history as tables, the contract between recording and judging: `history.parquet/`.
 
-`events.parquet`, one row an event of the journal:
+Both tables are read by whatever reads Parquet; `campaign` and `run` are columns, so that the files
+of many runs (`runs/*/*/history.parquet/operations.parquet`) are one table. Times are nanoseconds
+since the run began, of the harness's monotonic clock.
+
+`operations.parquet`, one row an operation of a client, paired from its events:
 
 | column | type | meaning |
 |---|---|---|
-| run | string | name of the run |
-| index, time_ns | int64 | as in the journal |
-| process | string | JSON: `7` is a client, `"nemesis"` the nemesis |
-| type, f | string | |
-| key, error, node | string, null | |
-| value | string, null | JSON text; null where the journal has no value |
-| offset, epoch | int64, null | |
+| campaign, run | text | of which run, by the plan |
+| index | int64 | index of the invocation in the journal; names the operation in its run |
+| process | JSON text | who did it: `7` is a client; a process that met `info` is never seen again |
+| f | text | what was done: read, write, cas, create, ... |
+| key | text, null | on what |
+| input | JSON text, null | argument of the invocation |
+| output | JSON text, null | result of the completion |
+| type | text | certainty: `ok` it happened, `fail` it never will, `info` nobody knows |
+| invoke_ns | int64 | when it was invoked |
+| complete_ns | int64 | when it completed; 2^63-1 of `info`: it may take effect at any time |
+| error | text, null | of fail and info: why |
+| node | text, null | the node that answered, or else that was asked |
+| offset, epoch | int64, null | where the server said that it put the write |
+| end_index | int64, null | index of the completion; null where there is none |
 
-`operations.parquet`, one row a client operation, paired from the events: `run`, `index`,
-`process`, `f`, `key`, `input` and `output` (JSON as above), `type`, `invoke_ns`, `complete_ns`
-(2^63-1 where it never completed), `error`, `node`, `offset`, `epoch`, `end_index` (null where it
-never completed).
+Its rows stand by key, and within a key in order of invocation. No key lies in two row groups, so
+that a row group is a piece of work for a check by key, which needs to see nothing else. A row group
+holds some `ROWS_TOGETHER` rows, or one key with more.
+
+`events.parquet`, one row an event of the journal, in its order, those of the nemesis included:
+`campaign`, `run`, `index` and `time_ns` (int64), `process` (JSON text, `"nemesis"` injects faults),
+`type` (invoke, ok, fail or info), `f`, `key`, `value` (JSON text), `error`, `node`, `offset`,
+`epoch`, of which all from `key` on may be null.
 
 Values are JSON text because they have no type in common: a register's value is a string, a
-topic's is an object, a final read's is a list of names.
+topic's is an object, a final read's is a list of names. Texts are dictionary-encoded.
+
+The journal remains what a judgement begins with (`results.ingest`): tables that could be changed
+without it would be something to trust.
 """
 
 from __future__ import annotations
 
-import functools
 import json
 import shutil
 import tempfile
 from collections.abc import Sequence
+from dataclasses import dataclass
+from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 
 from checkers.history import Event, EventType, Operation
+from checkers.history.arrow import coded, taken
+from checkers.history.event_columns import event_of
 
 EVENTS_FILE = "events.parquet"
 OPERATIONS_FILE = "operations.parquet"
+ROWS_TOGETHER = 1 << 17
 
-_TEXT_EVENT = ("type", "f", "key", "error", "node")
-_JSON_EVENT = ("process", "value")
-_TEXT_OPERATION = ("f", "key", "type", "error", "node")
-_JSON_OPERATION = ("process", "input", "output")
+_TEXT = pa.dictionary(pa.int32(), pa.string())
 
 
 def _schema(fields: str) -> pa.Schema:
-    types = {"s": pa.string(), "i": pa.int64()}
+    types = {"s": _TEXT, "i": pa.int64()}
     pairs = (field.split(":") for field in fields.split())
     return pa.schema([pa.field(name, types[kind]) for name, kind in pairs])
 
 
 EVENTS_SCHEMA = _schema(
-    "run:s index:i time_ns:i process:s type:s f:s key:s value:s error:s node:s offset:i epoch:i"
+    "campaign:s run:s index:i time_ns:i process:s type:s f:s key:s value:s error:s node:s "
+    "offset:i epoch:i"
 )
 OPERATIONS_SCHEMA = _schema(
-    "run:s index:i process:s f:s key:s input:s output:s type:s invoke_ns:i complete_ns:i "
-    "error:s node:s offset:i epoch:i end_index:i"
+    "campaign:s run:s index:i process:s f:s key:s input:s output:s type:s invoke_ns:i "
+    "complete_ns:i error:s node:s offset:i epoch:i end_index:i"
 )
+_JSON = frozenset({"process", "value", "input", "output"})
 
 
-def spark_ddl(schema: pa.Schema) -> str:
-    """Return the schema as Spark spells it."""
-    names = {pa.string(): "string", pa.int64(): "long"}
-    return ", ".join(f"`{field.name}` {names[field.type]}" for field in schema)
+@dataclass(frozen=True, slots=True)
+class RunName:
+    """Which run the rows of a table are of."""
+
+    campaign: str
+    run: str
 
 
-def events_table(run: str, events: Sequence[Event]) -> pa.Table:
+def events_table(name: RunName, events: Sequence[Event]) -> pa.Table:
     """Return the events of a run as a table."""
-    return _table(run, events, EVENTS_SCHEMA, _JSON_EVENT)
+    return _table(name, events, EVENTS_SCHEMA)
 
 
-def operations_table(run: str, operations: Sequence[Operation]) -> pa.Table:
+def operations_table(name: RunName, operations: Sequence[Operation]) -> pa.Table:
     """Return the operations of a run as a table."""
-    return _table(run, operations, OPERATIONS_SCHEMA, _JSON_OPERATION)
+    return _table(name, operations, OPERATIONS_SCHEMA)
 
 
 def events_from(table: pa.Table) -> list[Event]:
     """Return the events of a table, in order of their index."""
-    return sorted((_event(row) for row in table.to_pylist()), key=lambda event: event.index)
+    return sorted(map(event_of, table.to_pylist()), key=lambda event: event.index)
 
 
 def operations_from(table: pa.Table) -> list[Operation]:
@@ -98,55 +122,56 @@ def write_tables(folder: Path, events: pa.Table, operations: pa.Table) -> None:
     aside = Path(tempfile.mkdtemp(prefix=prefix, dir=folder.parent))
     aside.chmod(0o755)
     pq.write_table(events, aside / EVENTS_FILE)
-    pq.write_table(operations, aside / OPERATIONS_FILE)
+    ordered, cuts = _by_key(operations)
+    with pq.ParquetWriter(aside / OPERATIONS_FILE, ordered.schema) as file:
+        for begin, end in pairwise(cuts):
+            file.write_table(ordered.slice(begin, end - begin), row_group_size=end - begin)
     if folder.exists():
         shutil.rmtree(folder)
     aside.rename(folder)
 
 
-def _table(run: str, rows: Sequence[Any], schema: pa.Schema, as_json: Sequence[str]) -> pa.Table:
+def _by_key(operations: pa.Table) -> tuple[pa.Table, list[int]]:
+    """Return the rows in order of key, and where row groups begin and end."""
+    codes, keys = coded(operations, "key")
+    order = np.argsort(codes, kind="stable")
+    ends = np.cumsum(np.bincount(codes, minlength=len(keys)))
+    cuts = [0]
+    before = 0
+    for end in ends.tolist():
+        if end - cuts[-1] > ROWS_TOGETHER and before > cuts[-1]:
+            cuts.append(before)
+        before = end
+    if before > cuts[-1]:
+        cuts.append(before)
+    columns = [taken(column, order) for column in operations.unify_dictionaries().columns]
+    return pa.Table.from_arrays(columns, schema=operations.schema), cuts
+
+
+def _table(name: RunName, rows: Sequence[Any], schema: pa.Schema) -> pa.Table:
     columns: list[pa.Array] = []
     for field in schema:
         values: list[Any]
-        if field.name == "run":
-            values = [run] * len(rows)
-        elif field.name in as_json:
+        if field.name in ("campaign", "run"):
+            values = [getattr(name, field.name)] * len(rows)
+        elif field.name in _JSON:
             values = [_to_json(getattr(row, field.name)) for row in rows]
         elif field.name == "type":
             values = [row.type.value for row in rows]
         else:
             values = [getattr(row, field.name) for row in rows]
-        columns.append(pa.array(values, type=field.type))
+        plain = pa.string() if field.type == _TEXT else field.type
+        columns.append(pa.array(values, type=plain).cast(field.type))
     return pa.Table.from_arrays(columns, schema=schema)
 
 
-def _event(row: dict[str, Any]) -> Event:
-    del row["run"]
-    row["type"] = EventType(row["type"])
-    row["process"] = _process(row["process"])
-    row["value"] = _from_json(row["value"])
-    return Event(**row)
-
-
 def _operation(row: dict[str, Any]) -> Operation:
-    del row["run"]
+    del row["campaign"], row["run"]
     row["type"] = EventType(row["type"])
-    row["process"] = _process(row["process"])
-    row["input"] = _from_json(row["input"])
-    row["output"] = _from_json(row["output"])
+    for name in ("process", "input", "output"):
+        row[name] = None if row[name] is None else json.loads(row[name])
     return Operation(**row)
 
 
 def _to_json(value: Any) -> str | None:
     return None if value is None else json.dumps(value, separators=(",", ":"), allow_nan=False)
-
-
-def _from_json(text: str | None) -> Any:
-    return None if text is None else json.loads(text)
-
-
-@functools.lru_cache(maxsize=100_000)
-def _process(text: str) -> int | str:
-    process = json.loads(text)
-    assert isinstance(process, int | str)
-    return process

@@ -33,6 +33,9 @@ KINDS = (EventType.OK, EventType.FAIL, EventType.INFO)
 OK, FAIL, INFO = 0, 1, 2
 FUNCTIONS_MAX = 2**15 - 1
 """How many functions the column `f` can hold."""
+_MADE_TOGETHER = 4096
+NO_END = -1
+"""Stands for the index of a completion that is not there."""
 NO_PAIR = -1
 """`expected` of an operation that is no cas of a pair."""
 
@@ -58,19 +61,30 @@ class Integers(Sequence[Value]):
         return None if code == 0 else code - 1
 
 
+Fields = tuple[str | None, int | None, int | None]
+"""node, offset, epoch of an operation."""
+
+
 @dataclass(frozen=True, slots=True, eq=False)
 class Rest:
-    """The fields that no algorithm on columns reads, looked up one by one where they are wanted."""
+    """The fields that no algorithm on columns reads, looked up where they are wanted."""
 
-    lookup: Callable[[int], tuple[str | None, int | None, int | None, int | None]]
-    """Row of the source -> node, offset, epoch, end_index."""
+    lookup: Callable[[NDArray[Any]], Sequence[Fields]]
+    """Rows of the source -> their fields."""
+    end_index: Int64s
+    """Index of the completion of each row of the source; NO_END: it has none."""
     rows: NDArray[Any]
     """Rows of the source."""
 
-    def fields(self, row: int) -> dict[str, Any]:
-        """Return the fields of a row by name."""
-        node, offset, epoch, end_index = self.lookup(int(self.rows[row]))
-        return {"node": node, "offset": offset, "epoch": epoch, "end_index": end_index}
+    @property
+    def ends(self) -> Int64s:
+        """Index of the completion of each row."""
+        ends: Int64s = self.end_index[self.rows]
+        return ends
+
+    def fields(self, rows: NDArray[Any]) -> Sequence[Fields]:
+        """Return the fields of some rows."""
+        return self.lookup(self.rows[rows])
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -109,7 +123,9 @@ class Columns:
         return len(self.index)
 
     def __iter__(self) -> Iterator[Operation]:
-        return (self.operation(row) for row in range(len(self)))
+        """Make objects of all rows, some thousand at a time."""
+        for begin in range(0, len(self), _MADE_TOGETHER):
+            yield from self._objects(np.arange(begin, min(begin + _MADE_TOGETHER, len(self))))
 
     def function(self, name: str) -> int:
         """Return the code of a function, -1 where no operation has it."""
@@ -158,23 +174,37 @@ class Columns:
 
     def operation(self, row: int) -> Operation:
         """Return one row as an object."""
-        process = int(self.process[row])
-        given = self.values[int(self.input[row])]
-        if self.expected[row] != NO_PAIR:
-            given = [self.values[int(self.expected[row])], given]
-        rest = {} if self.rest is None else self.rest.fields(row)
+        return self._objects(np.array([row]))[0]
+
+    def _objects(self, rows: NDArray[Any]) -> list[Operation]:
+        more: Sequence[Fields] = [(None, None, None)] * len(rows)
+        ends = [NO_END] * len(rows)
+        if self.rest is not None:
+            more = self.rest.fields(rows)
+            ends = self.rest.end_index[self.rest.rows[rows]].tolist()
+        lists = (getattr(self, name)[rows].tolist() for name in _ARRAYS)
+        return [
+            self._object(row, node, offset, epoch, None if end == NO_END else end)
+            for row, (node, offset, epoch), end in zip(
+                zip(*lists, strict=True), more, ends, strict=True
+            )
+        ]
+
+    def _object(self, row: tuple[int, ...], *more: Any) -> Operation:
+        index, process, kind, f, key, given, expected, output, error, *times = row
+        value = self.values[given]
         return Operation(
-            index=int(self.index[row]),
-            process=process if process >= 0 else self.names[-1 - process],
-            f=self.functions[self.f[row]],
-            key=self.keys[self.key[row]],
-            input=given,
-            output=self.values[int(self.output[row])],
-            type=KINDS[self.type[row]],
-            invoke_ns=int(self.invoke_ns[row]),
-            complete_ns=int(self.complete_ns[row]),
-            error=self.errors[self.error[row]],
-            **rest,
+            index,
+            process if process >= 0 else self.names[-1 - process],
+            self.functions[f],
+            self.keys[key],
+            value if expected == NO_PAIR else [self.values[expected], value],
+            self.values[output],
+            KINDS[kind],
+            times[0],
+            times[1],
+            self.errors[error],
+            *more,
         )
 
     def operations(self) -> list[Operation]:
@@ -229,7 +259,8 @@ def from_operations(operations: Sequence[Operation]) -> Columns:
         raise HistoryError(f"more than {FUNCTIONS_MAX} functions")
     kept = list(operations)
     rest = Rest(
-        lambda row: (kept[row].node, kept[row].offset, kept[row].epoch, kept[row].end_index),
+        lambda rows: [(o.node, o.offset, o.epoch) for o in (kept[row] for row in rows)],
+        np.array([NO_END if o.end_index is None else o.end_index for o in kept], np.int64),
         np.arange(len(kept)),
     )
     rows = np.array(fields, np.int64).reshape(len(operations), 11)

@@ -76,7 +76,7 @@ def check(run: RunInput, options: Mapping[str, Any], cancelled: Cancelled = neve
     holes = incomplete(run.evidence, evidence) | disorder.keys()
     damaged = set(evidence.nodes)
     if not run.extent.pending:  # else whose storage it was is not known
-        damaged = hit_by_ending_fault(run.events)
+        damaged = hit_by_ending_fault(run.notes)
     everywhere = {
         name: kind for name, kind in _JUDGED.items() if traced is None or kind.reads <= {*traced}
     }
@@ -94,7 +94,7 @@ def check(run: RunInput, options: Mapping[str, Any], cancelled: Cancelled = neve
     }
     if not leader_age.is_judged(evidence):
         left_out[leader_age.NAME] = leader_age.UNJUDGED
-    alone, maybe_alone = leader_age.leaders_without_quorum(evidence, holes, run.events)
+    alone, maybe_alone = leader_age.leaders_without_quorum(evidence, holes, run.notes)
     missing = without(evidence, "trace", evidence.traces)
     missing += [
         f"{node} (no state in its trace)"

@@ -123,11 +123,14 @@ class Layout:
         begin, end, key, span = e.invoke_ns, e.complete_ns, None, 0
         if keys > 1:
             key = np.repeat(np.arange(keys), np.diff(e.bounds))
-            span = int(max(begin.max(), end.max(where=~e.info, initial=0))) + 2
+            # A completion behind the last invocation precedes nothing, however late it is: as that
+            # of an operation of which only the logs say that it took effect.
+            latest_ns = int(begin.max()) + 1
+            span = latest_ns + 1
             if span * keys >= INFINITY_NS // 2:
                 return None
             begin = begin + key * span
-            end = np.where(e.info, INFINITY_NS, end + key * span)
+            end = np.where(e.info, INFINITY_NS, np.minimum(end, latest_ns) + key * span)
         makers = np.flatnonzero((e.code == WRITE) | (e.code == CAS))
         reads = np.flatnonzero(e.code == READ)
         refused = np.flatnonzero(e.code == NOT)

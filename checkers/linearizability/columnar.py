@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import os
 import sys
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from itertools import pairwise
 from typing import Any
@@ -30,7 +30,7 @@ from checkers.linearizability.outcome import Budget, Outcome
 from checkers.linearizability.race import race
 from checkers.linearizability.replay import verify_orders
 from checkers.linearizability.rules.arrays import array_rule_for
-from checkers.models import KeyValue, Model, Register, relevant
+from checkers.models import KeyValue, Model, Register, model_named, relevant
 from checkers.run_input import Cancelled, never
 from checkers.verdict import CheckResult, Status
 
@@ -44,6 +44,20 @@ _SHARE_MIN = 200_000
 _SEARCH_MIN = 10_000
 """The same, where a thread does nothing but search in compiled code."""
 _THREADS_MAX = 16
+
+
+def check_columns(
+    columns: Columns, options: Mapping[str, Any], cancelled: Cancelled = never
+) -> list[CheckResult]:
+    """Judge the keys of a history; see `checkers.registry` for the options."""
+    return judge_columns(
+        columns,
+        model_named(options.get("model"), options.get("initial")),
+        algorithm=options.get("algorithm"),
+        time_limit_s=options.get("time_limit_s") or linearizable.TIME_LIMIT_S,
+        memory_limit_mb=options.get("memory_limit_mb") or linearizable.MEMORY_LIMIT_MB,
+        cancelled=cancelled,
+    )
 
 
 def judge_columns(

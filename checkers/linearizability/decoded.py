@@ -159,7 +159,7 @@ def append_offsets(columns: Columns, appends: Rows) -> Int64s | None:
         return None
     found[answered] = offsets
     if columns.rest is not None:
-        fields = [columns.rest.fields(row)["offset"] for row in appends.tolist()]
+        fields = [offset for _, offset, _ in columns.rest.fields(appends)]
         if not _plain([offset for offset in fields if offset is not None]):
             return None
         known = np.array([NONE if offset is None else offset for offset in fields], np.int64)

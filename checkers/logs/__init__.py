@@ -107,7 +107,7 @@ def check(run: RunInput, options: Mapping[str, Any], cancelled: Cancelled = neve
     if cancelled():
         return _unknown(run, "cancelled")
     facts = Facts(log, promise)
-    faults = fault_spans(run.events)
+    faults = fault_spans(run.notes)
     wrong: list[Anomaly] = []
     notes: list[Anomaly] = []
     counts: dict[bool, Counter[str]] = {True: Counter(), False: Counter()}

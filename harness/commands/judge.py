@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -18,7 +17,8 @@ from checkers.registry import CheckSpec
 from checkers.verdict import EXIT_CODES
 from harness.commands.options import spark_option
 from harness.errors import UsageError
-from harness.judgement import judge_and_report, print_results
+from harness.judgement import print_results
+from harness.judging import judge_stored, judged_elsewhere, prefix_of, print_judged
 from harness.targets import each_once, find_runs, for_each, is_batch
 from results.engine import Engine
 from results.pipeline import judge_file
@@ -140,25 +140,22 @@ def check(
     if certificate is not None and len(targets) > 1:
         raise UsageError("--certificate is for one history file")
     chosen = [p for t in targets for p in (_runs([t]) if t.is_dir() else [t])]
+    chosen = each_once(chosen)
     with Engine(spark_master, lambda line: click.echo(line, err=True)) as engine:
+        done = engine.each_by_itself([p for p in chosen if p.is_dir()], judged_elsewhere)
 
         def judge_target(path: Path, name: str) -> int:
-            prefix = f"{name}: " if name else ""
+            if path in done:
+                return print_judged(done[path])
             if path.is_dir():
-                store = RunStore(path)
-                _complete_evidence(store, prefix)
-                # It imports what nodes are made of, which judging a file does without.
-                from harness.evidence_again import judge_again  # noqa: PLC0415
-
-                again = partial(judge_again, judge=engine.judge)
-                return judge_and_report(store, again, with_report=True, prefix=prefix)
+                return judge_stored(path, name, engine.judge)
             results = judge_file(
                 path, [_file_check(options)], reading=reading, certificates=certificate
             )
-            print_results(results, prefix)
+            print_results(results, prefix_of(name))
             return EXIT_CODES[results.status]
 
-        return for_each(each_once(chosen), judge_target)
+        return for_each(chosen, judge_target)
 
 
 def _runs(targets: Sequence[Path]) -> list[Path]:
@@ -190,20 +187,6 @@ def _file_check(options: dict[str, Any]) -> CheckSpec:
     if model.startswith(_TRANSACTIONS):
         return CheckSpec("transactions", {"model": model.removeprefix(_TRANSACTIONS), **rest})
     return CheckSpec("linearizable", {"model": _MODEL, **options})
-
-
-def _complete_evidence(store: RunStore, prefix: str) -> None:
-    """Decode the logs of a run whose harness was killed before it could.
-
-    Stored evidence is never replaced: a second judgement must see the same evidence.
-    """
-    missing = tuple(n for n in store.node_names(store.plan()) if not store.has_log(n))
-    if not missing:
-        return
-    from harness.completion import complete  # noqa: PLC0415  (imports what nodes are made of)
-
-    for problem in complete(store, missing):
-        click.echo(f"{prefix}evidence: {problem}", err=True)
 
 
 @click.command()

@@ -11,7 +11,7 @@ from checkers import HistoryError, load_history, pair
 from checkers.history import INFINITY_NS, Event, EventType
 from checkers.history.column_files import load_columns
 from checkers.history.columns import Integers, check_columns, from_operations
-from results.tables import events_table, operations_table
+from results.tables import RunName, events_table, operations_table
 from tests.checkers.histories import FAIL, FIRST_WORLDS, INFO, op, random_history, read, write
 from tests.checkers.test_corpus_verdicts import JUDGED, expected, folder  # noqa: F401  (fixture)
 
@@ -131,11 +131,13 @@ def test_a_journal_read_into_columns_is_what_pairing_makes_of_it(kind, tmp_path)
         path.write_text(journal(events))
         paired = pair(load_history(path))
         assert load_columns(path).operations() == paired
-        stored = events_table("run", events)
+        stored = events_table(RunName("campaign", "run"), events)
         from checkers.history.column_files import from_table  # noqa: PLC0415
 
         assert from_table(stored).operations() == paired
-        assert from_table(operations_table("run", paired)).operations() == paired
+        assert (
+            from_table(operations_table(RunName("campaign", "run"), paired)).operations() == paired
+        )
 
 
 @pytest.mark.parametrize(

@@ -10,6 +10,7 @@ from test_pipeline import judgement
 
 from checkers.verdict import Status
 from harness.cli import main
+from harness.judging import judged_elsewhere
 from results import engine, spark_jobs
 from results.engine import Engine
 from results.jvm import JvmError
@@ -41,10 +42,37 @@ def test_a_small_run_is_judged_without_spark(tmp_path, starts):
     assert (results.status, warnings, starts) == (Status.PASS, [], [])
 
 
-def test_a_large_run_is_judged_with_spark(tmp_path, starts, monkeypatch):
-    monkeypatch.setattr(engine, "SPARK_FROM_OPERATIONS", 1000)
-    judged(make_run(tmp_path))
-    assert starts == ["local[*]"]
+@pytest.mark.parametrize(
+    ("runs", "least_bytes", "expected"),
+    [(3, 1, ["local[*]"]), (3, 10**9, []), (1, 1, [])],
+    ids=["many bytes", "few bytes", "one run"],
+)
+def test_many_runs_of_many_bytes_are_judged_with_spark(
+    tmp_path, starts, monkeypatch, runs, least_bytes, expected
+):
+    monkeypatch.setattr(engine, "SPARK_FROM_BYTES", least_bytes)
+    monkeypatch.setattr(engine.os, "cpu_count", lambda: 2)
+    folders = [make_run(tmp_path, run=f"r{n}", duration_s=6).folder for n in range(runs)]
+    with Engine(None, lambda _: None) as judges:
+        assert judges.each_by_itself(folders, judged_elsewhere) == {}
+    assert starts == expected
+
+
+def test_a_run_too_large_to_be_a_task_is_left_to_its_keys(tmp_path, starts, monkeypatch):
+    monkeypatch.setattr(engine, "ALONE_FROM_BYTES", 1)
+    folders = [make_run(tmp_path, run=f"r{n}", duration_s=6).folder for n in range(2)]
+    with Engine("local[2]", lambda _: None) as judges:
+        assert judges.each_by_itself(folders, judged_elsewhere) == {}
+    assert starts == []
+
+
+def test_runs_that_no_worker_judged_are_judged_here(tmp_path, starts):
+    folders = [make_run(tmp_path, run=f"r{n}", stale_reads=n).folder for n in range(2)]
+    result = CliRunner().invoke(main, ["check", *map(str, folders), "--spark-master", "local[2]"])
+    assert (result.exit_code, len(starts)) == (1, 1), result.output
+    assert result.stderr == "WARNING: judging without Spark: no java found\n"
+    assert "PASS r0" in result.stdout
+    assert "FAIL r1" in result.stdout
 
 
 def test_any_run_is_judged_with_a_spark_that_was_asked_for(tmp_path, starts):
@@ -67,7 +95,7 @@ def test_a_jvm_killed_while_judging_leaves_the_plain_verdict(tmp_path, monkeypat
     store = make_run(tmp_path, stale_reads=1)
     plain = judge(store)
     sessions = []
-    start, check_keys = Spark.start, spark_jobs.check_keys_in_spark
+    start, spread = Spark.start, spark_jobs.spread
 
     def noted(spark):
         sessions.append(spark)
@@ -75,10 +103,10 @@ def test_a_jvm_killed_while_judging_leaves_the_plain_verdict(tmp_path, monkeypat
 
     def killed(*arguments):
         os.killpg(sessions[0]._process.pid, signal.SIGKILL)
-        return check_keys(*arguments)
+        return spread(*arguments)
 
     monkeypatch.setattr(Spark, "start", noted)
-    monkeypatch.setattr(spark_jobs, "check_keys_in_spark", killed)
+    monkeypatch.setattr(spark_jobs, "spread", killed)
     result = CliRunner().invoke(main, ["check", str(store.folder), "--spark-master", "local[2]"])
     assert result.exit_code == 1, result.output
     assert len(result.stderr.splitlines()) == 1, result.stderr

@@ -20,6 +20,7 @@ from results.store import StoreError
 from results.tables import (
     EVENTS_FILE,
     OPERATIONS_FILE,
+    RunName,
     events_from,
     events_table,
     operations_from,
@@ -27,6 +28,7 @@ from results.tables import (
 )
 
 REGISTER = CheckSpec("linearizable", {"model": "register"})
+RUN = RunName("campaign", "r")
 
 
 def judgement(results):
@@ -177,8 +179,8 @@ def test_the_tables_hold_the_history_and_read_back(tmp_path):
 
 
 def test_tables_of_no_events_have_their_columns():
-    assert events_table("r", []).num_rows == 0
-    assert operations_from(operations_table("r", [])) == []
+    assert events_table(RUN, []).num_rows == 0
+    assert operations_from(operations_table(RUN, [])) == []
 
 
 def test_a_lone_file_is_judged_without_a_store(tmp_path):

@@ -22,6 +22,7 @@ from results.model import RunResults
 from results.pipeline import judge
 from results.points import POINTS_MAX, latencies, percentiles, thin, throughput
 from results.report import as_script_data, render, write_report
+from results.tables import RunName
 from results.timeline import OPERATIONS_MAX, WIDTH, draw, operation_text
 
 HOSTILE = [
@@ -69,9 +70,14 @@ def without_plotly():
     patch.undo()
 
 
+def history_of(store):
+    history = store.tables(RunName("campaign", store.folder.name))
+    return history.events, history.operations
+
+
 def page_of(store):
     results = judge(store)
-    return render(results, store.plan(), store.history().events, NODES)
+    return render(results, store.plan(), *history_of(store), NODES)
 
 
 def text_of(page):
@@ -114,7 +120,7 @@ def test_a_story_is_escaped(tmp_path):
     anomaly = {"kind": "<i>k</i>", "explanation": "<script>alert(1)</script>", "at_ns": 30 * SECOND}
     check = CheckResult("linearizable", Status.FAIL, "it is wrong", anomalies=(anomaly,))
     results = replace(judge(store), status=Status.FAIL, checks=(check,))
-    page = render(results, store.plan(), store.history().events, NODES)
+    page = render(results, store.plan(), *history_of(store), NODES)
     assert '<section id="story">' in page
     assert "<script>alert" not in page
     assert "<i>k" not in page
@@ -266,12 +272,13 @@ def test_hostile_text_is_shown_as_text(text):
         "nodes": text,
         "checks": [],
     }
-    page = Page(render(hostile_results(text, events), plan, events, [text]))
+    page = Page(render(hostile_results(text, events), plan, events, pair(events), [text]))
     plain = Page(
         render(
             hostile_results("plain", hostile_events("plain")),
             {**plan, "mutant": "plain"},
             hostile_events("plain"),
+            pair(hostile_events("plain")),
             ["plain"],
         )
     )
@@ -495,7 +502,7 @@ def test_an_anomaly_shows_no_raw_nanoseconds(tmp_path):
     }
     check = CheckResult("log-agreement", Status.FAIL, "1 fatal", anomalies=(anomaly,))
     results = RunResults(Status.FAIL, (check,), {"operations": 1}, "r", {}, {})
-    page = render(results, store.plan(), store.history().events, store.node_names(store.plan()))
+    page = render(results, store.plan(), *history_of(store), store.node_names(store.plan()))
     assert "n2 ended itself at 4.117770 s" in page
     assert "<dt>node</dt><dd>n2</dd>" in page
     assert "841140339318" not in page
@@ -507,7 +514,7 @@ def test_what_was_not_promised_is_shown_beside_a_pass_and_not_as_a_violation():
     check = CheckResult("log", Status.PASS, "kept", statistics={"allowed": [note], "records": 3})
     results = RunResults(Status.PASS, (check,), {"operations": 0}, "run", {}, {})
     plan = dict.fromkeys(("mutant", "campaign", "command", "seed", "versions"))
-    page = render(results, plan | {"checks": []}, [], ["n1"])
+    page = render(results, plan | {"checks": []}, [], [], ["n1"])
     _, shown = page.split("Not promised, so no violation: 1 explained")
     assert "allowed-loss" in shown
     assert "is gone" in shown

@@ -2,6 +2,7 @@
 
 import contextlib
 import fcntl
+import json
 import os
 import signal
 import subprocess
@@ -10,18 +11,18 @@ import textwrap
 import time
 
 import psutil
+import pyarrow.parquet as pq
 import pytest
 from factory import make_run
 from test_pipeline import judgement
 
-from checkers.history import Event, EventType, pair
-from checkers.verdict import Status
-from results import session
+from checkers.verdict import EXIT_CODES, Status
+from harness.judging import judged_elsewhere
+from results import engine, session, spark_jobs, tables
 from results.jvm import JvmError
 from results.pipeline import judge
 from results.session import Spark, SparkError
-from results.spark_jobs import pair_in_spark
-from results.tables import events_table, operations_from
+from results.tables import OPERATIONS_FILE
 
 pytestmark = pytest.mark.spark
 
@@ -75,17 +76,54 @@ def test_an_empty_journal_gives_the_same_as_well(tmp_path, spark):
     assert judgement(judge(store, spark)) == judgement(judge(store))
 
 
-def test_values_of_every_kind_pass_through_spark_unchanged(tmp_path, spark):
-    values = ["ü\u2028</script>", 2**80, 1.5, None, [1, [None]], {"a": {"b": False}}, ""]
-    events = []
-    for number, value in enumerate(values):
-        for kind in (EventType.INVOKE, EventType.OK):
-            events.append(
-                Event(len(events), len(events), number, kind, "write", key=None, value=value)
-            )
-    events.append(Event(len(events), len(events), "client x", EventType.INVOKE, "read", key="k"))
-    table = pair_in_spark(spark.spark, events_table("run 1", events))
-    assert operations_from(table) == pair(events)
+def test_evidence_that_resolves_operations_does_so_in_spark(tmp_path, spark):
+    store = make_run(tmp_path, rate_per_s=200)
+    with_spark = judge(store, spark)
+    assert with_spark.statistics["resolved_by_evidence"]["took_effect"] > 0
+    assert judgement(with_spark) == judgement(judge(store))
+
+
+def test_a_key_with_most_of_the_operations_is_a_piece_of_its_own_and_begins_first(
+    tmp_path, spark, monkeypatch
+):
+    monkeypatch.setattr(tables, "ROWS_TOGETHER", 200)
+    store = make_run(tmp_path)
+    plain = judge(store)
+    file = pq.ParquetFile(store.parquet_path / OPERATIONS_FILE)
+    groups = [file.read_row_group(group)["key"].to_pylist() for group in range(file.num_row_groups)]
+    assert len(groups) > 3
+    assert not set(groups[0]) & {key for group in groups[1:] for key in group}
+    started = []
+    spread = spark_jobs.spread
+
+    def noted(session, pieces, work):
+        started.extend(work(piece) for piece in range(pieces))
+        return spread(session, pieces, work)
+
+    monkeypatch.setattr(spark_jobs, "spread", noted)
+    assert judgement(judge(store, spark)) == judgement(plain)
+    sizes = [sum(json.loads(each)["operations"] for each in piece) for piece in started]
+    assert sizes == sorted(sizes, reverse=True)
+
+
+def test_many_runs_are_judged_as_tasks_of_one_session(tmp_path, spark, monkeypatch):
+    stores = [make_run(tmp_path, run=f"r{n}", duration_s=20, stale_reads=n) for n in range(3)]
+    one_by_one = [judgement(judge(store)) for store in stores]
+    for store in stores:
+        store.results_path.unlink()
+    monkeypatch.setattr(engine.Spark, "start", lambda _: spark)
+    monkeypatch.setattr(engine, "_TASK_BYTES_MIN", 1)
+    warnings = []
+    judges = engine.Engine("local[*]", warnings.append)
+    answers = judges.each_by_itself([store.folder for store in stores], judged_elsewhere)
+    assert warnings == []
+    assert set(answers) == {store.folder for store in stores}
+    assert [json.loads(answers[store.folder])["code"] for store in stores] == [
+        EXIT_CODES[Status(each["status"])] for each in one_by_one
+    ]
+    assert [judgement(store.read_results())["checks"][:2] for store in stores] == [
+        each["checks"][:2] for each in one_by_one
+    ]
 
 
 def test_only_one_session_at_a_time(tmp_path, spark):
