@@ -5,7 +5,7 @@ import dataclasses
 import pytest
 
 from cluster.backends.base import NodeState
-from cluster.node.broker.replica_manager import ReplicaManager
+from cluster.node.broker.fetcher_manager import ReplicaFetcherManager
 from cluster.node.controller import broker_lifecycle, periodic
 from cluster.node.controller.records.broker import BrokerRegistrationChangeRecord
 from cluster.node.controller.registrations import registered_brokers
@@ -133,8 +133,13 @@ def test_a_broker_with_a_new_disk_reports_its_directory_and_leads_again():
         lambda: brokers(quorum, leader) == none_fenced and partition().leader == number, 20_000
     )
     assert partition().directories == state.brokers.get(number).log_dirs != before.directories
-    reports = [line for line in quorum.world.nodes[wiped].trace if line[2] == "assign-replicas"]
-    assert [line[3] for line in reports] == [{"partitions": 1}]
+    trace = quorum.world.nodes[wiped].trace
+
+    def reports():
+        return [line[3] for line in trace if line[2] == "assign-replicas"]
+
+    assert quorum.scheduler.run_until(reports, 10_000), "it hears that its report was taken"
+    assert reports() == [{"partitions": 1}]
     assert quorum.monitor.violations == []
     assert images.images_checked > 10
 
@@ -295,7 +300,7 @@ def test_a_graceful_rolling_restart_leaves_replicas_that_may_lead():
 
 def test_a_broker_that_was_killed_is_not_eligible(monkeypatch):
     # Who does not fetch never comes back into the ISR, and is not taken out of it for that.
-    monkeypatch.setattr(ReplicaManager, "_fetch", lambda *_: None)
+    monkeypatch.setattr(ReplicaFetcherManager, "add", lambda *_: None)
     restarts = Restarts(**{"replica.lag.time.max.ms": 3_600_000})
     restarts.restart("n1")
     restarts.restart("n2")
