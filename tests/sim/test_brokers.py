@@ -133,9 +133,9 @@ def test_a_broker_with_a_new_disk_reports_its_directory_and_leads_again():
         lambda: brokers(quorum, leader) == none_fenced and partition().leader == number, 20_000
     )
     assert partition().directories == state.brokers.get(number).log_dirs != before.directories
-    trace = quorum.world.nodes[wiped].trace
 
     def reports():
+        trace = quorum.world.nodes[wiped].trace
         return [line[3] for line in trace if line[2] == "assign-replicas"]
 
     assert quorum.scheduler.run_until(reports, 10_000), "it hears that its report was taken"
