@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import enum
+import json
 from collections.abc import Callable
+from typing import Any
 
 import click
 
@@ -14,6 +17,18 @@ from results.store import RunStore
 
 Judge = Callable[[RunStore], RunResults]
 
+
+class Shown(enum.Enum):
+    """How much of a run and its judgement is printed."""
+
+    LINES = enum.auto()
+    """Progress on stderr; each check, the verdict and the report's path on stdout."""
+    QUIET = enum.auto()
+    """The path alone."""
+    JSON = enum.auto()
+    """One document on one line, without progress."""
+
+
 _COLOURS = {
     Status.PASS: "green",
     Status.FAIL: "red",
@@ -22,12 +37,20 @@ _COLOURS = {
 }
 
 
-def judge_and_report(store: RunStore, judge: Judge, *, with_report: bool, prefix: str = "") -> int:
+def judge_and_report(
+    store: RunStore,
+    judge: Judge,
+    *,
+    with_report: bool,
+    prefix: str = "",
+    shown: Shown = Shown.LINES,
+) -> int:
     """Judge a run, write JUnit file and report, then print the verdict; returns its exit code.
 
     Only a stored verdict is printed. Raises StoreError where it cannot be stored.
 
-    The last line on stdout is the path of the report (of results.json where none is written).
+    The last line on stdout is the path of the report (of results.json where none is written), but
+    for JSON, which holds it.
     `prefix`: see `print_results`.
     """
     try:
@@ -39,9 +62,30 @@ def judge_and_report(store: RunStore, judge: Judge, *, with_report: bool, prefix
             write_report(store, results)
     except OSError as error:
         raise not_stored(store.folder, error) from error
-    print_results(results, prefix)
-    click.echo(str(store.report_path if with_report else store.results_path))
+    path = store.report_path if with_report else store.results_path
+    if shown is Shown.JSON:
+        click.echo(json.dumps(_document(store, results, str(path))))
+        return EXIT_CODES[results.status]
+    if shown is Shown.LINES:
+        print_results(results, prefix)
+    click.echo(str(path))
     return EXIT_CODES[results.status]
+
+
+def _document(store: RunStore, results: RunResults, path: str) -> dict[str, Any]:
+    """Return what a script asks of a run; results.json, in its folder, holds the rest."""
+    return {
+        "run": results.run,
+        "folder": str(store.folder),
+        "status": str(results.status),
+        "verdict": results.verdict,
+        "exit_code": EXIT_CODES[results.status],
+        "checks": [
+            {"checker": c.checker, "status": str(c.status), "summary": c.summary}
+            for c in results.checks
+        ],
+        "page": path,
+    }
 
 
 def print_results(results: RunResults, prefix: str = "") -> None:

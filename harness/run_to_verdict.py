@@ -24,7 +24,7 @@ from harness.display import Display
 from harness.errors import bugs_kept_in, one_line
 from harness.final_reads import FinalReads
 from harness.interpreter import HarnessError
-from harness.judgement import judge_and_report
+from harness.judgement import Shown, judge_and_report
 from harness.live_figures import LiveFigures
 from harness.plan import Plan
 from harness.plan_backend import place_of
@@ -50,6 +50,7 @@ class Request:
     """The command line that repeats the run."""
     spark_master: str | None
     with_report: bool
+    shown: Shown = Shown.LINES
 
 
 def run_name(now: datetime, seed: int) -> str:
@@ -77,7 +78,7 @@ def perform(request: Request, now: datetime) -> int:
 
 def _perform(request: Request, store: RunStore) -> int:
     plan = request.plan
-    console = Console(stderr=True)
+    console = Console(stderr=True, quiet=request.shown is not Shown.LINES)
     display = Display(console, f"{plan.campaign}/{store.folder.name}", plan.duration_s, plan.mutant)
     display.say(f"run {store.folder}")
     if plan.mutant is not None:
@@ -88,7 +89,9 @@ def _perform(request: Request, store: RunStore) -> int:
     run_cluster(plan, store, display)
     with Engine(request.spark_master, display.say) as engine:
         display.say("judging")
-        return judge_and_report(store, engine.judge, with_report=request.with_report)
+        return judge_and_report(
+            store, engine.judge, with_report=request.with_report, shown=request.shown
+        )
 
 
 def run_cluster(plan: Plan, store: RunStore, display: Display) -> None:

@@ -16,6 +16,7 @@ from cluster.backends.registry import BACKENDS
 from harness.campaigns import load, read_document
 from harness.commands.options import runs_option, spark_option
 from harness.impossible_faults import settle
+from harness.judgement import Shown
 from harness.plan import EXPECTED_MAX, Plan, from_document
 from harness.run_to_verdict import Request, own_arguments, perform, repeat_command
 
@@ -105,8 +106,17 @@ _OF_PLAN = "  [default: the campaign's]"
 @runs_option
 @spark_option
 @click.option("--no-report", is_flag=True, help="Write no report.html.")
+@click.option("--json", "as_json", is_flag=True, help="Print the verdict as one JSON document.")
+@click.option("--quiet", "-q", is_flag=True, help="Print the path of the report alone.")
 def run(
-    runs: Path, spark_master: str | None, *, no_report: bool, skip_impossible: bool, **asked: Any
+    runs: Path,
+    spark_master: str | None,
+    *,
+    no_report: bool,
+    as_json: bool,
+    quiet: bool,
+    skip_impossible: bool,
+    **asked: Any,
 ) -> int:
     """Run a campaign: cluster up, clients and faults, heal, judge, report.
 
@@ -119,6 +129,7 @@ def run(
         command=repeat_command(own_arguments(), plan.seed),
         spark_master=spark_master,
         with_report=not no_report,
+        shown=Shown.JSON if as_json else Shown.QUIET if quiet else Shown.LINES,
     )
     return perform(request, datetime.now(UTC))
 

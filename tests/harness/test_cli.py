@@ -551,3 +551,21 @@ def test_a_shell_completes_commands_options_and_choices(words, completions):
     result = CliRunner(env=environment).invoke(main, [], prog_name="kraftprobe")
     found = {line.partition(",")[2] for line in result.stdout.splitlines()}
     assert found == completions
+
+
+SHORT = ("run", "--backend", "sim", "--campaign", "quick", "--faults", "none", "--duration", "2")
+
+
+def test_a_run_for_scripts_prints_one_document_or_one_path(tmp_path):
+    options = (*SHORT, "--seed", "7", "--no-report", "--runs", tmp_path)
+    result = kraftprobe(*options, "--json")
+    document = json.loads(result.stdout)
+    assert "judging" not in result.stderr
+    assert result.exit_code == document["exit_code"]
+    stored = json.loads((Path(document["folder"]) / "results.json").read_text())
+    assert (document["run"], document["verdict"]) == (stored["run"], stored["verdict"])
+    assert [c["checker"] for c in document["checks"]] == [c["checker"] for c in stored["checks"]]
+    result = kraftprobe(*options, "--quiet")
+    assert "judging" not in result.stderr
+    assert result.stdout.count("\n") == 1
+    assert Path(result.stdout.strip()).name == "results.json"
