@@ -29,8 +29,8 @@ from results.store import RunStore
 
 def gate_all(folders: Sequence[Path], policy: Policy, now: dt.datetime) -> GateDecision:
     """Gate runs and batches, and hold them against a policy. Raises UsageError, StoreError."""
-    rules = _rules(policy)
-    gate_once = cache(lambda folder: _gate_folder(folder, rules))
+    rules = rules_of(policy)
+    gate_once = cache(lambda folder: gate_folder(folder, rules))
     entries = [
         hold_against(gate_once(folder.resolve()), policy.each, now) for folder in find_runs(folders)
     ]
@@ -42,7 +42,8 @@ def gate_all(folders: Sequence[Path], policy: Policy, now: dt.datetime) -> GateD
     return decide(entries, requirements)
 
 
-def _rules(policy: Policy) -> Rules:
+def rules_of(policy: Policy) -> Rules:
+    """Return what the gate of a single run needs to know of a policy. Raises StoreError."""
     each = policy.each
     return Rules(
         derive,
@@ -57,7 +58,7 @@ def _rules(policy: Policy) -> Rules:
     )
 
 
-def _gate_folder(folder: Path, rules: Rules) -> GateEntry:
+def gate_folder(folder: Path, rules: Rules) -> GateEntry:
     """Gate a run, or a batch of simulated seeds."""
     if is_batch(folder):
         judge_again = rules.recompute is not None

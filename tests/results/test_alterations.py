@@ -7,7 +7,8 @@ import pytest
 from benchmarks.evidence.alterations import ALTERATIONS, CASES, RAP
 from benchmarks.evidence.runs import copy_of, problem_of, read_text, table, unpack
 from checkers.verdict import Status
-from harness.gating import gate_folder
+from harness.gating import gate_folder, rules_of
+from harness.policy.document import Policy
 
 DOCS = Path(__file__).parents[2] / "docs" / "evidence.md"
 
@@ -35,9 +36,8 @@ def test_a_run_as_it_was_passes(runs, tmp_path, name):
 
 @pytest.mark.parametrize("name", RAP)
 def test_the_gate_opens_for_a_run_as_it_was_and_judges_it_the_same(runs, name):
-    options = {"allow_skipped": False, "allow_no_faults": False}
     for judge_again in (False, True):
-        entry = gate_folder(runs[name].folder, judge_again=judge_again, **options)
+        entry = gate_folder(runs[name].folder, rules_of(Policy(judge_again=judge_again)))
         assert entry.status is Status.PASS, entry.line
 
 
@@ -48,10 +48,10 @@ def test_the_gate_is_closed_to_an_altered_run(runs, tmp_path, alteration, name):
     """By the digests; and once these are forged and judged again, by the verdict."""
     run = copy_of(runs[name], tmp_path)
     alteration.change(run)
-    options = {"allow_skipped": False, "allow_no_faults": False, "judge_again": False}
-    assert gate_folder(run.store.folder, **options).status is not Status.PASS
+    rules = rules_of(Policy())
+    assert gate_folder(run.store.folder, rules).status is not Status.PASS
     run.judged()
-    assert gate_folder(run.store.folder, **options).status is not Status.PASS
+    assert gate_folder(run.store.folder, rules).status is not Status.PASS
 
 
 def test_alterations_have_names_of_their_own_and_are_many():
