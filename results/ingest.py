@@ -7,7 +7,7 @@ say what is wrong or, where nothing is, give the same tables.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -21,7 +21,7 @@ from checkers.history.column_files import from_events
 from checkers.history.columns import KINDS, Columns, Int64s
 from checkers.history.edn_lines import MARK, NotPlainError
 from checkers.history.event_columns import EventColumns
-from checkers.history.journal_columns import journal_table
+from checkers.history.journal_columns import blocks_of, journal_table
 from checkers.history.recorded import Recorded
 from checkers.history.sealed import may_be_torn
 from results.journal import LINE, decode_event, read_journal
@@ -58,10 +58,9 @@ class RunHistory:
 
 def read_history(path: Path, name: RunName) -> RunHistory:
     """Read a journal. Raises HistoryError when it is damaged, OSError."""
-    data = path.read_bytes()
-    whole = _without_torn_line(data)
+    lines = _WholeLines(path)
     try:
-        return _in_columns(whole, name, len(data) - len(whole))
+        return _in_columns(lines, name)
     except _NOT_PLAIN:
         pass  # the reader of single lines knows more, or says what is wrong
     events, dropped_bytes = read_journal(path)
@@ -71,6 +70,21 @@ def read_history(path: Path, name: RunName) -> RunHistory:
         raise HistoryError(f"{path}: {error}") from error
     tables = events_table(name, events), operations_table(name, operations)
     return RunHistory(events, operations, *tables, dropped_bytes)
+
+
+class _WholeLines:
+    """The lines of a journal, several in a block, without a last one that was torn."""
+
+    def __init__(self, path: Path) -> None:
+        self._path = path
+        self.dropped_bytes = 0
+
+    def __iter__(self) -> Iterator[bytes]:
+        for block in blocks_of(self._path):
+            whole = _without_torn_line(block)
+            self.dropped_bytes = len(block) - len(whole)
+            if whole:
+                yield whole
 
 
 def _without_torn_line(data: bytes) -> bytes:
@@ -87,15 +101,17 @@ def _without_torn_line(data: bytes) -> bytes:
     return data
 
 
-def _in_columns(data: bytes, name: RunName, dropped_bytes: int) -> RunHistory:
-    lines = journal_table(data).unify_dictionaries()
+def _in_columns(journal: _WholeLines, name: RunName) -> RunHistory:
+    lines = journal_table(journal).unify_dictionaries()
     columns, begins, ends = from_events(lines)
     index = np.from_dlpack(lines.column("index").combine_chunks())
     if index[0] != 0 or index[-1] != len(index) - 1:  # they grow: `from_events` says so
         raise NotPlainError("lines are missing")
     events = _events(lines, name)
     operations = _operations(events, columns, begins, ends, name)
-    return RunHistory(EventColumns(events), Recorded(columns), events, operations, dropped_bytes)
+    return RunHistory(
+        EventColumns(events), Recorded(columns), events, operations, journal.dropped_bytes
+    )
 
 
 def _events(lines: pa.Table, name: RunName) -> pa.Table:

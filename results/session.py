@@ -417,7 +417,17 @@ def one_line_errors() -> Iterator[None]:
     try:
         yield
     except (PySparkException, Py4JError, OSError, EOFError) as error:
-        raise SparkError(f"a Spark job died: {first_line(error)}") from error
+        raise SparkError(f"a Spark job died: {_raised(error) or first_line(error)}") from error
+
+
+def _raised(error: BaseException) -> str | None:
+    """Return what a worker's Python raised: the line behind the frames of its stack trace."""
+    try:
+        _, _, trace = str(error).rpartition("Traceback (most recent call last):\n")
+    except Exception:  # noqa: BLE001  (as above)
+        return None
+    found = (line.strip() for line in trace.splitlines() if line.strip() and line[0] != " ")
+    return next(found, None) if trace != str(error) else None
 
 
 def _last_logged(path: Path) -> str | None:

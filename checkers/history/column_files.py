@@ -42,7 +42,7 @@ from checkers.history.edn import read_all
 from checkers.history.edn_lines import EDN_MARK, MARK, NotPlainError
 from checkers.history.foreign import READS, Reading, left_out, plain, shows_nothing
 from checkers.history.formats import load
-from checkers.history.journal_columns import EVENTS, journal_table
+from checkers.history.journal_columns import EVENTS, blocks_of, journal_table
 from checkers.history.json_text import JsonError, parse
 
 _OPERATIONS = pa.schema(
@@ -108,7 +108,7 @@ def _loaded_file(path: str | Path, *, independent: bool) -> tuple[Columns, tuple
             events, notes = edn_lines.read_table(Path(path), independent=independent)
             return from_table(events), notes, True
         if not independent:
-            return from_table(journal_table(Path(path).read_bytes())), (), False
+            return from_table(journal_table(blocks_of(Path(path)))), (), False
     except (NotPlainError, pa.ArrowException, OSError, ValueError, *_TOO_MUCH):
         pass  # the slow way knows more, or says what is wrong
     history = load(path, independent=independent)

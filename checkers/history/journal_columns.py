@@ -14,7 +14,8 @@ from __future__ import annotations
 
 import json
 import zlib
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
+from pathlib import Path
 
 import numpy as np
 import pyarrow as pa
@@ -52,23 +53,27 @@ CODED_EVENTS = pa.schema(
 )
 
 
-def journal_table(data: bytes) -> pa.Table:
-    """Return the events of a journal, in the order of its lines.
+def journal_table(blocks: Iterable[bytes]) -> pa.Table:
+    """Return the events of a journal, in the order of its lines, of which a block holds several.
 
     `process` and `value` are JSON text after the mark, and else plain text. Raises NotPlainError,
     pa.ArrowException or ValueError where it is not what a journal is.
     """
-    if b'"time_ns":' not in data[:400]:
+    parts: list[pa.Table] = []
+    for block in blocks:
+        if not parts and b'"time_ns":' not in block[:400]:
+            break
+        parts.append(_block(block))
+    if not parts:
         raise NotPlainError("not a journal")
-    return pa.concat_tables([_block(block) for block in _blocks(data)])
+    return pa.concat_tables(parts)
 
 
-def _blocks(data: bytes) -> Iterator[bytes]:
-    begin = 0
-    while begin < len(data):
-        end = data.find(b"\n", begin + _BLOCK_BYTES) + 1 or len(data)
-        yield data if (begin, end) == (0, len(data)) else data[begin:end]
-        begin = end
+def blocks_of(path: Path) -> Iterator[bytes]:
+    """Read a file some megabytes of whole lines at a time. Raises OSError."""
+    with path.open("rb") as file:
+        while block := file.read(_BLOCK_BYTES):
+            yield block + file.readline()
 
 
 def _block(data: bytes) -> pa.Table:

@@ -6,6 +6,7 @@ import signal
 import pytest
 from click.testing import CliRunner
 from factory import make_run
+from pyspark.errors import PySparkException
 from test_pipeline import judgement
 
 from checkers.verdict import Status
@@ -15,7 +16,7 @@ from results import engine, spark_jobs
 from results.engine import Engine
 from results.jvm import JvmError
 from results.pipeline import judge
-from results.session import Spark
+from results.session import Spark, SparkError, one_line_errors
 
 
 @pytest.fixture
@@ -114,3 +115,11 @@ def test_a_jvm_killed_while_judging_leaves_the_plain_verdict(tmp_path, monkeypat
     assert "; its JVM ended" in result.stderr
     assert judgement(store.read_results()) == judgement(plain)
     assert len(sessions) == 1
+
+
+def test_what_a_worker_raised_is_said_in_one_line():
+    trace = 'Traceback (most recent call last):\n  File "a.py", line 1, in f\nOSError: no room\n'
+    message = f"\n  An exception was thrown from the Python worker.\n{trace}"
+    died = pytest.raises(SparkError, match=r"^a Spark job died: OSError: no room$")
+    with died, one_line_errors():
+        raise PySparkException(message)
