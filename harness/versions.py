@@ -18,7 +18,7 @@ _PACKAGES = ("kraftprobe", "pyspark", "pyarrow", "pandas", "numpy", "kio", "aiok
 def versions() -> Mapping[str, str]:
     """Return the versions of Python and packages, the platform, and the number of processors.
 
-    `code` is a digest of the sources of Kraftprobe, which a release's number does not tell apart.
+    `code` is a digest of the sources of Kraftprobe, which a release's number does not distinguish.
     """
     found = {
         "code": source_digest(),

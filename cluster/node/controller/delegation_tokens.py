@@ -94,7 +94,7 @@ class TokenSettings:
 
 
 def owner_of(request: CreateDelegationTokenRequest, requester: Principal) -> Principal:
-    """Return for whom a token is asked."""
+    """Return the owner that a token is asked for."""
     if not request.owner_principal_name:
         return requester
     return request.owner_principal_type or "", request.owner_principal_name
