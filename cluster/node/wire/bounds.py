@@ -73,8 +73,8 @@ _INT64: Final = struct.Struct(">q")
 def checked(frame: bytes, entities: tuple[Any, ...], *, max_elements: int) -> bytes:
     """Return a frame in which kio can read `entities`, one behind the other.
 
-    That is `frame` itself unless it has unknown tagged fields. Bytes behind the entities are not
-    looked at. Raises MalformedError.
+    That is `frame` itself unless it has unknown tagged fields, or times that kio cannot hold. Bytes
+    behind the entities are not looked at. Raises MalformedError.
     """
     scan = _Scan(len(frame), max_elements, [])
     end = 0
