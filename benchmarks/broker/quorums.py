@@ -13,7 +13,7 @@ from pathlib import Path
 
 from cluster.systems.kafka.installation import Installation
 from cluster.systems.kafka.kafka_system import SETTINGS as KAFKA_SETTINGS
-from cluster.systems.kraft import NODE_SETTINGS, cluster_id_of
+from cluster.systems.kraft import LOG_DIRS, NODE_SETTINGS, cluster_id_of
 from tests.clients.nodes import Nodes
 
 CLUSTER_ID = cluster_id_of("benchmark-broker")
@@ -42,7 +42,7 @@ class OurNodes(Nodes):
         found = super().properties(node)
         for key in ("kraftprobe.registration", "kraftprobe.forwarding.hold"):
             found[key] = "true"
-        del found["kraftprobe.brokers"]
+        del found["kraftprobe.brokers"], found[LOG_DIRS]
         return {**found, "cluster.id": CLUSTER_ID}
 
     def kill(self, node: int) -> None:
