@@ -12,7 +12,6 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterator, Sequence
-from operator import itemgetter
 
 from checkers.history import NEMESIS, Event, EventType
 from checkers.run_input import RunInput
@@ -40,15 +39,9 @@ def coverage(run: RunInput) -> dict[str, int]:
     if run.evidence is None:
         return {}
     evidence, _ = well_formed(run.evidence)
-    placed = [
-        (at_ns, event)
-        for trace in evidence.traces.values()
-        for event in trace
-        if (at_ns := evidence.run_ns(event)) is not None
-    ]
+    placed = evidence.placed()
     if not placed:
         return {}
-    placed.sort(key=itemgetter(0))
     standings = Standings(evidence.nodes)
     found: Counter[str] = Counter()
     position = 0

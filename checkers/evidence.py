@@ -19,6 +19,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
+from operator import itemgetter
 from typing import Any
 
 from checkers.history import NEMESIS, Event, seconds
@@ -161,6 +162,16 @@ class Evidence:
             return event.world_ns - clock.origin_ns if clock.name == WORLD_CLOCK else None
         same = self._clocks.get((event.node, event.incarnation)) == clock.name
         return event.time_ns - clock.origin_ns if same else None
+
+    def placed(self) -> list[tuple[int, TraceEvent]]:
+        """Return the trace events that can be placed in the run, with their times, in order."""
+        found = [
+            (at_ns, event)
+            for trace in self.traces.values()
+            for event in trace
+            if (at_ns := self.run_ns(event)) is not None
+        ]
+        return sorted(found, key=itemgetter(0))
 
     def when(self, event: TraceEvent) -> str:
         """Say when an event was traced: `12.345000 s`, or `80.100000 s of n2's own clock`."""

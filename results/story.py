@@ -180,13 +180,7 @@ def _placed(evidence: Evidence | None) -> list[Placed]:
     if evidence is None:
         return []
     sound, _ = well_formed(evidence)
-    found = [
-        (at_ns, event)
-        for trace in sound.traces.values()
-        for event in trace
-        if (at_ns := sound.run_ns(event)) is not None
-    ]
-    return sorted(found, key=itemgetter(0))
+    return sound.placed()
 
 
 def _nodes(placed: Sequence[Placed], begin_ns: int, end_ns: int) -> Iterator[Line]:
