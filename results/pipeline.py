@@ -37,8 +37,7 @@ from checkers.history.formats import load
 from checkers.history.recorded import notes_of
 from checkers.linearizability import linearizable
 from checkers.linearizability.certificates import certificate_lines
-from checkers.linearizability.columnar import judge_columns
-from checkers.models import model_named
+from checkers.linearizability.columnar import check_columns
 from checkers.recovered import torn_too_far
 from checkers.registry import (
     Cancelled,
@@ -188,18 +187,11 @@ def _judge_columns(
     columns: Columns, spec: CheckSpec, path: Path, cancelled: Cancelled, certificates: Path | None
 ) -> list[CheckResult]:
     """Judge the keys of a lone file; an operation that the model does not know is a wrong file."""
-    options = spec.options
     if not len(columns):
         return []
     try:
-        return judge_columns(
-            columns,
-            model_named(options.get("model"), options.get("initial")),
-            algorithm=options.get("algorithm"),
-            time_limit_s=options.get("time_limit_s") or linearizable.TIME_LIMIT_S,
-            memory_limit_mb=options.get("memory_limit_mb") or linearizable.MEMORY_LIMIT_MB,
-            cancelled=cancelled,
-            certificates=certificates is not None,
+        return check_columns(
+            columns, spec.options, cancelled, certificates=certificates is not None
         )
     except HistoryError as error:
         raise HistoryError(f"{path}: {error}") from error

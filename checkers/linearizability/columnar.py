@@ -47,7 +47,11 @@ _THREADS_MAX = 16
 
 
 def check_columns(
-    columns: Columns, options: Mapping[str, Any], cancelled: Cancelled = never
+    columns: Columns,
+    options: Mapping[str, Any],
+    cancelled: Cancelled = never,
+    *,
+    certificates: bool = True,
 ) -> list[CheckResult]:
     """Judge the keys of a history; see `checkers.registry` for the options."""
     return judge_columns(
@@ -57,6 +61,7 @@ def check_columns(
         time_limit_s=options.get("time_limit_s") or linearizable.TIME_LIMIT_S,
         memory_limit_mb=options.get("memory_limit_mb") or linearizable.MEMORY_LIMIT_MB,
         cancelled=cancelled,
+        certificates=certificates,
     )
 
 
