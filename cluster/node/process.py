@@ -167,11 +167,11 @@ class _Process:
             node = Node(self._config, directory_id, seams, self._node_died)
             await self._bind(server, node)
             node.start()
+            metrics = await self._serve_metrics(node, server)  # a node that listens can be scraped
             await self._serve(server)
             self._say(started(self._config))
             for complaint in folders.complaints:
                 self._say(complaint)
-            metrics = await self._serve_metrics(node, server)
         except (CorruptLogError, QuorumStateError) as error:
             self._trace("fatal", reason=reason_of(error))
             raise _CannotStart(f"{self._config.metadata_log_dir}: {error}", EXIT_BROKEN) from error
