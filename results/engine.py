@@ -74,10 +74,11 @@ class Engine:
         if len(shared) < 2 or not pays or (os.cpu_count() == 1 and not self._asked_for):
             return {}
         tasks = list(_tasks(sorted(shared, key=lambda f: (-sizes[f], f)), sizes))
+        places = [[folder.absolute() for folder in task] for task in tasks]
 
         def with_spark(handle: SparkHandle) -> list[list[str]]:
             return spark_jobs.spread(
-                handle.spark, len(tasks), lambda piece: [work(folder) for folder in tasks[piece]]
+                handle.spark, len(tasks), lambda piece: [work(folder) for folder in places[piece]]
             )
 
         answers = self._with_spark(with_spark) or []

@@ -71,6 +71,7 @@ def key_checker(
 
     It raises SparkError; it is not cancelled.
     """
+    operations = operations.absolute()  # Spark's workers run in a folder of their own
     rows = pq.read_metadata(operations)
     sizes = [rows.row_group(group).num_rows for group in range(rows.num_row_groups)]
     groups = sorted(range(len(sizes)), key=lambda group: (-sizes[group], group))

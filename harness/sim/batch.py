@@ -147,14 +147,13 @@ class Batch:
     def waves(self) -> Iterator[list[Chunk]]:
         """Yield the chunks of each wave; a wave is made when the rows of the last were added."""
         covered: dict[str, int] = {}
+        folder = str(self.folder.absolute())  # Spark's workers run in a folder of their own
         for first in range(self.plan.first, self.plan.last, WAVE):
             seeds = range(first, min(first + WAVE, self.plan.last))
             left = [seed for seed in seeds if seed not in self.rows]
             if left:
                 yield [
-                    Chunk(
-                        tuple(left[i : i + CHUNK]), self.plan, str(self.folder), covered, self._code
-                    )
+                    Chunk(tuple(left[i : i + CHUNK]), self.plan, folder, covered, self._code)
                     for i in range(0, len(left), CHUNK)
                 ]
             if self.plan.steered:

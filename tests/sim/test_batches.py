@@ -192,10 +192,11 @@ def test_what_is_no_batch_is_refused_and_kept(tmp_path, text):
 
 
 @pytest.mark.spark
-def test_spark_finds_what_the_loop_finds(tmp_path):
+def test_spark_finds_what_the_loop_finds(tmp_path, monkeypatch):
     plan = BatchPlan(0, 6, "M02")
     run(tmp_path / "loop", plan)
-    with Batch(tmp_path / "spark", plan) as batch, Spark("local[2]") as handle:
+    monkeypatch.chdir(tmp_path)
+    with Batch(Path("spark"), plan) as batch, Spark("local[2]") as handle:
         run_on_spark(batch, handle.spark, lambda row: None)
         batch.finish()
 
