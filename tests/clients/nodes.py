@@ -11,8 +11,11 @@ import socket
 import subprocess
 import sys
 import time
+from collections.abc import Callable
 from pathlib import Path
-from typing import Self
+from typing import Self, TypeVar
+
+T = TypeVar("T")
 
 TIMEOUT_S = 90.0
 
@@ -26,6 +29,16 @@ def free_ports(count: int) -> list[int]:
             probe.bind(("127.0.0.1", port))
             if port not in found:
                 found.append(port)
+    return found
+
+
+def eventually(read: Callable[[], T], wanted: object = bool) -> T:
+    """Read again and again until it is `wanted`, or true of what is read; return that."""
+    holds = wanted if callable(wanted) else lambda found: found == wanted
+    deadline = time.monotonic() + TIMEOUT_S
+    while not holds(found := read()):
+        assert time.monotonic() < deadline, found
+        time.sleep(0.05)
     return found
 
 

@@ -11,6 +11,7 @@ from cluster.node.ports import Endpoint
 from cluster.node.protocol.apis import ListenerType, listed_apis
 from cluster.node.runtime.clock import LoopClock
 from cluster.node.runtime.network import TcpNetwork
+from tests.clients.nodes import TIMEOUT_S
 
 pytestmark = pytest.mark.cluster
 
@@ -26,7 +27,7 @@ class Session:
         }
 
     async def find_leader(self):
-        deadline = time.monotonic() + 20
+        deadline = time.monotonic() + TIMEOUT_S
         while time.monotonic() < deadline:
             for node, endpoint in self.controllers.items():
                 quorum = await self.client.describe_quorum(endpoint)
@@ -136,7 +137,7 @@ def test_final_reads_of_all_nodes_are_equal_once_the_quorum_is_quiet(nodes):
             },
         }
         for client_endpoint in s.clients.values():
-            deadline = time.monotonic() + 10
+            deadline = time.monotonic() + TIMEOUT_S
             while (got := await c.final_read(client_endpoint)) != expected:
                 assert time.monotonic() < deadline, got
                 await asyncio.sleep(0.02)

@@ -1,7 +1,5 @@
 """confluent-kafka's (librdkafka's) admin client against three live nodes."""
 
-import time
-
 import pytest
 from confluent_kafka import KafkaException
 from confluent_kafka.admin import (
@@ -13,34 +11,25 @@ from confluent_kafka.admin import (
     NewTopic,
 )
 
-pytestmark = pytest.mark.cluster
+from tests.clients.nodes import TIMEOUT_S, eventually
 
-TIMEOUT_S = 20
+pytestmark = pytest.mark.cluster
 
 
 @pytest.fixture(scope="module")
 def admin(nodes):
     client = AdminClient({"bootstrap.servers": nodes.bootstrap, "log_level": 0})
-    deadline = time.monotonic() + TIMEOUT_S
-    while True:
-        metadata = client.list_topics(timeout=TIMEOUT_S)
-        if metadata.controller_id >= 0 and len(metadata.brokers) == len(nodes.client_ports):
-            return client
-        assert time.monotonic() < deadline, f"{metadata.brokers}, led by {metadata.controller_id}"
-        time.sleep(0.05)
+
+    def knows_all(metadata):
+        return metadata.controller_id >= 0 and len(metadata.brokers) == len(nodes.client_ports)
+
+    eventually(lambda: client.list_topics(timeout=TIMEOUT_S), knows_all)
+    return client
 
 
 def result(futures):
     (future,) = futures.values()
     return future.result(TIMEOUT_S)
-
-
-def eventually(read, expected):
-    """Images of nodes follow the log; librdkafka asks any of them."""
-    deadline = time.monotonic() + 10
-    while (got := read()) != expected and time.monotonic() < deadline:
-        time.sleep(0.02)
-    assert got == expected
 
 
 def partition_counts(admin):

@@ -18,7 +18,7 @@ from cluster.node.protocol.apis import SERVED, ApiKey
 from cluster.node.protocol.codec import write_request
 from cluster.node.protocol.messages import FeatureUpdateKey, UpdateFeaturesRequest, milliseconds
 from cluster.node.wire.uuid_text import uuid_from_text, uuid_to_text
-from tests.clients.nodes import Nodes
+from tests.clients.nodes import Nodes, eventually
 from tests.clients.test_every_api import ask, decoded, errors
 
 with warnings.catch_warnings():
@@ -95,14 +95,6 @@ def described(port):
         client.close()
     (partition,) = quorum["topics"][0]["partitions"]
     return partition, quorum["nodes"]
-
-
-def eventually(read, wanted):
-    deadline = time.monotonic() + PATIENCE_S
-    while not wanted(got := read()):
-        assert time.monotonic() < deadline, got
-        time.sleep(0.1)
-    return got
 
 
 def ids(replicas):

@@ -5,7 +5,6 @@ import contextlib
 import os
 import shutil
 import signal
-import time
 
 import pytest
 
@@ -13,18 +12,9 @@ from cluster.client.admin_client import Client
 from cluster.node.ports import Endpoint
 from cluster.node.runtime.clock import LoopClock
 from cluster.node.runtime.network import TcpNetwork
-from tests.clients.nodes import Nodes
+from tests.clients.nodes import TIMEOUT_S, Nodes, eventually
 
 pytestmark = pytest.mark.cluster
-TIMEOUT_S = 60
-
-
-def eventually(read):
-    deadline = time.monotonic() + TIMEOUT_S
-    while not (found := read()):
-        assert time.monotonic() < deadline
-        time.sleep(0.05)
-    return found
 
 
 def snapshots(nodes, node):

@@ -1,9 +1,10 @@
 """kafka-python's admin client against three live nodes."""
 
-import time
 import warnings
 
 import pytest
+
+from tests.clients.nodes import eventually
 
 with warnings.catch_warnings():
     warnings.simplefilter("ignore", DeprecationWarning)
@@ -25,23 +26,13 @@ pytestmark = [
 @pytest.fixture(scope="module")
 def admin(nodes):
     client = KafkaAdminClient(bootstrap_servers=nodes.bootstrap)
-    deadline = time.monotonic() + 20
-    while True:
-        cluster = client.describe_cluster()
-        if cluster["controller_id"] >= 0 and len(cluster["brokers"]) == len(nodes.client_ports):
-            break
-        assert time.monotonic() < deadline, cluster
-        time.sleep(0.05)
+
+    def knows_all(cluster):
+        return cluster["controller_id"] >= 0 and len(cluster["brokers"]) == len(nodes.client_ports)
+
+    eventually(client.describe_cluster, knows_all)
     yield client
     client.close()
-
-
-def eventually(read, expected):
-    """Images of nodes follow the log; kafka-python asks any of them."""
-    deadline = time.monotonic() + 10
-    while (got := read()) != expected and time.monotonic() < deadline:
-        time.sleep(0.02)
-    assert got == expected
 
 
 def partition_count(admin, name):
@@ -52,10 +43,10 @@ def partition_count(admin, name):
 def test_a_topic_is_created_listed_described_and_deleted(admin):
     created = admin.create_topics([NewTopic("life", num_partitions=3, replication_factor=1)])
     assert created["topics"][0]["error_code"] == 0
-    eventually(lambda: "life" in admin.list_topics(), expected=True)
+    eventually(lambda: "life" in admin.list_topics(), wanted=True)
     eventually(lambda: partition_count(admin, "life"), 3)
     admin.delete_topics(["life"])
-    eventually(lambda: "life" in admin.list_topics(), expected=False)
+    eventually(lambda: "life" in admin.list_topics(), wanted=False)
 
 
 def test_a_second_topic_of_the_same_name_is_refused(admin):
@@ -112,7 +103,7 @@ def test_the_metadata_quorum_is_described_whichever_broker_is_asked(nodes):
 
 
 def test_supported_and_finalized_features_are_reported(admin):
-    eventually(lambda: "finalized" in admin.describe_features()["metadata.version"], expected=True)
+    eventually(lambda: "finalized" in admin.describe_features()["metadata.version"], wanted=True)
     features = admin.describe_features()
     assert features["kraft.version"]["supported"] == (0, 1)
     version = features["metadata.version"]

@@ -3,13 +3,12 @@
 import json
 import signal
 import subprocess
-import time
 import warnings
 
 import pytest
 
 from cluster.systems.kafka.installation import find
-from tests.clients.nodes import Nodes
+from tests.clients.nodes import Nodes, eventually
 from tests.kafka_release import release
 
 with warnings.catch_warnings():
@@ -53,13 +52,6 @@ def described(admin):
         if topic["name"] == TOPIC
         for partition in topic["partitions"]
     )
-
-
-def eventually(read, expected):
-    deadline = time.monotonic() + 30
-    while (got := read()) != expected and time.monotonic() < deadline:
-        time.sleep(0.05)
-    assert got == expected
 
 
 def values(nodes):

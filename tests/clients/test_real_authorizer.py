@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import time
-from collections.abc import Callable
 from pathlib import Path
 
 import pytest
@@ -20,7 +18,7 @@ from confluent_kafka.admin import (
 
 from cluster.node.config_values import STANDARD_AUTHORIZER
 from cluster.systems.kafka.installation import find
-from tests.clients.nodes import TIMEOUT_S
+from tests.clients.nodes import TIMEOUT_S, eventually
 from tests.clients.real_brokers import Brokers, Controllers
 from tests.kafka_release import release
 
@@ -90,13 +88,6 @@ def allow(client: AdminClient, operation: AclOperation, topic: str) -> None:
     future.result(TIMEOUT_S)
 
 
-def until(expected: str, outcome: Callable[[], str]) -> None:
-    deadline = time.monotonic() + TIMEOUT_S
-    while (found := outcome()) != expected:
-        assert time.monotonic() < deadline, found
-        time.sleep(0.2)
-
-
 def test_entries_made_through_it_are_obeyed_by_our_controllers_and_by_itself(tmp_path: Path):
     installation = find({"version": release()})
     with (
@@ -105,11 +96,11 @@ def test_entries_made_through_it_are_obeyed_by_our_controllers_and_by_itself(tmp
     ):
         alice = AdminClient(options(brokers, "alice", "a"))
         bob = AdminClient(options(brokers, "bob", "c"))
-        until("OK", lambda: created(alice, "alices"))
+        eventually(lambda: created(alice, "alices"), "OK")
         refused = "TOPIC_AUTHORIZATION_FAILED"
         assert created(bob, "bobs") == refused, "our controller knows whose envelope it is"
         assert produced(brokers, "alices") == refused
         allow(alice, AclOperation.CREATE, "bobs")
         allow(alice, AclOperation.WRITE, "alices")
         assert created(bob, "bobs") == "OK"
-        until("OK", lambda: produced(brokers, "alices"))
+        eventually(lambda: produced(brokers, "alices"), "OK")

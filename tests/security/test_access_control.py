@@ -1,7 +1,6 @@
 """Stock clients at a quorum of three with an authorizer, whose users SASL proves."""
 
 import contextlib
-import time
 import warnings
 
 import pytest
@@ -18,7 +17,7 @@ from confluent_kafka.admin import (
 )
 
 from cluster.node.config_values import STANDARD_AUTHORIZER
-from tests.clients.nodes import Nodes
+from tests.clients.nodes import Nodes, eventually
 from tests.security.authority import secured
 from tests.security.test_stock_clients import PATIENT
 
@@ -123,13 +122,6 @@ def create(client, topic):
     return result(client.create_topics([NewTopic(topic, 1, 1)]))
 
 
-def until(holds):
-    deadline = time.monotonic() + TIMEOUT_S
-    while not holds():
-        assert time.monotonic() < deadline
-        time.sleep(0.05)
-
-
 def described(client):
     return client.describe_acls(ANY_ACL).result(TIMEOUT_S)
 
@@ -141,10 +133,10 @@ def test_librdkafka_creates_describes_and_deletes_an_entry_that_lets_a_user_crea
     assert result(alice.create_acls([BOBS])) is None
     assert create(bob, "bobs-1") is None
     assert refusal(lambda: create(bob, "others-1")) == "TOPIC_AUTHORIZATION_FAILED"
-    until(lambda: described(alice) == [BOBS])
+    eventually(lambda: described(alice), [BOBS])
     assert result(alice.delete_acls([ANY_ACL])) == [BOBS]
     assert refusal(lambda: create(bob, "bobs-2")) == "TOPIC_AUTHORIZATION_FAILED"
-    until(lambda: described(alice) == [])
+    eventually(lambda: described(alice), [])
 
 
 @contextlib.contextmanager
@@ -176,7 +168,7 @@ def test_kafka_python_describes_what_librdkafka_created(nodes, alice):
     assert result(alice.create_acls([BOBS])) is None
     with kafka_python(nodes, "alice", "wonderland") as client:
         found = []
-        until(lambda: found.append(client.describe_acls(ABOUT_BOBS)) or found[-1][0])
+        eventually(lambda: found.append(client.describe_acls(ABOUT_BOBS)) or found[-1][0])
         ((acl,), error) = found[-1]
     assert error.errno == 0
     assert (acl.principal, acl.host) == ("User:bob", "*")
