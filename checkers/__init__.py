@@ -8,7 +8,7 @@ print(result.status, result.summary)
 if not __debug__:  # by -O or PYTHONOPTIMIZE: a verdict without them could be wrong
     raise ImportError("Kraftprobe's invariants are assertions: run without -O and PYTHONOPTIMIZE")
 
-from checkers.api import check
+from checkers.api import check, check_by
 from checkers.history import Event, EventType, HistoryError, Operation, pair
 from checkers.history.formats import load_history, to_edn
 from checkers.models import MODELS, Model, NondeterministicModel
@@ -25,6 +25,7 @@ __all__ = [
     "Operation",
     "Status",
     "check",
+    "check_by",
     "load_history",
     "pair",
     "to_edn",

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -15,8 +15,16 @@ from checkers.linearizability.columnar import judge_columns
 from checkers.linearizability.encoding import encodable
 from checkers.linearizability.rules.arrays import array_rule_for
 from checkers.models import Model, model_named
-from checkers.registry import merge, noted
-from checkers.run_input import Cancelled, never
+from checkers.registry import (
+    CheckSpec,
+    KeyCheck,
+    find_check,
+    merge,
+    noted,
+    reading_for,
+    run_check,
+)
+from checkers.run_input import Cancelled, RunInput, never
 from checkers.verdict import CheckResult
 
 History = str | Path | Columns | Iterable[Event | Operation]
@@ -75,6 +83,39 @@ def check(
         results = [linearizable.judge(part, chosen, **limits) for part in parts]
     result = results[0] if len(results) == 1 else merge(linearizable.NAME, results)
     return noted(result, notes)
+
+
+def check_by(
+    history: History,
+    name: str,
+    options: Mapping[str, Any] | None = None,
+    *,
+    reading: Reading | None = None,
+    cancelled: Cancelled = never,
+) -> CheckResult:
+    """Judge a history by a check of the registry that needs nothing else (scope `key` or `run`).
+
+    `check_by("bank.edn", "bank", {"total_amount": 100})`: also `long-fork`, `set-full`,
+    `total-queue`, `transactions`, `sessions`, `linearizable`; `checkers.registry` lists their
+    options. `reading`: what the caller knows of a foreign file. Keys are judged one by one and
+    merged.
+
+    Raises HistoryError for a file or history that is not well formed, and CheckError (a ValueError)
+    for an unknown check or option.
+    """
+    spec = CheckSpec(name, dict(options or {}))
+    chosen = find_check(spec)
+    events: Sequence[Event] = ()
+    notes: Sequence[str] = ()
+    if isinstance(history, str | Path):
+        reading = reading or Reading()
+        file = load(history, independent=reading.independent)
+        events, operations, notes = file.events, file.operations, file.notes
+        if isinstance(chosen, KeyCheck):
+            operations, notes = judged(file, reading_for([chosen], reading))
+    else:
+        operations = _operations(history)
+    return noted(run_check(spec, RunInput(events, operations), cancelled), notes)
 
 
 def _read(

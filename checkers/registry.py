@@ -26,6 +26,10 @@ when the checker itself dies. The last argument is a callable that says whether 
 | `linearizable` | key | `model`, which is required, `initial`, `algorithm`, limits, filters |
 | `sessions` | key | `guarantees` (all four by default), `per_node`, `model`, `functions` |
 | `growth` | key | `model`, which is required: list-append, counter or broker |
+| `bank` | key | `accounts`, `total_amount`, `negative_balances` |
+| `long-fork` | key | `initial` |
+| `set-full` | key | `linearizable` |
+| `total-queue` | key | `drained`, `exactly_once` |
 | `transactions` | run | `model`: list-append or rw-register; `consistency`, `linearizable_keys` |
 | `durability` | evidence | `workload` (required), `config_prefix`, `nodes`, and those two filters |
 | `log-agreement` | evidence | |
@@ -48,7 +52,8 @@ Unknown limits (None) mean the defaults of `linearizability.linearizable`. Its f
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Callable, Mapping, Sequence
+from collections import Counter
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
 
@@ -61,6 +66,7 @@ from checkers import (
     exercised,
     growth,
     isr,
+    jepsen,
     logs,
     monitor,
     records,
@@ -72,13 +78,14 @@ from checkers import (
 )
 from checkers.history import Operation
 from checkers.history.columns import Columns
+from checkers.history.foreign import Reading
 from checkers.history.recorded import Recorded
 from checkers.invariants import stored as invariants
 from checkers.linearizability import linearizable
 from checkers.linearizability.columnar import check_columns
 from checkers.names import nearest
 from checkers.run_input import Cancelled, RunInput, asked_for, never
-from checkers.verdict import PROMISE, CheckResult, Status, worst
+from checkers.verdict import ALLOWED, COUNTS, PROMISE, CheckResult, Status, worst
 from extensions import Registry
 
 __all__ = [
@@ -134,6 +141,8 @@ class KeyCheck:
     columnar: Callable[[Columns, Options, Cancelled], list[CheckResult]] | None = None
     """Judges all keys of operations in columns, with the same verdicts; None: there is no such."""
     scope: str = "key"
+    takes_failures: bool = False
+    """It looks at failed operations itself, and takes them for what never happened."""
 
     def check_key(
         self, operations: Sequence[Operation], options: Options, cancelled: Cancelled = never
@@ -209,6 +218,10 @@ _OWN: tuple[Check, ...] = (
         validate=sessions.validate,
     ),
     KeyCheck(growth.NAME, {"model": str}, ("model",), growth.check_key, growth.validate),
+    *(
+        KeyCheck(one.NAME, one.OPTIONS, (), one.check_key, _nothing, takes_failures=True)
+        for one in (jepsen.bank, jepsen.long_fork, jepsen.set_full, jepsen.total_queue)
+    ),
     RunCheck(
         name=cycles.NAME,
         scope="run",
@@ -311,6 +324,13 @@ def keyed(operations: Sequence[Operation]) -> dict[str | None, list[Operation]]:
     return groups
 
 
+def reading_for(checks: Iterable[Check], reading: Reading) -> Reading:
+    """Return how a file is to be read for checks, some of which look at failures themselves."""
+    if all(isinstance(check, KeyCheck) and check.takes_failures for check in checks):
+        return replace(reading, refusals=True)
+    return reading
+
+
 def judged_operations(spec: CheckSpec, run: RunInput) -> Sequence[Operation]:
     """Return the operations that a check by key is given: resolved by the evidence where asked.
 
@@ -401,8 +421,27 @@ def merge(checker: str, results: Sequence[CheckResult]) -> CheckResult:
         algorithm=", ".join(algorithms) or None,
         operations=operations,
         anomalies=tuple(anomalies[:ANOMALIES_KEPT_MAX]),
-        statistics={"keys": len(ordered), "anomalies": len(anomalies), "by_status": counts},
+        statistics={
+            **_figures(ordered),
+            "keys": len(ordered),
+            "anomalies": len(anomalies),
+            "by_status": counts,
+        },
     )
+
+
+def _figures(results: Sequence[CheckResult]) -> dict[str, Any]:
+    """Return the figures of checks that count: added up, and all of them where there is one key."""
+    counted = [result for result in results if COUNTS in result.statistics]
+    if not counted:
+        return {}
+    total: Counter[str] = Counter()
+    for result in counted:
+        total.update(result.statistics[COUNTS])
+    allowed = [{"key": result.key, **note} for result in counted for note in result.allowed]
+    own = counted[0].statistics if len(results) == 1 else {}
+    figures = {**own, COUNTS: dict(total)}
+    return {**figures, ALLOWED: allowed[:ANOMALIES_KEPT_MAX]} if allowed else figures
 
 
 def noted(result: CheckResult, notes: Sequence[str]) -> CheckResult:

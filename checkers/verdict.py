@@ -27,6 +27,9 @@ _SEVERITY = (Status.FAIL, Status.UNKNOWN, Status.UNDER_EXERCISED, Status.PASS)
 PROMISE = "promise"
 """Key of a result's `statistics`: what exactly was checked, where options decide it."""
 
+COUNTS = "counts"
+"""Key of a result's `statistics`: figures that are added up over keys, by name."""
+
 ALLOWED = "allowed"
 """Key of a result's `statistics`: what looks wrong and was not promised, explained as anomalies."""
 

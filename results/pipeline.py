@@ -49,6 +49,7 @@ from checkers.registry import (
     merge,
     never,
     noted,
+    reading_for,
     run_check,
 )
 from checkers.verdict import CheckResult, Status, worst
@@ -159,8 +160,9 @@ def judge_file(
     else:
         history = load(path, independent=reading.independent)
         operations, notes = history.operations, history.notes
-        if all(isinstance(find_check(spec), KeyCheck) for spec in specs):
-            kept, more = judged(history, reading)
+        found = [find_check(spec) for spec in specs]
+        if all(isinstance(check, KeyCheck) for check in found):
+            kept, more = judged(history, reading_for(found, reading))
             operations, notes = kept, tuple(more)
         run = RunInput(history.events, operations, None)
         checks, proofs, times_s = _check(run, specs, cancelled, check_keys)

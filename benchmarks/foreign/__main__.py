@@ -9,23 +9,23 @@ from pathlib import Path
 from typing import Any
 
 from benchmarks.foreign.clojure import Case, cases
-from checkers import HistoryError, Status, check, cycles
+from checkers import HistoryError, Status, check, check_by, cycles
 from checkers.cycles.levels import FORBIDDEN
 from checkers.history.foreign import Reading, history_of, judged
-from checkers.linearizability.linearizable import judge
-from checkers.models import model_named
+from checkers.registry import CheckSpec, find_check, reading_for
 from checkers.run_input import RunInput
 
 KNOSSOS = {"cas-register": 0, "multi-register": {"x": 0, "y": 0}, "mutex": None}
 """Folder under data/, and the value that Knossos' own tests begin with."""
-JEPSEN = {
-    "counter": "counter",
-    "unique-ids": "unique-ids",
-    "queue": "unordered-queue",
-    "total-queue": "unordered-queue",
-    "set": "set",
+JEPSEN: dict[str, tuple[str, dict[str, Any]]] = {
+    "counter": ("linearizable", {"model": "counter"}),
+    "unique-ids": ("linearizable", {"model": "unique-ids"}),
+    "queue": ("linearizable", {"model": "unordered-queue"}),
+    "total-queue": ("total-queue", {"drained": True}),
+    "set": ("linearizable", {"model": "set"}),
+    "set-full": ("set-full", {}),
 }
-"""Jepsen's checkers, and the model that comes nearest."""
+"""Jepsen's checkers, and the check that is meant, or comes nearest."""
 _CYCLES = ("G0", "G1c", "G-single", "G-nonadjacent", "G2")
 _G1 = ("G0", "G1a", "G1b", "G1c", "incompatible-order", "future-read", "dirty-update")
 ASKED = {"G1": _G1, "G2": _CYCLES[2:]}
@@ -156,8 +156,10 @@ def _jepsen(clone: Path) -> Iterator[Result]:
         except HistoryError as error:
             yield "unreadable", case.place, str(error)
             continue
-        operations, _ = judged(history, Reading())
-        result = judge(operations, model_named(JEPSEN[name]))
+        check_name, options = JEPSEN[name]
+        reading = reading_for([find_check(CheckSpec(check_name, options))], Reading())
+        operations, _ = judged(history, reading)
+        result = check_by(operations, check_name, options)
         yield _compared(f"{case.place} ({name})", result.status, case.valid, result.summary)
     yield from (("not evaluated", "checker_test.clj", "") for _ in range(unknown))
 

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -167,6 +167,11 @@ def _apply(head: Any, rest: list[Any], known: Mapping[str, Any]) -> Any:
             return Judgement(None, options, history)
     if head == "->":
         return evaluate(rest[0], known)
+    if head == "fn" and len(rest) == 2:
+        return evaluate(rest[1], {**known, **{name: [] for name in rest[0]}})
+    helper = known.get(head)
+    if isinstance(helper, Judgement) and len(rest) == 1:
+        return replace(helper, history=evaluate(rest[0], known))
     registers = bool(known[Symbol("registers")])
     if head == "mapcat":
         return [op for text in rest[1] for op in _pair(_op(registers, text))]

@@ -7,6 +7,7 @@ from inspect import signature
 from typing import Any
 
 from checkers.history.values import freeze
+from checkers.models.accounts import Accounts
 from checkers.models.base import Model, NondeterministicModel, State, relevant
 from checkers.models.brokers import Broker
 from checkers.models.collections import GrowingSet, KeyValue
@@ -21,6 +22,7 @@ from checkers.names import nearest
 
 __all__ = [
     "MODELS",
+    "Accounts",
     "Broker",
     "CasRegister",
     "Config",
@@ -52,6 +54,7 @@ MODELS: dict[str, Callable[..., Model]] = {
         Register,
         CasRegister,
         MultiRegister,
+        Accounts,
         KeyValue,
         ListAppend,
         GrowingSet,

@@ -25,6 +25,7 @@ from results.pipeline import judge_file
 from results.store import RunStore
 
 _TRANSACTIONS = "transactions-"
+_OWN_CHECKS = ("sessions", "bank", "long-fork", "set-full", "total-queue")
 _MODEL = "register"
 _TIME = f"  [default: {linearizable.TIME_LIMIT_S:g}]"
 _MEMORY = f"  [default: {linearizable.MEMORY_LIMIT_MB:g}]"
@@ -95,6 +96,13 @@ _PATH = click.Path(path_type=Path)
     default=None,
     help="For a file of transactions: each key by itself is linearizable.",
 )
+@click.option(
+    "--option",
+    "more",
+    metavar="NAME=VALUE",
+    multiple=True,
+    help="For a file: an option of the check, its value in EDN or JSON, such as total-amount=100.",
+)
 @spark_option
 def check(
     targets: tuple[Path, ...],
@@ -109,6 +117,7 @@ def check(
     nil_reads: bool | None,  # noqa: FBT001  (as above)
     consistency: str | None,
     linearizable_keys: bool | None,  # noqa: FBT001  (as above)
+    more: tuple[str, ...],
     spark_master: str | None,
 ) -> int:
     """Judge stored runs again, or lone history files.
@@ -116,7 +125,8 @@ def check(
     A folder that is no run means all runs below it. A file may be a journal of ours, JSON lines of
     the Porcupine corpus, or a history of Jepsen, Knossos or Elle in EDN. With the models
     `transactions-list-append` and `transactions-rw-register` it is searched for cycles, with
-    `sessions` for broken session guarantees.
+    `sessions` for broken session guarantees; `bank`, `long-fork`, `set-full` and `total-queue`
+    are Jepsen's checkers of these names.
 
     Exit code: that of the worst: 1 FAIL, 2 could not be judged, 3 UNKNOWN, 4 UNDER-EXERCISED.
     """
@@ -125,9 +135,10 @@ def check(
         "algorithm": algorithm,
         "time_limit_s": time_limit,
         "memory_limit_mb": memory_limit,
-        "initial": None if initial is None else _value(initial),
+        "initial": None if initial is None else _value("--initial", initial),
         "consistency": consistency,
         "linearizable_keys": linearizable_keys,
+        **dict(map(_named, more)),
     }
     reading = Reading(independent, refusals, nil_reads)
     options = {name: value for name, value in given.items() if value is not None}
@@ -167,23 +178,32 @@ def _runs(targets: Sequence[Path]) -> list[Path]:
     return runs
 
 
-def _value(text: str) -> Any:
+def _value(option: str, text: str) -> Any:
     """Return the one value that a text is, in EDN or JSON."""
     try:
         forms = list(read_all(text)) if not text.lstrip().startswith('{"') else [parse(text)]
     except (HistoryError, JsonError) as error:
-        raise UsageError(f"--initial {text!r}: {error}") from error
+        raise UsageError(f"{option} {text!r}: {error}") from error
     if len(forms) != 1:
-        raise UsageError(f"--initial {text!r}: not one value")
+        raise UsageError(f"{option} {text!r}: not one value")
     return forms[0]
 
 
+def _named(text: str) -> tuple[str, Any]:
+    """Return the name of an option, however Jepsen or Elle spells it, and its value."""
+    name, equals, value = text.partition("=")
+    if not equals:
+        raise UsageError(f"--option {text!r}: no NAME=VALUE")
+    name = name.strip().lstrip(":").rstrip("?").replace("-", "_")
+    return name, _value(f"--option {name}", value)
+
+
 def _file_check(options: dict[str, Any]) -> CheckSpec:
-    """Return the check for a model; transactions and sessions have checks of their own."""
+    """Return the check for a model; some kinds of history have checks of their own."""
     model = str(options.get("model", _MODEL))
     rest = {name: value for name, value in options.items() if name != "model"}
-    if model == "sessions":
-        return CheckSpec("sessions", rest)
+    if model in _OWN_CHECKS:
+        return CheckSpec(model, rest)
     if model.startswith(_TRANSACTIONS):
         return CheckSpec("transactions", {"model": model.removeprefix(_TRANSACTIONS), **rest})
     return CheckSpec("linearizable", {"model": _MODEL, **options})

@@ -33,6 +33,8 @@ from tests.checkers.histories import FIRST_WORLDS, WORLDS, op, random_history
 from tests.checkers.wild import KINDS, wild_history
 
 SIZE_MAX = 8
+INITIAL = {"accounts": dict(more_worlds.AccountsWorld.state)}
+"""Model -> what is there first, where that has to be given."""
 
 SYSTEMS = {
     **{kind: (WORLDS[kind], kind.removeprefix("unique-")) for kind in FIRST_WORLDS},
@@ -44,7 +46,9 @@ SYSTEMS = {
 }
 """Name -> a correct system, and the model that judges it."""
 WILD = {name: name for name in KINDS} | {
-    f"unique-{name}": name for name in KINDS if name not in ("mutex", "topics", "unique-ids")
+    f"unique-{name}": name
+    for name in KINDS
+    if name not in ("accounts", "mutex", "topics", "unique-ids")
 }
 
 
@@ -68,7 +72,7 @@ def complaint(source: str, kind: str, number: int) -> tuple[str | None, str]:
     """Judge a history by both; returns (what differs, the true verdict)."""
     operations, name = drawn(source, kind, number)
     truth = "PASS" if oracle.is_linearizable(operations, name) else "FAIL"
-    model = model_named(name)
+    model = model_named(name, INITIAL.get(name))
     result = judge(operations, model)
     found = [(f"by {result.algorithm}", result.status.value, result.summary)]
     refused = verify(operations, model, result)

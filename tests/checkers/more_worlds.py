@@ -339,6 +339,43 @@ def _log(operations):
         yield (), step
 
 
+class AccountsWorld(World):
+    state = (("a", 2), ("b", 1))
+
+    def draw(self, index):
+        if self.rnd.random() < 0.5:
+            return "read", None
+        source, target = self.rnd.sample("ab", 2)
+        return "transfer", {"from": source, "to": target, "amount": self.rnd.randint(1, 2)}
+
+    def run(self, f, argument, index):
+        balances = dict(self.state)
+        if f == "read":
+            return balances, OK, None
+        balances[argument["from"]] -= argument["amount"]
+        balances[argument["to"]] += argument["amount"]
+        self.state = tuple(balances.items())
+        return argument, OK, None
+
+    def any_result(self, operation):
+        if operation.f != "read":
+            return operation.output
+        first = self.rnd.randint(-1, 4)
+        return {"a": first, "b": 3 - first if self.rnd.random() < 0.8 else 1}
+
+
+def _accounts(operations):
+    def step(state, o):
+        if o.f == "read":
+            return o.output == dict(state), state
+        balances = dict(state)
+        balances[o.input["from"]] -= o.input["amount"]
+        balances[o.input["to"]] += o.input["amount"]
+        return True, tuple(balances.items())
+
+    yield AccountsWorld.state, step
+
+
 def _blocks(operations):
     def step(state, o):
         if o.type is INFO:
@@ -363,6 +400,7 @@ SPECIFICATIONS = {
     "stack": _container("push", -1),
     "unordered-queue": _multiset,
     "multi-register": _registers,
+    "accounts": _accounts,
     "mutex": _mutex,
     "log": _log,
     "producer-ids": _blocks,
@@ -412,5 +450,6 @@ SEARCHED = {
     "unordered-queue": UnorderedQueueWorld,
     "decremented-counter": DecrementedCounterWorld,
     "multi-register": MultiRegisterWorld,
+    "accounts": AccountsWorld,
 }
 """Model -> a world with repeated values."""

@@ -102,6 +102,15 @@ def _steps(rnd: Random, value: Any) -> dict[str, Any]:
     return {"f": "txn", "input": asked, "output": steps}
 
 
+def _accounts(rnd: Random, value: Any) -> dict[str, Any]:
+    del value
+    if rnd.random() < 0.5:
+        first = rnd.randint(0, 3)
+        return {"f": "read", "output": {"a": first, "b": 3 - first}}
+    source, target = rnd.sample("ab", 2)
+    return {"f": "transfer", "input": {"from": source, "to": target, "amount": rnd.randint(1, 2)}}
+
+
 def _mutex(rnd: Random, value: Any) -> dict[str, Any]:
     del value
     fields = {"f": rnd.choice(["acquire", "release"])}
@@ -156,6 +165,7 @@ KINDS: dict[str, Draw] = {
     "stack": _container("push", "pop"),
     "unordered-queue": _container("enqueue", "dequeue"),
     "multi-register": _steps,
+    "accounts": _accounts,
     "mutex": _mutex,
     "log": _log,
     "config": _config,

@@ -1,0 +1,173 @@
+"""Writes that two reads see in opposite orders (Jepsen's long-fork test).
+
+An operation, by any name, has a list of steps: a write transaction is one step `["w", key, value]`,
+a read transaction any number of `["r", key, value]`. Every key is written at most once, so a read
+shows of each of its keys whether that write had been done: its value, or none (null, or the value
+of option `initial`).
+
+**Statement.** There is one order of all writes of which every read shows a beginning, as far as its
+keys go: prefix consistency, which snapshot isolation implies and parallel snapshot isolation does
+not. A read that shows x and lacks y puts the write of x before that of y. Such an order exists
+exactly when these demands have no cycle: any order that extends them has every read's writes before
+those that it lacks. (Proof: for a read, cut the order behind the last write that it shows. A write
+of its keys that stands before the cut and that it lacks would have had to stand behind that last
+write.) Jepsen compares reads of one set of keys in pairs, which finds cycles of two; here three
+reads of overlapping keys contradict one another as well.
+
+Nothing is demanded of real time but that no read shows a write that was not asked for yet, nor one
+that failed or that nobody made.
+
+O(reads x keys^2) for the demands, and a search in each cycle.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Hashable, Mapping, Sequence
+from typing import Any
+
+from checkers.cycles.graph import components, path
+from checkers.cycles.transactions import Edge
+from checkers.history import EventType, Operation
+from checkers.history.values import freeze, show
+from checkers.jepsen.findings import Anomaly, Findings, UnreadableError, anomaly
+from checkers.run_input import Cancelled, never
+from checkers.verdict import CheckResult
+
+NAME = "long-fork"
+OPTIONS: Mapping[str, type | tuple[type, ...]] = {
+    "initial": (str, int, float, list, tuple, dict),
+}
+_READS, _WRITES = frozenset({"r", "read"}), frozenset({"w", "write"})
+Key = Hashable
+Steps = list[tuple[str, Key, Hashable]]
+_FORKS_MAX = 20
+"""How many cycles are described, one for each set of keys that contradict one another."""
+
+
+def check_key(
+    operations: Sequence[Operation], options: Mapping[str, Any], cancelled: Cancelled = never
+) -> CheckResult:
+    """Judge the transactions of one history."""
+    del cancelled  # a few passes
+    found = Findings(NAME, "one order of writes in all reads", operations)
+    unseen = {None, freeze(options.get("initial"))}
+    try:
+        writes, reads = _apart(operations)
+    except UnreadableError as error:
+        return found.unreadable(str(error))
+    seen = [(read, {key: value not in unseen for _, key, value in steps}) for read, steps in reads]
+    for read, steps in reads:
+        found.wrong += _wrong_values(read, steps, writes, unseen)
+    found.wrong += _forks(seen)
+    compared = [keys for _, keys in seen if len(keys) > 1]
+    found.counts = {
+        "writes": len(writes),
+        "reads": len(reads),
+        "early_reads": sum(not any(keys.values()) for _, keys in seen),
+        "late_reads": sum(all(keys.values()) for _, keys in seen),
+    }
+    return found.result(idle=None if compared else "no read of several keys was ok")
+
+
+def _apart(
+    operations: Sequence[Operation],
+) -> tuple[dict[Key, tuple[Operation, Hashable]], list[tuple[Operation, Steps]]]:
+    """Return the write of each key, and the reads that were answered."""
+    writes: dict[Key, tuple[Operation, Hashable]] = {}
+    reads: list[tuple[Operation, Steps]] = []
+    for operation in operations:
+        steps = _steps(operation)
+        if all(f in _READS for f, _, _ in steps):
+            if operation.type is EventType.OK:
+                reads.append((operation, steps))
+            continue
+        if len(steps) != 1:
+            problem = "is neither one write nor reads alone"
+            raise UnreadableError(f"operation {operation.index} {problem}")
+        ((_, key, value),) = steps
+        if key in writes:
+            other = writes[key][0].index
+            problem = f"{show(key)} was written by operations {other} and {operation.index}"
+            raise UnreadableError(f"{problem}: each key may be written once")
+        writes[key] = operation, value
+    return writes, reads
+
+
+def _steps(operation: Operation) -> Steps:
+    value = operation.output if operation.type is EventType.OK else operation.input
+    if not isinstance(value, list | tuple) or not all(
+        isinstance(s, list | tuple) and len(s) == 3 and s[0] in _READS | _WRITES for s in value
+    ):
+        raise UnreadableError(f"operation {operation.index}: {value!r} is no list of reads, writes")
+    return [(str(f), freeze(key), freeze(read)) for f, key, read in value]
+
+
+def _wrong_values(
+    read: Operation,
+    steps: Steps,
+    writes: Mapping[Key, tuple[Operation, Hashable]],
+    unseen: set[Hashable],
+) -> list[Anomaly]:
+    """Return what a read shows that no write can have put there."""
+    wrong = []
+    for _, key, value in steps:
+        if value in unseen:
+            continue
+        writer, written = writes.get(key, (None, None))
+        what = f"operation {read.index} read {show(value)} of {show(key)}, "
+        if writer is None or written != value:
+            wrong.append(anomaly("phantom", what + "which nobody wrote", read))
+        elif writer.type is EventType.FAIL:
+            what += f"which operation {writer.index} failed to write"
+            wrong.append(anomaly("aborted-read", what, read, writer))
+        elif writer.invoke_ns > read.complete_ns:
+            what += f"which operation {writer.index} wrote only later"
+            wrong.append(anomaly("future-read", what, read, writer))
+    return wrong
+
+
+def _forks(reads: Sequence[tuple[Operation, Mapping[Key, bool]]]) -> list[Anomaly]:
+    """Return a shortest cycle of every set of keys whose writes are seen in a circle."""
+    number: dict[Key, int] = {}
+    demands: dict[tuple[int, int], Operation] = {}
+    for read, keys in reads:
+        for key in keys:
+            number.setdefault(key, len(number))
+        lacking = [number[key] for key, is_seen in keys.items() if not is_seen]
+        for key, is_seen in keys.items():
+            for later in lacking if is_seen else ():
+                demands.setdefault((number[key], later), read)
+    following: dict[int, list[Edge]] = {}
+    for (before, after), read in demands.items():
+        following.setdefault(before, []).append(Edge(before, after, "ww", str(read.index)))
+    graph = {before: [edge.target for edge in edges] for before, edges in following.items()}
+    by_number = list(number)
+    forks: list[Anomaly] = []
+    for group in components(graph):
+        if len(group) > 1 and len(forks) < _FORKS_MAX:
+            cycle = _shortest(following, set(group))
+            involved = [demands[edge.source, edge.target] for edge in cycle]
+            parts = [
+                f"operation {read.index} shows {show(by_number[edge.source])} and lacks "
+                f"{show(by_number[edge.target])}"
+                for edge, read in zip(cycle, involved, strict=True)
+            ]
+            circle = [show(by_number[edge.source]) for edge in cycle]
+            what = f"{'; '.join(parts)}: no order of these writes explains it"
+            forks.append(anomaly("long-fork", what, *involved, keys=circle))
+    return forks
+
+
+def _shortest(following: Mapping[int, Sequence[Edge]], group: set[int]) -> list[Edge]:
+    """Return a shortest cycle within a component."""
+    best: list[Edge] | None = None
+    for start in sorted(group):
+        for edge in following[start]:
+            if edge.target not in group or (best is not None and len(best) == 2):
+                continue
+            back = path(following, edge.target, start)
+            assert back is not None, "a component leads back to each of its keys"
+            if best is None or len(back) + 1 < len(best):
+                best = [edge, *back]
+    assert best is not None
+    return best
