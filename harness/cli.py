@@ -34,6 +34,7 @@ _COMMANDS = {
     "cleanup": ("machine:cleanup", "Remove what killed runs left behind, and nothing else."),
     "doctor": ("machine:doctor", "Probe what works on this machine, each fault on each backend."),
     "gate": ("gate:gate", "Pass only if every run passed, and what a policy requires is there."),
+    "image": ("image:image", "Build an image that holds Kraftprobe, for jobs in a docker engine."),
     "index": ("index:index", "Write one page over all runs of a folder, and print its path."),
     "kafka": ("kafka:kafka", "Fetch releases of Apache Kafka, to be put under test."),
     "list": ("listing:list_", "List runs, systems, workloads, faults, campaigns or mutants."),

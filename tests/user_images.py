@@ -22,7 +22,9 @@ def of_programs(
     client: docker.DockerClient, *programs: str, libraries: Path | None = None
 ) -> docker.models.images.Image:
     """Programs of this machine with what they load, and nothing else; `libraries` with a Java."""
-    tree = rootfs._Tree()
+    data = io.BytesIO()
+    archive = tarfile.TarFile(fileobj=data, mode="w")
+    tree = rootfs.Tree(archive)
     tree.links_at_root()
     tree.folder(PurePosixPath("/tmp"), 0o1777)
     binaries = [Path(shutil.which(name)) for name in programs]
@@ -37,8 +39,9 @@ def of_programs(
             tree.file(path)
     name = f"{REPOSITORY}:{'-'.join(programs)}-{'kafka' if libraries else 'bare'}"
     repository, _, tag = name.partition(":")
+    archive.close()
     client.api.import_image_from_data(
-        tree.close(), repository=repository, tag=tag, changes=[f"ENV JAVA_HOME={JAVA}"]
+        data.getvalue(), repository=repository, tag=tag, changes=[f"ENV JAVA_HOME={JAVA}"]
     )
     return client.images.get(name)
 

@@ -109,3 +109,39 @@ def test_an_image_that_will_not_do_is_one_line_before_anything_starts(
     assert line.startswith(f"kraftprobe: image {name}")
     assert said in line
     assert not list(tmp_path.iterdir())
+
+
+def test_an_image_of_the_toolkit_gates_as_its_maker_does(
+    client: docker.DockerClient, tmp_path: Path
+):
+    """The job of a template has nothing but this image: the run's folder and the policy go in."""
+    program = [sys.executable, "-c", "from harness.cli import main; main()"]
+    ran = [*program, "run", "--campaign", "quick", "--backend", "sim", "--seed", "7"]
+    subprocess.run([*ran, "--runs", str(tmp_path)], capture_output=True, timeout=400, check=True)
+    [folder] = (tmp_path / "quick").iterdir()
+    (tmp_path / "release.toml").write_text("version = 1\n[each]\noperations_min = 100\n")
+    name = f"{user_images.REPOSITORY}:toolkit"
+    made = subprocess.run(
+        [*program, "image", "--tag", name], capture_output=True, text=True, timeout=400, check=True
+    )
+    assert made.stdout == f"{name}\n"
+
+    script = "/opt/kraftprobe/ci/gate.sh release.toml quick"
+    output = client.containers.run(
+        name,
+        ["-c", script],
+        entrypoint="sh",
+        volumes={str(tmp_path): {"bind": str(tmp_path), "mode": "rw"}},
+        working_dir=str(tmp_path),
+        network_mode="none",
+        remove=True,
+    )
+
+    assert b"PASS" in output
+    assert f'name="{folder.name}' in (tmp_path / "gate-junit.xml").read_text()
+    refused = client.containers.run(name, ["gate", "/nothing"], network_mode="none", detach=True)
+    try:
+        assert refused.wait()["StatusCode"] == 2
+        assert len(refused.logs().splitlines()) == 1
+    finally:
+        refused.remove(force=True)

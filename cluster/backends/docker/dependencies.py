@@ -10,7 +10,7 @@ import ast
 import functools
 import re
 import sys
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from importlib import metadata
 from pathlib import Path
 
@@ -29,7 +29,12 @@ def requirements() -> Mapping[str, metadata.Distribution]:
     """Find every distribution that a node needs, by normalised name, sorted."""
     providers = metadata.packages_distributions()
     due = [name for top in sorted(_imported()) for name in providers.get(top, ())]
-    due += ALWAYS
+    return with_requirements([*due, *ALWAYS])
+
+
+def with_requirements(names: Iterable[str]) -> dict[str, metadata.Distribution]:
+    """Find the installed distributions of these names and all that they require, sorted."""
+    due = list(names)
     found: dict[str, metadata.Distribution] = {}
     while due:
         name = _normalised(due.pop())

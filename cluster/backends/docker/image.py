@@ -18,7 +18,9 @@ import sys
 import tarfile
 import time
 from collections.abc import Callable, Mapping
+from importlib import metadata
 from pathlib import Path
+from typing import IO
 
 import docker
 
@@ -63,7 +65,7 @@ def _ensure(client: docker.DockerClient, say: Say) -> str:
     bases = (asked,) if asked else (DEFAULT_BASE, _own_base_tag())
     for base in bases:
         tag = _tag(base, wanted)
-        if _has(client, tag):
+        if has(client, tag):
             return tag
     began = time.monotonic()
     if asked:
@@ -72,15 +74,23 @@ def _ensure(client: docker.DockerClient, say: Say) -> str:
         base = DEFAULT_BASE if _pulled(client, DEFAULT_BASE, say) else _own_base(client, say)
     tag = _tag(base, wanted)
     say(f"building the image {tag} on {base} (once; kept for later runs)")
-    _build(client, base, tag, wanted)
+    context = _context(
+        {"Dockerfile": _DOCKERFILE.read_bytes(), "requirements.txt": wanted.encode()}
+    )
+    build(client, base, tag, context, by_itself=base.startswith(BASE_REPOSITORY))
     say(f"built the image {tag} in {time.monotonic() - began:.1f} s")
     return tag
+
+
+def is_of_this_machine(tag: str) -> bool:
+    """Return whether an image of hosts has the base that is made of this machine."""
+    return tag == _tag(_own_base_tag(), _requirements_text())
 
 
 def _asked_base(client: docker.DockerClient, base: str, say: Say) -> str:
     """Have the base that the user names. Raises BackendError that names it."""
     try:
-        if not _has(client, base):
+        if not has(client, base):
             say(f"asking the registry for {base} ({BASE_VARIABLE})")
             client.images.pull(base)
     except EngineErrors as error:
@@ -93,7 +103,7 @@ def _asked_base(client: docker.DockerClient, base: str, say: Say) -> str:
 
 def _pulled(client: docker.DockerClient, base: str, say: Say) -> bool:
     """Whether the engine has the base or can fetch it."""
-    if _has(client, base):
+    if has(client, base):
         return True
     say(f"asking the registry for {base}")
     try:
@@ -107,7 +117,7 @@ def _pulled(client: docker.DockerClient, base: str, say: Say) -> bool:
 def _own_base(client: docker.DockerClient, say: Say) -> str:
     """Import this machine's interpreter and tools, if that has not been done."""
     tag = _own_base_tag()
-    if not _has(client, tag):
+    if not has(client, tag):
         began = time.monotonic()
         packed = rootfs.packed()
         repository, _, version = tag.partition(":")
@@ -122,10 +132,13 @@ def _own_base(client: docker.DockerClient, say: Say) -> str:
     return tag
 
 
-def _build(client: docker.DockerClient, base: str, tag: str, wanted: str) -> None:
-    context = _context(
-        {"Dockerfile": _DOCKERFILE.read_bytes(), "requirements.txt": wanted.encode()}
-    )
+def build(
+    client: docker.DockerClient, base: str, tag: str, context: IO[bytes], *, by_itself: bool
+) -> None:
+    """Build an image from a tar archive with a Dockerfile. `by_itself`: it fetches nothing.
+
+    Raises BackendError.
+    """
     label = tag.partition(":")[2]
     lines: list[str] = []
     for step in client.api.build(
@@ -133,8 +146,7 @@ def _build(client: docker.DockerClient, base: str, tag: str, wanted: str) -> Non
         custom_context=True,
         tag=tag,
         buildargs={"BASE": base},
-        # A base of this machine is complete; the engine's usual network may be turned off.
-        network_mode="none" if base.startswith(BASE_REPOSITORY) else None,
+        network_mode="none" if by_itself else None,  # the engine's usual one may be turned off
         labels={IMAGE_LABEL: label},
         rm=True,
         forcerm=True,
@@ -158,7 +170,12 @@ def _context(files: Mapping[str, bytes]) -> io.BytesIO:
 
 
 def _requirements_text() -> str:
-    return "".join(f"{name}=={package.version}\n" for name, package in requirements().items())
+    return pinned(requirements())
+
+
+def pinned(packages: Mapping[str, metadata.Distribution]) -> str:
+    """Spell packages in their installed versions, as pip reads them."""
+    return "".join(f"{name}=={package.version}\n" for name, package in packages.items())
 
 
 def _tag(base: str, wanted: str) -> str:
@@ -175,7 +192,8 @@ def _digest(*parts: str) -> str:
     return hashlib.sha256("\0".join(parts).encode()).hexdigest()[:16]
 
 
-def _has(client: docker.DockerClient, tag: str) -> bool:
+def has(client: docker.DockerClient, tag: str) -> bool:
+    """Return whether the engine has an image of this name."""
     try:
         client.images.get(tag)
     except ImageNotFound:

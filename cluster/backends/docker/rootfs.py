@@ -18,7 +18,8 @@ import subprocess
 import sys
 import sysconfig
 import tarfile
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping
+from importlib import metadata
 from pathlib import Path, PurePosixPath
 
 from cluster.backends.base import BackendError
@@ -63,38 +64,74 @@ def packed() -> bytes:
 
 def _packed() -> bytes:
     """Pack it. Raises OSError where a file cannot be read."""
-    tree = _Tree()
+    data = io.BytesIO()
+    archive = tarfile.TarFile(fileobj=data, mode="w", format=tarfile.GNU_FORMAT)
+    tree = Tree(archive)
     tree.links_at_root()
     for folder in ("tmp", "proc", "sys", "dev", "run", "etc", "root", "var/tmp"):
         tree.folder(PurePosixPath("/", folder), 0o1777 if folder.endswith("tmp") else 0o755)
-    binaries = [*_interpreter(tree), *_tools(tree), *_dependencies(tree), *_plugins(tree)]
+    dependencies = _distributions(tree, requirements().values())
+    binaries = [*_interpreter(tree), *_tools(tree), *dependencies, *_plugins(tree)]
     for library in _closure(binaries):
         tree.file(library)
     _etc(tree)
-    return tree.close()
+    archive.close()
+    return data.getvalue()
 
 
-class _Tree:
-    """Collects files; each path once, parents first."""
+def add_distributions(
+    archive: tarfile.TarFile,
+    below: str,
+    distributions: Iterable[metadata.Distribution],
+    files: Mapping[PurePosixPath, tuple[bytes, int]],
+) -> None:
+    """Add installed distributions, what they load of this machine, and files with their modes.
 
-    def __init__(self) -> None:
-        self._data = io.BytesIO()
-        self._tar = tarfile.TarFile(fileobj=self._data, mode="w", format=tarfile.GNU_FORMAT)
+    All lie as in a filesystem whose root is the archive's folder `below`. Raises BackendError.
+    """
+    tree = Tree(archive, below)
+    tree.know_links_at_root()
+    installed = list(distributions)
+    own = {Path(str(distribution.locate_file(""))) for distribution in installed}
+    try:
+        binaries = list(_distributions(tree, installed))
+        for library in _closure(binaries):
+            if not any(library.is_relative_to(place) for place in own):
+                tree.file(library)
+    except OSError as error:
+        raise BackendError(f"an installed package cannot be read: {error}") from error
+    for path, (data, mode) in files.items():
+        tree.content(path, data, mode)
+
+
+class Tree:
+    """Adds files to an archive, below a folder of it; each path once, parents first."""
+
+    def __init__(self, archive: tarfile.TarFile, below: str = "") -> None:
+        self._tar = archive
+        self._below = below
         self._there: set[PurePosixPath] = {PurePosixPath("/")}
         self._at_root: dict[str, str] = {}
 
-    def links_at_root(self) -> None:
-        """Keep /bin -> usr/bin and its like, where this machine has them."""
+    def know_links_at_root(self) -> None:
+        """Follow /bin -> usr/bin and its like, where this machine has them."""
         for path in sorted(Path("/").iterdir()):
             if path.is_symlink() and path.name in {"bin", "sbin", "lib", "lib32", "lib64"}:
                 self._at_root[path.name] = str(path.readlink())
-                self.link(PurePosixPath(path), str(path.readlink()))
+
+    def links_at_root(self) -> None:
+        """Make them here as well."""
+        self.know_links_at_root()
+        for name, target in self._at_root.items():
+            self.link(PurePosixPath("/", name), target)
 
     def folder(self, path: PurePosixPath, mode: int = 0o755) -> None:
+        """Add a folder, and those above it."""
         if self._new(path):
             self._add(_entry(path, tarfile.DIRTYPE, mode))
 
     def link(self, path: PurePosixPath, target: str) -> None:
+        """Add a symbolic link."""
         if self._new(path):
             entry = _entry(path, tarfile.SYMTYPE, 0o777)
             entry.linkname = target
@@ -110,6 +147,7 @@ class _Tree:
     def content(
         self, path: PurePosixPath, data: bytes, mode: int = 0o644, mtime_s: int = 0
     ) -> None:
+        """Add a file of this content."""
         if self._new(path):
             entry = _entry(path, tarfile.REGTYPE, mode)
             entry.size = len(data)
@@ -128,10 +166,6 @@ class _Tree:
                     if ".so" in found.suffixes:
                         yield found
 
-    def close(self) -> bytes:
-        self._tar.close()
-        return self._data.getvalue()
-
     def _real(self, path: PurePosixPath) -> PurePosixPath:
         """Where a path leads when a link at the root is on its way."""
         first, *rest = path.parts[1:]
@@ -145,6 +179,7 @@ class _Tree:
         return True
 
     def _add(self, entry: tarfile.TarInfo, data: bytes = b"") -> None:
+        entry.name = str(PurePosixPath(self._below, entry.name))
         self._tar.addfile(entry, io.BytesIO(data))
 
 
@@ -159,7 +194,7 @@ def _mode(source: Path) -> int:
     return 0o755 if os.access(source, os.X_OK) else 0o644
 
 
-def _interpreter(tree: _Tree) -> Iterator[Path]:
+def _interpreter(tree: Tree) -> Iterator[Path]:
     """Add the interpreter below its virtual environment, if it is in one, and its library."""
     base = Path(getattr(sys, "_base_executable", sys.executable)).resolve()
     tree.file(base)
@@ -174,7 +209,7 @@ def _interpreter(tree: _Tree) -> Iterator[Path]:
             yield from tree.tree(folder)
 
 
-def _tools(tree: _Tree) -> Iterator[Path]:
+def _tools(tree: Tree) -> Iterator[Path]:
     missing = []
     for name in (*_NEEDED, *_WELCOME.split()):
         found = shutil.which(name, path=_PATH)
@@ -191,7 +226,7 @@ def _tools(tree: _Tree) -> Iterator[Path]:
         )
 
 
-def _plugins(tree: _Tree) -> Iterator[Path]:
+def _plugins(tree: Tree) -> Iterator[Path]:
     libc = _closure([Path(shutil.which("sh", path=_PATH) or "/bin/sh")])
     for library_folder in sorted({path.parent for path in libc}):
         for name in _PLUGINS:
@@ -200,8 +235,8 @@ def _plugins(tree: _Tree) -> Iterator[Path]:
                 yield from tree.tree(folder)
 
 
-def _dependencies(tree: _Tree) -> Iterator[Path]:
-    for distribution in requirements().values():
+def _distributions(tree: Tree, distributions: Iterable[metadata.Distribution]) -> Iterator[Path]:
+    for distribution in distributions:
         for file in distribution.files or ():
             if ".." in file.parts:
                 continue  # a script of its own, outside of the packages
@@ -234,7 +269,7 @@ def _is_elf(path: Path) -> bool:
         return file.read(4) == b"\x7fELF"
 
 
-def _etc(tree: _Tree) -> None:
+def _etc(tree: Tree) -> None:
     tree.content(PurePosixPath("/etc/passwd"), _USERS.encode())
     tree.content(PurePosixPath("/etc/group"), _GROUP.encode())
     for name in _ETC:

@@ -1,0 +1,1 @@
+"""Harnesses killed at random moments: what was recorded stays, what was made goes."""
