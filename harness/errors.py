@@ -91,7 +91,7 @@ def internal_error(error: BaseException, folder: Path | None = None) -> Internal
 def _save(error: BaseException, folder: Path | None) -> Path:
     if folder is None:
         try:
-            folder = _state_folder()
+            folder = state_folder()
         except (OSError, RuntimeError):
             folder = Path(tempfile.mkdtemp(prefix="kraftprobe-"))
     descriptor, name = tempfile.mkstemp(prefix="internal-error-", suffix=".txt", dir=folder)
@@ -100,7 +100,7 @@ def _save(error: BaseException, folder: Path | None) -> Path:
     return Path(name)
 
 
-def _state_folder() -> Path:
+def state_folder() -> Path:
     """Make the user's folder. Raises OSError, and RuntimeError for a user without a home."""
     states = Path(os.environ.get("XDG_STATE_HOME", ""))
     folder = (states if states.is_absolute() else Path.home() / ".local" / "state") / "kraftprobe"

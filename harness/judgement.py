@@ -72,6 +72,13 @@ def judge_and_report(
     return EXIT_CODES[results.status]
 
 
+def print_stored(store: RunStore, results: RunResults, prefix: str = "") -> int:
+    """Print a judgement that need not be made again, as if it had been; return its exit code."""
+    print_results(results, prefix)
+    click.echo(str(store.report_path))
+    return EXIT_CODES[results.status]
+
+
 def _document(store: RunStore, results: RunResults, path: str) -> dict[str, Any]:
     """Return what a script asks of a run; results.json, in its folder, holds the rest."""
     return {

@@ -9,14 +9,19 @@ from pathlib import Path
 PACKAGES = ("checkers", "cluster", "extensions", "harness", "nemeses", "results", "workloads")
 
 
-def source_digest() -> str:
-    """Return a digest of all Python sources of Kraftprobe, the first 16 hexadecimal digits."""
+def source_digest(*, data: bool = False) -> str:
+    """Return a digest of all Python sources of Kraftprobe, the first 16 hexadecimal digits.
+
+    `data`: of all other files in its packages as well.
+    """
     digest = hashlib.sha256()
     for package in PACKAGES:
         file = import_module(package).__file__
         assert file is not None, f"{package} is a package with a file"
         root = Path(file).parent
-        for path in sorted(root.rglob("*.py")):
+        for path in sorted(root.rglob("*" if data else "*.py")):
+            if data and ("__pycache__" in path.parts or not path.is_file()):
+                continue
             source = path.read_bytes()
             name = f"{package}/{path.relative_to(root).as_posix()}"
             digest.update(f"{name}\0{len(source)}\0".encode() + source)

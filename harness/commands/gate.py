@@ -8,6 +8,7 @@ from pathlib import Path
 
 import click
 
+from harness.commands.options import fresh_option
 from harness.errors import UsageError
 from harness.targets import each_once, find_runs, is_batch
 
@@ -35,6 +36,7 @@ _FILE = click.Path(path_type=Path, dir_okay=False)
     is_flag=True,
     help="Judge from journals and nodes' files anew, and compare; of a batch, run the seeds again.",
 )
+@fresh_option
 @click.option("--json", "as_json", is_flag=True, help="Print one JSON document instead of lines.")
 @click.option("--quiet", "-q", is_flag=True, help="Print the decision alone.")
 @click.option("--github", is_flag=True, help="Print annotations for GitHub as well.")
@@ -48,6 +50,7 @@ def gate(
     junit: Path | None,
     summary: Path | None,
     *,
+    fresh: bool,
     as_json: bool,
     quiet: bool,
     github: bool,
@@ -59,6 +62,7 @@ def gate(
     is given twice counts once. With a policy, what it requires must be there as well.
     """
     from harness.gating import gate_all  # noqa: PLC0415  (imports the simulated world)
+    from harness.judged_before import JudgedBefore  # noqa: PLC0415
     from harness.policy.document import Policy, read_policy  # noqa: PLC0415  (imports pydantic)
     from results.gate_output import to_annotations, to_json, to_markdown  # noqa: PLC0415
 
@@ -77,7 +81,10 @@ def gate(
         allow_no_faults=policy.allow_no_faults or allowed["allow_no_faults"],
         judge_again=policy.judge_again or allowed["judge_again"],
     )
-    decision = gate_all(run_folders, policy, dt.datetime.now(dt.UTC))
+    before = JudgedBefore(look=not fresh)
+    decision = gate_all(run_folders, policy, dt.datetime.now(dt.UTC), before)
+    if before.line:
+        click.echo(before.line, err=True)
     if junit is not None:
         from results.files import write_atomically  # noqa: PLC0415
         from results.gate_junit import render  # noqa: PLC0415

@@ -15,9 +15,10 @@ from checkers.history.json_text import JsonError, parse
 from checkers.linearizability import linearizable
 from checkers.registry import CheckSpec
 from checkers.verdict import EXIT_CODES
-from harness.commands.options import spark_option
+from harness.commands.options import fresh_option, spark_option
 from harness.errors import UsageError
-from harness.judgement import print_results
+from harness.judged_before import JudgedBefore
+from harness.judgement import print_results, print_stored
 from harness.judging import judge_stored, judged_elsewhere, prefix_of, print_judged
 from harness.targets import each_once, find_runs, for_each, is_batch
 from results.engine import Engine
@@ -103,6 +104,7 @@ _PATH = click.Path(path_type=Path)
     multiple=True,
     help="For a file: an option of the check, its value in EDN or JSON, such as total-amount=100.",
 )
+@fresh_option
 @spark_option
 def check(
     targets: tuple[Path, ...],
@@ -118,9 +120,12 @@ def check(
     consistency: str | None,
     linearizable_keys: bool | None,  # noqa: FBT001  (as above)
     more: tuple[str, ...],
+    fresh: bool,  # noqa: FBT001  (as above)
     spark_master: str | None,
 ) -> int:
     """Judge stored runs again, or lone history files.
+
+    A run that this very code judged before, from the same files, is not judged again.
 
     A folder that is no run means all runs below it. A file may be a journal of ours, JSON lines of
     the Porcupine corpus, or a history of Jepsen, Knossos or Elle in EDN. With the models
@@ -152,21 +157,33 @@ def check(
         raise UsageError("--certificate is for one history file")
     chosen = [p for t in targets for p in (_runs([t]) if t.is_dir() else [t])]
     chosen = each_once(chosen)
+    before = JudgedBefore(look=not fresh)
+    stored = [path for path in chosen if path.is_dir()]
+    known = {path: found for path in stored if (found := before.recall(path)) is not None}
     with Engine(spark_master, lambda line: click.echo(line, err=True)) as engine:
-        done = engine.each_by_itself([p for p in chosen if p.is_dir()], judged_elsewhere)
+        done = engine.each_by_itself([p for p in stored if p not in known], judged_elsewhere)
 
         def judge_target(path: Path, name: str) -> int:
+            if path in known:
+                return print_stored(RunStore(path), known[path], prefix_of(name))
             if path in done:
-                return print_judged(done[path])
+                code = print_judged(done[path])
+                before.keep(path, code)
+                return code
             if path.is_dir():
-                return judge_stored(path, name, engine.judge)
+                code = judge_stored(path, name, engine.judge)
+                before.keep(path, code)
+                return code
             results = judge_file(
                 path, [_file_check(options)], reading=reading, certificates=certificate
             )
             print_results(results, prefix_of(name))
             return EXIT_CODES[results.status]
 
-        return for_each(chosen, judge_target)
+        code = for_each(chosen, judge_target)
+    if before.line:
+        click.echo(before.line, err=True)
+    return code
 
 
 def _runs(targets: Sequence[Path]) -> list[Path]:

@@ -22,3 +22,8 @@ spark_option = click.option(
     metavar="URL",
     help="Where Spark runs.  [default: local[*] for what is large, no Spark for the rest]",
 )
+fresh_option = click.option(
+    "--fresh",
+    is_flag=True,
+    help="Judge what the same code judged before, from the same files, as well.",
+)
