@@ -72,7 +72,12 @@ def gate_folder(folder: Path, rules: Rules) -> GateEntry:
     """Gate a run, or a batch of simulated seeds."""
     if is_batch(folder):
         judge_again = rules.recompute is not None
-        return gate_batch(folder, allow_no_faults=rules.allow_no_faults, judge_again=judge_again)
+        return gate_batch(
+            folder,
+            allow_no_faults=rules.allow_no_faults,
+            judge_again=judge_again,
+            keys=rules.keys,
+        )
     return gate_run(RunStore(folder), rules)
 
 

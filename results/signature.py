@@ -6,6 +6,7 @@ everything that was recorded (results/digests.py), and the digests of its judgem
     kraftprobe run 1\n<run>\n<head>\n<sha256 of results.json>\n<sha256 of certificates.jsonl>\n
 
 A judgement that is made anew has other digests (its time is in it) and has to be signed anew.
+Of a batch of simulated seeds it is another text (`harness.sim.batch_signature`).
 
 | field | type | meaning |
 |---|---|---|
@@ -106,12 +107,17 @@ def sign(store: RunStore, key: Ed25519PrivateKey) -> None:
     message = _message(store, chain)
     if message is None:
         raise StoreError(f"{store.name}: it was not judged; only a judged run is signed")
+    write_signature(store.signature_path, key, message)
+
+
+def write_signature(path: Path, key: Ed25519PrivateKey, message: bytes) -> None:
+    """Sign a text, in place of any earlier signature at `path`. Raises OSError."""
     document = {
         "version": VERSION,
         "key": _pem_of(key.public_key()).decode("ascii"),
         "signature": base64.b64encode(key.sign(message)).decode("ascii"),
     }
-    write_json(store.signature_path, document)
+    write_json(path, document)
 
 
 def signer_of(store: RunStore, keys: Iterable[TrustedKey]) -> tuple[str | None, str]:
@@ -122,27 +128,39 @@ def signer_of(store: RunStore, keys: Iterable[TrustedKey]) -> tuple[str | None, 
     """
     if not store.signature_path.exists():
         return None, "it is not signed"
-    document = read_json_object(store.signature_path)
+    message = _message(store, read_chain(store.digests_path))
+    if message is None:
+        return None, "its signature is of a judgement that is not there"
+    return signer_at(store.signature_path, keys, message, "run")
+
+
+def signer_at(
+    path: Path, keys: Iterable[TrustedKey], message: bytes, what: str
+) -> tuple[str | None, str]:
+    """Name the key of which `path` holds a signature of a text, or say why it is none of these.
+
+    `what` was signed: a run, a batch. Raises StoreError where the file is no JSON.
+    """
+    if not path.exists():
+        return None, "it is not signed"
+    document = read_json_object(path)
     try:
         if document["version"] != VERSION:
             return None, f"its signature is of version {document['version']!r:.40}, not {VERSION}"
         signature = base64.b64decode(document["signature"], validate=True)
     except (KeyError, ValueError, TypeError):
         return None, "its signature.json is damaged"
-    message = _message(store, read_chain(store.digests_path))
-    if message is None:
-        return None, "its signature is of a judgement that is not there"
     for trusted in keys:
         try:
             trusted.key.verify(signature, message)
         except InvalidSignature:
             continue
         return trusted.name, ""
-    return None, _why_not(document.get("key"), signature, message)
+    return None, _why_not(document.get("key"), signature, message, what)
 
 
-def _why_not(claimed: object, signature: bytes, message: bytes) -> str:
-    """Say whether an unknown key signed this run, or some key signed something else."""
+def _why_not(claimed: object, signature: bytes, message: bytes, what: str) -> str:
+    """Say whether an unknown key signed this, or some key signed something else."""
     try:
         key = serialization.load_pem_public_key(str(claimed).encode("ascii", "replace"))
         if isinstance(key, Ed25519PublicKey):
@@ -150,7 +168,7 @@ def _why_not(claimed: object, signature: bytes, message: bytes) -> str:
             return "it is signed with a key that the policy does not name"
     except (ValueError, UnsupportedAlgorithm, InvalidSignature):
         pass
-    return "its signature is not one of this run as it is now"
+    return f"its signature is not one of this {what} as it is now"
 
 
 def _message(store: RunStore, chain: Chain) -> bytes | None:

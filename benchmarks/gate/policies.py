@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from benchmarks.gate.bench import Bench, Situation, edit, forge, rejudge_digest
+from harness.sim.batch_signature import sign_batch
 from results.pipeline import judge
 from results.signature import make_key, read_private_key, sign
 from results.store import RunStore
@@ -70,6 +71,20 @@ def signed(
         if then is not None:
             then(store)
         return ["--policy", policy(folder, text), store.folder]
+
+    return make
+
+
+def signed_batch(then: Callable[[Path], Any] = lambda _: None) -> Make:
+    """A batch of seeds that was signed, and a policy beside it that trusts release.pem.pub."""
+
+    def make(bench: Bench) -> Arguments:
+        folder = bench.folder()
+        batch = bench.copy("batch", folder).folder
+        make_key(folder.parent / "release.pem")
+        sign_batch(batch, read_private_key(folder.parent / "release.pem"))
+        then(batch)
+        return ["--policy", policy(folder, TRUST), batch]
 
     return make
 
@@ -465,14 +480,15 @@ POLICIES = (
     ),
     Situation("a key that is not there", no_such_key, 2, "release.pem.pub: there is no such file"),
     Situation("a key that is none", no_key, 2, "holds no public key in PEM"),
+    Situation("signed seeds", signed_batch(), 0, "gate open"),
     Situation(
-        "seeds, which cannot be signed",
-        lambda bench: [
-            *signed(TRUST)(bench)[:2],
-            bench.copy("batch").folder,
-        ],
+        "unsigned seeds", signed_batch(lambda f: (f / "signature.json").unlink()), 3, "not signed"
+    ),
+    Situation(
+        "seeds of which a file was changed after they were signed",
+        signed_batch(lambda f: (f / "summary.txt").write_text("all well")),
         3,
-        "but a batch of seeds cannot be signed",
+        "but its signature is not one of this batch as it is now",
     ),
     # Policies that are none.
     Situation(

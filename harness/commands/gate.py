@@ -115,9 +115,9 @@ def gate(
     help="Make a private key in FILE and its public key in FILE.pub, instead of signing.",
 )
 def sign(run_folders: tuple[Path, ...], key_file: Path | None, new_key: Path | None) -> int:
-    """Sign judged runs with a key of yours, so that a gate elsewhere can trust them.
+    """Sign judged runs and batches of seeds with a key of yours, for a gate elsewhere.
 
-    A folder that is no run means all runs below it. The gate trusts the public keys that its
+    A folder that is neither means all that are below it. The gate trusts the public keys that its
     policy names in `signed_by`.
     """
     from results.signature import make_key, read_private_key  # noqa: PLC0415
@@ -134,8 +134,10 @@ def sign(run_folders: tuple[Path, ...], key_file: Path | None, new_key: Path | N
     key = read_private_key(key_file)
     for folder in each_once(find_runs(run_folders)):
         if is_batch(folder):
-            raise UsageError(f"{folder}: a batch of seeds is not signed; the gate can run it again")
-        store = RunStore(folder)
-        sign_run(store, key)
-        click.echo(f"signed {store.name}")
+            from harness.sim.batch_signature import sign_batch  # noqa: PLC0415  (as `gate`)
+
+            sign_batch(folder, key)
+        else:
+            sign_run(RunStore(folder), key)
+        click.echo(f"signed {RunStore(folder).name}")
     return 0
