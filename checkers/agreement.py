@@ -3,7 +3,7 @@
 From the nodes' final logs and their traces (that the logs are equal where they must be is judged by
 `checkers.invariants.stored`):
 
-- every log is contiguous and its epochs never decrease;
+- every log is contiguous and its epochs never decrease (`checkers.log_audit`);
 - what any node announced as committed is in the final logs of a majority of the voters;
 - no node ended itself because an invariant broke, and none died unasked. A node whose storage
   failed may end, if the nemesis journaled a fault on it that may do that: one whose detail says
@@ -21,12 +21,12 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator, Mapping, Sequence
-from itertools import pairwise
 from typing import Any
 
-from checkers.evidence import Evidence, LogRecord, TraceEvent
+from checkers.evidence import Evidence, TraceEvent
 from checkers.evidence_result import Anomaly, evidence_result, without
 from checkers.history import NEMESIS, Event, seconds
+from checkers.log_audit import LogFindings
 from checkers.run_input import Cancelled, RunInput, never
 from checkers.trace_fields import well_formed
 from checkers.verdict import CheckResult
@@ -43,8 +43,6 @@ _KILLED = -9
 _FULL = re.compile(r"No space left|ENOSPC|Errno 28")
 NO_SPACE = "no-space"
 """The harness's note that its own disk, which nodes may share, was full when a node died."""
-
-Logs = Mapping[str, Sequence[LogRecord]]
 
 
 def _whole(value: object) -> bool:
@@ -76,7 +74,7 @@ def check(run: RunInput, options: Mapping[str, Any], cancelled: Cancelled = neve
     deaths, doubts = _deaths(evidence, run)
     anomalies: list[Anomaly] = []
     for found in (
-        _malformed(evidence.logs),
+        _malformed(run.audit(evidence.logs, {})),
         _not_on_majority(evidence, committed) if run.extent.finished else (),
         deaths,
         _violations(run.notes),
@@ -119,23 +117,15 @@ def _announced(trace: Sequence[TraceEvent]) -> int:
     return max((int(e.fields["offset"]) for e in trace if e.event == "hw"), default=0)
 
 
-def _malformed(logs: Logs) -> Iterator[Anomaly]:
-    for node, log in logs.items():
-        for before, after in pairwise(log):
-            if after.offset != before.offset + 1:
-                explanation = (
-                    f"the log of {node} goes from offset {before.offset} to {after.offset}"
-                )
-                yield {"kind": "offset-gap", "explanation": explanation, "node": node}
-                break
-        for before, after in pairwise(log):
-            if after.epoch < before.epoch:
-                explanation = (
-                    f"the log of {node} goes back from epoch {before.epoch} to {after.epoch} at "
-                    f"offset {after.offset}"
-                )
-                yield {"kind": "epoch-decrease", "explanation": explanation, "node": node}
-                break
+def _malformed(found: LogFindings) -> Iterator[Anomaly]:
+    for node, (before, after) in found.gaps.items():
+        explanation = f"the log of {node} goes from offset {before} to {after}"
+        yield {"kind": "offset-gap", "explanation": explanation, "node": node}
+    for node, (before, after, offset) in found.decreases.items():
+        explanation = (
+            f"the log of {node} goes back from epoch {before} to {after} at offset {offset}"
+        )
+        yield {"kind": "epoch-decrease", "explanation": explanation, "node": node}
 
 
 def _not_on_majority(evidence: Evidence, committed: Mapping[str, int]) -> Iterator[Anomaly]:

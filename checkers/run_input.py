@@ -13,6 +13,7 @@ from checkers.extent import WHOLE, Extent
 from checkers.history import Event, EventType, Operation
 from checkers.history.columns import FAIL
 from checkers.history.recorded import Recorded, notes_of
+from checkers.log_audit import LogAudit, audit_logs
 
 Cancelled = Callable[[], bool]
 """Asked regularly by every check that may take long; True makes it end in UNKNOWN."""
@@ -58,6 +59,8 @@ class RunInput:
     for a history that came without it."""
     extent: Extent = WHOLE
     """How far the journal reaches."""
+    audit: LogAudit = audit_logs
+    """Compares the nodes' logs, here or elsewhere."""
 
     @property
     def notes(self) -> Sequence[Event]:

@@ -325,8 +325,8 @@ def _parse(line: bytes) -> dict[str, Any] | None:
 
 def _integer(fields: Mapping[str, Any], name: str) -> int:
     value = fields.get(name)
-    if isinstance(value, bool) or not isinstance(value, int):
-        raise StoreError(f"{name} must be an integer")
+    if isinstance(value, bool) or not isinstance(value, int) or not -(2**63) <= value < 2**63:
+        raise StoreError(f"{name} must be an integer of 64 bits")
     return value
 
 

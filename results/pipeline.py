@@ -4,9 +4,9 @@
           + plan + evidence -> checks of run and evidence -> verdict -> results.json
 
 The history is read into columns (`results.ingest`), stored as tables, and judged from the columns.
-With a Spark session the checks by key are a job over the row groups of the stored table
-(`results.spark_jobs`), without one they are calls in this process. Both call the same functions
-and give equal verdicts; which of the two it was is named in `judged_with`.
+With a Spark session the checks by key and the comparison of the nodes' logs are jobs over the row
+groups of stored tables (`results.spark_jobs`), without one they are calls in this process. Both
+call the same functions and give equal verdicts; `judged_with` names which of the two it was.
 
 Checks of the whole run and of the evidence run in this process in both cases: they are a few passes
 over what is in memory already. Many runs are judged side by side, each by
@@ -59,7 +59,13 @@ from results.files import StoreError, write_atomically
 from results.model import NOT_RECORDED, PLAN_FIELDS, Recording, RunResults, as_stored, counts_of
 from results.session import SparkHandle
 from results.store import RunStore
-from results.tables import OPERATIONS_FILE, RunName, write_tables
+from results.tables import (
+    OPERATIONS_FILE,
+    RECORDS_FILE,
+    RunName,
+    records_table,
+    write_tables,
+)
 
 _T = TypeVar("_T")
 
@@ -97,18 +103,22 @@ def judge(
     recording = store.recording(inputs) if keep else NOT_RECORDED
     name = RunName(str(plan.get("campaign") or ""), str(plan.get("run") or store.folder.name))
     history = store.tables(name)
-    if keep:
-        with store.locked():  # two judgements at a time must not mix what they store
-            write_tables(store.parquet_path, history.events_table, history.operations_table)
     loaded = store.evidence(plan)
     extent = extent_of(history.events)
     evidence, unplaced = _evidence_or_none(loaded, notes_of(history.events), extent, untrusted)
+    if keep:
+        records = records_table(name, {} if evidence is None else evidence.logs)
+        with store.locked():  # two judgements at a time must not mix what they store
+            write_tables(
+                store.parquet_path, history.events_table, history.operations_table, records
+            )
     run = RunInput(history.events, history.operations, evidence, extent)
     if spark is None:
         checks, proofs, times_s = _check(run, specs, cancelled, check_keys)
     else:
         by_spark = spark_jobs.key_checker(spark.spark, store.parquet_path / OPERATIONS_FILE)
-        checks, proofs, times_s = _check(run, specs, cancelled, by_spark)
+        audit = spark_jobs.log_auditor(spark.spark, store.parquet_path / RECORDS_FILE)
+        checks, proofs, times_s = _check(replace(run, audit=audit), specs, cancelled, by_spark)
     checks += _unreadable([*problems, *loaded.problems, *unplaced]) + _changed(recording)
     if extent.shortcoming:
         checks.append(CheckResult(JOURNAL, Status.UNKNOWN, extent.shortcoming))

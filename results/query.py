@@ -3,7 +3,7 @@
 | table | rows |
 |---|---|
 | `runs`, `checks` | those of `results.catalogue` |
-| `operations`, `events` | those of all these runs (`results.tables`), read where they lie |
+| `operations`, `events`, `records` | of all these runs (`results.tables`), read where they lie |
 
 A query reads these tables and nothing else: files beside the runs, the network and the loading of
 extensions are switched off before it begins, and there is nothing that it could change.
@@ -18,11 +18,19 @@ from typing import Any
 import pyarrow as pa
 
 from results.catalogue import Entry, checks_table, runs_table
-from results.tables import EVENTS_FILE, EVENTS_SCHEMA, OPERATIONS_FILE, OPERATIONS_SCHEMA
+from results.tables import (
+    EVENTS_FILE,
+    EVENTS_SCHEMA,
+    OPERATIONS_FILE,
+    OPERATIONS_SCHEMA,
+    RECORDS_FILE,
+    RECORDS_SCHEMA,
+)
 
 _FILES = {
     "operations": (OPERATIONS_FILE, OPERATIONS_SCHEMA),
     "events": (EVENTS_FILE, EVENTS_SCHEMA),
+    "records": (RECORDS_FILE, RECORDS_SCHEMA),
 }
 
 

@@ -12,7 +12,7 @@ which nothing can split, begins at once and has a task to itself while others pa
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import asdict
 from pathlib import Path
 from typing import Any
@@ -23,6 +23,7 @@ import pyarrow.parquet as pq
 from checkers.assisted import Change, changed
 from checkers.history.column_files import from_table
 from checkers.history.recorded import Recorded
+from checkers.log_audit import Found, LogAudit, LogFindings, Logs, audit_range, merged
 from checkers.registry import (
     CheckSpec,
     KeyCheck,
@@ -35,7 +36,8 @@ from checkers.registry import (
 from checkers.run_input import Cancelled, asked_for
 from checkers.verdict import CheckResult
 from results.model import check_from_json
-from results.session import one_line_errors
+from results.session import SparkError, one_line_errors
+from results.tables import log_columns
 
 _ANSWERS = pa.schema([pa.field("piece", pa.int64()), pa.field("answer", pa.string())])
 _ANSWERS_DDL = "piece long, answer string"
@@ -91,6 +93,37 @@ def key_checker(
         return [check_from_json(json.loads(text)) for piece in in_order for text in answers[piece]]
 
     return check_keys
+
+
+def log_auditor(spark: Any, records: Path) -> LogAudit:
+    """Return what audits the logs of a run by a job over the row groups of its stored records.
+
+    A row group is a range of offsets of all nodes. It raises SparkError.
+    """
+    records = records.absolute()
+    groups = pq.read_metadata(records).num_row_groups
+
+    def audit(logs: Logs, committed: Mapping[str, int]) -> LogFindings:
+        nodes = tuple(logs)
+
+        def audit_group(group: int) -> list[str]:
+            rows = pq.ParquetFile(records).read_row_group(
+                group, columns=["node", "offset", "epoch", "batch_crc"]
+            )
+            return [json.dumps(asdict(audit_range(log_columns(rows, nodes), committed)))]
+
+        answers = spread(spark, groups, audit_group)
+        found = merged(LogFindings(**json.loads(text)) for texts in answers for text in texts)
+        if found.edges.keys() != {node for node, log in logs.items() if log}:
+            raise SparkError(f"{records}: the stored records are not those of the nodes' logs")
+        return LogFindings(**{kind: _in_order(nodes, of) for kind, of in asdict(found).items()})
+
+    return audit
+
+
+def _in_order(nodes: Sequence[str], found: Found) -> Found:
+    """Return what was found as one audit of all logs would."""
+    return {node: tuple(found[node]) for node in nodes if node in found}
 
 
 def _judged(

@@ -1,6 +1,6 @@
 """A run's history as tables, the contract between recording and judging: `history.parquet/`.
 
-Both tables are read by whatever reads Parquet; `campaign` and `run` are columns, so that the files
+All tables are read by whatever reads Parquet; `campaign` and `run` are columns, so that the files
 of many runs (`runs/*/*/history.parquet/operations.parquet`) are one table. Times are nanoseconds
 since the run began, of the harness's monotonic clock.
 
@@ -32,6 +32,12 @@ holds some `ROWS_TOGETHER` rows, or one key with more.
 `type` (invoke, ok, fail or info), `f`, `key`, `value` (JSON text), `error`, `node`, `offset`,
 `epoch`, of which all from `key` on may be null.
 
+`records.parquet`, one row a record of a node's metadata log, of all nodes, as far as the journal
+covers their logs: `campaign`, `run`, `node`, `offset`, `epoch` (of its batch), `batch_crc` (CRC-32C
+of its batch; int64), `kind` (as `checkers.evidence.LogRecord` has it) and `value` (JSON text). Its
+rows stand by offset, and within an offset by node. No offset lies in two row groups, so that a row
+group is a piece of work for the audit of the logs (`checkers.log_audit`).
+
 Values are JSON text because they have no type in common: a register's value is a string, a
 topic's is an object, a final read's is a list of names. Texts are dictionary-encoded.
 
@@ -44,7 +50,7 @@ from __future__ import annotations
 import json
 import shutil
 import tempfile
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from itertools import pairwise
 from pathlib import Path
@@ -53,20 +59,24 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
+from numpy.typing import NDArray
 
+from checkers.evidence import LogRecord
 from checkers.history import Event, EventType, Operation
-from checkers.history.arrow import coded, taken
+from checkers.history.arrow import coded, integers, numbers, taken, texts
 from checkers.history.event_columns import event_of
+from checkers.log_audit import LogColumns
 
 EVENTS_FILE = "events.parquet"
 OPERATIONS_FILE = "operations.parquet"
+RECORDS_FILE = "records.parquet"
 ROWS_TOGETHER = 1 << 17
 
 _TEXT = pa.dictionary(pa.int32(), pa.string())
 
 
 def _schema(fields: str) -> pa.Schema:
-    types = {"s": _TEXT, "i": pa.int64()}
+    types = {"s": _TEXT, "t": pa.string(), "i": pa.int64()}
     pairs = (field.split(":") for field in fields.split())
     return pa.schema([pa.field(name, types[kind]) for name, kind in pairs])
 
@@ -79,6 +89,7 @@ OPERATIONS_SCHEMA = _schema(
     "campaign:s run:s index:i process:s f:s key:s input:s output:s type:s invoke_ns:i "
     "complete_ns:i error:s node:s offset:i epoch:i end_index:i"
 )
+RECORDS_SCHEMA = _schema("campaign:s run:s node:s offset:i epoch:i batch_crc:i kind:s value:t")
 _JSON = frozenset({"process", "value", "input", "output"})
 
 
@@ -100,6 +111,47 @@ def operations_table(name: RunName, operations: Sequence[Operation]) -> pa.Table
     return _table(name, operations, OPERATIONS_SCHEMA)
 
 
+def records_table(name: RunName, logs: Mapping[str, Sequence[LogRecord]]) -> pa.Table:
+    """Return the records of all logs as a table, by offset and then in the order of the nodes."""
+    records = [record for log in logs.values() for record in log]
+    records.sort(key=lambda record: record.offset)  # stable: the nodes keep their order
+    kinds = list(dict.fromkeys(record.kind for record in records))
+    kind_of, node_of = ({text: n for n, text in enumerate(each)} for each in (kinds, logs))
+    rows = [(r.offset, r.epoch, r.batch_crc, node_of[r.node], kind_of[r.kind]) for r in records]
+    offset, epoch, crc, node, kind = np.array(rows, np.int64).reshape(-1, 5).T
+    coded_as = {"campaign": [name.campaign], "run": [name.run], "node": [*logs], "kind": kinds}
+    codes = {"node": node, "kind": kind}
+    columns: dict[str, pa.Array] = {
+        **{
+            field: pa.DictionaryArray.from_arrays(
+                integers(codes.get(field, np.zeros(len(rows))).astype(np.int32)),
+                texts([_sound(text) for text in known]),
+            )
+            for field, known in coded_as.items()
+        },
+        "offset": integers(offset),
+        "epoch": integers(epoch),
+        "batch_crc": integers(crc),
+        "value": texts([json.dumps(record.value, separators=(",", ":")) for record in records]),
+    }
+    ordered = [columns[field] for field in RECORDS_SCHEMA.names]
+    return pa.Table.from_arrays(ordered, schema=RECORDS_SCHEMA)
+
+
+def _sound(text: str) -> str:
+    """Return a text of unknown origin without halves of characters, which Arrow cannot hold."""
+    return text.encode("utf-8", "replace").decode("utf-8")
+
+
+def log_columns(table: pa.Table, nodes: Sequence[str]) -> LogColumns:
+    """Return the records of these nodes for an audit."""
+    codes, names = coded(table, "node")
+    place = np.array([nodes.index(n) if n in nodes else -1 for n in names] or [-1], np.int64)[codes]
+    mine = np.flatnonzero(place >= 0)
+    found = [numbers(table, field)[mine] for field in ("offset", "epoch", "batch_crc")]
+    return LogColumns(nodes, place[mine], *found)
+
+
 def events_from(table: pa.Table) -> list[Event]:
     """Return the events of a table, in order of their index."""
     return sorted(map(event_of, table.to_pylist()), key=lambda event: event.index)
@@ -111,8 +163,8 @@ def operations_from(table: pa.Table) -> list[Operation]:
     return sorted(rows, key=lambda operation: operation.index)
 
 
-def write_tables(folder: Path, events: pa.Table, operations: pa.Table) -> None:
-    """Put both tables at `folder`; an older pair there is replaced as a whole.
+def write_tables(folder: Path, events: pa.Table, operations: pa.Table, records: pa.Table) -> None:
+    """Put the tables at `folder`; older ones there are replaced as a whole.
 
     The caller is the only one that writes there: what a killed one left aside is removed.
     """
@@ -122,13 +174,20 @@ def write_tables(folder: Path, events: pa.Table, operations: pa.Table) -> None:
     aside = Path(tempfile.mkdtemp(prefix=prefix, dir=folder.parent))
     aside.chmod(0o755)
     pq.write_table(events, aside / EVENTS_FILE)
-    ordered, cuts = _by_key(operations)
-    with pq.ParquetWriter(aside / OPERATIONS_FILE, ordered.schema) as file:
-        for begin, end in pairwise(cuts):
-            file.write_table(ordered.slice(begin, end - begin), row_group_size=end - begin)
+    _write_groups(aside / OPERATIONS_FILE, *_by_key(operations))
+    offsets = np.append(-1, numbers(records, "offset"))
+    _write_groups(
+        aside / RECORDS_FILE, records, _cuts(np.flatnonzero(np.diff(offsets))[1:], records)
+    )
     if folder.exists():
         shutil.rmtree(folder)
     aside.rename(folder)
+
+
+def _write_groups(path: Path, table: pa.Table, cuts: Sequence[int]) -> None:
+    with pq.ParquetWriter(path, table.schema) as file:
+        for begin, end in pairwise(cuts):
+            file.write_table(table.slice(begin, end - begin), row_group_size=end - begin)
 
 
 def _by_key(operations: pa.Table) -> tuple[pa.Table, list[int]]:
@@ -136,16 +195,22 @@ def _by_key(operations: pa.Table) -> tuple[pa.Table, list[int]]:
     codes, keys = coded(operations, "key")
     order = np.argsort(codes, kind="stable")
     ends = np.cumsum(np.bincount(codes, minlength=len(keys)))
+    columns = [taken(column, order) for column in operations.unify_dictionaries().columns]
+    ordered = pa.Table.from_arrays(columns, schema=operations.schema)
+    return ordered, _cuts(ends[:-1], ordered)
+
+
+def _cuts(allowed: NDArray[Any], table: pa.Table) -> list[int]:
+    """Return where row groups begin and end: at rows where they may, some `ROWS_TOGETHER` apart."""
     cuts = [0]
     before = 0
-    for end in ends.tolist():
+    for end in [*allowed.tolist(), table.num_rows]:
         if end - cuts[-1] > ROWS_TOGETHER and before > cuts[-1]:
             cuts.append(before)
         before = end
     if before > cuts[-1]:
         cuts.append(before)
-    columns = [taken(column, order) for column in operations.unify_dictionaries().columns]
-    return pa.Table.from_arrays(columns, schema=operations.schema), cuts
+    return cuts
 
 
 def _table(name: RunName, rows: Sequence[Any], schema: pa.Schema) -> pa.Table:

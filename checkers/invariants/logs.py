@@ -22,19 +22,20 @@ class LogMatching(Invariant):
         end, base_offset = self.quorum.logs[node].end, fields["base_offset"]
         if base_offset != end:
             return Broken(f"{node} appends at {base_offset}, but its log ends at {end}")
-        return self.on_held(node, fields) if "batches" in fields else None
+        return self.on_opened(node, fields) if "batches" in fields else None
 
-    def on_held(self, node: str, fields: Fields) -> Broken | None:
+    def on_opened(self, node: str, fields: Fields) -> Broken | None:
         """Compare a log's batches with those of other logs."""
         contents = self.quorum.contents
         for batch in fields["batches"]:
             if contents.get((batch[0], batch[2]), batch) != batch:
-                return Broken(
-                    f"{node} holds another batch than others at {batch[0]}, epoch {batch[2]}"
-                )
+                return self.on_unlike(node, {"offset": batch[0], "epoch": batch[2]})
         return None
 
-    on_opened = on_held
+    def on_unlike(self, node: str, fields: Fields) -> Broken:
+        """Report what a comparison of logs found when the run was over."""
+        offset, epoch = fields["offset"], fields["epoch"]
+        return Broken(f"{node} holds another batch than others at {offset}, epoch {epoch}")
 
 
 class CommittedPrefix(Invariant):
@@ -72,13 +73,9 @@ class CommittedPrefix(Invariant):
             return None
         return Broken(f"{node}: high watermark {offset} is no end of a batch of its log")
 
-    def on_held(self, node: str, fields: Fields) -> Broken | None:
-        """Compare the committed part of a log with that of others when the run is over."""
-        known = {batch[0]: batch for batch in self.quorum.committed}
-        for batch in fields["batches"]:
-            if batch[0] < fields["committed_end"] and known.get(batch[0], batch) != batch:
-                return self._changed(node, batch, known[batch[0]])
-        return None
+    def on_changed(self, node: str, fields: Fields) -> Broken:
+        """Report what a comparison of logs found when the run was over."""
+        return self._changed(node, fields["batch"], fields["known"])
 
     def _changed(self, node: str, batch: Batch, known: Batch) -> Broken:
         return Broken(f"{node} takes {_shown(batch)} for committed, where {_shown(known)} was")

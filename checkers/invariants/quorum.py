@@ -119,7 +119,6 @@ class Quorum:
             "truncate-fully": self._truncate_fully,
             "fetch-snapshot": self._fetch_snapshot,
             "hw": self._high_watermark,
-            "held": self._held,
         }
         if sight is None:  # else the sight reads what is durable
             self.takes |= {"fetch": self._fetch, "flush": self._flush}
@@ -276,15 +275,6 @@ class Quorum:
             known = contents.setdefault((batch[0], batch[2]), batch)
             batches.append(known if known == batch else batch)
         log.end = batches[-1][1] if batches else 0
-
-    def _held(self, node: str, fields: Fields) -> None:
-        """Take up what a node's log held when the run was over, and which of it was committed."""
-        del node
-        for batch in fields["batches"]:
-            self.contents.setdefault((batch[0], batch[2]), batch)
-        below = [batch for batch in fields["batches"] if batch[0] < fields["committed_end"]]
-        known = {batch[0]: batch for batch in (*below, *self.committed)}
-        self.committed = [known[offset] for offset in sorted(known)]
 
     def _flush(self, node: str, fields: Fields) -> None:
         log, end_offset = self.logs[node], fields["end_offset"]

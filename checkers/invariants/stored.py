@@ -1,9 +1,10 @@
 """The invariants of `checkers.invariants` over the traces, logs and files that nodes left behind.
 
 The traces are merged into one order (`checkers.invariants.merge`) and fed to the same folds that
-watch a simulated world. Then, as the run is over, each node's LeaderChange and VotersRecords, the
-batches of its log and its quorum-state file. Beside the folds: no leader goes on without a majority
-that fetches (`led-alone`, `checkers.leader_age`), which needs times.
+watch a simulated world. Then, as the run is over, each node's LeaderChange and VotersRecords, what
+a comparison of the logs found (`checkers.log_audit`) and its quorum-state file. Beside the folds:
+no leader goes on without a majority that fetches (`led-alone`, `checkers.leader_age`), which needs
+times.
 
 *Doubts.* A trace may end anywhere: at a kill, at a full disk, or where a file was cut between two
 lines and looks whole. A finding that missing events may explain is a doubt, which is reported and
@@ -36,7 +37,7 @@ from typing import Any
 
 from checkers import leader_age
 from checkers.agreement import hit_by_ending_fault
-from checkers.evidence import Evidence, LogRecord, TraceEvent
+from checkers.evidence import Evidence, TraceEvent
 from checkers.evidence_result import Anomaly, evidence_result, without
 from checkers.invariants.elections import MonotonicEpoch, OneVote
 from checkers.invariants.electorate import ANY
@@ -44,9 +45,10 @@ from checkers.invariants.fold import Invariant, Order
 from checkers.invariants.logs import CommittedPrefix, Recovery
 from checkers.invariants.merge import by_causes, by_clock, one_clock
 from checkers.invariants.registry import INVARIANTS
-from checkers.invariants.sight import Batch, Fields
+from checkers.invariants.sight import Fields
 from checkers.invariants.traces import TRACES, Appended, KeptState, SnapshotsKept
 from checkers.invariants.watcher import Violation, Watcher
+from checkers.log_audit import LogAudit
 from checkers.run_input import Cancelled, RunInput, never
 from checkers.trace_fields import LEADER_CHANGE, VOTERS, incomplete, well_formed
 from checkers.trace_order import disordered, not_started
@@ -84,7 +86,7 @@ def check(run: RunInput, options: Mapping[str, Any], cancelled: Cancelled = neve
     there = [name for name, kind in _JUDGED.items() if kind.own and name not in everywhere]
     only: dict[str, Collection[str]] = {name: whole for name in there if whole}
     kinds = {name: kind for name, kind in _JUDGED.items() if name in everywhere or name in only}
-    judged = _Judged(evidence, holes, damaged, cancelled, kinds, only)
+    judged = _Judged(evidence, run.audit, holes, damaged, cancelled, kinds, only)
     judged.watcher.quorum.follows_logs = traced is None or "append" in traced
     judged.judge()
     left_out = LEFT_OUT | {
@@ -147,11 +149,6 @@ def _only_there(only: Mapping[str, Collection[str]]) -> str:
     return f", {len(only)} of them of {', '.join(nodes)} only" if only else ""
 
 
-def batch_of(record: LogRecord) -> Batch:
-    """Return a record as a batch of its own: where its batch begins is not stored."""
-    return record.offset, record.offset + 1, record.epoch, record.batch_crc
-
-
 def _voter_ids(voters: object) -> list[int]:
     """Read the ids of `currentVoters`, as a file of version 0 holds them."""
     named = voters if isinstance(voters, list) else []
@@ -165,6 +162,7 @@ class _Judged:
     def __init__(
         self,
         evidence: Evidence,
+        audit: LogAudit,
         holes: Collection[str],
         damaged: Collection[str],
         cancelled: Cancelled,
@@ -180,6 +178,7 @@ class _Judged:
         self.timed = one_clock(evidence.traces)
         self.watcher = Watcher(on_violation=self._found, among=tuple(kinds.values()))
         self._evidence = evidence
+        self._audit = audit
         self._holes = holes
         self._damaged = damaged
         self._only = only
@@ -218,9 +217,13 @@ class _Judged:
                 elif record.kind == VOTERS and "voters" in record.value:
                     voters = {v["voterId"]: v["directoryId"] for v in record.value["voters"]}
                     yield node, "voters-record", {**place, "voters": voters}
-        for node, log in logs.items():
-            batches = [batch_of(record) for record in log]
-            yield node, "held", {"batches": batches, "committed_end": quorum.logs[node].kept}
+        found = self._audit(logs, {node: quorum.logs[node].kept for node in logs})
+        for node, (offset, epoch) in found.unlike.items():
+            yield node, "unlike", {"offset": offset, "epoch": epoch}
+        for node, (offset, epoch, crc, known_epoch, known_crc) in found.changed.items():
+            batch, known = (epoch, crc), (known_epoch, known_crc)
+            batches = [(offset, offset + 1, *each) for each in (batch, known)]
+            yield node, "changed", dict(zip(("batch", "known"), batches, strict=True))
         for node, state in self._evidence.quorum_states.items():
             election = {"epoch": state["leaderEpoch"], "leader_id": state["leaderId"]}
             voters = {"current_voters": _voter_ids(state.get("currentVoters"))}

@@ -223,7 +223,7 @@ def export(target: Path, table: str, runs: Path, **wanted: Any) -> int:
 @_json_option
 @runs_option
 def query(sql: str, runs: Path, *, as_json: bool, **wanted: Any) -> int:
-    """Answer a query in SQL over the tables runs, checks, operations and events.
+    """Answer a query in SQL over the tables runs, checks, operations, events and records.
 
     It runs in this process, by DuckDB (pip install duckdb), and needs no JVM.
     """

@@ -64,10 +64,6 @@ def hw(node, offset, epoch=1, replicas=None):
     return node, "hw", {"epoch": epoch, "offset": offset, "role": "leader", "replicas": replicas}
 
 
-def held(node, *batches, committed_end=0):
-    return node, "held", {"batches": batches, "committed_end": committed_end}
-
-
 def fetch(node, offset, durable):
     return node, "fetch", {"offset": offset, "durable_end_offset": durable}
 
@@ -126,12 +122,12 @@ CASES = {
         [start("n1"), append("n1", 0, 4), flush("n1", 3), start("n1"), recovered("n1", 3)],
     ),
     "log-matching": (
-        [held("n1", (0, 1, 1, 7)), held("n2", (0, 1, 1, 8))],
-        [held("n1", (0, 1, 1, 7)), held("n2", (0, 1, 2, 8))],
+        [append("n1", 0, 0), append("n1", 2, 2), append("n2", 0, 0)],
+        [append("n1", 0, 0), append("n1", 1, 1), append("n2", 0, 0)],
     ),
     "committed-prefix": (
-        [held("n1", (0, 1, 1, 7), committed_end=1), held("n2", (0, 1, 2, 8), committed_end=1)],
-        [held("n1", (0, 1, 1, 7), committed_end=1), held("n2", (0, 1, 2, 8), committed_end=0)],
+        [*QUORUM, *COMMITTED, hw("n1", 3)],
+        [*QUORUM, *COMMITTED, append("n1", 5, 5), hw("n1", 6)],
     ),
     "committed-truncated": (
         [start("n1"), *COMMITTED, truncate("n1", 4)],
