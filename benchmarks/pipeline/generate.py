@@ -1,8 +1,9 @@
-"""Stored runs of any size: registers that are linearizable by construction, whole but for nodes.
+"""Stored runs of any size: registers that are linearizable by construction.
 
 Ten clients take turns; an operation takes effect at a moment between its invocation and its
 completion, and reads return what the last effect on their key wrote. A twentieth of the operations
-is refused, a thousandth ends in `info`. `hot` is the share of operations on the first key.
+is refused, a thousandth ends in `info`. `hot` is the share of operations on the first key. With
+nodes, the run has logs and traces of three (`benchmarks.pipeline.nodes`), and is judged by them.
 """
 
 from __future__ import annotations
@@ -13,6 +14,7 @@ from typing import Any
 
 import numpy as np
 
+from benchmarks.pipeline.nodes import CLOCK, NODES, PREFIX, Effect, write_nodes
 from checkers.evidence import FINAL_READS, PHASE
 from checkers.extent import COLLECTED
 from checkers.history import NEMESIS, Event, EventType
@@ -29,31 +31,47 @@ _CHECKS = (
     {"name": "exercised", "options": {}},
     {"name": "statistics", "options": {}},
 )
+_OF_NODES = (
+    {"name": "durability", "options": {"workload": "register", "config_prefix": PREFIX}},
+    {"name": "log-agreement", "options": {}},
+    {"name": "snapshots", "options": {}},
+    {"name": "records", "options": {"workload": "register"}},
+    {"name": "invariants", "options": {}},
+)
 
 
-def make_run(root: Path, name: str, operations: int, keys: int, hot: float, seed: int) -> RunStore:
+def make_run(
+    root: Path, name: str, operations: int, keys: int, hot: float, seed: int, *, nodes: bool = False
+) -> RunStore:
     """Store one run, recorded to its end."""
     plan = {
         "version": 1,
         "campaign": "generated",
         "run": name,
-        "nodes": 0,
+        "nodes": len(NODES) if nodes else 0,
         "workload": "register",
         "rate_per_s": 1000.0,
         "duration_s": operations / 1000,
-        "checks": list(_CHECKS),
+        "checks": [*_CHECKS, *(_OF_NODES if nodes else ())],
     }
     store = RunStore.create(root, plan)
+    lines, effects = _lines(operations, keys, hot, np.random.default_rng(seed), nodes=nodes)
     with store.journal_path.open("wb") as file:
-        file.writelines(_lines(operations, keys, hot, np.random.default_rng(seed)))
+        file.writelines(lines)
+    if nodes:
+        write_nodes(store, effects)
     store.end_recording()
     return store
 
 
-def _lines(operations: int, keys: int, hot: float, rnd: np.random.Generator) -> list[bytes]:
+def _lines(
+    operations: int, keys: int, hot: float, rnd: np.random.Generator, *, nodes: bool
+) -> tuple[list[bytes], list[Effect]]:
+    """Return the lines of the journal, and what took effect."""
     begin_ns = np.arange(operations) * _STEP_NS + 1_000
     lasts_ns = rnd.integers(10_000, (_CLIENTS - 1) * _STEP_NS, operations)
-    effect = np.argsort(begin_ns + (lasts_ns * rnd.random(operations)).astype(np.int64))
+    effect_ns = begin_ns + (lasts_ns * rnd.random(operations)).astype(np.int64)
+    effect = np.argsort(effect_ns)
     key = np.where(rnd.random(operations) < hot, 0, rnd.integers(0, keys, operations))
     writes = rnd.random(operations) < 0.5
     fate = rnd.random(operations)
@@ -69,7 +87,8 @@ def _lines(operations: int, keys: int, hot: float, rnd: np.random.Generator) -> 
         gone = np.cumsum(kind[client::_CLIENTS] == "info")
         process[client::_CLIENTS] += _CLIENTS * np.concatenate([[0], gone[:-1]])
     times = np.concatenate([begin_ns, begin_ns + lasts_ns])
-    lines = [_note(0, 0, PHASE, {"name": "faults"})]
+    clock = {"clock": CLOCK, "origin_ns": 0} if nodes else {}
+    lines = [_note(0, 0, PHASE, {"name": "faults", **clock})]
     for index, place in enumerate(np.argsort(times, kind="stable").tolist(), 1):
         number = place % operations
         ends = place >= operations
@@ -88,13 +107,25 @@ def _lines(operations: int, keys: int, hot: float, rnd: np.random.Generator) -> 
             fields["value"] = value
         if ends and not answered:
             fields["error"] = "NOT_CONTROLLER"
-        fields["node"] = f"n{number % 3 + 1}"
+        fields["node"] = NODES[0] if nodes else f"n{number % 3 + 1}"
         lines.append(seal(json.dumps(fields, separators=(",", ":"))))
     end = int(times.max()) + 1
-    lines.append(_note(2 * operations + 1, end, FINAL_READS, {"read": []}))
+    lines.append(
+        _note(2 * operations + 1, end, FINAL_READS, {"read": list(NODES) if nodes else []})
+    )
     lines.append(_note(2 * operations + 2, end, PHASE, {"name": "stop"}))
     lines.append(_note(2 * operations + 3, end, COLLECTED, {"problems": []}))
-    return lines
+    effects = [
+        Effect(
+            at_ns=int(effect_ns[number]),
+            key=f"k{key[number]}",
+            value=f"v{number}" if writes[number] else None,
+            answered=bool(kind[number] == "ok"),
+        )
+        for number in (effect.tolist() if nodes else ())
+        if kind[number] != "fail"
+    ]
+    return lines, effects
 
 
 def _note(index: int, time_ns: int, f: str, value: dict[str, Any]) -> bytes:
