@@ -126,7 +126,7 @@ class Spark:
         try:
             jvm = find_jvm(folder, self._jvm_choice)
             port, secret = self._launch(jvm, folder)
-            session = self._connect(port, secret, folder)
+            session = self._connect(port, secret)
         except (SparkError, JvmError):
             self.close()
             raise
@@ -283,7 +283,7 @@ class Spark:
     def _local(self) -> bool:
         return self.master.startswith("local")
 
-    def _connect(self, port: int, secret: str, folder: Path) -> Any:
+    def _connect(self, port: int, secret: str) -> Any:
         """Attach PySpark to the JVM."""
         # As above; py4j has no types.
         from py4j.clientserver import (  # type: ignore[import-untyped]  # noqa: PLC0415
@@ -305,8 +305,6 @@ class Spark:
             context = SparkContext(conf=SparkConf(_jvm=gateway.jvm), gateway=gateway)
         context.pythonExec = sys.executable
         context._accumulatorServer.handle_error = _say_nothing  # type: ignore[assignment]
-        if not self._local:
-            _ship_packages(context, folder)
         return SparkSession(context)
 
 
@@ -350,20 +348,6 @@ def _remove_stale(root: Path) -> None:
         with contextlib.suppress(OSError), claim.open("rb+") as file:  # in use, gone, or not ours
             fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
             shutil.rmtree(claim.parent, ignore_errors=True)
-
-
-def _ship_packages(context: Any, folder: Path) -> None:
-    """Give remote workers the packages of the functions that they are to call."""
-    import checkers  # noqa: PLC0415
-    import extensions  # noqa: PLC0415
-    import results  # noqa: PLC0415
-
-    tree = folder / "packages"
-    for package in (checkers, extensions, results):
-        source = Path(str(package.__file__)).parent
-        ignore = shutil.ignore_patterns("__pycache__")
-        shutil.copytree(source, tree / source.name, ignore=ignore)
-    context.addPyFile(shutil.make_archive(str(folder / "kraftprobe-packages"), "zip", tree))
 
 
 def _stop(session: Any) -> None:

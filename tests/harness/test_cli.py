@@ -571,3 +571,9 @@ def test_a_run_for_scripts_prints_one_document_or_one_path(tmp_path):
     assert "judging" not in result.stderr
     assert result.stdout.count("\n") == 1
     assert Path(result.stdout.strip()).name == "results.json"
+
+
+def test_the_address_of_spark_connect_is_refused_in_one_line():
+    line = one_line_on_stderr(kraftprobe("check", HISTORY, "--spark-master", "sc://here:15002"))
+    assert "Spark Connect is not supported" in line
+    assert "spark://host:7077" in line
