@@ -30,7 +30,8 @@ when the checker itself dies. The last argument is a callable that says whether 
 | `long-fork` | key | `initial` |
 | `set-full` | key | `linearizable` |
 | `total-queue` | key | `drained`, `exactly_once` |
-| `transactions` | run | `model`: list-append or rw-register; `consistency`, `linearizable_keys` |
+| `transactions` | run | `model`: list-append or rw-register; `consistency`, `wfr_keys`, \
+  `sequential_keys`, `linearizable_keys`, `transaction_order` |
 | `durability` | evidence | `workload` (required), `config_prefix`, `nodes`, and those two filters |
 | `log-agreement` | evidence | |
 | `snapshots` | evidence | |
@@ -225,7 +226,14 @@ _OWN: tuple[Check, ...] = (
     RunCheck(
         name=cycles.NAME,
         scope="run",
-        options={"model": str, "consistency": str, "linearizable_keys": bool},
+        options={
+            "model": str,
+            "consistency": str,
+            "wfr_keys": bool,
+            "sequential_keys": bool,
+            "linearizable_keys": bool,
+            "transaction_order": dict,
+        },
         required=(),
         function=cycles.check,
         validate=cycles.validate,

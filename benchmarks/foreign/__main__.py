@@ -10,7 +10,7 @@ from typing import Any
 
 from benchmarks.foreign.clojure import Case, cases
 from checkers import HistoryError, Status, check, check_by, cycles
-from checkers.cycles.levels import FORBIDDEN
+from checkers.cycles.levels import FORBIDDEN, named
 from checkers.history.foreign import Reading, history_of, judged
 from checkers.registry import CheckSpec, find_check, reading_for
 from checkers.run_input import RunInput
@@ -30,8 +30,9 @@ _CYCLES = ("G0", "G1c", "G-single", "G-nonadjacent", "G2")
 _G1 = ("G0", "G1a", "G1b", "G1c", "incompatible-order", "future-read", "dirty-update")
 ASKED = {"G1": _G1, "G2": _CYCLES[2:]}
 """What Elle looks for beside an anomaly itself when it is asked for it."""
-LEVELS = {"strong-serializable": "strict-serializable"}
-OPTIONS = frozenset({"consistency-models", "anomalies", "linearizable-keys?", "directory"})
+KEYS = ("linearizable-keys?", "sequential-keys?", "wfr-keys?", "transaction-order")
+"""Options of Elle that say what is known of versions."""
+OPTIONS = frozenset({"consistency-models", "anomalies", "directory", *KEYS})
 """Options of Elle that mean something here."""
 
 Result = tuple[str, str, str]
@@ -119,7 +120,7 @@ def _transactions(case: Case, model: str) -> Result:
     levels = options.get("consistency-models", ["strict-serializable"])
     asked = [kind for name in options.get("anomalies") or [] for kind in ASKED.get(name, (name,))]
     if levels:
-        level = LEVELS.get(levels[0], levels[0])
+        level = named(str(levels[0]))
         if level not in FORBIDDEN:
             return "no counterpart", case.place, f"level {level}"
     else:
@@ -128,11 +129,8 @@ def _transactions(case: Case, model: str) -> Result:
         operations = history_of(case.judgement.history).operations
     except HistoryError as error:
         return "unreadable", case.place, str(error)
-    given = {
-        "model": model,
-        "consistency": level,
-        "linearizable_keys": bool(options.get("linearizable-keys?")),
-    }
+    given = {"model": model, "consistency": level}
+    given |= {k.rstrip("?").replace("-", "_"): options[k] for k in KEYS if k in options}
     result = cycles.check(RunInput([], operations), given)
     status = result.status
     if not levels and status is not Status.UNKNOWN:

@@ -1,84 +1,213 @@
 """Consistency levels: what each forbids, which imply which, and what a set of anomalies leaves.
 
-Names and implications are those of Adya, Liskov and O'Neil (2000), Cerone, Bernardi and Gotsman
-(2015, update atomicity and snapshot isolation) and Daudjee and Salem (2006, the session and strong
-forms), as Elle arranges them. There are no predicates here, so every anti-dependency is one of
-items: G-single, G-nonadjacent and G2 are what Elle calls G-single-item and so on.
+Names, implications and what each level forbids are those of Adya (1999), Adya, Liskov and O'Neil
+(2000), Bailis and others (2013), Cerone, Bernardi and Gotsman (2015), Cerone and Gotsman (2016) and
+Daudjee and Salem (2004, 2006), as Elle arranges them; a history gets the weakest violated levels
+that Elle gives it.
 
-`G-nonadjacent` is a cycle of several anti-dependencies of which no two follow each other: snapshot
-isolation forbids it (Cerone and Gotsman 2016), and allows G2 else. `lost-update`: two transactions
-read one version of a key, and both replaced it.
+There are no predicates here, so every anti-dependency is one of items, and kinds of cycles are
+named without `-item`; `elle_name` adds it. `G-nonadjacent` is a cycle of several anti-dependencies
+of which no two follow each other: snapshot isolation forbids it, and allows G2 else. `lost-update`:
+two transactions read one version of a key, and both replaced it. `write-skew`: two transactions of
+which each read what the other replaced, of different keys. `no-serial-order`: no order of the
+transactions explains what they read, though no cycle of known dependencies says so.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 
 ALWAYS = ("garbage", "internal", "duplicate", "incompatible-order", "cyclic-versions")
-"""What contradicts every level."""
-
-_READ_UNCOMMITTED = ("G0",)
-_READ_COMMITTED = (*_READ_UNCOMMITTED, "G1a", "G1b", "G1c", "future-read", "dirty-update")
-_UPDATE_ATOMIC = (*_READ_COMMITTED, "lost-update")
-_SNAPSHOT = (*_UPDATE_ATOMIC, "G-single", "G-nonadjacent")
-_SERIALIZABLE = (*_SNAPSHOT, "G2")
-_CYCLES = ("G0", "G1c", "G-single", "G-nonadjacent", "G2")
-
-
-def _with_order(kinds: Iterable[str], *orders: str) -> tuple[str, ...]:
-    """Return the anomalies, and those cycles among them that need an order."""
-    kinds = tuple(kinds)
-    return (*kinds, *(f"{kind}-{order}" for kind in kinds if kind in _CYCLES for order in orders))
-
+"""What contradicts every level here; Elle leaves some of it to the stronger ones."""
 
 _ORDERS = ("process", "realtime")
-FORBIDDEN: dict[str, tuple[str, ...]] = {
-    "read-uncommitted": _READ_UNCOMMITTED,
-    "read-committed": _READ_COMMITTED,
-    "update-atomic": _UPDATE_ATOMIC,
-    "snapshot-isolation": _SNAPSHOT,
-    "repeatable-read": _SERIALIZABLE,
-    "serializable": _SERIALIZABLE,
-    "strong-session-read-uncommitted": _with_order(_READ_UNCOMMITTED, "process"),
-    "strong-session-read-committed": _with_order(_READ_COMMITTED, "process"),
-    "strong-session-snapshot-isolation": _with_order(_SNAPSHOT, "process"),
-    "strong-session-serializable": _with_order(_SERIALIZABLE, "process"),
-    "strong-read-uncommitted": _with_order(_READ_UNCOMMITTED, *_ORDERS),
-    "strong-read-committed": _with_order(_READ_COMMITTED, *_ORDERS),
-    "strong-snapshot-isolation": _with_order(_SNAPSHOT, *_ORDERS),
-    "strict-serializable": _with_order(_SERIALIZABLE, *_ORDERS),
+_STRONGER = {
+    "G0": ("G1c",),
+    "G1a": ("G1",),
+    "G1b": ("G1",),
+    "G1c": ("G1",),
+    "G1": (),
+    "G-single": ("G-nonadjacent", "G-single-predicate"),
+    "G-nonadjacent": ("G2", "G-nonadjacent-predicate"),
+    "G2": ("G2-predicate",),
+    "no-serial-order": ("G2",),
+    "incompatible-order": ("G1a",),
+    "dirty-update": ("G1a",),
+    "future-read": ("G1c",),
+    "lost-update": ("write-skew",),
+    "write-skew": ("G2",),
 }
-"""Level -> the anomalies that it forbids beside `ALWAYS`. What a level implies forbids a part."""
+"""Anomaly -> what it is a case of. The forms with predicates are there because levels forbid them:
+what is forbidden of all data is forbidden of items."""
+_CYCLES = (
+    *("G0", "G1c", "G1", "G-single", "G-single-predicate", "G-nonadjacent"),
+    *("G-nonadjacent-predicate", "G2", "G2-predicate", "no-serial-order"),
+)
+
+_IMPLIES: dict[str, tuple[str, ...]] = {
+    "read-uncommitted": (),
+    "read-committed": ("read-uncommitted",),
+    "monotonic-view": ("read-committed",),
+    "monotonic-snapshot-read": ("read-committed",),
+    "monotonic-atomic-view": ("read-committed",),
+    "cursor-stability": ("read-committed",),
+    "consistent-view": ("cursor-stability", "monotonic-view"),
+    "forward-consistent-view": ("consistent-view",),
+    "read-atomic": ("monotonic-atomic-view",),
+    "causal-cerone": ("read-atomic",),
+    "prefix": ("causal-cerone",),
+    "update-atomic": ("read-atomic",),
+    "parallel-snapshot-isolation": ("causal-cerone", "update-atomic"),
+    "snapshot-isolation": (
+        *("forward-consistent-view", "monotonic-atomic-view", "monotonic-snapshot-read"),
+        *("parallel-snapshot-isolation", "prefix"),
+    ),
+    "update-serializable": ("forward-consistent-view",),
+    "repeatable-read": ("cursor-stability", "monotonic-atomic-view"),
+    "serializable": ("repeatable-read", "snapshot-isolation", "update-serializable"),
+    "strong-session-read-uncommitted": ("read-uncommitted",),
+    "strong-session-read-committed": ("read-committed", "strong-session-read-uncommitted"),
+    "strong-session-snapshot-isolation": ("snapshot-isolation", "strong-session-read-committed"),
+    "strong-session-serializable": ("serializable", "strong-session-snapshot-isolation"),
+    "strong-read-uncommitted": ("strong-session-read-uncommitted",),
+    "strong-read-committed": ("strong-session-read-committed", "strong-read-uncommitted"),
+    "strong-snapshot-isolation": ("strong-session-snapshot-isolation", "strong-read-committed"),
+    "strict-serializable": ("strong-session-serializable", "strong-snapshot-isolation"),
+}
+"""Level -> weaker levels that it implies."""
+
+_DIRECTLY: dict[str, tuple[str, ...]] = {
+    "read-uncommitted": ("G0", "duplicate", "cyclic-versions", "garbage"),
+    "read-committed": ("G1",),
+    "read-atomic": ("internal", "G1a", "future-read"),
+    "update-atomic": ("lost-update",),
+    "cursor-stability": ("lost-update",),
+    "consistent-view": ("G-single-predicate",),
+    "snapshot-isolation": ("G-nonadjacent-predicate",),
+    "repeatable-read": ("G2", "lost-update"),
+    "serializable": ("G2-predicate",),
+    "strong-session-read-uncommitted": ("G0-process",),
+    "strong-session-read-committed": ("G1-process",),
+    "strong-session-snapshot-isolation": ("G-nonadjacent-predicate-process",),
+    "strong-session-serializable": ("G2-predicate-process",),
+    "strong-read-uncommitted": ("G0-realtime",),
+    "strong-read-committed": ("G1-realtime",),
+    "strong-snapshot-isolation": ("G-nonadjacent-predicate-realtime",),
+    "strict-serializable": ("G2-predicate-realtime",),
+}
+"""Level -> what it forbids beyond the levels that it implies."""
+
+_HALF_LOOKED_FOR = frozenset(
+    {
+        *("cursor-stability", "monotonic-view", "monotonic-snapshot-read", "prefix"),
+        *("forward-consistent-view", "update-serializable", "causal-cerone"),
+        *("parallel-snapshot-isolation", "monotonic-atomic-view"),
+    }
+)
+"""Levels that forbid more than is looked for: they can be violated, and are not said to be kept."""
+
+ALIASES: Mapping[str, str] = {
+    "PL-1": "read-uncommitted",
+    "PL-2": "read-committed",
+    "PL-CS": "cursor-stability",
+    "PL-2L": "monotonic-view",
+    "PL-MSR": "monotonic-snapshot-read",
+    "PL-2+": "consistent-view",
+    "PL-FCV": "forward-consistent-view",
+    "PL-SI": "snapshot-isolation",
+    "PL-2.99": "repeatable-read",
+    "PL-3U": "update-serializable",
+    "PL-3": "serializable",
+    "conflict-serializable": "serializable",
+    "PL-SS": "strict-serializable",
+    "strong-serializable": "strict-serializable",
+    **{
+        f"strong-session-PL-{n}": f"strong-session-read-{c}committed"
+        for n, c in ((1, "un"), (2, ""))
+    },
+    **{f"strong-PL-{n}": f"strong-read-{c}committed" for n, c in ((1, "un"), (2, ""))},
+}
+"""Other names of levels."""
+
+
+def _with_orders() -> dict[str, tuple[str, ...]]:
+    """Return `_STRONGER` with cycles that need an order; that of a process is one of real time."""
+    result = dict.fromkeys(ALWAYS, ()) | _STRONGER
+    for kind in _CYCLES:
+        more = tuple(k for k in _STRONGER.get(kind, ()) if k in _CYCLES)
+        result[kind] = (*_STRONGER.get(kind, ()), f"{kind}-process")
+        result[f"{kind}-process"] = (
+            *(f"{k}-process" for k in more),
+            f"{kind}-realtime",
+        )
+        result[f"{kind}-realtime"] = tuple(f"{k}-realtime" for k in more)
+    return result
+
+
+def _closure(graph: Mapping[str, Iterable[str]], name: str) -> frozenset[str]:
+    found, todo = {name}, [name]
+    while todo:
+        for other in graph.get(todo.pop(), ()):
+            if other not in found:
+                found.add(other)
+                todo.append(other)
+    return frozenset(found)
+
+
+_CASES = {kind: _closure(_with_orders(), kind) for kind in _with_orders()}
+"""Anomaly -> itself and all that it is a case of."""
+_WEAKER = {level: _closure(_IMPLIES, level) for level in _IMPLIES}
+"""Level -> itself and all that it implies."""
+
+
+def _forbids(level: str, kind: str) -> bool:
+    direct = {name for weaker in _WEAKER[level] for name in _DIRECTLY.get(weaker, ())}
+    return bool(_CASES[kind] & direct)
+
+
+_FOUND = tuple(
+    kind for kind in _CASES if "predicate" not in kind and kind.partition("-")[0] != "G1"
+)
+FORBIDDEN: dict[str, tuple[str, ...]] = {
+    level: tuple(kind for kind in _FOUND if _forbids(level, kind)) for level in _IMPLIES
+}
+"""Level -> the anomalies that it forbids beside `ALWAYS`."""
+
+
+def named(level: str) -> str:
+    """Return the name under which `FORBIDDEN` has a level."""
+    return ALIASES.get(level, level)
+
+
+def elle_name(kind: str) -> str:
+    """Return what Elle calls an anomaly."""
+    base = next((c for c in ("G-single", "G-nonadjacent", "G2") if kind.startswith(c)), None)
+    if base is not None:
+        return f"{base}-item{kind.removeprefix(base)}"
+    return "duplicate-elements" if kind == "duplicate" else kind
 
 
 def weakest_violated(kinds: Iterable[str]) -> list[str]:
     """Return the violated levels that imply no other violated one."""
     violated = _violated(kinds)
-    return [name for name in violated if not any(_implies(name, other) for other in violated)]
+    return [n for n in violated if not any(o in _WEAKER[n] for o in violated if o != n)]
+
+
+def also_violated(kinds: Iterable[str]) -> list[str]:
+    """Return the other violated levels: those that imply a violated one."""
+    kinds = list(kinds)
+    weakest = weakest_violated(kinds)
+    return [name for name in _violated(kinds) if name not in weakest]
 
 
 def strongest_satisfied(kinds: Iterable[str]) -> list[str]:
     """Return the levels that are kept, as far as was seen, and that no other such one implies."""
-    violated = _violated(kinds)
-    kept = [name for name in FORBIDDEN if name not in violated]
-    return [name for name in kept if not any(_implies(other, name) for other in kept)]
+    kinds = set(kinds)
+    violated = list(FORBIDDEN) if kinds & set(ALWAYS) else _violated(kinds)
+    kept = [n for n in FORBIDDEN if n not in violated and n not in _HALF_LOOKED_FOR]
+    return [n for n in kept if not any(n in _WEAKER[o] for o in kept if o != n)]
 
 
 def _violated(kinds: Iterable[str]) -> list[str]:
     seen = set(kinds)
-    if seen & set(ALWAYS):
-        return list(FORBIDDEN)
     return [name for name, forbidden in FORBIDDEN.items() if seen & set(forbidden)]
-
-
-def _implies(stronger: str, weaker: str) -> bool:
-    """Return whether a level forbids all that another one does, and more.
-
-    Of items alone repeatable read and serializability forbid the same; of predicates the second
-    forbids more, and the first less than snapshot isolation.
-    """
-    if (stronger, weaker) == ("serializable", "repeatable-read"):
-        return True
-    if (stronger, weaker) == ("repeatable-read", "snapshot-isolation"):
-        return False
-    return set(FORBIDDEN[weaker]) < set(FORBIDDEN[stronger])

@@ -207,19 +207,21 @@ def _edges(key: Key, key_list: _List, order: Version) -> Iterator[Edge]:
         for later, writer in following[i + 1]:
             why = f"appended {show(element)} to {show(key)} before the next one appended "
             why += show(later)
-            yield from _edge(key_list.writers[element], writer, "ww", why)
+            yield from _edge(key_list.writers[element], writer, "ww", why, key)
     for reader, version in key_list.reads:
         if version[:] != order[: len(version)]:
             continue
         if version:
             last = version[-1]
             why = f"appended {show(last)} to {show(key)}, which the next one read"
-            yield from _edge(key_list.writers[last], reader, "wr", why)
+            yield from _edge(key_list.writers[last], reader, "wr", why, key)
         for later, writer in following[len(version)]:
             why = f"read {show(key)} without {show(later)}, which the next one appended"
-            yield from _edge(reader, writer, "rw", why)
+            yield from _edge(reader, writer, "rw", why, key)
 
 
-def _edge(source: Transaction, target: Transaction, kind: str, why: str) -> Iterator[Edge]:
+def _edge(
+    source: Transaction, target: Transaction, kind: str, why: str, key: Key
+) -> Iterator[Edge]:
     if source is not target:
-        yield Edge(source.index, target.index, kind, why)
+        yield Edge(source.index, target.index, kind, why, key)

@@ -1,28 +1,33 @@
-"""Dependencies of transactions over registers with unique written values (Elle, section 5).
+"""Dependencies of transactions over registers (Elle, section 5).
 
-A read names the write that it saw. The order of versions is only partly known: the initial value
-(null) precedes all, and what a transaction read precedes what it then wrote to the same key. With
-`linearizable_keys`, a write of a transaction that completed before another's began precedes it
-too; that may only be asked of systems that promise it for single keys.
+A read names the write that it saw, if no other write wrote that value to the key. The order of
+versions is only partly known: the initial value (null) precedes all; more follows from what a
+caller assumes (`Assumptions`, Elle's options). What is known of one version of a key, that an
+earlier version was seen or written by a transaction that came before, is laid down as `after`.
 
 Anomalies without a cycle: `garbage`, `G1a`, `G1b` (a value that its transaction overwrote),
 `internal`, `cyclic-versions`, `lost-update` (two transactions read one version and each replaced
 it), `future-read`.
+
+A value that was written twice to a key, or that is null, is *unclear*: who reads it may have read
+either, so nothing is inferred from it. What is inferred stays true; how much is missing is for
+`checkers.cycles.serial`.
 """
 
 from __future__ import annotations
 
-from collections.abc import Hashable, Iterator, Sequence
+from collections.abc import Hashable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
+from itertools import pairwise
 
 from checkers.cycles.graph import components
-from checkers.cycles.list_append import NotUniqueError
-from checkers.cycles.search import realtime_edges
+from checkers.cycles.search import process_edges, realtime_edges
 from checkers.cycles.transactions import (
     Anomaly,
     Dependencies,
     Edge,
     Key,
+    Step,
     Transaction,
     anomaly,
     future_reads,
@@ -36,55 +41,102 @@ WRITER = "w"
 INITIAL = None
 
 
+@dataclass(frozen=True, slots=True)
+class Assumptions:
+    """What of the order of versions a caller takes for granted."""
+
+    wfr_keys: bool = True
+    """What a transaction read precedes what it then wrote to the same key."""
+    sequential_keys: bool = False
+    """Versions of a key are seen in the order of each process."""
+    linearizable_keys: bool = False
+    """Versions of a key are seen in real time."""
+    transaction_order: Mapping[int, float] = field(default_factory=dict)
+    """Index of a completion -> place of the transaction in an order that the database gave."""
+
+
 @dataclass(slots=True)
 class _Register:
     """One key."""
 
     writers: dict[Hashable, Transaction] = field(default_factory=dict)
+    """Value -> who wrote it, if only one did."""
+    unclear: dict[Hashable, list[Transaction]] = field(default_factory=dict)
+    """Value -> all who wrote it, where reads of it do not say whose they saw."""
     last_of: dict[int, Hashable] = field(default_factory=dict)
     readers: dict[Hashable, list[Transaction]] = field(default_factory=dict)
+    first_read: dict[int, Hashable] = field(default_factory=dict)
+    """Transaction -> what it found there."""
     after: dict[Hashable, list[Hashable]] = field(default_factory=dict)
-    """Value -> values that came later, by what a transaction read and then wrote."""
+    """Value -> values that came later."""
+
+    def add_write(self, transaction: Transaction, value: Hashable) -> None:
+        others = self.unclear.get(value)
+        if others is None and value in self.writers:
+            others = self.unclear[value] = [self.writers.pop(value)]
+        if others is None and value is INITIAL:
+            others = self.unclear[value] = []
+        if others is not None:
+            others.append(transaction)
+        else:
+            self.writers[value] = transaction
+        self.last_of[transaction.index] = value
+
+    def follows(self, before: Hashable, later: Hashable) -> None:
+        """Note that a version came later than another one."""
+        is_known = before not in self.unclear and later not in self.unclear
+        if is_known and before is not INITIAL and before != later:
+            self.after.setdefault(before, []).append(later)
 
 
-def infer(history: Sequence[Transaction], *, linearizable_keys: bool = False) -> Dependencies:
-    """Infer what must come before what. Raises NotUniqueError."""
-    registers: dict[Key, _Register] = {}
-    for transaction in history:
-        for step in transaction.writes(WRITER):
-            register = registers.setdefault(step.key, _Register())
-            if step.value is INITIAL or step.value in register.writers:
-                raise NotUniqueError(f"{show(step.value)} was written twice to {show(step.key)}")
-            register.writers[step.value] = transaction
-            register.last_of[transaction.index] = step.value
+def infer(history: Sequence[Transaction], assumed: Assumptions) -> Dependencies:
+    """Infer what must come before what."""
+    registers = _registers(history)
+    repeated = {(key, value) for key, r in registers.items() for value in r.unclear}
     committed = {t.index: t for t in history if t.type is EventType.OK}
     anomalies: list[Anomaly] = []
     for transaction in committed.values():
-        anomalies += [*_internal(transaction), *future_reads(transaction, WRITER)]
+        anomalies += _internal(transaction)
+        anomalies += future_reads(transaction, WRITER, repeated=repeated)
         for step in transaction.external_reads(WRITER):
-            register = registers.setdefault(step.key, _Register())
-            register.readers.setdefault(step.value, []).append(transaction)
-            own = register.last_of.get(transaction.index)
-            if own is not None and step.value is not INITIAL:
-                register.after.setdefault(step.value, []).append(own)
+            _note_read(registers.setdefault(step.key, _Register()), transaction, step, assumed)
     edges: list[Edge] = []
     transactions = dict(committed)
+    for register in registers.values():
+        read = [register.writers[v] for v in register.readers if v in register.writers]
+        transactions |= {t.index: t for t in read if t.type is not EventType.FAIL}
     for key, register in registers.items():
-        read = {v: register.writers[v] for v in register.readers if v in register.writers}
-        transactions.update({t.index: t for t in read.values() if t.type is not EventType.FAIL})
         anomalies += _bad_reads(key, register)
-        found_there = ((t, key, value) for value, all_ in register.readers.items() for t in all_)
-        anomalies += lost_updates(found_there, WRITER)
-        if linearizable_keys:
-            _add_real_time(register, transactions)
+        found_there = ((t, key, v) for v, all_ in register.readers.items() for t in all_)
+        clear = (found for found in found_there if found[2] not in register.unclear)
+        anomalies += lost_updates(clear, WRITER)
+        _add_order(register, transactions, assumed)
         if _cyclic(register):
-            what = f"what was read and then written puts versions of {show(key)} into a circle"
-            anomalies.append(anomaly("cyclic-versions", what, *register.writers.values()))
+            what = f"versions of {show(key)} that were read and written form a circle"
+            anomalies.append(anomaly("cyclic-versions", what, *_involved(register)))
         else:
             edges += _edges(key, register, transactions)
     known = set(transactions)
     edges = [e for e in edges if e.source in known and e.target in known]
-    return Dependencies(edges, anomalies, transactions)
+    return Dependencies(edges, anomalies, transactions, unclear=len(repeated))
+
+
+def _registers(history: Sequence[Transaction]) -> dict[Key, _Register]:
+    registers: dict[Key, _Register] = {}
+    for transaction in history:
+        for step in transaction.writes(WRITER):
+            registers.setdefault(step.key, _Register()).add_write(transaction, step.value)
+    return registers
+
+
+def _note_read(
+    register: _Register, transaction: Transaction, step: Step, assumed: Assumptions
+) -> None:
+    register.readers.setdefault(step.value, []).append(transaction)
+    register.first_read[transaction.index] = step.value
+    own = register.last_of.get(transaction.index)
+    if assumed.wfr_keys and transaction.index in register.last_of:
+        register.follows(step.value, own)
 
 
 def _internal(transaction: Transaction) -> Iterator[Anomaly]:
@@ -103,73 +155,112 @@ def _bad_reads(key: Key, register: _Register) -> Iterator[Anomaly]:
     for value, readers in register.readers.items():
         writer = register.writers.get(value)
         reader = readers[0]
+        what = f"read {show(value)} of {show(key)}, which"
         if value is INITIAL:
             continue
-        if writer is None:
-            explanation = f"{name(reader)} read {show(value)} of {show(key)}, which nobody wrote"
-            yield anomaly("garbage", explanation, reader)
+        if value in register.unclear:
+            wrote = register.unclear[value]
+            if all(transaction.type is EventType.FAIL for transaction in wrote):
+                explanation = f"{name(reader)} {what} only transactions wrote that aborted"
+                yield anomaly("G1a", explanation, reader, *wrote)
+        elif writer is None:
+            yield anomaly("garbage", f"{name(reader)} {what} nobody wrote", reader)
         elif writer.type is EventType.FAIL:
-            explanation = (
-                f"{name(reader)} read {show(value)} of {show(key)}, which {name(writer)} wrote "
-            )
-            yield anomaly("G1a", explanation + "and which aborted", reader, writer)
+            explanation = f"{name(reader)} {what} {name(writer)} wrote and which aborted"
+            yield anomaly("G1a", explanation, reader, writer)
         elif register.last_of[writer.index] != value:
             others = [r for r in readers if r is not writer]
             if others:
-                explanation = (
-                    f"{name(others[0])} read {show(value)} of {show(key)}, which {name(writer)} "
-                    f"itself overwrote"
-                )
+                explanation = f"{name(others[0])} {what} {name(writer)} itself overwrote"
                 yield anomaly("G1b", explanation, others[0], writer)
 
 
-def _add_real_time(register: _Register, transactions: dict[int, Transaction]) -> None:
-    """Order writes of a key by transactions that do not overlap; neighbours are enough."""
-    final = [
-        register.writers[v]
-        for v in register.last_of.values()
-        if register.writers[v].index in transactions
-    ]
-    for edge in realtime_edges({t.index: t for t in final}):
-        register.after.setdefault(register.last_of[edge.source], []).append(
-            register.last_of[edge.target]
-        )
+def _add_order(
+    register: _Register, transactions: Mapping[int, Transaction], assumed: Assumptions
+) -> None:
+    """Order versions by the order of transactions, as far as a caller assumes that.
+
+    Of two transactions in order the last version of the first comes no later than the first
+    version of the second. Neighbours are enough, since within a transaction, too, what it found
+    comes before what it left.
+    """
+    first, last = register.first_read, register.last_of
+    touching = {
+        i: t
+        for i, t in transactions.items()
+        if (i in first or i in last)
+        and first.get(i) not in register.unclear
+        and last.get(i, first.get(i)) not in register.unclear
+    }
+    orders: list[Iterable[Edge]] = []
+    if assumed.sequential_keys:
+        orders.append(process_edges(touching))
+    if assumed.linearizable_keys:
+        orders.append(realtime_edges(touching))
+    for order in orders:
+        for edge in order:
+            found = first[edge.target] if edge.target in first else last[edge.target]
+            left = last[edge.source] if edge.source in last else first[edge.source]
+            register.follows(left, found)
+    if orders:
+        for index in touching.keys() & first.keys() & last.keys():
+            register.follows(first[index], last[index])
+    if assumed.transaction_order:
+        place = {int(end): at for end, at in assumed.transaction_order.items()}
+        writers = [t for i, t in transactions.items() if i in last and _end(t) in place]
+        writers.sort(key=lambda t: place[_end(t)])
+        for earlier, later in pairwise(writers):
+            register.follows(last[earlier.index], last[later.index])
+
+
+def _end(transaction: Transaction) -> int:
+    end = transaction.operation.end_index
+    return transaction.index if end is None else end
 
 
 def _cyclic(register: _Register) -> bool:
-    numbers = {value: i for i, value in enumerate(register.writers)}
-    following: dict[int, list[int]] = {}
+    numbers: dict[Hashable, int] = {}
     for value, later in register.after.items():
-        if value in numbers:
-            following[numbers[value]] = [numbers[v] for v in later]
-    return any(len(group) > 1 for group in components(following)) or any(
-        value in later for value, later in register.after.items()
-    )
+        for each in (value, *later):
+            numbers.setdefault(each, len(numbers))
+    following = {numbers[v]: [numbers[n] for n in later] for v, later in register.after.items()}
+    return INITIAL in numbers or any(len(group) > 1 for group in components(following))
 
 
-def _edges(key: Key, register: _Register, known: dict[int, Transaction]) -> Iterator[Edge]:
+def _involved(register: _Register) -> list[Transaction]:
+    versions = {v for value, later in register.after.items() for v in (value, *later)}
+    wrote = [t for v, t in register.writers.items() if v in versions]
+    return wrote or [readers[0] for readers in register.readers.values()]
+
+
+def _edges(key: Key, register: _Register, known: Mapping[int, Transaction]) -> Iterator[Edge]:
     preceded = {v for later in register.after.values() for v in later}
     roots = [v for v in register.writers if v not in preceded]
     for value, readers in register.readers.items():
+        if value in register.unclear:
+            continue
         writer = register.writers.get(value)
         for reader in readers:
             if writer is not None and register.last_of[writer.index] == value:
                 why = f"wrote {show(value)} to {show(key)}, which the next one read"
-                yield from _edge(writer, reader, "wr", why)
+                yield from _edge(writer, reader, "wr", why, key)
             for later in roots if value is INITIAL else register.after.get(value, ()):
-                if register.writers[later].index in known:
+                replacing = register.writers.get(later)
+                if replacing is not None and replacing.index in known:
                     why = f"read {show(value)} of {show(key)}, which the next one replaced by "
-                    why += show(later)
-                    yield from _edge(reader, register.writers[later], "rw", why)
+                    yield from _edge(reader, replacing, "rw", why + show(later), key)
     for value, later_ones in register.after.items():
         writer = register.writers.get(value)
         for later in later_ones if writer is not None else ():
             assert writer is not None
-            why = f"wrote {show(value)} to {show(key)}, which the next one replaced by "
-            why += show(later)
-            yield from _edge(writer, register.writers[later], "ww", why)
+            replacing = register.writers.get(later)
+            if replacing is not None:
+                why = f"wrote {show(value)} to {show(key)}, which the next one replaced by "
+                yield from _edge(writer, replacing, "ww", why + show(later), key)
 
 
-def _edge(source: Transaction, target: Transaction, kind: str, why: str) -> Iterator[Edge]:
+def _edge(
+    source: Transaction, target: Transaction, kind: str, why: str, key: Key
+) -> Iterator[Edge]:
     if source is not target:
-        yield Edge(source.index, target.index, kind, why)
+        yield Edge(source.index, target.index, kind, why, key)

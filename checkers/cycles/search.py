@@ -80,7 +80,7 @@ def cycles(
                 place = (kind, frozenset(edge.source for edge in cycle))
                 if place not in seen:
                     seen.add(place)
-                    yield _anomaly(kind, cycle, transactions)
+                    yield cycle_anomaly(kind, cycle, transactions)
 
 
 def _in_components(edges: Sequence[Edge], wanted: str) -> Iterator[list[Edge]]:
@@ -169,7 +169,10 @@ def _name(cycle: Sequence[Edge]) -> str:
     return base + suffix
 
 
-def _anomaly(kind: str, cycle: Sequence[Edge], transactions: Mapping[int, Transaction]) -> Anomaly:
+def cycle_anomaly(
+    kind: str, cycle: Sequence[Edge], transactions: Mapping[int, Transaction]
+) -> Anomaly:
+    """Return a cycle as an anomaly, in English."""
     sentences = [
         f"{name(transactions[edge.source])} "
         f"{edge.why.replace(NEXT, name(transactions[edge.target]))} [{edge.kind}]"

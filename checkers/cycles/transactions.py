@@ -8,7 +8,7 @@ as committed as soon as another read what it wrote.
 
 from __future__ import annotations
 
-from collections.abc import Hashable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Container, Hashable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -70,6 +70,8 @@ class Edge:
     """ww, wr, rw, process or realtime."""
     why: str
     """In English, of the two transactions."""
+    key: Key = None
+    """Of a dependency: of which key."""
 
 
 Anomaly = dict[str, Any]
@@ -84,6 +86,8 @@ class Dependencies:
     """What is wrong without any cycle."""
     transactions: Mapping[int, Transaction]
     """By index; the committed ones."""
+    unclear: int = 0
+    """How many values were written more than once to a key, so that reads do not say whose."""
 
 
 def transactions(operations: Sequence[Operation], writer: str) -> list[Transaction]:
@@ -111,15 +115,21 @@ def _steps(operation: Operation, writer: str) -> Iterator[Step]:
             yield Step(f, freeze(key), freeze(value))
 
 
-def future_reads(transaction: Transaction, writer: str) -> Iterator[Anomaly]:
+def future_reads(
+    transaction: Transaction,
+    writer: str,
+    *,
+    repeated: Container[tuple[Key, Hashable]] = frozenset(),
+) -> Iterator[Anomaly]:
     """Return reads of what the transaction itself writes only later.
 
     It sees its own future: a cycle of itself alone, which no order of transactions explains.
+    `repeated`: keys with values that others wrote as well, whose reads therefore show nothing.
     """
     seen: set[tuple[Key, Hashable]] = set()
     for step in transaction.steps:
         if step.f == writer:
-            if (step.key, step.value) in seen:
+            if (step.key, step.value) in seen and (step.key, step.value) not in repeated:
                 what = f"read {show(step.value)} of {show(step.key)}, which it wrote only later"
                 yield anomaly("future-read", f"{name(transaction)} {what}", transaction)
         elif writer == "append":
@@ -144,6 +154,26 @@ def lost_updates(
             what = f"{name(other)} and {name(transaction)} both read {show(version)} of {show(key)}"
             explanation = f"{what}, and each replaced it without the other's write"
             yield anomaly("lost-update", explanation, other, transaction)
+
+
+def write_skews(
+    edges: Iterable[Edge], transactions: Mapping[int, Transaction]
+) -> Iterator[Anomaly]:
+    """Return pairs of transactions that each read what the other replaced, of different keys."""
+    replaced: dict[tuple[int, int], set[Key]] = {}
+    for edge in edges:
+        if edge.kind == "rw":
+            replaced.setdefault((edge.source, edge.target), set()).add(edge.key)
+    for (first, second), keys in replaced.items():
+        back = replaced.get((second, first), set())
+        if first < second and back and len(keys | back) > 1:
+            one, other = transactions[first], transactions[second]
+            shown = ", ".join(sorted(map(show, keys))), ", ".join(sorted(map(show, back)))
+            what = (
+                f"{name(one)} read {shown[0]}, which {name(other)} replaced, and "
+                f"{name(other)} read {shown[1]}, which {name(one)} replaced"
+            )
+            yield anomaly("write-skew", what, one, other)
 
 
 def anomaly(kind: str, explanation: str, *involved: Transaction) -> Anomaly:
