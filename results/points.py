@@ -1,4 +1,4 @@
-"""What the charts draw, computed from operations: latencies, percentiles, throughput."""
+"""What the chart draws of a whole run, computed from its operations: percentiles, throughput."""
 
 from __future__ import annotations
 
@@ -12,22 +12,8 @@ from checkers.history import Event, EventType, Operation
 from checkers.history.columns import KINDS, OK
 from checkers.history.recorded import columns_of, ended_ns
 
-POINTS_MAX = 5_000
-"""Most points that a scatter shows; more make a page slow and no picture clearer."""
-
 _NS = 1e9
 Floats = npt.NDArray[np.float64]
-
-
-@dataclass(frozen=True, slots=True)
-class Latencies:
-    """Completed operations of one type: when each was invoked, and how long it took."""
-
-    type: EventType
-    invoked_s: Floats
-    latency_ms: Floats
-    shown_of: int
-    """How many there are in all; more than are held when they were thinned."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -47,43 +33,6 @@ class Throughput:
     """Middle of each bucket."""
     bucket_s: float
     rate: Mapping[EventType, Floats]
-
-
-def latencies(operations: Sequence[Operation], events: Sequence[Event]) -> list[Latencies]:
-    """Return the latencies by type, at most POINTS_MAX in all. Extremes are always kept."""
-    columns = columns_of(operations)
-    end_ns = ended_ns(operations, events)
-    groups = {}
-    for code, kind in enumerate(KINDS):
-        rows = np.flatnonzero((columns.type == code) & (end_ns >= 0))
-        begin_ns = columns.invoke_ns[rows]
-        groups[kind] = begin_ns / _NS, (end_ns[rows] - begin_ns) / 1e6
-    total = sum(len(times) for times, _ in groups.values())
-    thinned = []
-    for kind, (times, values) in groups.items():
-        count = len(times)
-        if not count:
-            continue
-        share = count if total <= POINTS_MAX else max(8, POINTS_MAX * count // total - 8)
-        kept = thin(times, values, share)
-        thinned.append(Latencies(kind, times[kept], values[kept], count))
-    return thinned
-
-
-def thin(times: Floats, values: Floats, limit: int) -> npt.NDArray[np.intp]:
-    """Return the positions of at most `limit` points, `times` being in order.
-
-    Points are cut into runs of equal count; of each run the least and the greatest value are kept,
-    and the first and the middle one. So every peak that stands out of its neighbours stays.
-    """
-    if len(times) <= limit:
-        return np.arange(len(times))
-    assert limit >= 4, "too few points to keep a shape"
-    kept: set[int] = set()
-    for part in np.array_split(np.arange(len(times)), limit // 4):
-        inside = values[part]
-        kept.update(int(part[at]) for at in (inside.argmin(), inside.argmax(), 0, len(part) // 2))
-    return np.array(sorted(kept))
 
 
 def percentiles(operations: Sequence[Operation], duration_ns: int) -> Percentiles:

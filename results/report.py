@@ -1,12 +1,14 @@
 """The report of one run: a single HTML file that needs nothing from anywhere.
 
 The verdict, the checks and the violating windows are plain HTML and inline SVG, readable without
-scripts. The chart over time is plotly's; the library is inlined once. A content security policy
-forbids every request, so that opening a report that came with a bug sends nothing to anybody.
+scripts. The chart over time is drawn by a script of ours from the operations that the page holds,
+packed (`results.packed`): no library, so that a page of some thousand operations is a tenth of a
+megabyte and can be copied, mailed and kept by itself. A content security policy forbids every
+request, so that opening a report that came with a bug sends nothing to anybody.
 
 All that comes from a run is untrusted: names, values and errors may hold anything that a client or
 a broken node made up. Jinja2 escapes them in HTML; in the chart's JSON the characters that could
-end a script are escaped; texts inside the chart are escaped for plotly; nothing is ever evaluated.
+end a script are escaped; scripts show texts as text; nothing is ever evaluated.
 """
 
 from __future__ import annotations
@@ -14,22 +16,21 @@ from __future__ import annotations
 import json
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
-from importlib import resources
 from typing import Any
 
 from jinja2 import TemplateError
 from markupsafe import Markup
 
-from checkers.assisted import OPEN_END_NS
 from checkers.coverage import PHASES
 from checkers.evidence import Evidence, run_clock
 from checkers.faults import FaultSpan, Reign, fault_spans, phases, reigns
 from checkers.history import Event, Operation
 from checkers.history.recorded import by_index, end_of, notes_of
 from checkers.verdict import ALLOWED, CheckResult, Status
+from results.charts import BARS_MAX, over_time
 from results.files import StoreError, write_atomically
 from results.model import RunResults, system_shown
-from results.narration import value_text
+from results.packed import Packed, pack
 from results.pages import environment, shorten, template_text
 from results.store import RunStore
 from results.story import story_of
@@ -39,8 +40,10 @@ from results.timeline import Timeline, draw
 _SHOWN_OTHERWISE = frozenset({"kind", "key", "explanation", "window", "window_operations"})
 """Beside times in nanoseconds, which the explanation has in seconds."""
 _ROWS_MAX = 200
-_SEARCHED_MAX = 20_000
-"""Operations that can be searched in the page: 2 MB of it."""
+_PICTURES_MAX = 8
+"""Anomalies of one check that have a picture; each has its table."""
+_SCRIPTS = ("columns.js", "chart.js", "report.js")
+"""In this order: each uses what those before it define."""
 _STATUS_TITLE = {
     Status.PASS: "Every check passed.",
     Status.FAIL: "The system broke a promise.",
@@ -108,6 +111,8 @@ def render(
     spans = fault_spans(notes)
     figures = _figures(results)
     context = _Context(by_index(operations), reigns(notes, duration_ns), spans)
+    story = story_of(results.checks, plan, events, operations, evidence)
+    packed = pack(operations, events, None if story is None else (story.begin_ns, story.end_ns))
     return (
         environment()
         .get_template("report.html.j2")
@@ -118,7 +123,7 @@ def render(
             plan=plan,
             plan_json=json.dumps(plan, indent=2),
             checks=[_check_view(check, context) for check in ordered],
-            story=story_of(results.checks, plan, events, operations, evidence),
+            story=story,
             figures=figures,
             coverage=_coverage(results),
             phases_of_protocol=PHASES,
@@ -129,11 +134,13 @@ def render(
             skipped=_skipped(results),
             spans=spans[:_ROWS_MAX],
             spans_left_out=max(0, len(spans) - _ROWS_MAX),
-            chart=_chart(events, operations, nodes),
-            searched=_searched(operations),
-            unsearched=max(0, len(operations) - _SEARCHED_MAX),
-            plotly=Markup(_plotly_source()),  # noqa: S704  (our dependency's own file)
-            script=Markup(template_text("report.js")),  # noqa: S704  (our own file)
+            chart=_chart(events, operations, nodes) if operations else None,
+            count=len(operations),
+            packed=packed.text,
+            summarised=_summarised(
+                packed, spans, "first" if story is None else "nearest to the violation"
+            ),
+            scripts=[Markup(template_text(name)) for name in _SCRIPTS],  # noqa: S704  (our own)
             style=Markup(template_text("report.css")),  # noqa: S704  (our own file)
         )
     )
@@ -251,14 +258,23 @@ class _Context:
 def _check_view(check: CheckResult, context: _Context) -> CheckView:
     return CheckView(
         result=check,
-        anomalies=tuple(_anomaly_view(anomaly, context) for anomaly in check.anomalies),
-        allowed=tuple(_anomaly_view(note, context) for note in check.allowed),
+        anomalies=_anomaly_views(check.anomalies, context),
+        allowed=_anomaly_views(check.allowed, context),
         statistics=_pretty({k: v for k, v in check.statistics.items() if k != ALLOWED}),
         certificate=_pretty(check.certificate),
     )
 
 
-def _anomaly_view(anomaly: Mapping[str, Any], context: _Context) -> AnomalyView:
+def _anomaly_views(
+    anomalies: Sequence[Mapping[str, Any]], context: _Context
+) -> tuple[AnomalyView, ...]:
+    return tuple(
+        _anomaly_view(anomaly, context, pictured=number < _PICTURES_MAX)
+        for number, anomaly in enumerate(anomalies)
+    )
+
+
+def _anomaly_view(anomaly: Mapping[str, Any], context: _Context, *, pictured: bool) -> AnomalyView:
     operations = _operations_of(anomaly, context.operations)
     timeline = draw(operations, context.ruled, context.spans)
     return AnomalyView(
@@ -270,7 +286,7 @@ def _anomaly_view(anomaly: Mapping[str, Any], context: _Context) -> AnomalyView:
             for name, value in anomaly.items()
             if name not in _SHOWN_OTHERWISE and not name.endswith("_ns") and value is not None
         ),
-        timeline=timeline,
+        timeline=timeline if pictured else None,
         window=tuple(operations[:_ROWS_MAX]) if timeline is not None else (),
     )
 
@@ -295,40 +311,26 @@ def _pretty(value: Any) -> str:
 
 def _chart(
     events: Sequence[Event], operations: Sequence[Operation], nodes: Sequence[str]
-) -> Markup | None:
-    if not operations:
-        return None
-    from results.charts import over_time  # noqa: PLC0415  (plotly takes a second to import)
-
+) -> Markup:
     chart = as_script_data(over_time(events, operations, nodes))
     return Markup(chart)  # noqa: S704  (escaped above for where it stands)
 
 
-def _searched(operations: Sequence[Operation]) -> Markup:
-    """Return rows of operations for the page's search, each of plain texts and numbers."""
-    rows = [
-        [
-            *(operation.index, str(operation.process), operation.f, operation.key or ""),
-            *(_asked(operation.input), _asked(operation.output), operation.type.value),
-            # A number of more than 53 bits is another one in JavaScript.
-            *(operation.invoke_ns, _known_ns(operation.complete_ns)),
-            *(operation.node or "", operation.error or ""),
-        ]
-        for operation in operations[:_SEARCHED_MAX]
-    ]
-    return Markup(as_script_data(rows))  # noqa: S704  (escaped for where it stands)
-
-
-def _known_ns(complete_ns: int) -> int | None:
-    return None if complete_ns >= OPEN_END_NS else complete_ns
-
-
-def _asked(value: object) -> str:
-    return "" if value is None else value_text(value)
-
-
-def _plotly_source() -> str:
-    source = resources.files("plotly").joinpath("package_data/plotly.min.js")
-    text = source.read_text(encoding="utf-8")
-    assert "</script" not in text.lower(), "plotly's source cannot be inlined as it is"
-    return text
+def _summarised(packed: Packed, spans: Sequence[FaultSpan], which: str) -> list[str]:
+    """Say what of the run the chart and the search do not show one by one."""
+    lines = []
+    if packed.rows < packed.of:
+        lines.append(
+            f"Chart and search have {packed.rows:,} of {packed.of:,} operations, those {which}; "
+            "percentiles and rates of the whole run are those of all."
+        )
+    if packed.detailed < packed.rows:
+        lines.append(
+            f"Values and errors are here for {packed.detailed:,} operations, those {which}, and "
+            "stand as … for the others; history.jsonl and history.parquet have all."
+        )
+    if packed.quantum_ns > 1000:
+        lines.append(f"Times in chart and search are rounded down to {packed.quantum_ns / 1e6} ms.")
+    if len(spans) > BARS_MAX:
+        lines.append(f"The first {BARS_MAX:,} of {len(spans):,} faults are drawn.")
+    return lines

@@ -37,7 +37,7 @@ def modules_of(*arguments: str) -> tuple[int, set[str]]:
 
 
 HEAVY = {
-    *("docker", "jinja2", "numba", "pandas", "paramiko", "plotly", "py4j", "pydantic", "pyspark"),
+    *("docker", "jinja2", "numba", "pandas", "paramiko", "py4j", "pydantic", "pyspark"),
 }
 OF_NODES = {"aiokafka", "cryptography", "kio"}
 

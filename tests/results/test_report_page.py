@@ -4,8 +4,8 @@ import itertools
 import json
 import re
 from dataclasses import replace
+from functools import partial
 from html.parser import HTMLParser
-from importlib import resources
 
 import numpy as np
 import pytest
@@ -19,8 +19,9 @@ from results import report
 from results.charts import over_time
 from results.files import StoreError
 from results.model import RunResults
+from results.packed import pack
 from results.pipeline import judge
-from results.points import POINTS_MAX, latencies, percentiles, thin, throughput
+from results.points import percentiles, throughput
 from results.report import as_script_data, render, write_report
 from results.tables import RunName
 from results.timeline import OPERATIONS_MAX, WIDTH, draw, operation_text
@@ -59,15 +60,6 @@ class Page(HTMLParser):
 
     def tags(self, name):
         return [attributes for tag, attributes in self.elements if tag == name]
-
-
-@pytest.fixture(autouse=True, scope="module")
-def without_plotly():
-    """Five megabytes in each page would only slow the tests down; one test has them."""
-    patch = pytest.MonkeyPatch()
-    patch.setattr(report, "_plotly_source", lambda: "/* plotly */")
-    yield
-    patch.undo()
 
 
 def history_of(store):
@@ -126,12 +118,16 @@ def test_a_story_is_escaped(tmp_path):
     assert "<i>k" not in page
 
 
-def test_of_a_long_run_the_page_says_which_operations_it_does_not_hold(tmp_path, monkeypatch):
-    monkeypatch.setattr(report, "_SEARCHED_MAX", 100)
-    store = make_run(tmp_path)
-    page = page_of(store)
+def test_of_a_long_run_the_page_says_what_it_does_not_hold(tmp_path, monkeypatch):
+    store = make_run(tmp_path, duration_s=12)
+    results = RunResults(Status.PASS, (), {"operations": 1}, "r", {}, {})
     count = len(pair(store.history().events))
-    assert f"The last {count - 100:,} operations are in history.jsonl alone." in text_of(page)
+    whole = text_of(render(results, store.plan(), *history_of(store), NODES))
+    assert "Chart and search have" not in whole
+    monkeypatch.setattr(report, "pack", partial(pack, rows_max=100, detail_max=10))
+    body = text_of(render(results, store.plan(), *history_of(store), NODES))
+    assert f"Chart and search have 100 of {count:,} operations, those first" in body
+    assert "Values and errors are here for 10 operations, those first" in body
 
 
 def test_who_led_and_which_fault_was_on_stand_above_the_operations(tmp_path):
@@ -297,30 +293,24 @@ def test_data_in_a_script_cannot_end_it_and_stays_the_same(text):
     assert json.loads(data) == {"a": [text]}
 
 
-def test_plotly_gets_no_markup_of_a_run(tmp_path):
-    text = "<a href='x'>n1</a>"
-    chart = json.dumps(over_time(hostile_events(text), [], [text]))
-    assert "<a" not in chart
-    assert "&lt;a" in chart
+def test_a_page_holds_all_it_needs_in_less_than_two_hundred_kilobytes(tmp_path):
+    store = make_run(tmp_path, stale_reads=1)
+    write_report(store, judge(store))
+    assert store.report_path.stat().st_size < 200_000
 
 
-def test_the_file_holds_the_chart_library_once_and_stays_below_six_megabytes(tmp_path, monkeypatch):
-    monkeypatch.undo()
-    patch = pytest.MonkeyPatch()
-    patch.setattr(report, "_plotly_source", _real_plotly)
-    try:
-        store = make_run(tmp_path)
-        results = judge(store)
-        write_report(store, results)
-    finally:
-        patch.undo()
-    data = store.report_path.read_bytes()
-    assert 4_000_000 < len(data) < 6_000_000
-    assert data.count(b"plotly.js v") == 1
-
-
-def _real_plotly():
-    return resources.files("plotly").joinpath("package_data/plotly.min.js").read_text()
+def test_many_violations_have_tables_and_the_first_a_picture(tmp_path):
+    store = make_run(tmp_path)
+    indexes = [operation.index for operation in pair(store.history().events)]
+    many = tuple(
+        {"kind": "lost", "explanation": "it is gone", "operations": indexes[at : at + 3]}
+        for at in range(30)
+    )
+    check = CheckResult("records", Status.FAIL, "30 are lost", anomalies=many)
+    results = replace(judge(store), status=Status.FAIL, checks=(check,))
+    page = render(results, store.plan(), *history_of(store), NODES)
+    assert page.count('<figure class="timeline') == report._PICTURES_MAX < 30
+    assert page.count("The 3 operations as a table") == 30
 
 
 def test_results_that_were_tampered_with_are_one_line_not_a_crash(tmp_path):
@@ -332,33 +322,20 @@ def test_results_that_were_tampered_with_are_one_line_not_a_crash(tmp_path):
     assert not store.report_path.exists()
 
 
-def test_thinning_keeps_the_extremes_and_the_bound():
-    random = np.random.default_rng(3)
-    times, values = np.sort(random.random(50_000)), random.lognormal(size=50_000)
-    kept = thin(times, values, 2_000)
-    assert len(kept) <= 2_000
-    assert values[kept].max() == values.max()
-    assert values[kept].min() == values.min()
-    assert list(kept) == sorted(set(kept))
-    for part in np.array_split(np.arange(50_000), 500):
-        assert values[part].max() in values[kept]
-
-
-def test_few_points_are_all_kept():
-    assert list(thin(np.arange(5.0), np.arange(5.0), 5)) == [0, 1, 2, 3, 4]
-
-
-def test_latencies_count_what_they_do_not_show(tmp_path):
-    events = make_run(tmp_path, duration_s=60, rate_per_s=400).history().events
+def test_the_chart_of_a_whole_run_counts_every_operation(tmp_path):
+    events = make_run(tmp_path).history().events
     operations = pair(events)
-    groups = latencies(operations, events)
-    assert sum(group.shown_of for group in groups) == len(operations) > POINTS_MAX
-    assert sum(len(group.latency_ms) for group in groups) <= POINTS_MAX
     rates = throughput(operations, events, events[-1].time_ns)
     counted = sum(rate.sum() for rate in rates.rate.values()) * rates.bucket_s
     assert counted == pytest.approx(len(operations))
     lines = percentiles(operations, events[-1].time_ns)
     assert np.nanmax(lines.p99_ms) >= np.nanmax(lines.p50_ms)
+    drawn = over_time(events, operations, NODES)
+    assert drawn["lanes"] == ["n1", "n2", "n3", "kill", "pause", "partition"]
+    assert [bar["text"] for bar in drawn["bars"]] == [
+        *("epoch 1", "epoch 2", "epoch 4", "n1", "n3", "n2"),
+    ]
+    assert len(drawn["p50_ms"]) == len(drawn["rates"]["ok"])
 
 
 def test_faults_leaders_and_phases_are_read_from_the_journal(tmp_path):
