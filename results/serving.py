@@ -13,7 +13,6 @@ from __future__ import annotations
 
 import contextlib
 import os
-import shutil
 import stat
 import sys
 from collections.abc import Iterator
@@ -45,6 +44,7 @@ _HEADERS = {
     "Referrer-Policy": "no-referrer",
     "Cache-Control": "no-store",
 }
+_PIECE_BYTES = 1 << 16
 _IDLE_S = 30
 """A connection that says nothing for so long is closed."""
 
@@ -101,7 +101,14 @@ class _Handler(BaseHTTPRequestHandler):
                 return
             self._head(HTTPStatus.OK, FILES[parts[-1]], size_bytes)
             if self.command == "GET":
-                shutil.copyfileobj(_Bounded(file, size_bytes), self.wfile)
+                self._copy(file, size_bytes)
+
+    def _copy(self, file: BinaryIO, size_bytes: int) -> None:
+        """Send as many bytes as were announced, of a file that may grow or be cut meanwhile."""
+        while size_bytes and (data := file.read(min(_PIECE_BYTES, size_bytes))):
+            self.wfile.write(data)
+            size_bytes -= len(data)
+        self.close_connection |= bool(size_bytes)
 
     def _refuse(self, code: HTTPStatus, text: str) -> None:
         self._send(text.encode("ascii"), _TEXT, code)
@@ -121,19 +128,6 @@ class _Handler(BaseHTTPRequestHandler):
 
     def log_message(self, format: str, *args: object) -> None:  # noqa: A002  (the library's)
         """Write no line for each request: names in it come from whoever asks."""
-
-
-class _Bounded:
-    """The first bytes of a file that may grow: as many as were announced."""
-
-    def __init__(self, file: BinaryIO, size_bytes: int) -> None:
-        self._file = file
-        self._left = size_bytes
-
-    def read(self, size: int) -> bytes:
-        data = self._file.read(min(size, self._left))
-        self._left -= len(data)
-        return data
 
 
 @contextlib.contextmanager
