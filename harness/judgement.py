@@ -5,6 +5,7 @@ from __future__ import annotations
 import enum
 import json
 from collections.abc import Callable
+from pathlib import Path
 from typing import Any
 
 import click
@@ -24,7 +25,7 @@ class Shown(enum.Enum):
     LINES = enum.auto()
     """Progress on stderr; each check, the verdict and the report's path on stdout."""
     QUIET = enum.auto()
-    """The path alone."""
+    """The path alone; of a lone history the verdict."""
     JSON = enum.auto()
     """One document on one line, without progress."""
 
@@ -62,28 +63,36 @@ def judge_and_report(
             write_report(store, results)
     except OSError as error:
         raise not_stored(store.folder, error) from error
-    path = store.report_path if with_report else store.results_path
+    page = store.report_path if with_report else store.results_path
+    return print_judgement(results, prefix, shown, folder=store.folder, page=page)
+
+
+def print_judgement(
+    results: RunResults,
+    prefix: str = "",
+    shown: Shown = Shown.LINES,
+    *,
+    folder: Path | None = None,
+    page: Path | None = None,
+) -> int:
+    """Print a judgement as it is wanted; return its exit code. A lone history has no page."""
     if shown is Shown.JSON:
-        click.echo(json.dumps(_document(store, results, str(path))))
+        click.echo(json.dumps(_document(results, folder, page)))
         return EXIT_CODES[results.status]
     if shown is Shown.LINES:
         print_results(results, prefix)
-    click.echo(str(path))
+    elif page is None:
+        click.echo(f"{prefix}{results.verdict}")
+    if page is not None:
+        click.echo(str(page))
     return EXIT_CODES[results.status]
 
 
-def print_stored(store: RunStore, results: RunResults, prefix: str = "") -> int:
-    """Print a judgement that need not be made again, as if it had been; return its exit code."""
-    print_results(results, prefix)
-    click.echo(str(store.report_path))
-    return EXIT_CODES[results.status]
-
-
-def _document(store: RunStore, results: RunResults, path: str) -> dict[str, Any]:
+def _document(results: RunResults, folder: Path | None, page: Path | None) -> dict[str, Any]:
     """Return what a script asks of a run; results.json, in its folder, holds the rest."""
     return {
         "run": results.run,
-        "folder": str(store.folder),
+        "folder": None if folder is None else str(folder),
         "status": str(results.status),
         "verdict": results.verdict,
         "exit_code": EXIT_CODES[results.status],
@@ -91,7 +100,7 @@ def _document(store: RunStore, results: RunResults, path: str) -> dict[str, Any]
             {"checker": c.checker, "status": str(c.status), "summary": c.summary}
             for c in results.checks
         ],
-        "page": path,
+        "page": None if page is None else str(page),
     }
 
 

@@ -16,7 +16,7 @@ from pathlib import Path
 import click
 
 from harness.errors import BatchError
-from harness.judgement import judge_and_report
+from harness.judgement import Shown, judge_and_report
 from harness.source import source_digest
 from harness.targets import act_on
 from results.model import RunResults
@@ -27,7 +27,9 @@ _source_digest = cache(source_digest)
 """Of a process that lives for many runs; its code is that which it has loaded."""
 
 
-def judge_stored(folder: Path, name: str, judge: Callable[..., RunResults]) -> int:
+def judge_stored(
+    folder: Path, name: str, judge: Callable[..., RunResults], shown: Shown = Shown.LINES
+) -> int:
     """Judge a run and report; return the exit code. `name`: of the run, before each line."""
     store = RunStore(folder)
     _complete_evidence(store, prefix_of(name))
@@ -35,7 +37,7 @@ def judge_stored(folder: Path, name: str, judge: Callable[..., RunResults]) -> i
     from harness.evidence_again import judge_again  # noqa: PLC0415
 
     again = partial(judge_again, judge=judge)
-    return judge_and_report(store, again, with_report=True, prefix=prefix_of(name))
+    return judge_and_report(store, again, with_report=True, prefix=prefix_of(name), shown=shown)
 
 
 def prefix_of(name: str) -> str:
@@ -43,12 +45,12 @@ def prefix_of(name: str) -> str:
     return f"{name}: " if name else ""
 
 
-def judged_elsewhere(folder: Path) -> str:
+def judged_elsewhere(folder: Path, shown: Shown = Shown.LINES) -> str:
     """Judge one run among several, and return what that would print."""
     out, err = io.StringIO(), io.StringIO()
     coloured = click.Context(click.Command("check"), color=True)
     with coloured.scope(), contextlib.redirect_stdout(out), contextlib.redirect_stderr(err):
-        code = act_on(folder, partial(judge_stored, judge=judge))
+        code = act_on(folder, partial(judge_stored, judge=judge, shown=shown))
     answer = {"code": code, "out": out.getvalue(), "err": err.getvalue()}
     return json.dumps({**answer, "source": _source_digest()})
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -14,11 +15,10 @@ from checkers.history.foreign import Reading
 from checkers.history.json_text import JsonError, parse
 from checkers.linearizability import linearizable
 from checkers.registry import CheckSpec
-from checkers.verdict import EXIT_CODES
 from harness.commands.options import fresh_option, spark_option
 from harness.errors import UsageError
 from harness.judged_before import JudgedBefore
-from harness.judgement import print_results, print_stored
+from harness.judgement import Shown, print_judgement
 from harness.judging import judge_stored, judged_elsewhere, prefix_of, print_judged
 from harness.targets import each_once, find_runs, for_each, is_batch
 from results.engine import Engine
@@ -106,6 +106,10 @@ _PATH = click.Path(path_type=Path)
 )
 @fresh_option
 @spark_option
+@click.option("--json", "as_json", is_flag=True, help="Print a JSON document a line, for each.")
+@click.option(
+    "--quiet", "-q", is_flag=True, help="Print paths of reports alone, verdicts of files."
+)
 def check(
     targets: tuple[Path, ...],
     model: str | None,
@@ -122,6 +126,8 @@ def check(
     more: tuple[str, ...],
     fresh: bool,  # noqa: FBT001  (as above)
     spark_master: str | None,
+    as_json: bool,  # noqa: FBT001  (as above)
+    quiet: bool,  # noqa: FBT001  (as above)
 ) -> int:
     """Judge stored runs again, or lone history files.
 
@@ -145,6 +151,7 @@ def check(
         "linearizable_keys": linearizable_keys,
         **dict(map(_named, more)),
     }
+    shown = Shown.JSON if as_json else Shown.QUIET if quiet else Shown.LINES
     reading = Reading(independent, refusals, nil_reads)
     options = {name: value for name, value in given.items() if value is not None}
     folders = [target for target in targets if target.is_dir()]
@@ -161,24 +168,26 @@ def check(
     stored = [path for path in chosen if path.is_dir()]
     known = {path: found for path in stored if (found := before.recall(path)) is not None}
     with Engine(spark_master, lambda line: click.echo(line, err=True)) as engine:
-        done = engine.each_by_itself([p for p in stored if p not in known], judged_elsewhere)
+        done = engine.each_by_itself(
+            [p for p in stored if p not in known], partial(judged_elsewhere, shown=shown)
+        )
 
         def judge_target(path: Path, name: str) -> int:
             if path in known:
-                return print_stored(RunStore(path), known[path], prefix_of(name))
+                page = RunStore(path).report_path
+                return print_judgement(known[path], prefix_of(name), shown, folder=path, page=page)
             if path in done:
                 code = print_judged(done[path])
                 before.keep(path, code)
                 return code
             if path.is_dir():
-                code = judge_stored(path, name, engine.judge)
+                code = judge_stored(path, name, engine.judge, shown)
                 before.keep(path, code)
                 return code
             results = judge_file(
                 path, [_file_check(options)], reading=reading, certificates=certificate
             )
-            print_results(results, prefix_of(name))
-            return EXIT_CODES[results.status]
+            return print_judgement(results, prefix_of(name), shown)
 
         code = for_each(chosen, judge_target)
     if before.line:

@@ -484,6 +484,28 @@ def test_check_takes_many_runs_and_ends_with_the_code_of_the_worst(runs, as_camp
     assert len(lines) == 2 * (len(DEFAULT_CHECKS) + 1 + 1)
 
 
+def test_check_prints_for_scripts_what_run_prints(runs, tmp_path):
+    path = write_history(tmp_path / "h.jsonl", read="a")
+    lines = kraftprobe("check", runs, path, "--json").stdout.splitlines()
+    good, bad, file = map(json.loads, lines)
+    assert {name: good[name] for name in ("run", "folder", "verdict", "exit_code", "page")} == {
+        "run": "a",
+        "folder": str(runs / "a"),
+        "verdict": "PASS",
+        "exit_code": 0,
+        "page": str(runs / "a" / "report.html"),
+    }
+    assert (bad["status"], bad["exit_code"], len(bad["checks"])) == ("FAIL", 1, len(DEFAULT_CHECKS))
+    assert (file["run"], file["folder"], file["page"]) == ("h.jsonl", None, None)
+    again = kraftprobe("check", runs / "b", "--json")
+    assert (again.exit_code, json.loads(again.stdout)) == (1, bad)
+    quiet = kraftprobe("check", runs, path, "--quiet").stdout.splitlines()
+    assert quiet == [
+        *(str(runs / name / "report.html") for name in "ab"),
+        f"{path}: {file['verdict']}",
+    ]
+
+
 def test_a_run_that_cannot_be_judged_is_a_line_and_does_not_stop_the_others(runs):
     (runs / "a" / "plan.json").write_text("{")
     result = kraftprobe("check", runs / "a", runs / "b", runs.parent / "missing")
