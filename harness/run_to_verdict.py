@@ -51,6 +51,8 @@ class Request:
     spark_master: str | None
     with_report: bool
     shown: Shown = Shown.LINES
+    build: str | None = None
+    """What the user calls the build under test."""
 
 
 def run_name(now: datetime, seed: int) -> str:
@@ -70,7 +72,9 @@ def perform(request: Request, now: datetime) -> int:
     """
     plan = request.plan
     run = run_name(now, plan.seed)
-    started = plan.kind.versions(request_of(plan))
+    started = dict(plan.kind.versions(request_of(plan)))
+    if request.build is not None:
+        started["build"] = request.build
     store = RunStore.create(request.runs, plan_document(plan, run, request.command, started))
     with bugs_kept_in(store.folder):
         return _perform(request, store)

@@ -104,7 +104,8 @@ def builds_of(plan: Mapping[str, Any]) -> tuple[str, ...]:
     """Name the build under test in every way that a policy may name it.
 
     `versions` of a plan holds "VERSION, commit ID, image NAME sha256:..." under the system's name.
-    Nodes of the system `kraft` outside of an image run the code that ran the harness.
+    Nodes of the system `kraft` outside of an image run the code that ran the harness. What `run
+    --build` said, under "build", comes beside what was found, never in its place.
     """
     versions = plan.get("versions")
     if not isinstance(versions, dict):
@@ -117,11 +118,20 @@ def builds_of(plan: Mapping[str, Any]) -> tuple[str, ...]:
         said = [f"{versions['kraftprobe']}{'' if code is None else f', code {code}'}"]
     names: list[str] = []
     for text in dict.fromkeys(map(str, said)):
-        parts = [part.strip() for part in text.split(",")]
-        names += [text, *(part.partition(" ")[2] or part for part in parts)]
+        names += [text, *_parts(text)]
     if "image" in versions:
         names += [str(versions["image"]), *str(versions["image"]).rsplit(" ", 1)]
+    if "build" in versions:
+        text = str(versions["build"])
+        whole = f"{names[0]}, build {text}" if names else text
+        names = [whole, *names, text, *_parts(text)]
     return tuple(dict.fromkeys(names))
+
+
+def _parts(text: str) -> list[str]:
+    """Return what stands between commas, without a word such as `commit` before it."""
+    parts = [part.strip() for part in text.split(",")]
+    return [part.partition(" ")[2] or part for part in parts]
 
 
 def started_of(run: str) -> dt.datetime | None:

@@ -15,6 +15,7 @@ import click
 from cluster.backends.registry import BACKENDS
 from harness.campaigns import load, read_document
 from harness.commands.options import runs_option, spark_option
+from harness.errors import UsageError
 from harness.impossible_faults import settle
 from harness.judgement import Shown
 from harness.plan import EXPECTED_MAX, Plan, from_document
@@ -22,6 +23,7 @@ from harness.run_to_verdict import Request, own_arguments, perform, repeat_comma
 
 DEFAULT_CAMPAIGN = "smoke"
 _SEED_MAX = 2**31
+_BUILD_MAX = 200
 _OF_PLAN = "  [default: the campaign's]"
 
 
@@ -102,6 +104,12 @@ _OF_PLAN = "  [default: the campaign's]"
     is_flag=True,
     help="Leave out faults that cannot work here; verdict and report name them.",
 )
+@click.option(
+    "--build",
+    metavar="TEXT",
+    help="What the build under test is called: version, commit, digest, with commas between. Plan, "
+    "report, catalogue and gate name it.",
+)
 @click.option("--mutant", metavar="M", help="Run a deliberately faulty node (`list mutants`).")
 @runs_option
 @spark_option
@@ -116,12 +124,15 @@ def run(
     as_json: bool,
     quiet: bool,
     skip_impossible: bool,
+    build: str | None,
     **asked: Any,
 ) -> int:
     """Run a campaign: cluster up, clients and faults, heal, judge, report.
 
     Exit code: 0 PASS, 1 FAIL, 2 usage or environment, 3 UNKNOWN, 4 UNDER-EXERCISED.
     """
+    if build is not None and (not build.isprintable() or not 0 < len(build.strip()) <= _BUILD_MAX):
+        raise UsageError(f"--build: give 1 to {_BUILD_MAX} printable characters")
     plan = settle(compose(asked), skip=skip_impossible)
     request = Request(
         plan=plan,
@@ -130,6 +141,7 @@ def run(
         spark_master=spark_master,
         with_report=not no_report,
         shown=Shown.JSON if as_json else Shown.QUIET if quiet else Shown.LINES,
+        build=None if build is None else build.strip(),
     )
     return perform(request, datetime.now(UTC))
 

@@ -24,6 +24,7 @@ from harness.plan import from_document
 from harness.run_to_verdict import repeat_command
 from nemeses.registry import FAULTS
 from results.journal import JournalWriter
+from results.model import system_shown
 from results.pipeline import judge
 from results.session import Spark, SparkError
 from tests.harness.fake_cluster import FakeCluster
@@ -427,6 +428,24 @@ def test_a_run_whose_cluster_does_not_start_is_one_line_and_no_verdict(tmp_path,
     assert result.exit_code == 2
     assert result.stderr.splitlines()[-1] == "kraftprobe: port 9092 is taken"
     assert list(tmp_path.glob("smoke/*/plan.json"))
+
+
+def test_a_run_stores_what_its_build_is_called(tmp_path, monkeypatch):
+    clusters = iter([FakeCluster(), FakeCluster(fail_up=True)])  # the first is for probes
+    monkeypatch.setattr(local, "LocalBackend", lambda *_, **__: next(clusters))
+    kraftprobe("run", "--runs", tmp_path, "--build", " rc1, commit 9f3c ")
+    (path,) = tmp_path.glob("smoke/*/plan.json")
+    plan = json.loads(path.read_text())
+    assert plan["versions"]["build"] == "rc1, commit 9f3c"
+    assert system_shown(plan).endswith(", build rc1, commit 9f3c")
+    listed = kraftprobe("runs", "list", "--runs", tmp_path, "--build", "9f3c", "--quiet")
+    assert listed.stdout == f"{path.parent}\n"
+
+
+@pytest.mark.parametrize("text", ["", " ", "a\nb", "x" * 201])
+def test_a_build_is_called_by_one_short_line(text):
+    line = one_line_on_stderr(kraftprobe("run", "--build", text), exit_code=2)
+    assert line == "kraftprobe: --build: give 1 to 200 printable characters"
 
 
 def test_spark_starts_when_no_node_runs_any_more(tmp_path, monkeypatch):

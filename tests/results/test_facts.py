@@ -45,6 +45,19 @@ DIGEST = "sha256:" + "89524f20db6edf6f" * 4
                 DIGEST,
             ),
         ),
+        (
+            {"versions": {"kraftprobe": "0.1.0", "code": "77aa", "build": "rc1, commit 9f3c"}},
+            (
+                "0.1.0, code 77aa, build rc1, commit 9f3c",
+                "0.1.0, code 77aa",
+                "0.1.0",
+                "77aa",
+                "rc1, commit 9f3c",
+                "rc1",
+                "9f3c",
+            ),
+        ),
+        ({"system": "mine", "versions": {"build": "rc1"}}, ("rc1",)),
     ],
 )
 def test_a_build_is_known_by_version_commit_image_and_digest(plan, names):
