@@ -1,18 +1,21 @@
-"""`python -m benchmarks.evidence`: what judging says of every alteration, and whether it should.
+"""`python -m benchmarks.evidence`: what judging and the gate say of every alteration.
 
-Prints the table of docs/evidence.md; exits 1 if a verdict is not as expected, after what was said
-instead.
+Each run is gated with its old digests, with forged ones (judged again by the gate), and once it was
+judged (`benchmarks.evidence.gated`). Prints the table of docs/evidence.md; exits 1 if a verdict is
+not as expected, after what was said instead.
 """
 
 from __future__ import annotations
 
+import shutil
 import sys
 import tempfile
 import time
 from pathlib import Path
 
 from benchmarks.evidence.alterations import ALTERATIONS, CASES, RAP
-from benchmarks.evidence.runs import copy_of, problem_of, read_text, table, unpack
+from benchmarks.evidence.gated import complaints
+from benchmarks.evidence.runs import copy_of, table, unpack
 
 
 def main() -> int:
@@ -23,13 +26,12 @@ def main() -> int:
         stores = {name: unpack(name, Path(place) / name) for name in RAP}
         for number, (alteration, name) in enumerate(CASES):
             run = copy_of(stores[name], Path(place) / str(number))
-            alteration.change(run)
-            results = run.judged()
-            problem = problem_of(results, alteration)
-            if problem is not None:
-                wrong.append(f"{alteration.name} ({name}): {problem}\n{read_text(results)}")
+            found = complaints(run, alteration, judged_by_gate=True)
+            wrong += [f"{alteration.name} ({name}): {problem}" for problem in found]
+            shutil.rmtree(run.store.folder)
     print("\n".join(table(ALTERATIONS)))
-    print(f"\n{len(CASES)} cases, {time.process_time() - began_s:.0f} s of CPU")
+    took_s = time.process_time() - began_s
+    print(f"\n{len(CASES)} cases, each gated three times, {took_s:.0f} s of CPU")
     print("\n".join(f"NOT AS EXPECTED: {line}" for line in wrong) or "all as expected")
     return 1 if wrong else 0
 
