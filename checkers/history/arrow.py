@@ -30,9 +30,9 @@ def taken(
 
 
 def numpy_of(integers: pa.Array) -> Int64s:
-    """Return integers of any width as int64."""
+    """Return integers of any width as int64, which may be Arrow's own memory: not to be changed."""
     assert integers.null_count == 0, "there is a number in each row"
-    return np.from_dlpack(integers).astype(np.int64)
+    return np.from_dlpack(integers).astype(np.int64, copy=False)
 
 
 def numbers(table: pa.Table, name: str) -> Int64s:
@@ -54,26 +54,33 @@ def nulls(table: pa.Table, name: str) -> NDArray[np.bool_]:
     return numpy_of(found).astype(np.bool_)
 
 
-def coded(table: pa.Table, name: str) -> tuple[Int64s, list[Any]]:
+def coded(table: pa.Table, name: str) -> tuple[NDArray[Any], list[Any]]:
     """Return (code of each row, what the codes stand for); null has a code of its own."""
+    codes, dictionary, has_null = coded_array(table, name)
+    texts = dictionary.to_pylist()
+    return codes, [*texts, None] if has_null else texts
+
+
+def coded_array(table: pa.Table, name: str) -> tuple[NDArray[Any], pa.Array, bool]:
+    """Return (code of each row, what codes stand for, whether one more code stands for null)."""
     column = table.column(name)
-    if pa.types.is_dictionary(column.type):
-        coded = column.unify_dictionaries().combine_chunks()
-        texts = coded.dictionary.to_pylist()
-        codes = np.full(len(coded), len(texts), np.int64)
-        there = numpy_of(coded.is_valid().cast(pa.uint8())).astype(np.bool_)
-        codes[there] = numpy_of(coded.indices.drop_null())
-        return codes, [*texts, None] if coded.null_count else texts
-    coded = column.combine_chunks().dictionary_encode(null_encoding="encode")
-    if isinstance(coded, pa.ChunkedArray):
-        coded = coded.combine_chunks()
-    return numpy_of(coded.indices), coded.dictionary.to_pylist()
+    if not pa.types.is_dictionary(column.type):
+        column = pa.chunked_array([column.combine_chunks()]).dictionary_encode()
+    coded = column.unify_dictionaries().combine_chunks()
+    assert len(coded.dictionary) < 2**31, "codes are of 32 bits"
+    if not coded.null_count:
+        codes = np.from_dlpack(coded.indices).astype(np.int32, copy=False)
+        return codes, coded.dictionary, False
+    codes = np.full(len(coded), len(coded.dictionary), np.int32)
+    there = numpy_of(coded.is_valid().cast(pa.uint8())).astype(np.bool_)
+    codes[there] = np.from_dlpack(coded.indices.drop_null())
+    return codes, coded.dictionary, True
 
 
-def null_first(items: list[Any], codes: Int64s) -> tuple[list[Any], Int64s]:
+def null_first(items: list[Any], codes: NDArray[Any]) -> tuple[list[Any], NDArray[Any]]:
     """Return the table with null under code 0, and the codes of that table."""
     ordered = [None, *(item for item in items if item is not None)]
-    return ordered, np.array([ordered.index(item) for item in items] or [0], np.int64)[codes]
+    return ordered, np.array([ordered.index(item) for item in items] or [0], np.int32)[codes]
 
 
 def integers(numbers: NDArray[Any]) -> pa.Array:

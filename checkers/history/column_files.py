@@ -18,10 +18,20 @@ from typing import Any
 
 import numpy as np
 import pyarrow as pa
+import pyarrow.compute as pc
 from numpy.typing import NDArray
 
 from checkers.history import INFINITY_NS, NEMESIS, HistoryError, edn_lines
-from checkers.history.arrow import coded, null_first, nulls, numbers, numbers_or, taken
+from checkers.history.arrow import (
+    coded,
+    coded_array,
+    null_first,
+    nulls,
+    numbers,
+    numbers_or,
+    numpy_of,
+    taken,
+)
 from checkers.history.columns import (
     FAIL,
     FUNCTIONS_MAX,
@@ -61,6 +71,8 @@ _NEVER_NULL = ("index", "time_ns", "invoke_ns", "complete_ns", "process", "type"
 _TOO_MUCH = (OverflowError, RecursionError)
 Lookup = Callable[[NDArray[Any]], Sequence[Fields]]
 _TYPES = ("invoke", "ok", "fail", "info")
+_REST = ("node", "offset", "epoch")
+"""Fields that are looked up where they are wanted."""
 
 
 def load_columns(path: str | Path, *, independent: bool = False) -> Columns:
@@ -105,10 +117,10 @@ def _loaded_file(path: str | Path, *, independent: bool) -> tuple[Columns, tuple
             raise HistoryError(f"{path}: cannot be read: {_line(error)}") from error
     try:
         if _is_edn(Path(path)):
-            events, notes = edn_lines.read_table(Path(path), independent=independent)
-            return from_table(events), notes, True
+            read = [*edn_lines.read_table(Path(path), independent=independent)]
+            return from_events(read.pop(0))[0], read.pop(), True
         if not independent:
-            return from_table(journal_table(blocks_of(Path(path)))), (), False
+            return from_events(journal_table(blocks_of(Path(path))))[0], (), False
     except (NotPlainError, pa.ArrowException, OSError, ValueError, *_TOO_MUCH):
         pass  # the slow way knows more, or says what is wrong
     history = load(path, independent=independent)
@@ -153,6 +165,8 @@ def from_events(table: pa.Table) -> tuple[Columns, Int64s, Int64s]:
     invocation. Raises what `from_table` does.
     """
     table = _typed(table, EVENTS)
+    value, values, pairs = _values(table)
+    table = table.drop_columns(["value"])  # of the fields the largest
     time = numbers(table, "time_ns")
     index = numbers(table, "index")
     process, names = coded(table, "process")
@@ -160,7 +174,7 @@ def from_events(table: pa.Table) -> tuple[Columns, Int64s, Int64s]:
     loaded = [_loaded(name, table) for name in names]
     if not set(kinds) <= set(_TYPES):
         raise NotPlainError("an unknown type")
-    kind = np.array([_TYPES.index(name) for name in kinds])[kind]
+    kind = np.array([_TYPES.index(name) for name in kinds], np.int8)[kind]
     clients = np.array([name != NEMESIS for name in loaded])[process]
     if np.any(index[1:] <= index[:-1]) or np.any(time[1:] < time[:-1]):
         raise NotPlainError("out of order")
@@ -168,18 +182,21 @@ def from_events(table: pa.Table) -> tuple[Columns, Int64s, Int64s]:
         raise NotPlainError("out of order")
     if np.any(time[-1:] >= INFINITY_NS):
         raise NotPlainError("a time that stands for never")
-    begins, ends = _paired(process, kind, clients)
     f, functions = coded(table, "f")
     if len(functions) > FUNCTIONS_MAX:
         raise NotPlainError(f"more than {FUNCTIONS_MAX} functions")
     key, keys = coded(table, "key")
-    value, values, pairs = _values(table)
+    error, errors = coded(table, "error")
+    keyless = nulls(table, "key")
+    # A table of a million operations is 130 MB: what was read from it goes before more is made.
+    table = table.select(_REST)
+    pa.default_memory_pool().release_unused()
+    begins, ends = _paired(process, kind, clients)
     done = ends >= 0
     last = np.where(done, ends, begins)
-    same_key = (key[last] == key[begins]) | (nulls(table, "key")[last])
+    same_key = (key[last] == key[begins]) | keyless[last]
     if np.any(f[last] != f[begins]) or not same_key.all():
         raise NotPlainError("completes another operation")
-    error, errors = coded(table, "error")
     finished = np.where(done, kind[last] - 1, INFO).astype(np.int8)
     cas = np.array([name == "cas" for name in functions], np.bool_)[f[begins]]
     given = value[begins]
@@ -212,22 +229,24 @@ def from_events(table: pa.Table) -> tuple[Columns, Int64s, Int64s]:
 
 
 def _event_rest(table: pa.Table, begins: Int64s, ends: Int64s) -> Lookup:
-    names = ("node", "offset", "epoch")
-
     def lookup(rows: NDArray[Any]) -> list[Fields]:
         first, last = begins[rows], ends[rows]
         done = last >= 0
         asked = taken(table.column("node"), first).to_pylist()
-        node, offset, epoch = (taken(table.column(n), last, done).to_pylist() for n in names)
+        node, offset, epoch = (taken(table.column(n), last, done).to_pylist() for n in _REST)
         named = [answering or at_first for answering, at_first in zip(node, asked, strict=True)]
         return list(zip(named, offset, epoch, strict=True))
 
     return lookup
 
 
-def _paired(process: Int64s, kind: Int64s, clients: NDArray[np.bool_]) -> tuple[Int64s, Int64s]:
+def _paired(
+    process: NDArray[Any], kind: NDArray[Any], clients: NDArray[np.bool_]
+) -> tuple[Int64s, Int64s]:
     """Return rows of invocations and of their completions (-1: none), in order of invocation."""
     rows = np.flatnonzero(clients)
+    if len(clients) < 2**31:
+        rows = rows.astype(np.int32)
     rows = rows[np.argsort(process[rows], kind="stable")]
     begins = kind[rows] == 0
     follows = np.concatenate([[False], process[rows][1:] == process[rows][:-1]])[: len(rows)]
@@ -240,8 +259,9 @@ def _paired(process: Int64s, kind: Int64s, clients: NDArray[np.bool_]) -> tuple[
     completed = np.zeros(len(rows) + 1, np.bool_)
     completed[: len(rows)] = ~begins
     ends = np.where(completed[places + 1], rows[np.minimum(places + 1, len(rows) - 1)], -1)
-    order = np.argsort(rows[places])
-    return rows[places][order], ends[order]
+    first = rows[places]
+    order = np.argsort(first)
+    return first[order].astype(np.int64), ends[order].astype(np.int64)
 
 
 def _typed(table: pa.Table, schema: pa.Schema) -> pa.Table:
@@ -278,21 +298,24 @@ def _loaded(text: str | None, table: pa.Table) -> Any:
         raise NotPlainError(str(error)) from error
 
 
-def _values(table: pa.Table, name: str = "value") -> tuple[Int64s, list[Any], NDArray[np.int64]]:
+def _values(
+    table: pa.Table, name: str = "value"
+) -> tuple[NDArray[Any], list[Any], NDArray[np.int64]]:
     """Return (code of each row, values, and of each pair the codes of its two)."""
-    codes, texts = coded(table, name)
-    bare = 0 if "run" in table.column_names else 1
-    numbers = [text[bare:] for text in texts if text is not None]
-    if all(map(str.isdecimal, numbers)) and (
-        not bare or all(text is None or text[0] == MARK for text in texts)
-    ):
+    codes, texts, has_null = coded_array(table, name)
+    digits = "(?:0|[1-9][0-9]{0,17})$"
+    plain_number = f"^{digits}" if "run" in table.column_names else f"^{MARK}{digits}"
+    if pc.all(pc.match_substring_regex(texts, plain_number)).as_py() is not False:
         # Whole numbers only: different texts are different values, and none is a pair.
-        translate = np.cumsum([text is not None for text in texts] or [False])
-        translate[[text is None for text in texts] or [False]] = 0
-        pairs = np.full((len(numbers) + 1, 2), -1, np.int64)
-        return translate[codes], [None, *map(int, numbers)], pairs
+        own = np.append(np.arange(1, len(texts) + 1, dtype=np.int32), np.int32(0))
+        if "run" not in table.column_names:
+            texts = pc.utf8_slice_codeunits(texts, 1)
+        values = numpy_of(texts.cast(pa.int64())).tolist()
+        pairs = np.full((len(values) + 1, 2), -1, np.int64)
+        return own[codes], [None, *values], pairs
     known = Table([None])
-    translate, pairs = _translated((_loaded(text, table) for text in texts), known)
+    listed = [*texts.to_pylist(), *([None] if has_null else [])]
+    translate, pairs = _translated((_loaded(text, table) for text in listed), known)
     return translate[codes], known.items, pairs
 
 

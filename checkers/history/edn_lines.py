@@ -18,6 +18,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from checkers.history import INFINITY_NS, NEMESIS, HistoryError, seconds
+from checkers.history.arrow import numpy_of
 from checkers.history.columns import Int64s
 from checkers.history.edn import IndependentTuple, Keyword, read_all, write
 from checkers.history.foreign import plain
@@ -26,7 +27,8 @@ MARK = "\x01"
 """Before a value that is JSON text."""
 EDN_MARK = "\x02"
 """Before a value that is EDN text."""
-_CHUNK_BYTES = 1 << 22
+_CHUNK_BYTES = 1 << 21
+_NULLS = 1 << 16
 _OTHER_LINES_MAX = 0.05
 """Share of lines that may look otherwise."""
 _INT = r"-?(?:0|[1-9][0-9]*)"
@@ -69,7 +71,9 @@ def read_table(path: Path, *, independent: bool) -> tuple[pa.Table, tuple[str, .
         chunks.append(_with_others(fields, lines, missed, independent=independent))
     if not chunks:
         raise NotPlainError("no lines")
-    return _table(chunks)
+    table = _table(chunks)
+    pa.default_memory_pool().release_unused()
+    return table
 
 
 def _blocks(path: Path) -> Iterator[pa.Array]:
@@ -269,22 +273,41 @@ def _table(chunks: list[dict[str, pa.Array]]) -> tuple[pa.Table, tuple[str, ...]
             raise NotPlainError("another order")
         index = position
     time, notes = _times(_integers(columns.pop("time")), position)
-    nemesis = pc.match_substring_regex(columns["process"].cast(pa.string()), f"^{NEMESIS}$")
-    clients = set(pc.unique(columns["f"].filter(pc.invert(nemesis))).to_pylist())
-    if clients & set(pc.unique(columns["f"].filter(nemesis)).to_pylist()):
+    if _acts_as_clients(columns["process"], columns["f"]):
         raise NotPlainError("a nemesis that does what clients do")
-    none = {name: pa.nulls(count, kind) for name, kind in _ABSENT.items()}
+    none = {name: _nothing(count, kind) for name, kind in _ABSENT.items()}
     own = {"index": _int64s(index), "time_ns": _int64s(time)}
     return pa.table({**own, **columns, **none}), notes
+
+
+def _acts_as_clients(process: pa.ChunkedArray, f: pa.ChunkedArray) -> bool:
+    """Return whether the nemesis does what clients do."""
+    process = process.unify_dictionaries()
+    names = process.chunk(0).dictionary.to_pylist()
+    if NEMESIS not in names:
+        return False
+    code = _int64s(np.array([names.index(NEMESIS)], np.int64))[0]
+    masks = [pc.equal(chunk.indices.cast(pa.int64()), code) for chunk in process.chunks]
+    nemesis = pa.chunked_array(masks)
+    clients = set(pc.unique(f.filter(pc.invert(nemesis))).to_pylist())
+    return bool(clients & set(pc.unique(f.filter(nemesis)).to_pylist()))
 
 
 _ABSENT = {"node": pa.string(), "offset": pa.int64(), "epoch": pa.int64()}
 
 
+def _nothing(count: int, kind: pa.DataType) -> pa.ChunkedArray:
+    """Return nulls, of which all chunks are one piece of memory."""
+    whole, rest = divmod(count, _NULLS)
+    piece = pa.nulls(min(count, _NULLS), kind)
+    return pa.chunked_array([piece] * whole + [piece.slice(0, rest)], kind)
+
+
 def _integers(column: pa.ChunkedArray) -> Int64s:
-    """Return whole numbers; -1 where there is none."""
-    numbers = column.fill_null(_int64s(np.array([-1], np.int64))[0]).combine_chunks()
-    return np.from_dlpack(numbers).astype(np.int64)
+    """Return whole numbers; -1 where there is none. May be Arrow's own memory."""
+    if column.null_count:
+        column = column.fill_null(_int64s(np.array([-1], np.int64))[0])
+    return numpy_of(column.combine_chunks())
 
 
 def _int64s(numbers: Int64s) -> pa.Array:
@@ -293,15 +316,15 @@ def _int64s(numbers: Int64s) -> pa.Array:
 
 def _times(own: Int64s, position: Int64s) -> tuple[Int64s, tuple[str, ...]]:
     """Return times that grow, as `foreign` makes them, and a note where clocks went back."""
-    own = np.maximum(own, -1)
-    time = np.maximum.accumulate(np.maximum(own, 0) - position) + position
+    time = np.maximum(own, 0)
+    time -= position
+    np.maximum.accumulate(time, out=time)
+    time += position
     if len(time) and int(time[-1]) >= INFINITY_NS:
         raise NotPlainError("a time that stands for never")
-    before = np.concatenate([[-1], np.maximum.accumulate(own)[:-1]])
-    back = before - own
-    back[(own < 0) | (back <= 0)] = 0
-    if not back.any():
+    latest = np.maximum.accumulate(np.maximum(own, -1))
+    back = np.flatnonzero((own[1:] >= 0) & (own[1:] < latest[:-1]))
+    if not len(back):
         return time, ()
-    by = seconds(int(back.max()))
-    times = int(np.count_nonzero(back))
-    return time, (f"times go back {times} times, by up to {by}: ordered by index or position",)
+    by = seconds(int((latest[back] - own[back + 1]).max()))
+    return time, (f"times go back {len(back)} times, by up to {by}: ordered by index or position",)
