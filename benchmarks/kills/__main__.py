@@ -35,7 +35,7 @@ campaign = "killed"
 workload = "register"
 backend = "{backend}"
 nodes = 3
-duration_s = 8
+duration_s = 12
 rate_per_s = 60
 concurrency = 8
 faults = [{faults}]
@@ -82,6 +82,10 @@ def main() -> int:
             print(
                 f"{backend}: a whole campaign takes {length_s:.1f} s, exit code {code}", flush=True
             )
+            if code not in _RIGHT:
+                print(f"{backend}: nothing is killed, as the campaign does not run here")
+                wrong += 1
+                continue
             verdicts: Counter[str] = Counter()
             for number in range(asked.moments):
                 moment_s = length_s * (number + draw.random()) / asked.moments
