@@ -1,6 +1,10 @@
 """The checkers against brute force, on as many small histories as there is time for.
 
-    python -m tests.checkers.differential --histories 1000000 --processes 2
+    python -m tests.checkers.differential --histories 1000000 --processes 2 --state differential.jsonl
+
+With `--state` every piece of work that is done is a line of that file, and what the file has is not
+done again: the same command goes on where it was ended. `--only MODEL` takes the histories of one
+model.
 
 Each model gets the same number of histories: half from correct systems, right, bent and wild
 (`tests.checkers.histories`), half with any results at all (`tests.checkers.wild`). Each is judged
@@ -12,10 +16,15 @@ is an error, and so is UNKNOWN: no history here has more than `SIZE_MAX` operati
 from __future__ import annotations
 
 import argparse
-from collections import Counter
-from collections.abc import Iterator
+import contextlib
+import json
+import time
+from collections import Counter, defaultdict
+from collections.abc import Iterator, Mapping, Sequence
 from concurrent.futures import ProcessPoolExecutor
-from functools import partial
+from contextlib import ExitStack
+from dataclasses import asdict, dataclass
+from pathlib import Path
 from random import Random
 
 from checkers.history import Operation
@@ -33,6 +42,8 @@ from tests.checkers.histories import FIRST_WORLDS, WORLDS, op, random_history
 from tests.checkers.wild import KINDS, wild_history
 
 SIZE_MAX = 8
+PIECE = 500
+"""Histories of one kind that are one piece of work, a quarter of a second of it."""
 INITIAL = {"accounts": dict(more_worlds.AccountsWorld.state)}
 """Model -> what is there first, where that has to be given."""
 
@@ -57,21 +68,21 @@ def kinds() -> list[tuple[str, str]]:
     return [("system", name) for name in SYSTEMS] + [("wild", name) for name in WILD]
 
 
-def drawn(source: str, kind: str, number: int) -> tuple[list[Operation], str]:
-    """Return history `number` of a kind, and the name of its model."""
+def drawn(source: str, kind: str, number: int) -> tuple[list[Operation], str, bool]:
+    """Return history `number` of a kind, the name of its model, and whether it is surely right."""
     rnd = Random(f"{source}-{kind}-{number}")
     if source == "wild":
-        return wild_history(rnd, kind, rnd.randint(1, SIZE_MAX)), WILD[kind]
+        return wild_history(rnd, kind, rnd.randint(1, SIZE_MAX)), WILD[kind], False
     world, model = SYSTEMS[kind]
     operations, right = random_history(rnd, world, size_max=rnd.randint(1, SIZE_MAX))
-    assert not right or oracle.is_linearizable(operations, model), "generator and oracle disagree"
-    return operations, model
+    return operations, model, right
 
 
 def complaint(source: str, kind: str, number: int) -> tuple[str | None, str]:
     """Judge a history by both; returns (what differs, the true verdict)."""
-    operations, name = drawn(source, kind, number)
+    operations, name, right = drawn(source, kind, number)
     truth = "PASS" if oracle.is_linearizable(operations, name) else "FAIL"
+    assert truth == "PASS" or not right, "generator and oracle disagree"
     model = model_named(name, INITIAL.get(name))
     result = judge(operations, model)
     found = [(f"by {result.algorithm}", result.status.value, result.summary)]
@@ -108,23 +119,99 @@ def judged(each: int, first: int, place: tuple[str, str]) -> tuple[list[str], Co
     return complaints, truths
 
 
-def main() -> Iterator[str]:
+@dataclass(frozen=True)
+class Piece:
+    """Histories `first`, `first + 1`, ... of a kind."""
+
+    source: str
+    kind: str
+    first: int
+    count: int
+
+
+@dataclass(frozen=True)
+class Done:
+    """What came of a piece of work."""
+
+    piece: Piece
+    truths: Mapping[str, int]
+    complaints: Sequence[str]
+    cpu_s: float
+
+
+def do(piece: Piece) -> Done:
+    """Judge the histories of a piece."""
+    began_s = time.process_time()
+    complaints, truths = judged(piece.count, piece.first, (piece.source, piece.kind))
+    return Done(piece, dict(truths), complaints, time.process_time() - began_s)
+
+
+def pieces(histories: int, first: int, only: str | None) -> list[Piece]:
+    """Cut the work into pieces, of each kind the same number of histories."""
+    models = {("system", k): model for k, (_, model) in SYSTEMS.items()}
+    models |= {("wild", kind): model for kind, model in WILD.items()}
+    chosen = [place for place in kinds() if only in (None, models[place])]
+    each = -(-histories // len(chosen)) if chosen else 0
+    return [
+        Piece(*place, start, min(PIECE, first + each - start))
+        for place in chosen
+        for start in range(first, first + each, PIECE)
+    ]
+
+
+def stored(path: Path | None) -> dict[Piece, Done]:
+    """Read what was done before; a line that a killed process left torn is no line."""
+    found: dict[Piece, Done] = {}
+    for line in path.read_text().split("\n")[:-1] if path is not None and path.exists() else ():
+        with contextlib.suppress(ValueError):
+            row = json.loads(line)
+            piece = Piece(**row.pop("piece"))
+            found[piece] = Done(piece, **row)
+    return found
+
+
+def carry_out(wanted: Sequence[Piece], state: Path | None, processes: int) -> Iterator[Done]:
+    """Yield what was done before and what is done now, which is stored as it is done."""
+    before = stored(state)
+    yield from (before[piece] for piece in wanted if piece in before)
+    missing = [piece for piece in wanted if piece not in before]
+    with ExitStack() as stack:
+        file = None if state is None else stack.enter_context(state.open("a"))
+        if file is not None and state is not None and state.read_text()[-1:] not in ("", "\n"):
+            file.write("\n")
+        pool = stack.enter_context(ProcessPoolExecutor(processes))
+        for done in pool.map(do, missing):
+            if file is not None:
+                file.write(json.dumps(asdict(done)) + "\n")
+                file.flush()
+            yield done
+
+
+def main(arguments: Sequence[str] | None = None) -> Iterator[str]:
     """Yield lines of the table, and every disagreement."""
     parser = argparse.ArgumentParser(description=__doc__.split("\n", maxsplit=1)[0])
     parser.add_argument("--histories", type=int, default=1_000_000)
     parser.add_argument("--processes", type=int, default=2)
     parser.add_argument("--first", type=int, default=0, help="number of the first history")
-    options = parser.parse_args()
-    each = -(-options.histories // len(kinds()))
-    total, wrong = Counter[str](), 0
-    with ProcessPoolExecutor(options.processes) as pool:
-        results = pool.map(partial(judged, each, options.first), kinds())
-        for (source, kind), (complaints, truths) in zip(kinds(), results, strict=True):
-            yield f"{source:6} {kind:22} {dict(sorted(truths.items()))}"
-            yield from complaints[:5]
-            total += truths
-            wrong += len(complaints)
+    parser.add_argument("--only", metavar="MODEL", help="histories of one model")
+    parser.add_argument("--state", type=Path, metavar="FILE", help="what is done, to go on from")
+    options = parser.parse_args(arguments)
+    wanted = pieces(options.histories, options.first, options.only)
+    if not wanted:
+        parser.error(f"--only {options.only}: no such model")
+    truths: dict[tuple[str, str], Counter[str]] = defaultdict(Counter)
+    wrong, cpu_s = 0, 0.0
+    for done in carry_out(wanted, options.state, options.processes):
+        truths[done.piece.source, done.piece.kind].update(done.truths)
+        cpu_s += done.cpu_s
+        wrong += len(done.complaints)
+        yield from done.complaints[:5]
+    for (source, kind), counts in sorted(truths.items()):
+        yield f"{source:6} {kind:22} {dict(sorted(counts.items()))}"
+    total = sum(truths.values(), Counter[str]())
+    rate = total.total() / max(cpu_s, 1e-9)
     yield f"{total.total()} histories, {dict(sorted(total.items()))}: {wrong} disagreements"
+    yield f"{cpu_s:.0f} s of processor time, {rate:.0f} histories a second"
     if wrong:
         raise SystemExit(1)
 

@@ -51,9 +51,10 @@ def _shows(operation: Operation, kind: str) -> bool:
 def _some_order(left: list[Operation], done: tuple[Any, ...], state: Any, step: Step) -> bool:
     if not left:
         return True
+    first_end_ns = min(operation.complete_ns for operation in left)
     for operation in left:
-        if any(other.complete_ns < operation.invoke_ns for other in left if other is not operation):
-            continue
+        if first_end_ns < operation.invoke_ns:
+            continue  # something that is left had ended before it began
         legal, after = step(state, operation)
         rest = [other for other in left if other is not operation]
         if legal and _some_order(rest, done, after, step):
