@@ -12,6 +12,7 @@ from __future__ import annotations
 
 import argparse
 import json
+import os
 import random
 import subprocess
 import sys
@@ -72,6 +73,9 @@ def main() -> int:
     draw = random.Random(asked.seed)
     wrong = 0
     with signals_interrupt(), tempfile.TemporaryDirectory(prefix="killed-runs-") as place:
+        # The campaigns' own folder for temporary files, of which nothing may be left.
+        os.environ["TMPDIR"] = tempfile.tempdir = str(Path(place) / "tmp")
+        Path(tempfile.tempdir).mkdir()
         for backend in asked.backends.split(","):
             plan = Path(place) / f"{backend}.toml"
             plan.write_text(_PLAN.format(backend=backend, faults=_FAULTS[backend]))

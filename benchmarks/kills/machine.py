@@ -65,5 +65,5 @@ def _mounts() -> Iterator[tuple[str, str]]:
 
 
 def _folders() -> Iterator[tuple[str, str]]:
-    for folder in Path(tempfile.gettempdir()).glob("kraftprobe-*"):
-        yield "temporary file", str(folder)
+    for path in Path(tempfile.gettempdir()).iterdir():
+        yield "temporary file", str(path)
