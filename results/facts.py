@@ -154,8 +154,8 @@ def _figures(run: RunInput) -> dict[str, float]:
         if took_ms:
             p50, p99 = np.percentile(took_ms, (50, 99), method="inverted_cdf")
             found |= {f"{kind}-p50-ms": float(p50), f"{kind}-p99-ms": float(p99)}
-    load_end_ns = _load_end_ns(run.notes)
-    loaded = [o for o in run.operations if o.invoke_ns <= load_end_ns]
+    end_ns = load_end_ns(run.notes)
+    loaded = [o for o in run.operations if o.invoke_ns <= end_ns]
     if loaded:
         found["unavailability-s"] = _unavailability_s(loaded)
     recoveries = _recoveries_s(figures["recoveries"], run.operations)
@@ -164,7 +164,7 @@ def _figures(run: RunInput) -> dict[str, float]:
     return found
 
 
-def _load_end_ns(events: Sequence[Event]) -> float:
+def load_end_ns(events: Sequence[Event]) -> float:
     """Return when clients stopped for the heal: later nobody asks, and nothing can be unavailable.
 
     Without such a mark (another tool's journal) the load lasts to the end.

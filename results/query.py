@@ -4,6 +4,7 @@
 |---|---|
 | `runs`, `checks` | those of `results.catalogue` |
 | `operations`, `events`, `records` | of all these runs (`results.tables`), read where they lie |
+| `latencies`, `windows`, `recoveries` | by active fault (`results.fault_figures`) |
 
 A query reads these tables and nothing else: files beside the runs, the network and the loading of
 extensions are switched off before it begins, and there is nothing that it could change.
@@ -18,6 +19,7 @@ from typing import Any
 import pyarrow as pa
 
 from results.catalogue import Entry, checks_table, runs_table
+from results.fault_figures import SCHEMAS, figure_tables
 from results.tables import (
     EVENTS_FILE,
     EVENTS_SCHEMA,
@@ -60,6 +62,8 @@ def query(sql: str, entries: Sequence[Entry]) -> pa.Table:
                 connection.execute(
                     f"CREATE VIEW {name} AS FROM read_parquet([{quoted}], union_by_name = true)"
                 )
+            for name, figures in figure_tables(entries if _names_any(sql) else ()).items():
+                connection.register(name, figures)
             _lock(connection, entries)
             found = connection.sql(sql)
             if found is None:
@@ -68,6 +72,11 @@ def query(sql: str, entries: Sequence[Entry]) -> pa.Table:
             return table
     except duckdb.Error as error:
         raise QueryError(" ".join(str(error).split())[:500]) from error
+
+
+def _names_any(sql: str) -> bool:
+    """Whether a query may name a table of figures, which are computed for it."""
+    return any(name in sql.lower() for name in SCHEMAS)
 
 
 def _lock(connection: Any, entries: Sequence[Entry]) -> None:

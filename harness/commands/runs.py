@@ -6,6 +6,7 @@ import datetime as dt
 import json
 import sys
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import asdict
 from pathlib import Path
 from typing import Any, TypeVar
 
@@ -23,6 +24,7 @@ from harness.targets import is_run
 from results.catalogue import DAMAGED, NOT_JUDGED, Entry, Filter, catalogue, entry_of
 from results.pruning import Removal, remove
 from results.store import RunStore
+from results.trends import BY, roll_up, trends
 
 _F = TypeVar("_F", bound=Callable[..., Any])
 _VERDICTS = (*(str(status) for status in Status), NOT_JUDGED, DAMAGED)
@@ -223,7 +225,7 @@ def export(target: Path, table: str, runs: Path, **wanted: Any) -> int:
 @_json_option
 @runs_option
 def query(sql: str, runs: Path, *, as_json: bool, **wanted: Any) -> int:
-    """Answer a query in SQL over the tables runs, checks, operations, events and records.
+    """Answer a query in SQL over the tables runs, checks, operations, events, records and figures.
 
     It runs in this process, by DuckDB (pip install duckdb), and needs no JVM.
     """
@@ -240,6 +242,85 @@ def query(sql: str, runs: Path, *, as_json: bool, **wanted: Any) -> int:
         table.add_row(*(Text(_shown(row[name])) for name in found.column_names))
     Console(width=_WIDTH, soft_wrap=True).print(table)
     return 0
+
+
+@runs.command()
+@click.option(
+    "--by",
+    type=click.Choice(BY),
+    multiple=True,
+    default=("campaign", "system", "build", "fault"),
+    show_default=True,
+    help="What runs of one row have in common; may be repeated.",
+)
+@_filters
+@_json_option
+@runs_option
+def figures(runs: Path, by: tuple[str, ...], *, as_json: bool, **wanted: Any) -> int:
+    """Show latency, unavailability and recovery of many runs, by the fault that was active.
+
+    Percentiles and recoveries are the median of the runs; unavailability is the longest.
+    """
+    from results.fault_figures import figure_tables  # noqa: PLC0415  (imports pyarrow's formats)
+
+    entries = catalogue(runs, Filter(**wanted))
+    _show(roll_up(entries, figure_tables(entries), by), as_json=as_json)
+    return 0
+
+
+@runs.command()
+@click.option(
+    "--baseline",
+    type=click.Path(path_type=Path, file_okay=False, exists=True),
+    required=True,
+    metavar="DIR",
+    help="Folder of the runs to compare with.",
+)
+@click.option(
+    "--level",
+    type=click.FloatRange(0, 1),
+    default=0.05,
+    show_default=True,
+    help="Probability of a false alarm, over all comparisons together.",
+)
+@click.option(
+    "--tolerance",
+    type=click.FloatRange(0),
+    default=0.1,
+    show_default=True,
+    help="A shift by less than this share is of no interest.",
+)
+@_filters
+@_json_option
+@runs_option
+def trend(
+    runs: Path, baseline: Path, level: float, tolerance: float, *, as_json: bool, **wanted: Any
+) -> int:
+    """Compare figures with those of a baseline's runs, and say which are worse beyond noise.
+
+    By the rank-sum test of the gate, with a run as one observation. Exit code 1 where one is worse.
+    """
+    found = trends(
+        *(catalogue(folder, Filter(**wanted)) for folder in (runs, baseline)),
+        level=level,
+        tolerance=tolerance,
+    )
+    _show([asdict(each) for each in found], as_json=as_json)
+    return int(any(each.verdict == "worse" for each in found))
+
+
+def _show(rows: Sequence[Mapping[str, Any]], *, as_json: bool) -> None:
+    """Print rows of the same names as a table, or as JSON."""
+    if as_json:
+        click.echo(json.dumps(rows, indent=1))
+        return
+    if not rows:
+        click.echo("no runs with figures")
+        return
+    table = Table(*(escape(name) for name in rows[0]), box=None)
+    for row in rows:
+        table.add_row(*(Text(_shown(value)) for value in row.values()))
+    Console(width=_WIDTH, soft_wrap=True).print(table)
 
 
 def _entry(path: Path) -> Entry:

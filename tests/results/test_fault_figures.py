@@ -1,0 +1,172 @@
+"""Figures over many runs: by the fault that was active, rolled up, and against a baseline."""
+
+import json
+from dataclasses import replace
+
+import pyarrow.parquet as pq
+import pytest
+from click.testing import CliRunner
+from factory import make_run
+
+from checkers.faults import fault_spans
+from harness.cli import main
+from results.catalogue import catalogue
+from results.fault_figures import SCHEMAS, figure_tables
+from results.files import StoreError
+from results.pipeline import judge
+from results.tables import OPERATIONS_FILE
+from results.trends import FIGURES, roll_up, trends
+
+
+@pytest.fixture(scope="module")
+def root(tmp_path_factory):
+    root = tmp_path_factory.mktemp("runs")
+    for seed in (7, 8):
+        judge(make_run(root, duration_s=20, rate_per_s=20, seed=seed))
+    return root
+
+
+@pytest.fixture(scope="module")
+def entries(root):
+    return catalogue(root)
+
+
+@pytest.fixture(scope="module")
+def tables(entries):
+    return {name: table.to_pylist() for name, table in figure_tables(entries).items()}
+
+
+def test_each_operation_counts_for_the_faults_that_it_met(entries, tables):
+    history = entries[0].store.tables(_name(entries[0]))
+    (kill,) = [span for span in fault_spans(list(history.events)) if span.fault == "kill"]
+    met = [
+        o
+        for o in history.operations
+        if o.type == "ok" and o.invoke_ns <= kill.end_ns and o.complete_ns >= kill.begin_ns
+    ]
+    writes = sorted((o.complete_ns - o.invoke_ns) / 1e6 for o in met if o.f == "write")
+    (row,) = [
+        row
+        for row in tables["latencies"]
+        if (row["run"], row["fault"], row["kind"]) == (entries[0].row.run, "kill", "write")
+    ]
+    assert (row["operations"], row["max_ms"]) == (len(writes), writes[-1])
+    assert row["p50_ms"] == writes[(len(writes) + 1) // 2 - 1]
+
+
+def _name(entry):
+    from results.tables import RunName  # noqa: PLC0415
+
+    return RunName("c", entry.row.run)
+
+
+def test_operations_of_no_fault_and_of_faults_are_all_that_were_ok(entries, tables):
+    faults = {row["fault"] for row in tables["latencies"]}
+    assert faults == {"none", "kill", "pause", "partition"}
+    counted = sum(row["operations"] for row in tables["latencies"])
+    assert counted == sum(entry.row.ok for entry in entries)  # no two faults overlap in these runs
+
+
+def test_recoveries_are_those_that_the_run_stored(entries, tables):
+    stored = [
+        row
+        for entry in entries
+        for check in entry.results.checks
+        for row in check.statistics.get("recoveries", ())
+    ]
+    assert [row["at_s"] * 1e9 for row in tables["recoveries"]] == pytest.approx(
+        [row["at_ns"] for row in stored]
+    )
+
+
+def test_the_longest_window_is_the_unavailability_of_the_run(tmp_path):
+    judge(make_run(tmp_path, duration_s=90, rate_per_s=20))
+    (entry,) = catalogue(tmp_path)
+    rows = figure_tables([entry])["windows"].to_pylist()
+    longest = max(rows, key=lambda row: row["lasted_s"])
+    assert longest["lasted_s"] <= entry.row.unavailability_s
+    assert longest["lasted_s"] >= 1
+    assert longest["fault"] in ("kill", "partition")
+
+
+def test_a_run_that_was_not_judged_has_no_figures(entries):
+    tables = figure_tables([replace(entries[0], results=None)])
+    assert {name: table.num_rows for name, table in tables.items()} == dict.fromkeys(SCHEMAS, 0)
+
+
+def test_a_damaged_table_is_one_line(root, tmp_path):
+    store = make_run(tmp_path, duration_s=6)
+    judge(store)
+    (store.parquet_path / OPERATIONS_FILE).write_bytes(b"PAR1 no more")
+    with pytest.raises(StoreError, match="its tables cannot be read"):
+        figure_tables(catalogue(tmp_path))
+
+
+def test_runs_are_rolled_up_by_what_they_have_in_common(entries):
+    rows = roll_up(entries, figure_tables(entries), ("campaign", "fault"))
+    assert [row["fault"] for row in rows] == ["kill", "none", "partition", "pause"]
+    assert {(row["campaign"], row["runs"]) for row in rows} == {("synthetic", 2)}
+
+
+def with_figure(entry, number, write_p99_ms):
+    row = replace(entry.row, run=f"r{number}", write_p99_ms=write_p99_ms)
+    return replace(entry, row=row)
+
+
+def compared(entries, new, old):
+    sides = [[with_figure(entries[0], n, x) for n, x in enumerate(side)] for side in (new, old)]
+    found = trends(*sides, level=0.05, tolerance=0.1)
+    assert [each.figure for each in found] == list(FIGURES)
+    return found[0]
+
+
+@pytest.mark.parametrize(
+    ("new", "old", "verdict"),
+    [
+        ([20.0 + n for n in range(6)], [10.0 + n for n in range(6)], "worse"),
+        ([10.0 + n for n in range(6)], [20.0 + n for n in range(6)], "not worse"),
+        ([10.1 + n for n in range(6)], [10.0 + n for n in range(6)], "not worse"),
+        ([20.0, 21.0], [10.0, 11.0], "unknown"),
+    ],
+    ids=["beyond noise", "better", "within noise", "too few"],
+)
+def test_a_trend_is_that_of_whole_runs_against_the_baseline(entries, new, old, verdict):
+    assert compared(entries, new, old).verdict == verdict
+
+
+def test_what_one_side_lacks_is_not_compared(entries):
+    found = trends(entries, [], level=0.05, tolerance=0.1)
+    assert {each.verdict for each in found} == {"unknown"}
+    assert {each.baseline_runs for each in found} == {0}
+
+
+def test_runs_of_mutants_and_runs_that_failed_are_no_observations(entries):
+    mutant = replace(entries[0], row=replace(entries[0].row, mutant="M01"))
+    failed = replace(entries[0], row=replace(entries[0].row, verdict="FAIL"))
+    assert trends([mutant, failed], [], level=0.05, tolerance=0.1) == []
+
+
+def test_the_commands_print_rows(root):
+    def kraftprobe(*arguments):
+        return CliRunner().invoke(main, ["runs", *arguments, "--runs", str(root), "--json"])
+
+    figures = kraftprobe("figures", "--by", "fault")
+    assert [row["fault"] for row in json.loads(figures.stdout)] == [
+        "kill", "none", "partition", "pause",
+    ]  # fmt: skip
+    trend = kraftprobe("trend", "--baseline", str(root))
+    assert trend.exit_code == 0, trend.output
+    assert {row["verdict"] for row in json.loads(trend.stdout)} == {"unknown"}
+
+
+def test_sql_has_the_figures_too(entries):
+    pytest.importorskip("duckdb", reason="DuckDB is not installed (make test installs it)")
+    from results.query import query  # noqa: PLC0415
+
+    found = query(
+        "SELECT fault, count(*) AS n FROM latencies JOIN runs USING (run) GROUP BY fault", entries
+    )
+    assert {row["fault"]: row["n"] for row in found.to_pylist()} == {
+        "none": 4, "kill": 4, "pause": 4, "partition": 4,
+    }  # fmt: skip
+    assert pq.read_metadata(entries[0].store.parquet_path / OPERATIONS_FILE).num_rows > 0
