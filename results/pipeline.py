@@ -56,6 +56,7 @@ from checkers.verdict import CheckResult, Status, worst
 from results import spark_jobs
 from results.evidence_files import LoadedEvidence
 from results.files import StoreError, write_atomically
+from results.memory import give_back
 from results.model import NOT_RECORDED, PLAN_FIELDS, Recording, RunResults, as_stored, counts_of
 from results.session import SparkHandle
 from results.store import RunStore
@@ -103,6 +104,7 @@ def judge(
     recording = store.recording(inputs) if keep else NOT_RECORDED
     name = RunName(str(plan.get("campaign") or ""), str(plan.get("run") or store.folder.name))
     history = store.tables(name)
+    give_back()
     loaded = store.evidence(plan)
     extent = extent_of(history.events)
     evidence, unplaced = _evidence_or_none(loaded, notes_of(history.events), extent, untrusted)
@@ -112,7 +114,11 @@ def judge(
             write_tables(
                 store.parquet_path, history.events_table, history.operations_table, records
             )
-    run = RunInput(history.events, history.operations, evidence, extent)
+        del records
+    events, operations, dropped_bytes = history.events, history.operations, history.dropped_bytes
+    del history  # its tables are stored, and a tenth of what a large run takes
+    give_back()
+    run = RunInput(events, operations, evidence, extent)
     if spark is None:
         checks, proofs, times_s = _check(run, specs, cancelled, check_keys)
     else:
@@ -123,7 +129,7 @@ def judge(
     if extent.shortcoming:
         checks.append(CheckResult(JOURNAL, Status.UNKNOWN, extent.shortcoming))
     results = _results(name.run, plan, checks, times_s, spark=spark, began=began)
-    statistics = {**counts_of(run), "dropped_bytes": history.dropped_bytes}
+    statistics = {**counts_of(run), "dropped_bytes": dropped_bytes}
     statistics["coverage"] = coverage(run)
     resolved = resolve(run.operations, run.evidence if extent.closed else None)
     if resolved.took_effect or resolved.never:

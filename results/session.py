@@ -270,7 +270,7 @@ class Spark:
             settings |= {
                 "spark.driver.host": "127.0.0.1",
                 "spark.driver.bindAddress": "127.0.0.1",
-                "spark.driver.memory": "2g",
+                "spark.driver.memory": "1g",
                 # The only executor is in the driver's process. It is not lost when it was not heard
                 # of for two minutes, but was stopped along with the driver, or the machine slept.
                 "spark.network.timeout": "30d",

@@ -64,6 +64,7 @@ from numpy.typing import NDArray
 from checkers.evidence import LogRecord
 from checkers.history import Event, EventType, Operation
 from checkers.history.arrow import coded, integers, numbers, taken, texts
+from checkers.history.columns import Int64s
 from checkers.history.event_columns import event_of
 from checkers.log_audit import LogColumns
 
@@ -174,37 +175,42 @@ def write_tables(folder: Path, events: pa.Table, operations: pa.Table, records: 
     aside = Path(tempfile.mkdtemp(prefix=prefix, dir=folder.parent))
     aside.chmod(0o755)
     pq.write_table(events, aside / EVENTS_FILE)
-    _write_groups(aside / OPERATIONS_FILE, *_by_key(operations))
-    offsets = np.append(-1, numbers(records, "offset"))
+    _write_groups(aside / OPERATIONS_FILE, operations, *_by_key(operations))
+    begins = np.flatnonzero(np.diff(numbers(records, "offset"))) + 1
     _write_groups(
-        aside / RECORDS_FILE, records, _cuts(np.flatnonzero(np.diff(offsets))[1:], records)
+        aside / RECORDS_FILE, records, np.arange(records.num_rows), _cuts(begins, records.num_rows)
     )
     if folder.exists():
         shutil.rmtree(folder)
     aside.rename(folder)
 
 
-def _write_groups(path: Path, table: pa.Table, cuts: Sequence[int]) -> None:
+def _write_groups(path: Path, table: pa.Table, order: Int64s, cuts: Sequence[int]) -> None:
+    """Write the rows in this order, those between two cuts as one row group.
+
+    One group of rows is copied at a time: a copy of all would be the most that a judgement holds.
+    """
+    table = table.unify_dictionaries()
     with pq.ParquetWriter(path, table.schema) as file:
         for begin, end in pairwise(cuts):
-            file.write_table(table.slice(begin, end - begin), row_group_size=end - begin)
+            rows = order[begin:end]
+            group = [taken(column, rows) for column in table.columns]
+            part = pa.Table.from_arrays(group, schema=table.schema)
+            file.write_table(part, row_group_size=end - begin)
 
 
-def _by_key(operations: pa.Table) -> tuple[pa.Table, list[int]]:
+def _by_key(operations: pa.Table) -> tuple[Int64s, list[int]]:
     """Return the rows in order of key, and where row groups begin and end."""
     codes, keys = coded(operations, "key")
-    order = np.argsort(codes, kind="stable")
     ends = np.cumsum(np.bincount(codes, minlength=len(keys)))
-    columns = [taken(column, order) for column in operations.unify_dictionaries().columns]
-    ordered = pa.Table.from_arrays(columns, schema=operations.schema)
-    return ordered, _cuts(ends[:-1], ordered)
+    return np.argsort(codes, kind="stable"), _cuts(ends[:-1], len(codes))
 
 
-def _cuts(allowed: NDArray[Any], table: pa.Table) -> list[int]:
+def _cuts(allowed: NDArray[Any], rows: int) -> list[int]:
     """Return where row groups begin and end: at rows where they may, some `ROWS_TOGETHER` apart."""
     cuts = [0]
     before = 0
-    for end in [*allowed.tolist(), table.num_rows]:
+    for end in [*allowed.tolist(), rows]:
         if end - cuts[-1] > ROWS_TOGETHER and before > cuts[-1]:
             cuts.append(before)
         before = end
