@@ -62,8 +62,8 @@ def joined(lines: Sequence[Line]) -> list[Line]:
         span = f"offsets {first} to {last}" if first != last else f"offset {first}"
         text = f"{line.node} {line.routine.format(offsets=span, last=last)}"
         # Appends stand where they begin and commits where they end: causes before effects.
-        at_ns = line.at_ns if "{last}" in line.routine else before.at_ns
-        joint = replace(line, at_ns=at_ns, text=text, offsets=(first, last), source=before.source)
+        placed = line if "{last}" in line.routine else before
+        joint = replace(placed, text=text, offsets=(first, last))
         open_[line.node, line.routine] = joint
     close()
     return found

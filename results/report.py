@@ -33,16 +33,18 @@ from results.model import RunResults, system_shown
 from results.packed import Packed, pack
 from results.pages import environment, shorten, template_text
 from results.store import RunStore
-from results.story import story_of
+from results.story import Story, indexes_of, story_of
 from results.tables import RunName
 from results.timeline import Timeline, draw
 
 _SHOWN_OTHERWISE = frozenset({"kind", "key", "explanation", "window", "window_operations"})
 """Beside times in nanoseconds, which the explanation has in seconds."""
 _ROWS_MAX = 200
-_PICTURES_MAX = 8
+_PICTURES_MAX = 6
 """Anomalies of one check that have a picture; each has its table."""
-_SCRIPTS = ("columns.js", "chart.js", "report.js")
+_SUSPECTS_MAX = 2_000
+"""Operations that are marked as part of a violation."""
+_SCRIPTS = ("columns.js", "chart.js", "keys.js", "report.js")
 """In this order: each uses what those before it define."""
 _STATUS_TITLE = {
     Status.PASS: "Every check passed.",
@@ -134,7 +136,7 @@ def render(
             skipped=_skipped(results),
             spans=spans[:_ROWS_MAX],
             spans_left_out=max(0, len(spans) - _ROWS_MAX),
-            chart=_chart(events, operations, nodes) if operations else None,
+            chart=_chart(events, operations, nodes, _focus(results, story)) if operations else None,
             count=len(operations),
             packed=packed.text,
             summarised=_summarised(
@@ -310,10 +312,25 @@ def _pretty(value: Any) -> str:
 
 
 def _chart(
-    events: Sequence[Event], operations: Sequence[Operation], nodes: Sequence[str]
+    events: Sequence[Event],
+    operations: Sequence[Operation],
+    nodes: Sequence[str],
+    focus: Mapping[str, Any],
 ) -> Markup:
-    chart = as_script_data(over_time(events, operations, nodes))
+    chart = as_script_data({**over_time(events, operations, nodes), "focus": focus})
     return Markup(chart)  # noqa: S704  (escaped above for where it stands)
+
+
+def _focus(results: RunResults, story: Story | None) -> dict[str, Any]:
+    """Return which keys and operations were violated, and when the first violation was."""
+    found = [a for c in results.checks if c.status is Status.FAIL for a in c.anomalies]
+    keys = dict.fromkeys(shorten(a["key"], 200) for a in found if a.get("key") is not None)
+    named = dict.fromkeys(index for anomaly in found for index in indexes_of(anomaly))
+    return {
+        "keys": list(keys)[:_ROWS_MAX],
+        "operations": list(named)[:_SUSPECTS_MAX],
+        "at_s": 0 if story is None else story.end_ns / 1e9,
+    }
 
 
 def _summarised(packed: Packed, spans: Sequence[FaultSpan], which: str) -> list[str]:

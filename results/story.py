@@ -127,7 +127,7 @@ def _focus(checks: Sequence[CheckResult], operations: Mapping[int, Operation]) -
 def _focused(
     check: CheckResult, anomaly: Mapping[str, Any], by_index: Mapping[int, Operation]
 ) -> _Focus | None:
-    seen = [by_index[index] for index in _indexes(anomaly) if index in by_index]
+    seen = [by_index[index] for index in indexes_of(anomaly) if index in by_index]
     seen.sort(key=_ended_ns)
     at_ns = anomaly.get("at_ns")
     times = [at_ns] if type(at_ns) is int and at_ns >= 0 else []
@@ -138,7 +138,7 @@ def _focused(
     return _Focus(check, anomaly, seen[-OPERATIONS_MAX:], begin_ns, end_ns)
 
 
-def _indexes(anomaly: Mapping[str, Any]) -> list[int]:
+def indexes_of(anomaly: Mapping[str, Any]) -> list[int]:
     """Return the operations that an anomaly shows or names."""
     window, named = anomaly.get("window"), anomaly.get("operations")
     if isinstance(window, list):

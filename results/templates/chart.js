@@ -403,5 +403,5 @@ const chart = (function () {
   }
 
   draw();
-  return { take, listen: (listener) => listeners.push(listener), range: () => [begin, end] };
+  return { take, listen: (listener) => listeners.push(listener), range: () => [begin, end], bars: whole.bars, focus: whole.focus };
 })();

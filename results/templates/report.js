@@ -70,6 +70,7 @@
   operations.load().then((loaded) => {
     known = loaded;
     chart.take(loaded);
+    keyTimeline.take(loaded);
     search.addEventListener("input", find);
     inChart.addEventListener("change", find);
     chart.listen(find);

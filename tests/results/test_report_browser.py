@@ -108,7 +108,7 @@ def test_the_page_shows_verdict_checks_and_chart_without_an_error(browser, store
     assert top["y"] + top["height"] < 200
     assert page.locator("#mutant").count() == bad
     assert page.locator("article.check").count() == 9
-    assert page.locator("svg .bar").count() >= (4 if bad else 0)
+    assert page.locator("#checks svg .bar").count() >= (4 if bad else 0)
     operations = len(pair(stored.history().events))
     assert page.get_attribute("#chart", "data-drawn") == str(operations)
     chart = page.locator("#chart").bounding_box()
@@ -135,7 +135,7 @@ def test_without_scripts_the_verdict_and_its_evidence_are_there(browser, stored)
     page, _, _ = opened(browser, stored, java_script_enabled=False)
     bad = stored.folder.name == "bad"
     assert page.inner_text("#verdict") == ("FAIL" if bad else "PASS")
-    assert page.locator(".timeline svg").count() == (2 if bad else 0)
+    assert page.locator("#checks .timeline svg").count() == (2 if bad else 0)
     assert "kraftprobe run" in page.inner_text("#command")
     page.close()
 
@@ -197,6 +197,35 @@ def test_the_chart_is_zoomed_by_mouse_and_by_keyboard_and_says_what_a_dot_is(bro
     assert page.get_attribute("#controls button[data-series=ok]", "aria-pressed") == "false"
     page.dblclick("#chart canvas", position={"x": 300, "y": 200})
     assert window(page) == (begin, end)
+    assert problems == []
+    page.close()
+
+
+def test_the_violated_key_is_shown_over_time_and_gone_through_by_keyboard(browser, tmp_path):
+    store = make_run(tmp_path, stale_reads=1)
+    results = judge(store)
+    write_report(store, results)
+    page, problems, _ = opened(browser, store)
+    drawn(page)
+    (anomaly,) = [a for c in results.checks if c.checker == "linearizable" for a in c.anomalies]
+    assert page.inner_text("#key option:checked") == f"{anomaly['key']}, violated"
+    suspects = page.locator("#key-picture .suspect").count()
+    assert 0 < suspects <= len(anomaly["window"])
+    words = page.locator("#key-words li").all_text_contents()
+    assert sum("of the violation" in line for line in words) == suspects
+    assert any("partition on n2" in line for line in words)
+    assert any("leads epoch" in line for line in words)
+    page.locator("#key-picture g[tabindex='0']").focus()
+    before = page.inner_text("#key-detail")
+    page.keyboard.press("ArrowRight")
+    assert page.inner_text("#key-detail") not in ("", before)
+    page.keyboard.press("ArrowLeft")
+    assert page.inner_text("#key-detail") == before
+    page.select_option("#key", label=next(k for k in ("k00", "k01") if k != anomaly["key"]))
+    assert page.locator("#key-picture .suspect").count() == 0
+    shown = page.inner_text("#key-shown")
+    page.click("#one-key button[data-by='30']")
+    assert page.inner_text("#key-shown") != shown
     assert problems == []
     page.close()
 
