@@ -16,7 +16,7 @@ _LISTS = {
     "link": ("ip", "-o", "link", "show"),
     "address": ("ip", "-o", "address", "show"),
     "iptables rule": ("iptables-save",),
-    "nftables rule": ("nft", "list", "ruleset"),
+    "nftables rule": ("nft", "--stateless", "list", "ruleset"),
     "traffic rule": ("tc", "qdisc", "show"),
     "loop device": ("losetup", "--noheadings", "--output", "NAME,BACK-FILE"),
     "container": ("docker", "ps", "--all", "--quiet", "--no-trunc"),
