@@ -61,6 +61,7 @@ class Standalone:
                     **os.environ,
                     "JAVA_HOME": str(self._java_home),
                     "SPARK_HOME": str(home),
+                    "SPARK_LOCAL_DIRS": str(self._folder),
                     "SPARK_DAEMON_MEMORY": "256m",
                     "SPARK_DAEMON_JAVA_OPTS": "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC",
                 },
