@@ -182,6 +182,8 @@ def _detail(parameters: Mapping[str, Any]) -> str:
         elif key == "direction":
             shown = {"outgoing": "what it sends", "incoming": "what is sent to it"}
             parts.append(shown.get(str(value), str(value)))
+        elif isinstance(value, bool):
+            parts += [key.replace("_", " ")] if value else []
         elif key not in ("shape", "targets"):
             parts.append(f"{key} {value}")
     return f": {'; '.join(parts)}" if parts else ""

@@ -40,6 +40,8 @@ from results.timeline import Timeline, draw
 _SHOWN_OTHERWISE = frozenset({"kind", "key", "explanation", "window", "window_operations"})
 """Beside times in nanoseconds, which the explanation has in seconds."""
 _ROWS_MAX = 200
+_ANOMALIES_MAX = 20
+"""Anomalies of one check that the page shows; results.json has all that the check kept."""
 _PICTURES_MAX = 6
 """Anomalies of one check that have a picture; each has its table."""
 _SUSPECTS_MAX = 2_000
@@ -73,6 +75,8 @@ class CheckView:
 
     result: CheckResult
     anomalies: tuple[AnomalyView, ...]
+    left_out: int
+    """How many more the results hold."""
     allowed: tuple[AnomalyView, ...]
     statistics: str
     certificate: str
@@ -260,7 +264,8 @@ class _Context:
 def _check_view(check: CheckResult, context: _Context) -> CheckView:
     return CheckView(
         result=check,
-        anomalies=_anomaly_views(check.anomalies, context),
+        anomalies=_anomaly_views(check.anomalies[:_ANOMALIES_MAX], context),
+        left_out=max(0, len(check.anomalies) - _ANOMALIES_MAX),
         allowed=_anomaly_views(check.allowed, context),
         statistics=_pretty({k: v for k, v in check.statistics.items() if k != ALLOWED}),
         certificate=_pretty(check.certificate),
