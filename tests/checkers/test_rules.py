@@ -18,6 +18,7 @@ from checkers.linearizability.rules.log import LogColumns, judge_columns
 from checkers.models import Counter as CounterModel
 from checkers.models import Model, model_named, relevant
 from tests.checkers import histories
+from tests.checkers.differential import INITIAL
 from tests.checkers.histories import op, random_history
 from tests.checkers.more_worlds import RULED, SEARCHED, paired_history
 from tests.checkers.oracle import is_linearizable
@@ -46,7 +47,7 @@ def judged(rnd, kind):
     operations = draw(rnd, kind)
     name = model_of(kind)
     truth = is_linearizable(operations, name)
-    model = model_named(name).prepare(operations)
+    model = model_named(name, INITIAL.get(name)).prepare(operations)
     kept = relevant(operations, model)
     outcomes = [rule(kept, model) for rule in RULES.get(name, ())]
     for outcome in [*outcomes, wgl.search(kept, model, Budget())]:

@@ -31,6 +31,7 @@ def client() -> Iterator[docker.DockerClient]:
     except BackendError as error:
         pytest.skip(str(error))
     yield client
+    client.api.timeout = engine.BUILD_TIMEOUT_S  # as long as the removal of a large one may take
     for made in client.images.list(user_images.REPOSITORY):
         client.images.remove(made.id, force=True)
     client.close()
