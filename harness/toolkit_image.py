@@ -19,7 +19,7 @@ import docker
 
 from cluster.backends.docker import image, rootfs
 from cluster.backends.docker.dependencies import with_requirements
-from harness.source import PACKAGES, source_digest
+from harness.source import PACKAGES
 
 REPOSITORY = "kraftprobe/toolkit"
 NAME = "kraftprobe"
@@ -46,14 +46,15 @@ def ensure_toolkit_image(client: docker.DockerClient, host: str, say: image.Say)
     packages = with_requirements([NAME])
     del packages[NAME]
     wanted = image.pinned(packages)
-    contents = hashlib.sha256(f"{host}\0{wanted}\0{source_digest()}".encode())
-    contents.update(_DOCKERFILE.read_bytes())
+    files = dict(_files())
+    contents = hashlib.sha256(f"{host}\0{wanted}\0".encode() + _DOCKERFILE.read_bytes())
+    for path, (data, _) in files.items():  # templates, campaigns and scripts as well as sources
+        contents.update(f"\0{path}\0{len(data)}\0".encode() + data)
     tag = f"{REPOSITORY}:{contents.hexdigest()[:16]}"
     if image.has(client, tag):
         return tag
     say(f"building the image {tag} on {host}")
     copied = image.is_of_this_machine(host)
-    files = dict(_files())
     if copied:
         files[_MARKER] = (b"", 0o644)
     with tempfile.TemporaryFile() as file:

@@ -9,7 +9,7 @@ import click
 import docker
 
 from cluster.backends.base import BackendError
-from cluster.backends.docker.engine import EngineErrors, connect, reason
+from cluster.backends.docker.engine import BUILD_TIMEOUT_S, EngineErrors, connect, reason
 from cluster.backends.docker.image import ensure_image
 from harness.toolkit_image import ensure_toolkit_image
 
@@ -23,6 +23,7 @@ def image(tag: str | None) -> int:
     code; nothing is pushed.
     """
     with closing(connect()) as client:
+        client.api.timeout = BUILD_TIMEOUT_S
         host = asyncio.run(ensure_image(client, _say))
         name = ensure_toolkit_image(client, host, _say)
         if tag is not None:
