@@ -70,13 +70,17 @@ class FinalReads:
 async def read_all(
     backend: Backend, client: Client, observer: Observer, cells: Cells, bound_s: float
 ) -> FinalReads:
-    """Write the sentinel and read every node, in at most about `bound_s`."""
-    deadline_s = asyncio.get_running_loop().time() + bound_s
+    """Write the sentinel and then read every node, each of the two in at most about `bound_s`.
+
+    A sentinel that took long, as on a starved machine, takes nothing from the time of the reads.
+    """
+    loop = asyncio.get_running_loop()
     nodes = backend.nodes if cells.nodes is None else cells.nodes
-    committed = await _commit_sentinel(backend, client, observer, cells, deadline_s)
+    committed = await _commit_sentinel(backend, client, observer, cells, loop.time() + bound_s)
     if committed is None:
         reason = f"no write was committed within {bound_s:g} s after the heal"
         return FinalReads({}, dict.fromkeys(nodes, reason), None)
+    deadline_s = loop.time() + bound_s
     results = await asyncio.gather(
         *(_read_node(backend, client, node, cells, committed, deadline_s) for node in nodes)
     )

@@ -18,7 +18,7 @@ from cluster.node.runtime.clock import LoopClock
 from cluster.systems import kraft
 from cluster.systems.cells import LIST_PREFIX
 from cluster.systems.kafka import kind as kafka
-from harness.final_reads import SENTINEL_PREFIX, Cells
+from harness.final_reads import SENTINEL_PREFIX, Cells, read_all
 from harness.final_reads import _read_node as read_node
 from harness.interpreter import HarnessError
 from harness.nemesis import QUIET_S, RETRIES_S, RunView
@@ -91,6 +91,37 @@ def test_a_list_that_a_topic_holds_is_read_by_its_name_and_need_not_exist():
     read = run(read_node(backend, client, "n1", cells, (sentinel, 9), 10.0))
     assert read.configs == {"broker:": {sentinel: "1", name: "w3.17,w0.1"}}
     assert {also for also, _ in asked} == {((CLIENT_METRICS_RESOURCE, sentinel),)}
+
+
+def test_a_sentinel_that_took_long_takes_nothing_from_the_time_of_the_reads():
+    sentinel = f"{SENTINEL_PREFIX}1"
+
+    async def ask():
+        return SimpleNamespace(leader="n1")
+
+    async def alter_config(*_, **__):
+        await asyncio.sleep(29)  # of 30: a starved machine
+        return SimpleNamespace(type="ok")
+
+    async def describe_quorum(*_, **__):
+        return SimpleNamespace(high_watermark=9)
+
+    async def final_read(*_, **__):
+        await asyncio.sleep(4)
+        return {"topics": {}, "configs": {f"client-metrics:{sentinel}": {"metrics": "1"}}}
+
+    async def state(_node):
+        return NodeState.RUNNING
+
+    backend = SimpleNamespace(
+        nodes=("n1",), state=state, endpoint=lambda node, listener: (node, listener)
+    )
+    client = SimpleNamespace(
+        alter_config=alter_config, describe_quorum=describe_quorum, final_read=final_read
+    )
+    cells = Cells(kafka.KIND.cell, ())
+    read = run(read_all(backend, client, SimpleNamespace(ask=ask), cells, 30.0))
+    assert (sorted(read.reads), read.missing, read.sentinel) == (["n1"], {}, sentinel)
 
 
 def test_a_deposed_leader_that_answers_reads_is_caught():
