@@ -69,6 +69,9 @@ class Listener:
         self.loaded.append(snapshot.id)
         done()
 
+    def handle_high_watermark(self) -> None:
+        pass
+
     def handle_leader_change(self, leader: LeaderAndEpoch) -> None:
         self.leaders.append(leader)
 

@@ -143,6 +143,10 @@ class QuorumController:
         """Replace the image. Raises IllegalStateError when active, ReplayError: the node stops."""
         self._queue.append(lambda: self._on_load_snapshot(snapshot, done))
 
+    def handle_high_watermark(self) -> None:
+        """Publish what was loaded before it was known to be as new as the quorum's."""
+        self._queue.append(self.loader.maybe_publish)
+
     def handle_leader_change(self, leader: LeaderAndEpoch) -> None:
         """Claim or renounce. Raises IllegalStateError on a claim before the replay."""
         self._queue.append(lambda: self._on_leader_change(leader))

@@ -141,7 +141,7 @@ class MetadataLoader:
     def _must_catch_up(self) -> bool:
         if not self.has_caught_up:
             high_watermark = self._reported_high_watermark()
-            self.has_caught_up = (
-                high_watermark is not None and self.image.offset >= high_watermark - 1
+            self.has_caught_up = high_watermark is not None and (
+                self.image.offset >= max(high_watermark - 1, 0)  # an empty image is no news
             )
         return not self.has_caught_up

@@ -378,7 +378,11 @@ class RaftCore:
 
     def hear_high_watermark(self, offset: int) -> None:
         """Note what a leader reports; the high watermarks of one quorum only grow."""
+        is_first = self.reported_high_watermark is None
         self.reported_high_watermark = max(offset, self.reported_high_watermark or 0)
+        if is_first:
+            for context in self.listeners:
+                context.notify_high_watermark()
 
     def follower_high_watermark_moved(self, offset: int) -> None:
         """Take over the leader's high watermark as far as this log reaches."""

@@ -98,6 +98,10 @@ class ListenerContext:
             self._waiting = True
             self._feed_later()
 
+    def notify_high_watermark(self) -> None:
+        """Notify the listener that a leader has reported a high watermark."""
+        self._listener.handle_high_watermark()
+
     def notify_leader(self, leader: LeaderAndEpoch) -> None:
         """Notify the listener of the leader, if that is news."""
         if leader is not self._notified and leader != self._notified:

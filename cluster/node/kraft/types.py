@@ -68,6 +68,12 @@ class RaftListener(Protocol):
         claimed.
         """
 
+    def handle_high_watermark(self) -> None:
+        """Learn that a leader has reported a high watermark, the first since this node started.
+
+        All below it may have been given already, as a snapshot: no commit follows then.
+        """
+
     def handle_leader_change(self, leader: LeaderAndEpoch) -> None:
         """Learn the leader.
 
