@@ -106,6 +106,12 @@ def test_nothing_is_published_before_a_leader_reported_how_far_the_quorum_is():
     assert loading.kinds == [SnapshotManifest]
 
 
+def test_an_empty_image_is_no_news():
+    loading = Loading(reported=0)
+    loading.commit()
+    assert loading.kinds == []
+
+
 def test_nothing_is_published_before_the_image_is_that_far():
     loading = Loading(reported=3)
     loading.commit([topic(0)])
