@@ -3,11 +3,9 @@
 Three witnesses of one run are compared, each of which could be false or altered alike on all nodes:
 the journal (what clients were answered), the nodes' logs, and the final reads.
 
-- *Answers and logs.* Every acknowledged operation left a record that only it can have left, in the
-  newest of the final logs; and every committed record of a client's key is of an operation that may
-  have had an effect: none that was refused, none that nobody asked for. By workload, in `_RULES`:
-  values of registers, elements of lists, counts of partitions, names and ids of topics,
-  registrations by their epochs, blocks of producer ids.
+- *Answers and logs.* Every acknowledged operation left its record in the newest of the final logs,
+  and every committed record of a client's key is of an operation that may have had an effect
+  (`checkers.effects`).
 - *Logs and final reads.* A node's final read shows each cell and topic as the log has it at some
   offset from the sentinel's on (`harness.final_reads`): what a node serves is the replay of the
   committed log (KIP-631). Cells are those of names that begin with `kraftprobe.`.
@@ -22,29 +20,24 @@ of a prefix lacks is a doubt (`checkers.extent`). Complexity: O(records + operat
 
 from __future__ import annotations
 
-import re
-from collections import Counter, defaultdict
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from collections import Counter
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, Final
 
 from checkers.answered import untraced
+from checkers.effects import CELLS, LOST, RULES, cell_of
 from checkers.evidence import FINAL_READS, Evidence, FinalRead, LogRecord
 from checkers.evidence_result import Anomaly, evidence_result, without
-from checkers.history import NEMESIS, EventType, Operation
+from checkers.history import NEMESIS
 from checkers.in_sync import announced_end
 from checkers.run_input import Cancelled, RunInput, never
 from checkers.snapshots import Image, image_of
 from checkers.verdict import CheckResult
 
 NAME = "records"
-_CELLS: Final = "kraftprobe."
-_LIST: Final = "kraftprobe.list."
 _SENTINEL: Final = "kraftprobe.sentinel."
-_REGISTER: Final = "kraftprobe.register."
 _NAMED: Final = "broker:"
 """Of the configs of a final read, those that hold cells by their names."""
-_FIRST_FAKE_BROKER: Final = 2_000
 _ABSENT: Final = object()
 
 
@@ -59,20 +52,19 @@ def check(run: RunInput, options: Mapping[str, Any], cancelled: Cancelled = neve
     doubts: list[Anomaly] = []
     log = _newest(evidence)
     base = None if log is None else _base(evidence, log)
-    rule = _RULES.get(workload)
     if log is None or base is None:
         notes.append("no log reaches back to offset 0 or to a snapshot that is there")
     else:
-        if rule is None:
+        if workload not in RULES:
             notes.append(f"no rule says what operations of {workload} leave in a log")
         elif log and log[0].offset > 0:
             notes.append(
                 "the logs begin behind a snapshot, so operations are not looked for in them"
             )
         else:
-            found = list(rule(_Records(log, announced_end(evidence)), run.operations))
-            lost = [a for a in found if a["kind"] == "acknowledged-lost"]
-            rest = [a for a in found if a["kind"] != "acknowledged-lost"]
+            found = run.audit_effects(workload, log, run.operations, announced_end(evidence))
+            lost = [a for a in found if a["kind"] == LOST]
+            rest = [a for a in found if a["kind"] != LOST]
             (anomalies if run.extent.finished else doubts).extend(lost)
             (anomalies if run.extent.closed else doubts).extend(rest)
         if not run.extent.outlived and not cancelled():
@@ -118,182 +110,6 @@ def _base(evidence: Evidence, log: Sequence[LogRecord]) -> Image | None:
             if snapshot.offset == log[0].offset:
                 return image_of(snapshot.records)
     return Image() if log[0].offset == 0 else None
-
-
-def cell_of(value: Mapping[str, Any]) -> tuple[str, str | None] | None:
-    """Return name and text of the cell that a ConfigRecord sets; None: it is of no cell.
-
-    A cell is a key of the brokers' default, or a resource of its name (`cluster.systems.cells`).
-    """
-    name, resource, text = value.get("name"), value.get("resourceName"), value.get("value")
-    if isinstance(resource, str) and resource.startswith(_CELLS):
-        if resource.startswith(_LIST) and isinstance(text, str):
-            text = re.sub(r"(\d+):(\d+)", r"w\1.\2", text)
-        return resource, text
-    if isinstance(name, str) and name.startswith(_CELLS) and not resource:
-        return name, text
-    return None
-
-
-@dataclass(frozen=True, slots=True)
-class _Records:
-    """The records of the newest log, and which of them were announced as committed."""
-
-    log: Sequence[LogRecord]
-    committed_end: int
-    """The highest offset that was announced as committed."""
-
-    def cells(self, prefix: str) -> Iterator[tuple[str, str, int]]:
-        """Yield key, text and offset of each cell that was set."""
-        for record in self.log:
-            cell = cell_of(record.value) if record.kind == "ConfigRecord" else None
-            if cell is not None and cell[0].startswith(prefix) and cell[1] is not None:
-                yield cell[0].removeprefix(prefix), cell[1], record.offset
-
-    def of(self, kind: str) -> Iterator[LogRecord]:
-        """Yield all records of a kind."""
-        return (record for record in self.log if record.kind == kind)
-
-
-def _lost(operation: Operation, what: str) -> Anomaly:
-    return {
-        "kind": "acknowledged-lost",
-        "explanation": f"operation {operation.index} ({operation.f} of {operation.key!r}) was "
-        f"acknowledged by {operation.node or 'the system'}, but {what}",
-        "operations": [operation.index],
-    }
-
-
-def _unasked(offset: int, what: str) -> Anomaly:
-    return {
-        "kind": "unasked-record",
-        "explanation": f"the record at offset {offset} {what}",
-        "offset": offset,
-    }
-
-
-def _registers(records: _Records, operations: Sequence[Operation]) -> Iterator[Anomaly]:
-    writes = [operation for operation in operations if operation.f == "write"]
-    possible = {(o.key, o.input) for o in writes if o.type is not EventType.FAIL}
-    found = {(key, text) for key, text, _ in records.cells(_REGISTER)}
-    for write in writes:
-        if write.type is EventType.OK and (write.key, write.input) not in found:
-            yield _lost(write, f"the newest log does not hold its value {write.input!r}")
-    for key, text, offset in records.cells(_REGISTER):
-        if (key, text) not in possible and offset < records.committed_end:
-            yield _unasked(offset, f"sets {key!r} to {text!r}, which no write can have done")
-
-
-def _lists(records: _Records, operations: Sequence[Operation]) -> Iterator[Anomaly]:
-    appends = [operation for operation in operations if operation.f == "append"]
-    possible = {(o.key, o.input) for o in appends if o.type is not EventType.FAIL}
-    held: dict[str, list[str]] = {}
-    for key, text, offset in records.cells(_LIST):
-        before, held[key] = held.get(key, []), [part for part in text.split(",") if part]
-        if offset >= records.committed_end:
-            continue
-        if held[key][: len(before)] != before:
-            yield _unasked(offset, f"does not go on from the list {key!r} before it")
-        if len(held[key]) > len(before) + 1:
-            yield _unasked(
-                offset, f"adds {len(held[key]) - len(before)} elements to {key!r} at once"
-            )
-        for element in held[key][len(before) :]:
-            if (key, element) not in possible:
-                yield _unasked(
-                    offset, f"adds {element!r} to {key!r}, which no append can have done"
-                )
-    for append in appends:
-        if append.type is EventType.OK and append.input not in held.get(str(append.key), []):
-            yield _lost(append, f"the newest log does not hold its element {append.input!r}")
-
-
-def _counters(records: _Records, operations: Sequence[Operation]) -> Iterator[Anomaly]:
-    names = {r.value.get("topicId"): r.value.get("name") for r in records.of("TopicRecord")}
-    counts = Counter(names.get(r.value.get("topicId")) for r in records.of("PartitionRecord"))
-    done: Counter[str | None] = Counter()
-    possible: Counter[str | None] = Counter()
-    last: dict[str | None, Operation] = {}
-    for operation in operations:
-        if operation.f == "increment" and operation.type is not EventType.FAIL:
-            possible[operation.key] += 1
-            if operation.type is EventType.OK:
-                done[operation.key] += 1
-                last[operation.key] = operation
-    for key, count in sorted(done.items(), key=str):
-        if counts[key] - 1 < count:
-            yield _lost(
-                last[key], f"the logs hold {counts[key]} partitions, not {count + 1} or more"
-            )
-    for key in sorted(names.values(), key=str):
-        if key in possible and counts[key] - 1 > possible[key]:
-            yield {
-                "kind": "unasked-record",
-                "explanation": f"the logs hold {counts[key]} partitions of {key!r}, though only "
-                f"{possible[key]} increments can have had an effect",
-            }
-
-
-def _topics(records: _Records, operations: Sequence[Operation]) -> Iterator[Anomaly]:
-    made = [o for o in operations if o.f in ("create", "add")]
-    held: defaultdict[object, set[object]] = defaultdict(set)
-    for record in records.of("TopicRecord"):
-        held[record.value.get("name")].add(record.value.get("topicId"))
-    for create in made:
-        output = create.output.get("id") if isinstance(create.output, dict) else None
-        there = held[create.key]
-        if create.type is EventType.OK and (not there or output not in {None, *there}):
-            yield _lost(
-                create, "the newest log does not hold its topic" + (f" {output}" if output else "")
-            )
-    keys = {o.key for o in operations}
-    possible = {o.key for o in made if o.type is not EventType.FAIL}
-    for record in records.of("TopicRecord"):
-        name = record.value.get("name")
-        if name in keys and name not in possible and record.offset < records.committed_end:
-            yield _unasked(
-                record.offset, f"makes the topic {name!r}, which no create can have done"
-            )
-
-
-def _registrations(records: _Records, operations: Sequence[Operation]) -> Iterator[Anomaly]:
-    held = {(r.value.get("brokerId"), r.offset) for r in records.of("RegisterBrokerRecord")}
-    for operation in operations:
-        output = operation.output
-        if operation.f != "register" or operation.type is not EventType.OK:
-            continue
-        if isinstance(output, dict) and str(operation.key).isdigit():
-            broker_id, epoch = _FIRST_FAKE_BROKER + int(str(operation.key)), output.get("epoch")
-            if (broker_id, epoch) not in held:
-                yield _lost(
-                    operation,
-                    f"the newest log does not register broker {broker_id} at its epoch {epoch}",
-                )
-
-
-def _blocks(records: _Records, operations: Sequence[Operation]) -> Iterator[Anomaly]:
-    ends = {record.value.get("nextProducerId") for record in records.of("ProducerIdsRecord")}
-    for operation in operations:
-        match operation.output:
-            case {"first": int(first), "length": int(length)} | [int(first), int(length)]:
-                if operation.type is EventType.OK and first + length not in ends:
-                    yield _lost(
-                        operation,
-                        f"the newest log does not hold the block that ends at {first + length}",
-                    )
-
-
-_Rule = Callable[[_Records, Sequence[Operation]], Iterable[Anomaly]]
-_RULES: Final[Mapping[str, _Rule]] = {
-    "register": _registers,
-    "reconfig": _registers,
-    "append": _lists,
-    "partitions": _counters,
-    "topics": _topics,
-    "set": _topics,
-    "brokers": _registrations,
-    "unique-ids": _blocks,
-}
 
 
 # -- logs and final reads --------------------------------------------------------------------------
@@ -348,7 +164,7 @@ _Name = tuple[str, str]
 
 
 def _shown_by(read: FinalRead) -> dict[_Name, object]:
-    cells = {n: v for n, v in read.configs.get(_NAMED, {}).items() if n.startswith(_CELLS)}
+    cells = {n: v for n, v in read.configs.get(_NAMED, {}).items() if n.startswith(CELLS)}
     return {("cell", name): value for name, value in cells.items()} | {
         ("topic", name): (topic.get("id"), topic.get("partitions"))
         for name, topic in read.topics.items()

@@ -8,6 +8,7 @@ from typing import Any
 
 import numpy as np
 
+from checkers.effects import EffectAudit, audit_effects
 from checkers.evidence import Evidence
 from checkers.extent import WHOLE, Extent
 from checkers.history import Event, EventType, Operation
@@ -61,6 +62,8 @@ class RunInput:
     """How far the journal reaches."""
     audit: LogAudit = audit_logs
     """Compares the nodes' logs, here or elsewhere."""
+    audit_effects: EffectAudit = audit_effects
+    """Compares operations with the newest log, here or elsewhere."""
 
     @property
     def notes(self) -> Sequence[Event]:

@@ -4,9 +4,10 @@
           + plan + evidence -> checks of run and evidence -> verdict -> results.json
 
 The history is read into columns (`results.ingest`), stored as tables, and judged from the columns.
-With a Spark session the checks by key and the comparison of the nodes' logs are jobs over the row
-groups of stored tables (`results.spark_jobs`), without one they are calls in this process. Both
-call the same functions and give equal verdicts; `judged_with` names which of the two it was.
+With a Spark session the checks by key, the comparison of the nodes' logs and that of operations
+with records are jobs over stored tables (`results.spark_jobs`, `results.effect_jobs`), without one
+they are calls in this process. Both call the same functions and give equal verdicts; `judged_with`
+names which of the two it was.
 
 Checks of the whole run and of the evidence run in this process in both cases: they are a few passes
 over what is in memory already. Many runs are judged side by side, each by
@@ -54,6 +55,7 @@ from checkers.registry import (
 )
 from checkers.verdict import CheckResult, Status, worst
 from results import spark_jobs
+from results.effect_jobs import effect_auditor
 from results.evidence_files import LoadedEvidence
 from results.files import StoreError, write_atomically
 from results.memory import give_back
@@ -124,7 +126,9 @@ def judge(
     else:
         by_spark = spark_jobs.key_checker(spark.spark, store.parquet_path / OPERATIONS_FILE)
         audit = spark_jobs.log_auditor(spark.spark, store.parquet_path / RECORDS_FILE)
-        checks, proofs, times_s = _check(replace(run, audit=audit), specs, cancelled, by_spark)
+        effects = effect_auditor(spark.spark, store.parquet_path)
+        by_jobs = replace(run, audit=audit, audit_effects=effects)
+        checks, proofs, times_s = _check(by_jobs, specs, cancelled, by_spark)
     checks += _unreadable([*problems, *loaded.problems, *unplaced]) + _changed(recording)
     if extent.shortcoming:
         checks.append(CheckResult(JOURNAL, Status.UNKNOWN, extent.shortcoming))

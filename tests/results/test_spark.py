@@ -9,6 +9,7 @@ import subprocess
 import sys
 import textwrap
 import time
+from dataclasses import replace
 
 import psutil
 import pyarrow.parquet as pq
@@ -68,6 +69,20 @@ def test_spark_judges_like_the_plain_functions(tmp_path, spark, faults, expected
     with_spark = judge(store, spark)
     assert judgement(with_spark) == judgement(plain)
     assert with_spark.judged_with["spark"]["master"] == "local[*]"
+
+
+def test_operations_and_records_that_do_not_fit_are_found_by_a_join(tmp_path, spark, monkeypatch):
+    monkeypatch.setattr(tables, "ROWS_TOGETHER", 200)
+    store = make_run(tmp_path, duration_s=30)
+    for node in ("n1", "n2", "n3"):
+        log = store.evidence(store.plan()).evidence.logs[node]
+        other = {**log[40].value, "value": "not-asked"}
+        store.write_log(node, [*log[:40], replace(log[40], value=other), *log[41:]])
+    plain, with_spark = judge(store), judge(store, spark)
+    assert judgement(with_spark) == judgement(plain)
+    (records,) = (check for check in with_spark.checks if check.checker == "records")
+    kinds = [anomaly["kind"] for anomaly in records.anomalies]
+    assert kinds == ["acknowledged-lost", "unasked-record"]
 
 
 def test_an_empty_journal_gives_the_same_as_well(tmp_path, spark):
